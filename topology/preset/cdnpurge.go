@@ -29,8 +29,8 @@ const (
 // cdnPurgeKeys are the default routing keys: the kinds of purged objects.
 var cdnPurgeKeys = []string{"url", "directory", "tag"}
 
-// CDNPurge is the queue design of a CDN purge service. It has an exponential backoff, whose progress is recorded on the
-// message.
+// CDNPurge is the queue design of a CDN purge service. The backoff is exponential, and the broker records its progress on
+// the message.
 //
 //	            url, directory, tag
 //	cdn-purge (direct) ──────────────► cdn-purge (queue) ─► handler ─► nil: ack
@@ -40,9 +40,8 @@ var cdnPurgeKeys = []string{"url", "directory", "tag"}
 //	      └─ expires ─ cdn-purge.wait (queue) ◄────────── cdn-purge.wait (direct)
 //	                                             url, directory, tag
 //
-// Both exchanges are bound to their queues with the same routing keys. The wait queue dead-letters to
-// the main exchange and does not change the routing key, so expired messages return with their
-// original key.
+// Both queues are bound to their exchanges with the same routing keys. The wait queue dead-letters to the main exchange
+// and does not change the routing key, so expired messages return with their original key.
 //
 // The first expiration is 10000 ms. Each further expiration is three times the previous expiration, which the broker
 // records in the header x-death, plus or minus up to a tenth. Therefore workers and programs in other languages can use
@@ -64,9 +63,9 @@ type CDNPurge struct {
 
 	FailedQueue string // default: {Queue}.failed
 
-	// RoutingKeys are the keys of the bindings of both queues. List all keys that the main exchange uses. If another program
-	// publishes a message to the wait exchange with another key, the message is lost. Workers do not lose such messages, see
-	// Strategy. Default: url, directory, tag.
+	// RoutingKeys are the keys of the bindings of both queues. List all keys that the main exchange uses. If another
+	// program publishes a message to the wait exchange with any other key, the message is lost. Workers do not lose such
+	// messages, see Strategy. Default: url, directory, tag.
 	RoutingKeys []string
 
 	Kind     string // kind of the main exchange; default direct
@@ -86,7 +85,7 @@ type CDNPurge struct {
 	// AutoDelete declares both exchanges and both queues as auto-delete, which is the default of py-amqp and similar
 	// clients. When the last consumer of the work queue is canceled, the broker deletes the queue with its messages, and
 	// then the main exchange. Until the exchange exists again, messages that expire in the wait queue are lost. A worker
-	// has no consumer after it has stopped or lost its connection, and while it pauses for a breaker or PauseFor. Set
+	// has no consumer after it has stopped or lost its connection, and while a breaker or PauseFor pauses it. Set
 	// AutoDelete only if other programs have declared the objects as auto-delete. Default: not auto-delete.
 	AutoDelete bool
 
@@ -95,9 +94,9 @@ type CDNPurge struct {
 	Jitter float64       // maximum random deviation, as a fraction of the expiration; default 0.1, negative for none.
 	Max    time.Duration // longest expiration in whole milliseconds; default 12 h.
 
-	// QueueType is the x-queue-type of the wait queue, and of the work queue if it does not exist; ""
-	// omits the argument. With "quorum" the work queue also gets an x-delivery-limit of 2147483647,
-	// because it has no dead-letter exchange for a message that exceeds a limit.
+	// QueueType is the x-queue-type of the wait queue, and of the work queue if it does not exist; "" omits the argument.
+	// With "quorum", the work queue also gets an x-delivery-limit of 2147483647. It has no dead-letter exchange, so
+	// RabbitMQ would drop a message that exceeds a lower limit.
 	QueueType string
 
 	// WaitArgs are further arguments of the wait queue besides x-dead-letter-exchange, if another
@@ -217,11 +216,12 @@ func (w CDNPurge) Topology() topology.Topology {
 // Strategy returns the retry strategy of the design, for a worker on the Queue. The message determines
 // the delay, so the worker ignores Policy.Backoff, but not Policy.MaxAttempts.
 //
-// In this design, the routing key specifies the task of a message, so a message must return with the original key. A message
-// from another exchange, or a message that was published by queue name, can have a key that is not one of the RoutingKeys.
-// Such a message would not return through the main exchange. Instead, it waits equally long in the queue {WaitQueue}.aside
-// and expires directly to the work queue. The worker declares this queue for the first such message, with a fanout exchange
-// of the same name that leads to the queue, and a fanout exchange {Queue}.aside that leads to the work queue.
+// In this design, the routing key specifies the task of a message, so a message must return with the original key. A
+// message from another exchange, or a message that was published by queue name, can have a key that is not one of the
+// RoutingKeys. Such a message would not return through the main exchange. Instead, it waits equally long in the queue
+// {WaitQueue}.aside and then expires to the work queue. The worker declares {WaitQueue}.aside for the first such message,
+// with a fanout exchange of the same name that leads to the queue, and a fanout exchange {Queue}.aside that leads to the
+// work queue.
 func (w CDNPurge) Strategy() topology.Strategy {
 	r := w.route()
 	return topology.Strategy{Route: designRoute{cdnPurgeRoute{r, w.otherKeys()}, w}, Marks: r.Marks()}

@@ -6,8 +6,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// cdnPurgeRoute is the route of all messages of the design, with any routing key. It does not depend on the exchange of a
-// message, because the broker may have routed the message by the header BCC, which consumers do not receive.
+// cdnPurgeRoute is the route of all messages of the design, with any routing key. It ignores the exchange of a message,
+// because the broker may have routed the message by the header BCC, which consumers do not receive.
 type cdnPurgeRoute struct {
 	topology.GrowingTTL                     // for messages whose key leads into the wait queue and back
 	otherKeys           topology.GrowingTTL // for all other messages
@@ -25,7 +25,8 @@ func (r cdnPurgeRoute) Wait(d topology.Delivery, delay time.Duration) (topology.
 	return r.otherKeys.Wait(d, delay)
 }
 
-// otherKeys returns the route of messages with other keys. The fanout exchanges do not change the key.
+// otherKeys returns the route of messages whose key does not lead into the wait queue and back. Its fanout exchanges
+// accept any key and do not change it.
 func (w CDNPurge) otherKeys() topology.GrowingTTL {
 	w = w.withDefaults()
 	wait, back := w.WaitQueue+".aside", w.Queue+".aside"

@@ -58,7 +58,7 @@ type CoverArt struct {
 	// QueueType is the x-queue-type of every queue; "" omits the argument, as deployed. With "quorum" every queue also
 	// gets an x-delivery-limit of 2147483647. RabbitMQ drops a message that exceeds the limit if the queue has no
 	// dead-letter exchange, as in this design, and the default limit of RabbitMQ 4 is 20. With the higher limit, the
-	// broker redelivers a message practically without limit, even if it terminates its worker each time.
+	// broker redelivers a message practically without limit, even if the message terminates its worker each time.
 	QueueType string
 }
 

@@ -41,9 +41,8 @@ const StakingRetryDelay = 5 * time.Second
 //	         │                     └─ retries exhausted ─► "" ─► {queue}_failed
 //	         └ rejected ─► common_dlx ─ {queue}_routing_key ─► {queue}_delay
 //
-// All messages are published by queue name through the default exchange. The header
-// x-processing-attempts (int32) counts the retries of a message. A copy in the wait queue expires by
-// its property expiration.
+// All messages are published by queue name through the default exchange. The header x-processing-attempts (int32) counts
+// the retries of a message. The property expiration of a copy limits its time in the wait queue.
 //
 // The failed queue is not part of the design, whose programs requeue without limit or drop messages. Only Reprise declares
 // and uses the failed queue. Its name does not conflict with the objects of the other programs.
@@ -65,9 +64,8 @@ const StakingRetryDelay = 5 * time.Second
 //
 //	reprise redrive --from {queue}_delay --to {queue}_failed --limit 1
 //
-// Do not set a message-ttl on the wait queue. The message would expire, and the broker would drop it,
-// because it returns to a queue by dead-lettering alone, without a rejection
-// (https://www.rabbitmq.com/docs/dlx#routing).
+// Do not set a message-ttl on the wait queue. The message would expire and return to {queue} by dead-lettering alone,
+// without a rejection, so the broker would drop it as a cycle (https://www.rabbitmq.com/docs/dlx#routing).
 type Staking struct {
 	// Queues are the work queues that Topology declares, with any names. Default: the seven queues of the design.
 	Queues []string
@@ -76,9 +74,9 @@ type Staking struct {
 	// programs use different values, copies with shorter delays wait for copies with longer delays.
 	RetryDelay time.Duration
 
-	// QueueType is the x-queue-type of every queue: "quorum", the default, or "classic". It must equal
-	// queue_type in the configuration of the other programs. Queues from the first weeks of the design
-	// do not have the argument, and are "classic".
+	// QueueType is the x-queue-type of every queue: "quorum", the default, or "classic". It must match queue_type in the
+	// configuration of the other programs. Queues from the first weeks of the design do not have the argument: use
+	// "classic" for them.
 	QueueType string
 }
 

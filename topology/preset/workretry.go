@@ -31,17 +31,17 @@ const WorkRetryRetryDelay = 5 * time.Minute
 //	     │                      └ rejected ─► RetryExchange
 //	     └─ expires, 5 min ─ RetryQueue ◄────────┘
 //
-// The design does not define a header. The broker counts in x-death the rejections of a message by
-// WorkQueue, from all programs. Some programs of this design publish copies to RetryExchange
-// themselves. The count of such a copy starts at zero.
+// The design does not define a header. In x-death, the broker counts the rejections of a message in WorkQueue, by all
+// programs. Some programs of this design publish copies to RetryExchange themselves. The count of such a copy starts at
+// zero.
 //
 // The design retries indefinitely. With Reprise, the Policy of the worker limits the attempts. If the retries are exhausted,
 // the worker publishes a copy to WorkQueue.failed, which is unknown to other programs. The worker ignores the delays of the
 // Policy. Every retry waits for RetryDelay.
 //
-// A message keeps its routing key on the whole path. If the exchanges route by the key, both queues
-// are also bound by the name of WorkQueue. Without this binding, RetryExchange would silently drop a
-// rejected message that was published by queue name (through the default exchange).
+// A message keeps its routing key on the whole path. If the exchanges route by the key, both queues are also bound with
+// the name of WorkQueue as the key. Without this binding, RetryExchange would silently drop a rejected message that was
+// published by queue name (through the default exchange).
 type WorkRetry struct {
 	RetryDelay time.Duration // x-message-ttl of RetryQueue, whole milliseconds; default 5 min
 
@@ -65,7 +65,7 @@ type WorkRetry struct {
 	// https://www.rabbitmq.com/docs/dlx#routing
 	QueueType string
 
-	// Prefix is the prefix of all names, for several such designs on one virtual host. Default: "".
+	// Prefix is the prefix of all names, so that several instances of the design can share a virtual host. Default: "".
 	Prefix string
 }
 
