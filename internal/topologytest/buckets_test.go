@@ -65,7 +65,7 @@ func TestBucketsLimitDelays(t *testing.T) {
 			t.Fatal(err)
 		}
 		if hop.TTL < delay || hop.TTL-delay > time.Millisecond {
-			t.Fatalf("delay of %d expires after %d", delay, hop.TTL)
+			t.Fatalf("expiration: got %d, want delay %d, rounded up to milliseconds", hop.TTL, delay)
 		}
 		whole := (delay + time.Millisecond - 1).Truncate(time.Millisecond)
 		if whole < lower || whole >= upper {
@@ -76,10 +76,10 @@ func TestBucketsLimitDelays(t *testing.T) {
 			base = topology.DefaultBucketsBase
 		}
 		if whole >= base && float64(upper) > float64(whole)*growth(b) {
-			t.Fatalf("upper bound %s is more than %s × %v", upper, whole, growth(b))
+			t.Fatalf("upper bound: got %s, want at most %s × %v", upper, whole, growth(b))
 		}
 		if lower == 0 != (whole < base) {
-			t.Fatalf("delay %s, base %s: got bucket [%s, %s)", whole, base, lower, upper)
+			t.Fatalf("delay %s, base %s: got bucket [%s, %s), want a lower bound of 0 only below the base", whole, base, lower, upper)
 		}
 	})
 }
@@ -106,7 +106,7 @@ func TestBucketsLimitLateness(t *testing.T) {
 			}
 			queues[hop.RoutingKey] = append(queues[hop.RoutingKey], message{now, now + hop.TTL})
 			if waited := left - now; waited < delay || waited-hop.TTL > upper-lower || waited > upper {
-				t.Fatalf("delay of %s in bucket [%s, %s) took %s", delay, lower, upper, waited)
+				t.Fatalf("wait for a delay of %s in bucket [%s, %s): got %s, want within the bucket", delay, lower, upper, waited)
 			}
 		}
 	})
@@ -198,7 +198,7 @@ func TestWorkQueuesDoNotShareWaitQueues(t *testing.T) {
 		y, _ := b.Wait(topology.Delivery{Queue: "y"}, delay)
 		for _, hop := range []topology.Hop{x, y} {
 			if len(hop.Topology.Queues) != 1 || hop.Exchange != "" || hop.RoutingKey != hop.Topology.Queues[0].Name {
-				t.Fatalf("unexpected hop: %+v", hop)
+				t.Fatalf("hop: got %+v, want the default exchange and one queue", hop)
 			}
 		}
 		if x.RoutingKey == y.RoutingKey {
@@ -216,7 +216,7 @@ func TestBucketsLimitLengthOfQueueName(t *testing.T) {
 			longest = longest[1:]
 		}
 		if len(longest) < 200 {
-			t.Fatalf("ValidateQueue rejected a name of %d bytes: %+v", len(longest)+1, b)
+			t.Fatalf("longest valid name: got %d bytes, want at least 200: %+v", len(longest), b)
 		}
 		hop, _ := b.Wait(topology.Delivery{Queue: longest}, delays().Draw(t, "delay"))
 		if err := hop.Topology.Merge(b.Topology(longest)).Validate(); err != nil {
@@ -245,7 +245,7 @@ func TestBucketsValidate(t *testing.T) {
 			t.Errorf("%+v: got %v, want %q", tc.b, err, tc.want)
 		}
 		if s := (topology.Strategy{Route: tc.b}).Validate(); (s == nil) != (err == nil) {
-			t.Errorf("%+v: Strategy.Validate: got %v", tc.b, s)
+			t.Errorf("%+v: Strategy.Validate: got %v, want the same result as Validate: %v", tc.b, s, err)
 		}
 	}
 }
@@ -253,7 +253,7 @@ func TestBucketsValidate(t *testing.T) {
 func TestIsWaitQueueRecognizesNames(t *testing.T) {
 	for name, want := range map[string]bool{"orders.wait.0-1000": true, "orders": false, "orders.wait.": false, "orders.failed": false} {
 		if got := amqpvalue.IsWaitQueue(name); got != want {
-			t.Errorf("IsWaitQueue(%q): got %v", name, got)
+			t.Errorf("IsWaitQueue(%q): got %v, want %v", name, got, want)
 		}
 	}
 }

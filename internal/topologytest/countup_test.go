@@ -23,11 +23,11 @@ func TestCountUpCountsInOneHeader(t *testing.T) {
 			want = nil
 		}
 		if headers["x-tries"] != want || headers["own"] != "kept" {
-			t.Errorf("headers after %d attempts: %v", n, headers)
+			t.Errorf("headers after %d attempts: got %v, want count %v", n, headers, want)
 		}
 		h := tries.Read(topology.Delivery{Headers: headers})
 		if h.Attempts != n || h.RetriesLeft != topology.Undecided || len(h.Errors) != n {
-			t.Errorf("history after %d attempts: %+v", n, h)
+			t.Errorf("history after %d attempts: got %+v, want %[1]d attempts and errors", n, h)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func TestCountUpContinuesWithoutTrail(t *testing.T) {
 	headers := fail(tries, topology.Table{"x-tries": int32(3)}, 1, 0)
 	h := tries.Read(topology.Delivery{Queue: "q", Headers: headers})
 	if h.Attempts != 4 || len(h.Errors) != 1 || h.Errors[0].Attempt != 4 {
-		t.Errorf("unexpected history: %+v", h)
+		t.Errorf("history: got %+v, want 4 attempts and the error of attempt 4", h)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestCountUpParksWithReason(t *testing.T) {
 func TestCountUpOwns(t *testing.T) {
 	for header, want := range map[string]bool{"x-tries": true, "x-reprise-errors": true, "x-reprise-attempts": true, "own": false, "": false} {
 		if got := tries.Owns(header); got != want {
-			t.Errorf("Owns(%q): got %t", header, got)
+			t.Errorf("Owns(%q): got %t, want %t", header, got, want)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestCountUpValidate(t *testing.T) {
 	}
 	for _, header := range []string{"", strings.Repeat("x", 256), "x-reprise-attempts"} {
 		if err := (topology.CountUp{Header: header}).Validate(); err == nil || !strings.Contains(err.Error(), "topology: CountUp.Header must ") {
-			t.Errorf("header %.20q: got %v", header, err)
+			t.Errorf("header %.20q: got %v, want an error about CountUp.Header", header, err)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestCountUpToleratesAnyHeader(t *testing.T) {
 		before := maps.Clone(headers)
 		h := tries.Read(topology.Delivery{Queue: "q", Headers: headers})
 		if h.Attempts < 0 || h.RetriesLeft != topology.Undecided {
-			t.Fatalf("unexpected history: %+v", h)
+			t.Fatalf("history must have no negative count and undecided retries: got %+v", h)
 		}
 		f := topology.Failure{
 			AttemptError: topology.AttemptError{Attempt: h.Attempts + 1, Error: rapid.String().Draw(t, "error"), Time: start},
@@ -131,7 +131,7 @@ func TestCountUpToleratesAnyHeader(t *testing.T) {
 				t.Fatalf("%s: got count %T %[2]v, want %d", name, out["x-tries"], want)
 			}
 			if f.Room > 0 && out.WireSize() > f.Room {
-				t.Fatalf("%s: headers have %d bytes, limit is %d", name, out.WireSize(), f.Room)
+				t.Fatalf("%s: size of the headers: got %d, want at most %d", name, out.WireSize(), f.Room)
 			}
 			if !cmp.Equal(before["own"], out["own"]) {
 				t.Fatalf("%s: own header: got %v, want %v", name, out["own"], before["own"])

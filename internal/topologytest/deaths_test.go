@@ -20,7 +20,7 @@ func died(queue string, rounds int64) []any {
 	}
 }
 
-// forged returns an x-death header of a publisher that wants infinite retries.
+// forged returns an x-death header that a publisher forges to get unlimited retries.
 func forged(queue string) []any {
 	return []any{topology.Table{"reason": "rejected", "queue": queue, "count": int64(1 << 40)}}
 }
@@ -100,7 +100,7 @@ func TestDeathsCountRejections(t *testing.T) {
 			t.Errorf("%s: %s", tc.name, diff)
 		}
 		if n := crashCount(topology.Deaths{}, d); n != tc.crashes {
-			t.Errorf("%s: got %d crashes", tc.name, n)
+			t.Errorf("%s: got %d crashes, want %d", tc.name, n, tc.crashes)
 		}
 	}
 }
@@ -129,10 +129,10 @@ func TestDeliveriesReadDeliveryCount(t *testing.T) {
 		d := topology.Delivery{Queue: "q", Redelivered: true, Headers: tc.headers}
 		h := topology.Deliveries{}.Read(d)
 		if h.Attempts != tc.want || h.RetriesLeft != topology.Undecided {
-			t.Errorf("%s: got %+v", tc.name, h)
+			t.Errorf("%s: got %+v, want %d attempts and undecided retries", tc.name, h, tc.want)
 		}
 		if n := crashCount(topology.Deliveries{}, d); n != 0 {
-			t.Errorf("%s: got %d crashes, but deliveries already count as attempts", tc.name, n)
+			t.Errorf("%s: got %d crashes, want 0, because deliveries already count as attempts", tc.name, n)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestCountsOfFirstDeliveryAreIgnored(t *testing.T) {
 		}
 	}
 	if hop, err := (topology.DelayedRetry{Min: time.Second}).Wait(d, 0); err != nil || hop.Delay != time.Second {
-		t.Errorf("first delay: got %s, %v", hop.Delay, err)
+		t.Errorf("first delay: got %s, %v, want 1s", hop.Delay, err)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestDeathsTolerateAnyHeader(t *testing.T) {
 		for _, m := range []topology.Marks{topology.Deaths{}, topology.Deliveries{}} {
 			h := m.Read(d)
 			if h.Attempts < 0 || crashCount(m, d) < 0 || h.Queue != "" && h.Queue != "q" {
-				t.Fatalf("%T: got %+v, %d crashes", m, h, crashCount(m, d))
+				t.Fatalf("%T: got %+v, %d crashes, want no negative counts and queue q or none", m, h, crashCount(m, d))
 			}
 		}
 	})
@@ -205,7 +205,7 @@ func TestParkedTrailContainsBrokerCounts(t *testing.T) {
 		{topology.Deliveries{}, topology.DelayedRetry{}, topology.Delivery{Queue: "q", Redelivered: true, Headers: topology.Table{"x-delivery-count": int64(4)}}},
 	} {
 		if m := (topology.Strategy{Route: tc.route}).WithDefaults().Marks; m != tc.marks {
-			t.Errorf("default marks of %T: got %T", tc.route, m)
+			t.Errorf("default marks of %T: got %T, want %T", tc.route, m, tc.marks)
 		}
 		if m := (topology.Strategy{Route: tc.route, Marks: topology.Trail{}}).WithDefaults().Marks; m != (topology.Trail{}) {
 			t.Errorf("%T replaced the configured marks", tc.route)
@@ -214,10 +214,10 @@ func TestParkedTrailContainsBrokerCounts(t *testing.T) {
 		f := topology.Failure{AttemptError: topology.AttemptError{Attempt: h.Attempts + 1, Error: "last"}, History: h, Queue: "q"}
 		parked := topology.Trail{}.Read(topology.Delivery{Queue: "q", Headers: tc.marks.Park(nil, f)})
 		if parked.Attempts != 5 || len(parked.Errors) != 1 || parked.Errors[0].Error != "last" {
-			t.Errorf("%T: parked history: got %+v", tc.marks, parked)
+			t.Errorf("%T: parked history: got %+v, want 5 attempts and the error \"last\"", tc.marks, parked)
 		}
 		if !tc.marks.Owns(topology.HeaderErrors) || tc.marks.Owns("x-death") || tc.marks.Owns("own") {
-			t.Errorf("%T: Owns reports the wrong headers", tc.marks)
+			t.Errorf("%T must own only the headers of Trail", tc.marks)
 		}
 	}
 }

@@ -154,7 +154,7 @@ func TestGrowingTTLGrows(t *testing.T) {
 			d := topology.Delivery{Queue: "q", RoutingKey: "k", Headers: headers}
 			h := route.Marks().Read(d)
 			if h.Attempts != attempt-1 {
-				t.Fatalf("after %d attempts: got %d attempts", attempt-1, h.Attempts)
+				t.Fatalf("attempts before attempt %d: got %d, want %d", attempt, h.Attempts, attempt-1)
 			}
 			hop, err := route.Wait(d, 0)
 			if err != nil {
@@ -204,10 +204,10 @@ func TestExpirationsTolerateAnyHeader(t *testing.T) {
 		}}}}
 		route := topology.GrowingTTL{Factor: rapid.SampledFrom([]float64{1, 1.1, 3, 1000}).Draw(t, "factor")}
 		if h := route.Marks().Read(d); h.Attempts < 1 || h.Attempts >= math.MaxInt32 {
-			t.Fatalf("unexpected number of attempts: %d", h.Attempts)
+			t.Fatalf("attempts: got %d, want 1 to %d", h.Attempts, math.MaxInt32-1)
 		}
 		if hop, err := route.Wait(d, 0); err != nil || hop.TTL < time.Millisecond || hop.TTL > topology.MaxDelay {
-			t.Fatalf("Wait: got %s, %v", hop.TTL, err)
+			t.Fatalf("Wait: got %s, %v, want 1ms to %s", hop.TTL, err, topology.MaxDelay)
 		}
 	})
 }
@@ -237,7 +237,7 @@ func TestGrowingTTLOfAnExistingSystem(t *testing.T) {
 		"x-death": []any{topology.Table{"queue": "later", "reason": "expired", "original-expiration": "10000"}},
 	}}
 	if hop, err := g.Wait(d, 0); err != nil || hop.Exchange != "w" || hop.RoutingKey != "purge.url" || hop.TTL < 27*time.Second || hop.TTL > 33*time.Second {
-		t.Errorf("Wait: got %+v, %v", hop, err)
+		t.Errorf("Wait: got %+v, %v, want exchange w, key purge.url and 27s to 33s", hop, err)
 	}
 	if err := g.ValidateQueue("elsewhere"); err == nil {
 		t.Error("ValidateQueue accepted a work queue that no exchange reaches")

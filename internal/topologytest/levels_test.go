@@ -62,7 +62,7 @@ func walk(t interface{ Fatalf(string, ...any) }, topo topology.Topology, exchang
 			}
 		}
 		if len(to) != 1 {
-			t.Fatalf("exchange %q routes the message to %d destinations: %v", a.exchange, len(to), to)
+			t.Fatalf("destinations of exchange %q: got %d, want 1: %v", a.exchange, len(to), to)
 		}
 		if to[0].ToExchange != "" {
 			a.exchange = to[0].ToExchange
@@ -114,7 +114,7 @@ func TestLevelsDelayMessage(t *testing.T) {
 		}
 		whole := (delay + time.Second - 1).Truncate(time.Second)
 		if hop.Delay != whole || hop.RoutingKey != target[1] || hop.Way != topology.Copy || hop.TTL != 0 {
-			t.Fatalf("hop for delay %[2]s: got %+[1]v", hop, delay)
+			t.Fatalf("hop for delay %[2]s: got %+[1]v, want delay %[3]s and routing key %[4]q", hop, delay, whole, target[1])
 		}
 		got := walk(t, hop.Topology, hop.Exchange, hop.RoutingKey, hop.Headers)
 		if want := (arrival{target[0], target[1], whole, hop.Stations}); got != want {
@@ -189,7 +189,7 @@ func TestLevelsBounds(t *testing.T) {
 		{"reserved queue name", "", "amq.gen-x", time.Second, `must not begin with "amq."`},
 	} {
 		if hop, err := l.Schedule(tc.exchange, tc.key, tc.delay); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: got %+v, %v", tc.name, hop, err)
+			t.Errorf("%s: got %+v, %v, want %q", tc.name, hop, err, tc.want)
 		}
 	}
 	for _, at := range [][2]string{{"", long[:246]}, {long[:237], long}, {"amq.topic", "k"}} {
@@ -204,12 +204,12 @@ func TestLevelsBounds(t *testing.T) {
 	// A message that is already due is not delayed.
 	for _, delay := range []time.Duration{0, -time.Hour} {
 		if hop, err := l.Schedule("x", "k", delay); err != nil || hop.Exchange != "x" || hop.RoutingKey != "k" || hop.Delay != 0 || hop.Headers != nil {
-			t.Errorf("unexpected hop: %+v, %v", hop, err)
+			t.Errorf("hop: got %+v, %v, want x with key k, without delay or headers", hop, err)
 		}
 	}
 	// A delay above the maximum becomes the maximum.
 	if hop, err := l.Wait(topology.Delivery{Queue: "q"}, 1<<63-1); err != nil || hop.Delay != topology.MaxSchedule {
-		t.Errorf("delay: got %s, %v", hop.Delay, err)
+		t.Errorf("delay: got %s, %v, want %s", hop.Delay, err, topology.MaxSchedule)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestTrailKeepsFirstAndLastErrors(t *testing.T) {
 		t.Error(cmp.Diff(want, h))
 	}
 	if headers["own"] != "kept" || headers["x-reprise-attempts"] != int64(25) || headers["x-reprise-errors-dropped"] != int64(15) {
-		t.Errorf("unexpected headers: %v", headers)
+		t.Errorf("headers: got %v, want own, 25 attempts and 15 dropped errors", headers)
 	}
 }
 
@@ -77,15 +77,16 @@ func TestTrailTruncatesLongTexts(t *testing.T) {
 				AttemptError: topology.AttemptError{Attempt: i + 1, Time: start, Error: text}, History: h, Queue: "q", Room: room,
 			})
 			if room > 500 && d.Headers.WireSize() > room {
-				t.Fatalf("headers have %d bytes, limit is %d", d.Headers.WireSize(), room)
+				t.Fatalf("size of the headers: got %d, want at most %d", d.Headers.WireSize(), room)
 			}
 			if d.Headers["own"] != "kept" || d.Headers["x-reprise-attempts"] != int64(i+1) {
-				t.Fatalf("unexpected headers: %v", d.Headers)
+				t.Fatalf("headers: got %v, want own and %d attempts", d.Headers, i+1)
 			}
 		}
 		for _, e := range (topology.Trail{}).Read(d).Errors {
 			if len(e.Error) > 4096 || !utf8.ValidString(e.Error) {
-				t.Fatalf("error has %d bytes, valid UTF-8: %t", len(e.Error), utf8.ValidString(e.Error))
+				t.Fatalf("error must be valid UTF-8 of at most 4096 bytes: got %d bytes, valid %t",
+					len(e.Error), utf8.ValidString(e.Error))
 			}
 			if valid := strings.ToValidUTF8(text, "\uFFFD"); room == 0 && len(valid) <= 4096 && e.Error != valid {
 				t.Fatalf("got text %[2]q, want %[1]q", valid, e.Error)
@@ -96,7 +97,7 @@ func TestTrailTruncatesLongTexts(t *testing.T) {
 	})
 }
 
-// anything draws header values that differ from the values of all Marks.
+// anything draws arbitrary header values, including values that no Marks write.
 func anything() *rapid.Generator[any] {
 	return rapid.OneOf(
 		rapid.Just[any](nil), rapid.Just[any](true), rapid.Just[any]("text"), rapid.Just[any](topology.Table{"attempt": "x"}),
@@ -125,15 +126,15 @@ func TestMarksTolerateAnyHeader(t *testing.T) {
 			d := topology.Delivery{Queue: "q", Headers: headers}
 			h := m.Read(d)
 			if h.Attempts < 0 || h.RetriesLeft < topology.Undecided || h.ErrorsDropped < 0 {
-				t.Fatalf("%T: unexpected history: %+v", m, h)
+				t.Fatalf("%T: history must have no negative counts: got %+v", m, h)
 			}
 			f := topology.Failure{AttemptError: topology.AttemptError{Attempt: h.Attempts + 1, Error: "e", Time: start}, History: h, Queue: "q"}
 			next := m.Read(topology.Delivery{Queue: "q", Headers: m.Retry(headers, f)})
 			if next.Attempts <= h.Attempts && h.RetriesLeft != 0 && h.Attempts < math.MaxInt32-1 {
-				t.Fatalf("%T: attempts changed from %d to %d", m, h.Attempts, next.Attempts)
+				t.Fatalf("%T: attempts after a retry: got %d, want more than %d", m, next.Attempts, h.Attempts)
 			}
 			if h.RetriesLeft > 0 && next.RetriesLeft != h.RetriesLeft-1 {
-				t.Fatalf("%T: retries left changed from %d to %d", m, h.RetriesLeft, next.RetriesLeft)
+				t.Fatalf("%T: retries left after a retry: got %d, want %d", m, next.RetriesLeft, h.RetriesLeft-1)
 			}
 			m.Park(headers, f)
 			if !cmp.Equal(before, headers) {
@@ -158,13 +159,13 @@ func TestCountDown(t *testing.T) {
 		t.Error(diff)
 	}
 	if len(headers) != 2 || !c.Owns("left") || !c.Owns("errors") || c.Owns("other") {
-		t.Errorf("unexpected headers: %v", headers)
+		t.Errorf("headers: got %v, want only the two of CountDown", headers)
 	}
 	if h := c.Read(topology.Delivery{}); h.RetriesLeft != 2 || h.Attempts != 0 {
-		t.Errorf("no headers: got %+v", h)
+		t.Errorf("no headers: got %+v, want 2 retries left and 0 attempts", h)
 	}
 	if got := c.Park(topology.Table{"left": int8(1)}, topology.Failure{AttemptError: topology.AttemptError{Error: "e"}}); !cmp.Equal(got, topology.Table{"left": int8(1), "errors": []any{"e"}}) {
-		t.Errorf("headers of an early park: got %v", got)
+		t.Errorf("headers of an early park: got %v, want left 1 and errors [e]", got)
 	}
 }
 
@@ -179,7 +180,7 @@ func TestCountDownReadsText(t *testing.T) {
 			t.Errorf("%#v: got %d retries left, want %d", v, got, want)
 		}
 		if got := c.Retry(topology.Table{"left": v}, topology.Failure{})["left"]; got != int32(max(0, want-1)) {
-			t.Errorf("%#v: got %#v after a retry", v, got)
+			t.Errorf("%#v: after a retry: got %#v, want %d", v, got, max(0, want-1))
 		}
 	}
 }
@@ -189,11 +190,12 @@ func TestCountDownLimitsSizeOfHeaders(t *testing.T) {
 	headers := fail(c, topology.Table{"own": strings.Repeat("x", 100)}, 50, 300)
 	texts, _ := headers["errors"].([]any)
 	if headers.WireSize() > 300 || len(texts) < 5 || texts[len(texts)-1] == "error 1" {
-		t.Errorf("headers have %d bytes and texts %v", headers.WireSize(), texts)
+		t.Errorf("headers: got %d bytes and texts %v, want at most 300 bytes and the last 5 texts or more",
+			headers.WireSize(), texts)
 	}
 	f := topology.Failure{AttemptError: topology.AttemptError{Error: strings.Repeat("e", 5000)}, Room: 300}
 	if got := c.Retry(topology.Table{}, f); got.WireSize() > 300 || len(got["errors"].([]any)) != 1 {
-		t.Errorf("headers have %d bytes: %v", got.WireSize(), got)
+		t.Errorf("headers: got %d bytes, want at most 300 with one text: %v", got.WireSize(), got)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestRequeuingPublishesNothing(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 		if failed := r.Failed(topology.Delivery{Queue: "q"}); failed.Way != topology.Copy || failed.RoutingKey != "q.failed" {
-			t.Errorf("%s: Failed: got %+v", name, failed)
+			t.Errorf("%s: Failed: got %+v, want a copy to q.failed", name, failed)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestRequeuingRejectsQueuesWithoutDeliveryCount(t *testing.T) {
 		d := topology.Delivery{Queue: "q", Redelivered: tc.redelivered, Headers: tc.headers}
 		for _, r := range []topology.Route{topology.Requeuing{}, topology.DelayedRetry{}} {
 			if _, err := r.Wait(d, 0); (err != nil) != tc.refused {
-				t.Errorf("%s, %T: got %v", tc.name, r, err)
+				t.Errorf("%s, %T: got %v, want refusal %t", tc.name, r, err, tc.refused)
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func TestDelayedRetryGrowsLinearly(t *testing.T) {
 		}
 		args := r.Topology("q").Queues[0].Args
 		if args["x-delayed-retry-min"] != least.Milliseconds() || args["x-delayed-retry-max"] != most.Milliseconds() {
-			t.Fatalf("%+v: got arguments %v", r, args)
+			t.Fatalf("%+v: got arguments %v, want %d and %d", r, args, least.Milliseconds(), most.Milliseconds())
 		}
 	})
 }

@@ -90,15 +90,15 @@ func TestRoutesAreAcceptedByBrokers(t *testing.T) {
 			case h.Exchange == "" && !declares(all, h.RoutingKey):
 				t.Fatalf("queue %q is not declared", h.RoutingKey)
 			case h.TTL < 0 || h.TTL%time.Millisecond != 0 || h.TTL > topology.MaxDelay:
-				t.Fatalf("invalid expiration %s", h.TTL)
+				t.Fatalf("expiration must be whole milliseconds up to %s: got %s", topology.MaxDelay, h.TTL)
 			}
 		}
 		if failed.Way != topology.Copy || failed.Delay != 0 || failed.TTL != 0 {
-			t.Fatalf("Failed: got %+v", failed)
+			t.Fatalf("Failed: got %+v, want a copy without a delay", failed)
 		}
 		_, fixed := s.Route.(topology.GrowingTTL) // this route ignores the delay of the policy
 		if hop.Way == topology.Copy && !fixed && hop.Delay < min(delay, topology.MaxDelay) {
-			t.Fatalf("delay of %s was shortened to %s", delay, hop.Delay)
+			t.Fatalf("delay: got %s, want at least %s", hop.Delay, min(delay, topology.MaxDelay))
 		}
 	})
 }
@@ -131,7 +131,7 @@ func TestRoutesDeclareQueuesThatKeepMessages(t *testing.T) {
 			case deadLetters && (q.Args["x-dead-letter-strategy"] != "at-least-once" || q.Args["x-overflow"] != "reject-publish"):
 				t.Errorf("%T: queue %q loses dead letters: %v", r, q.Name, q.Args)
 			case !deadLetters && q.Args["x-delivery-limit"] != int64(math.MaxInt32):
-				t.Errorf("%T: queue %q has a low delivery limit: %v", r, q.Name, q.Args)
+				t.Errorf("%T: x-delivery-limit of queue %q must be %d: got %v", r, q.Name, math.MaxInt32, q.Args)
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func TestMessageTTLOfAnExistingSystem(t *testing.T) {
 			t.Errorf("key %s: %s", key, diff)
 		}
 		if hop := m.Failed(d); hop.Exchange != "" || hop.RoutingKey != "failed.purge" {
-			t.Errorf("Failed: got exchange %q, routing key %q", hop.Exchange, hop.RoutingKey)
+			t.Errorf("Failed: got exchange %q, routing key %q, want \"\" and \"failed.purge\"", hop.Exchange, hop.RoutingKey)
 		}
 	}
 	if diff := cmp.Diff(infrastructure, m.Topology("purge")); diff != "" {
@@ -186,7 +186,7 @@ func TestValidateRejectsUnreachableAddresses(t *testing.T) {
 			topology.MessageTTL{WaitAddress: a}, topology.MessageTTL{FailedAddress: a}, topology.DeadLettering{FailedAddress: a},
 		} {
 			if err := (topology.Strategy{Route: r}).Validate(); err == nil || !strings.Contains(err.Error(), "must have no exchange and the key of another queue") {
-				t.Errorf("%+v: got %v", r, err)
+				t.Errorf("%+v: got %v, want an error about the exchange and the key", r, err)
 			}
 		}
 	}
@@ -229,7 +229,7 @@ func TestDeadLetteringOfAnExistingSystem(t *testing.T) {
 		t.Error(diff, err)
 	}
 	if hop := r.Failed(topology.Delivery{Queue: "WorkQueue", RoutingKey: "WorkQueue"}); hop.Exchange != "FailedExchange" || hop.RoutingKey != "work" {
-		t.Errorf("Failed: got %+v", hop)
+		t.Errorf("Failed: got %+v, want FailedExchange with the key work", hop)
 	}
 	for _, delay := range []time.Duration{-1, time.Microsecond, topology.MaxDelay + time.Millisecond} {
 		if (topology.DeadLettering{Delay: delay}).Validate() == nil {
@@ -245,7 +245,7 @@ func TestIsWaitQueue(t *testing.T) {
 		"orders.level-1": false, "exchange.orders": false,
 	} {
 		if amqpvalue.IsWaitQueue(name) != is {
-			t.Errorf("IsWaitQueue(%s): got %t", name, !is)
+			t.Errorf("IsWaitQueue(%s): got %t, want %t", name, !is, is)
 		}
 	}
 	for exchange, key := range map[string]string{"": "orders", "shop": "order.new", "amq.topic": "order.new"} {
@@ -255,7 +255,7 @@ func TestIsWaitQueue(t *testing.T) {
 		}
 		for _, q := range hop.Topology.Queues {
 			if !amqpvalue.IsWaitQueue(q.Name) {
-				t.Errorf("IsWaitQueue(%s): got false", q.Name)
+				t.Errorf("IsWaitQueue(%s): got false, want true", q.Name)
 			}
 		}
 	}

@@ -140,10 +140,10 @@ func TestWaitQueueKeepsReturnKey(t *testing.T) {
 		d := topology.Delivery{Queue: tc.queue, RoutingKey: tc.key}
 		hop, err := tc.w.Wait(d, 99)
 		if err != nil || hop.Exchange != "wait" || hop.RoutingKey != tc.want || hop.TTL != 0 || hop.Delay != 5 {
-			t.Errorf("%s %s: Wait: got %+v, %v", tc.queue, tc.key, hop, err)
+			t.Errorf("%s %s: Wait: got %+v, %v, want exchange wait, key %q and delay 5", tc.queue, tc.key, hop, err, tc.want)
 		}
 		if hop := tc.w.Failed(d); hop.Exchange != "failed" || hop.RoutingKey != tc.want {
-			t.Errorf("%s %s: Failed: got %+v", tc.queue, tc.key, hop)
+			t.Errorf("%s %s: Failed: got %+v, want exchange failed and key %q", tc.queue, tc.key, hop, tc.want)
 		}
 	}
 	if err := w.Validate(); err != nil {
