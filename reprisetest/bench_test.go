@@ -17,7 +17,7 @@ func BenchmarkFourHours(b *testing.B) {
 			broker.Publish(t, order("1"))
 			broker.Drain(t)
 			if got := w.Attempts().Delays(); len(got) != 1 || got[0] != 4*time.Hour {
-				b.Errorf("delays: got %v", got)
+				b.Errorf("delays: got %v, want [4h0m0s]", got)
 			}
 		})
 	}

@@ -43,7 +43,7 @@ type Broker struct {
 	lost       map[place]time.Time // queues that lost their last consumer with its connection, and the time of the loss
 	flights    map[flight]journey
 	strategies map[string]topology.Strategy // strategies of workers, by queue
-	refusing   time.Time                    // end of the refusal
+	refusing   time.Time                    // end of the period set by Refuse
 	blocked    bool
 	faults     [faultKinds][]*Fault
 }

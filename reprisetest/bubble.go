@@ -43,7 +43,7 @@ func stacks(number string) (all []string) {
 	return all
 }
 
-// reportStuck fails a test whose bubble could not end. It panics again with any other value.
+// reportStuck fails the test if stuck is the deadlock of its bubble. Otherwise it panics with stuck again.
 func reportStuck(t *testing.T, b *Broker, stuck any) {
 	t.Helper()
 	if err, ok := stuck.(error); !ok || !strings.HasPrefix(err.Error(), "deadlock: ") || b == nil {

@@ -39,7 +39,7 @@ func (b *Broker) dial(own bool) (net.Conn, error) {
 	return client, nil
 }
 
-// memoryAddr is a number that identifies a connection in memory, as its address.
+// memoryAddr is the address of a connection in memory: a number that is unique in the process.
 type memoryAddr uint64
 
 func (memoryAddr) Network() string  { return "pipe" }
@@ -74,8 +74,8 @@ func (b *Broker) Client(t TB, config *reprise.Config) *reprise.Client {
 	return client
 }
 
-// closeTimeout limits the closing of a client. A client waits for all its goroutines, which have
-// their own timeouts.
+// closeTimeout limits the time to close a client. Close waits for all goroutines of the client, which have their own
+// timeouts.
 const closeTimeout = time.Minute
 
 func (b *Broker) clientConfig(given *reprise.Config, dial func(context.Context, string, string) (net.Conn, error)) *reprise.Config {

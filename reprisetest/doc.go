@@ -11,9 +11,9 @@
 //		})
 //	}
 //
-// The broker is package broker, and the worker is the worker of production. Only time is simulated:
-// [Run] calls the test in a bubble of testing/synctest, where the clock jumps to the next event when
-// all goroutines wait. Tests may run in parallel, because each test has its own broker and clock.
+// The broker is package broker, and the worker is the same as in production. Only time is simulated: [Run] calls the test
+// in a bubble of testing/synctest, where the clock jumps to the next event when all goroutines wait. Tests may run in
+// parallel, because each test has its own broker and clock.
 //
 // A bubble has no network. [Listen] starts a broker for other processes and other languages, with the
 // same helpers, in real time. [New] is for benchmarks, and for a bubble that the test creates itself.
@@ -24,10 +24,9 @@
 // These faults do not affect [Broker.Publish] and [Broker.Declare], except that [Broker.Publish] waits
 // for [Broker.Unblock].
 //
-// When the test ends, also by t.Fatal, the package heals faults, stops workers, closes clients and
-// shuts down the broker, in this order. The test must close the clients that it has dialed itself.
-// Goroutines that remain in the bubble fail the test, which lists them. A failed test logs its events
-// and the location of its messages.
+// When the test ends, also by t.Fatal, the package heals faults, stops workers, closes clients and shuts down the broker,
+// in this order. The test must close the clients that it has dialed itself. If goroutines remain in the bubble, the test
+// fails and lists them. A failed test logs its events and the location of its messages.
 //
-// The package imports packages reprise and broker, and no other module than amqp091-go.
+// The package imports packages reprise and broker, and no module except amqp091-go.
 package reprisetest

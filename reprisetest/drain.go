@@ -10,9 +10,9 @@ import (
 // far as necessary. If the wait exceeds Config.Timeout, the test fails and reports the location of
 // the messages.
 //
-// With AckThenPublish, a failed message is briefly in no queue, and only its client knows it. Drain
-// asks the clients of [Broker.Client] and [Broker.Work]. A worker with this order therefore needs such
-// a client, and not a client of reprise.Dial.
+// With AckThenPublish, a failed message is briefly in no queue, and only its client knows it. Drain asks the clients of
+// [Broker.Client] and [Broker.Work]. A worker with this order therefore needs a client from one of these two methods, not
+// from reprise.Dial.
 //
 // For Drain, a message is in flight in these cases:
 //
@@ -21,20 +21,20 @@ import (
 //     such a worker publishes.
 //   - The message is ready in a consumed queue. A queue counts as consumed until all connections that
 //     consumed from it have been closed cleanly, because a paused or disconnected worker consumes again
-//     later. [Worker.Stop] ends this immediately.
+//     later. After [Worker.Stop], the queue counts as consumed only if it has other consumers.
 //   - The message waits in a queue that dead-letters expired messages, with or without consumers. Queues
 //     named *.failed do not count.
 //   - The message waits for a delayed retry of a quorum queue.
-//   - The message has been dead-lettered and has not arrived.
+//   - The message has been dead-lettered and has not arrived in its next queue.
 //
-// All other messages are at rest. Examples are messages in a failed queue, and messages in a work queue
-// without a worker in the test. A queue without consumers and without a further destination is at rest,
-// too, such as a queue that another program consumes in production. Messages that were delivered to a
-// consumer without acknowledgements are also at rest.
+// All other messages are at rest. Examples are messages in a failed queue, and messages in a work queue without a worker
+// in the test. Messages in a queue without consumers and without a further destination are at rest, too, even if another
+// program consumes the queue in production. Messages that were delivered to a consumer without acknowledgements are also
+// at rest.
 //
-// Future publishes do not count, such as a blocked publisher or a timer of the handler. A scheduled
-// message counts from the moment when it is in a queue. The consumer that settles a message, and the
-// number of consumers of a queue, do not matter.
+// Drain does not wait for future publishes, such as a publish that is blocked or that a timer of a handler starts. A
+// scheduled message counts once it is in a queue. It does not matter which consumer settles a message, or how many
+// consumers a queue has.
 func (b *Broker) Drain(t TB) {
 	t.Helper()
 	began := time.Now()
@@ -71,8 +71,7 @@ func (b *Broker) drained() (yes bool, again time.Time) {
 	if b.hasUnsettled() {
 		return false, time.Time{}
 	}
-	// The first survey may have missed a message between two queues. The counts of the queues have
-	// then changed.
+	// The first survey may have missed a message between two queues. In that case, the counts of the queues have changed.
 	return b.virtual || slices.Equal(first, b.survey()), time.Time{}
 }
 

@@ -98,7 +98,7 @@ var inFlight = map[string]struct {
 		b.Work(t, config).Await(t, 1)
 		for _, q := range b.Queues() {
 			if q.Ready+q.Unacked > 0 {
-				t.Errorf("broker still has the message: %+v", q)
+				t.Errorf("queue must be empty: got %+v", q)
 			}
 		}
 	}},
@@ -387,7 +387,7 @@ func TestDrainReportsRemainingMessages(t *testing.T) {
 					b.Drain(f)
 				})
 				if len(got.failures) != 1 || !strings.HasPrefix(got.failures[0], "reprisetest: Drain: timed out after 10m0s; messages are still in flight:\n\t") {
-					t.Fatalf("unexpected failures:\n%s", got)
+					t.Fatalf("failures: got\n%s\nwant one with \"Drain: timed out after 10m0s; messages are still in flight\"", got)
 				}
 				for _, want := range c.want {
 					if !strings.Contains(got.failures[0], want) {
@@ -395,7 +395,7 @@ func TestDrainReportsRemainingMessages(t *testing.T) {
 					}
 				}
 				if len(got.logs) != 1 || !strings.Contains(got.logs[0], "events") || !strings.Contains(got.logs[0], "orders") {
-					t.Errorf("unexpected log:\n%s", got.logs)
+					t.Errorf("log must have one entry with the events of orders: got\n%s", got.logs)
 				}
 			})
 		})

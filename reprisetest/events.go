@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// maxEvents is the number of the first events, and the minimum number of the last events, that are
-// kept.
+// maxEvents is the number of events that are kept from the start of the log, and the minimum number from its end.
 const maxEvents = 100
 
 // events is the log of the broker, the clients and the workers, for a failed test.

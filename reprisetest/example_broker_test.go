@@ -43,8 +43,8 @@ func ExampleBroker_Parked() {
 	//   attempt 3: no such customer
 }
 
-// A handler can receive a message again after it has processed the message. Here, the connection is
-// lost with the acknowledgement.
+// A handler can receive a message again after it has processed the message. Here, the connection fails before the broker
+// receives the acknowledgement.
 func ExampleBroker_LoseAcks() {
 	t := new(testing.T) // in a test, its argument
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

@@ -13,7 +13,7 @@ type Fault struct {
 	what   string
 	times  int
 
-	happened int // guarded by the broker's lock
+	happened int // guarded by Broker.mu
 }
 
 type faultKind int
@@ -92,8 +92,8 @@ func (f *Fault) Await(t TB) {
 }
 
 // Cut cuts all connections immediately and without an AMQP close, like an unplugged cable. The broker redelivers unacked
-// messages. Clients may reconnect immediately, or after the refusal of [Broker.Refuse]. In a bubble, clients have
-// detected the loss when Cut returns.
+// messages. Clients may reconnect immediately, or after the period of [Broker.Refuse]. In a bubble, clients have detected
+// the loss when Cut returns.
 func (b *Broker) Cut() {
 	b.mu.Lock()
 	all := maps.Clone(b.conns)
@@ -114,7 +114,7 @@ func (b *Broker) Refuse(d time.Duration) {
 	b.refusing = time.Now().Add(d)
 }
 
-// refusedUntil returns the end of the refusal, or zero if the broker accepts connections.
+// refusedUntil returns the time until which the broker refuses connections, or zero if it accepts them.
 func (b *Broker) refusedUntil() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

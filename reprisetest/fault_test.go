@@ -62,7 +62,7 @@ func TestPublishFaults(t *testing.T) {
 					}
 				}
 				if want := map[bool]int{true: 0, false: 1}[name == "healed before the fault"]; fault.Happened() != want {
-					t.Errorf("fault occurred %d times", fault.Happened())
+					t.Errorf("occurrences of the fault: got %d, want %d", fault.Happened(), want)
 				}
 			})
 		})
@@ -78,7 +78,7 @@ func TestWorkerFaults(t *testing.T) {
 		Redelivered bool
 		At          time.Duration
 	}
-	const soon = 100 * time.Millisecond // limit for a worker to reconnect
+	const soon = 100 * time.Millisecond // maximum time for a worker to reconnect
 	for name, c := range map[string]struct {
 		arm    func(b *reprisetest.Broker)
 		failed int // number of failed attempts
@@ -147,10 +147,11 @@ func TestCutCausesRedelivery(t *testing.T) {
 		b.Drain(t)
 		got := w.Attempts()
 		if len(got.Of("1")) != 2 || len(got.Of("2")) != 1 || !got.Of("1")[1].Message.Redelivered {
-			t.Fatalf("got %d attempts of message 1 and %d of message 2", len(got.Of("1")), len(got.Of("2")))
+			t.Fatalf("got %d attempts of message 1 and %d of message 2, want 2 (the second redelivered) and 1",
+				len(got.Of("1")), len(got.Of("2")))
 		}
 		if at := got.Of("1")[1].Began.Sub(began); at < 10*time.Minute+30*time.Second {
-			t.Errorf("message was redelivered after %s although connections were refused", at)
+			t.Errorf("time until the redelivery: got %s, want at least 10m30s because of Refuse", at)
 		}
 	})
 }
@@ -185,7 +186,7 @@ func TestNackRequiresConfirms(t *testing.T) {
 		}
 		b.Advance(0)
 		if n := b.Depth(t, "orders"); n != 1 || fault.Happened() != 0 {
-			t.Errorf("queue has %d messages, fault occurred %d times", n, fault.Happened())
+			t.Errorf("got %d messages in the queue and %d occurrences of the fault, want 1 and 0", n, fault.Happened())
 		}
 	})
 }
@@ -201,7 +202,7 @@ func TestHealRemovesFaults(t *testing.T) {
 		began := time.Now()
 		client := b.Client(t, nil)
 		if err := client.Publish(t.Context(), order("1")); err != nil || time.Since(began) != 0 {
-			t.Errorf("publish took %s: %v", time.Since(began), err)
+			t.Errorf("publish: got error %v after %s, want success after 0s", err, time.Since(began))
 		}
 	})
 }
@@ -220,7 +221,7 @@ func TestDuplicateCopiesCompleteBody(t *testing.T) {
 			}
 			got := b.Messages(t, "orders")
 			if len(got)%2 != 0 || !bytes.Equal(got[len(got)-1].Body, body) || !bytes.Equal(got[len(got)-2].Body, body) {
-				t.Fatalf("body of %d bytes: got %d messages", size, len(got))
+				t.Fatalf("body of %d bytes: got %d messages, want pairs with this body", size, len(got))
 			}
 		}
 	})
@@ -264,14 +265,14 @@ func TestFaultsDoNotAffectPublish(t *testing.T) {
 		}
 		for i, f := range faults {
 			if f.Happened() > 0 {
-				t.Errorf("fault %d occurred", i)
+				t.Errorf("occurrences of fault %d: got %d, want 0", i, f.Happened())
 			}
 		}
 		if n := b.Depth(t, "orders"); n != 2 {
 			t.Errorf("queue has %d messages, want 2", n)
 		}
 		if strings.Contains(names(b), "reprisetest") {
-			t.Errorf("names contain internal queues: %s", names(b))
+			t.Errorf("names must not contain internal queues: got %s", names(b))
 		}
 	})
 }

@@ -124,7 +124,7 @@ func TestChargeIsMadeOnce(t *testing.T) {
 		b.Publish(t, &reprise.Message{RoutingKey: "orders", MessageID: "17"})
 		b.Drain(t)
 		if attempts := len(w.Attempts()); attempts != 2 || charged["17"] != 1 {
-			t.Errorf("charged %d times in %d attempts", charged["17"], attempts)
+			t.Errorf("got %d charges in %d attempts, want 1 in 2", charged["17"], attempts)
 		}
 	})
 }

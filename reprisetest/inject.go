@@ -6,8 +6,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// isConfirm reports whether a frame of the broker is a confirm. The broker acknowledges only
-// publishes.
+// isConfirm reports whether a frame of the broker is a confirm. The broker sends basic.ack only for publishes.
 func isConfirm(f frame) bool {
 	id := f.method()
 	return id == amqpwire.IDBasicAck || id == amqpwire.IDBasicNack
@@ -97,7 +96,7 @@ type content struct {
 	left          uint64
 }
 
-// add adds a frame after the publish, and reports whether the message is complete.
+// add adds a frame that follows basic.publish, and reports whether the message is complete.
 func (d *content) add(f frame) (whole bool) {
 	switch f.kind() {
 	case amqpwire.FrameHeader:

@@ -52,7 +52,8 @@ func TestMessagesReturnsContentOfHandler(t *testing.T) {
 					t.Errorf("queue %s: -want +got:\n%s", queue, diff)
 				}
 				if got[0].Attempt != attempts || len(got[0].Errors) != attempts || got[0].Queue != "orders" {
-					t.Errorf("queue %s: got %d attempts, %d errors, work queue %s", queue, got[0].Attempt, len(got[0].Errors), got[0].Queue)
+					t.Errorf("queue %s: got %d attempts, %d errors, work queue %s, want %d, %d, orders",
+						queue, got[0].Attempt, len(got[0].Errors), got[0].Queue, attempts, attempts)
 				}
 			}
 		}
@@ -73,7 +74,7 @@ func TestMessagesReturnsContentOfHandler(t *testing.T) {
 		}
 		parked := b.Parked(t, "orders")
 		if len(parked) != 1 || !cmp.Equal(parked, b.Messages(t, "orders.failed")) {
-			t.Errorf("%d messages were parked", len(parked))
+			t.Errorf("parked messages: got %d, want the message in orders.failed", len(parked))
 		}
 		var errs []topology.AttemptError
 		for i, a := range w.Attempts() {
@@ -98,7 +99,7 @@ func TestMessagesAndDepthOmitUnackedMessages(t *testing.T) {
 			ids = append(ids, m.MessageID)
 		}
 		if diff := cmp.Diff([]string{"2", "3"}, ids); diff != "" || b.Depth(t, "orders") != 2 {
-			t.Errorf("got depth %d, messages %v", b.Depth(t, "orders"), ids)
+			t.Errorf("got depth %d, messages %v, want 2 and [2 3]", b.Depth(t, "orders"), ids)
 		}
 	})
 }
@@ -119,7 +120,7 @@ func TestParkedFollowsStrategy(t *testing.T) {
 		}
 		got := b.Parked(t, "cover-art-archive.index")
 		if len(got) != 1 || got[0].Attempt != 5 || len(got[0].Errors) != 5 || len(got[0].Headers) != 0 {
-			t.Errorf("parked messages: got %+v", got)
+			t.Errorf("parked messages: got %+v, want one with 5 attempts and errors, without headers", got)
 		}
 	})
 }
@@ -227,7 +228,7 @@ func TestUsersAndVirtualHosts(t *testing.T) {
 		}
 		w.Await(t, 1)
 		if got := b.Parked(t, "work"); len(got) != 1 || got[0].UserID != "bob" {
-			t.Errorf("parked messages: got %+v", got)
+			t.Errorf("parked messages: got %+v, want one of user bob", got)
 		}
 	})
 	definitions := reprisetest.Config{Broker: broker.Config{Definitions: []byte(`{

@@ -53,7 +53,7 @@ func TestListen(t *testing.T) {
 	}
 	b.Drain(t)
 	if got := w.Attempts().Delays(); len(got) != 1 || got[0] < 30*time.Millisecond {
-		t.Errorf("delays: got %v", got)
+		t.Errorf("delays: got %v, want one of at least 30ms", got)
 	}
 
 	b.Declare(t, queues(topology.Queue{Name: "rest"}))
@@ -104,7 +104,7 @@ func TestListenRejectsOtherProtocols(t *testing.T) {
 		_ = conn.(*net.TCPConn).CloseWrite()
 		got, err := io.ReadAll(conn)
 		if want := "AMQP\x00\x00\x09\x01"; err != nil || len(greeting) >= 8 && string(got) != want {
-			t.Errorf("greeting %q: got %q (%v)", greeting, got, err)
+			t.Errorf("greeting %q: got %q (%v), want %q", greeting, got, err, want)
 		}
 		conn.Close()
 	}
@@ -121,11 +121,11 @@ func TestDrainInRealTime(t *testing.T) {
 		b.Drain(t)
 		b.Advance(0)
 		if got := w.Attempts(); len(got)%9 != 0 {
-			t.Fatalf("Drain returned after %d attempts, %d at first", len(got), before)
+			t.Fatalf("attempts when Drain returns: got %d (%d before), want a multiple of 9", len(got), before)
 		}
 	}
 	if n := len(w.Attempts()); n != 50*9 {
-		t.Errorf("got %d attempts", n)
+		t.Errorf("attempts: got %d, want %d", n, 50*9)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestDrainInRealTimeTimesOut(t *testing.T) {
 		b.Drain(f)
 	})
 	if !strings.Contains(got.String(), "messages are still in flight:\n\torders.wait.") {
-		t.Errorf("unexpected failure:\n%s", got)
+		t.Errorf("failure must contain \"messages are still in flight\" and orders.wait: got\n%s", got)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestListenFailsInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := try(t, func(f *fake) { reprisetest.Listen(f) })
 		if !strings.HasPrefix(got.String(), "reprisetest: Listen must not be called in a bubble") {
-			t.Errorf("unexpected failure %q", got)
+			t.Errorf("failure must begin with \"reprisetest: Listen must not be called in a bubble\": got %q", got)
 		}
 	})
 }
@@ -178,7 +178,7 @@ func TestServer(t *testing.T) {
 		w := httptest.NewRecorder()
 		b.Server().Management().ServeHTTP(w, r)
 		if w.Code != 200 || !strings.Contains(w.Body.String(), `"consumers":1`) {
-			t.Errorf("got %d %s", w.Code, w.Body)
+			t.Errorf("response: got %d %s, want 200 with 1 consumer", w.Code, w.Body)
 		}
 		if _, err := b.Server().DialContext(t.Context(), "", ""); err != nil && !errors.Is(err, reprise.ErrClosed) {
 			t.Error(err)

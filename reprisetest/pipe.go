@@ -64,7 +64,7 @@ type stream struct {
 	finished  bool   // the writer has closed the stream
 	abandoned bool   // the reader has closed the stream
 	deadline  time.Time
-	timer     *time.Timer // nil: not running
+	timer     *time.Timer // nil if no timer is running
 	timerAt   time.Time
 }
 

@@ -19,7 +19,8 @@ func TestPipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := pipe(memoryAddr(1), memoryAddr(0))
 		if client.RemoteAddr() != server.LocalAddr() || client.LocalAddr() != server.RemoteAddr() || client.LocalAddr().String() != "memory:1" {
-			t.Errorf("got addresses %v and %v", client.LocalAddr(), client.RemoteAddr())
+			t.Errorf("got addresses %v and %v, want equal addresses at both ends, memory:1 at the client",
+				client.LocalAddr(), client.RemoteAddr())
 		}
 		// Writes succeed although no goroutine reads.
 		for range 100 {
@@ -43,7 +44,7 @@ func TestPipe(t *testing.T) {
 			_ = server.SetReadDeadline(began.Add(2 * time.Minute))
 		}()
 		if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 2*time.Minute {
-			t.Errorf("read returned after %s: %v", time.Since(began), err)
+			t.Errorf("read: got %v after %s, want a deadline error after 2m", err, time.Since(began))
 		}
 		_ = server.SetReadDeadline(time.Now().Add(time.Minute))
 		go func() {
@@ -51,14 +52,14 @@ func TestPipe(t *testing.T) {
 			_ = server.SetReadDeadline(time.Now().Add(time.Second))
 		}()
 		if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 2*time.Minute+31*time.Second {
-			t.Errorf("read returned after %s: %v", time.Since(began), err)
+			t.Errorf("read: got %v after %s, want a deadline error after 2m31s", err, time.Since(began))
 		}
 		_ = server.SetReadDeadline(time.Time{})
 		// The other end can read earlier data after Close.
 		_, _ = client.Write([]byte("last"))
 		client.Close()
 		if n, err := server.Read(got); string(got[:n]) != "last" || err != nil {
-			t.Errorf("got %q, %v", got[:n], err)
+			t.Errorf("read after Close: got %q, %v, want \"last\"", got[:n], err)
 		}
 		if err := read(); err != io.EOF {
 			t.Errorf("read after Close of the peer: got %v, want EOF", err)
@@ -69,7 +70,7 @@ func TestPipe(t *testing.T) {
 		_, err1 := client.Read(got)
 		_, err2 := client.Write(got)
 		if !errors.Is(err1, net.ErrClosed) || !errors.Is(err2, net.ErrClosed) {
-			t.Errorf("use of a closed end: got %v, %v", err1, err2)
+			t.Errorf("use of a closed end: got %v, %v, want ErrClosed", err1, err2)
 		}
 		server.Close()
 	})
@@ -91,7 +92,7 @@ func TestPipeCloseEndsReads(t *testing.T) {
 		client.Close()
 		one, other := <-errs, <-errs
 		if !errors.Is(errors.Join(one, other), net.ErrClosed) || !errors.Is(errors.Join(one, other), io.EOF) {
-			t.Errorf("concurrent reads: got %v and %v", one, other)
+			t.Errorf("concurrent reads: got %v and %v, want ErrClosed and EOF", one, other)
 		}
 		server.Close()
 	})

@@ -25,7 +25,7 @@ func TestDefaultPolicySurvivesOutageOfOneNight(t *testing.T) {
 		}
 		b.Drain(t)
 		if n := len(b.Parked(t, "orders")); n != 0 {
-			t.Errorf("%d messages were parked after %v", n, w.Attempts().Delays())
+			t.Errorf("parked messages: got %d after %v, want 0", n, w.Attempts().Delays())
 		}
 		if late := time.Since(morning); late > 2*time.Hour {
 			t.Errorf("last message succeeded %s after the end of the outage, want at most 2h", late)

@@ -46,7 +46,7 @@ func playAtRandom(t *testing.T, b *reprisetest.Broker, d *dice) {
 		return b.WorkWith(t, b.Client(t, &reprise.Config{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := b.DialContext(ctx, network, addr)
 			if err == nil && before43 {
-				c = older{c}
+				c = olderConn{c}
 			}
 			return c, err
 		}}), cfg)
@@ -89,7 +89,7 @@ func playAtRandom(t *testing.T, b *reprisetest.Broker, d *dice) {
 	}
 	// Debounce processes one message of a burst, and AckThenPublish may lose messages.
 	if n := done.count(); n != messages && cfg.Debounce == nil && cfg.Order == reprise.PublishThenAck {
-		t.Errorf("%d of %d messages were processed or parked", n, messages)
+		t.Errorf("processed or parked messages: got %d, want %d", n, messages)
 	}
 }
 
@@ -196,11 +196,11 @@ func (l faultyLimiter) Wait(ctx context.Context) error {
 	return nil
 }
 
-// older is a connection to a broker that reports version 4.2. Before 4.3, a requeued delivery counts
+// olderConn is a connection to a broker that reports version 4.2. Before 4.3, a requeued delivery counts
 // as failed, so workers avoid requeues.
-type older struct{ net.Conn }
+type olderConn struct{ net.Conn }
 
-func (o older) Read(p []byte) (int, error) {
+func (o olderConn) Read(p []byte) (int, error) {
 	n, err := o.Conn.Read(p)
 	copy(p, bytes.ReplaceAll(p[:n], []byte("4.3."), []byte("4.2.")))
 	return n, err

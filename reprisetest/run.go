@@ -9,7 +9,7 @@ import (
 )
 
 // Run calls test with a broker, in a bubble of testing/synctest. Before Run returns, it stops everything that it has
-// started. Call t.Parallel before Run, because the t of test does not support Run, Parallel and Deadline.
+// started. Call t.Parallel before Run, because the t that test receives does not support Run, Parallel and Deadline.
 func Run(t *testing.T, test func(t *testing.T, b *Broker)) {
 	t.Helper()
 	Config{}.Run(t, test)

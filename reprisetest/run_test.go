@@ -154,11 +154,11 @@ func TestParallelTestsAreIndependent(t *testing.T) {
 				}
 				b.Drain(t)
 				if took := time.Since(began); took < 2*delay || took > 2*delay+2*time.Minute {
-					t.Errorf("test took %s of virtual time", took)
+					t.Errorf("virtual time of the test: got %s, want %s to %s", took, 2*delay, 2*delay+2*time.Minute)
 				}
 				for _, a := range w.Attempts() {
 					if !slices.Contains(ids, a.Message.MessageID) {
-						t.Errorf("got message of another test: %s", a.Message.MessageID)
+						t.Errorf("message: got %s of another test, want one of %v", a.Message.MessageID, ids)
 					}
 				}
 				if got := len(b.Parked(t, "orders")); got < n+1 {
@@ -230,7 +230,7 @@ func TestConcurrentUse(t *testing.T) {
 		running.Wait()
 		b.Drain(t)
 		if n := len(w.Attempts()); n != 2*8*5 {
-			t.Errorf("got %d attempts", n)
+			t.Errorf("attempts: got %d, want %d", n, 2*8*5)
 		}
 	})
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Events on a connection wake waiting functions immediately. These intervals are for other conditions,
-// and limit the cost of checking them.
+// Events on a connection wake waiting functions immediately. Other conditions are checked at these intervals, which limits
+// the cost.
 const (
 	realPause    = 5 * time.Millisecond
 	virtualPause = time.Hour

@@ -66,9 +66,8 @@ type Worker struct {
 	stopped  bool
 }
 
-// Work runs a worker with a new client until t ends or the test calls [Worker.Stop]. It returns when the worker
-// consumes. The recorded attempts include the middleware of the config, so they match the attempts that the worker
-// counts.
+// Work runs a worker with a new client until t ends or the test calls [Worker.Stop]. Work returns when the worker has a
+// consumer. The recorded attempts include the middleware of the config, so they match the attempts that the worker counts.
 func (b *Broker) Work(t TB, config reprise.WorkerConfig) *Worker {
 	t.Helper()
 	return b.WorkWith(t, b.Client(t, nil), config)
@@ -153,12 +152,12 @@ func (w *Worker) Await(t TB, n int) Attempts {
 }
 
 // Stop drains the worker, as a program does before it exits, waits until Run returns, and returns the result of Run.
-// Messages that remain in its queue then count as at rest.
+// Messages that remain in its queue then count as at rest, unless the queue has other consumers.
 func (w *Worker) Stop() error {
 	w.mu.Lock()
 	w.stopped = true
 	w.mu.Unlock()
-	return w.end(context.Background()) // Run limits its drain
+	return w.end(context.Background()) // Run limits the drain
 }
 
 // end drains the worker and returns the result of Run, or the cause of ctx's cancellation if ctx is done first.

@@ -43,7 +43,7 @@ func TestAttemptIncludesMiddleware(t *testing.T) {
 		}
 		panicked, _ := errors.AsType[*reprise.PanicError](got[1].Err)
 		if got[0].Err != errScripted || panicked == nil || panicked.Value != "at the disco" || !errors.Is(got[2].Err, reprise.ErrHandlerExited) || got[3].Err != nil {
-			t.Errorf("unexpected errors: %v", got.Errors())
+			t.Errorf("errors: got %v, want errScripted, a panic, ErrHandlerExited and nil", got.Errors())
 		}
 		type timing struct {
 			At, Took time.Duration
@@ -77,7 +77,7 @@ func TestAttemptsContainInputOfHandler(t *testing.T) {
 		})})
 		b.Publish(t, order("1"))
 		if got := w.Await(t, 1).Of("1"); len(got) != 1 || string(got[0].Message.Body) != "order 1" {
-			t.Errorf("got %d attempts of the message", len(got))
+			t.Errorf("attempts of the message: got %d, want 1 with the body \"order 1\"", len(got))
 		}
 	})
 }
@@ -112,11 +112,11 @@ func TestAwaitWaitsUntilAttemptIsSettled(t *testing.T) {
 		w := b.Work(t, retrying(time.Hour))
 		later(t, time.Minute, func() { b.Publish(t, order("1")) })
 		if got := w.Await(t, 1); len(got) != 1 || got[0].Err != errScripted {
-			t.Errorf("got %v", got)
+			t.Errorf("attempts: got %v, want 1 with errScripted", got)
 		}
 		for _, q := range b.Queues() {
 			if q.Unacked > 0 || q.Name == "orders" && q.Ready > 0 {
-				t.Errorf("message is not settled: %+v", q)
+				t.Errorf("queue must not have an unsettled message: got %+v", q)
 			}
 		}
 	})
@@ -146,7 +146,7 @@ func TestStopRequeuesUnstartedDeliveries(t *testing.T) {
 			}
 		}
 		if n := b.Depth(t, "orders"); n != 2 || len(w.Attempts()) != 1 {
-			t.Errorf("queue has %d messages after %d attempts", n, len(w.Attempts()))
+			t.Errorf("got %d messages in the queue after %d attempts, want 2 after 1", n, len(w.Attempts()))
 		}
 		other := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: slow})
 		b.Drain(t)
@@ -262,7 +262,7 @@ func TestEndOfTestReportsNoFailures(t *testing.T) {
 					f.Fatalf("assertion failed")
 				})
 				if got.String() != "assertion failed" {
-					t.Errorf("unexpected failures:\n%s", got)
+					t.Errorf("failures: got\n%s\nwant assertion failed", got)
 				}
 			})
 		})
@@ -284,7 +284,7 @@ func TestAttemptsKeepOriginalMessage(t *testing.T) {
 		b.Drain(t)
 		given := w.Attempts()[0].Message
 		if given.Headers["tenant"] != "acme" || string(given.Body) != "order 1" {
-			t.Errorf("recorded message: got body %q, headers %v", given.Body, given.Headers)
+			t.Errorf("recorded message: got body %q, headers %v, want \"order 1\" and tenant acme", given.Body, given.Headers)
 		}
 	})
 }
