@@ -65,7 +65,7 @@ func TestAcksBeforeReplySurviveConnectionLoss(t *testing.T) {
 			c.must(other.Qos(1, 0, false))
 			cut()
 			if left := c.left(q); len(left) > 0 {
-				t.Fatalf("acknowledged messages are still in the queue: %v", left)
+				t.Fatalf("queue must not contain acknowledged messages: got %v", left)
 			}
 		}
 	})

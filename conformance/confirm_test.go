@@ -18,10 +18,11 @@ func TestReturnPrecedesConfirm(t *testing.T) {
 		select {
 		case r := <-returns:
 			if r.ReplyCode != 312 || r.ReplyText != "NO_ROUTE" || r.Exchange != "amq.direct" || r.RoutingKey != "nowhere" {
-				t.Errorf("unexpected basic.return: %d %q %q %q", r.ReplyCode, r.ReplyText, r.Exchange, r.RoutingKey)
+				t.Errorf("basic.return: got %d %q %q %q, want 312 \"NO_ROUTE\" \"amq.direct\" and the routing key",
+					r.ReplyCode, r.ReplyText, r.Exchange, r.RoutingKey)
 			}
 			if r.MessageId != "id" || r.Headers["h"] != "v" || string(r.Body) != "body" {
-				t.Errorf("returned message differs from the published message: %v", r)
+				t.Errorf("returned message must match the published message: got %v", r)
 			}
 		case <-confirms:
 			t.Fatal("confirm precedes the return")
@@ -29,12 +30,12 @@ func TestReturnPrecedesConfirm(t *testing.T) {
 			t.Fatal("message was not returned")
 		}
 		if confirm := <-confirms; !confirm.Ack || confirm.DeliveryTag != 1 {
-			t.Errorf("unexpected confirm: %v", confirm)
+			t.Errorf("confirm: got %v, want an ack of tag 1", confirm)
 		}
 		// The broker acks an unroutable message that is not mandatory. The confirm has the next tag.
 		c.must(c.Publish("amq.direct", "nowhere", false, false, sent))
 		if confirm := <-confirms; !confirm.Ack || confirm.DeliveryTag != 2 {
-			t.Errorf("unexpected confirm: %v", confirm)
+			t.Errorf("confirm: got %v, want an ack of tag 2", confirm)
 		}
 	})
 }
@@ -50,7 +51,7 @@ func TestBrokerConfirmsEveryPublish(t *testing.T) {
 			last = confirm
 		}
 		if !last.Wait() || last.DeliveryTag != n {
-			t.Errorf("unexpected last confirm: %v", last)
+			t.Errorf("last confirm: got %v, want an ack of tag %d", last, n)
 		}
 		c.awaitReady(q, n)
 	})
@@ -66,7 +67,7 @@ func TestMissingExchangeClosesChannelWithoutConfirm(t *testing.T) {
 			t.Errorf("channel closed with %v, want code 404", e)
 		}
 		if confirm, ok := <-confirms; ok {
-			t.Errorf("unexpected confirm: %v", confirm)
+			t.Errorf("confirm: got %v, want none", confirm)
 		}
 	})
 }

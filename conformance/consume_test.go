@@ -20,7 +20,7 @@ func (c *client) expectIdle(deliveries <-chan amqp.Delivery) {
 	c.must(c.next(seen).Ack(false))
 	select {
 	case d := <-deliveries:
-		c.t.Errorf("unexpected delivery of %q", d.Body)
+		c.t.Errorf("deliveries: got %q, want none", d.Body)
 	default:
 	}
 }
@@ -103,7 +103,7 @@ func TestCancelKeepsDeliveriesAndCloseRequeues(t *testing.T) {
 		ds := []amqp.Delivery{c.next(deliveries), c.next(deliveries), c.next(deliveries)}
 		c.must(ch.Cancel("tag", false))
 		if n := c.ready(q); n != 0 {
-			t.Errorf("basic.cancel requeued %d messages", n)
+			t.Errorf("messages requeued by basic.cancel: got %d, want 0", n)
 		}
 		c.must(ds[1].Ack(false))
 		c.must(ch.Cancel("unknown", false))
@@ -133,7 +133,8 @@ func TestRecoverRedelivers(t *testing.T) {
 		c.must(ch.Recover(true))
 		for i, want := range []string{"1", "2", "3"} {
 			if d := c.next(deliveries); string(d.Body) != want || !d.Redelivered || d.DeliveryTag != uint64(4+i) {
-				t.Errorf("redelivery: got %q, redelivered %v, tag %d", d.Body, d.Redelivered, d.DeliveryTag)
+				t.Errorf("redelivery: got %q, redelivered %v, tag %d, want %q, true, %d",
+					d.Body, d.Redelivered, d.DeliveryTag, want, 4+i)
 			}
 		}
 	})
@@ -149,7 +150,7 @@ func TestRequeuePosition(t *testing.T) {
 		c.must(second.Nack(false, true))
 		c.must(third.Nack(true, true)) // requeues 1 and 3
 		if got := c.bodies(q, 4); got != "1 2 3 4" {
-			t.Errorf("order: got %s", got)
+			t.Errorf("order: got %s, want 1 2 3 4", got)
 		}
 	})
 }
@@ -163,7 +164,7 @@ func TestConsumersTakeTurns(t *testing.T) {
 		}
 		for i := range 3 {
 			if a, b := c.next(first), c.next(second); string(a.Body) != fmt.Sprint(2*i) || string(b.Body) != fmt.Sprint(2*i+1) {
-				t.Errorf("round %d: got deliveries %q and %q", i, a.Body, b.Body)
+				t.Errorf("round %d: got deliveries %q and %q, want %d and %d", i, a.Body, b.Body, 2*i, 2*i+1)
 			}
 		}
 	})
@@ -192,7 +193,7 @@ func TestAutoDelete(t *testing.T) {
 		c.must(err)
 		c.must(c.ExchangeDeclare(x, "fanout", true, true, false, false, nil))
 		c.bind(q, "", x)
-		c.must(c.QueueUnbind(q, "other", x, nil)) // no such binding, so that queue and exchange remain
+		c.must(c.QueueUnbind(q, "other", x, nil)) // no such binding, so queue and exchange remain
 		c.ready(q)                                // the queue remains, because it never had a consumer
 		_, err = c.Consume(q, "tag", false, false, false, false, nil)
 		c.must(err)
@@ -245,14 +246,14 @@ func TestGeneratedNames(t *testing.T) {
 		q, err := c.QueueDeclare("", false, false, true, false, nil)
 		c.must(err)
 		if !regexp.MustCompile(`^amq\.gen-[\w-]{22}$`).MatchString(q.Name) {
-			t.Errorf("unexpected generated queue name: %q", q.Name)
+			t.Errorf("generated queue name: got %q, want amq.gen- and 22 characters", q.Name)
 		}
 		r := dialRaw(t, b).open(2047, 0)
 		r.send(1, &amqpwire.QueueDeclare{Exclusive: true})
 		named := expect(r, &amqpwire.QueueDeclareOk{}).Queue
 		r.send(1, &amqpwire.BasicConsume{Queue: named})
 		if tag := expect(r, &amqpwire.BasicConsumeOk{}).ConsumerTag; !regexp.MustCompile(`^amq\.ctag-[\w-]{22}$`).MatchString(tag) {
-			t.Errorf("unexpected generated consumer tag: %q", tag)
+			t.Errorf("generated consumer tag: got %q, want amq.ctag- and 22 characters", tag)
 		}
 		// An empty queue name selects the queue declared last. An empty key is then the name of this queue.
 		c.must(c.QueueBind("", "", "amq.direct", false, nil))
@@ -299,7 +300,7 @@ func TestNoLocalIsIgnored(t *testing.T) {
 		r.send(1, &amqpwire.BasicPublish{RoutingKey: q})
 		r.write(amqpwire.AppendHeaderFrame(nil, 1, 60, 0, []byte{0, 0}))
 		if d := expect(r, &amqpwire.BasicDeliver{}); d.RoutingKey != q {
-			t.Errorf("unexpected delivery: %+v", d)
+			t.Errorf("delivery: got %+v, want routing key %q", d, q)
 		}
 	})
 }

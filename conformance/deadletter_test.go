@@ -59,7 +59,7 @@ func TestDeathHeaders(t *testing.T) {
 			}
 		}
 		if last, has := d.Headers["x-last-death-queue"]; has != (b.Version != "3.10") || has && last != from {
-			t.Errorf("x-last-death-queue: got %v (%v) with version %s", last, has, b.Version)
+			t.Errorf("x-last-death-queue: got %v (present: %v) with version %s, want %s from 3.13 on", last, has, b.Version, from)
 		}
 		if d.Exchange != "" || d.RoutingKey != to {
 			t.Errorf("delivery from %q %q, want the dead-letter exchange and key", d.Exchange, d.RoutingKey)
@@ -94,7 +94,7 @@ func TestDeathsAreCountedByQueueAndReason(t *testing.T) {
 			}
 		}
 		if d.Headers["x-first-death-queue"] != work || d.Headers["x-first-death-reason"] != "rejected" {
-			t.Errorf("unexpected headers of the first death: %v", d.Headers)
+			t.Errorf("headers of the first death: got %v, want queue %s and reason rejected", d.Headers, work)
 		}
 	})
 }
@@ -103,7 +103,7 @@ func TestDeathEntryPreservesExpiration(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		d, _, _ := c.rejected(amqp.Publishing{Expiration: "60000"}, nil)
 		if entry := deaths(t, d)[0]; d.Expiration != "" || entry["original-expiration"] != "60000" {
-			t.Errorf("expiration: got %q, entry %v", d.Expiration, entry)
+			t.Errorf("expiration: got %q, entry %v, want \"\" and original-expiration 60000", d.Expiration, entry)
 		}
 		d, _, _ = c.rejected(amqp.Publishing{}, amqp.Table{"x-message-ttl": 60000})
 		if _, has := deaths(t, d)[0]["original-expiration"]; has {
@@ -181,7 +181,7 @@ func TestDeadLetterKeepsRoutingKeys(t *testing.T) {
 		c.must(original.Reject(false))
 		d := c.get(all)
 		if keys := deaths(t, d)[0]["routing-keys"]; !reflect.DeepEqual(keys, []any{"main", "cc"}) {
-			t.Errorf("unexpected routing-keys: %v", keys)
+			t.Errorf("routing-keys: got %v, want main and cc", keys)
 		}
 		if d.RoutingKey != "main" || d.Exchange != dlx {
 			t.Errorf("delivery from %q %q, want the dead-letter exchange and main", d.Exchange, d.RoutingKey)
@@ -201,10 +201,10 @@ func TestDeadLetterKeyReplacesAllKeys(t *testing.T) {
 		c.must(c.get(source).Reject(false))
 		d := c.get(fresh)
 		if _, has := d.Headers["CC"]; has != (b.Version != "3.10") {
-			t.Errorf("CC header: got %v with version %s", has, b.Version)
+			t.Errorf("CC header: got %v with version %s, want true except with 3.10", has, b.Version)
 		}
 		if n := c.ready(old); n != 0 {
-			t.Errorf("broker routed %d dead letters by the CC key", n)
+			t.Errorf("dead letters routed by the CC key: got %d, want 0", n)
 		}
 	})
 }
@@ -223,11 +223,11 @@ func TestBrokerDropsUnroutableDeadLetters(t *testing.T) {
 			}
 			c.must(c.get(source).Reject(false))
 			if n := c.ready(source); n != 0 { // fails if the channel is closed
-				t.Errorf("source queue still has %d messages", n)
+				t.Errorf("messages in the source queue: got %d, want 0", n)
 			}
 			select {
 			case r := <-returned:
-				t.Errorf("broker returned a dead letter: %v", r)
+				t.Errorf("returned dead letters: got %v, want none", r)
 			default:
 			}
 		}
@@ -250,7 +250,7 @@ func TestDeadLetterCycles(t *testing.T) {
 		c.put(name, "x")
 		// The broker omits the queue that completes the cycle, but not the other queue of the exchange.
 		if d := c.get(beside); len(deaths(t, d)) != 1 {
-			t.Errorf("unexpected x-death: %v", deaths(t, d))
+			t.Errorf("x-death: got %v, want 1 entry", deaths(t, d))
 		}
 		c.awaitReady(self, 0)
 		c.awaitReady(name, 0)
@@ -261,7 +261,7 @@ func TestDeadLetterCycles(t *testing.T) {
 			c.must(c.get(again).Reject(false))
 		}
 		if d := c.get(again); deaths(t, d)[0]["count"] != int64(3) {
-			t.Errorf("unexpected x-death: %v", deaths(t, d))
+			t.Errorf("x-death: got %v, want count 3", deaths(t, d))
 		}
 	})
 }
@@ -276,12 +276,12 @@ func TestDeadLettersKeepOrder(t *testing.T) {
 		c.get(source)
 		c.must(c.get(source).Nack(true, false))
 		if got := c.bodies(dead, 3); got != "1 2 3" {
-			t.Errorf("order of rejected messages: got %s", got)
+			t.Errorf("order of rejected messages: got %s, want 1 2 3", got)
 		}
 		args["x-message-ttl"] = 20
 		c.put(c.queue("expiring", args), "1", "2", "3")
 		if got := c.bodies(dead, 3); got != "1 2 3" {
-			t.Errorf("order of expired messages: got %s", got)
+			t.Errorf("order of expired messages: got %s, want 1 2 3", got)
 		}
 	})
 }
@@ -300,7 +300,7 @@ func TestPurgeAndDeleteDoNotDeadLetter(t *testing.T) {
 		}
 		c.put(dead, "end")
 		if got := c.bodies(dead, 1); got != "end" {
-			t.Errorf("%s was dead-lettered", got)
+			t.Errorf("dead letter: got %s, want end", got)
 		}
 	})
 }
@@ -330,7 +330,7 @@ func TestRejectWithoutDeadLetterExchange(t *testing.T) {
 		c.must(c.get(q).Nack(false, false))
 		c.put(q, "3")
 		if got := c.bodies(q, 1); got != "3" {
-			t.Errorf("got %s", got)
+			t.Errorf("message after the rejected messages: got %s, want 3", got)
 		}
 	})
 }
@@ -372,12 +372,12 @@ func TestDeadLetterCycleAfterRejection(t *testing.T) {
 		c.put(start, "1")
 		c.must(c.get(start).Reject(false))
 		if d := c.get(beside); len(deaths(t, d)) != 2 {
-			t.Errorf("unexpected x-death: %v", deaths(t, d))
+			t.Errorf("x-death: got %v, want 2 entries", deaths(t, d))
 		}
 		c.awaitReady(circle, 0)
 		c.put(beside, "end")
 		if got := c.bodies(beside, 1); got != "end" {
-			t.Errorf("broker did not stop the cycle: got %s", got)
+			t.Errorf("broker did not stop the cycle: got %s, want end", got)
 		}
 	})
 }

@@ -50,7 +50,7 @@ func TestDelayedRetryMaximumBelowMinimum(t *testing.T) {
 		c.put(q, "1")
 		c.must(c.get(q).Nack(false, true))
 		if got := c.bodies(q, 1); got != "1" {
-			t.Errorf("got %s", got)
+			t.Errorf("redelivered message: got %s, want 1", got)
 		}
 	})
 }

@@ -34,7 +34,7 @@ type clientChannel struct {
 
 	opening bool // until channel.open-ok, frames belong to the previous channel with this number
 
-	seen  seen
+	seen  frameLog
 	named func(string) string // replaces the unique names of a broker with the names in the script
 
 	content content           // message that is arriving
@@ -47,8 +47,8 @@ type clientChannel struct {
 	settled uint64 // most recently settled tag
 }
 
-// seen contains the frames that the broker has sent without a request since the last step.
-type seen struct {
+// frameLog contains the frames that the broker has sent without a request since the last step.
+type frameLog struct {
 	deliveries map[string][]string // by consumer
 	returns    []string
 	confirms   map[uint64]string
@@ -92,8 +92,8 @@ func (l *clientConn) openChannel(id uint16, named func(string) string) *clientCh
 	return ln
 }
 
-func (s *seen) clear() {
-	*s = seen{deliveries: make(map[string][]string), confirms: make(map[uint64]string), confirmed: s.confirmed}
+func (s *frameLog) clear() {
+	*s = frameLog{deliveries: make(map[string][]string), confirms: make(map[uint64]string), confirmed: s.confirmed}
 }
 
 // send sends a method, followed by the frames in more.

@@ -11,7 +11,7 @@ var (
 	someExchange = rapid.SampledFrom([]string{"x0", "x0", "x0", "x0", "x1", "x1", "x1", "x2"})
 	someKey      = rapid.SampledFrom([]string{"a", "a.b", "b", "", "a.b.c"})
 	somePattern  = rapid.SampledFrom([]string{"#", "a", "a.*", "*.b", "a.#", "b", "", "#.b"})
-	someClient   = rapid.SampledFrom([]on{0, 1})
+	someClient   = rapid.SampledFrom([]clientIndex{0, 1})
 	someTag      = rapid.SampledFrom([]string{"c0", "c1", "c2"})
 	rarely       = rapid.Custom(func(t *rapid.T) bool { return rapid.IntRange(0, 9).Draw(t, "") == 9 })
 	sometimes    = rapid.Custom(func(t *rapid.T) bool { return rapid.IntRange(0, 3).Draw(t, "") == 3 })
@@ -154,7 +154,7 @@ var bind = rapid.Custom(func(t *rapid.T) operation {
 })
 
 var publishing = rapid.Custom(func(t *rapid.T) operation {
-	o := publish{on: someClient.Draw(t, "client"), mandatory: sometimes.Draw(t, "mandatory"), n: one(t, 1, 2, 1, 3, 1)}
+	o := publish{clientIndex: someClient.Draw(t, "client"), mandatory: sometimes.Draw(t, "mandatory"), n: one(t, 1, 2, 1, 3, 1)}
 	if !sometimes.Draw(t, "by exchange") {
 		o.key = oftenQueue.Draw(t, "queue")
 	} else {
@@ -194,14 +194,14 @@ var getting = rapid.Custom(func(t *rapid.T) operation {
 
 var settling = rapid.Custom(func(t *rapid.T) operation {
 	return settle{
-		on: someClient.Draw(t, "client"), how: one(t, acked, nacked, requeued, rejected, failed),
+		clientIndex: someClient.Draw(t, "client"), how: one(t, acked, nacked, requeued, rejected, failed),
 		nth: rapid.IntRange(0, 3).Draw(t, "nth"), multiple: sometimes.Draw(t, "multiple"),
 	}
 })
 
 var consuming = rapid.Custom(func(t *rapid.T) operation {
 	return consume{
-		on: someClient.Draw(t, "client"), queue: oftenQueue.Draw(t, "queue"), tag: someTag.Draw(t, "tag"),
+		clientIndex: someClient.Draw(t, "client"), queue: oftenQueue.Draw(t, "queue"), tag: someTag.Draw(t, "tag"),
 		prefetch: one[uint16](t, 0, 1, 2, 3), noAck: sometimes.Draw(t, "no ack"), exclusive: rarely.Draw(t, "exclusive"),
 		priority: one[int32](t, 0, 0, 0, 1, -1),
 	}
@@ -236,14 +236,14 @@ var mistake = rapid.Custom(func(t *rapid.T) operation {
 	c := someClient.Draw(t, "client")
 	how := one(t, acked, nacked, requeued, rejected, failed)
 	return one[operation](t,
-		unknown{c, how, 999, false},
-		again{c, how},
-		unknown{c, how, 999, true},
-		unknown{c, how, 0, rapid.Bool().Draw(t, "multiple")},
+		settleUnknown{c, how, 999, false},
+		settleAgain{c, how},
+		settleUnknown{c, how, 999, true},
+		settleUnknown{c, how, 0, rapid.Bool().Draw(t, "multiple")},
 		call(c, &amqpwire.ExchangeDeclare{Exchange: "missing", Passive: true, Type: "direct"}),
 		call(c, &amqpwire.QueueBind{Queue: "q0", Exchange: "missing"}),
 		call(c, &amqpwire.QueueDeclare{Queue: "q0", Durable: true, AutoDelete: true}),
-		publish{on: c, exchange: "missing", n: 1},
+		publish{clientIndex: c, exchange: "missing", n: 1},
 	)
 })
 

@@ -76,7 +76,7 @@ func valueText(v any) string {
 
 // text returns the observed frames, one per line. Deliveries are in order for each consumer, returns are in order, and
 // confirms are sorted by tag.
-func (s *seen) text(of string) string {
+func (s *frameLog) text(of string) string {
 	var lines []string
 	for _, tag := range sortedKeys(s.deliveries) {
 		for _, d := range s.deliveries[tag] {

@@ -15,46 +15,46 @@ type operation interface {
 	do(p *player) string
 }
 
-// on selects one of the two clients. Client 0 is in confirm mode. Client 1 is not, unless the script selects it.
-type on int
+// clientIndex selects one of the two clients. Client 0 is in confirm mode. Client 1 is not, unless the script selects it.
+type clientIndex int
 
-func (c on) String() string { return fmt.Sprintf("client%d", int(c)) }
+func (c clientIndex) String() string { return fmt.Sprintf("client%d", int(c)) }
 
 // method is an operation that sends one method and waits for the reply.
 type method struct {
-	on
+	clientIndex
 	m amqpwire.Method
 }
 
-func call(c on, m amqpwire.Method) operation { return method{c, m} }
+func call(c clientIndex, m amqpwire.Method) operation { return method{c, m} }
 
 func (o method) do(p *player) string {
-	if ln := p.channel(o.on); o.m.ID() == amqpwire.IDBasicRecover && (p.hasMixedSources(ln) || p.hasSharedQueue(ln)) {
+	if ln := p.channel(o.clientIndex); o.m.ID() == amqpwire.IDBasicRecover && (p.hasMixedSources(ln) || p.hasSharedQueue(ln)) {
 		return "not recovered"
 	}
 	m := p.qualified(o.m)
 	if o.m.ID() == amqpwire.IDBasicRecover {
-		p.channel(o.on).pending = nil // remove them before they are redelivered
+		p.channel(o.clientIndex).pending = nil // remove them before they are redelivered
 	}
-	answer := p.channel(o.on).call(m)
+	answer := p.channel(o.clientIndex).call(m)
 	switch o.m.(type) {
 	case *amqpwire.TxSelect:
-		p.channels[o.on].tx = p.channels[o.on].open
+		p.channels[o.clientIndex].tx = p.channels[o.clientIndex].open
 	case *amqpwire.TxCommit:
-		p.channels[o.on].held = nil
+		p.channels[o.clientIndex].held = nil
 	case *amqpwire.TxRollback:
-		held := p.channels[o.on].held
-		p.channels[o.on].held = nil
-		p.channels[o.on].await(held...)
+		held := p.channels[o.clientIndex].held
+		p.channels[o.clientIndex].held = nil
+		p.channels[o.clientIndex].await(held...)
 	}
 	return answer
 }
 
-func (o method) String() string { return o.on.String() + " " + methodText(o.m) }
+func (o method) String() string { return o.clientIndex.String() + " " + methodText(o.m) }
 
 // publish publishes n messages. Their bodies contain the number of the step.
 type publish struct {
-	on
+	clientIndex
 	exchange, key string
 	mandatory     bool
 	n             int
@@ -62,7 +62,7 @@ type publish struct {
 }
 
 func (o publish) do(p *player) string {
-	ln := p.channel(o.on)
+	ln := p.channel(o.clientIndex)
 	if o.props.Headers != nil {
 		o.props.Flags |= amqpwire.PropHeaders
 	}
@@ -88,18 +88,18 @@ func (o publish) String() string {
 		c.props.Flags |= amqpwire.PropHeaders
 	}
 	_, props, _ := strings.Cut(c.String(), "0-left ")
-	return fmt.Sprintf("%v publish %d to %q/%q mandatory=%v %s", o.on, o.n, o.exchange, o.key, o.mandatory, props)
+	return fmt.Sprintf("%v publish %d to %q/%q mandatory=%v %s", o.clientIndex, o.n, o.exchange, o.key, o.mandatory, props)
 }
 
 // get gets a message from a queue.
 type get struct {
-	on
+	clientIndex
 	queue string
 	noAck bool
 }
 
 func (o get) do(p *player) string {
-	ln := p.channel(o.on)
+	ln := p.channel(o.clientIndex)
 	ln.asked = o.queue
 	if o.noAck {
 		ln.asked = ""
@@ -107,11 +107,13 @@ func (o get) do(p *player) string {
 	return ln.call(&amqpwire.BasicGet{Queue: p.name(o.queue), NoAck: o.noAck})
 }
 
-func (o get) String() string { return fmt.Sprintf("%v get %s no-ack=%v", o.on, o.queue, o.noAck) }
+func (o get) String() string {
+	return fmt.Sprintf("%v get %s no-ack=%v", o.clientIndex, o.queue, o.noAck)
+}
 
 // consume sets the prefetch and starts a consumer.
 type consume struct {
-	on
+	clientIndex
 	queue, tag       string
 	prefetch         uint16
 	noAck, exclusive bool
@@ -119,7 +121,7 @@ type consume struct {
 }
 
 func (o consume) do(p *player) string {
-	ln := p.channel(o.on)
+	ln := p.channel(o.clientIndex)
 	if _, used := ln.source[o.tag]; !used && slices.ContainsFunc(ln.pending, func(d pendingDelivery) bool { return d.origin == o.tag }) {
 		return "not consumed"
 	}
@@ -136,28 +138,28 @@ func (o consume) do(p *player) string {
 
 func (o consume) String() string {
 	return fmt.Sprintf("%v consume %s as %s prefetch=%d no-ack=%v exclusive=%v priority=%d",
-		o.on, o.queue, o.tag, o.prefetch, o.noAck, o.exclusive, o.priority)
+		o.clientIndex, o.queue, o.tag, o.prefetch, o.noAck, o.exclusive, o.priority)
 }
 
 // cancel cancels a consumer.
 type cancel struct {
-	on
+	clientIndex
 	tag string
 }
 
 func (o cancel) do(p *player) string {
-	ln := p.channel(o.on)
+	ln := p.channel(o.clientIndex)
 	answer := ln.call(&amqpwire.BasicCancel{ConsumerTag: o.tag})
 	delete(ln.source, o.tag)
 	return answer
 }
 
-func (o cancel) String() string { return fmt.Sprintf("%v cancel %s", o.on, o.tag) }
+func (o cancel) String() string { return fmt.Sprintf("%v cancel %s", o.clientIndex, o.tag) }
 
 // settle settles the nth delivery of the client, or all deliveries up to the nth. If the client has no delivery, the other
 // client settles one.
 type settle struct {
-	on
+	clientIndex
 	how      how
 	nth      int
 	multiple bool
@@ -184,9 +186,9 @@ func (h how) method(tag uint64, multiple bool) amqpwire.Method {
 }
 
 func (o settle) do(p *player) string {
-	ln := p.channels[o.on]
+	ln := p.channels[o.clientIndex]
 	if ln == nil || !ln.open || len(ln.pending) == 0 {
-		ln = p.channels[1-o.on]
+		ln = p.channels[1-o.clientIndex]
 	}
 	if ln == nil || !ln.open || len(ln.pending) == 0 {
 		return "nothing to settle"
@@ -218,17 +220,17 @@ func (o settle) do(p *player) string {
 }
 
 func (o settle) String() string {
-	return fmt.Sprintf("%v %s its delivery %d multiple=%v", o.on, o.how, o.nth, o.multiple)
+	return fmt.Sprintf("%v %s its delivery %d multiple=%v", o.clientIndex, o.how, o.nth, o.multiple)
 }
 
-// again settles the client's most recently settled delivery again.
-type again struct {
-	on
+// settleAgain settles the client's most recently settled delivery again.
+type settleAgain struct {
+	clientIndex
 	how how
 }
 
-func (o again) do(p *player) string {
-	ln := p.channels[o.on]
+func (o settleAgain) do(p *player) string {
+	ln := p.channels[o.clientIndex]
 	if ln == nil || !ln.open || ln.settled == 0 {
 		return "nothing to settle"
 	}
@@ -237,33 +239,35 @@ func (o again) do(p *player) string {
 	return "sent"
 }
 
-func (o again) String() string { return fmt.Sprintf("%v %s what it settled last", o.on, o.how) }
+func (o settleAgain) String() string {
+	return fmt.Sprintf("%v %s what it settled last", o.clientIndex, o.how)
+}
 
-// unknown settles a delivery that does not exist.
-type unknown struct {
-	on
+// settleUnknown settles a delivery that does not exist.
+type settleUnknown struct {
+	clientIndex
 	how      how
 	tag      uint64
 	multiple bool
 }
 
-func (o unknown) do(p *player) string {
-	ln := p.channel(o.on)
+func (o settleUnknown) do(p *player) string {
+	ln := p.channel(o.clientIndex)
 	multiple := o.multiple && (o.tag != 0 || len(ln.pending) == 0)
 	ln.send(o.how.method(o.tag, multiple))
 	ln.sync()
 	return "sent"
 }
 
-func (o unknown) String() string {
-	return fmt.Sprintf("%v %s delivery tag %d multiple=%v", o.on, o.how, o.tag, o.multiple)
+func (o settleUnknown) String() string {
+	return fmt.Sprintf("%v %s delivery tag %d multiple=%v", o.clientIndex, o.how, o.tag, o.multiple)
 }
 
 // reopen closes the channel of the client. The next operation of the client opens a new channel.
-type reopen struct{ on }
+type reopen struct{ clientIndex }
 
 func (o reopen) do(p *player) string {
-	ln := p.channels[o.on]
+	ln := p.channels[o.clientIndex]
 	if ln == nil || !ln.open {
 		return "is closed"
 	}
@@ -273,4 +277,4 @@ func (o reopen) do(p *player) string {
 	return ln.call(&amqpwire.ChannelClose{})
 }
 
-func (o reopen) String() string { return o.on.String() + " closes its channel" }
+func (o reopen) String() string { return o.clientIndex.String() + " closes its channel" }

@@ -101,11 +101,11 @@ func (p *player) conn(i int) *clientConn {
 }
 
 // channel returns the channel of a client. It opens a new channel if the previous channel is closed.
-func (p *player) channel(c on) *clientChannel {
+func (p *player) channel(c clientIndex) *clientChannel {
 	if ln := p.channels[c]; ln != nil && ln.open {
 		return ln
 	}
-	var before seen
+	var before frameLog
 	if p.channels[c] != nil {
 		before = p.channels[c].seen
 	}
@@ -157,7 +157,7 @@ func (p *player) look() string {
 			continue
 		}
 		ln.sync()
-		if text := ln.seen.text(on(i).String()); text != "" {
+		if text := ln.seen.text(clientIndex(i).String()); text != "" {
 			lines = append(lines, text)
 		}
 	}
@@ -180,7 +180,7 @@ func (p *player) advance() {
 }
 
 // close closes the channel of a client, so that the broker requeues its messages.
-func (p *player) close(c on) string {
+func (p *player) close(c clientIndex) string {
 	if ln := p.channels[c]; ln != nil && ln.open {
 		return ln.call(&amqpwire.ChannelClose{})
 	}

@@ -185,7 +185,7 @@ func mayLoseTarget(before, all script, o operation) bool {
 func withoutAtLeastOnce(o operation) operation {
 	d := *o.(method).m.(*amqpwire.QueueDeclare)
 	d.Arguments = d.Arguments.Delete("x-dead-letter-strategy")
-	return call(o.(method).on, &d)
+	return call(o.(method).clientIndex, &d)
 }
 
 // expiresInPriorityQueue reports whether an operation lets messages expire immediately, in a script with a priority queue.

@@ -188,7 +188,7 @@ var regressions = []struct {
 	{"the next single active consumer first receives the requeued messages of the closed channel", script{
 		declare("x-single-active-consumer", true),
 		consume{queue: "q0", tag: "c0", prefetch: 1},
-		consume{on: 1, queue: "q0", tag: "c1"},
+		consume{clientIndex: 1, queue: "q0", tag: "c1"},
 		publish{n: 2, key: "q0"},
 		reopen{0},
 	}},

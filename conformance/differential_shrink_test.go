@@ -54,7 +54,7 @@ func variants(s script, i int) []script {
 				m := reflect.New(v.Type())
 				m.Elem().Set(v)
 				m.Elem().Field(f).Set(reflect.ValueOf(slices.Delete(slices.Clone(table), j, j+1)))
-				with(method{o.on, m.Interface().(amqpwire.Method)})
+				with(method{o.clientIndex, m.Interface().(amqpwire.Method)})
 			}
 		}
 	case publish:

@@ -94,7 +94,7 @@ func (b pair) play(s script) string {
 			return fmt.Sprintf("after line %d, %v:\n%s", i+1, o, d)
 		}
 	}
-	for c := range on(2) {
+	for c := range clientIndex(2) {
 		if d := b.same(func(p *player) string { return p.close(c) }); d != "" {
 			return fmt.Sprintf("after %v closed its channel at the end:\n%s", c, d)
 		}

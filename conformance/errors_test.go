@@ -98,7 +98,7 @@ func TestExclusiveQueues(t *testing.T) {
 		}
 		c.put(q, "publishing is free to all")
 		if d := owner.get(q); string(d.Body) != "publishing is free to all" {
-			t.Errorf("message: got %q", d.Body)
+			t.Errorf("message: got %q, want \"publishing is free to all\"", d.Body)
 		}
 		// The broker deletes the exclusive queue with its connection.
 		c.must(owner.conn.Close())
@@ -143,7 +143,7 @@ func TestMissingObjects(t *testing.T) {
 		}
 		// Deleting and unbinding a missing object succeeds.
 		if n, err := c.QueueDelete(missing, false, false, false); n != 0 || err != nil {
-			t.Errorf("deletion of a missing queue: got %d, %v", n, err)
+			t.Errorf("deletion of a missing queue: got %d, %v, want 0 and no error", n, err)
 		}
 		c.must(c.ExchangeDelete(missing, false, false))
 		c.must(c.QueueUnbind(q, "nothing", "amq.direct", nil))
@@ -337,7 +337,7 @@ func TestLineBreaksInNames(t *testing.T) {
 		c.must(err)
 		c.cleanup(func(ch *amqp.Channel) { _, _ = ch.QueueDelete(name, false, false, false) })
 		if q.Name != name {
-			t.Errorf("unexpected queue name: %q", q.Name)
+			t.Errorf("queue name: got %q, want %q", q.Name, name)
 		}
 		c.put(name, "x")
 		c.bodies(name, 1)
@@ -361,7 +361,7 @@ func TestExclusiveQueueIsDeletedWithConnection(t *testing.T) {
 		testkit.Eventually(t, timeout, func() bool { return !c.exists(q) })
 		c.put(dead, "end")
 		if got := c.bodies(dead, 1); got != "end" {
-			t.Errorf("broker dead-lettered %s", got)
+			t.Errorf("dead letter: got %s, want end", got)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func TestHeadersExchange(t *testing.T) {
 			c.must(c.QueueBind(q, "", x, false, test.args))
 			c.publish(x, "any key", amqp.Publishing{Headers: message})
 			if got := c.ready(q) == 1; got != test.matches {
-				t.Errorf("%s: got match %v", name, got)
+				t.Errorf("%s: got match %v, want %v", name, got, test.matches)
 			}
 			c.must(c.QueueUnbind(q, "", x, test.args))
 		}
@@ -75,7 +75,7 @@ func TestAlternateExchange(t *testing.T) {
 		c.must(err)
 		confirm.Wait()
 		if r := <-returned; string(r.Body) != "nowhere yet" {
-			t.Errorf("unexpected returned message: %q", r.Body)
+			t.Errorf("returned message: got %q, want the unroutable message", r.Body)
 		}
 		c.bind(q, "", alternate)
 		confirm, err = c.PublishWithDeferredConfirm(x, "key", true, false, amqp.Publishing{Body: []byte("x")})
@@ -83,7 +83,7 @@ func TestAlternateExchange(t *testing.T) {
 		confirm.Wait()
 		c.publish(x, "known", amqp.Publishing{})
 		if d := c.get(q); string(d.Body) != "x" || d.Exchange != x || d.RoutingKey != "key" {
-			t.Errorf("message: got %q from %q %q", d.Body, d.Exchange, d.RoutingKey)
+			t.Errorf("message: got %q from %q %q, want \"x\" from %q \"key\"", d.Body, d.Exchange, d.RoutingKey, x)
 		}
 		if n, m := c.ready(q), c.ready(matched); n != 0 || m != 1 {
 			t.Errorf("ready: got %d and %d, want 0 and 1", n, m)

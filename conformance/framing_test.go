@@ -146,14 +146,14 @@ func TestTuneProposal(t *testing.T) {
 		start := expect(r, &amqpwire.ConnectionStart{})
 		if start.VersionMajor != 0 || start.VersionMinor != 9 || !strings.Contains(start.Mechanisms, "PLAIN") ||
 			!strings.Contains(start.Mechanisms, "AMQPLAIN") || start.Locales != "en_US" {
-			t.Errorf("unexpected connection.start: %+v", start)
+			t.Errorf("connection.start: got %+v, want version 0-9, PLAIN, AMQPLAIN and en_US", start)
 		}
 		if product, _ := start.ServerProperties.Get("product"); product != "RabbitMQ" {
 			t.Errorf("product: got %v, want RabbitMQ", product)
 		}
 		r.send(0, &amqpwire.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})
 		if tune := expect(r, &amqpwire.ConnectionTune{}); tune.ChannelMax != 2047 || tune.FrameMax != 131072 || tune.Heartbeat != 60 {
-			t.Errorf("unexpected connection.tune: %+v", tune)
+			t.Errorf("connection.tune: got %+v, want 2047 channels, frames of 131072 bytes, heartbeat 60", tune)
 		}
 	})
 }
@@ -167,7 +167,7 @@ func TestWrongProtocolHeader(t *testing.T) {
 		}
 		// RabbitMQ 4.0 and later reply with the header of AMQP 1.0, which the embedded broker does not support.
 		if string(answer[:4]) != "AMQP" || !b.IsRabbitMQ && answer != amqpwire.ProtocolHeader {
-			t.Errorf("unexpected protocol header: %q", answer)
+			t.Errorf("protocol header: got %q, want AMQP", answer)
 		}
 		r.expectEOF()
 	})
@@ -367,13 +367,13 @@ func TestBrokerIgnoresFramesAfterChannelError(t *testing.T) {
 		r.write(amqpwire.AppendBodyFrames(nil, 1, []byte("x"), 8192))
 		r.send(1, &amqpwire.QueuePurge{Queue: testkit.Name(t, "missing")})
 		if closed := expect(r, &amqpwire.ChannelClose{}); closed.ReplyCode != 404 || closed.ClassID != 50 || closed.MethodID != 30 {
-			t.Errorf("unexpected channel.close: %+v", closed)
+			t.Errorf("channel.close: got %+v, want code 404 and method 50.30", closed)
 		}
 		r.send(1, &amqpwire.ChannelCloseOk{})
 		r.send(1, &amqpwire.ChannelOpen{})
 		expect(r, &amqpwire.ChannelOpenOk{})
 		if n := c.ready(q); n != 0 {
-			t.Errorf("broker accepted %d messages on a channel in error", n)
+			t.Errorf("messages accepted on a channel in error: got %d, want 0", n)
 		}
 	})
 }
@@ -390,11 +390,11 @@ func TestBrokerClosesSilentClient(t *testing.T) {
 	t.Parallel()
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.open(2047, 1)
-		for { // reads heartbeats until the connection ends
+		for { // reads heartbeats until the connection closes
 			f, err := r.in.ReadFrame()
 			if err != nil {
 				if err != io.EOF && !isReset(err) {
-					t.Errorf("end of the connection: got %v", err)
+					t.Errorf("end of the connection: got %v, want EOF or a reset", err)
 				}
 				return
 			}

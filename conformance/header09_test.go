@@ -13,7 +13,7 @@ func TestProtocolHeader09(t *testing.T) {
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.write([]byte("AMQP\x01\x01\x00\x09"))
 		if start := expect(r, &amqpwire.ConnectionStart{}); start.VersionMajor != 0 || start.VersionMinor != 9 {
-			t.Errorf("unexpected connection.start: %+v", start)
+			t.Errorf("connection.start: got %+v, want version 0-9", start)
 		}
 		r.send(0, &amqpwire.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})
 		tune := expect(r, &amqpwire.ConnectionTune{})

@@ -36,11 +36,11 @@ func TestDropHead(t *testing.T) {
 					t.Errorf("confirms: got %s, want ++++", got)
 				}
 				if got := c.bodies(q, 2); got != "3 4" {
-					t.Errorf("messages in the queue: got %s", got)
+					t.Errorf("messages in the queue: got %s, want 3 4", got)
 				}
 				for _, want := range []string{"1", "2"} {
 					if d := c.get(dead); string(d.Body) != want || deaths(t, d)[0]["reason"] != "maxlen" {
-						t.Errorf("dead letter: got %q with reason %v", d.Body, deaths(t, d)[0]["reason"])
+						t.Errorf("dead letter: got %q with reason %v, want %q with reason maxlen", d.Body, deaths(t, d)[0]["reason"], want)
 					}
 				}
 			})
@@ -61,7 +61,7 @@ func TestUnackedMessagesDoNotCount(t *testing.T) {
 		// The requeued message is at the head again, and exceeds the length.
 		c.must(d.Nack(false, true))
 		if got := c.bodies(q, 1); got != "2" {
-			t.Errorf("messages in the queue: got %s", got)
+			t.Errorf("messages in the queue: got %s, want 2", got)
 		}
 	})
 }
@@ -71,12 +71,12 @@ func TestLengthZero(t *testing.T) {
 		q, dead := c.expiring(amqp.Table{"x-max-length": 0})
 		c.put(q, "nobody there")
 		if got := c.bodies(dead, 1); got != "nobody there" {
-			t.Errorf("unexpected dead letter: %s", got)
+			t.Errorf("dead letter: got %s, want the message without a consumer", got)
 		}
 		deliveries := c.consume(q, nil)
 		c.put(q, "taken")
 		if d := c.next(deliveries); string(d.Body) != "taken" {
-			t.Errorf("delivery: got %q", d.Body)
+			t.Errorf("delivery: got %q, want \"taken\"", d.Body)
 		}
 	})
 }
@@ -98,7 +98,7 @@ func TestRejectPublish(t *testing.T) {
 				}
 				select {
 				case r := <-returned:
-					t.Errorf("broker returned the message: %v", r)
+					t.Errorf("returned messages: got %v, want none", r)
 				default:
 				}
 				if n := c.ready(dead); n != 0 {
@@ -116,7 +116,7 @@ func TestRejectPublishDLX(t *testing.T) {
 			t.Errorf("confirms: got %s, want +-", got)
 		}
 		if d := c.get(dead); string(d.Body) != "2" || deaths(t, d)[0]["reason"] != "maxlen" {
-			t.Errorf("dead letter: got %q, %v", d.Body, deaths(t, d))
+			t.Errorf("dead letter: got %q, %v, want \"2\" with reason maxlen", d.Body, deaths(t, d))
 		}
 		// A quorum queue accepts the argument, but drops the message at its head.
 		q, dead = c.expiring(amqp.Table{"x-queue-type": "quorum", "x-max-length": 1, "x-overflow": "reject-publish-dlx"})

@@ -27,11 +27,11 @@ func TestClassicPriorities(t *testing.T) {
 		c.putPriority(q, "3 again", 3)
 		d := c.get(q)
 		if string(d.Body) != "9" || d.Priority != 9 {
-			t.Errorf("first message: got %q with priority %d", d.Body, d.Priority)
+			t.Errorf("first message: got %q with priority %d, want \"9\" with priority 9", d.Body, d.Priority)
 		}
 		c.must(d.Nack(false, true))
 		if got := c.bodies(q, 5); got != "9 5 3 3 again none" {
-			t.Errorf("order: got %s", got)
+			t.Errorf("order: got %s, want 9 5 3 3 again none", got)
 		}
 	})
 }
@@ -43,7 +43,7 @@ func TestNoPriorities(t *testing.T) {
 		c.putPriority(q, "1", 1)
 		c.putPriority(q, "9", 9)
 		if got := c.bodies(q, 2); got != "1 9" {
-			t.Errorf("order: got %s", got)
+			t.Errorf("order: got %s, want 1 9", got)
 		}
 	})
 }
@@ -134,12 +134,12 @@ func TestConsumerPriorities(t *testing.T) {
 		first := c.next(high)
 		c.next(high)
 		if d := c.next(low); string(d.Body) != "3" {
-			t.Errorf("consumer with the lower priority: got %q", d.Body)
+			t.Errorf("consumer with the lower priority: got %q, want \"3\"", d.Body)
 		}
 		c.must(first.Ack(false))
 		c.put(q, "4")
 		if d := c.next(high); string(d.Body) != "4" {
-			t.Errorf("consumer with the higher priority: got %q", d.Body)
+			t.Errorf("consumer with the higher priority: got %q, want \"4\"", d.Body)
 		}
 		c.refused(406, "invalid arg 'x-priority' for queue '"+q+"' in vhost '/': \"expected integer, got longstr\"",
 			func(ch *amqp.Channel) error {

@@ -43,7 +43,7 @@ func TestUnusedQueueExpires(t *testing.T) {
 		c.put(q, "x")
 		c.awaitDeleted(q)
 		if n := c.ready(dead); n != 0 {
-			t.Errorf("broker dead-lettered %d messages", n)
+			t.Errorf("dead letters: got %d, want 0", n)
 		}
 		if !c.exists(held) {
 			t.Error("queue with a consumer expired")

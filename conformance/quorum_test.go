@@ -21,13 +21,13 @@ func TestDeliveryCount(t *testing.T) {
 		c.put(q, "x")
 		d := c.next(deliveries)
 		if count, has := d.Headers["x-delivery-count"]; has {
-			t.Errorf("first delivery has a delivery count: %v", count)
+			t.Errorf("delivery count of the first delivery: got %v, want none", count)
 		}
 		if b.Version != "3.10" {
 			c.must(d.Nack(false, true))
 			d = c.next(deliveries)
 			if count, has := d.Headers["x-delivery-count"]; has || !d.Redelivered {
-				t.Errorf("after a nack: got count %v, redelivered %v", count, d.Redelivered)
+				t.Errorf("after a nack: got count %v, redelivered %v, want no count, true", count, d.Redelivered)
 			}
 		}
 		for want := int64(1); want <= 2; want++ {
@@ -39,7 +39,7 @@ func TestDeliveryCount(t *testing.T) {
 		}
 		c.must(d.Reject(true))
 		if entry := deaths(t, c.get(dead))[0]; entry["reason"] != "delivery_limit" || entry["queue"] != q {
-			t.Errorf("unexpected x-death: %v", entry)
+			t.Errorf("x-death: got %v, want reason delivery_limit and queue %s", entry, q)
 		}
 	})
 }
@@ -54,7 +54,7 @@ func TestChannelCloseCountsFailedDeliveries(t *testing.T) {
 		c.next(deliveries)
 		c.must(ch.Close())
 		if d := c.next(c.consume(q, nil)); d.Headers["x-delivery-count"] != int64(1) || !d.Redelivered {
-			t.Errorf("delivery: got count %v, redelivered %v", d.Headers["x-delivery-count"], d.Redelivered)
+			t.Errorf("delivery: got count %v, redelivered %v, want 1, true", d.Headers["x-delivery-count"], d.Redelivered)
 		}
 	})
 }
@@ -98,7 +98,7 @@ func TestUnsupportedByQuorumQueues(t *testing.T) {
 	})
 }
 
-// A quorum queue delivers requeued messages before all other messages, in the order of requeueing.
+// A quorum queue delivers requeued messages before all other messages, in the order in which they were requeued.
 func TestQuorumRequeueOrder(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {
@@ -111,7 +111,7 @@ func TestQuorumRequeueOrder(t *testing.T) {
 			c.must(ds[i].Nack(false, true))
 		}
 		if got := c.bodies(q, 4); got != "2 1 3 4" {
-			t.Errorf("order: got %s", got)
+			t.Errorf("order: got %s, want 2 1 3 4", got)
 		}
 	})
 }
@@ -128,7 +128,8 @@ func TestAtLeastOnceDeadLetters(t *testing.T) {
 		d := c.get(dead)
 		entry := deaths(t, d)[0]
 		if entry["reason"] != "expired" || entry["queue"] != q || entry["original-expiration"] != "50" || d.Expiration != "" {
-			t.Errorf("dead letter: got x-death %v, expiration %q", entry, d.Expiration)
+			t.Errorf("dead letter: got x-death %v, expiration %q, want reason expired, queue %s, original-expiration 50, no expiration",
+				entry, d.Expiration, q)
 		}
 	})
 }
@@ -168,7 +169,7 @@ func TestClassicQueueRemovesDeliveryCounts(t *testing.T) {
 		d := c.get(dead)
 		for _, header := range []string{"x-delivery-count", "x-acquired-count"} {
 			if count, has := d.Headers[header]; has {
-				t.Errorf("dead letter has the header %s: %v", header, count)
+				t.Errorf("header %s of the dead letter: got %v, want none", header, count)
 			}
 		}
 	})

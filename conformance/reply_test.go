@@ -22,7 +22,7 @@ func TestDirectReplyTo(t *testing.T) {
 		server := connect(t, b)
 		request := server.get(requests)
 		if !strings.HasPrefix(request.ReplyTo, replyTo+".") {
-			t.Errorf("unexpected reply-to: %q", request.ReplyTo)
+			t.Errorf("reply-to: got %q, want prefix %q", request.ReplyTo, replyTo+".")
 		}
 		if q, err := server.open().QueueDeclarePassive(request.ReplyTo, false, false, false, false, nil); err != nil || q.Consumers != 1 {
 			t.Errorf("reply queue: got %v, %v; want one consumer", q, err)
@@ -30,7 +30,8 @@ func TestDirectReplyTo(t *testing.T) {
 		server.publish("", request.ReplyTo, amqp.Publishing{Body: []byte("pong"), CorrelationId: request.CorrelationId})
 		reply := c.next(replies)
 		if string(reply.Body) != "pong" || reply.CorrelationId != "1" || reply.Exchange != "" {
-			t.Errorf("unexpected reply: body %q, correlation ID %q, exchange %q", reply.Body, reply.CorrelationId, reply.Exchange)
+			t.Errorf("reply: got body %q, correlation ID %q, exchange %q, want \"pong\", \"1\", \"\"",
+				reply.Body, reply.CorrelationId, reply.Exchange)
 		}
 
 		// After the cancellation, the reply address no longer exists.

@@ -94,7 +94,7 @@ func TestRestart(t *testing.T) {
 		must("first", "a.b", amqp.Publishing{Headers: amqp.Table{"n": int32(1)}, Body: []byte("by headers")})
 		must("first", "b", amqp.Publishing{Body: []byte("by the alternate exchange")})
 		if got := c.bodies("bound", 2); got != "by headers by the alternate exchange" {
-			t.Errorf("messages through the bindings: got %s", got)
+			t.Errorf("messages through the bindings: got %s, want by headers by the alternate exchange", got)
 		}
 		if !b.IsRabbitMQ || b.Version != "4.3" { // RabbitMQ 4.3 stores all exchanges in one place, and recovers transient exchanges
 			c.refused(404, "no exchange 'transient' in vhost '/'", func(ch *amqp.Channel) error {
@@ -121,16 +121,16 @@ func TestRestart(t *testing.T) {
 		first, second := c.get("dead"), c.get("dead")
 		if string(first.Body) != "died" || deathOf(first, "reason") != "rejected" || deathOf(first, "queue") != "deadly" ||
 			deathOf(first, "count") != int64(1) || first.Headers["x-first-death-queue"] != "deadly" {
-			t.Errorf("%s: unexpected dead-letter history %v", first.Body, first.Headers)
+			t.Errorf("first dead letter: got %s with %v, want died, rejected once by deadly", first.Body, first.Headers)
 		}
 		if string(second.Body) != "expired" || deathOf(second, "reason") != "expired" || deathOf(second, "queue") != "expiring" {
-			t.Errorf("%s: unexpected dead-letter history %v", second.Body, second.Headers)
+			t.Errorf("second dead letter: got %s with %v, want expired, expired in expiring", second.Body, second.Headers)
 		}
 		if got := c.bodies("expiring", 1); got != "without TTL" {
-			t.Errorf("unexpired message: got %s", got)
+			t.Errorf("unexpired message: got %s, want without TTL", got)
 		}
 		if d := c.get("requeued"); d.Headers["x-delivery-count"] != int64(2) || !d.Redelivered {
-			t.Errorf("message requeued twice: got %v, redelivered %v", d.Headers, d.Redelivered)
+			t.Errorf("message requeued twice: got %v, redelivered %v, want x-delivery-count 2, true", d.Headers, d.Redelivered)
 		}
 
 		// Unacked messages are redelivered.

@@ -56,7 +56,7 @@ func TestOnlyHeadExpires(t *testing.T) {
 					t.Errorf("head: got %q, want long", d.Body)
 				}
 				if got := c.bodies(dead, 1); got != "short" {
-					t.Errorf("dead letter: got %q", got)
+					t.Errorf("dead letter: got %q, want \"short\"", got)
 				}
 			})
 		})
@@ -69,12 +69,12 @@ func TestZeroTTL(t *testing.T) {
 		c.putExpiring(source, "nobody there", "0")
 		d := c.get(dead)
 		if deaths(t, d)[0]["original-expiration"] != "0" {
-			t.Errorf("unexpected x-death: %v", deaths(t, d))
+			t.Errorf("x-death: got %v, want original-expiration 0", deaths(t, d))
 		}
 		deliveries := c.consume(source, nil)
 		c.putExpiring(source, "taken", "0")
 		if d := c.next(deliveries); string(d.Body) != "taken" {
-			t.Errorf("delivery: got %q", d.Body)
+			t.Errorf("delivery: got %q, want \"taken\"", d.Body)
 		}
 	})
 }
@@ -95,7 +95,7 @@ func TestUnackedMessageKeepsDeadline(t *testing.T) {
 		}
 		c.must(d.Nack(false, true))
 		if got := c.bodies(dead, 1); got != "x" {
-			t.Errorf("dead letter: got %q", got)
+			t.Errorf("dead letter: got %q, want \"x\"", got)
 		}
 	})
 }
@@ -108,12 +108,12 @@ func TestMessagesExpireBehindFullPrefetch(t *testing.T) {
 		c.put(source, "1", "2")
 		first := c.next(deliveries)
 		if got := c.bodies(dead, 1); got != "2" {
-			t.Errorf("dead letter: got %q", got)
+			t.Errorf("dead letter: got %q, want \"2\"", got)
 		}
 		c.must(first.Ack(false))
 		c.put(source, "3")
 		if d := c.next(deliveries); string(d.Body) != "3" {
-			t.Errorf("expired message %q was delivered", d.Body)
+			t.Errorf("delivery: got %q, want \"3\"", d.Body)
 		}
 	})
 }
@@ -130,10 +130,10 @@ func TestDeadLetterGetsTTLOfNextQueue(t *testing.T) {
 		d := c.get(end)
 		entries := deaths(t, d)
 		if len(entries) != 2 || entries[0]["queue"] != second || entries[1]["queue"] != first {
-			t.Fatalf("unexpected x-death: %v", entries)
+			t.Fatalf("x-death: got %v, want entries of %s and %s", entries, second, first)
 		}
 		if entries[0]["original-expiration"] != nil || entries[1]["original-expiration"] != "30" {
-			t.Errorf("unexpected original-expiration: %v", entries)
+			t.Errorf("original-expiration: got %v, want none and 30", entries)
 		}
 	})
 }

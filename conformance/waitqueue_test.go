@@ -104,7 +104,7 @@ func TestRequeueKeepsPositionInWaitQueue(t *testing.T) {
 		c.delay(wait, 7, "5")
 		c.requeueAll(ch, held)
 		if got := c.bodies(work, 5); got != "1 2 3 4 5" {
-			t.Errorf("%s: order: got %s", kind, got)
+			t.Errorf("%s: order: got %s, want 1 2 3 4 5", kind, got)
 		}
 	})
 }
@@ -118,11 +118,11 @@ func TestDeadlinePassesDuringInspection(t *testing.T) {
 		ch, held := c.consumeAndCancel(wait, 1)
 		c.delay(wait, 1, "2") // expires at the head, and proves that the deadline of the first message has passed, too
 		if got := string(c.get(work).Body); got != "2" {
-			t.Errorf("%s: message in the work queue: got %s", kind, got)
+			t.Errorf("%s: message in the work queue: got %s, want 2", kind, got)
 		}
 		c.requeueAll(ch, held)
 		if got := string(c.get(work).Body); got != "1" {
-			t.Errorf("%s: message in the work queue: got %s", kind, got)
+			t.Errorf("%s: message in the work queue: got %s, want 1", kind, got)
 		}
 	})
 }
@@ -142,7 +142,7 @@ func TestWaitQueueAllowsRepeatedInspection(t *testing.T) {
 		}
 		ch, held := c.consumeAndCancel(wait, 1)
 		if n, _ := held[0].Headers["x-delivery-count"].(int64); n != 0 {
-			t.Errorf("%s: inspections counted as %d failed deliveries", kind, n)
+			t.Errorf("%s: failed deliveries by inspections: got %d, want 0", kind, n)
 		}
 		c.must(held[0].Nack(false, false))
 		c.must(ch.Close())
@@ -163,7 +163,7 @@ func TestDeclarationProvesWaitQueueTarget(t *testing.T) {
 		}
 		_, err := c.open().QueueDeclare(wait, true, false, false, false, other)
 		if refusal, ok := errors.AsType[*amqp.Error](err); !ok || refusal.Code != amqp.PreconditionFailed || !strings.Contains(refusal.Reason, "x-dead-letter-routing-key") {
-			t.Errorf("declaration with another target: got %v", err)
+			t.Errorf("declaration with another target: got %v, want PRECONDITION_FAILED for x-dead-letter-routing-key", err)
 		}
 	})
 }
@@ -183,7 +183,7 @@ func TestCrashDuringInspection(t *testing.T) {
 			c.must(d.Ack(false))
 		}
 		if !slices.Equal(got, []string{"1", "2", "3"}) {
-			t.Errorf("%s: order: got %s", kind, got)
+			t.Errorf("%s: order: got %s, want 1 2 3", kind, got)
 		}
 	})
 }
