@@ -2,8 +2,8 @@ package console
 
 import "github.com/reprisemq/reprise/console/internal/access"
 
-// Role specifies the permissions of a token. Each role includes the permissions of the lower roles. Its text form is view,
-// operate or admin.
+// Role specifies the permissions of a token. Each role includes the permissions of the lower roles. The text form of
+// a role is view, operate or admin.
 type Role = access.Role
 
 // Roles in ascending order.
@@ -29,8 +29,8 @@ type Token struct {
 // NewToken returns a token of 256 random bits for its owner, and the hash for Token.Hash.
 func NewToken() (token, hash string) { return access.NewToken() }
 
-// HashToken returns the hash of a token. The hash is fast and has no salt. It is safe for the tokens of NewToken, but not
-// for passwords: anyone with the hash of a password can find the password by guessing.
+// HashToken returns the SHA-256 hash of a token, without salt. This fast hash is safe for tokens from NewToken, but
+// not for passwords: anyone with the hash of a password can find the password by guessing.
 func HashToken(token string) string { return access.HashToken(token) }
 
 // accessTokens converts the configured tokens to the type of package access.

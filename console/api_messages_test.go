@@ -104,7 +104,7 @@ func TestAPIRefusesInvalidInput(t *testing.T) {
 		want               string
 	}{
 		{"GET", "messages?quee=orders", "", 400, `unknown parameter "quee": use queue, state`},
-		{"GET", "messages?queue=a&queue=b", "", 400, `"queue" is given 2 times`},
+		{"GET", "messages?queue=a&queue=b", "", 400, `"queue" must have one value: got 2 values`},
 		{"GET", "messages?queue=base64:!", "", 400, "base64"},
 		{"GET", "messages?state=dead", "", 400, "use failed, replaying, replayed or discarded"},
 		{"GET", "messages?group=x", "", 400, "is not a positive integer"},
@@ -150,7 +150,7 @@ func TestAPIRefusesInvalidInput(t *testing.T) {
 		{"POST", "discard", `{"filter":{"queu":"orders"},"reason":"x"}`, 400, `unknown field "queu"`},
 		{"POST", "discard", `{"filter":{"states":["dead"]},"reason":"x"}`, 400, "use failed, replaying"},
 		{"POST", "discard", `{"filter":{"queue":"orders"},"reason":"x"} {}`, 400, "single JSON object"},
-		{"POST", "discard", `{"filter":{"queue":"orders"},"reason":"` + "\xff" + `"}`, 400, "not UTF-8"},
+		{"POST", "discard", `{"filter":{"queue":"orders"},"reason":"` + "\xff" + `"}`, 400, "not valid UTF-8"},
 		{"POST", "discard", `{`, 400, "cannot read the request body"},
 		{"POST", "discard?dry_run=1", `{"all":true}`, 400, "use dry_run=true"},
 		{"POST", "restore", `{}`, 400, "set all to true"},
@@ -163,7 +163,7 @@ func TestAPIRefusesInvalidInput(t *testing.T) {
 		{"PUT", "messages/1/edit", `{"revision":0,"body":"not base64"}`, 400, "base64"},
 		{"PUT", "messages/1/edit", `{"revision":0,"headers":{"a":5}}`, 400, ""},
 		{"PUT", "messages/1/edit", `{"revision":0,"headers":{"a":{"int8":500}}}`, 400, "int8"},
-		{"PUT", "messages/1/edit", `{"revision":0,"headers":{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}`, 422, "types and depths"},
+		{"PUT", "messages/1/edit", `{"revision":0,"headers":{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}`, 422, "only types that AMQP supports"},
 		{"PUT", "messages/1/edit", `{"revision":0,"headers":{"a":` + strings.Repeat("[", 20000) + `}}`, 400, "cannot read the request body"},
 		{"PUT", "messages/2/edit", `{"revision":0,"text":"a"}`, 404, ""},
 		{"PUT", "messages/1/edit", `{"text":"a"}`, 400, `send "revision"`},
@@ -192,7 +192,7 @@ func TestAPIUnknownRoutes(t *testing.T) {
 	w := ask(t, c, "POST", "/api/v1/messages/1/edit", nil)
 	refused(t, w, http.StatusMethodNotAllowed, "use PUT or DELETE")
 	if allow := w.Header().Get("Allow"); allow != "PUT, DELETE" {
-		t.Errorf("Allow: got %q", allow)
+		t.Errorf("Allow: got %q, want %q", allow, "PUT, DELETE")
 	}
 }
 
@@ -235,7 +235,7 @@ func TestEdit(t *testing.T) {
 		t.Error(d)
 	}
 	if body := ask(t, d, "GET", "/api/v1/messages/1/body", nil).Body.String(); body != text {
-		t.Errorf("body: got %q", body)
+		t.Errorf("body: got %q, want %q", body, text)
 	}
 	if body := ask(t, d, "GET", "/api/v1/messages/1/body?original=true", nil).Body.Bytes(); string(body) != string(whole.Body) {
 		t.Errorf("original body: got %q", body)
@@ -255,7 +255,7 @@ func TestEdit(t *testing.T) {
 		t.Errorf("message is edited after the revert: %+v", m.Edited)
 	}
 	if diff := get[api.Diff](t, ask(t, d, "GET", "/api/v1/messages/1/diff", nil)); diff != (api.Diff{}) {
-		t.Errorf("diff after the revert: got %+v", diff)
+		t.Errorf("diff after the revert: got %+v, want %+v", diff, api.Diff{})
 	}
 }
 
@@ -273,13 +273,13 @@ func TestDiscardAndRestore(t *testing.T) {
 	}
 	q0 := `{"filter":{"queue":"q0"},"reason":"test data"}`
 	if done := do("discard?dry_run=true", q0); done != (api.Done{Messages: 2, DryRun: true}) {
-		t.Errorf("dry run of discard: got %+v", done)
+		t.Errorf("dry run of discard: got %+v, want %+v", done, api.Done{Messages: 2, DryRun: true})
 	}
 	if done := do("restore?dry_run=true", `{"all":true}`); done.Messages != 0 {
 		t.Errorf("dry run discarded messages: %+v", done)
 	}
 	if done := do("discard", q0); done != (api.Done{Messages: 2}) {
-		t.Errorf("discard: got %+v", done)
+		t.Errorf("discard: got %+v, want %+v", done, api.Done{Messages: 2})
 	}
 	if done := do("discard?dry_run=true", `{"all":true}`); done.Messages != 1 {
 		t.Errorf("dry run of discard for the other messages: got %+v", done)
@@ -314,7 +314,7 @@ func TestExportAndImport(t *testing.T) {
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a}))
 	w := ask(t, d, "GET", "/api/v1/messages/export", nil)
 	if w.Code != http.StatusOK || strings.Count(w.Body.String(), "\n") != 2 {
-		t.Fatalf("export: status %d, body %s", w.Code, w.Body)
+		t.Fatalf("export: got status %d, want 200; body %s", w.Code, w.Body)
 	}
 	if one := ask(t, d, "GET", "/api/v1/messages/export?queue=mails", nil); strings.Count(one.Body.String(), "\n") != 1 {
 		t.Errorf("export of one queue: got %s", one.Body)
@@ -335,13 +335,13 @@ func TestExportAndImport(t *testing.T) {
 	refused(t, ask(t, into, "POST", "/api/v1/messages/import", "{\n", header("Content-Type", "application/x-ndjson")), http.StatusBadRequest, "line 1")
 }
 
-// breaking is a response writer whose client disconnects after the first bytes.
-type breaking struct {
+// disconnectingWriter is a response writer whose client disconnects after the first bytes.
+type disconnectingWriter struct {
 	*httptest.ResponseRecorder
 	leave context.CancelFunc
 }
 
-func (b *breaking) Write(p []byte) (int, error) {
+func (b *disconnectingWriter) Write(p []byte) (int, error) {
 	b.leave()
 	return b.ResponseRecorder.Write(p)
 }
@@ -362,7 +362,7 @@ func TestExportAbortsConnectionOnError(t *testing.T) {
 			t.Errorf("export: got panic %v, want http.ErrAbortHandler", v)
 		}
 	}()
-	c.ServeHTTP(&breaking{httptest.NewRecorder(), cancel}, r)
+	c.ServeHTTP(&disconnectingWriter{httptest.NewRecorder(), cancel}, r)
 }
 
 func TestReplays(t *testing.T) {
@@ -382,7 +382,7 @@ func TestReplays(t *testing.T) {
 	}
 	created := ask(t, d, "POST", "/api/v1/replays", plan)
 	if created.Code != http.StatusCreated || w.wakes.Load() != 1 {
-		t.Errorf("status %d, Wake called %d times", created.Code, w.wakes.Load())
+		t.Errorf("got status %d, want 201, Wake called %d times, want 1", created.Code, w.wakes.Load())
 	}
 	r := get[api.Replay](t, created)
 	if r.Total != 2 || r.Sent != 0 || r.State != "running" || r.Actor != "local" {
@@ -423,14 +423,14 @@ func TestEditAndReplayIsAtomic(t *testing.T) {
 	refused(t, ask(t, d, "POST", path, `{"revision":1,"text":"mended"}`), http.StatusConflict, "nothing was changed")
 	refused(t, ask(t, d, "POST", path, `{"revision":0,"text":"mended","to":{"exchange":"","routing_key":""}}`), http.StatusBadRequest, "Plan.To")
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil)); m.State != "failed" || m.Revision != 0 || w.wakes.Load() != 0 {
-		t.Fatalf("refused requests changed the message: state %s, revision %d", m.State, m.Revision)
+		t.Fatalf("refused requests changed the message: got state %s, want failed, got revision %d, want 0", m.State, m.Revision)
 	}
 	begun := ask(t, d, "POST", path, `{"revision":0,"text":"mended","to":{"exchange":"","routing_key":"by-hand"}}`)
 	if r := get[api.Replay](t, begun); begun.Code != http.StatusCreated || r.Total != 1 || r.Plan.To == nil || r.Plan.To.RoutingKey != "by-hand" || w.wakes.Load() != 1 {
-		t.Errorf("replay: status %d, got %+v", begun.Code, r)
+		t.Errorf("replay: got status %d, want 201, got %+v", begun.Code, r)
 	}
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil)); m.State != "replaying" || m.Edited == nil || string(m.Edited.Body) != "mended" {
-		t.Errorf("message: got state %s, content %+v", m.State, m.Edited)
+		t.Errorf("message: got state %s, want replaying, content %+v", m.State, m.Edited)
 	}
 }
 
@@ -460,7 +460,7 @@ func TestGroupsAndQueues(t *testing.T) {
 	}
 	for query, want := range map[string]int{"queue=mails": 1, "text=mailbox": 1, "state=discarded": 0, "size=1": 1} {
 		if got := get[api.Groups](t, ask(t, d, "GET", "/api/v1/groups?"+query, nil)).Groups; len(got) != want {
-			t.Errorf("%s: got %d groups", query, len(got))
+			t.Errorf("%s: got %d groups, want %d", query, len(got), want)
 		}
 	}
 	queues := get[api.Queues](t, ask(t, d, "GET", "/api/v1/queues", nil)).Queues
@@ -485,11 +485,11 @@ func TestOperationsMatchDescription(t *testing.T) {
 		method, rest, _ := strings.Cut(line, " ")
 		path, body, _ := strings.Cut(rest, " ")
 		if w := ask(t, d, method, "/api/v1/"+path, body); w.Code > 299 {
-			t.Errorf("%s: status %d, body %s", line, w.Code, w.Body)
+			t.Errorf("%s: got status %d, want 2xx; body %s", line, w.Code, w.Body)
 		}
 	}
 	if w := ask(t, d, "POST", "/api/v1/messages/import", "\n", header("Content-Type", "application/x-ndjson")); w.Code != http.StatusOK {
-		t.Errorf("import: status %d, body %s", w.Code, w.Body)
+		t.Errorf("import: got status %d, want 200; body %s", w.Code, w.Body)
 	}
 	for name := range operations(d.doc) {
 		if !d.seen[name] {

@@ -49,17 +49,17 @@ func TestFilterRejectsBlankText(t *testing.T) {
 		for _, path := range []string{"/messages?", "/discard?", "/restore?", "/replays/new?"} {
 			w := ask(t, c, "GET", path+name+"=+", nil)
 			if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), name[1:]+" must not be blank") {
-				t.Errorf("GET %s%s=+: status %d, body %.200s", path, name, w.Code, w.Body)
+				t.Errorf("GET %s%s=+: got status %d, want 400; body %.200s", path, name, w.Code, w.Body)
 			}
 		}
 		status, _, page := post(t, c, "/discard", url.Values{name: {" "}, "reason": {"x"}})
 		if status != http.StatusBadRequest || !strings.Contains(page, name[1:]+" must not be blank") {
-			t.Errorf("form with blank %s: status %d, body %.200s", name, status, page)
+			t.Errorf("form with blank %s: got status %d, want 400; body %.200s", name, status, page)
 		}
 	}
 	// An empty field of the search form does not set a condition.
 	if w := ask(t, c, "GET", "/messages?error=&text=&state=failed", nil); w.Code != http.StatusOK {
-		t.Errorf("search without conditions: status %d, body %s", w.Code, w.Body)
+		t.Errorf("search without conditions: got status %d, want 200; body %s", w.Code, w.Body)
 	}
 	unchanged()
 }

@@ -147,7 +147,7 @@ func from(addr string) func(*http.Request) {
 func get[T any](t testing.TB, w *httptest.ResponseRecorder) (v T) {
 	t.Helper()
 	if w.Code < 200 || w.Code > 299 {
-		t.Fatalf("status %d: %s", w.Code, w.Body)
+		t.Fatalf("got status %d, want 2xx: %s", w.Code, w.Body)
 	}
 	d := json.NewDecoder(w.Body)
 	d.DisallowUnknownFields()

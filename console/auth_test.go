@@ -22,7 +22,7 @@ type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }
 
-// logIn sends the form of the login page.
+// logIn submits the login form.
 func logIn(t *testing.T, c *Console, token, next string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
 	form := url.Values{"token": {token}, "next": {next}}.Encode()
@@ -49,19 +49,19 @@ func TestSession(t *testing.T) {
 
 	w := logIn(t, c, secrets[Operate], "/groups?queue=orders")
 	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/groups?queue=orders" {
-		t.Fatalf("login: status %d, location %s", w.Code, w.Header().Get("Location"))
+		t.Fatalf("login: got status %d, want 303, got location %s, want /groups?queue=orders", w.Code, w.Header().Get("Location"))
 	}
 	cookie := sessionOf(t, w)
 	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/" || cookie.Secure {
 		t.Errorf("cookie: got %s", cookie)
 	}
 	if me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, with(cookie))); me != (api.Me{Actor: "operate-er", Role: "operate"}) {
-		t.Errorf("me: got %+v", me)
+		t.Errorf("me: got %+v, want %+v", me, api.Me{Actor: "operate-er", Role: "operate"})
 	}
 
 	now.now = noon.Add(access.SessionLife - time.Second)
 	if w := ask(t, c, "GET", "/api/v1/me", nil, with(cookie)); w.Code != http.StatusOK {
-		t.Errorf("before the session expires: status %d", w.Code)
+		t.Errorf("before the session expires: got status %d, want 200", w.Code)
 	}
 	now.now = noon.Add(access.SessionLife)
 	refused(t, ask(t, c, "GET", "/api/v1/me", nil, with(cookie)), http.StatusUnauthorized, "not logged in")
@@ -69,7 +69,7 @@ func TestSession(t *testing.T) {
 	cookie = sessionOf(t, logIn(t, c, secrets[View], ""))
 	w = ask(t, c, "POST", "/logout", nil, with(cookie), header("Sec-Fetch-Site", "same-origin"))
 	if w.Code != http.StatusSeeOther || sessionOf(t, w).MaxAge >= 0 {
-		t.Errorf("logout: status %d", w.Code)
+		t.Errorf("logout: got status %d, want 303", w.Code)
 	}
 	refused(t, ask(t, c, "GET", "/api/v1/me", nil, with(cookie)), http.StatusUnauthorized, "not logged in")
 }
@@ -91,7 +91,7 @@ func TestCookieIsSecureOverTLS(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		c := newConsole(t, Config{Tokens: list, Secure: secure})
 		if got := sessionOf(t, logIn(t, c, secrets[View], "/")).Secure; got != secure {
-			t.Errorf("Config.Secure is %v: Cookie.Secure is %v", secure, got)
+			t.Errorf("Config.Secure is %v: Cookie.Secure is %v, want %v", secure, got, secure)
 		}
 	}
 	server := httptest.NewTLSServer(newConsole(t, Config{Tokens: list}))
@@ -135,7 +135,7 @@ func TestUnauthenticatedRequests(t *testing.T) {
 	c := newConsole(t, Config{Tokens: list})
 	w := ask(t, c, "GET", "/?a=b", nil, header("Accept", "text/html,*/*"))
 	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/login?next=%2F%3Fa%3Db" {
-		t.Errorf("page: status %d, location %q", w.Code, w.Header().Get("Location"))
+		t.Errorf("page: got status %d, want 303, got location %q, want %q", w.Code, w.Header().Get("Location"), "/login?next=%2F%3Fa%3Db")
 	}
 	w = ask(t, c, "GET", "/api/v1/queues", nil, header("Accept", "text/html,*/*"))
 	refused(t, w, http.StatusUnauthorized, "Bearer")
@@ -168,30 +168,30 @@ func TestWrongTokensAreThrottled(t *testing.T) {
 			}
 		}
 		if w := try("correct horse", "192.0.2.2:1"); w.Code != http.StatusOK {
-			t.Errorf("valid token from another address: status %d", w.Code)
+			t.Errorf("valid token from another address: got status %d, want 200", w.Code)
 		}
 		if w := try(secrets[Admin], "192.0.2.1:3"); w.Code != http.StatusOK {
-			t.Errorf("token of NewToken after wrong tokens: status %d", w.Code)
+			t.Errorf("token from NewToken after wrong tokens: got status %d, want 200", w.Code)
 		}
 		now.now = now.now.Add(time.Millisecond)
 		refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
 	}
 	if w := logIn(t, c, "correct horse", "/", from("192.0.2.1:1")); w.Code != http.StatusTooManyRequests {
-		t.Errorf("login during the waiting time: status %d", w.Code)
+		t.Errorf("login during the waiting time: got status %d, want 429", w.Code)
 	}
 	if w := logIn(t, c, secrets[Admin], "/", from("192.0.2.1:1")); w.Code != http.StatusSeeOther {
-		t.Errorf("login with a token of NewToken: status %d", w.Code)
+		t.Errorf("login with a token from NewToken: got status %d, want 303", w.Code)
 	}
 	now.now = now.now.Add(access.LongestWait)
 	if w := try("correct horse", "192.0.2.1:1"); w.Code != http.StatusOK {
-		t.Errorf("valid token after the waiting time: status %d", w.Code)
+		t.Errorf("valid token after the waiting time: got status %d, want 200", w.Code)
 	}
 	// Valid tokens from the same address do not shorten the waiting time.
 	refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
 	refused(t, try("guess", "192.0.2.1:1"), http.StatusTooManyRequests, "try again in 60 s")
 }
 
-// Wrong tokens in the form of NewToken are throttled like other wrong tokens, and do not flood the log.
+// Wrong tokens in the format of NewToken are throttled like other wrong tokens, and do not flood the log.
 func TestWrongRandomTokensAreThrottled(t *testing.T) {
 	list, _ := tokens()
 	now := &clock{noon}
@@ -208,7 +208,7 @@ func TestWrongRandomTokensAreThrottled(t *testing.T) {
 		refused(t, try(), http.StatusTooManyRequests, "try again in 1 s")
 	}
 	if n := strings.Count(log.String(), "login refused"); n != throttle.FreeMistakes {
-		t.Errorf("logged refusals: got %d", n)
+		t.Errorf("logged refusals: got %d, want %d", n, throttle.FreeMistakes)
 	}
 	now.now = now.now.Add(time.Second)
 	refused(t, try(), http.StatusUnauthorized, "unknown token")
@@ -234,7 +234,7 @@ func TestActorHeader(t *testing.T) {
 	c = newConsole(t, Config{Tokens: list})
 	me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, bearer(secrets[View]), header(access.ActorHeader, "cli:root@host")))
 	if me.Actor != "view-er" {
-		t.Errorf("actor with a token and a header: got %q", me.Actor)
+		t.Errorf("actor with a token and a header: got %q, want %q", me.Actor, "view-er")
 	}
 }
 
@@ -253,7 +253,7 @@ func TestConfigValidate(t *testing.T) {
 		{`Tokens[1].Name must be unique: got "a" twice`, Config{Archive: archive, Tokens: []Token{{"a", View, hash}, {"a", View, HashToken("x")}}}},
 		{"Tokens[1].Hash must be unique", Config{Archive: archive, Tokens: []Token{{"a", View, hash}, {"b", View, hash}}}},
 		{"Tokens[0].Role must be View, Operate or Admin: got nobody", Config{Archive: archive, Tokens: []Token{{"a", Nobody, hash}}}},
-		{"Tokens[0].Hash must be from NewToken", Config{Archive: archive, Tokens: []Token{{"a", View, "secret"}}}},
+		{"Tokens[0].Hash must be a hash from NewToken", Config{Archive: archive, Tokens: []Token{{"a", View, "secret"}}}},
 	} {
 		if _, err := New(tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("error %v does not contain %q", err, tc.want)
@@ -266,7 +266,7 @@ func TestRoleTextEncoding(t *testing.T) {
 		text, _ := r.MarshalText()
 		var got Role
 		if err := got.UnmarshalText(text); err != nil || got != r {
-			t.Errorf("UnmarshalText(%s): got %v, %v", text, got, err)
+			t.Errorf("UnmarshalText(%s): got %v, want %v; error %v", text, got, r, err)
 		}
 	}
 	for _, text := range []string{"", "nobody", "root", "Admin"} {
@@ -289,7 +289,7 @@ func TestConsoleConfigIsImmutable(t *testing.T) {
 	cfg.Tokens[0].Role = Admin
 	for role, secret := range secrets {
 		if me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, bearer(secret))); me.Role != role.String() {
-			t.Errorf("token with role %s: got role %s", role, me.Role)
+			t.Errorf("token with role %s: got role %s, want %s", role, me.Role, role.String())
 		}
 	}
 }

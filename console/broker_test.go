@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// newBroker returns a client of a broker that has the queue orders.
+// newBroker starts a broker with the queue orders, and returns its client.
 func newBroker(t *testing.T) func() *reprise.Client {
 	t.Helper()
 	c, err := reprise.Dial(t.Context(), testkit.Embedded(t).URL, nil)
@@ -71,7 +71,7 @@ func TestPublishAPI(t *testing.T) {
 		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
 	if n, err := broker().Depth(t.Context(), "orders"); n != 1 || err != nil {
-		t.Errorf("depth: got %d, %v", n, err)
+		t.Errorf("depth: got %d, want 1; error %v", n, err)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestPurgeQueue(t *testing.T) {
 		}
 	}
 	if got := get[api.Done](t, ask(t, d, "POST", "/api/v1/queues/purge?dry_run=true", api.PurgeQueue{Queue: "orders"})); got != (api.Done{Messages: 3, DryRun: true}) {
-		t.Errorf("dry run: got %+v", got)
+		t.Errorf("dry run: got %+v, want %+v", got, api.Done{Messages: 3, DryRun: true})
 	}
 	for _, wrong := range []api.PurgeQueue{{Queue: "orders", Reason: "x"}, {Queue: "orders", Limit: 1}, {Limit: 1, Reason: "x"}} {
 		refused(t, ask(t, d, "POST", "/api/v1/queues/purge", wrong), http.StatusBadRequest, "")
@@ -112,7 +112,7 @@ func TestPurgeQueue(t *testing.T) {
 	}
 }
 
-// The page purges at most the number of messages that it showed, after the name of the queue was entered.
+// After the user has entered the name of the queue, the page purges at most as many messages as it showed.
 func TestPurgePage(t *testing.T) {
 	list, secrets := tokens()
 	broker := newBroker(t)
@@ -172,7 +172,7 @@ func TestPurgePage(t *testing.T) {
 	}
 	status, location, body := post(t, c, "/queues/purge", fill(fieldsOf(form), "reason", "tested", "name", "orders"), admin)
 	if status != http.StatusSeeOther || depth() != 1 {
-		t.Fatalf("purge: status %d, body %s, depth %d", status, body, depth())
+		t.Fatalf("purge: got status %d, want 303; body %s, got depth %d, want 1", status, body, depth())
 	}
 	if body := ask(t, c, "GET", location, nil, admin).Body.String(); !strings.Contains(body, "3 messages saved in the archive and purged.") {
 		t.Errorf("GET %s: got %s", location, body)
@@ -182,7 +182,7 @@ func TestPurgePage(t *testing.T) {
 		t.Errorf("GET %s: got %s", location, body)
 	}
 	if n := len(states(t, c.cfg.Archive)); n != 3 || depth() != 0 {
-		t.Errorf("got %d saved messages, depth %d", n, depth())
+		t.Errorf("got %d saved messages, want 3, got depth %d, want 0", n, depth())
 	}
 	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.Page{})
 	if err != nil || len(acts) != 2 || acts[0].Actor != "admin-er" || acts[0].Details["saved"] != false || acts[1].Details["queue"] != "orders" {
@@ -203,7 +203,7 @@ func TestPublishPage(t *testing.T) {
 	if body := ask(t, c, "GET", link, nil, operator).Body.String(); !strings.Contains(body, `name="queue" value="orders"`) || !strings.Contains(body, `value="application/json"`) || strings.Contains(body, "data-unsaved") {
 		t.Errorf("form: got %s", body)
 	}
-	// The form contains the message ID, so that consumers can deduplicate a form that is submitted twice.
+	// The form contains the message ID, so that consumers can detect a duplicate if the form is submitted twice.
 	if _, rest, _ := strings.Cut(ask(t, c, "GET", link, nil, operator).Body.String(), `name="message_id"`); !regexp.MustCompile(`^[^>]* value="[A-Z2-7]{26}"`).MatchString(rest) {
 		t.Errorf("the form has no message id: %.200s", rest)
 	}
@@ -237,11 +237,11 @@ func TestPublishPage(t *testing.T) {
 		}
 	}
 	if n, err := broker().Depth(t.Context(), "orders"); n != 0 || err != nil {
-		t.Fatalf("depth after refused requests: got %d, %v", n, err)
+		t.Fatalf("depth after refused requests: got %d, want 0; error %v", n, err)
 	}
 	status, location, body := try("do", "publish")
 	if status != http.StatusSeeOther {
-		t.Fatalf("publish: status %d, body %s", status, body)
+		t.Fatalf("publish: got status %d, want 303; body %s", status, body)
 	}
 	if body := ask(t, c, "GET", location, nil, operator).Body.String(); !strings.Contains(body, "Message published.") {
 		t.Errorf("GET %s: got %s", location, body)

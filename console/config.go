@@ -27,7 +27,7 @@ type Config struct {
 	// Archive stores the failed messages. The console does not close it. Required.
 	Archive *failed.Archive
 
-	// Replayer sends replays. Default: none, so users cannot start replays.
+	// Replayer sends replays. Default: none; users cannot start replays.
 	Replayer Replayer
 
 	// Routing is the ReplayerConfig.Routing of the Replayer. Pages and API use it to show the destinations of messages.
@@ -37,16 +37,16 @@ type Config struct {
 	// Management is the source of the broker's live figures. Default: none; pages show only the data of the archive.
 	Management *Management
 
-	// Ledger detects lost messages. Default: none, without a reconciliation page.
+	// Ledger detects lost messages. Default: none; the page Ledger is empty.
 	Ledger *ledger.Ledger
 
-	// Fleet lists the workers of all processes, and pauses them. Default: none, without a list of workers.
+	// Fleet lists the workers of all processes, and pauses them. Default: none; the page Workers is empty.
 	Fleet Fleet
 
 	// Rescheduler acts on messages that wait for a retry. Default: none; the messages are only listed.
 	Rescheduler Rescheduler
 
-	// History contains the recorded activity of queues. Default: none, without a history page.
+	// History contains the recorded activity of queues. Default: none; the page History is empty.
 	History *history.History
 
 	// Topology is drawn as a graph, together with the topology from Management. Default: empty.
@@ -55,11 +55,12 @@ type Config struct {
 	// Workers are the workers of this program, shown with their states. Default: none.
 	Workers []Worker
 
-	// Tokens grant access to users and programs. Default: none, so only this machine has access, as an administrator.
+	// Tokens grant access to users and programs. Default: none; only local users have access, with the role Admin.
 	Tokens []Token
 
-	// Secure reports that browsers use HTTPS through a proxy, although this program uses HTTP. Browsers then never send the
-	// session cookie without HTTPS. Default: false; the cookie requires HTTPS if the login used it.
+	// Secure sets the attribute Secure of all session cookies, so that browsers send them only over HTTPS. Set it if a
+	// proxy receives HTTPS and forwards HTTP. Default: false; a session cookie is Secure if this program received the
+	// login over HTTPS.
 	Secure bool
 
 	// Prefix is the path prefix under which a proxy publishes the console, such as /reprise. The proxy must not remove the
@@ -67,13 +68,13 @@ type Config struct {
 	// ~ are allowed between slashes. Default: none.
 	Prefix string
 
-	// TraceURL is the URL of a trace in another system, such as https://traces.example.com/trace/{trace_id}. The page of a
-	// message with the header traceparent of W3C Trace Context links to it. The IDs in the header replace {trace_id}, which
-	// is required, and {span_id}. Default: no links.
+	// TraceURL is the URL of a trace in another system, such as https://traces.example.com/trace/{trace_id}. If a
+	// message has the header traceparent of W3C Trace Context, its page links to this URL. The IDs in the header replace
+	// {trace_id}, which is required, and {span_id}. Default: no links.
 	TraceURL string
 
 	// Broker returns the client that publishes messages and purges queues, or nil while there is no connection. Default:
-	// none; both actions are unavailable.
+	// none; users can neither publish nor purge.
 	Broker func() *reprise.Client
 
 	// Clock returns the current time. Default: time.Now.
@@ -116,7 +117,7 @@ func (m Management) Bindings(ctx context.Context) (topology.Topology, error) {
 // Worker describes a worker of this program for the console.
 type Worker struct {
 	Queue   string        // the work queue
-	State   func() error  // returns nil if the worker consumes, and otherwise the reason: reprise.Worker.Consuming
+	State   func() error  // returns nil if the worker consumes, and otherwise the reason; set it to reprise.Worker.Consuming
 	Breaker func() string // state of the circuit breaker in one word; nil without a breaker
 
 	// Config is the configuration of the worker. With it, the graph of the topology shows the number of attempts and the

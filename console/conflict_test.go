@@ -27,7 +27,7 @@ func TestEditDetectsConflict(t *testing.T) {
 		mine.Set("do", do)
 		status, _, body := post(t, c, "/messages/1/edit", mine)
 		if status != http.StatusConflict || !strings.Contains(body, "ann has edited this message since") {
-			t.Fatalf("%s: status %d, body %s", do, status, body)
+			t.Fatalf("%s: got status %d, want 409; body %s", do, status, body)
 		}
 		for _, want := range []string{"ann&#39;s", "ben&#39;s", `name="base" value="0"`, `name="revision" value="1"`, `href="/messages/1/revisions/1"`} {
 			if !strings.Contains(body, want) {
@@ -36,19 +36,19 @@ func TestEditDetectsConflict(t *testing.T) {
 		}
 		m, err := c.cfg.Archive.Get(t.Context(), id)
 		if err != nil || m.State != failed.Failed || string(m.Current().Body) != `{"order":"ann's"}` {
-			t.Fatalf("%s: got state %s, body %s, error %v", do, m.State, m.Current().Body, err)
+			t.Fatalf("%s: got state %s, want %s; body %s, error %v", do, m.State, failed.Failed, m.Current().Body, err)
 		}
 	}
 	if status, _, _ := post(t, c, "/messages/1/revert", url.Values{"revision": {"0"}}); status != http.StatusConflict {
-		t.Errorf("revert of an unseen revision: status %d", status)
+		t.Errorf("revert of an unseen revision: got status %d, want 409", status)
 	}
 	mine.Set("revision", "1")
 	if status, _, body := post(t, c, "/messages/1/edit", mine); status != http.StatusSeeOther {
-		t.Fatalf("edit of the displayed revision: status %d, body %s", status, body)
+		t.Fatalf("edit of the displayed revision: got status %d, want 303; body %s", status, body)
 	}
 	m, err := c.cfg.Archive.Get(t.Context(), id)
 	if err != nil || string(m.Current().Body) != `{"order":"ben's"}` || m.State != failed.Replaying {
-		t.Errorf("message: got state %s, body %s, error %v", m.State, m.Current().Body, err)
+		t.Errorf("message: got state %s, want %s; body %s, error %v", m.State, failed.Replaying, m.Current().Body, err)
 	}
 	if status, _, _ := post(t, c, "/messages/1/edit", url.Values{"do": {"save"}}); status == http.StatusSeeOther {
 		t.Error("form without a revision was accepted")

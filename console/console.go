@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/console/internal/web"
 )
 
-// Console is an [http.Handler]. It does not start goroutines and does not require a shutdown. Its configuration does not
-// change. A Console is safe for concurrent use.
+// Console is an [http.Handler]. It does not require a shutdown. Changes to the Config after New do not affect the
+// Console. A Console is safe for concurrent use.
 type Console struct {
 	cfg    Config // includes the defaults
 	server *web.Server

@@ -12,7 +12,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// A console for an archive. On a loopback address, it requires no further configuration. The example sends it one request.
+// This example creates a console for an archive, and sends one request to the console. Without tokens, the console
+// accepts only local requests.
 func ExampleNew() {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
@@ -40,7 +41,7 @@ func ExampleNew() {
 	// Output: {"actor":"local","role":"admin"}
 }
 
-// The owner receives the token. The configuration contains only its hash.
+// Give the token to its owner. The configuration contains only the hash of the token.
 func ExampleToken() {
 	token, hash := console.NewToken()
 	ann := console.Token{Name: "ann", Role: console.Operate, Hash: hash}

@@ -27,11 +27,11 @@ func TestExportCSV(t *testing.T) {
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Tokens: list}))
 	w := ask(t, d, "GET", "/api/v1/messages/export?format=csv&state=failed", nil, bearer(secrets[View]))
 	if kind := w.Header().Get("Content-Type"); w.Code != http.StatusOK || kind != "text/csv" || !strings.Contains(w.Header().Get("Content-Disposition"), "failed.csv") {
-		t.Fatalf("status %d, type %s, header %v", w.Code, kind, w.Header())
+		t.Fatalf("got status %d, want 200, got type %s, want text/csv, header %v", w.Code, kind, w.Header())
 	}
 	rows, err := csv.NewReader(strings.NewReader(w.Body.String())).ReadAll()
 	if err != nil || len(rows) != len(texts)+1 {
-		t.Fatalf("rows: got %d, error %v", len(rows), err)
+		t.Fatalf("rows: got %d, want %d; error %v", len(rows), len(texts)+1, err)
 	}
 	formula := regexp.MustCompile(`^[\s\p{Z}\p{Cc}"]*[=+\-@＝＋－＠]`)
 	for _, row := range rows {
@@ -47,7 +47,7 @@ func TestExportCSV(t *testing.T) {
 		}
 	}
 	if got := rows[len(rows)-1][3]; got != "'=1+1" {
-		t.Errorf("first error: got %q", got)
+		t.Errorf("first error: got %q, want %q", got, "'=1+1")
 	}
 	one := ask(t, d, "GET", "/api/v1/messages/export?format=csv&id=14", nil, bearer(secrets[View])).Body.String()
 	if !strings.Contains(one, `"x,y ""quoted"""`) || strings.Count(one, "\n") != 2 {

@@ -35,7 +35,7 @@ func TestURLsRetainFilter(t *testing.T) {
 				return err
 			}}})
 			if w := ask(t, c, "GET", string(web.HrefMessages(path, f)), nil); w.Code != http.StatusOK {
-				t.Errorf("%s of %s: status %d, body %s", name, path, w.Code, w.Body)
+				t.Errorf("%s of %s: got status %d, want 200; body %s", name, path, w.Code, w.Body)
 			}
 			if !reflect.DeepEqual(got, f) {
 				t.Errorf("%s of %s: got %+v, want %+v", name, path, got, f)
@@ -81,7 +81,7 @@ func TestSearchForms(t *testing.T) {
 	} {
 		w := ask(t, c, "GET", "/messages?"+query, nil)
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%s: status %d, page does not contain %q", query, w.Code, want)
+			t.Errorf("%s: got status %d, want 200; page does not contain %q", query, w.Code, want)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func TestPageRefusesInvalidFilter(t *testing.T) {
 		form, _, _ = strings.Cut(form, "</form>")
 		text := html.UnescapeString(tags.ReplaceAllString(form, ""))
 		if want := strings.NewReplacer("“", `"`, "”", `"`).Replace(test.want); w.Code != test.status || !strings.Contains(text, want) {
-			t.Errorf("%s: status %d, page does not contain %q: %s", address, w.Code, want, text)
+			t.Errorf("%s: got status %d, want %d; page does not contain %q: %s", address, w.Code, test.status, want, text)
 		}
 		for name := range q {
 			if !strings.Contains(form, `name="`+name+`"`) || !strings.Contains(form, `value="`+html.EscapeString(q.Get(name))+`"`) && name != "order" {
@@ -204,7 +204,7 @@ func TestPageRefusesInvalidFilter(t *testing.T) {
 		}
 	}
 	if w := ask(t, c, "GET", "/groups/999", nil); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "<h1>Group 999 not found.</h1>") {
-		t.Errorf("missing group: status %d, body %s", w.Code, w.Body)
+		t.Errorf("missing group: got status %d, want 404; body %s", w.Code, w.Body)
 	}
 	for _, p := range failed.FilterParams() {
 		if !tried["/messages "+p.Name] {

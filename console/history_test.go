@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// newPast returns the history of the last 50 minutes until noon. The queue orders has an outage from 11:40, a mark two
-// minutes before the outage, and a gap from 11:20 to 11:25. The queue mails never fails.
+// newPast returns a history of the 50 minutes before noon. The queue orders has an outage from 11:40, a mark two
+// minutes before the outage, and a gap from 11:20 to 11:25. Messages of the queue mails never fail.
 func newPast(t testing.TB) *history.History {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "history.db")+"?_pragma=synchronous(OFF)")
@@ -70,7 +70,7 @@ func TestHistoryAPI(t *testing.T) {
 	}
 	q := one.Queues[0]
 	if q.Queue != "orders" || len(q.Points) != 60 || q.Total.Succeeded != 30*4*10+20*4*3 || q.Total.Failures != 20*4*12 || q.Total.P99 != 1024 || q.Total.P50 != 64 {
-		t.Errorf("got %d points, total %+v", len(q.Points), q.Total)
+		t.Errorf("got %d points, want 60, total %+v", len(q.Points), q.Total)
 	}
 	if len(q.Rises) != 1 || q.Rises[0].Text != "Failures rose from 0/min to 48/min at 11:40 UTC, 2 min after the mark “v2.4 <b>”." || q.Rises[0].Mark != 1 {
 		t.Errorf("rises: got %+v", q.Rises)
@@ -80,7 +80,7 @@ func TestHistoryAPI(t *testing.T) {
 	}
 	all := get[api.History](t, ask(t, d, "GET", "/api/v1/history", nil))
 	if len(all.Queues) != 2 || all.Queues[0].Queue != "mails" || all.Range != "24h" {
-		t.Errorf("got %d queues over %s", len(all.Queues), all.Range)
+		t.Errorf("got %d queues over %s, want 2 over 24h", len(all.Queues), all.Range)
 	}
 	if none := get[api.History](t, ask(t, d, "GET", "/api/v1/history?queue=nothing", nil)); none.Queues[0].Queue != "nothing" || none.Queues[0].Total.Succeeded != 0 {
 		t.Errorf("total of an unknown queue: got %+v", none.Queues[0].Total)
@@ -100,7 +100,7 @@ func TestMarksAPI(t *testing.T) {
 		t.Errorf("marks: got %+v", all)
 	}
 	if gone := get[api.Mark](t, ask(t, d, "DELETE", "/api/v1/marks/2", nil)); gone != m {
-		t.Errorf("deleted mark: got %+v", gone)
+		t.Errorf("deleted mark: got %+v, want %+v", gone, m)
 	}
 	refused(t, ask(t, d, "DELETE", "/api/v1/marks/2", nil), http.StatusNotFound, "mark 2 not found")
 	refused(t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{}), http.StatusBadRequest, "text must not be empty")
@@ -117,7 +117,7 @@ func TestHistoryPage(t *testing.T) {
 		t.Helper()
 		w := ask(t, c, "GET", "/reprise"+path, nil)
 		if w.Code != http.StatusOK {
-			t.Errorf("GET %s: status %d", path, w.Code)
+			t.Errorf("GET %s: got status %d, want 200", path, w.Code)
 		}
 		return w.Body.String()
 	}
@@ -147,7 +147,7 @@ func TestHistoryPage(t *testing.T) {
 		}
 	}
 	if w := ask(t, c, "GET", "/reprise/history?range=1y", nil); w.Code != http.StatusBadRequest {
-		t.Errorf("invalid range: status %d", w.Code)
+		t.Errorf("invalid range: got status %d, want 400", w.Code)
 	}
 	if body := ask(t, newConsole(t, Config{}), "GET", "/history", nil).Body.String(); !strings.Contains(body, "<h2>No history</h2>") {
 		t.Error("page without history: text is missing")
@@ -178,7 +178,7 @@ func TestMarksPage(t *testing.T) {
 		status, _, body := post(t, c, "/history/marks", v, operator)
 		_, after, _ := strings.Cut(body, `id="wrong-`+tc.wrong+`"`)
 		if status != http.StatusUnprocessableEntity || !strings.Contains(after[:min(len(after), 800)], tc.want) || !strings.Contains(body, `value="yes" checked`) {
-			t.Errorf("%+v: status %d, page %.800s", tc, status, after)
+			t.Errorf("%+v: got status %d, want 422; page %.800s", tc, status, after)
 		}
 	}
 	for _, v := range []url.Values{
@@ -186,7 +186,7 @@ func TestMarksPage(t *testing.T) {
 		{"range": {"1h"}, "text": {"v2.6"}, "at": {""}},
 	} {
 		if status, location, body := post(t, c, "/history/marks", v, operator); status != http.StatusSeeOther || !strings.HasPrefix(location, "/history?") || !strings.HasSuffix(location, "range=1h") {
-			t.Errorf("status %d, location %s, body %s", status, location, body)
+			t.Errorf("got status %d, want 303; location %s, body %s", status, location, body)
 		}
 	}
 	marks, err := past.Marks(t.Context(), noon.Add(-31*time.Minute))
@@ -215,6 +215,6 @@ func TestAPIWithoutHistory(t *testing.T) {
 		if line[0] == "POST" {
 			body = api.NewMark{Text: "x"}
 		}
-		refused(t, ask(t, c, line[0], "/api/v1/"+line[1], body), http.StatusServiceUnavailable, "no history is recorded")
+		refused(t, ask(t, c, line[0], "/api/v1/"+line[1], body), http.StatusServiceUnavailable, "history not found")
 	}
 }

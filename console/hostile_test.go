@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// hostileTexts are strings that an attacker who can publish messages can display to other users.
+// hostileTexts are strings that an attacker may publish, so that the console displays them to other users.
 var hostileTexts = []string{
 	`<script>alert(1)</script>`,
 	`"><img src=x onerror=alert(1)>`,
@@ -48,7 +48,7 @@ func deep() topology.Table {
 func TestAPIReturnsHostileMessagesUnchanged(t *testing.T) {
 	const large = 2 * web.SmallBody
 	if room := web.EditBody - base64.StdEncoding.EncodedLen(16<<20); room < 1<<20 { // RabbitMQ's max_message_size
-		t.Errorf("space in an edit for more than the largest body: got %d bytes", room)
+		t.Errorf("space in an edit for more than the largest body: got %d bytes, want at least %d", room, 1<<20)
 	}
 	contents := map[string]failed.Content{
 		"large":        {Body: append(bytes.Repeat([]byte("<b>&\"\x01"), large/12), make([]byte, large/2)...)},
@@ -103,11 +103,11 @@ func TestAPIReturnsHostileMessagesUnchanged(t *testing.T) {
 				t.Errorf("browser could display the body: %v", h)
 			}
 
-			// An edit without changes does not create a revision. An edit with an additional header does, and does not
+			// An edit without changes does not create a revision. An edit that adds a header creates a revision, and does not
 			// change anything else.
 			edit := api.Edit{Revision: new(0), Body: &shown.Original.Body, Headers: &shown.Original.Headers, Properties: &shown.Original.Properties}
 			if m := get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", edit)); m.Revision != 0 {
-				t.Errorf("edit without changes: got revision %d", m.Revision)
+				t.Errorf("edit without changes: got revision %d, want 0", m.Revision)
 			}
 			more := api.Headers(maps.Clone(topology.Table(shown.Original.Headers)))
 			more["added by hand"] = true
@@ -125,7 +125,7 @@ func TestAPIReturnsHostileMessagesUnchanged(t *testing.T) {
 			for _, path := range []string{"messages", "groups", "queues", "ledger", "messages/1/diff", "messages/1/revisions", "messages/1/revisions/1", "acts"} {
 				w := ask(t, d, "GET", "/api/v1/"+path, nil)
 				if w.Code != http.StatusOK || !utf8.Valid(w.Body.Bytes()) || !json.Valid(w.Body.Bytes()) {
-					t.Errorf("%s: status %d, body %.200q", path, w.Code, w.Body)
+					t.Errorf("%s: got status %d, want 200; body %.200q", path, w.Code, w.Body)
 				}
 			}
 			f := failed.Filter{Queue: string(shown.Queue)}
@@ -160,7 +160,7 @@ func TestAPIAcceptsHostileQueries(t *testing.T) {
 		}
 		query := failed.Filter{Headers: map[string]string{text: text}}.Values()
 		if w := ask(t, d, "GET", "/api/v1/messages?"+query.Encode(), nil, bearer(secrets[View])); w.Code != http.StatusOK {
-			t.Errorf("header %.40q: status %d, body %.200s", text, w.Code, w.Body)
+			t.Errorf("header %.40q: got status %d, want 200; body %.200s", text, w.Code, w.Body)
 		}
 		w := ask(t, d.Console, "GET", "/api/v1/me", nil, func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer " + text} }, from("192.0.2.7:1"))
 		if w.Code != http.StatusUnauthorized && w.Code != http.StatusTooManyRequests {

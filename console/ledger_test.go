@@ -95,9 +95,9 @@ func TestConsoleWithoutLedger(t *testing.T) {
 	if a := get[api.Ledger](t, ask(t, d, "GET", "/api/v1/ledger", nil)); a.Kept || a.Balanced {
 		t.Errorf("ledger: got %+v", a)
 	}
-	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders","reason":"x"}`), http.StatusNotFound, "no ledger is kept")
+	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders","reason":"x"}`), http.StatusNotFound, "ledger not found")
 	if w := ask(t, d.Console, "GET", "/ledger", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "<h2>No ledger</h2>") {
-		t.Errorf("page: status %d, body %s", w.Code, w.Body)
+		t.Errorf("page: got status %d, want 200; body %s", w.Code, w.Body)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestLedgerPage(t *testing.T) {
 	page := func() string {
 		w := ask(t, c, "GET", "/ledger", nil)
 		if w.Code != http.StatusOK {
-			t.Fatalf("page: status %d, body %s", w.Code, w.Body)
+			t.Fatalf("page: got status %d, want 200; body %s", w.Code, w.Body)
 		}
 		return w.Body.String()
 	}
@@ -123,7 +123,7 @@ func TestLedgerPage(t *testing.T) {
 	}
 	w := ask(t, c, "POST", "/ledger/accept", "account=orders&reason=by+hand", header("Content-Type", "application/x-www-form-urlencoded"), header("Sec-Fetch-Site", "same-origin"))
 	if w.Code != http.StatusSeeOther {
-		t.Fatalf("accept: status %d, body %s", w.Code, w.Body)
+		t.Fatalf("accept: got status %d, want 303; body %s", w.Code, w.Body)
 	}
 	if p := page(); !strings.Contains(p, "by hand") || strings.Contains(p, "<button>Accept</button>") {
 		t.Errorf("page after the acceptance: got %s", p)

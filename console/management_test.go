@@ -22,7 +22,7 @@ func TestConsoleWorksWithoutManagement(t *testing.T) {
 	add(t, c.cfg.Archive, nil)
 	for path, text := range map[string]string{"/": "No live figures.", "/topology": "No live figures."} {
 		if w := ask(t, c, "GET", path, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
-			t.Errorf("GET %s: status %d, body %s", path, w.Code, w.Body)
+			t.Errorf("GET %s: got status %d, want 200; body %s", path, w.Code, w.Body)
 		}
 	}
 }

@@ -19,25 +19,25 @@ func TestMutePage(t *testing.T) {
 	}
 	for seconds, want := range map[string]string{"86400": "Notifications muted until ", "0": "Notifications muted</p>", "9223372036854775807": "Notifications muted</p>"} {
 		if status, to, body := post(t, c, "/groups/1/mute", url.Values{"seconds": {seconds}}); status != http.StatusSeeOther || to != "/groups/1" {
-			t.Fatalf("mute: status %d, location %s, body %s", status, to, body)
+			t.Fatalf("mute: got status %d, want 303, got location %s, want /groups/1; body %s", status, to, body)
 		}
 		if body := page(); !strings.Contains(body, want) || !strings.Contains(body, `action="/groups/1/unmute"`) {
 			t.Errorf("page of a group muted for %s s: got %s", seconds, body)
 		}
 	}
 	if status, _, _ := post(t, c, "/groups/1/unmute", nil); status != http.StatusSeeOther {
-		t.Errorf("unmute: status %d", status)
+		t.Errorf("unmute: got status %d, want 303", status)
 	}
 	if body := page(); strings.Contains(body, "Notifications") {
 		t.Errorf("page after unmute: got %s", body)
 	}
 	for _, seconds := range []string{"", "-1", "x"} {
 		if status, _, _ := post(t, c, "/groups/1/mute", url.Values{"seconds": {seconds}}); status != http.StatusBadRequest {
-			t.Errorf("seconds %q: status %d", seconds, status)
+			t.Errorf("seconds %q: got status %d, want 400", seconds, status)
 		}
 	}
 	if status, _, _ := post(t, c, "/groups/7/mute", url.Values{"seconds": {"0"}}); status != http.StatusNotFound {
-		t.Errorf("mute of a missing group: status %d", status)
+		t.Errorf("mute of a missing group: got status %d, want 404", status)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestMuteAPI(t *testing.T) {
 		}
 		w := ask(t, c, x.method, x.path, body, header("Content-Type", "application/json"))
 		if w.Code != x.status || !strings.Contains(w.Body.String(), x.want) || x.method == "DELETE" && strings.Contains(w.Body.String(), "muted") {
-			t.Errorf("%s %s %s: status %d, body %s", x.method, x.path, x.body, w.Code, w.Body)
+			t.Errorf("%s %s %s: got status %d, want %d; body %s", x.method, x.path, x.body, w.Code, x.status, w.Body)
 		}
 	}
 	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.Page{})

@@ -42,7 +42,7 @@ func linkTo(t *testing.T, body, path string) string {
 	t.Helper()
 	found := regexp.MustCompile(`href="(`+regexp.QuoteMeta(path)+`\?[^"]*)"`).FindAllStringSubmatch(body, -1)
 	if len(found) != 1 {
-		t.Fatalf("found %d links to %s: %s", len(found), path, body)
+		t.Fatalf("got %d links to %s, want 1: %s", len(found), path, body)
 	}
 	return html.UnescapeString(found[0][1])
 }
@@ -94,7 +94,7 @@ func TestActionsApplyToFilterOfPage(t *testing.T) {
 			}
 			before := states(t, a)
 			if status, _, body := post(t, c, path, v); status != http.StatusSeeOther {
-				t.Errorf("%s of %s: status %d, body %s", path, page, status, body)
+				t.Errorf("%s of %s: got status %d, want 303; body %s", path, page, status, body)
 			}
 			if got := moved(before, states(t, a)); fmt.Sprint(got) != fmt.Sprint(group2) {
 				t.Errorf("%s of %s changed %v, want %v", path, page, got, group2)
@@ -103,15 +103,15 @@ func TestActionsApplyToFilterOfPage(t *testing.T) {
 	}
 }
 
-// An action accepts only a valid selection. It refuses an unknown or malformed selection, an empty selection, and a
-// selection of all messages without an explicit statement, and has no effect.
+// An action accepts only a valid selection. It refuses an unknown, malformed or empty selection, which must not
+// select all messages by mistake. A refused action has no effect.
 func TestPagesRefuseInvalidSelections(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)
 	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 	before := states(t, a)
 	for query, want := range map[string]int{
-		"":                              400, // all messages, without an explicit statement
+		"":                              400, // must not select all messages
 		"state=failed":                  400,
 		"group%3d2%26state%3dfailed=":   400, // the escaped query
 		"group%3d2%26state%3dfailed":    400,
@@ -197,12 +197,12 @@ func TestPagesRefuseUnknownParameters(t *testing.T) {
 		path := strings.NewReplacer("{$}", "", "{id}", "1", "{number}", "1").Replace(r.Path)
 		for _, query := range []string{"nonsense=1", "group%3d1=", "=1", "%zz=1"} {
 			if w := ask(t, c, "GET", path+"?"+query, nil); w.Code != http.StatusBadRequest {
-				t.Errorf("GET %s?%s: status %d", path, query, w.Code)
+				t.Errorf("GET %s?%s: got status %d, want 400", path, query, w.Code)
 			}
 		}
 	}
 	if n < 15 {
-		t.Errorf("only %d pages were tested", n)
+		t.Errorf("only %d pages were tested, want at least 15", n)
 	}
 	for path, want := range map[string]int{
 		"/messages?group=999": 404, "/messages?id=999": 404, "/messages?replay=999": 404, "/messages?refused_by=999": 404, "/groups/999": 404, "/messages/999": 404, "/replays/999": 404,
@@ -214,7 +214,7 @@ func TestPagesRefuseUnknownParameters(t *testing.T) {
 	}
 }
 
-// An action applies to at most the number of messages on the page that confirmed it.
+// An action applies to at most as many messages as its confirmation page showed.
 func TestActionsRefuseMoreMessagesThanShown(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)
@@ -233,12 +233,12 @@ func TestActionsRefuseMoreMessagesThanShown(t *testing.T) {
 		before := states(t, a)
 		status, _, body := post(t, c, act.path, v)
 		if status != http.StatusConflict || !strings.Contains(body, "nothing was changed") || !strings.Contains(body, `role="alert"`) {
-			t.Errorf("POST %s: status %d, body %s", act.path, status, body)
+			t.Errorf("POST %s: got status %d, want 409; body %s", act.path, status, body)
 		}
 		if got := moved(before, states(t, a)); got != nil {
 			t.Errorf("%s changed %v", act.path, got)
 		}
-		// The page of the refusal shows the new number, and can be confirmed.
+		// The page that reports the refusal shows the new number, and the user can confirm it.
 		again := fieldsOf(body)
 		if act.path == "/discard" {
 			again.Set("reason", "tested")
@@ -247,7 +247,7 @@ func TestActionsRefuseMoreMessagesThanShown(t *testing.T) {
 			continue // required
 		}
 		if status, _, body := post(t, c, act.path, again); status != http.StatusSeeOther {
-			t.Errorf("second POST %s: status %d, body %s", act.path, status, body)
+			t.Errorf("second POST %s: got status %d, want 303; body %s", act.path, status, body)
 		}
 		if got := moved(before, states(t, a)); len(got) < 4 {
 			t.Errorf("second POST %s changed %v", act.path, got)
@@ -343,7 +343,7 @@ func TestErasePage(t *testing.T) {
 	}
 	status, location, body := post(t, c, "/erase", fill(fieldsOf(form), "reason", "tested", "count", "2"), admin)
 	if status != http.StatusSeeOther || fmt.Sprint(moved(before, states(t, a))) != "[4 5]" {
-		t.Fatalf("erase: status %d, body %s, changed %v", status, body, moved(before, states(t, a)))
+		t.Fatalf("erase: got status %d, want 303; body %s, changed %v", status, body, moved(before, states(t, a)))
 	}
 	if body := ask(t, c, "GET", location, nil, admin).Body.String(); !strings.Contains(body, "2 messages erased.") {
 		t.Errorf("GET %s: got %s", location, body)
@@ -360,12 +360,12 @@ func TestErasePage(t *testing.T) {
 	}
 	status, _, body = post(t, c, "/erase/picked", url.Values{"id": {"1", "2"}, "state": {"failed"}}, admin)
 	if status != http.StatusOK || !strings.Contains(body, "Erase 2 messages</h1>") {
-		t.Errorf("erase of picked messages: status %d, body %s", status, body)
+		t.Errorf("erase of picked messages: got status %d, want 200; body %s", status, body)
 	}
 }
 
-// For many messages, the first form shows only a minimum. When it is submitted, the console counts the messages and asks for
-// confirmation. The confirmed form acts on at most the displayed number of messages.
+// For many messages, the first form shows only a minimum. When the form is submitted, the console counts the messages
+// and asks for confirmation. The confirmed form acts on at most the displayed number of messages.
 func TestActionsCountMessagesBeforeConfirmation(t *testing.T) {
 	const many = 5100 // more than the first form counts
 	for _, act := range []struct{ form, path, field, value string }{
@@ -425,7 +425,7 @@ func TestActionsCountMessagesBeforeConfirmation(t *testing.T) {
 				v.Set(act.field, act.value)
 			}
 			if status, _, body := post(t, c, act.path, v); status != http.StatusSeeOther {
-				t.Errorf("confirmed form: status %d, body %s", status, body)
+				t.Errorf("confirmed form: got status %d, want 303; body %s", status, body)
 			}
 			left(0)
 		})

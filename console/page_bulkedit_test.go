@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// threeOrders archives three messages. An edit of the amount to 5 changes only the first.
+// threeOrders archives three messages. An edit that sets the amount to 5 changes only the first message.
 func threeOrders(t *testing.T, a *failed.Archive) {
 	t.Helper()
 	for _, body := range []string{`{"amount":9,"to":"<b>"}`, `{"amount":5}`, `text`} {
@@ -36,10 +36,10 @@ func TestReplayFormPreviewsEdit(t *testing.T) {
 	}
 	status, _, body := post(t, c, "/replays", form)
 	if status != http.StatusOK {
-		t.Fatalf("status %d: %s", status, body)
+		t.Fatalf("got status %d, want 200: %s", status, body)
 	}
 	got := text(body)
-	for _, want := range []string{"Edited 2", "Unchanged 0 stay failed", "Not editable 1 stay failed", "1: the body is not JSON", `removed: "amount": 9`, `added: "amount": 5`, "added: fixed (text): yes", "Message 3 : the body is not JSON", "Edit 2 of 3 and replay"} {
+	for _, want := range []string{"Edited 2", "Unchanged 0 stay failed", "Not editable 1 stay failed", "1: body is not valid JSON", `removed: "amount": 9`, `added: "amount": 5`, "added: fixed (text): yes", "Message 3 : body is not valid JSON", "Edit 2 of 3 and replay"} {
 		if !strings.Contains(strings.ReplaceAll(got, "  ", " "), want) {
 			t.Errorf("page does not contain %q: %s", want, got)
 		}
@@ -61,7 +61,7 @@ func TestReplayFormPreviewsEdit(t *testing.T) {
 		v := maps.Clone(form)
 		maps.Copy(v, change)
 		if status, _, _ := post(t, c, "/replays", v); status != http.StatusOK {
-			t.Errorf("%s: status %d", name, status)
+			t.Errorf("%s: got status %d, want 200", name, status)
 		}
 	}
 	if all, _, err := c.cfg.Archive.Replays(t.Context(), failed.Page{}); err != nil || len(all) != 0 {
@@ -72,11 +72,11 @@ func TestReplayFormPreviewsEdit(t *testing.T) {
 	form.Set("previewed", previewed)
 	status, _, body = post(t, c, "/replays", form)
 	if got := text(body); status != http.StatusConflict || !strings.Contains(got, "By now there are 4") || !strings.Contains(got, "Edited 3") {
-		t.Errorf("replay of more messages: status %d, page %s", status, got)
+		t.Errorf("replay of more messages: got status %d, want 409; page %s", status, got)
 	}
 	form.Set("at_most", "4")
 	if status, location, body := post(t, c, "/replays", form); status != http.StatusSeeOther || location != "/replays/1" {
-		t.Fatalf("replay: status %d, location %s, page %s", status, location, text(body))
+		t.Fatalf("replay: got status %d, want 303, got location %s, want /replays/1; page %s", status, location, text(body))
 	}
 	r, err := c.cfg.Archive.Replay(t.Context(), 1)
 	if err != nil || r.Plan.Edit == nil || r.Plan.Edit.Patch != form.Get("patch") || r.Plan.Edit.SetHeaders["fixed"] != "yes" || r.Plan.Edit.SpareSecrets {
@@ -108,7 +108,7 @@ func TestReplayFormReportsInvalidEdit(t *testing.T) {
 		status, _, body := post(t, c, "/replays", tc.form)
 		_, after, _ := strings.Cut(body, `id="wrong-`+tc.field+`"`)
 		if status != http.StatusUnprocessableEntity || !strings.Contains(html.UnescapeString(tags.ReplaceAllString(after[:min(len(after), 500)], "")), tc.want) {
-			t.Errorf("%v: status %d, error of the field %.300q", tc.form, status, after)
+			t.Errorf("%v: got status %d, want 422, error of the field %.300q", tc.form, status, after)
 		}
 	}
 	if all, _, err := c.cfg.Archive.Replays(t.Context(), failed.Page{}); err != nil || len(all) != 0 {
@@ -146,7 +146,7 @@ func TestBulkEditByOperatorSparesSecrets(t *testing.T) {
 		plan.Edit = &wrong
 		for _, path := range []string{"/api/v1/replays?dry_run=true", "/api/v1/replays"} {
 			if w := ask(t, c, "POST", path, plan, bearer(secrets[Admin])); w.Code != http.StatusBadRequest {
-				t.Errorf("%+v: status %d, body %s", wrong, w.Code, w.Body)
+				t.Errorf("%+v: got status %d, want 400; body %s", wrong, w.Code, w.Body)
 			}
 		}
 	}

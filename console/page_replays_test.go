@@ -125,7 +125,7 @@ func TestPagesShowUnsentMessages(t *testing.T) {
 		"/replays/1":  ">1</a> <small>stay failed",
 	} {
 		if w := ask(t, c, "GET", path, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%s does not contain %q: status %d, body %s", path, want, w.Code, w.Body)
+			t.Errorf("%s does not contain %q: got status %d, want 200; body %s", path, want, w.Code, w.Body)
 		}
 	}
 }

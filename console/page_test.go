@@ -85,7 +85,7 @@ func TestPagesByRole(t *testing.T) {
 		for role := View; role <= Admin; role++ {
 			w := ask(t, c, "GET", path, nil, bearer(secrets[role]))
 			if has := strings.Contains(w.Body.String(), action); w.Code != http.StatusOK || has != (role >= Operate) {
-				t.Errorf("%s as %s: status %d, contains %s: %v", path, role, w.Code, action, has)
+				t.Errorf("%s as %s: got status %d, want 200, contains %s: %v, want %v", path, role, w.Code, action, has, role >= Operate)
 			}
 		}
 	}
@@ -113,13 +113,13 @@ func TestPagesHideSecrets(t *testing.T) {
 		for role := View; role <= Admin; role++ {
 			body := ask(t, c, "GET", path, nil, bearer(secrets[role])).Body.String()
 			if has := strings.Contains(body, "4111") || strings.Contains(body, "hunter2"); has != (role == Admin) {
-				t.Errorf("%s shows secrets to %s: %v", path, role, has)
+				t.Errorf("%s shows secrets to %s: %v, want %v", path, role, has, role == Admin)
 			}
 		}
 	}
 	status, _, _ := post(t, c, "/messages/1/edit", url.Values{"base": {"0"}, "revision": {"0"}, "body": {"{}"}, "do": {"save"}}, bearer(secrets[Operate]))
 	if m, err := a.Get(t.Context(), id); status != http.StatusForbidden || err != nil || m.Edited != nil {
-		t.Errorf("edit: status %d, content %v, error %v", status, m.Edited, err)
+		t.Errorf("edit: got status %d, want 403, content %v, error %v", status, m.Edited, err)
 	}
 }
 
@@ -137,11 +137,11 @@ func TestRevisionPage(t *testing.T) {
 	}
 	w := ask(t, c, "GET", "/messages/1/revisions/1", nil)
 	if body := tags.ReplaceAllString(w.Body.String(), ""); w.Code != http.StatusOK || !strings.Contains(body, "by ann") || !strings.Contains(body, "18") || strings.Contains(body, "19") {
-		t.Errorf("revision: status %d, body %s", w.Code, body)
+		t.Errorf("revision: got status %d, want 200; body %s", w.Code, body)
 	}
 	for path, want := range map[string]int{"/messages/1/revisions/3": 404, "/messages/1/revisions/x": 404, "/messages/2/revisions/1": 404} {
 		if w := ask(t, c, "GET", path, nil); w.Code != want {
-			t.Errorf("GET %s: status %d", path, w.Code)
+			t.Errorf("GET %s: got status %d, want %d", path, w.Code, want)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestPageDiscardAndRestore(t *testing.T) {
 	add(t, c.cfg.Archive, nil)
 	add(t, c.cfg.Archive, nil)
 	if status, _, body := post(t, c, "/discard", url.Values{"id": {"1"}, "reason": {" "}}); status != http.StatusUnprocessableEntity || !strings.Contains(body, "Enter a reason.") {
-		t.Errorf("discard without a reason: status %d", status)
+		t.Errorf("discard without a reason: got status %d, want 422", status)
 	}
 	status, location, _ := post(t, c, "/discard", url.Values{"id": {"1"}, "reason": {"paid by hand"}})
 	if want := "/messages/1?did=discarded&n=1&undo=1"; status != http.StatusSeeOther || location != want {
@@ -161,10 +161,10 @@ func TestPageDiscardAndRestore(t *testing.T) {
 		t.Errorf("page does not show the discard: %s", body)
 	}
 	if status, location, _ = post(t, c, "/restore", url.Values{"id": {"1"}}); status != http.StatusSeeOther || location != "/messages/1?did=restored&n=1" {
-		t.Errorf("restore: status %d, location %s", status, location)
+		t.Errorf("restore: got status %d, want 303, got location %s, want /messages/1?did=restored&n=1", status, location)
 	}
 	if m, err := c.cfg.Archive.Get(t.Context(), 1); err != nil || m.State != failed.Failed {
-		t.Errorf("restored message: got state %s, error %v", m.State, err)
+		t.Errorf("restored message: got state %s, want %s; error %v", m.State, failed.Failed, err)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestPageBeginsReplay(t *testing.T) {
 		"group": {"1"}, "at_most": {"3"}, "options": {"yes"}, "to": {"other"}, "exchange": {"x"}, "key": {"k"}, "rate": {"2.5"}, "ramp": {"yes"}, "canary": {"30s"},
 	})
 	if status != http.StatusSeeOther || location != "/replays/1" || w.wakes.Load() != 1 {
-		t.Fatalf("replay: status %d, location %s, Wake called %d times", status, location, w.wakes.Load())
+		t.Fatalf("replay: got status %d, want 303, got location %s, want /replays/1, Wake called %d times, want 1", status, location, w.wakes.Load())
 	}
 	r, err := c.cfg.Archive.Replay(t.Context(), 1)
 	if err != nil {
@@ -186,17 +186,18 @@ func TestPageBeginsReplay(t *testing.T) {
 	}
 	p := r.Plan
 	if r.Total != 3 || p.To == nil || *p.To != (failed.Target{Exchange: "x", RoutingKey: "k"}) || p.Rate != 2.5 || !p.Ramp || p.Canary.Seconds() != 30 || !p.IgnoreSame {
-		t.Errorf("plan: got %+v for %d messages", p, r.Total)
+		t.Errorf("plan: got %+v for %d messages, want 3", p, r.Total)
 	}
 	if status, location, _ = post(t, c, "/replays/1/cancel", nil); status != http.StatusSeeOther || location != "/replays/1" {
-		t.Errorf("cancel: status %d, location %s", status, location)
+		t.Errorf("cancel: got status %d, want 303, got location %s, want /replays/1", status, location)
 	}
 	if body := ask(t, c, "GET", "/replays/1", nil).Body.String(); !strings.Contains(body, "cancelled") {
 		t.Error("page does not show that the replay is cancelled")
 	}
-	// Without options, a replay goes to the original destination and stops at repeated failures.
+	// Without options, a replay sends messages to their original destination, and stops if a message fails again with
+	// the same error.
 	if status, _, _ = post(t, c, "/replays", url.Values{"id": {"2"}}); status != http.StatusSeeOther {
-		t.Errorf("replay without options: status %d", status)
+		t.Errorf("replay without options: got status %d, want 303", status)
 	}
 	if r, err = c.cfg.Archive.Replay(t.Context(), 2); err != nil || r.Total != 1 || r.Plan.IgnoreSame || r.Plan.To != nil {
 		t.Errorf("replay without options: got %+v, %v", r, err)
@@ -205,7 +206,7 @@ func TestPageBeginsReplay(t *testing.T) {
 		"rate": {"id": {"1"}, "rate": {"fast"}}, "canary": {"id": {"1"}, "canary": {"soon"}}, "to": {"id": {"1"}, "to": {"other"}},
 	} {
 		if status, _, _ := post(t, c, "/replays", v); status != http.StatusUnprocessableEntity {
-			t.Errorf("invalid %s: status %d", name, status)
+			t.Errorf("invalid %s: got status %d, want 422", name, status)
 		}
 	}
 }
@@ -219,13 +220,13 @@ func TestAssets(t *testing.T) {
 	} {
 		w := ask(t, c, "GET", "/assets/"+name, nil)
 		if got := w.Header().Get("Content-Type"); w.Code != http.StatusOK || got != kind || w.Body.Len() == 0 {
-			t.Errorf("%s: status %d, type %s", name, w.Code, got)
+			t.Errorf("%s: got status %d, want 200, got type %s, want %s", name, w.Code, got, kind)
 		}
 		if again := ask(t, c, "GET", "/assets/"+name, nil, header("If-None-Match", w.Header().Get("ETag"))); again.Code != http.StatusNotModified {
 			t.Errorf("%s with If-None-Match: status %d", name, again.Code)
 		}
 	}
 	if w := ask(t, c, "GET", "/assets/none.js", nil); w.Code != http.StatusNotFound {
-		t.Errorf("missing asset: status %d", w.Code)
+		t.Errorf("missing asset: got status %d, want 404", w.Code)
 	}
 }

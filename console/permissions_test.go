@@ -113,7 +113,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// Without tokens, only this machine has access, and the console refuses host names that resolve to it (DNS rebinding).
+// Without tokens, only local users have access, and the console refuses other host names that resolve to this machine
+// (DNS rebinding).
 func TestPermissionsWithoutTokens(t *testing.T) {
 	m := newReachable(t, Config{})
 	for _, r := range m.routes {
@@ -144,7 +145,7 @@ func TestPermissionsWithoutTokens(t *testing.T) {
 				"forwarded, RFC 7239":  header("Forwarded", "for=192.0.2.1"),
 			} {
 				if ok, w := m.try(t, r, change); ok || w.Code != http.StatusForbidden {
-					t.Errorf("%s: reached %v, status %d", what, ok, w.Code)
+					t.Errorf("%s: reached %v, got status %d, want 403", what, ok, w.Code)
 				}
 			}
 			if isUnsafe(r) {
@@ -159,7 +160,8 @@ func TestPermissionsWithoutTokens(t *testing.T) {
 	}
 }
 
-// The public routes and the routes for administrators are fixed. A route that changes data requires at least Operate.
+// Only the routes in public have no role. The routes in admin require the role Admin. A route that changes data
+// requires at least the role Operate.
 func TestRolesOfRoutes(t *testing.T) {
 	public := map[string]bool{"GET /login": true, "POST /login": true, "POST /logout": true, "GET /assets/{file}": true}
 	admin := map[string]bool{"POST /api/v1/messages/import": true, "POST /api/v1/purge": true, "POST /api/v1/erase": true, "POST /api/v1/queues/purge": true}
@@ -179,7 +181,7 @@ func TestRolesOfRoutes(t *testing.T) {
 	}
 }
 
-// Every response has the security headers of pages, including errors.
+// Every response, including an error, has the security headers.
 func TestSecurityHeaders(t *testing.T) {
 	c := newConsole(t, Config{})
 	for what, w := range map[string]*httptest.ResponseRecorder{

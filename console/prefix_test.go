@@ -39,7 +39,7 @@ func TestPrefix(t *testing.T) {
 	w := logIn(t, c, secrets[Operate], "/messages?queue=a")
 	cookies := w.Result().Cookies()
 	if location := w.Header().Get("Location"); location != "/ops/reprise/messages?queue=a" || len(cookies) != 1 || cookies[0].Path != "/ops/reprise/" {
-		t.Fatalf("login: location %q, cookies %v", location, cookies)
+		t.Fatalf("login: got location %q, want %q, cookies %v", location, "/ops/reprise/messages?queue=a", cookies)
 	}
 	session := header("Cookie", cookies[0].String())
 	for _, path := range []string{"/", "/groups", "/groups/1", "/messages", "/messages/1", "/messages/1/edit", "/replays", "/replays/new?id=1", "/discard?id=1", "/topology", "/ledger", "/audit", "/nowhere"} {

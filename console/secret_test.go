@@ -50,7 +50,7 @@ func TestSecretsAreHidden(t *testing.T) {
 	}
 	for role := View; role <= Admin; role++ {
 		if r := get[api.Revision](t, ask(t, d, "GET", "/api/v1/messages/1/revisions/1", nil, bearer(secrets[role]))); r.Redacted != (role < Admin) {
-			t.Errorf("revision for %s: redacted is %v", role, r.Redacted)
+			t.Errorf("revision for %s: redacted is %v, want %v", role, r.Redacted, role < Admin)
 		}
 	}
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil, bearer(secrets[Admin]))); m.Redacted {
@@ -113,18 +113,18 @@ func TestSecretsSurviveEdits(t *testing.T) {
 					t.Errorf("refused edit changed the message: %+v", m.Edited)
 				}
 				if w := ask(t, d, "PUT", "/api/v1/messages/1/edit", tc.edit, bearer(secrets[Admin])); w.Code != http.StatusOK {
-					t.Errorf("edit by an administrator: status %d, body %s", w.Code, w.Body)
+					t.Errorf("edit by an administrator: got status %d, want 200; body %s", w.Code, w.Body)
 				}
 				return
 			}
 			if w.Code != http.StatusOK || strings.Contains(w.Body.String(), "hunter2") {
-				t.Fatalf("edit: status %d, body %s", w.Code, w.Body)
+				t.Fatalf("edit: got status %d, want 200; body %s", w.Code, w.Body)
 			}
 			if diff := cmp.Diff(tc.want, m.Current().Headers); diff != "" {
 				t.Errorf("headers: %s", diff)
 			}
 			if body := string(m.Current().Body); body != string(m.Body) {
-				t.Errorf("body: got %s", body)
+				t.Errorf("body: got %s, want %s", body, string(m.Body))
 			}
 		})
 	}

@@ -47,12 +47,12 @@ func TestFormActsOnce(t *testing.T) {
 			maps.Copy(form, tc.fill)
 			form.Set("submission", submissionOf(t, page))
 			if status, _, body := post(t, c, path, form); status != http.StatusSeeOther {
-				t.Fatalf("first request: status %d, body %s", status, body)
+				t.Fatalf("first request: got status %d, want 303; body %s", status, body)
 			}
 			tc.arrive(t, a)
 			before := states(t, a)
 			if status, _, body := post(t, c, path, form); status != http.StatusConflict || !strings.Contains(text(body), "already submitted") {
-				t.Errorf("second request: status %d, page %s", status, text(body))
+				t.Errorf("second request: got status %d, want 409; page %s", status, text(body))
 			}
 			if got := moved(before, states(t, a)); got != nil {
 				t.Errorf("the second request changed the messages %v", got)
@@ -62,7 +62,7 @@ func TestFormActsOnce(t *testing.T) {
 			maps.Copy(form, tc.fill)
 			form.Set("submission", submissionOf(t, page))
 			if status, _, body := post(t, c, path, form); status != http.StatusSeeOther {
-				t.Errorf("form of a new page: status %d, page %s", status, text(body))
+				t.Errorf("form of a new page: got status %d, want 303; page %s", status, text(body))
 			}
 		})
 	}
@@ -77,11 +77,11 @@ func TestInvalidFormCanBeResubmitted(t *testing.T) {
 	form := fieldsOf(page)
 	form.Set("submission", submissionOf(t, page))
 	if status, _, _ := post(t, c, "/discard", form); status != http.StatusUnprocessableEntity {
-		t.Fatalf("discard without a reason: status %d", status)
+		t.Fatalf("discard without a reason: got status %d, want 422", status)
 	}
 	form.Set("reason", "tested")
 	if status, _, body := post(t, c, "/discard", form); status != http.StatusSeeOther {
-		t.Errorf("corrected form: status %d, page %s", status, text(body))
+		t.Errorf("corrected form: got status %d, want 303; page %s", status, text(body))
 	}
 }
 
@@ -110,13 +110,13 @@ func TestBrokerFormActsOnce(t *testing.T) {
 		maps.Copy(form, tc.fill)
 		form.Set("submission", submissionOf(t, page))
 		if status, _, body := post(t, c, tc.path, form); status != http.StatusSeeOther {
-			t.Fatalf("%s: status %d, page %s", tc.path, status, text(body))
+			t.Fatalf("%s: got status %d, want 303; page %s", tc.path, status, text(body))
 		}
 		if tc.path == "/queues/purge" {
 			publish(2)
 		}
 		if status, _, body := post(t, c, tc.path, form); status != http.StatusConflict || !strings.Contains(text(body), "already submitted") {
-			t.Errorf("%s: status %d, page %s", tc.path, status, text(body))
+			t.Errorf("%s: got status %d, want 409; page %s", tc.path, status, text(body))
 		}
 		if n, err := broker().Depth(t.Context(), "orders"); n != tc.want || err != nil {
 			t.Errorf("%s: depth %d, want %d: %v", tc.path, n, tc.want, err)

@@ -109,7 +109,7 @@ func TestWaitingPage(t *testing.T) {
 	c := newConsole(t, Config{Archive: a, Rescheduler: r, Fleet: newFakeFleet()})
 	empty := ask(t, c, "GET", "/retrying", nil)
 	if empty.Code != http.StatusOK || !strings.Contains(empty.Body.String(), "No waiting messages") {
-		t.Errorf("page without messages: status %d, body %s", empty.Code, empty.Body)
+		t.Errorf("page without messages: got status %d, want 200; body %s", empty.Code, empty.Body)
 	}
 	waits(t, a, "orders", 3)
 	waits(t, a, "mails", 1)
@@ -123,7 +123,7 @@ func TestWaitingPage(t *testing.T) {
 		t.Error("page shows a message of another queue")
 	}
 	if wrong := ask(t, c, "GET", "/retrying?attempt=x", nil); wrong.Code != http.StatusBadRequest {
-		t.Errorf("invalid attempt: status %d", wrong.Code)
+		t.Errorf("invalid attempt: got status %d, want 400", wrong.Code)
 	}
 	form := ask(t, c, "GET", "/retrying/act?do=postpone&queue=orders", nil)
 	for _, want := range []string{"Postpone: 3 messages", "queue orders", `name="at_most" value="3"`} {
@@ -157,20 +157,20 @@ func TestWaitingPage(t *testing.T) {
 	if act := r.acts[0]; act.Do != failed.Postpone || act.Delay != 90*time.Minute || act.AtMost != 3 || act.Reason != "down" || act.Filter.Queue != "orders" {
 		t.Errorf("action: got %+v", act)
 	}
-	// Picked rows are selected by number.
+	// A form for picked rows selects the messages by ID.
 	picked := func(body string) (int, string) {
 		w := ask(t, c, "POST", "/retrying/picked", body, header("Content-Type", "application/x-www-form-urlencoded"))
 		return w.Code, w.Body.String()
 	}
 	if code, body := picked("do=park&id=1&id=3"); code != http.StatusOK || fieldsOf(body).Encode() != "at_most=2&do=park&id=1&id=3" || !strings.Contains(body, "2 selected") {
-		t.Errorf("form for picked messages: status %d, body %s", code, body)
+		t.Errorf("form for picked messages: got status %d, want 200; body %s", code, body)
 	}
 	if got := post("do=park&id=1&id=3&at_most=2"); got != http.StatusSeeOther || fmt.Sprint(r.acts[1].Filter.IDs) != "[1 3]" {
-		t.Errorf("action on picked messages: status %d, actions %+v", got, r.acts)
+		t.Errorf("action on picked messages: got status %d, want 303, actions %+v", got, r.acts)
 	}
 	for _, body := range []string{"do=park", "id=1", "do=drop&id=1", "do=park&id=x", "do=park&id=1&queue=orders"} {
 		if code, _ := picked(body); code != http.StatusBadRequest {
-			t.Errorf("%s: status %d", body, code)
+			t.Errorf("%s: got status %d, want 400", body, code)
 		}
 	}
 	after := ask(t, c, "GET", "/retrying?act=postpone&done=1&gone=1&left=1&unsure=0", nil).Body.String()

@@ -142,7 +142,7 @@ func TestWorkersPage(t *testing.T) {
 		}
 		for _, action := range []string{"/workers/pause?queue=orders", "/workers/resume?queue=mails", "/workers/resume?queue=orders&amp;worker=dddd", "/workers/pause?queue=orders&amp;worker=aaaa"} {
 			if has := strings.Contains(body, action); has != (role >= Operate) {
-				t.Errorf("page for %s contains %s: %t", role, action, has)
+				t.Errorf("page for %s contains %s: %t, want %t", role, action, has, role >= Operate)
 			}
 		}
 	}
@@ -152,18 +152,18 @@ func TestWorkersPage(t *testing.T) {
 	}
 	status, location, body := post(t, c, "/workers/pause", url.Values{"queue": {"orders"}, "for": {"10m"}, "reason": {"down"}}, operate)
 	if status != http.StatusSeeOther || location != "/workers" || len(crew.commands) != 1 || crew.commands[0].Pause.Reason != "down" {
-		t.Errorf("pause: status %d, location %s, commands %+v: %s", status, location, crew.commands, body)
+		t.Errorf("pause: got status %d, want 303, got location %s, want /workers, commands %+v: %s", status, location, crew.commands, body)
 	}
 	if status, _, _ := post(t, c, "/workers/pause", url.Values{"queue": {"orders"}, "for": {"soon"}}, operate); status != http.StatusBadRequest {
-		t.Errorf("pause with an invalid duration: status %d", status)
+		t.Errorf("pause with an invalid duration: got status %d, want 400", status)
 	}
 	if status, location, _ := post(t, c, "/workers/resume", url.Values{"queue": {"orders"}, "worker": {"dddd"}}, operate); status != http.StatusSeeOther || location != "/workers" || crew.commands[1].Worker != "dddd" {
-		t.Errorf("resume: status %d, commands %+v", status, crew.commands)
+		t.Errorf("resume: got status %d, want 303, commands %+v", status, crew.commands)
 	}
 	if body := ask(t, c, "GET", "/audit", nil, operate).Body.String(); !strings.Contains(body, "queue orders") || !strings.Contains(body, "worker dddd") {
 		t.Error("audit log does not show the pause")
 	}
 	if w := ask(t, newConsole(t, Config{}), "GET", "/workers", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "does not listen to workers") {
-		t.Errorf("page without workers: status %d", w.Code)
+		t.Errorf("page without workers: got status %d, want 200", w.Code)
 	}
 }

@@ -49,11 +49,12 @@ const ActorHeader = "Reprise-Actor"
 // localActor is the name of the user without an ActorHeader.
 const localActor = "local"
 
-// errForeign is returned, without tokens, for a request that is not from this machine or not for a loopback host.
+// errForeign is returned, if no tokens are configured, for a request from another machine, through a proxy, or for a
+// host that is not a loopback host.
 var errForeign = &fault.Failure{
 	Status: http.StatusForbidden,
-	Text:   "without tokens, only this machine has access",
-	Advice: "open http://localhost on the machine itself, through an SSH tunnel for instance; or set up tokens",
+	Text:   "without tokens, only local users have access",
+	Advice: "open http://localhost on the machine of the console, for example through an SSH tunnel, or configure tokens",
 }
 
 var ErrNotLoggedIn = &fault.Failure{
@@ -70,7 +71,7 @@ var errWrongToken = &fault.Failure{
 
 var errNoOrigin = &fault.Failure{
 	Status: http.StatusForbidden,
-	Text:   "the request has no Origin or Sec-Fetch-Site header",
+	Text:   "the request must have the header Origin or Sec-Fetch-Site",
 	Advice: "use a browser that sends Origin or Sec-Fetch-Site, or a token in the header Authorization",
 }
 
@@ -79,7 +80,7 @@ func IsForeign(err error) bool { return errors.Is(err, errForeign) }
 func Forbidden(who Visitor, needed Role) *fault.Failure {
 	return &fault.Failure{
 		Status: http.StatusForbidden,
-		Text:   "this takes the role " + needed.String() + ", yours is " + who.Role.String(),
+		Text:   "this action requires the role " + needed.String() + ": your role is " + who.Role.String(),
 		Advice: "ask for a token with the role " + needed.String(),
 	}
 }

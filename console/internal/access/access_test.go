@@ -29,7 +29,7 @@ func TestSessionsReplaceOldest(t *testing.T) {
 		s.Begin(Token{})
 	}
 	if n := s.byID.Len(); n != mostSessions {
-		t.Errorf("got %d sessions", n)
+		t.Errorf("got %d sessions, want %d", n, mostSessions)
 	}
 	if _, ok := s.find(first); ok {
 		t.Error("oldest session still exists")
@@ -37,6 +37,6 @@ func TestSessionsReplaceOldest(t *testing.T) {
 	now = noon.Add(SessionLife)
 	s.Begin(Token{})
 	if n := s.byID.Len(); n != 1 {
-		t.Errorf("got %d sessions after all others have expired", n)
+		t.Errorf("got %d sessions after all others have expired, want 1", n)
 	}
 }

@@ -37,9 +37,10 @@ func NewToken() (token, hash string) {
 	return token, HashToken(token)
 }
 
-// HashToken returns the SHA-256 hash of a token, without salt. This fast hash is only safe for the random tokens of NewToken. An
-// attacker who knows the hash of another token can find the token by guessing. An attacker who does not know the hash is limited
-// only by the delay after wrong tokens, which also applies to the owner if both have the same address.
+// HashToken returns the SHA-256 hash of a token, without salt. This fast hash is safe only for the random tokens from
+// NewToken. An attacker who knows the hash of any other token can find the token by guessing. An attacker who does
+// not know the hash is limited only by the delay after wrong tokens, which also applies to the owner if both have the
+// same address.
 func HashToken(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hashPrefix + hex.EncodeToString(sum[:])
@@ -61,7 +62,7 @@ func ValidateTokens(tokens []Token) error {
 		}
 		sum, err := hex.DecodeString(strings.TrimPrefix(t.Hash, hashPrefix))
 		if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(t.Hash, hashPrefix) {
-			errs = append(errs, fmt.Errorf("%s.Hash must be from NewToken or HashToken", at))
+			errs = append(errs, fmt.Errorf("%s.Hash must be a hash from NewToken or HashToken", at))
 		} else if hashes[string(sum)] {
 			errs = append(errs, fmt.Errorf("%s.Hash must be unique (create a token for each user)", at))
 		}
@@ -72,9 +73,10 @@ func ValidateTokens(tokens []Token) error {
 
 const tokenNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@"
 
-// check returns the token with this secret. After wrong tokens, an address must wait. Tokens of NewToken are exempt, because behind
-// a proxy all users have the same address and an attacker could lock out the owner. Their 256 random bits resist guessing at any
-// rate. Other tokens must wait like wrong tokens, because only the delay protects them.
+// check returns the token with this secret. After wrong tokens, an address must wait. Tokens from NewToken are
+// exempt: their 256 random bits resist guessing at any rate, and behind a proxy, where all users have the same
+// address, an attacker could otherwise lock out the owner. All other tokens must wait, even if they are valid,
+// because only the delay protects them.
 func (g *Guard) check(r *http.Request, secret string) (Token, error) {
 	hash := []byte(HashToken(secret))
 	var found *Token
@@ -106,7 +108,7 @@ func tooOften(wait time.Duration) *fault.Failure {
 	}
 }
 
-// isRandom reports whether a secret has the form of a token of NewToken, with 256 bits.
+// isRandom reports whether a secret has the form of a token from NewToken, with 256 bits.
 func isRandom(secret string) bool {
 	bits, ok := strings.CutPrefix(secret, tokenPrefix)
 	b, err := base64.RawURLEncoding.DecodeString(bits)

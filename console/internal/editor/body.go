@@ -69,10 +69,10 @@ func (f *EditFormView) bytes(before []byte) ([]byte, error) {
 	case bodyHex:
 		body, err := hex.DecodeString(strings.Join(strings.Fields(f.Body), ""))
 		if bad, ok := errors.AsType[hex.InvalidByteError](err); ok {
-			return nil, fmt.Errorf("%q in the body is not a hexadecimal digit (write two digits from 0 to f for each byte)", rune(bad))
+			return nil, fmt.Errorf("%q in the body is not a hexadecimal digit (use two digits from 0 to f for each byte)", rune(bad))
 		}
 		if err != nil {
-			return nil, errors.New("the body has an odd number of digits (write two for each byte)")
+			return nil, errors.New("body must have two hexadecimal digits for each byte: got an odd number of digits")
 		}
 		return body, nil
 	case bodyIndent:

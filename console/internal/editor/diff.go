@@ -34,7 +34,8 @@ func diff(before, after string, context int) []diffLine {
 		}
 		at = until
 	}
-	u, _ := udiff.ToUnifiedDiff("", "", before, udiff.Lines(before, after), context) // its own edits fit
+	// ToUnifiedDiff cannot fail, because the edits are from udiff.Lines.
+	u, _ := udiff.ToUnifiedDiff("", "", before, udiff.Lines(before, after), context)
 	for _, h := range u.Hunks {
 		alike(h.FromLine)
 		for _, l := range h.Lines {
@@ -53,7 +54,7 @@ func diff(before, after string, context int) []diffLine {
 
 var diffClasses = map[udiff.OpKind]string{udiff.Insert: "add", udiff.Delete: "del"}
 
-// EditDiff has the differences between two contents.
+// EditDiff contains the differences between two contents.
 type EditDiff struct {
 	Body, Headers []diffLine
 	Same          bool

@@ -42,7 +42,7 @@ func TestDiff(t *testing.T) {
 func TestDiffLimitsLines(t *testing.T) {
 	got := diff(strings.Repeat("a\n", 10*maxDiffLines), strings.Repeat("b\n", 10*maxDiffLines), 1)
 	if last := got[len(got)-1]; len(got) != maxDiffLines+1 || last != (diffLine{"skip-lines", "38,001 more lines of the comparison"}) {
-		t.Errorf("got %d lines, last line %v", len(got), last)
+		t.Errorf("got %d lines, want %d, last line %v, want %v", len(got), maxDiffLines+1, last, diffLine{"skip-lines", "38,001 more lines of the comparison"})
 	}
 }
 

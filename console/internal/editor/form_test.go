@@ -144,7 +144,7 @@ func TestEditPreservesJSONSpacing(t *testing.T) {
 	} {
 		how, text := editableBody([]byte(test.before))
 		if how != bodyIndent || !strings.Contains(text, "\n  \"") {
-			t.Errorf("editableBody(%s): got %s, %s", test.before, how, text)
+			t.Errorf("editableBody(%s): got %s, want %s, %s", test.before, how, bodyIndent, text)
 			continue
 		}
 		f := EditFormView{How: how, Body: strings.ReplaceAll(text, test.change, test.to)}

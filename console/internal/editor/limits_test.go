@@ -24,10 +24,10 @@ func TestBodyLimits(t *testing.T) {
 		diffText(c.Body)
 		runtime.ReadMemStats(&after)
 		if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
-			t.Errorf("%s: body of %d bytes allocated %d bytes", name, len(c.Body), took)
+			t.Errorf("%s: body of %d bytes allocated %d bytes, want at most %d", name, len(c.Body), took, 16<<20)
 		}
 		if len(v.Fields) > show.MaxFields || name == "fields" && !v.Cut {
-			t.Errorf("%s: got %d fields, cut is %v", name, len(v.Fields), v.Cut)
+			t.Errorf("%s: got %d fields, want at most %d, cut is %v", name, len(v.Fields), show.MaxFields, v.Cut)
 		}
 	}
 }

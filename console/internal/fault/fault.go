@@ -1,4 +1,5 @@
-// Package fault defines the errors, with advice, that the console returns to users, and converts errors of package failed to them.
+// Package fault defines the errors that the console returns to users, with advice, and converts errors of package
+// failed to these errors.
 package fault
 
 import (
@@ -64,13 +65,13 @@ func AsFailure(err error) *Failure {
 		}
 		return &Failure{Status: http.StatusNotFound, Text: text, Advice: "see the list", Param: paramOf(err)}
 	case errors.Is(err, failed.ErrState):
-		return &Failure{Status: http.StatusConflict, Text: text, Advice: "nothing was changed: look at its state and try again"}
+		return &Failure{Status: http.StatusConflict, Text: text, Advice: "nothing was changed: check the current state and try again"}
 	case errors.Is(err, failed.ErrInvalid):
 		return BadRequest(text, "correct the request; nothing was changed")
 	case errors.Is(err, failed.ErrUnavailable):
 		return &Failure{Status: http.StatusServiceUnavailable, Text: text, Advice: "try again later; failed messages stay in their queues until then", RetryAfter: 5}
 	case errors.Is(err, failed.ErrUnstorable):
-		return &Failure{Status: http.StatusUnprocessableEntity, Text: text, Advice: "use types and depths that AMQP has"}
+		return &Failure{Status: http.StatusUnprocessableEntity, Text: text, Advice: "use only types that AMQP supports, with less nesting"}
 	}
 	return nil
 }

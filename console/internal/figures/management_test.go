@@ -63,7 +63,7 @@ func TestCachedSharesFetch(t *testing.T) {
 		for range 20 {
 			all.Go(func() {
 				if n, err := r.Get(t.Context(), fetch); n != 1 || err != nil {
-					t.Errorf("first fetch: got %d, %v", n, err)
+					t.Errorf("first fetch: got %d, want 1; error %v", n, err)
 				}
 			})
 		}
@@ -76,7 +76,7 @@ func TestCachedSharesFetch(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if n, err := r.Get(t.Context(), fetch); n != 3 || err != nil {
-			t.Errorf("third fetch: got %d, %v", n, err)
+			t.Errorf("third fetch: got %d, want 3; error %v", n, err)
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()

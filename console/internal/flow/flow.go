@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// NewGraph returns the graph of a topology. It combines the wait queues of a work queue, up to several dozen, and the
-// exchanges between them into one node.
+// NewGraph returns the graph of a topology. It combines all wait queues of a work queue (up to several dozen), and
+// the exchanges between the wait queues, into one node.
 //
 // A topology does not specify the destinations of failed messages. NewGraph takes them from workers or, for other work queues,
 // derives them from the names and the dead-letter arguments of queues.
@@ -201,8 +201,9 @@ func (b *graphBuilder) byName() {
 	}
 }
 
-// byWayBack connects a work queue with queues that have no incoming edge: with a wait queue whose messages return to the work
-// queue, and with a failed queue that shares the prefix of its name.
+// byWayBack connects work queues with wait queues and failed queues that have no incoming edge. A wait queue belongs
+// to the work queue to which its messages return. A failed queue belongs to the work queues whose names start with
+// the name of the failed queue without "failed".
 func (b *graphBuilder) byWayBack() {
 	for _, n := range b.Nodes {
 		if n.Kind != graph.Wait && n.Kind != graph.Failed {

@@ -30,14 +30,14 @@ func (b *graphBuilder) kindOf(q topology.Queue, works []string) (graph.Kind, str
 	return graph.Work, "work queue"
 }
 
-// isFailed reports whether a queue has the name of a failed queue. Other systems also use the suffix _failed, so that it only
-// counts if the corresponding work queue exists.
+// isFailed reports whether a queue has the name of a failed queue. Other systems also use the suffix _failed, so the
+// suffix counts only if the corresponding work queue exists.
 func (b *graphBuilder) isFailed(name string) bool {
 	work, found := strings.CutSuffix(name, stakingMark)
 	return strings.HasSuffix(name, topology.FailedQueue("")) || found && b.names[work]
 }
 
-// millis returns the duration in an argument in milliseconds.
+// millis converts an argument in milliseconds to a duration.
 func millis(v any) (time.Duration, bool) {
 	n, ok := amqpvalue.Integer(v)
 	return time.Duration(n) * time.Millisecond, ok

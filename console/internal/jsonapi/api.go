@@ -140,8 +140,8 @@ func me(c *web.Call) (api.Me, error) {
 
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// absentRoutes respond with a JSON error to unknown paths under /api. They have methods so that they do not conflict
-// with the page for all other paths.
+// absentRoutes respond with a JSON error to unknown paths under /api. Their patterns contain methods, so that they do
+// not conflict with the pattern of the page for all other paths.
 func absentRoutes() []web.Route {
 	var absent []web.Route
 	for _, method := range methods {

@@ -76,7 +76,7 @@ type extendingWriter struct {
 
 func (p *extendingWriter) Write(b []byte) (int, error) {
 	p.begun = true
-	_ = p.control.SetWriteDeadline(time.Now().Add(idleTimeout)) // a test has no connection
+	_ = p.control.SetWriteDeadline(time.Now().Add(idleTimeout)) // fails only in tests without a connection
 	return p.w.Write(b)
 }
 

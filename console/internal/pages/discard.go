@@ -39,7 +39,7 @@ type selection struct {
 func readSelection(c *web.Call, v url.Values, state failed.State, count counter) (*selection, error) {
 	asked, err := api.ParseSelection(web.Only(v, api.SelectionNames), c.Clock())
 	if err != nil {
-		return nil, fault.BadRequest(err.Error(), "no message was changed (go back and select messages again)")
+		return nil, fault.BadRequest(err.Error(), "no message was changed: go back and select messages again")
 	}
 	f := asked.Selected()
 	switch {
@@ -47,7 +47,7 @@ func readSelection(c *web.Call, v url.Values, state failed.State, count counter)
 	case f.States == nil, len(f.States) == 1 && f.States[0] == state:
 		f.States = []failed.State{state}
 	default:
-		return nil, fault.BadRequest("only messages in state "+string(state)+" can be selected here", "leave the state out")
+		return nil, fault.BadRequest("state must be "+string(state), "select only messages in this state, or omit the state")
 	}
 	if err := c.Archive.Check(c.R.Context(), f); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func countExactly(c *web.Call, f failed.Filter) (failed.Total, error) {
 	n, err := c.Archive.CountState(ctx, f, f.States[0])
 	if err != nil && ctx.Err() != nil && c.R.Context().Err() == nil {
 		err = &fault.Failure{
-			Status: http.StatusServiceUnavailable, Text: "the messages are too many to be counted in " + maxCounting.String(),
+			Status: http.StatusServiceUnavailable, Text: "cannot count the messages in " + maxCounting.String(),
 			Advice: "narrow the search, or use the command “reprise failed”",
 		}
 	}
@@ -147,7 +147,7 @@ func countExactly(c *web.Call, f failed.Filter) (failed.Total, error) {
 var errNonePicked = fault.BadRequest("no messages are selected", "go back and select messages")
 
 // errNoCount is returned for a form that does not contain the displayed number of messages.
-var errNoCount = fault.BadRequest("at_most must be the number of messages that the form showed", "open the page again, and confirm there")
+var errNoCount = fault.BadRequest("at_most must be the number of messages that the form showed", "open the page again, and confirm the action there")
 
 // selectionValues returns the selection of an act from the URL of a page or from a form. The form is necessary because the IDs of
 // many picked messages exceed the length of a URL.
@@ -171,9 +171,9 @@ func pageSelection(c *web.Call, state failed.State, count counter) (*selection, 
 	return readSelection(c, v, state, count)
 }
 
-// formSelection reads the selection of a submitted form, of messages in one state. A form that does not list the messages by ID confirms the
-// number that the page showed. If the page showed no exact number, the form asks for it: isCounted is true, and the caller must show
-// the form again.
+// formSelection reads the selection of a submitted form, of messages in one state. A form that does not list the
+// messages by ID contains the number that the page showed. If the page did not show an exact number, formSelection
+// counts the messages and returns isCounted; the caller must then show the form again.
 func formSelection(c *web.Call, state failed.State) (s *selection, v url.Values, isCounted bool, err error) {
 	v, err = c.Form()
 	if err != nil {
@@ -198,7 +198,7 @@ func handleMoreMessages(c *web.Call, s *selection, v url.Values, state failed.St
 	if err != nil {
 		return "", s, err
 	}
-	return fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Look at them again before you confirm.",
+	return fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Check the messages before you confirm.",
 		show.Plural(s.Filter.AtMost, "message"), show.Thousands(now.N)), now, nil
 }
 

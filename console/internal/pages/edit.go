@@ -108,7 +108,7 @@ func readEdition(c *web.Call, id failed.ID) (*edition, url.Values, error) {
 func revisionIn(v url.Values, name string) (int, error) {
 	n, err := strconv.Atoi(v.Get(name))
 	if err != nil || n < 0 {
-		return 0, fault.BadRequest("the form has no revision of the message", "open it again")
+		return 0, fault.BadRequest("form must contain the revision of the message", "open the form again")
 	}
 	return n, nil
 }
@@ -168,8 +168,8 @@ func editable(c *web.Call, id failed.ID) (*failed.Message, error) {
 }
 
 var errHidden = &fault.Failure{
-	Status: http.StatusForbidden, Text: "this message contains secrets that you may not see, so that an edit of yours would overwrite them",
-	Advice: "ask a user with the role admin to edit it, or replay it unchanged",
+	Status: http.StatusForbidden, Text: "this message contains secrets that you may not see, and your edit would overwrite them",
+	Advice: "ask a user with the role admin to edit the message, or replay it unchanged",
 }
 
 // showEdit shows the form and the differences from the original. If another user has edited the message in the

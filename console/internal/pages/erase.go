@@ -117,7 +117,7 @@ func (p *Pages) erase(c *web.Call) error {
 // showChangedErase shows the form with a number that differs from the previous page.
 func showChangedErase(c *web.Call, form *eraseForm, shown int64) error {
 	form.Form = nil // the number must be entered again
-	form.Problem = fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Look at them again before you confirm.",
+	form.Problem = fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Check the messages before you confirm.",
 		show.Plural(shown, "message"), show.Thousands(form.N))
 	return showErase(c, http.StatusConflict, form)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// livePause is the minimum time between two change events of a page. liveBeat is the maximum time without an event, so
-// that a page can detect a lost console.
+// livePause is the minimum time between two change events of a page. liveBeat is the maximum time without an event,
+// so that a page can detect a broken connection.
 const (
 	livePause = time.Second
 	liveBeat  = 15 * time.Second

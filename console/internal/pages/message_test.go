@@ -20,6 +20,6 @@ func TestJourneyLinksLaterFailure(t *testing.T) {
 		}
 	}
 	if got := shownState(m.State, m.Outcome); got != "failed again" {
-		t.Errorf("shown state of a replayed message that failed again: got %q", got)
+		t.Errorf("shown state of a replayed message that failed again: got %q, want %q", got, "failed again")
 	}
 }

@@ -142,8 +142,8 @@ func pathInt(c *web.Call, name string) (int64, error) {
 	return n, nil
 }
 
-// readFlash describes the result of the previous request. It builds the text from names and numbers in the URL, because
-// anyone can write a URL.
+// readFlash describes the result of the previous request. The URL contains only names and numbers, not the text
+// itself, because anyone can create a link to the console.
 func readFlash(c *web.Call) *flash {
 	q := c.Params
 	n, _ := strconv.ParseInt(q.Get("n"), 10, 64)
@@ -180,7 +180,7 @@ func readFlash(c *web.Call) *flash {
 	return nil
 }
 
-// outOf is a number of messages, with the number that the page showed before if it was larger.
+// outOf formats a number of messages, followed by the number that the page showed if that number was larger.
 func outOf(n int64, q url.Values) string {
 	of, _ := strconv.ParseInt(q.Get("of"), 10, 64)
 	if n < of {

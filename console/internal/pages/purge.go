@@ -100,7 +100,7 @@ func purgeQueue(c *web.Call, what api.PurgeQueue, n int) (done int, err error) {
 		if err != nil && done > 0 {
 			c.Logger.WarnContext(c.R.Context(), "purge stopped early", "queue", what.Queue, "purged", done, "error", err)
 			return done, &fault.Failure{
-				Status: http.StatusBadGateway, Text: fmt.Sprintf("the purge stopped after %d of %d messages", done, n), Advice: "the log has the error: look at the queue before you continue",
+				Status: http.StatusBadGateway, Text: fmt.Sprintf("the purge stopped after %d of %d messages", done, n), Advice: "see the log of the console for the error, and check the queue before you continue",
 			}
 		}
 		if err != nil {

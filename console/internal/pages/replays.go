@@ -32,7 +32,7 @@ type replayView struct {
 	Outcomes []outcomeView
 }
 
-// outcomeView is the positive number of sent messages with an outcome, with a link to the messages.
+// outcomeView counts the sent messages with an outcome, and links to them. The count is positive.
 type outcomeView struct {
 	Name string
 	Help string
@@ -119,7 +119,7 @@ func (p *Pages) viewReplay(r failed.Replay, now time.Time) replayView {
 
 // canaryResult describes the progress of the canary. A replay sends a second message if the canary has succeeded, or if the
 // canary has no outcome in time and the workers of its queue have never reported one. The counts prove the success of the
-// canary only while it is the only sent message.
+// canary only while the canary is the only sent message.
 func canaryResult(r *failed.Replay) string {
 	switch {
 	case r.Plan.Canary <= 0:
@@ -313,7 +313,7 @@ type formParser struct {
 
 func (p *formParser) fault(name, got, instead string) {
 	if p.err == nil {
-		p.err = fault.BadRequest(fmt.Sprintf("%s cannot be %q", name, show.Clip(got, 80)), "write "+instead)
+		p.err = fault.BadRequest(fmt.Sprintf("%s must be %s: got %q", name, instead, show.Clip(got, 80)), "correct the form")
 	}
 }
 
@@ -344,7 +344,7 @@ func readPlan(v url.Values) (failed.Plan, error) {
 	if v.Get("to") == "other" {
 		plan.To = &failed.Target{Exchange: v.Get("exchange"), RoutingKey: v.Get("key")}
 		if plan.To.Exchange == "" && plan.To.RoutingKey == "" {
-			p.err = fault.BadRequest("the target is empty", "name an exchange, or a queue as the routing key of the default exchange")
+			p.err = fault.BadRequest("exchange and routing key must not both be empty", "enter an exchange, or a queue as the routing key of the default exchange")
 		}
 	}
 	if s := v.Get("canary"); s != "" {

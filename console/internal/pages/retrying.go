@@ -217,7 +217,7 @@ func waitingFormOf(c *web.Call, v url.Values) (*waitingForm, failed.WaitingAct, 
 	do := failed.WaitingDo(v.Get("do"))
 	verb, ok := waitingVerbs[do]
 	if !ok {
-		return nil, failed.WaitingAct{}, fault.BadRequest(fmt.Sprintf("do %q cannot be", show.Clip(string(do), 80)), "use retry, postpone or park")
+		return nil, failed.WaitingAct{}, fault.BadRequest(fmt.Sprintf("do must be retry, postpone or park: got %q", show.Clip(string(do), 80)), "correct the form")
 	}
 	f, err := api.ParseWaitingFilter(web.Only(v, api.WaitingNames), c.Clock())
 	if err != nil {
@@ -311,7 +311,7 @@ func (p *Pages) actOnWaiting(c *web.Call) error {
 	}
 	res, err := c.ActOnWaiting(act)
 	if errors.Is(err, failed.ErrState) {
-		form.Problem = fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Look at them again before you confirm.",
+		form.Problem = fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Check the messages before you confirm.",
 			show.Plural(act.AtMost, "message"), show.Thousands(form.N))
 		return showWaitingForm(c, http.StatusConflict, form)
 	}

@@ -3,8 +3,8 @@
 // jsonapi.
 //
 // To add a column to the lists of messages, add a th and a td to the block "messages" of templates/_parts.html. The
-// value is a field or method of failed.Summary. (In the JSON API, it is a field of api.Summary and in openapi.json.) To
-// add a condition to the search, extend failed.FilterParams. The form and the URLs include it automatically.
+// value is a field or method of failed.Summary. For the JSON API, add the field to api.Summary and to openapi.json.
+// To add a condition to the search, extend failed.FilterParams. The form and the URLs include it automatically.
 package pages
 
 import (

@@ -21,7 +21,7 @@ func claimSubmission(c *web.Call, v url.Values) error {
 	if errors.Is(err, failed.ErrState) {
 		return &fault.Failure{
 			Status: http.StatusConflict, Text: "this form was already submitted, and nothing was changed now",
-			Advice: "look at the audit log for the result of the first submission; to act again, open the page again",
+			Advice: "see the audit log for the result of the first submission; to repeat the action, open the page again",
 		}
 	}
 	return err

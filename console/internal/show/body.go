@@ -6,7 +6,7 @@ import (
 	"compress/gzip"
 	"encoding/hex"
 	"encoding/xml"
-	"fmt"
+	"errors"
 	"io"
 	"mime"
 	"net/url"
@@ -229,7 +229,7 @@ func indentXML(body []byte) (string, error) {
 			last = 'e'
 		}
 		if depth < 0 || depth > 64 || b.Len() > 4*MaxBodyShown {
-			return "", fmt.Errorf("not to be indented")
+			return "", errors.New("body is nested too deeply or too large to indent")
 		}
 		b.Write(raw)
 	}

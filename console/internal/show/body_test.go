@@ -71,7 +71,7 @@ func TestViewCompressed(t *testing.T) {
 	_ = z.Close()
 	v := ViewBody(failed.Content{Body: b.Bytes(), Properties: failed.Properties{ContentEncoding: "gzip"}})
 	if v.Coding != "gzip" || !v.Cut || len(v.text()) != MaxBodyShown {
-		t.Errorf("got coding %q, cut %v, %d bytes", v.Coding, v.Cut, len(v.text()))
+		t.Errorf("got coding %q, want %q, cut %v, %d bytes, want %d", v.Coding, "gzip", v.Cut, len(v.text()), MaxBodyShown)
 	}
 }
 

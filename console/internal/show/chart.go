@@ -46,8 +46,8 @@ func Days(g failed.Group) ChartView {
 	return barChart(g.Days, "Failures per day, last 30 days", "Mon 2 Jan", "2 Jan", 7)
 }
 
-// barChart returns a chart with a bar for each bucket. Counted from the newest bucket, each bucket with a multiple of every as its
-// index has a label.
+// barChart returns a chart with a bar for each bucket. A bucket has a label if its index, counted from the newest
+// bucket, is a multiple of every.
 func barChart(buckets []failed.Bucket, title, exact, short string, every int) ChartView {
 	const width, height, left, top, bottom = 440, 150, 36, 10, 22
 	c := ChartView{Width: width, Height: height, Base: height - bottom, Title: title}

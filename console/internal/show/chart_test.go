@@ -19,7 +19,7 @@ func TestBarChart(t *testing.T) {
 		}
 		c := barChart(buckets, "Failures", "15:04", "15:04", 6)
 		if len(c.Bars) != len(counts) || !c.Bars[len(counts)-1].Now {
-			t.Fatalf("got %d bars for %d buckets", len(c.Bars), len(counts))
+			t.Fatalf("got %d bars, want %d", len(c.Bars), len(counts))
 		}
 		for i, b := range c.Bars {
 			if b.Y < 0 || b.X < 0 || b.X+b.W > float64(c.Width) || b.Y+b.H > float64(c.Base)+0.2 || b.Y+b.H < float64(c.Base)-0.2 {
@@ -37,7 +37,7 @@ func TestCeiling(t *testing.T) {
 		n := rapid.Int64Range(0, 1e15).Draw(t, "n")
 		c := ceiling(n)
 		if c < n || c > max(2, 2*n) || c%2 != 0 {
-			t.Fatalf("ceiling(%d): got %d", n, c)
+			t.Fatalf("ceiling(%d): got %d, want at least %d", n, c, n)
 		}
 	})
 }

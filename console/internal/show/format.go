@@ -70,7 +70,7 @@ func Ago(now, t time.Time) string {
 	return text + " ago"
 }
 
-// Due formats the time until t like Ago, but distinguishes the next seconds from the last ones.
+// Due formats the time until t like Ago, but returns "in less than 5 s" instead of "just now" for the next 5 seconds.
 func Due(now, t time.Time) string {
 	if d := t.Sub(now).Round(time.Second); d > 0 && d < 5*time.Second {
 		return "in less than 5 s"

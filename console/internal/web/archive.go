@@ -27,7 +27,7 @@ func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
 		if errors.Is(err, failed.ErrNotFound) { // callers check that the objects in the filter exist
 			return nil, &fault.Failure{
 				Status: http.StatusUnprocessableEntity, Text: "no selected message is in state failed",
-				Advice: "nothing was changed: see the list",
+				Advice: "nothing was changed: see the list of messages",
 			}
 		}
 		return r, err
@@ -74,7 +74,7 @@ func (c *Call) runReplay(begin func() (*failed.Replay, error)) (*failed.Replay, 
 // maxMute is the longest time for which a group can be muted, in seconds. A longer time mutes it indefinitely.
 const maxMute = 100 * 365 * 24 * 3600
 
-// Mute mutes a group for a number of seconds, or until it is unmuted if seconds is 0.
+// Mute mutes a group for the given seconds. If seconds is 0, the group stays muted until it is unmuted.
 func (c *Call) Mute(id failed.GroupID, seconds int64) error {
 	until := failed.MutedForever
 	if seconds > 0 && seconds <= maxMute {
@@ -87,16 +87,16 @@ func (c *Call) Mute(id failed.GroupID, seconds int64) error {
 func (c *Call) Accept(account, reason string) error {
 	switch {
 	case c.Ledger == nil:
-		return &fault.Failure{Status: 404, Text: "no ledger is kept", Advice: "give the console the URL of the broker's management API"}
+		return &fault.Failure{Status: 404, Text: "ledger not found", Advice: "start the console with the URL of the broker's management API"}
 	case strings.TrimSpace(reason) == "":
-		return fault.BadRequest("reason must not be empty", `send "reason" with the cause of the difference`)
+		return fault.BadRequest("reason must not be empty", `send "reason" with the cause of the discrepancy`)
 	}
 	err := c.Ledger.Accept(c.R.Context(), account, c.Who.Actor, reason)
 	switch {
 	case errors.Is(err, ledger.ErrNoAccount):
 		return &fault.Failure{Status: 404, Text: "account not found", Advice: "the page Ledger lists the accounts"}
 	case errors.Is(err, ledger.ErrTooEarly):
-		return &fault.Failure{Status: 409, Text: "the account has not enough samples for a restart", Advice: "nothing was changed: try again in a minute"}
+		return &fault.Failure{Status: 409, Text: "the account does not have enough samples to restart", Advice: "nothing was changed: try again in a minute"}
 	}
 	return err
 }
@@ -125,7 +125,7 @@ func (c *Call) SendBody(id failed.ID, extension string) error {
 
 var errSecret = &fault.Failure{
 	Status: http.StatusForbidden,
-	Text:   "this would change a secret that you may not see",
+	Text:   "this edit would change a secret that you may not see",
 	Advice: "send hidden headers unchanged, and omit a body with hidden parts; or ask an admin",
 }
 
@@ -202,15 +202,15 @@ func (c *Call) Edited(id failed.ID, e api.Edit) (content failed.Content, err err
 	if e.Properties != nil {
 		content.Properties = e.Properties.Properties()
 	}
-	// The rules that apply to a body can depend on its properties, which the edit may have changed.
+	// The rules for a body can depend on the message properties, which the edit may have changed.
 	if !bytes.Equal(shown.Body, m.Current().Body) && !bytes.Equal(content.Redact(rules).Body, shown.Body) {
 		return content, errSecret
 	}
 	return content, nil
 }
 
-// unhide returns the headers sent by a visitor who sees only shown, a redacted copy of whole. It replaces hidden values by the
-// values in whole. It fails if the visitor changed a hidden value.
+// unhide returns a copy of sent, the headers from a visitor who sees only shown, a redacted copy of whole. In the
+// result, the values in whole replace the hidden values. unhide fails if the visitor changed a hidden value.
 func unhide(sent, shown, whole topology.Table) (topology.Table, error) {
 	merged := make(topology.Table, len(sent))
 	maps.Copy(merged, sent)

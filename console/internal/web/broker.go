@@ -115,7 +115,7 @@ func (c *Call) Publish(p api.Publish) (id string, err error) {
 		return "", errors.Join(failure, fmt.Errorf("cannot record message %q in the audit log: %w", m.MessageID, err))
 	}
 	if failure != nil {
-		return "", &fault.Failure{Status: http.StatusBadGateway, Text: strings.TrimPrefix(failure.Error(), "reprise: "), Advice: "the broker may have stored the message: look before you send it again"}
+		return "", &fault.Failure{Status: http.StatusBadGateway, Text: strings.TrimPrefix(failure.Error(), "reprise: "), Advice: "the broker may have stored the message: check the queue before you send the message again"}
 	}
 	return m.MessageID, nil
 }

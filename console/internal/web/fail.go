@@ -18,7 +18,7 @@ import (
 func (c *Call) fail(err error) {
 	f := fault.AsFailure(err)
 	if f == nil {
-		f = &fault.Failure{Status: http.StatusInternalServerError, Text: "something went wrong on our side", Advice: "see the log of the console for the cause, and try again"}
+		f = &fault.Failure{Status: http.StatusInternalServerError, Text: "internal error", Advice: "see the log of the console for the cause, and try again"}
 		if c.R.Context().Err() == nil || !errors.Is(err, context.Canceled) {
 			c.Logger.Error("request failed", "method", c.R.Method, "path", c.R.URL.Path, "actor", c.Who.Actor, "err", err)
 		}

@@ -15,7 +15,7 @@ import (
 // configuredHistory returns the history, or a failure if the console does not record a history.
 func (c *Call) configuredHistory() (*history.History, error) {
 	if c.History == nil {
-		return nil, &fault.Failure{Status: http.StatusServiceUnavailable, Text: "no history is recorded", Advice: "“reprise console” and “reprise up” with an archive record one"}
+		return nil, &fault.Failure{Status: http.StatusServiceUnavailable, Text: "history not found", Advice: "use “reprise console”, or “reprise up” with an archive, to record a history"}
 	}
 	return c.History, nil
 }
@@ -89,7 +89,7 @@ func (c *Call) RemoveMark(id int64) (history.Mark, error) {
 	}
 	m, err := h.RemoveMark(c.R.Context(), id)
 	if errors.Is(err, history.ErrNoMark) {
-		return m, &fault.Failure{Status: http.StatusNotFound, Text: fmt.Sprintf("mark %d not found", id), Advice: "look at the list of marks"}
+		return m, &fault.Failure{Status: http.StatusNotFound, Text: fmt.Sprintf("mark %d not found", id), Advice: "the page History lists the marks"}
 	}
 	if err != nil {
 		return m, err
@@ -100,7 +100,7 @@ func (c *Call) RemoveMark(id int64) (history.Mark, error) {
 func (c *Call) recordMark(verb string, m history.Mark) error {
 	subject := fmt.Sprint("mark/", m.ID)
 	details := map[string]any{"text": m.Text, "at": m.At.Format(time.RFC3339), "queue": m.Queue}
-	// Record it even if the visitor has disconnected.
+	// Record the change even if the visitor has disconnected.
 	if err := c.Archive.Record(context.WithoutCancel(c.R.Context()), c.Who.Actor, verb, subject, details); err != nil {
 		return fmt.Errorf("cannot record the %s of %s in the audit log: %w", verb, subject, err)
 	}

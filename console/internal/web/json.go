@@ -50,7 +50,7 @@ func (c *Call) Read(v any) error {
 		return ReadFailure(err)
 	}
 	if !utf8.Valid(b) {
-		return fault.BadRequest("the request's body is not UTF-8", `send binary data as base64: "body", or "base64:…" in place of a name`)
+		return fault.BadRequest("request body is not valid UTF-8", `send binary data as base64: "body", or "base64:…" in place of a name`)
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -74,5 +74,5 @@ func ReadFailure(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err
 	}
-	return fault.BadRequest("cannot read the request body: "+err.Error(), "send it once more")
+	return fault.BadRequest("cannot read the request body: "+err.Error(), "send the request again")
 }

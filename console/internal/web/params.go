@@ -73,7 +73,7 @@ func checkNames(v url.Values, known []string, what string) error {
 			return fault.BadRequest("unknown "+what+" "+strconv.Quote(show.Clip(name, 80)), advice)
 		}
 		if len(v[name]) > 1 && !slices.Contains(repeatable, name) {
-			return fault.BadRequest(what+" "+strconv.Quote(name)+" is given "+strconv.Itoa(len(v[name]))+" times", "give it once")
+			return fault.BadRequest(what+" "+strconv.Quote(name)+" must have one value: got "+strconv.Itoa(len(v[name]))+" values", "remove the other values")
 		}
 	}
 	return nil
@@ -98,8 +98,8 @@ func Only(v url.Values, names []string) url.Values {
 	return some
 }
 
-// Filter returns the filter of the query. It fails if the filter names an object that does not exist. Without the parameter state,
-// the filter selects messages in defaultState, or in any state if that is empty.
+// Filter returns the filter of the query. It fails if the filter names an object that does not exist. Without the
+// parameter state, the filter selects messages in defaultState, or in any state if defaultState is empty.
 func (c *Call) Filter(defaultState ...failed.State) (failed.Filter, error) {
 	v := Only(c.Params, api.FilterNames)
 	for _, s := range defaultState {

@@ -44,7 +44,7 @@ func (s *Server) sameOrigin(next http.Handler) http.Handler {
 			k.fail(&fault.Failure{
 				Status: http.StatusForbidden,
 				Text:   "the request comes from a page of another site",
-				Advice: "use the console's own pages; behind a proxy, have it pass on the header Host",
+				Advice: "use the console's own pages; if a proxy forwards requests to the console, it must not change the header Host",
 			})
 			return
 		}

@@ -19,11 +19,11 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// Server passes each request to the handler of its route, if the visitor has the role. The fields Prefix, Replayer, Routing,
-// Ledger, Fleet, Rescheduler, History and Broker are optional.
+// Server passes each request to the handler of its route, if the visitor has the required role. The fields Prefix,
+// Replayer, Routing, Ledger, Fleet, Rescheduler, History and Broker are optional.
 type Server struct {
-	// Prefix precedes all paths, such as /reprise. Routes and addresses in Go code do not contain it: Build adds it to the routes,
-	// Redirect to redirects, and templates to links.
+	// Prefix precedes all paths, such as /reprise. Routes and addresses in Go code do not contain the prefix: Build adds
+	// it to the routes, Redirect to redirects, and templates to links.
 	Prefix string
 
 	Archive  *failed.Archive
@@ -71,8 +71,8 @@ func (s *Server) withoutPrefix(w http.ResponseWriter, r *http.Request) {
 	}
 	c.fail(&fault.Failure{
 		Status: http.StatusNotFound,
-		Text:   "the console has the path prefix " + s.Prefix,
-		Advice: "add it to the URL; a proxy must keep it",
+		Text:   "path must start with " + s.Prefix,
+		Advice: "add the prefix to the URL; a proxy must not remove it",
 	})
 }
 
@@ -144,8 +144,8 @@ func (c *Call) claimKey() error {
 	err := c.Archive.ClaimSubmission(c.R.Context(), keys[0])
 	if errors.Is(err, failed.ErrState) {
 		return &fault.Failure{
-			Status: http.StatusConflict, Text: "the Idempotency-Key was already used, and nothing was changed now",
-			Advice: "look at the audit log for the result of the first request; to act again, send another key",
+			Status: http.StatusConflict, Text: "the Idempotency-Key was already used; nothing was changed",
+			Advice: "see the audit log for the result of the first request; to repeat the action, send a new key",
 		}
 	}
 	return err

@@ -39,10 +39,10 @@ func (c *Call) Workers() (all api.Workers) {
 // maxPause is the longest pause that ends automatically.
 const maxPause = 365 * 24 * time.Hour
 
-// commandTimeout limits the time for a request to the broker.
+// commandTimeout limits the duration of a request to the broker.
 const commandTimeout = 10 * time.Second
 
-// PauseWorkers pauses a queue or a worker, and records it in the audit log.
+// PauseWorkers pauses a queue or a worker, and records the pause in the audit log.
 func (c *Call) PauseWorkers(p api.Pause) error {
 	lasts := time.Duration(p.For)
 	switch {
@@ -63,7 +63,7 @@ func (c *Call) PauseWorkers(p api.Pause) error {
 	return c.command(topology.Command{Do: topology.DoPause, Queue: p.Queue, Worker: p.Worker, Pause: pause}, details)
 }
 
-// ResumeWorkers ends a pause, and records it in the audit log.
+// ResumeWorkers resumes a queue or a worker, and records the command in the audit log.
 func (c *Call) ResumeWorkers(r api.Resume) error {
 	if err := c.checkWorker(r.Queue, r.Worker, false); err != nil {
 		return err
@@ -87,8 +87,8 @@ func (c *Call) checkWorker(queue, worker string, listed bool) error {
 		return &fault.Failure{Status: http.StatusNotFound, Text: "worker not found", Advice: "nothing was changed: the worker stopped or restarted; see the list of workers"}
 	}
 	return &fault.Failure{
-		Status: http.StatusNotFound, Text: "no worker of this queue is listed",
-		Advice: "nothing was changed: look at the list of workers; the command “reprise pause” pauses a queue without workers",
+		Status: http.StatusNotFound, Text: "no worker of this queue found",
+		Advice: "nothing was changed: see the list of workers; the command “reprise pause” can pause a queue without workers",
 	}
 }
 
@@ -104,7 +104,7 @@ func (c *Call) command(command topology.Command, details map[string]any) error {
 		subject = "worker/" + command.Worker
 		details["queue"] = command.Queue
 	}
-	// Record it even if the visitor has disconnected, because the command was sent.
+	// Record the command even if the visitor has disconnected, because the broker has accepted it.
 	if err := c.Archive.Record(context.WithoutCancel(c.R.Context()), c.Who.Actor, command.Do, subject, details); err != nil {
 		return fmt.Errorf("cannot record the %s of %s in the audit log: %w", command.Do, subject, err)
 	}
@@ -113,14 +113,14 @@ func (c *Call) command(command topology.Command, details map[string]any) error {
 
 // notCommanded returns the failure for a command that the broker did not accept.
 func notCommanded(err error) error {
-	f := &fault.Failure{Status: http.StatusServiceUnavailable, Text: "the broker did not accept the command: " + strings.TrimPrefix(err.Error(), "reprise: "), Advice: "look at the list of workers, and try again"}
+	f := &fault.Failure{Status: http.StatusServiceUnavailable, Text: "the broker did not accept the command: " + strings.TrimPrefix(err.Error(), "reprise: "), Advice: "check the list of workers, and try again"}
 	declare, refused := errors.AsType[*reprise.DeclareError](err)
 	_, denied := errors.AsType[*reprise.RefusedError](err)
 	switch {
 	case refused:
-		f.Status, f.Text, f.Advice = http.StatusForbidden, "the broker's user may not do this: "+declare.Advice, "docs/security.md lists the permissions that it takes"
+		f.Status, f.Text, f.Advice = http.StatusForbidden, "the console's user on the broker does not have permission: "+declare.Advice, "docs/security.md lists the required permissions"
 	case denied:
-		f.Status, f.Advice = http.StatusForbidden, "docs/security.md lists the permissions that it takes"
+		f.Status, f.Advice = http.StatusForbidden, "docs/security.md lists the required permissions"
 	case errors.Is(err, reprise.ErrUnroutable):
 		f.Status, f.Text = http.StatusConflict, "no worker responds"
 	}

@@ -130,7 +130,7 @@
       snapshot = undefined;
     }
     const next = rowBefore && rowBefore.nextElementSibling && rowBefore.nextElementSibling.querySelector("a.row");
-    if (next) next.focus({ preventScroll: true }); // the row in the place of "Show more"
+    if (next) next.focus({ preventScroll: true }); // the row that replaced "Show more"
     rowBefore = undefined;
     tick();
   });

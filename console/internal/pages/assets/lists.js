@@ -1,5 +1,5 @@
 // This script selects messages in lists and shows the number of new rows. It adds, removes and moves rows
-// only on request of the user, so that the row under the pointer does not change. Cells with the
+// only if the user requests it, so that the row under the pointer does not change. Cells with the
 // attribute data-now are updated in place.
 "use strict";
 
