@@ -41,7 +41,7 @@ func openAddr(example string) reader[string] {
 	return func(v value) (string, bool) {
 		host, port, ok := v.hostPort(example)
 		if ok && host == "" {
-			return "", v.fail("%s has no host; write 127.0.0.1:%s for this machine only, or 0.0.0.0:%s for all networks", v.name, port, port)
+			return "", v.fail("%s must have a host; write 127.0.0.1:%s for local access only, or 0.0.0.0:%s for all networks", v.name, port, port)
 		}
 		return net.JoinHostPort(host, port), ok
 	}
@@ -58,7 +58,7 @@ func (v value) hostPort(example string) (host, port string, ok bool) {
 	case err != nil:
 		return "", "", v.fail("%s is not an address; write %s, or port 0 for a free port", v.name, example)
 	case !isPort(port):
-		return "", "", v.fail("%s has no port from 0 to 65535; write %s, or port 0 for a free port", v.name, example)
+		return "", "", v.fail("%s must have a port from 0 to 65535; write %s, or port 0 for a free port", v.name, example)
 	}
 	return host, port, true
 }
@@ -116,9 +116,9 @@ func (v value) endpoint() (address string, secrets []string, ok bool) {
 	case u.Scheme != "http" && u.Scheme != "https":
 		wrong = "does not begin with http:// or https://"
 	case u.Hostname() == "":
-		wrong = "has no host"
+		wrong = "must have a host"
 	case u.Port() != "" && (!isPort(u.Port()) || strings.Trim(u.Port(), "0") == ""):
-		wrong = "has no port from 1 to 65535"
+		wrong = "must have a port from 1 to 65535"
 	default:
 		return s, secretsOf(values, u), true
 	}

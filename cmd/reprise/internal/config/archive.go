@@ -99,7 +99,7 @@ func (f *fields) retention(r *failed.RetentionRule) {
 }
 
 // console reads an address, or a mapping with an address. It does not check for access from other machines, because
-// that depends on the tokens, which are read later.
+// access depends on the tokens, which are read later.
 func (v value) console(embedded bool) *Console {
 	c := &Console{Listen: DefaultConsole, At: v.at}
 	listen := func(x value) {

@@ -43,7 +43,7 @@ func TestFormatDurationRoundTrip(t *testing.T) {
 		d := unit * time.Duration(rapid.Int64Range(0, int64(1<<63-1)/int64(unit)).Draw(t, "d"))
 		s := FormatDuration(d)
 		if got, err := ParseDuration(s); err != nil || got != d {
-			t.Fatalf("FormatDuration(%d) = %s, and ParseDuration returned %d, %v", d, s, got, err)
+			t.Fatalf("FormatDuration(%d) = %s, and ParseDuration returned %d, want %d; error %v", d, s, got, d, err)
 		}
 	})
 	for want, d := range map[string]time.Duration{

@@ -242,7 +242,7 @@ func TestData(t *testing.T) {
 	}
 }
 
-// An alias can replace any whole value. It refers to the last preceding anchor of its name.
+// An alias can replace any whole value. The alias refers to the last preceding anchor with the same name.
 func TestAliases(t *testing.T) {
 	c := mustParse(t, `
 workers:
@@ -264,7 +264,7 @@ workers:
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if c.Workers[1].Policy.Backoff != backoff.Fixed(time.Second) {
-		t.Errorf("backoff by alias: got %v", c.Workers[1].Policy.Backoff)
+		t.Errorf("backoff by alias: got %v, want %v", c.Workers[1].Policy.Backoff, backoff.Fixed(time.Second))
 	}
 }
 
@@ -277,17 +277,17 @@ workers: [{queue: "${q}", http: {url: "http://h/${EMPTY}x", headers: {A: "$5 ${B
 		t.Errorf("broker: got %q, want %q", c.Broker, want)
 	}
 	if w := c.Workers[0]; w.HTTP.URL != "http://h/x" || w.HTTP.Headers[0].Value != "$5 t0ken." || w.Queue != "${q}" {
-		t.Errorf("got HTTP %+v, queue %+v", w.HTTP, w.Queue)
+		t.Errorf("got HTTP %+v, queue %+v, want ${q}", w.HTTP, w.Queue)
 	}
 }
 
 func TestRelativeDirectories(t *testing.T) {
 	c := mustParse(t, "workers: [{queue: a, exec: {command: [x], dir: sub}}, {queue: b, exec: {command: [x], dir: /abs}}]")
 	if got := c.Workers[0].Exec.Dir; got != filepath.Join("dir", "sub") {
-		t.Errorf("relative directory: got %q", got)
+		t.Errorf("relative directory: got %q, want %q", got, filepath.Join("dir", "sub"))
 	}
 	if got := c.Workers[1].Exec.Dir; got != "/abs" {
-		t.Errorf("absolute directory: got %q", got)
+		t.Errorf("absolute directory: got %q, want %q", got, "/abs")
 	}
 }
 

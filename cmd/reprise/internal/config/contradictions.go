@@ -6,7 +6,7 @@ import (
 
 // contradictions reports workers that declare an exchange or a queue differently from an earlier worker, because the
 // broker would refuse the second declaration at startup. Workers of the same preset share exchanges and queues.
-func (d *decoder) contradictions(workers []located) {
+func (d *decoder) contradictions(workers []locatedWorker) {
 	type declared struct {
 		topology.Topology
 		line int // line of the worker

@@ -30,7 +30,7 @@ func (d *decoder) failAt(at Position, format string, args ...any) bool {
 }
 
 // maxDepth is the maximum nesting of lists and mappings. Configurations need far less, and the recursive parser can
-// handle it.
+// handle this depth.
 const maxDepth = 200
 
 // theFile is the name of the top level in messages.

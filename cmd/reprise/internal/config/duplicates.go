@@ -69,7 +69,7 @@ func (v value) store(example string, others ...string) (string, bool) {
 func (v value) sqlite(path string) (string, bool) {
 	switch {
 	case path == "" || path == ":memory:":
-		return "", v.fail("%s has no file; write sqlite:duplicates.db, or memory", v.name)
+		return "", v.fail("%s must have a file; write sqlite:duplicates.db, or memory", v.name)
 	case strings.HasPrefix(path, "//"):
 		return "", v.fail("%s is not a URL; write sqlite: and the path, such as sqlite:duplicates.db or sqlite:/var/lib/duplicates.db", v.name)
 	case strings.ContainsRune(path, 0):
@@ -91,7 +91,7 @@ func (v value) postgresURL(s string) (string, bool) {
 	case u.Scheme != "postgres" && u.Scheme != "postgresql":
 		return "", v.fail("%s must start with postgres://; write %s", v.name, storePostgres)
 	case strings.Trim(u.Path, "/") == "":
-		return "", v.fail("%s has no database; write %s", v.name, storePostgres)
+		return "", v.fail("%s must have a database; write %s", v.name, storePostgres)
 	}
 	return s, true
 }

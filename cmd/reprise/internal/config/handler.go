@@ -100,7 +100,7 @@ func (v value) command(e *Exec) {
 		switch {
 		case !ok:
 		case i == 0 && word == "":
-			item.fail("the program has an empty name; write [./program, --flag]")
+			item.fail("program name must not be empty; write [./program, --flag]")
 		case strings.ContainsRune(word, 0):
 			item.fail("%s contains a NUL character, which programs cannot receive: remove it", item.name)
 		}

@@ -85,7 +85,7 @@ func TestRates(t *testing.T) {
 	} {
 		l, ok := worker(t, "rate: "+text).Limiter.(*rate.Limiter)
 		if !ok || l.Limit() != want.limit || l.Burst() != want.burst {
-			t.Errorf("%s: got %v per second, burst %d", text, l.Limit(), l.Burst())
+			t.Errorf("%s: got %v per second, want %v, burst %d, want %d", text, l.Limit(), want.limit, l.Burst(), want.burst)
 		}
 	}
 }
@@ -106,10 +106,10 @@ func TestBreaker(t *testing.T) {
 		attempt(down)
 		attempt(reprise.RetryAfter(time.Second, fmt.Errorf("%w: elsewhere", idempotent.ErrBusy))) // does not count for the breaker
 		if wait := attempt(down); wait != 0 {
-			t.Fatalf("breaker is open after one consecutive failure, for %s", wait)
+			t.Fatalf("breaker is open after one consecutive failure, for %s, want 0", wait)
 		}
 		if wait := attempt(nil); wait != time.Minute {
-			t.Fatalf("after two consecutive failures: got wait %s", wait)
+			t.Fatalf("after two consecutive failures: got wait %s, want %s", wait, time.Minute)
 		}
 		time.Sleep(time.Minute + time.Millisecond)
 		attempt(nil)
@@ -144,7 +144,7 @@ func TestImmediateRetries(t *testing.T) {
 			})
 			err := reprise.Chain(h, worker(t, "immediate: "+text).Middleware...).Handle(t.Context(), &reprise.Message{})
 			if err == nil || runs != want.runs || time.Since(began) != want.took {
-				t.Errorf("%s: got %d runs in %s, error %v", text, runs, time.Since(began), err)
+				t.Errorf("%s: got %d runs in %s, want %d in %s; error %v", text, runs, time.Since(began), want.runs, want.took, err)
 			}
 		})
 	}
@@ -165,7 +165,7 @@ func TestDebounceKeys(t *testing.T) {
 			worker(t, "duplicates: {store: memory, key: "+text+"}").Duplicates.Key,
 		} {
 			if key(first) != key(tt.same) || key(first) == key(tt.other) || key(tt.none) != "" {
-				t.Errorf("%s: got keys %q, %q, %q, %q", text, key(first), key(tt.same), key(tt.other), key(tt.none))
+				t.Errorf("%s: got keys %q, want %q, %q, %q, %q", text, key(first), key(tt.same), key(tt.same), key(tt.other), key(tt.none))
 			}
 		}
 	}
@@ -200,10 +200,10 @@ func TestDuplicates(t *testing.T) {
 func TestNoneDisablesLimits(t *testing.T) {
 	w := worker(t, "crash_limit: none, consumer_timeout: none")
 	if w.CrashLimit != -1 || w.ConsumerTimeout != -1 {
-		t.Errorf("got crash limit %d, consumer timeout %s", w.CrashLimit, w.ConsumerTimeout)
+		t.Errorf("got crash limit %d, want -1, consumer timeout %s, want -1", w.CrashLimit, w.ConsumerTimeout)
 	}
 	w = worker(t, "crash_limit: 3, consumer_timeout: 1h, settle: ack-then-publish")
 	if w.CrashLimit != 3 || w.ConsumerTimeout != time.Hour || w.Order != reprise.AckThenPublish {
-		t.Errorf("got crash limit %d, consumer timeout %s, order %d", w.CrashLimit, w.ConsumerTimeout, w.Order)
+		t.Errorf("got crash limit %d, want 3, consumer timeout %s, want %s, order %d, want %d", w.CrashLimit, w.ConsumerTimeout, time.Hour, w.Order, reprise.AckThenPublish)
 	}
 }

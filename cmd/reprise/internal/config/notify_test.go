@@ -102,6 +102,6 @@ func TestLoadNotifyExample(t *testing.T) {
 	}
 	n, console, err := LoadNotify(filepath.Join("..", "..", "..", "..", "docs", "reprise.example.yaml"))
 	if err != nil || len(n.Webhooks) != 2 || console != "https://ops.example.com/reprise" {
-		t.Errorf("got %+v, console %q, error %v", n, console, err)
+		t.Errorf("got %+v, console %q, want %q; error %v", n, console, "https://ops.example.com/reprise", err)
 	}
 }

@@ -25,8 +25,8 @@ type design struct {
 	// example is a queue name for messages if queues is empty.
 	example string
 
-	// settings reads the keys of the design. It returns a function that maps the name of a queue in the file to the
-	// part of the worker that the design determines. The error of the function is about several keys together.
+	// settings reads the keys of the design. It returns a function that maps the name of a queue in the file to the part
+	// of the worker that the design determines. The function returns an error if the keys conflict.
 	settings func(*fields) workerOf
 
 	// refused are the keys that have no effect with this design, at any level. Each reason contains the replacement at
@@ -52,7 +52,7 @@ func presets() []string {
 }
 
 // preset reads a worker item that represents the queues of a published design.
-func (f *fields) preset() []located {
+func (f *fields) preset() []locatedWorker {
 	name, _ := f.get("preset")
 	f.owner = "a preset"
 	found, _ := oneOf(presets()...)(name.value)
@@ -63,7 +63,7 @@ func (f *fields) preset() []located {
 		}
 		return nil
 	}
-	p := &published{design: designs[i]}
+	p := &presetItem{design: designs[i]}
 	f.owner = "preset " + p.name
 	before := len(f.problems)
 	f.asked = nil
@@ -87,8 +87,8 @@ func (f *fields) preset() []located {
 	return p.workers(queues.value)
 }
 
-// published is a design with the settings of an item in the file.
-type published struct {
+// presetItem is a design with the settings of an item in the file.
+type presetItem struct {
 	*design
 	worker   workerOf
 	settings []string // keys that were read
@@ -96,7 +96,7 @@ type published struct {
 }
 
 // workers reads the handlers of the queues. The file may omit queues that other programs consume.
-func (p *published) workers(v value) []located {
+func (p *presetItem) workers(v value) []locatedWorker {
 	f, ok := v.fields("preset " + p.name + "'s queues")
 	if !ok {
 		return nil
@@ -104,7 +104,7 @@ func (p *published) workers(v value) []located {
 	if len(f.pairs) == 0 {
 		f.fail("a preset needs a queue; write queues: {%s: {exec: [PROGRAM]}}", p.first())
 	}
-	var all []located
+	var all []locatedWorker
 	for _, x := range f.pairs {
 		if p.known(x, len(all)) {
 			all = append(all, p.work(x))
@@ -115,7 +115,7 @@ func (p *published) workers(v value) []located {
 
 // known reports whether a key is a work queue of the design. The parameter before is the number of preceding work
 // queues.
-func (p *published) known(x field, before int) bool {
+func (p *presetItem) known(x field, before int) bool {
 	switch {
 	case p.queues == nil && before > 0:
 		return x.failAt(x.keyAt, "preset %s has only one work queue; to add a second queue, write another - preset: %s for it, with another exchange", p.name, p.name)
@@ -134,8 +134,8 @@ func (p *published) known(x field, before int) bool {
 }
 
 // work reads the worker of one queue.
-func (p *published) work(x field) located {
-	w := located{at: x.keyAt}
+func (p *presetItem) work(x field) locatedWorker {
+	w := locatedWorker{at: x.keyAt}
 	before := len(x.problems)
 	cfg, err := p.worker(x.key)
 	w.WorkerConfig = cfg

@@ -14,7 +14,7 @@ import (
 func TestRulesMatchHandlerErrors(t *testing.T) {
 	status := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Retry-After", "1") // the number of attempts in the rule applies to it, too
+		w.Header().Set("Retry-After", "1") // the number of attempts in the rule also applies to retries with a Retry-After
 		w.WriteHeader(status)
 	}))
 	defer s.Close()
@@ -44,7 +44,7 @@ workers:
 		expect(t, c.Workers[1].Policy, program, code, want)
 	}
 	if d := c.Workers[0].Policy.Rules[1].GiveUpAfter; d != time.Hour {
-		t.Errorf("give_up_after: got %s", d)
+		t.Errorf("give_up_after: got %s, want %s", d, time.Hour)
 	}
 }
 

@@ -43,8 +43,9 @@ var kinds = []struct {
 // Conflict is a key whose value conflicts with other keys.
 type Conflict struct{ Key, Text string }
 
-// Schedule returns the schedule, or nil for the default, or the conflicts that prevent a schedule. Name converts a key
-// to its form in messages. Schedule ignores a key with a zero duration, because the reader of the key has reported it.
+// Schedule returns the schedule, or nil for the default, or the conflicts that prevent a schedule. name converts a
+// key to its form in messages. Schedule ignores a key with a zero duration, because the reader of the key has
+// reported it.
 func (b Backoff) Schedule(name func(key string) string) (backoff.Backoff, []Conflict) {
 	var all []Conflict
 	conflict := func(key, format string, args ...any) {

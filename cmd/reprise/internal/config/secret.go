@@ -14,7 +14,7 @@ import (
 type excerpts struct {
 	source []string
 	hidden map[int][]span // by index of the line
-	known  bool           // hidden is complete: the file could be parsed
+	known  bool           // the file could be parsed, so hidden is complete
 }
 
 // span is a part of a line, in rune indexes from 0. An end of -1 is the end of the line.

@@ -22,13 +22,13 @@ const (
 func (v value) workers(e *exchanges) []Worker {
 	queues := map[string]int{} // queue → line of its worker
 	before := len(v.problems)
-	var found []located
+	var found []locatedWorker
 	for _, item := range v.items("a list of workers such as - {queue: NAME, exec: [PROGRAM]}") {
 		f, ok := item.fields("a worker")
 		if !ok {
 			continue
 		}
-		var some []located
+		var some []locatedWorker
 		if _, isPreset := f.get("preset"); isPreset {
 			some = f.preset()
 		} else {
@@ -54,15 +54,15 @@ func (v value) workers(e *exchanges) []Worker {
 	return all
 }
 
-// located is a worker with the position of its queue name.
-type located struct {
+// locatedWorker is a worker with the position of its queue name.
+type locatedWorker struct {
 	Worker
 	at Position
 }
 
 // worker reads a worker with a single queue.
-func (f *fields) worker(e *exchanges) located {
-	w := located{at: f.at}
+func (f *fields) worker(e *exchanges) locatedWorker {
+	w := locatedWorker{at: f.at}
 	queue, named := f.get("queue")
 	if named {
 		w.at = queue.keyAt

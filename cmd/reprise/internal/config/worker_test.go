@@ -13,7 +13,7 @@ func TestPriority(t *testing.T) {
 	}
 	for written, want := range map[string]int32{"10": 10, "-10": -10, "0": 0, "-2147483648": math.MinInt32, "2147483647": math.MaxInt32} {
 		if got := mustParse(t, text(written)).Workers[0].Priority; got != want {
-			t.Errorf("priority %s: got %d", written, got)
+			t.Errorf("priority %s: got %d, want %d", written, got, want)
 		}
 	}
 	for written, want := range map[string]string{
