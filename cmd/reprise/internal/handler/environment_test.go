@@ -95,7 +95,7 @@ func TestEnvironmentIsLimited(t *testing.T) {
 		size += len(name) + len(value)
 	}
 	if size > maxEnvironment+4096 || got["REPRISE_QUEUE"] != "q" || !strings.HasSuffix(got["REPRISE_OMITTED"], " ...") {
-		t.Errorf("got %d bytes in %d variables", size, len(got))
+		t.Errorf("got %d bytes in %d variables, want at most %d", size, len(got), maxEnvironment+4096)
 	}
 }
 

@@ -32,9 +32,9 @@ type ExecConfig struct {
 	Command []string // program and arguments, started without a shell
 	Dir     string   // working directory, and base of a relative Command[0]; default: the current directory
 
-	// Env has additional variables of the form NAME=value. The program also inherits the environment of this process,
-	// except variables named REPRISE_…, which are settings of this process, may be secret, and would look like
-	// properties of the message.
+	// Env contains additional variables of the form NAME=value. The program also inherits the environment of this process,
+	// except variables named REPRISE_…, which are settings of this process, may be secret, and would look like properties
+	// of the message.
 	Env []string
 
 	// Timeout limits the duration of an attempt. An attempt that exceeds it fails. Default: none.
@@ -75,7 +75,7 @@ func NewExec(cfg ExecConfig) (*Exec, error) {
 		return nil, errors.New("handler: ExecConfig.Command must not be empty (set a program)")
 	}
 	if cfg.Timeout < 0 || cfg.Grace < 0 {
-		return nil, errors.New("handler: ExecConfig.Timeout and Grace must not be negative")
+		return nil, fmt.Errorf("handler: ExecConfig.Timeout and Grace must not be negative: got %s and %s", cfg.Timeout, cfg.Grace)
 	}
 	cfg.Grace = cmp.Or(cfg.Grace, DefaultGrace)
 	path := cfg.Command[0]
@@ -131,7 +131,7 @@ func (e *Exec) missing(err error) error {
 		}
 		return fmt.Errorf("program %s not found", e.path)
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("%s is not executable: chmod +x it", e.path)
+		return fmt.Errorf("%s is not executable (use chmod +x)", e.path)
 	}
 	return fmt.Errorf("cannot start %s: %w", e.cfg.Command[0], err)
 }
@@ -250,8 +250,8 @@ func (e *Exec) ends(ctx context.Context) bool {
 	return killed
 }
 
-// start starts a program and registers it for Kill. The mutex does not reduce throughput, because the system starts one
-// program at a time anyway.
+// start starts a program and registers it for Kill. The mutex does not reduce throughput, because package os/exec
+// starts one program at a time anyway.
 func (e *Exec) start(cmd *exec.Cmd) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -87,7 +87,7 @@ func TestExecIgnoresInput(t *testing.T) {
 func TestExecErrorTextIsLimited(t *testing.T) {
 	err := shell(t, `i=0; while [ $i -lt 2000 ]; do echo "line ä $i"; i=$((i+1)); done >&2; exit 1`).Handle(bounded(t), full())
 	if text := err.Error(); len(text) > maxErrorText+100 || !strings.HasSuffix(text, "line ä 1999") || !strings.HasPrefix(text, "sh: exit status 1: … ") {
-		t.Errorf("error text: got %d bytes: %.60q … %q", len(text), text, text[len(text)-20:])
+		t.Errorf("error text: got %d bytes, want at most %d: %.60q … %q", len(text), maxErrorText+100, text, text[len(text)-20:])
 	}
 }
 
@@ -234,7 +234,7 @@ func TestExecTerminatesProgramOnCancel(t *testing.T) {
 	cancel(errors.New("the test ends it"))
 	err := <-result
 	if kind(err) != "retry" || !strings.Contains(err.Error(), "the test ends it") {
-		t.Errorf("%s: %v", kind(err), err)
+		t.Errorf("got %s, want retry: %v", kind(err), err)
 	}
 	waitFor(t, filepath.Join(dir, "asked"))
 	waitForExit(t, waitFor(t, filepath.Join(dir, "child")))
@@ -280,7 +280,7 @@ func TestExecOutcomeAfterSIGTERM(t *testing.T) {
 func TestExecTimeout(t *testing.T) {
 	e := newExec(t, ExecConfig{Command: []string{"sleep", "1000"}, Timeout: 20 * time.Millisecond})
 	if err := e.Handle(bounded(t), full()); kind(err) != "retry" || !strings.Contains(err.Error(), "sleep was stopped: timeout after 20ms") {
-		t.Errorf("%s: %v", kind(err), err)
+		t.Errorf("got %s, want retry: %v", kind(err), err)
 	}
 }
 

@@ -21,6 +21,6 @@ func terminate(p *os.Process) error {
 	return err
 }
 
-// kill sends SIGKILL to the process group of p. The system does not reuse the number of the group while a process of
-// the group lives. Without such a process, there is nothing to kill.
+// kill sends SIGKILL to the process group of p. The system does not reuse the ID of the group while the group
+// contains a process. An empty group contains nothing to kill.
 func kill(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

@@ -34,8 +34,8 @@ type HTTPConfig struct {
 	// Default: 16.
 	Connections int
 
-	// Pause makes the worker pause consumption until the time of a Retry-After. Set it if a Retry-After of the service
-	// applies to the whole service and not to one message. Default: only the message is delayed.
+	// Pause makes the worker pause consumption for the time in a Retry-After header. Set it if Retry-After applies to
+	// the whole service and not to one message. Default: only the message is delayed.
 	Pause bool
 
 	// Secrets are strings that are hidden in errors, even if the service repeats them. Secrets of fewer than four bytes
@@ -64,7 +64,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 		return nil, errors.New("handler: HTTPConfig.URL must be a URL such as http://host:port/path")
 	}
 	if cfg.Timeout < 0 || cfg.Connections < 0 {
-		return nil, errors.New("handler: HTTPConfig.Timeout and Connections must not be negative")
+		return nil, fmt.Errorf("handler: HTTPConfig.Timeout and Connections must not be negative: got %s and %d", cfg.Timeout, cfg.Connections)
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	cfg.Connections = cmp.Or(cfg.Connections, 16)

@@ -119,7 +119,7 @@ func TestHTTPRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if body != "the body" || about != "POST /path 8 example.com" {
-		t.Errorf("got request %q, body %q", about, body)
+		t.Errorf("got request %q, want %q; body %q, want %q", about, "POST /path 8 example.com", body, "the body")
 	}
 	want := http.Header{
 		"Accept-Encoding": {"gzip"}, "Authorization": {"Bearer x"}, "Content-Length": {"8"}, "User-Agent": {"me"},
@@ -169,7 +169,7 @@ func TestHTTPPreventsHeaderInjection(t *testing.T) {
 		}
 	}
 	if v := got.Get("Reprise-Routing-Key"); v != "a%252Eb" {
-		t.Errorf("value with a percent sign: got %q", v)
+		t.Errorf("value with a percent sign: got %q, want %q", v, "a%252Eb")
 	}
 	names := map[string]string{}
 	for name, values := range got {
@@ -201,7 +201,7 @@ func TestHTTPHeadersAreLimited(t *testing.T) {
 		}
 	}
 	if size > 16<<10 || got.Get("Reprise-Queue") != "q" || !strings.HasPrefix(got.Get("Reprise-Omitted"), "Reprise-Header-Big Reprise-Header-Blanks ") {
-		t.Errorf("got %d bytes, omitted %q", size, got.Get("Reprise-Omitted"))
+		t.Errorf("got %d bytes, want at most %d, omitted %q", size, 16<<10, got.Get("Reprise-Omitted"))
 	}
 	if !strings.Contains(log.String(), "Reprise-Header-Big") {
 		t.Errorf("log: got %s", log.String())
@@ -216,7 +216,7 @@ func TestHTTPErrorTextIsLimited(t *testing.T) {
 		}
 	})
 	if text := h.Handle(bounded(t), full()).Error(); len(text) > maxErrorText+200 || !strings.HasSuffix(text, "…") {
-		t.Errorf("error text: got %d bytes: …%q", len(text), text[len(text)-20:])
+		t.Errorf("error text: got %d bytes, want at most %d: …%q", len(text), maxErrorText+200, text[len(text)-20:])
 	}
 }
 
@@ -248,7 +248,7 @@ func TestHTTPNetworkErrors(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		})
 		if err := half.Handle(bounded(t), full()); kind(err) != want {
-			t.Errorf("%d with half a body: %s: %v", status, kind(err), err)
+			t.Errorf("%d with half a body: %s, want %s: %v", status, kind(err), want, err)
 		}
 	}
 }
@@ -267,7 +267,7 @@ func TestHTTPTimeout(t *testing.T) {
 	h := slow(t, make(chan struct{}, 1))
 	h.cfg.Timeout = 20 * time.Millisecond
 	if err := h.Handle(bounded(t), full()); kind(err) != "retry" || !strings.HasSuffix(err.Error(), "timeout after 20ms") {
-		t.Errorf("%s: %v", kind(err), err)
+		t.Errorf("got %s, want retry: %v", kind(err), err)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestHTTPContextEnd(t *testing.T) {
 		cancel(errors.New("the test ends it"))
 	}()
 	if err := h.Handle(ctx, full()); kind(err) != "retry" || !strings.Contains(err.Error(), "the test ends it") {
-		t.Errorf("%s: %v", kind(err), err)
+		t.Errorf("got %s, want retry: %v", kind(err), err)
 	}
 }
 
@@ -296,7 +296,7 @@ func TestHTTPReusesConnections(t *testing.T) {
 		}
 	}
 	if len(addrs) != 1 {
-		t.Errorf("got %d connections for 5 messages", len(addrs))
+		t.Errorf("got %d connections for 15 messages, want 1", len(addrs))
 	}
 }
 
@@ -335,6 +335,6 @@ func TestRetryAfter(t *testing.T) {
 	// Without a Date header, the date is relative to the local clock.
 	h := http.Header{"Retry-After": {time.Now().Add(10 * time.Hour).UTC().Format(http.TimeFormat)}}
 	if got, ok := retryAfter(h); !ok || got < 9*time.Hour || got > 11*time.Hour {
-		t.Errorf("without a Date header: got %v, %v", got, ok)
+		t.Errorf("without a Date header: got %v, want at least %v, %v", got, 9*time.Hour, ok)
 	}
 }

@@ -91,7 +91,7 @@ func kind(err error) string {
 	return "retry"
 }
 
-// bounded returns a context that fails a test that would otherwise hang.
+// bounded returns a context with a timeout, so that a test fails instead of hanging.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -57,7 +57,7 @@ func TestReaperRestartsAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := run("third")
-	r.Close() // the process of a Reaper observes a SIGKILL only as the end of its input
+	r.Close() // after a SIGKILL of this process, the Reaper process also sees only the end of its input
 	if err := <-third; err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("after the Reaper was closed: got error %v", err)
 	}

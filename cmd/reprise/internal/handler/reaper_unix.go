@@ -72,7 +72,8 @@ func (r *Reaper) forget(p *os.Process) {
 	r.tell('-', p)
 }
 
-// tell ignores write errors, because ensure replaces an exited Reaper process.
+// tell registers (+) or unregisters (-) the group of a program. It ignores write errors, because ensure replaces an
+// exited Reaper process.
 func (r *Reaper) tell(sign rune, p *os.Process) {
 	if r.process != nil {
 		_, _ = fmt.Fprintf(r.process.pipe, "%c%d\n", sign, p.Pid)

@@ -5,8 +5,8 @@ import "strings"
 // maxRaised is the maximum size of a Python exception at the beginning of an error.
 const maxRaised = 256
 
-// exception returns the exception of the last Python traceback in stderr, the end of a program's output. The exception is
-// the line below the traceback, whose beginning may be missing.
+// exception returns the exception of the last Python traceback in stderr, the end of a program's output. The
+// exception is the line below the traceback. The beginning of the traceback may be missing.
 func exception(stderr string) string {
 	stderr = "\n  " + stderr // a syntax error begins with the file, whose indentation clean has removed
 	i := strings.LastIndex(stderr, "\n  File \"")
