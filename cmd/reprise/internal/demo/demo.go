@@ -51,7 +51,7 @@ type Options struct {
 	Dial      func(ctx context.Context, network, addr string) (net.Conn, error) // to the embedded broker
 	BrokerURL string                                                            // a RabbitMQ, amqp://user:password@host:5672/vhost
 
-	// Once ends the run after Events events have been published and settled. Default: the run continues until ctx is
+	// Once stops the run after Events events have been published and settled. Default: the run continues until ctx is
 	// done.
 	Once   bool
 	Events int           // default 60
@@ -66,13 +66,13 @@ type Options struct {
 	Out    io.Writer
 	Logger *slog.Logger // of the worker library; default: none
 
-	// StopWaiting ends the wait for messages in flight when it is closed. They count as waiting.
+	// When StopWaiting is closed, Run does not wait for messages in flight, and counts them as waiting.
 	StopWaiting <-chan struct{}
 
 	timeout time.Duration // the wait ends if messages in flight have been in no queue for this time; default 5s.
 }
 
-// maxFaultRate lets retries succeed.
+// maxFaultRate is low enough for retries to succeed.
 const maxFaultRate = 0.9
 
 func (o Options) withDefaults() Options {

@@ -217,7 +217,7 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// The same seed returns the same events, with all special events.
+// Equal seeds return equal events, and each plan contains all special events.
 func TestPlan(t *testing.T) {
 	catalog, err := loadCatalog()
 	if err != nil {

@@ -23,12 +23,12 @@ type accounts struct {
 	unconfirmed []string        // producer: the outcome of the publish is unknown
 	handled     map[string]int  // handlers: number of times that a handler returned nil
 	debounced   map[string]bool // workers: an equal message replaced the message
-	failed      []parked        // broker: the failed queue
+	failed      []parkedMessage // broker: the failed queue
 	waiting     []string        // broker: the other queues
 }
 
-// parked is a message in the failed queue.
-type parked struct {
+// parkedMessage is a message in the failed queue.
+type parkedMessage struct {
 	id     string
 	errors []string // of its attempts, from the exceptions header
 }
@@ -114,7 +114,7 @@ func shorten(text string) string {
 }
 
 // reasonsOf groups parked messages by their last error, the most frequent first.
-func reasonsOf(all []parked) []reason {
+func reasonsOf(all []parkedMessage) []reason {
 	groups := map[string]reason{}
 	for _, p := range all {
 		text := "(no recorded error)"
@@ -157,7 +157,7 @@ func (a *accounts) askBroker(c *reprise.Client) error {
 			switch {
 			case !strings.HasPrefix(m.MessageID, a.prefix): // message of an earlier run or of another program
 			case queue == preset.CoverArtFailedQueue:
-				a.failed = append(a.failed, parked{id: m.MessageID, errors: exceptions(m)})
+				a.failed = append(a.failed, parkedMessage{id: m.MessageID, errors: exceptions(m)})
 			default:
 				a.waiting = append(a.waiting, m.MessageID)
 			}

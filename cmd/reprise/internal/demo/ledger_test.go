@@ -30,7 +30,7 @@ func TestBalance(t *testing.T) {
 		balanced bool
 	}{
 		"all there": {
-			accounts{confirmed: ids(1, 2, 3), handled: handled(ids(1)...), failed: []parked{{id: "demo-1-2"}}, waiting: ids(3)},
+			accounts{confirmed: ids(1, 2, 3), handled: handled(ids(1)...), failed: []parkedMessage{{id: "demo-1-2"}}, waiting: ids(3)},
 			ledger{in: 3, done: 1, failed: 1, waiting: 1},
 			true,
 		},
@@ -50,12 +50,12 @@ func TestBalance(t *testing.T) {
 			true,
 		},
 		"handled, and in a queue again": {
-			accounts{confirmed: ids(1, 2), handled: handled(ids(1, 2)...), failed: []parked{{id: "demo-1-1"}}, waiting: ids(2)},
+			accounts{confirmed: ids(1, 2), handled: handled(ids(1, 2)...), failed: []parkedMessage{{id: "demo-1-1"}}, waiting: ids(2)},
 			ledger{in: 2, failed: 1, waiting: 1},
 			true,
 		},
 		"twice in the failed queue": {
-			accounts{confirmed: ids(1), failed: []parked{{id: "demo-1-1"}, {id: "demo-1-1"}}},
+			accounts{confirmed: ids(1), failed: []parkedMessage{{id: "demo-1-1"}, {id: "demo-1-1"}}},
 			ledger{in: 1, failed: 1},
 			true,
 		},
@@ -66,7 +66,7 @@ func TestBalance(t *testing.T) {
 		},
 		"of a burst, but delivered again": {
 			accounts{
-				confirmed: ids(1, 2, 3), handled: handled(ids(1, 3)...), failed: []parked{{id: "demo-1-2"}},
+				confirmed: ids(1, 2, 3), handled: handled(ids(1, 3)...), failed: []parkedMessage{{id: "demo-1-2"}},
 				debounced: map[string]bool{"demo-1-1": true, "demo-1-2": true},
 			},
 			ledger{in: 3, done: 2, failed: 1},
@@ -98,7 +98,7 @@ func TestBalance(t *testing.T) {
 
 func TestReasonsGroupErrors(t *testing.T) {
 	const gid = "76df3287-6cda-33eb-8e9a-044b5e15ffdd"
-	got := reasonsOf([]parked{
+	got := reasonsOf([]parkedMessage{
 		{errors: []string{"first", "503: PUT mbid-" + gid + "/x"}},
 		{errors: []string{"503: PUT mbid-" + gid + "/x"}},
 		{errors: []string{"no such thing\nstack"}},

@@ -24,8 +24,8 @@ type event struct {
 // period is the number of events after which an endless plan repeats the special events.
 const period = 60
 
-// plan returns endless events, which are the same for the same seed. Each period contains
-// each special event once:
+// plan returns an endless sequence of events, which is the same for equal seeds. Each period contains each special
+// event once:
 //
 //	refused     an index event of refusedGID: its retries are exhausted (early, to fit into a short run)
 //	malformed   a delete and a move event with an invalid body: parked immediately

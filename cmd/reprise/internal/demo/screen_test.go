@@ -71,7 +71,7 @@ func TestLinesFitTerminal(t *testing.T) {
 	for width := 1; width < 200; width++ {
 		for _, l := range everything(width) {
 			if got := utf8.RuneCountInString(l.render(width, false)); got > width {
-				t.Fatalf("width %d: a line has %d characters: %s", width, got, l.render(width, false))
+				t.Fatalf("width %d: a line has %d characters, want at most %d: %s", width, got, width, l.render(width, false))
 			}
 		}
 	}
