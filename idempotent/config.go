@@ -16,7 +16,7 @@ const (
 	DefaultRetention = 7 * 24 * time.Hour
 )
 
-// leastLease leaves time to retry a failed extension.
+// leastLease is the minimum lease. It leaves time to retry a failed extension.
 const leastLease = time.Second
 
 // Config configures Middleware. The zero value means the defaults.
@@ -35,9 +35,9 @@ type Config struct {
 	// message cannot be detected.
 	Keyless Keyless
 
-	// Lease is the time that a key stays claimed after its process has crashed. If a handler was interrupted, its
-	// message waits for that time. Middleware extends the lease each time a third of it has passed, so a handler may run
-	// longer than the lease. Minimum: 1 s. Default: 1 min.
+	// Lease is the time that a key stays claimed after its process has crashed. If a crash interrupts a handler, its
+	// message waits until the lease ends. Middleware extends the lease each time a third of it has passed, so a handler
+	// may run longer than the lease. Minimum: 1 s. Default: 1 min.
 	Lease time.Duration
 
 	// Retention is the time that the store remembers a completed key. It must exceed the maximum time between a message

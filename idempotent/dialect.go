@@ -32,10 +32,10 @@ var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,49}\.)?[A-Za-z_][A
 
 func validateTable(d Dialect, name string) error {
 	if !tableName.MatchString(name) {
-		return fmt.Errorf("idempotent: SQLConfig.Table %q must have at most 50 letters, digits and underscores, and not begin with a digit (empty means %s)", name, DefaultTable)
+		return fmt.Errorf("idempotent: SQLConfig.Table must be at most 50 letters, digits and underscores, and not begin with a digit: got %q (empty means %s)", name, DefaultTable)
 	}
 	if d == SQLite && strings.Contains(name, ".") {
-		return fmt.Errorf("idempotent: SQLConfig.Table %q must not have a schema with SQLite (remove the prefix)", name)
+		return fmt.Errorf("idempotent: SQLConfig.Table must not have a schema with SQLite: got %q (remove the prefix)", name)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 // Package idempotent makes the effect of a message happen once, although the message may be delivered or published more
 // than once. For example, a connection that fails between the confirm of a retry copy and the acknowledgement of its
 // original leaves both messages. A publisher that misses a confirm and publishes again creates a duplicate, too. All
-// copies have the same message id. A Store remembers the ids of processed messages.
+// copies of a message have the same message id. A Store remembers the ids of processed messages.
 //
 //	store := new(idempotent.Memory) // or idempotent.OpenSQL(ctx, db, …), shared by all workers
 //	once, err := idempotent.Middleware(store, idempotent.Config{})
@@ -19,7 +19,7 @@
 //	                  ├─ done ──► nil: acknowledged, the handler does not run
 //	                  └─ busy ──► retried when the lease of the other run ends
 //
-// The effect happens once while the store remembers the key, except in these cases:
+// While the store remembers the key, the effect happens once, except in these cases:
 //
 //   - The process crashes after the effect and before Complete.
 //   - The handler fails although its effect has happened.

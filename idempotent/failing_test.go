@@ -52,11 +52,11 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 			err := h.Handle(t.Context(), message())
 			var failed *idempotent.StoreError
 			if !errors.As(err, &failed) || !errors.Is(err, errDown) || failed.Key != "orders/order-1" || inner.runs.Load() != 0 {
-				t.Errorf("got %v; handled %d times", err, inner.runs.Load())
+				t.Errorf("got error %v and %d runs, want a StoreError of orders/order-1 and 0", err, inner.runs.Load())
 			}
 			store.claim.Store(false)
 			if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 1 {
-				t.Errorf("message after recovery of the store: %v; handled %d times", err, inner.runs.Load())
+				t.Errorf("message after the store has recovered: got error %v and %d runs, want nil and 1", err, inner.runs.Load())
 			}
 		})
 	})
@@ -70,7 +70,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 				t.Error("Handle succeeded although Claim failed")
 			}
 			if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 1 {
-				t.Errorf("next attempt: %v; handled %d times", err, inner.runs.Load())
+				t.Errorf("next attempt: got error %v and %d runs, want nil and 1", err, inner.runs.Load())
 			}
 		})
 	})
@@ -93,10 +93,10 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 			}
 			// The last extension was at about 4 min 40 s.
 			if ended < 5*time.Minute+40*time.Second || ended > 6*time.Minute {
-				t.Errorf("context of the handler was canceled after %v", ended)
+				t.Errorf("time until the context of the handler was canceled: got %v, want 5m40s to 6m", ended)
 			}
 			if !strings.Contains(logged(), "claim lost") || !strings.Contains(logged(), "connection refused") {
-				t.Errorf("unexpected log:\n%s", logged())
+				t.Errorf("log must contain claim lost and connection refused: got\n%s", logged())
 			}
 		})
 	})
@@ -143,13 +143,13 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 			h := protect(t, store, idempotent.Config{Lease: time.Minute, Logger: log}, new(countingHandler).Handle)
 			began := time.Now()
 			if err := h.Handle(t.Context(), message()); err != nil {
-				t.Errorf("message with a completed effect was not acknowledged: %v", err)
+				t.Errorf("message with a completed effect: got error %v, want nil", err)
 			}
 			if d := time.Since(began); d > time.Minute {
-				t.Errorf("message occupied its slot for %v", d)
+				t.Errorf("time in the slot: got %v, want at most 1m", d)
 			}
 			if !strings.Contains(logged(), "level=ERROR msg=\"not remembered\"") {
-				t.Errorf("unexpected log:\n%s", logged())
+				t.Errorf("log must contain the error not remembered: got\n%s", logged())
 			}
 		})
 	})
@@ -198,13 +198,13 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 			})
 			began := time.Now()
 			if err := h.Handle(ctx, message()); err != nil {
-				t.Errorf("message with a completed effect was not acknowledged: %v", err)
+				t.Errorf("message with a completed effect: got error %v, want nil", err)
 			}
 			if d := time.Since(began); d != 23*time.Second {
-				t.Errorf("message occupied its slot for %v", d)
+				t.Errorf("time in the slot: got %v, want 23s", d)
 			}
 			if !strings.Contains(logged(), "not remembered") || strings.Contains(logged(), "context canceled") {
-				t.Errorf("unexpected log:\n%s", logged())
+				t.Errorf("log must contain not remembered, but not context canceled: got\n%s", logged())
 			}
 		})
 	})
@@ -219,7 +219,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 				t.Errorf("got %v, want the error of the handler", err)
 			}
 			if !strings.Contains(logged(), "level=WARN msg=\"not released\"") {
-				t.Errorf("unexpected log:\n%s", logged())
+				t.Errorf("log must contain the warning not released: got\n%s", logged())
 			}
 		})
 	})
@@ -262,7 +262,7 @@ func TestMiddlewareWithUnresponsiveStore(t *testing.T) {
 				t.Error(err)
 			}
 			if d := time.Since(began); d > 15*time.Second {
-				t.Errorf("message occupied its slot for %v", d)
+				t.Errorf("time in the slot: got %v, want at most 15s", d)
 			}
 		})
 	})
@@ -273,7 +273,7 @@ func TestMiddlewareWithUnresponsiveStore(t *testing.T) {
 			h := protect(t, store, idempotent.Config{Lease: 10 * time.Second}, func(ctx context.Context, _ *reprise.Message) error {
 				<-ctx.Done()
 				if d := time.Since(began); d != 10*time.Second {
-					t.Errorf("context of the handler was canceled after %v", d)
+					t.Errorf("time until the context of the handler was canceled: got %v, want 10s", d)
 				}
 				return context.Cause(ctx)
 			})

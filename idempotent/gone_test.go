@@ -33,7 +33,7 @@ func TestSQLDetectsDeletedFile(t *testing.T) {
 	wantDeleted := func(call string, err error) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), path+" was deleted or moved") {
-			t.Errorf("%s: got %v", call, err)
+			t.Errorf("%s: got error %v, want one about the deleted file", call, err)
 		}
 	}
 	claim := func() error {
@@ -76,7 +76,7 @@ func TestHealthyTimesOutOnUnresponsivePostgres(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := store.Healthy(ctx); err == nil || !strings.Contains(err.Error(), "no answer within ") {
-		t.Errorf("Healthy: got %v", err)
+		t.Errorf("Healthy: got error %v, want a timeout", err)
 	}
 	proxy.Resume()
 	if err := store.Healthy(t.Context()); err != nil {

@@ -16,8 +16,8 @@ type hold struct {
 	token string
 	lease time.Duration
 
-	// until is the end of the lease by the clock of this process. It counts from the time before the call of the store,
-	// so that it is never later than the end by the clock of the store.
+	// until is the end of the lease by the clock of this process. The lease counts from the time before the call of the
+	// store, so that until is never later than the end by the clock of the store.
 	until time.Time
 }
 
@@ -34,7 +34,8 @@ func (h *hold) claim(ctx context.Context) (Claim, error) {
 }
 
 // keep extends the lease until stop is called, even if ctx is canceled while the handler still runs. It calls lost with
-// ErrLost if another run has claimed the key or may claim it. After stop has returned, keep does not call the store.
+// ErrLost if another run has claimed the key, or if the lease has expired, so that another run can claim it. After stop
+// has returned, keep does not call the store.
 func (h *hold) keep(ctx context.Context, lost context.CancelCauseFunc) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -70,7 +71,7 @@ func (h *hold) keep(ctx context.Context, lost context.CancelCauseFunc) (stop fun
 	}
 }
 
-// extend extends the lease. It fails when the lease ends.
+// extend extends the lease. It returns an error at the latest when the lease ends.
 func (h *hold) extend(ctx context.Context) (Claim, error) {
 	ctx, cancel := leave(ctx)
 	defer cancel()

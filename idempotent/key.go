@@ -20,12 +20,12 @@ const (
 	ParkKeyless Keyless = iota
 
 	// HandleKeyless runs the handler without protection, so duplicates of the message are handled, too. The retry
-	// copies of the message have an id. From the second attempt on, duplicates of a copy are detected.
+	// copies of the message have an id, so from the second attempt on, duplicates of a copy are detected.
 	HandleKeyless
 )
 
-// Maximum lengths of scopes and keys that are stored without hashing. Together with the slash between them they are
-// below the limit that Store guarantees.
+// Maximum lengths of scopes and keys that are stored without hashing. With the slash between them, a scope and a key
+// are shorter than the 1024 bytes that a Store must accept.
 const (
 	maxScope = 256
 	maxKey   = 512

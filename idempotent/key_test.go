@@ -105,11 +105,11 @@ func TestKeysAreValidAndDifferent(t *testing.T) {
 		for i, m := range []*reprise.Message{&a, &b} {
 			keys[i] = keyOf(t, idempotent.Config{}, m)
 			if k := keys[i]; k == "" || len(k) > 1024 || !utf8.ValidString(k) || strings.ContainsFunc(k, unicode.IsControl) {
-				rt.Fatalf("queue %q, id %q: got invalid key %q", m.Queue, m.MessageID, k)
+				rt.Fatalf("queue %q, id %q: got key %q, want a valid key", m.Queue, m.MessageID, k)
 			}
 		}
 		if same := a.Queue == b.Queue && a.MessageID == b.MessageID; same != (keys[0] == keys[1]) {
-			rt.Fatalf("messages %q %q and %q %q: got keys %q and %q", a.Queue, a.MessageID, b.Queue, b.MessageID, keys[0], keys[1])
+			rt.Fatalf("messages %q %q and %q %q: got keys %q and %q, want equal keys %t", a.Queue, a.MessageID, b.Queue, b.MessageID, keys[0], keys[1], same)
 		}
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// DefaultMaxKeys is the default of Memory.MaxKeys. That many keys need about 30 MB.
+// DefaultMaxKeys is the default of Memory.MaxKeys. 100,000 keys need about 30 MB.
 const DefaultMaxKeys = 100_000
 
 // Memory is a Store in the memory of this process. Use it for tests, and for the workers of one process if the keys may

@@ -28,7 +28,7 @@ func TestMemoryLimitsKeys(t *testing.T) {
 		for i, retention := range []time.Duration{3 * time.Hour, time.Hour, 2 * time.Hour} {
 			key := fmt.Sprint(i)
 			if got, err := claim(key); got != idempotent.Claimed {
-				t.Fatal(key, got, err)
+				t.Fatalf("claim of key %s: got %v (%v), want claimed", key, got, err)
 			}
 			if err := s.Complete(t.Context(), key, "token", retention); err != nil {
 				t.Fatal(err)
@@ -37,7 +37,7 @@ func TestMemoryLimitsKeys(t *testing.T) {
 
 		// The store removes the key that would expire next.
 		if got, err := claim("3"); got != idempotent.Claimed {
-			t.Fatal(got, err)
+			t.Fatalf("claim in a full store: got %v (%v), want claimed", got, err)
 		}
 		for key, want := range map[string]idempotent.State{"0": idempotent.Done, "2": idempotent.Done} {
 			if got, err := claim(key); got != want {
@@ -51,14 +51,14 @@ func TestMemoryLimitsKeys(t *testing.T) {
 		// The store never removes a claim before it expires.
 		for _, key := range []string{"4", "5"} {
 			if got, err := claim(key); got != idempotent.Claimed {
-				t.Fatal(key, got, err)
+				t.Fatalf("claim of key %s: got %v (%v), want claimed", key, got, err)
 			}
 		}
 		if got, err := claim("6"); !errors.Is(err, idempotent.ErrFull) {
-			t.Errorf("claim of another key in a full store: got %v, %v", got, err)
+			t.Errorf("claim of another key in a full store: got %v (%v), want ErrFull", got, err)
 		}
 		if got, err := claim("4"); got != idempotent.Claimed {
-			t.Errorf("extension of a claim in a full store: got %v, %v", got, err)
+			t.Errorf("extension of a claim in a full store: got %v (%v), want claimed", got, err)
 		}
 		if err := s.Complete(t.Context(), "5", "token", time.Hour); err != nil {
 			t.Errorf("cannot complete a claim in a full store: %v", err)

@@ -9,9 +9,9 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Middleware protects a handler from duplicates. The package comment lists the guarantees. Put the middleware before all
-// other middleware except oteltrace's. Then a duplicate does not run the other middleware, and a Timeout does not
-// interrupt the calls of the store. See reprise.Middleware.
+// Middleware protects a handler from duplicates. The package comment lists the guarantees. Put Middleware before all
+// other middleware except oteltrace.Middleware. Then a duplicate does not run the other middleware, and a Timeout does
+// not interrupt the calls of the store. See reprise.Middleware.
 //
 // All workers of a queue that may receive the same message must share the store.
 //
@@ -25,7 +25,7 @@ import (
 //	not remembered   key, error          (Error: the effect has happened, a duplicate would repeat it)
 func Middleware(store Store, cfg Config) (reprise.Middleware, error) {
 	if store == nil {
-		return nil, errors.New("idempotent: Middleware must have a Store (use new(Memory) or NewSQL)")
+		return nil, errors.New("idempotent: Middleware: store must not be nil (use new(Memory) or OpenSQL)")
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func Middleware(store Store, cfg Config) (reprise.Middleware, error) {
 	}, nil
 }
 
-// once is a handler that handles each message once.
+// once implements Middleware for one handler.
 type once struct {
 	store Store
 	cfg   Config // with defaults
@@ -74,7 +74,7 @@ func (o *once) Handle(ctx context.Context, m *reprise.Message) error {
 // errLeft replaces the error of a handler that panics or calls runtime.Goexit.
 var errLeft = errors.New("idempotent: handler did not return")
 
-// run runs the handler while the key is claimed.
+// run calls the handler and extends the lease until the handler returns.
 func (o *once) run(ctx context.Context, m *reprise.Message, h *hold) (err error) {
 	handling, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -91,6 +91,6 @@ func (o *once) run(ctx context.Context, m *reprise.Message, h *hold) (err error)
 	return o.next.Handle(handling, m)
 }
 
-// timeout limits store calls at the end of a handler, whose context may be canceled. It is shorter than the
-// time that a worker's drain leaves after handlers are canceled.
+// timeout limits the store calls after a handler has returned, because its context may be canceled. timeout is shorter
+// than the time between the cancellation of the handlers and the end of a drain.
 const timeout = 3 * time.Second

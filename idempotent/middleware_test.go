@@ -88,7 +88,7 @@ func TestDuplicateIsNotHandled(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 2 {
-			t.Errorf("message after the retention: %v, handled %d times", err, inner.runs.Load())
+			t.Errorf("message after the retention: got error %v and %d runs, want nil and 2", err, inner.runs.Load())
 		}
 	})
 }
@@ -146,10 +146,10 @@ func TestPanicReleasesKey(t *testing.T) {
 				})
 				wg.Wait()
 				if returned || (name == "panic") != (value == "payment service is broken") {
-					t.Errorf("returned: got %v, panic value: got %v", returned, value)
+					t.Errorf("handler must panic or exit as before: got returned %t and panic value %v", returned, value)
 				}
 				if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 2 {
-					t.Errorf("next attempt: %v, handled %d times", err, inner.runs.Load())
+					t.Errorf("next attempt: got error %v and %d runs, want nil and 2", err, inner.runs.Load())
 				}
 			})
 		})
@@ -182,7 +182,7 @@ func TestDuplicateOfRunningMessageIsRetried(t *testing.T) {
 			var later *reprise.RetryAfterError
 			var noted *reprise.AnnotatedError
 			if !errors.As(err, &later) || !errors.As(err, &noted) || !errors.Is(err, idempotent.ErrBusy) {
-				t.Fatal(err)
+				t.Fatalf("duplicate: got error %v, want ErrBusy with a delay and a header", err)
 			}
 			delays = append(delays, later.Delay.Round(time.Minute))
 			duplicate.Headers = noted.Headers // as on the retry copy
@@ -194,7 +194,7 @@ func TestDuplicateOfRunningMessageIsRetried(t *testing.T) {
 		}
 		// A lease that is extended every 20 s has 40 to 60 s left.
 		if len(delays) > 9 || delays[0] != time.Minute || slices.Max(delays) != time.Hour {
-			t.Errorf("unexpected delays of retries: %v", delays)
+			t.Errorf("delays of retries: got %v, want at most 9, from 1m to 1h", delays)
 		}
 	})
 }
@@ -221,22 +221,22 @@ func testBusyHeader(t *testing.T, name string) {
 			store := new(idempotent.Memory)
 			h := protect(t, store, idempotent.Config{}, func(_ context.Context, m *reprise.Message) error {
 				if len(m.Headers) != 1 || m.Headers["own"] != "kept" {
-					t.Errorf("unexpected headers: %v", m.Headers)
+					t.Errorf("headers: got %v, want only own", m.Headers)
 				}
 				return nil
 			})
 			m := message()
 			m.Headers = map[string]any{name: value, "own": "kept"}
 			if c, err := store.Claim(t.Context(), "orders/order-1", "another", time.Minute); c.State != idempotent.Claimed {
-				t.Fatal(c, err)
+				t.Fatalf("Claim: got %v (%v), want claimed", c.State, err)
 			}
 			var later *reprise.RetryAfterError
 			var noted *reprise.AnnotatedError
 			if err := h.Handle(t.Context(), m); !errors.As(err, &later) || later.Delay != want || !errors.As(err, &noted) {
-				t.Errorf("header %v: got %+v", value, later)
+				t.Errorf("header %v: got %+v, want delay %s", value, later, want)
 			}
 			if n, ok := noted.Headers[idempotent.HeaderBusy].(int64); !ok || n < 1 {
-				t.Errorf("header %v became %v", value, n)
+				t.Errorf("next header after %v: got %d, want at least 1", value, n)
 			}
 			time.Sleep(time.Minute)
 			if err := h.Handle(t.Context(), m); err != nil {
@@ -251,18 +251,18 @@ func TestMessageWaitsForLeaseAfterCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(idempotent.Memory)
 		if c, err := store.Claim(t.Context(), "orders/order-1", "of a dead process", time.Minute); c.State != idempotent.Claimed {
-			t.Fatal(c, err)
+			t.Fatalf("Claim: got %v (%v), want claimed", c.State, err)
 		}
 		time.Sleep(15 * time.Second)
 		var inner countingHandler
 		h := protect(t, store, idempotent.Config{}, inner.Handle)
 		var later *reprise.RetryAfterError
 		if err := h.Handle(t.Context(), message()); !errors.As(err, &later) || later.Delay != 45*time.Second {
-			t.Fatalf("got %v with delay %+v", err, later)
+			t.Fatalf("message during the lease: got %v with %+v, want delay 45s", err, later)
 		}
 		time.Sleep(later.Delay)
 		if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 1 {
-			t.Errorf("got %v, handled %d times", err, inner.runs.Load())
+			t.Errorf("message after the lease: got error %v and %d runs, want nil and 1", err, inner.runs.Load())
 		}
 	})
 }
@@ -278,7 +278,7 @@ func TestLostClaimCancelsHandler(t *testing.T) {
 				t.Error(err)
 			}
 			if c, err := store.Memory.Claim(t.Context(), key, "another", time.Hour); c.State != idempotent.Claimed {
-				t.Error(c, err)
+				t.Errorf("Claim: got %v (%v), want claimed", c.State, err)
 			}
 			<-ctx.Done()
 			if !errors.Is(context.Cause(ctx), idempotent.ErrLost) {
@@ -291,13 +291,13 @@ func TestLostClaimCancelsHandler(t *testing.T) {
 			t.Error(err)
 		}
 		if d := time.Since(began); d != 20*time.Second {
-			t.Errorf("lost claim was detected after %v, want a third of the lease", d)
+			t.Errorf("time until the lost claim was detected: got %v, want 20s, a third of the lease", d)
 		}
 		if !strings.Contains(logged(), "claim lost") || !strings.Contains(logged(), "not remembered") {
-			t.Errorf("unexpected log:\n%s", logged())
+			t.Errorf("log must contain claim lost and not remembered: got\n%s", logged())
 		}
 		if c, err := store.Claim(t.Context(), "orders/order-1", "another", time.Minute); c.State != idempotent.Claimed {
-			t.Errorf("claim of the other token: got %v (%v)", c.State, err)
+			t.Errorf("claim of the other token: got %v (%v), want claimed", c.State, err)
 		}
 	})
 }
@@ -356,7 +356,7 @@ func TestBreakerIgnoresBusyKey(t *testing.T) {
 		synctest.Wait()
 		busy := h.Handle(t.Context(), message())
 		if !errors.Is(busy, idempotent.ErrBusy) || errors.Is(errHandler, reprise.ErrNotAttempted) {
-			t.Fatal(busy)
+			t.Fatalf("busy key: got error %v, want ErrBusy", busy)
 		}
 
 		b, err := breaker.New(breaker.Config{Failures: 2, OpenFor: time.Minute})

@@ -32,7 +32,7 @@ func busyBefore(m *reprise.Message) int64 {
 	return min(max(0, before), 1000) // limited, because any publisher can write headers
 }
 
-// longestBusy is the longest delay of a message with a busy key, unless the lease is longer.
+// longestBusy is the maximum delay of a message with a busy key, unless the remaining lease is longer.
 const longestBusy = time.Hour
 
 // refused returns the outcome of a message whose key is busy or done.
@@ -49,12 +49,12 @@ func refused(log *slog.Logger, m *reprise.Message, key string, got Claim) error 
 		err := fmt.Errorf("%w: key %q stays claimed for %s", ErrBusy, key, got.Left)
 		return reprise.Annotate(reprise.RetryAfter(delay, err), map[string]any{HeaderBusy: before + 1})
 	}
-	return &StoreError{Op: "claim", Key: key, Err: fmt.Errorf("store returned state %s", got.State)}
+	return &StoreError{Op: "claim", Key: key, Err: fmt.Errorf("state must be Claimed, Done or Busy: got %s", got.State)}
 }
 
 // backOff returns the delay of a message that was busy before the given number of times. The first delay ends with the
-// lease of the other run, which suffices if that run has crashed. A live run extends its lease, and each retry uses up
-// an attempt of the message, so each further delay is twice as long.
+// lease of the other run, which suffices if that run has crashed. A live run extends its lease, and each retry counts
+// as an attempt of the message, so each further delay is twice as long.
 func backOff(left time.Duration, before int64) time.Duration {
 	delay := left
 	for ; before > 0 && delay < longestBusy; before-- {

@@ -20,7 +20,7 @@ func TestRetryKeepsBusyCount(t *testing.T) {
 		client := dial(t, b.URL, testkit.NewProxy(t, b.URL))
 		store := new(idempotent.Memory)
 		if c, err := store.Claim(t.Context(), queue+"/order-1", "another", time.Hour); err != nil || c.State != idempotent.Claimed {
-			t.Fatal(c, err)
+			t.Fatalf("Claim: got %v (%v), want claimed", c.State, err)
 		}
 		work(t, client, reprise.WorkerConfig{
 			Queue:   queue,
@@ -53,7 +53,7 @@ func TestRetryKeepsBusyCount(t *testing.T) {
 				return found && err == nil
 			})
 			if n, _ := amqpvalue.Integer(parked.Headers["x-reprise-busy"]); n != tc.want {
-				t.Errorf("%v became %v, want %d", tc.headers, parked.Headers, tc.want)
+				t.Errorf("headers after %v: got %v, want busy count %d", tc.headers, parked.Headers, tc.want)
 			}
 		}
 	})

@@ -32,8 +32,8 @@ type SQLConfig struct {
 	// upper and lower case, which PostgreSQL distinguishes. Default: "reprise_idempotent".
 	Table string
 
-	// PurgeEvery is the number of Complete calls between two purges. Each purge deletes up to 1000 expired rows, so
-	// that the table does not grow without limit. A negative value disables the purges; call Purge instead. Default:
+	// PurgeEvery is the number of completed keys between two purges. Each purge deletes up to 1000 expired rows, so
+	// that the table does not grow without limit. A negative value disables these purges; call Purge instead. Default:
 	// 100.
 	PurgeEvery int
 
@@ -60,11 +60,11 @@ func (c SQLConfig) Validate() error {
 // the database.
 //
 // Each method runs one statement in its own transaction. Claim runs two if the key is not free. The statements need
-// READ COMMITTED, the default of PostgreSQL. They also need a connection in addition to the handler's connection. If
+// READ COMMITTED, the default of PostgreSQL. They need a connection in addition to the connection of the handler: if
 // the handler uses the only connection of the pool, the store cannot extend the lease.
 //
-// The database clock measures leases and retentions, rounded up to whole milliseconds. The clocks of the workers'
-// machines may differ, and a clock that is fast by more than a lease would take over keys from running handlers.
+// The database clock measures leases and retentions, rounded up to whole milliseconds. The clocks of the workers are
+// not used, because a worker whose clock is fast by more than a lease would take over keys from running handlers.
 //
 // SQLite permits one writer at a time. Set the write-ahead log and a busy timeout. A statement waits for the busy
 // timeout even if its context is canceled. Example for modernc.org/sqlite:
@@ -118,8 +118,8 @@ func NewSQL(db *sql.DB, cfg SQLConfig) (*SQL, error) {
 // Schema returns the statements that create the table and its index if they do not exist. Use it with a migration tool.
 func (s *SQL) Schema() []string { return schemaOf(s.cfg.Dialect, s.cfg.Table) }
 
-// Migrate creates the table and its index if the table does not exist. Several processes may call it at the same time,
-// also while others use the table.
+// Migrate creates the table and its index if the table does not exist. Several processes may call Migrate at the same
+// time, and while other processes use the table.
 func (s *SQL) Migrate(ctx context.Context) error {
 	// IF NOT EXISTS is not sufficient: even for an existing index, PostgreSQL locks the table. The lock would wait for
 	// all running transactions and block all others until then.
@@ -222,8 +222,8 @@ func (t inTx) row(ctx context.Context, query string, args []any, dest ...any) er
 	return t.QueryRowContext(ctx, query, args...).Scan(dest...)
 }
 
-// claim claims the key for token, or completes it if done is set, for the time d. Otherwise it returns the state of the
-// key.
+// claim claims the key for token, or completes it if done is set, for the time d. If the key is not free, claim returns
+// its state.
 func (s *SQL) claim(ctx context.Context, q querier, key, token string, d time.Duration, done bool) (Claim, error) {
 	for {
 		ok, err := s.put(ctx, q, key, token, d, done)
@@ -237,7 +237,7 @@ func (s *SQL) claim(ctx context.Context, q querier, key, token string, d time.Du
 		if err != nil || got.State != 0 {
 			return got, err
 		}
-		// The key has become free since the put. Repeat it.
+		// The key has become free since the put. Repeat the put.
 	}
 }
 

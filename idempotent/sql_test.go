@@ -38,11 +38,11 @@ func TestSQLUsesClockOfDatabase(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		s := db.store(t)
 		if c, err := s.Claim(t.Context(), "long", "a", time.Hour); c.State != idempotent.Claimed {
-			t.Fatal(c, err)
+			t.Fatalf("Claim: got %v (%v), want claimed", c.State, err)
 		}
 		c, err := s.Claim(t.Context(), "long", "b", time.Hour)
 		if err != nil || c.State != idempotent.Busy || c.Left > time.Hour || c.Left < time.Hour/2 {
-			t.Errorf("claim for an hour: got %+v (%v)", c, err)
+			t.Errorf("claim for an hour: got %+v (%v), want busy for an hour", c, err)
 		}
 
 		var expires int64
@@ -50,20 +50,20 @@ func TestSQLUsesClockOfDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left := time.Until(time.UnixMilli(expires)); left < time.Hour/2 || left > 2*time.Hour {
-			t.Errorf("remaining lease in the table: got %v", left)
+			t.Errorf("remaining lease in the table: got %v, want about 1h", left)
 		}
 
 		free := func(key string) func() error {
 			return func() error {
 				c, err := s.Claim(t.Context(), key, "b", time.Hour)
 				if c.State != idempotent.Claimed {
-					return fmt.Errorf("%+v, %w", c, err)
+					return fmt.Errorf("Claim: got %v (%w), want claimed", c.State, err)
 				}
 				return nil
 			}
 		}
 		if c, err := s.Claim(t.Context(), "short", "a", time.Microsecond); c.State != idempotent.Claimed {
-			t.Fatal(c, err)
+			t.Fatalf("Claim: got %v (%v), want claimed", c.State, err)
 		}
 		testkit.Eventually(t, timeout, free("short"))
 		if err := s.Complete(t.Context(), "done", "a", 10*time.Millisecond); err != nil {
@@ -108,13 +108,13 @@ func TestSchemaIsSufficientForStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.Claim(t.Context(), "key", "token", time.Minute); err == nil || !strings.Contains(err.Error(), "mine") {
-			t.Errorf("missing table: got %v", err)
+			t.Errorf("missing table: got error %v, want one about the table mine", err)
 		}
 		for _, statement := range s.Schema() {
 			db.exec(t, statement)
 		}
 		if c, err := s.Claim(t.Context(), "key", "token", time.Minute); c.State != idempotent.Claimed {
-			t.Error(c, err)
+			t.Errorf("Claim: got %v (%v), want claimed", c.State, err)
 		}
 	})
 }
@@ -200,13 +200,13 @@ func TestPurge(t *testing.T) {
 		}
 		wg.Wait()
 		if n := db.count(t, idempotent.DefaultTable); total != 4100 || n != 10 {
-			t.Errorf("%d rows were purged and %d remain, want 4100 and 10", total, n)
+			t.Errorf("purged and remaining rows: got %d and %d, want 4100 and 10", total, n)
 		}
 
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := s.Purge(canceled); !errors.Is(err, context.Canceled) {
-			t.Errorf("canceled context: got %v", err)
+			t.Errorf("canceled context: got error %v, want context.Canceled", err)
 		}
 	})
 }
@@ -225,7 +225,7 @@ func TestCompletePurgesTable(t *testing.T) {
 			clock.Pass(time.Second)
 		}
 		if n := db.count(t, idempotent.DefaultTable); n > 30 {
-			t.Errorf("table has %d rows for 20 keys", n)
+			t.Errorf("rows for 20 keys: got %d, want at most 30", n)
 		}
 	})
 }
@@ -252,7 +252,7 @@ func TestClaimDoesNotWaitIndefinitely(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		if c, err := waiting.Claim(ctx, "key", "token", time.Minute); err == nil {
-			t.Errorf("claim did not wait: got %+v", c)
+			t.Errorf("blocked claim: got %v, want an error", c.State)
 		}
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
@@ -295,7 +295,7 @@ func TestClaimOfKeyThatExpiresDuringCall(t *testing.T) {
 	})
 	for _, token := range []string{"a", "b"} {
 		if c, err := s.Claim(t.Context(), "key", token, 90*time.Second); err != nil || c.State != idempotent.Claimed {
-			t.Errorf("%s: got %+v, %v", token, c, err)
+			t.Errorf("claim for token %s: got %v (%v), want claimed", token, c.State, err)
 		}
 	}
 }

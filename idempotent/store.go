@@ -23,8 +23,8 @@ import (
 // lease or a retention has expired. All users of the store share this clock.
 //
 // All methods are safe for concurrent use. They return soon after ctx is canceled. If ctx was canceled before the call,
-// they do nothing. After any other error, the call may have succeeded or not. Calls are idempotent. A second call with
-// the same arguments has the effect that the first call should have had.
+// they do nothing and return its error. After any other error, the call may have taken effect. Calls are idempotent:
+// repeating a failed call with the same arguments has the effect that the first call should have had.
 //
 // Keys and tokens are valid UTF-8 without control characters. Keys have 1 to 1024 bytes, tokens 1 to 64. Leases and
 // retentions are longer than 0. A store may round them up to whole milliseconds.
@@ -42,10 +42,10 @@ type Store interface {
 	// Complete marks a key as done until the retention has passed. When Complete returns nil, the key is as durable as
 	// all other data of the store.
 	//
-	// Normally, token has claimed the key. Complete also marks a free key, whose lease has expired without another claim,
-	// because the effect has happened and must be remembered. If token has already completed the key, Complete starts
-	// the retention again. If another token has claimed or completed the key, Complete changes nothing and returns an
-	// error that wraps ErrLost.
+	// Usually, token has claimed the key. Complete also marks a free key, because its lease may have expired without
+	// another claim, and the effect that has happened must be remembered. If token has already completed the key,
+	// Complete starts the retention again. If another token has claimed or completed the key, Complete changes nothing
+	// and returns an error that wraps ErrLost.
 	Complete(ctx context.Context, key, token string, retention time.Duration) error
 
 	// Release frees a key that token has claimed. In any other case it changes nothing and returns nil.
@@ -102,11 +102,11 @@ var (
 
 type busy struct{}
 
-func (busy) Error() string { return "idempotent: the message is being handled" }
+func (busy) Error() string { return "idempotent: another run is handling the message" }
 
 func (busy) Is(target error) bool { return target == reprise.ErrNotAttempted }
 
-// StoreError reports that a Store failed. Unless Op is "commit", the handler has not run. The message is retried.
+// StoreError reports that a Store failed. The handler has not run, unless Op is "commit". The message is retried.
 type StoreError struct {
 	Op  string // "claim"; for Tx "begin", "claim" or "commit"
 	Key string

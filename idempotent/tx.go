@@ -42,8 +42,8 @@ func (c TxConfig) Validate() error {
 
 // Tx returns a Handler for a function whose effect is in the same database as the store. Tx begins a transaction,
 // inserts the key of the message and calls the function. The function writes its effect in this transaction and leaves
-// the commit to Tx. One commit makes the key and the effect durable, so the effect happens exactly once while the store
-// remembers the key.
+// the commit to Tx. One commit makes both durable, so while the store remembers the key, the effect happens exactly
+// once.
 //
 //	f returns nil            commit; the message is acknowledged
 //	f returns an error       rollback; the worker settles the message by the error
@@ -52,10 +52,11 @@ func (c TxConfig) Validate() error {
 //	                         nevertheless, the key exists and the message is acknowledged
 //	the key exists           rollback; the message is acknowledged
 //
-// A duplicate that arrives during the transaction waits until the transaction is committed or rolled back. It occupies a
-// slot and a connection. After a commit the duplicate is acknowledged. After a rollback it is handled. The wait does not
-// count as an attempt. Under an isolation level stricter than READ COMMITTED, PostgreSQL instead fails the duplicate,
-// and the duplicate is retried like any failed message. In SQLite, all transactions wait for one another.
+// A duplicate that arrives during the transaction waits until the transaction is committed or rolled back. While it
+// waits, it occupies a slot and a connection. After a commit, the duplicate is acknowledged. After a rollback, it is
+// handled. The wait does not count as an attempt. Under an isolation level stricter than READ COMMITTED, PostgreSQL
+// instead fails the duplicate, and the duplicate is retried like any failed message. In SQLite, all transactions wait
+// for one another.
 //
 // An effect of f elsewhere is not part of the transaction. To send a request to another service, write the request into
 // a table in the same transaction, or use Middleware.
@@ -127,7 +128,7 @@ func (t *transactional) Handle(ctx context.Context, m *reprise.Message) error {
 	if err := tx.Commit(); err != nil {
 		if errors.Is(err, sql.ErrTxDone) {
 			if err = context.Cause(ctx); err == nil { // the cause of the rollback
-				err = fmt.Errorf("%w: handler must not end the transaction (Tx does)", sql.ErrTxDone)
+				err = fmt.Errorf("%w: handler must not commit or roll back the transaction (Tx does)", sql.ErrTxDone)
 			}
 		}
 		return &StoreError{Op: "commit", Key: key, Err: err}

@@ -41,7 +41,7 @@ func (d database) idle(t testing.TB) {
 	t.Helper()
 	testkit.Eventually(t, timeout, func() error {
 		if n := d.Stats().InUse; n > 0 {
-			return fmt.Errorf("%d connections are in use", n)
+			return fmt.Errorf("connections in use: got %d, want 0", n)
 		}
 		return nil
 	})
@@ -103,7 +103,7 @@ func TestTxRollsBackFailedRuns(t *testing.T) {
 					}
 				case "panic":
 					if value != errHandler {
-						t.Errorf("got panic value %v", value)
+						t.Errorf("panic value: got %v, want %v", value, errHandler)
 					}
 				case "end of drain":
 					if !errors.Is(err, context.Canceled) {
@@ -127,7 +127,7 @@ func TestTxRollsBackFailedRuns(t *testing.T) {
 	}
 }
 
-// Tx handles one of several simultaneous duplicates, and the others detect it.
+// Tx handles one of several concurrent duplicates, and acknowledges the others.
 func TestTxHandlesOneOfConcurrentDuplicates(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		book := db.bookings(t)
@@ -168,14 +168,14 @@ func TestTxHandlesOneOfConcurrentDuplicates(t *testing.T) {
 					t.Errorf("got %d bookings, want 1", n)
 				}
 				if !tc.retried && (failures.Load() != tc.failures || runs.Load() != tc.failures+1) {
-					t.Errorf("got %d runs, %d failures", runs.Load(), failures.Load())
+					t.Errorf("got %d runs and %d failures, want %d and %d", runs.Load(), failures.Load(), tc.failures+1, tc.failures)
 				}
 			})
 		}
 	})
 }
 
-// After a failed commit its result is unknown. The next attempt detects the result.
+// The result of a failed commit is unknown. The next attempt detects the result.
 func TestTxReportsFailedCommit(t *testing.T) {
 	for name, happened := range map[string]bool{"and has happened": true, "and has not happened": false} {
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestTxReportsCommitByHandler(t *testing.T) {
 			}
 			return tx.Commit()
 		})
-		if err := h.Handle(t.Context(), message()); err == nil || !strings.Contains(err.Error(), "handler must not end the transaction") {
+		if err := h.Handle(t.Context(), message()); err == nil || !strings.Contains(err.Error(), "handler must not commit or roll back the transaction") {
 			t.Errorf("got %v, want an error because of the commit by the handler", err)
 		}
 		if err := h.Handle(t.Context(), message()); err != nil {
@@ -260,13 +260,13 @@ func TestTxAndMiddlewareShareKeys(t *testing.T) {
 		book := db.bookings(t)
 		h := transaction(t, store, idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
 			if len(m.Headers) > 0 {
-				t.Errorf("unexpected headers: %v", m.Headers)
+				t.Errorf("headers: got %v, want none", m.Headers)
 			}
 			return book(ctx, tx, m)
 		})
 
 		if c, err := store.Claim(t.Context(), "orders/order-1", "middleware", time.Hour); c.State != idempotent.Claimed {
-			t.Fatal(c, err)
+			t.Fatalf("Claim: got %v (%v), want claimed", c.State, err)
 		}
 		var later *reprise.RetryAfterError
 		var noted *reprise.AnnotatedError
@@ -285,7 +285,7 @@ func TestTxAndMiddlewareShareKeys(t *testing.T) {
 			}
 		}
 		if n := db.count(t, "bookings"); n != 1 || inner.runs.Load() != 0 {
-			t.Errorf("got %d bookings, handled %d times", n, inner.runs.Load())
+			t.Errorf("got %d bookings and %d runs of the other handler, want 1 and 0", n, inner.runs.Load())
 		}
 	})
 }
@@ -327,7 +327,7 @@ func TestTxPurgesTable(t *testing.T) {
 				return err
 			}
 			if old := db.count(t, idempotent.DefaultTable) - n; old > 0 {
-				return fmt.Errorf("%d expired rows remain", old)
+				return fmt.Errorf("expired rows: got %d, want 0", old)
 			}
 			return nil
 		})

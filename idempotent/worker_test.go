@@ -102,7 +102,7 @@ func TestEffectHappensOnce(t *testing.T) {
 						}
 						testkit.Eventually(t, timeout, func() error {
 							if n, again := int(deliveries.Load()), redelivered.Load(); n < tc.deliveries || tc.cut && again == 0 {
-								return fmt.Errorf("got %d deliveries and %d redeliveries", n, again)
+								return fmt.Errorf("got %d deliveries and %d redeliveries, want at least %d and, after a cut, 1", n, again, tc.deliveries)
 							}
 							return nil
 						})
@@ -245,7 +245,7 @@ func TestLongRunIsNotRepeated(t *testing.T) {
 					t.Errorf("message was handled %d times, want 1", n)
 				}
 				if strings.Count(logged(), "msg=busy") == 0 || strings.Count(logged(), "msg=duplicate") != 1 {
-					t.Errorf("unexpected log:\n%s", logged())
+					t.Errorf("log must contain busy, and duplicate once: got\n%s", logged())
 				}
 			})
 		})

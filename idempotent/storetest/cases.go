@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// Times for all tests. Stores may round to milliseconds.
+// Times for all tests. A store may round a time up by less than a millisecond.
 const (
 	lease     = time.Minute
 	retention = time.Hour
@@ -137,10 +137,10 @@ func testExtend(t *testing.T, store idempotent.Store, pass func(time.Duration)) 
 func testShort(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 	s := checkedStore{t, store}
 	if got, err := store.Claim(t.Context(), "key", "a", time.Nanosecond); got.State != idempotent.Claimed {
-		t.Fatal(got, err)
+		t.Fatalf("Claim for 1 ns: got %v (%v), want claimed", got.State, err)
 	}
 	if got := s.claim("key", "b"); got.State != idempotent.Busy || got.Left <= 0 || got.Left > rounding {
-		t.Fatalf("Claim of a key before the end of its lease: got %+v", got)
+		t.Fatalf("Claim of a key before its lease ends: got %+v, want busy for at most %v", got, rounding)
 	}
 	pass(rounding)
 	s.wantClaim("key", "b", idempotent.Claimed)
@@ -278,16 +278,16 @@ func testContext(t *testing.T, store idempotent.Store, _ func(time.Duration)) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := store.Claim(canceled, "free", "a", lease); !errors.Is(err, context.Canceled) {
-		t.Errorf("Claim with a canceled context: got %v", err)
+		t.Errorf("Claim with a canceled context: got error %v, want context.Canceled", err)
 	}
 	s.wantClaim("free", "b", idempotent.Claimed)
 
 	s.wantClaim("key", "a", idempotent.Claimed)
 	if err := store.Release(canceled, "key", "a"); !errors.Is(err, context.Canceled) {
-		t.Errorf("Release with a canceled context: got %v", err)
+		t.Errorf("Release with a canceled context: got error %v, want context.Canceled", err)
 	}
 	if err := store.Complete(canceled, "key", "a", retention); !errors.Is(err, context.Canceled) {
-		t.Errorf("Complete with a canceled context: got %v", err)
+		t.Errorf("Complete with a canceled context: got error %v, want context.Canceled", err)
 	}
 	s.wantClaim("key", "b", idempotent.Busy)
 	s.wantComplete("key", "a", nil)

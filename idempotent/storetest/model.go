@@ -15,16 +15,16 @@ import (
 // model is the reference implementation of a Store. It contains the keys that are not free.
 type model struct {
 	now  time.Duration
-	keys map[string]held
+	keys map[string]heldKey
 }
 
-type held struct {
+type heldKey struct {
 	token   string
 	done    bool
 	expires time.Duration
 }
 
-func (m *model) get(key string) (h held, found bool) {
+func (m *model) get(key string) (h heldKey, found bool) {
 	h, found = m.keys[key]
 	return h, found && h.expires > m.now
 }
@@ -37,7 +37,7 @@ func (m *model) claim(key, token string, lease time.Duration) idempotent.Claim {
 	case found && h.token != token:
 		return idempotent.Claim{State: idempotent.Busy, Left: h.expires - m.now}
 	}
-	m.keys[key] = held{token: token, expires: m.now + lease}
+	m.keys[key] = heldKey{token: token, expires: m.now + lease}
 	return idempotent.Claim{State: idempotent.Claimed}
 }
 
@@ -45,7 +45,7 @@ func (m *model) complete(key, token string, retention time.Duration) error {
 	if h, found := m.get(key); found && h.token != token {
 		return idempotent.ErrLost
 	}
-	m.keys[key] = held{token: token, done: true, expires: m.now + retention}
+	m.keys[key] = heldKey{token: token, done: true, expires: m.now + retention}
 	return nil
 }
 
@@ -55,8 +55,8 @@ func (m *model) release(key, token string) {
 	}
 }
 
-// testModel makes random calls on the store and the model. It uses few keys, few tokens and round times, so that the
-// calls collide.
+// testModel makes random calls on the store and the model. It uses few keys, tokens and durations, so that the calls
+// collide.
 func testModel(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 	ctx := t.Context()
 	run := 0
@@ -71,7 +71,7 @@ func testModel(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 		span := rapid.Custom(func(t *rapid.T) time.Duration {
 			return time.Duration(rapid.IntRange(1, 4).Draw(t, "tenths")) * time.Second / 10
 		})
-		m := &model{keys: map[string]held{}}
+		m := &model{keys: map[string]heldKey{}}
 		actions := map[string]func(*rapid.T){
 			"claim": func(t *rapid.T) {
 				key, token, lease := key.Draw(t, "of"), token.Draw(t, "token"), span.Draw(t, "lease")

@@ -20,7 +20,7 @@ import (
 
 // Subject is the Store implementation under test.
 type Subject struct {
-	// New returns a store for one test. The store may be used until the end of t.
+	// New returns a store for one test. The store is valid until t ends.
 	New func(t testing.TB) idempotent.Store
 
 	// Pass advances the time of all stores. Run calls it while no other call is running. If Pass is nil, each test runs
@@ -32,7 +32,7 @@ type Subject struct {
 //
 //	Purge(ctx context.Context) (int64, error)
 //
-// Run expects that Purge does not change the visible state of the store.
+// Run also checks that Purge does not change the visible state of the store.
 func Run(t *testing.T, s Subject) {
 	for _, test := range []struct {
 		name string
