@@ -32,8 +32,8 @@ type Config struct {
 	// Dialect is the SQL dialect of the database.
 	Dialect failed.Dialect
 
-	// Prefix is the prefix of the table names: at most 40 lowercase letters, digits and underscores, of which the first
-	// is not a digit. Default: "reprise_history_".
+	// Prefix is the prefix of the table names: at most 40 lowercase letters, digits and underscores, not starting with
+	// a digit. Default: "reprise_history_".
 	Prefix string
 
 	// Clock returns the current time. Default: time.Now.
