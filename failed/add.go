@@ -19,7 +19,7 @@ func (a *Archive) Add(ctx context.Context, messages []Message) ([]ID, error) {
 	for i := range messages {
 		var err error
 		if encoded[i], err = a.encode(messages[i]); err != nil {
-			return nil, withAction(err, "adding message %d of %d", i+1, len(messages))
+			return nil, withAction(err, "cannot add message %d of %d", i+1, len(messages))
 		}
 	}
 	return a.addEncoded(ctx, encoded, func(*tx) error { return nil })
@@ -35,12 +35,12 @@ func (a *Archive) Add(ctx context.Context, messages []Message) ([]ID, error) {
 // session. Therefore ingest neither stores a redelivery twice nor drops a second failure that is equal in every byte.
 //
 // If another owner has the lease of the failed queue, ingest stores nothing and returns ErrState.
-func (a *Archive) ingest(ctx context.Context, arrivals []delivered) ([]ID, error) {
+func (a *Archive) ingest(ctx context.Context, arrivals []queuedMessage) ([]ID, error) {
 	encoded := make([]arrival, len(arrivals))
 	for i := range arrivals {
 		var err error
 		if encoded[i], err = a.encodeDelivered(&arrivals[i]); err != nil {
-			return nil, withAction(err, "adding message %d of %d", i+1, len(arrivals))
+			return nil, withAction(err, "cannot add message %d of %d", i+1, len(arrivals))
 		}
 	}
 	return a.addEncoded(ctx, encoded, func(tx *tx) error { return tx.owned(arrivals) })
@@ -49,7 +49,7 @@ func (a *Archive) ingest(ctx context.Context, arrivals []delivered) ([]ID, error
 // addEncoded stores the arrivals that the archive does not have yet. If allowed returns an error, addEncoded stores
 // nothing.
 func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed func(*tx) error) (_ []ID, err error) {
-	defer annotate(&err, "adding %d messages", len(encoded))
+	defer annotate(&err, "cannot add %d messages", len(encoded))
 	if len(encoded) == 0 {
 		return nil, nil
 	}
@@ -85,7 +85,7 @@ func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed fun
 // markSettled records that the deliveries of messages are acknowledged. An equal message that arrives later is a new
 // message.
 func (a *Archive) markSettled(ctx context.Context, ids []ID) (err error) {
-	defer annotate(&err, "recording that %d messages are settled", len(ids))
+	defer annotate(&err, "cannot record that %d messages are settled", len(ids))
 	if len(ids) == 0 {
 		return nil
 	}

@@ -70,7 +70,7 @@ func (c Config) Validate() error {
 	for _, r := range c.Rules {
 		switch {
 		case r.Retention <= 0:
-			errs = append(errs, fmt.Errorf("%w: the retention of queue %q must be positive: got %s", ErrInvalid, r.Queue, r.Retention))
+			errs = append(errs, fmt.Errorf("%w: retention of queue %q must be positive: got %s", ErrInvalid, r.Queue, r.Retention))
 		case queues[r.Queue]:
 			errs = append(errs, fmt.Errorf("%w: queue %q must have at most one retention", ErrInvalid, r.Queue))
 		}
@@ -116,7 +116,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (a *Archive, err error) {
 	}
 	cfg = cfg.withDefaults()
 	a = &Archive{db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), cfg: cfg, d: dialect{cfg.Dialect}, writing: make(chan struct{}, 1)}
-	defer annotate(&err, "opening the archive in %s", cfg.Dialect)
+	defer annotate(&err, "cannot open the archive in %s", cfg.Dialect)
 	if !a.ready(ctx) {
 		if err := a.migrate(sqlkit.Long(ctx)); err != nil {
 			return nil, err

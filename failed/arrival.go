@@ -33,7 +33,7 @@ func (a *Archive) encode(m Message) (arrival, error) {
 	return e, err
 }
 
-func (a *Archive) encodeDelivered(in *delivered) (e arrival, err error) {
+func (a *Archive) encodeDelivered(in *queuedMessage) (e arrival, err error) {
 	if e, err = a.encode(in.Message); err != nil {
 		return e, err
 	}

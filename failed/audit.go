@@ -37,7 +37,7 @@ const (
 
 // Acts lists the audit log, newest first. It returns the cursor of the next page, or "" after the last page.
 func (a *Archive) Acts(ctx context.Context, p Page) (acts []Act, next string, err error) {
-	defer annotate(&err, "listing acts")
+	defer annotate(&err, "cannot list acts")
 	size, before, err := p.bounds(ofActs)
 	if err != nil {
 		return nil, "", err
@@ -59,7 +59,7 @@ func (a *Archive) Acts(ctx context.Context, p Page) (acts []Act, next string, er
 // Record writes an audit log entry for an action that does not concern archived messages, such as pausing workers in
 // the console.
 func (a *Archive) Record(ctx context.Context, who Actor, verb, subject string, details map[string]any) (err error) {
-	defer annotate(&err, "recording an act")
+	defer annotate(&err, "cannot record an act")
 	if err := who.validate(); err != nil {
 		return err
 	}

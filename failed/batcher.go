@@ -16,7 +16,7 @@ import (
 
 // ingestStore is the part of Archive that an Ingest uses.
 type ingestStore interface {
-	ingest(ctx context.Context, arrivals []delivered) ([]ID, error)
+	ingest(ctx context.Context, arrivals []queuedMessage) ([]ID, error)
 	markSettled(ctx context.Context, ids []ID) error
 	claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error)
 	renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error)
@@ -32,7 +32,7 @@ type ingestStore interface {
 // The batcher preserves the order. If the connection fails, the broker redelivers a message while the first delivery
 // may still wait in the batcher. The batcher stores the redelivery after the first delivery, so that the archive
 // recognizes the redelivery. For the same reason, before it stores a batch with a redelivered message, the batcher
-// waits until the result of every earlier ack is known, and then starts a new session (delivered.Session).
+// waits until the result of every earlier ack is known, and then starts a new session (queuedMessage.Session).
 type batcher struct {
 	store   ingestStore
 	maxSize int // maximum size of a batch
@@ -53,7 +53,7 @@ type batcher struct {
 
 // entry is a message that is not stored yet.
 type entry struct {
-	arrival   delivered
+	arrival   queuedMessage
 	message   *reprise.Message
 	retryAt   time.Time     // time of the next attempt, if the store refuses only this message; zero otherwise
 	done      chan struct{} // closed when the message is stored
@@ -102,7 +102,7 @@ func (b *batcher) start(ctx context.Context) (stop func()) {
 }
 
 // add blocks until the message is stored, and then returns nil. If ctx is done first, it returns the cause.
-func (b *batcher) add(ctx context.Context, m *reprise.Message, a delivered) error {
+func (b *batcher) add(ctx context.Context, m *reprise.Message, a queuedMessage) error {
 	e := &entry{arrival: a, message: m, done: make(chan struct{})}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, e)
@@ -238,7 +238,7 @@ func (b *batcher) put(ctx context.Context, batch []*entry) error {
 	if err != nil {
 		return err
 	}
-	arrivals := make([]delivered, len(batch))
+	arrivals := make([]queuedMessage, len(batch))
 	for i, e := range batch {
 		arrivals[i] = e.arrival
 		arrivals[i].Session = fmt.Sprintf("%s.%d", b.name, b.sessions)
@@ -246,7 +246,7 @@ func (b *batcher) put(ctx context.Context, batch []*entry) error {
 	}
 	ids, err := b.store.ingest(ctx, arrivals)
 	if err == nil && len(ids) != len(batch) {
-		err = fmt.Errorf("failed: the archive returned %d IDs for %d messages", len(ids), len(batch))
+		err = fmt.Errorf("failed: store must return one ID per message: got %d IDs for %d messages", len(ids), len(batch))
 	}
 	if err != nil {
 		return err

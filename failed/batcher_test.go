@@ -34,7 +34,7 @@ func (k *taker) give(ctx context.Context, body string, redelivered bool, ack err
 	stored := make(chan error, 1)
 	go func() {
 		m := &reprise.Message{Body: []byte(body), Redelivered: redelivered}
-		err := k.add(ctx, m, delivered{Message: Message{FailedQueue: "q.failed", Content: Content{Body: m.Body}}, Redelivered: redelivered})
+		err := k.add(ctx, m, queuedMessage{Message: Message{FailedQueue: "q.failed", Content: Content{Body: m.Body}}, Redelivered: redelivered})
 		if err == nil {
 			k.acked(m, ack)
 		}

@@ -267,7 +267,7 @@ func (x *editor) body(body []byte) ([]byte, error) {
 		return body, nil
 	}
 	if !utf8.Valid(body) {
-		return nil, errors.New("the body is not UTF-8")
+		return nil, errors.New("body is not valid UTF-8")
 	}
 	wasJSON := json.Valid(body)
 	for i, r := range x.Replace {
@@ -276,7 +276,7 @@ func (x *editor) body(body []byte) ([]byte, error) {
 		}
 	}
 	if wasJSON && !json.Valid(body) {
-		return nil, errors.New("the edited body is not JSON")
+		return nil, errors.New("edited body is not valid JSON")
 	}
 	return body, nil
 }

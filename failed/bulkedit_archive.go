@@ -152,7 +152,7 @@ const (
 // not change the archive. It covers at most limit messages, the oldest first, and stops after 256 MiB of bodies. If
 // limit is 0, it covers all messages. Before and After are nil for messages that are excluded by BulkEdit.SpareSecrets.
 func (a *Archive) PreviewEdit(ctx context.Context, p Plan, limit int) (v EditPreview, err error) {
-	defer annotate(&err, "previewing an edit")
+	defer annotate(&err, "cannot preview an edit")
 	if err := p.validate(); err != nil {
 		return v, err
 	}

@@ -234,11 +234,11 @@ func TestPreviewEdit(t *testing.T) {
 		const secret = "the message has secrets that the editor may not see"
 		want := failed.EditPreview{
 			Changed: 1, Unchanged: 1, Impossible: 4,
-			Reasons: []failed.EditReason{{"the body is not JSON", 2}, {"operation 1, replace: /a is missing", 1}, {secret, 1}},
+			Reasons: []failed.EditReason{{"body is not valid JSON", 2}, {"operation 1, replace: /a is missing", 1}, {secret, 1}},
 			Samples: []failed.EditSample{
 				{ID: ids[1], Before: content(`{"a":1}`), After: content(`{"a":2}`)},
 				{ID: ids[2], Before: content(`{"a":2}`), Why: "the edit has no effect"},
-				{ID: ids[0], Before: content("text"), Why: "the body is not JSON"},
+				{ID: ids[0], Before: content("text"), Why: "body is not valid JSON"},
 				{ID: ids[3], Before: content(`{"b":1}`), Why: "operation 1, replace: /a is missing"},
 				{ID: ids[5], Why: secret},
 			},

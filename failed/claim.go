@@ -14,7 +14,7 @@ import (
 // the lease, or if the replay is not running. The expiry of the lease is measured with Config.Clock, so the clocks of
 // machines that share a database should differ by at most about a second.
 func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, lease time.Duration) (mine bool, err error) {
-	defer annotate(&err, "claiming replay %d", id)
+	defer annotate(&err, "cannot claim replay %d", id)
 	now := a.now()
 	var n int64
 	err = a.write(ctx, func(tx *tx) (err error) {
@@ -28,7 +28,7 @@ func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, le
 // releaseReplay ends the lease of an owner. It does nothing if the owner does not have the lease. If the replay is in
 // state ReplayCancelling, releaseReplay also ends the replay.
 func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) (err error) {
-	defer annotate(&err, "releasing replay %d", id)
+	defer annotate(&err, "cannot release replay %d", id)
 	return a.writeMany(ctx, func(tx *tx) error {
 		var state ReplayState
 		err := tx.Row(`UPDATE {replay} SET lease = 0 WHERE id = $1 AND owner = $2 RETURNING state`, int64(id), owner).Scan(&state)
@@ -49,7 +49,7 @@ func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) 
 // owner has taken the lease, the archive refuses the transaction in which the former owner adds a message. The former
 // owner requeues the message, and the new owner receives it.
 func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
-	defer annotate(&err, "claiming the queue %q", queue)
+	defer annotate(&err, "cannot claim queue %q", queue)
 	now := a.now()
 	var n int64
 	err = a.write(ctx, func(tx *tx) (err error) {
@@ -65,7 +65,7 @@ func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease tim
 // if that owner has released the lease or let it expire. The other owner may have archived and settled messages that
 // were delivered before the loss.
 func (a *Archive) renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
-	defer annotate(&err, "claiming the queue %q", queue)
+	defer annotate(&err, "cannot renew the lease of queue %q", queue)
 	now := a.now()
 	var n int64
 	err = a.write(ctx, func(tx *tx) (err error) {
@@ -78,7 +78,7 @@ func (a *Archive) renewQueue(ctx context.Context, queue, owner string, lease tim
 
 // releaseQueue ends the lease of an owner. It does nothing if another owner has the lease.
 func (a *Archive) releaseQueue(ctx context.Context, queue, owner string) (err error) {
-	defer annotate(&err, "releasing the queue %q", queue)
+	defer annotate(&err, "cannot release queue %q", queue)
 	return a.write(ctx, func(tx *tx) error {
 		_, err := tx.Exec(`UPDATE {ingest} SET lease = 0 WHERE queue = $1 AND owner = $2`, []byte(queue), owner)
 		return err
@@ -86,7 +86,7 @@ func (a *Archive) releaseQueue(ctx context.Context, queue, owner string) (err er
 }
 
 // owned returns ErrState if the owner of an arrival is not the last owner that claimed its failed queue.
-func (t *tx) owned(arrivals []delivered) error {
+func (t *tx) owned(arrivals []queuedMessage) error {
 	checked := make(map[[2]string]bool)
 	for _, a := range arrivals {
 		claim := [2]string{a.FailedQueue, a.Owner}

@@ -37,7 +37,7 @@ const maxReports = 64
 
 // declare declares the queue.
 func (c *collector[T]) declare(ctx context.Context) (err error) {
-	defer annotate(&err, "declaring the queue %s", c.queue)
+	defer annotate(&err, "cannot declare queue %s", c.queue)
 	return c.client.Declare(ctx, c.topology)
 }
 

@@ -73,7 +73,7 @@ func TestCollectorNamesTheQueueItCannotDeclare(t *testing.T) {
 	c := &collector[topology.RetryReport]{client: w.client, queue: w.archive.retriesTopology().Queues[0].Name, topology: w.archive.retriesTopology()}
 	w.deleteLater(c.queue)
 	w.occupy(c.queue)
-	if err := c.declare(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "failed: declaring the queue "+c.queue+": ") {
+	if err := c.declare(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "failed: cannot declare queue "+c.queue+": ") {
 		t.Error(err)
 	}
 }

@@ -22,7 +22,7 @@ func (a *Archive) Check(ctx context.Context, f Filter) error {
 			return &FilterError{param, &NotFoundError{what, id}}
 		}
 		if err != nil {
-			return withAction(err, "looking for %s %d", what, id)
+			return withAction(err, "cannot look up %s %d", what, id)
 		}
 		return nil
 	}
@@ -42,7 +42,7 @@ func (a *Archive) Check(ctx context.Context, f Filter) error {
 	var id ID
 	for err := range a.db.Rows(ctx, `SELECT m.id FROM {message} m WHERE `+a.d.in("m.id", "$1"), list(a.d, f.IDs)).Scan(&id) {
 		if err != nil {
-			return withAction(err, "looking for messages")
+			return withAction(err, "cannot look up messages")
 		}
 		delete(missing, id)
 	}
@@ -57,7 +57,7 @@ func (a *Archive) Check(ctx context.Context, f Filter) error {
 // CountState returns the exact number of messages in state s that f selects. Unlike Count it has no limit, so it can
 // take a long time. Use the result for Filter.AtMost.
 func (a *Archive) CountState(ctx context.Context, f Filter, s State) (n int64, err error) {
-	defer annotate(&err, "counting messages")
+	defer annotate(&err, "cannot count messages")
 	if f.States != nil && !slices.Contains(f.States, s) {
 		return 0, f.Validate()
 	}

@@ -43,7 +43,7 @@ type Destination struct {
 // message may be known only from headers that its publisher may have written (see IngestConfig.Origin). Destinations
 // reads all selected messages.
 func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) (all []Destination, err error) {
-	defer annotate(&err, "determining the destinations of messages")
+	defer annotate(&err, "cannot determine the destinations of messages")
 	s, err := a.selection(ctx, p.Filter)
 	if err != nil || s == nil {
 		return nil, errors.Join(p.validate(), err)
@@ -54,7 +54,7 @@ func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) (all []De
 // Preview is a fast variant of Destinations for a web page. It reads at most a few thousand messages and returns their
 // destinations. It counts the selected messages as Count does.
 func (a *Archive) Preview(ctx context.Context, p Plan, r Routing) (all []Destination, t Total, err error) {
-	defer annotate(&err, "determining the destinations of messages")
+	defer annotate(&err, "cannot determine the destinations of messages")
 	p.Filter.All, p.Filter.States = false, []State{Failed}
 	s, err := a.selection(ctx, p.Filter)
 	if err != nil || s == nil {

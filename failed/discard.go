@@ -12,7 +12,7 @@ import (
 // be empty. The messages stay in the archive, and Restore returns them to state failed. Discard changes nothing and
 // returns ErrState if more messages than Filter.AtMost are selected.
 func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Actor) (n int64, err error) {
-	defer annotate(&err, "discarding messages")
+	defer annotate(&err, "cannot discard messages")
 	if strings.TrimSpace(reason) == "" {
 		return 0, fmt.Errorf("%w: reason must not be empty", ErrInvalid)
 	}
@@ -25,7 +25,7 @@ func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Acto
 // Restore undoes Discard. It moves the discarded messages that f selects to state failed, and returns their number.
 // It skips messages that were erased.
 func (a *Archive) Restore(ctx context.Context, f Filter, who Actor) (n int64, err error) {
-	defer annotate(&err, "restoring messages")
+	defer annotate(&err, "cannot restore messages")
 	return a.move(ctx, f, who, move{
 		from: Discarded, to: Failed, verb: actRestore,
 		set: func(*selection) string { return `, discarded = NULL` }, where: erasable,

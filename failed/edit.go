@@ -20,7 +20,7 @@ import (
 // If c equals the content that a replay would send, Edit has no effect. If c equals the original, Edit has the effect
 // of Revert.
 func (a *Archive) Edit(ctx context.Context, id ID, seen int, c Content, who Actor) (err error) {
-	defer annotate(&err, "editing message %d", id)
+	defer annotate(&err, "cannot edit message %d", id)
 	e, err := editOf(id, seen, c, who)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (t *tx) nextRevision(id ID) (number int, err error) {
 // Revert undoes the edits of a message, so that a replay sends the original. Only an edited message in state failed can be
 // reverted. Seen has the same meaning as for Edit.
 func (a *Archive) Revert(ctx context.Context, id ID, seen int, who Actor) (err error) {
-	defer annotate(&err, "reverting message %d", id)
+	defer annotate(&err, "cannot revert message %d", id)
 	if err := who.validate(); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (t *tx) revise(id ID, revision int, verb string, before int, who Actor) err
 // replay sends exactly the content c. It returns ErrState if another user has edited the message since seen. It
 // ignores the Filter of the plan.
 func (a *Archive) EditAndReplay(ctx context.Context, id ID, seen int, c Content, p Plan, who Actor) (r *Replay, err error) {
-	defer annotate(&err, "editing and replaying message %d", id)
+	defer annotate(&err, "cannot edit and replay message %d", id)
 	p.Filter = Filter{IDs: []ID{id}}
 	e, err := editOf(id, seen, c, who)
 	if err != nil {
@@ -186,7 +186,7 @@ type Revision struct {
 // Edits returns all edits of a message, oldest first, including undone edits. It does not set Revision.Content: see
 // Archive.Revision.
 func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) {
-	defer annotate(&err, "reading the edits of message %d", id)
+	defer annotate(&err, "cannot read the edits of message %d", id)
 	rows := a.db.Rows(ctx, `SELECT number, at, actor, replay FROM {revision} WHERE message = $1 ORDER BY number`, int64(id))
 	var e Revision
 	for err := range rows.Scan(&e.Number, sqlkit.Time(&e.Time), &e.Actor, &e.Replay) {
@@ -201,7 +201,7 @@ func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) 
 // Revision returns an edit with its content, including an undone edit. Edits lists the edits with their numbers.
 // Revision returns ErrNotFound if the edit does not exist.
 func (a *Archive) Revision(ctx context.Context, id ID, number int) (r *Revision, err error) {
-	defer annotate(&err, "reading revision %d of message %d", number, id)
+	defer annotate(&err, "cannot read revision %d of message %d", number, id)
 	all, err := a.revisions(ctx, `message = $1 AND number = $2`, int64(id), number)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ const (
 //
 // If Drop is set and Queue is a work queue, the ledger reports the removed messages as missing.
 func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyConfig, who Actor) (n int, err error) {
-	defer annotate(&err, "emptying queue %q", cfg.Queue)
+	defer annotate(&err, "cannot empty queue %q", cfg.Queue)
 	if err := errors.Join(who.validate(), cfg.Validate()); err != nil {
 		return 0, err
 	}

@@ -39,7 +39,7 @@ import (
 // find the erased bytes, but the files contain dead rows until VACUUM and later writes replace them. Erase does not
 // change backups, exports, logs, unsent notifications, the list of waiting messages or the queues of the broker.
 func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor) (n int64, err error) {
-	defer annotate(&err, "erasing messages")
+	defer annotate(&err, "cannot erase messages")
 	if strings.TrimSpace(reason) == "" {
 		return 0, fmt.Errorf("%w: reason must not be empty", ErrInvalid)
 	}
@@ -72,7 +72,7 @@ func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor)
 // WouldErase returns the number of messages that Erase would erase, and the number of selected messages that Erase
 // would skip because their replay is running.
 func (a *Archive) WouldErase(ctx context.Context, f Filter) (n, left int64, err error) {
-	defer annotate(&err, "counting the messages to erase")
+	defer annotate(&err, "cannot count the messages to erase")
 	s, err := a.selection(ctx, f)
 	if err != nil || s == nil {
 		return 0, 0, err

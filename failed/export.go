@@ -24,12 +24,12 @@ func (a *Archive) Export(ctx context.Context, f Filter, w io.Writer) (n int64, e
 			continue
 		}
 		if err := a.export(ctx, m, buffered); err != nil {
-			return n, withAction(err, "exporting message %d", m.ID)
+			return n, withAction(err, "cannot export message %d", m.ID)
 		}
 		n++
 	}
 	if err := buffered.Flush(); err != nil {
-		return n, withAction(err, "exporting")
+		return n, withAction(err, "cannot export messages")
 	}
 	return n, nil
 }
@@ -77,7 +77,7 @@ const (
 // file and import it again to add the remaining messages.
 func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int64, err error) {
 	if err := who.validate(); err != nil {
-		return 0, withAction(err, "importing")
+		return 0, withAction(err, "cannot import messages")
 	}
 	in := bufio.NewReaderSize(r, 1<<16)
 	var act int64
@@ -108,7 +108,7 @@ func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int
 			number++
 			l, err := parseLine(b)
 			if err != nil {
-				return added, errors.Join(flush(), withAction(err, "importing line %d", number))
+				return added, errors.Join(flush(), withAction(err, "cannot import line %d", number))
 			}
 			if l != nil {
 				lines = append(lines, l)
@@ -117,14 +117,14 @@ func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int
 		}
 		if len(lines) == importBatch || size > importBytes || readErr != nil {
 			if err := flush(); err != nil {
-				return added, withAction(err, "importing the lines up to %d", number)
+				return added, withAction(err, "cannot import the lines up to line %d", number)
 			}
 		}
 		if readErr == io.EOF {
 			return added, nil
 		}
 		if readErr != nil {
-			return added, withAction(readErr, "importing: reading line %d", number+1)
+			return added, withAction(readErr, "cannot read line %d of the import", number+1)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 	}
 	for i, e := range added {
 		if err := e.encode(); err != nil {
-			return 0, withAction(err, "message %d of archive %s", from[i].ID, from[i].Archive)
+			return 0, withAction(err, "cannot import message %d of archive %s", from[i].ID, from[i].Archive)
 		}
 	}
 	if err := t.add(added); err != nil {

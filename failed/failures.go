@@ -17,7 +17,7 @@ type Failure struct {
 // Failures returns the next n messages that arrived after the message with the ID after, in the order of arrival. It
 // returns fewer messages if no more have arrived. IDs ascend in the order of arrival.
 func (a *Archive) Failures(ctx context.Context, after ID, n int) (all []Failure, err error) {
-	defer annotate(&err, "listing failures")
+	defer annotate(&err, "cannot list failures")
 	var x Failure
 	for err := range a.db.Rows(ctx, `SELECT m.id, q.name, m.last_failed FROM {message} m JOIN {queue} q ON q.id = m.queue WHERE m.id > $1 ORDER BY m.id LIMIT $2`,
 		int64(after), n).Scan(&x.ID, &x.Queue, sqlkit.Time(&x.Time)) {

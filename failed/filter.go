@@ -356,7 +356,7 @@ func (f Filter) checkForAct() error {
 // allows returns ErrState if n is more than Filter.AtMost.
 func (f Filter) allows(n int64) error {
 	if f.AtMost > 0 && n > f.AtMost {
-		return fmt.Errorf("%w: filter selects %d messages, more than the expected %d", ErrState, n, f.AtMost)
+		return fmt.Errorf("%w: filter must select at most %d messages: got %d", ErrState, f.AtMost, n)
 	}
 	return nil
 }

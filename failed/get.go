@@ -18,7 +18,7 @@ import (
 func (a *Archive) Get(ctx context.Context, id ID) (*Message, error) {
 	m, err := a.get(ctx, id)
 	if err != nil {
-		return nil, withAction(err, "reading message %d", id)
+		return nil, withAction(err, "cannot read message %d", id)
 	}
 	return m, nil
 }
@@ -123,11 +123,11 @@ func decodeAttempts(s string) ([]reprise.AttemptError, error) {
 	d.UseNumber()
 	var list []any
 	if err := d.Decode(&list); err != nil {
-		return nil, fmt.Errorf("%w: errors of attempts: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: cannot decode the errors of attempts: %w", ErrInvalid, err)
 	}
 	v, err := tablejson.Value(list)
 	if err != nil {
-		return nil, fmt.Errorf("%w: errors of attempts: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: cannot decode the errors of attempts: %w", ErrInvalid, err)
 	}
 	return attemptsOf(v.([]any)), nil
 }

@@ -69,7 +69,7 @@ type QueueSummary struct {
 // Groups returns a page of groups. A page may be short or empty although more groups follow. Only an empty cursor marks
 // the last page. A group that changes between two calls may move, and then be on both pages or on neither.
 func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) (groups []Group, next string, err error) {
-	defer annotate(&err, "listing groups")
+	defer annotate(&err, "cannot list groups")
 	size, err := p.size()
 	if err != nil {
 		return nil, "", err
@@ -134,7 +134,7 @@ func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) (groups []G
 
 // Group returns a group. It returns ErrNotFound if the group does not exist.
 func (a *Archive) Group(ctx context.Context, id GroupID) (g *Group, err error) {
-	defer annotate(&err, "reading group %d", id)
+	defer annotate(&err, "cannot read group %d", id)
 	groups, err := a.groupsOf(ctx, []GroupID{id})
 	if err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func buckets(start, span int64, n int) []Bucket {
 
 // Queues returns all work queues that ever had a failed message, sorted by name.
 func (a *Archive) Queues(ctx context.Context) (out []QueueSummary, err error) {
-	defer annotate(&err, "listing queues")
+	defer annotate(&err, "cannot list queues")
 	where, order := a.d.along([]equal{{"m.state", "0"}, {"m.queue", "q.id"}}, 0, fromTheTop)
 	end := func(direction string) string {
 		// The subquery selects by position, which the index contains. For another column, SQLite would choose another index.

@@ -27,7 +27,7 @@ func (a *unreachable) err() error {
 	return nil
 }
 
-func (a *unreachable) ingest(ctx context.Context, arrivals []delivered) ([]ID, error) {
+func (a *unreachable) ingest(ctx context.Context, arrivals []queuedMessage) ([]ID, error) {
 	if err := a.err(); err != nil {
 		return nil, err
 	}

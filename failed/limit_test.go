@@ -36,7 +36,7 @@ func TestChangeTimeoutIncludesWait(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		_, err = a.ingest(t.Context(), []delivered{{Message: Message{FailedQueue: "orders.failed"}}})
+		_, err = a.ingest(t.Context(), []queuedMessage{{Message: Message{FailedQueue: "orders.failed"}}})
 		if took := time.Since(begun); !errors.Is(err, ErrUnavailable) || took > sqlkit.WriteLimit {
 			t.Errorf("got %v after %s, want ErrUnavailable within %s", err, took, sqlkit.WriteLimit)
 		}

@@ -124,7 +124,7 @@ func parseLine(b []byte) (*line, error) {
 	}
 	for i := range l.Revisions {
 		if err := l.Revisions[i].read(); err != nil {
-			return nil, withAction(err, "revision %d", i+1)
+			return nil, withAction(err, "cannot decode revision %d", i+1)
 		}
 	}
 	m := Message{

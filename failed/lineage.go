@@ -81,7 +81,7 @@ func (a *Archive) descends(origin string, commits, known int64) error {
 // ErrUnavailable. It sends one query and does not wait for other writers. If the latest write failed with
 // ErrUnavailable, Healthy also commits an empty transaction, which does wait. ctx should have a deadline.
 func (a *Archive) Healthy(ctx context.Context) (err error) {
-	defer annotate(&err, "checking the archive")
+	defer annotate(&err, "cannot check the archive")
 	if broken := a.broken.Load(); broken != nil {
 		return *broken
 	}

@@ -14,7 +14,7 @@ import (
 // List returns a page of messages, the latest failure first. If few messages match, a page may be short or empty
 // although more messages follow. Only an empty cursor marks the last page.
 func (a *Archive) List(ctx context.Context, f Filter, p Page) (out []Summary, next string, err error) {
-	defer annotate(&err, "listing messages")
+	defer annotate(&err, "cannot list messages")
 	size, err := p.size()
 	if err != nil {
 		return nil, "", err
@@ -116,7 +116,7 @@ func (a *Archive) Each(ctx context.Context, f Filter) iter.Seq2[*Message, error]
 			}
 		}
 		if err != nil {
-			yield(nil, withAction(err, "reading messages"))
+			yield(nil, withAction(err, "cannot read messages"))
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (a *Archive) ids(ctx context.Context, f Filter) (ids []ID, err error) {
 // Count counts messages. If the filter sets only queue, states and group, the result is exact. For other filters, Count
 // may stop after a few thousand messages and set Total.More.
 func (a *Archive) Count(ctx context.Context, f Filter) (t Total, err error) {
-	defer annotate(&err, "counting messages")
+	defer annotate(&err, "cannot count messages")
 	s, err := a.selection(ctx, f)
 	if err != nil || s == nil {
 		return t, err

@@ -26,7 +26,7 @@ type memory struct {
 	items     map[ReplayID][]ID
 	owners    map[ReplayID]string
 	leases    map[ReplayID]time.Time
-	queues    map[string]owned // by failed queue
+	queues    map[string]queueLease // by failed queue
 	calls     int
 
 	// before runs before each call, and after runs when the call is complete. They do not run
@@ -35,13 +35,13 @@ type memory struct {
 	asking        sync.Mutex
 }
 
-type owned struct {
+type queueLease struct {
 	owner string
 	until time.Time
 }
 
 func newMemory() *memory {
-	return &memory{unsettled: map[ID]string{}, items: map[ReplayID][]ID{}, owners: map[ReplayID]string{}, leases: map[ReplayID]time.Time{}, queues: map[string]owned{}}
+	return &memory{unsettled: map[ID]string{}, items: map[ReplayID][]ID{}, owners: map[ReplayID]string{}, leases: map[ReplayID]time.Time{}, queues: map[string]queueLease{}}
 }
 
 func (a *memory) do(ctx context.Context, call string, f func() error) error {
@@ -92,7 +92,7 @@ func sameBytes(m Message) string {
 	return fmt.Sprintf("%q %v %v %q", m.FailedQueue, m.Properties, headers, m.Body)
 }
 
-func (a *memory) ingest(ctx context.Context, arrivals []delivered) (ids []ID, err error) {
+func (a *memory) ingest(ctx context.Context, arrivals []queuedMessage) (ids []ID, err error) {
 	err = a.do(ctx, "Add", func() error {
 		for _, x := range arrivals {
 			if string(x.Body) == "poison" {
@@ -112,7 +112,7 @@ func (a *memory) ingest(ctx context.Context, arrivals []delivered) (ids []ID, er
 	return ids, err
 }
 
-func (a *memory) add(x delivered) ID {
+func (a *memory) add(x queuedMessage) ID {
 	d := sameBytes(x.Message)
 	if x.Redelivered {
 		for i, known := range a.digests {
@@ -153,7 +153,7 @@ func (a *memory) claimQueue(ctx context.Context, queue, owner string, lease time
 	err = a.do(ctx, "claimQueue", func() error {
 		now := time.Now()
 		if x := a.queues[queue]; x.owner == owner || !now.Before(x.until) {
-			mine, a.queues[queue] = true, owned{owner, now.Add(lease)}
+			mine, a.queues[queue] = true, queueLease{owner, now.Add(lease)}
 		}
 		return nil
 	})
@@ -163,7 +163,7 @@ func (a *memory) claimQueue(ctx context.Context, queue, owner string, lease time
 func (a *memory) renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
 	err = a.do(ctx, "renewQueue", func() error {
 		if mine = a.queues[queue].owner == owner; mine {
-			a.queues[queue] = owned{owner, time.Now().Add(lease)}
+			a.queues[queue] = queueLease{owner, time.Now().Add(lease)}
 		}
 		return nil
 	})
@@ -173,7 +173,7 @@ func (a *memory) renewQueue(ctx context.Context, queue, owner string, lease time
 func (a *memory) releaseQueue(ctx context.Context, queue, owner string) error {
 	return a.do(ctx, "releaseQueue", func() error {
 		if a.queues[queue].owner == owner {
-			a.queues[queue] = owned{owner: owner}
+			a.queues[queue] = queueLease{owner: owner}
 		}
 		return nil
 	})
@@ -235,7 +235,7 @@ func (a *memory) unsentOf(ctx context.Context, id ReplayID, n int) (next []*Mess
 	return next, err
 }
 
-func (a *memory) markSent(ctx context.Context, id ReplayID, ids []ID, _ unasked) error {
+func (a *memory) markSent(ctx context.Context, id ReplayID, ids []ID, _ unaskedReason) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -378,7 +378,7 @@ func (a *memory) states() map[State]int {
 // fill adds n messages of a queue.
 func (a *memory) fill(queue string, n int) {
 	for i := range n {
-		a.add(delivered{Message: Message{
+		a.add(queuedMessage{Message: Message{
 			FailedQueue: queue + ".failed", Queue: queue, Error: fmt.Sprintf("failure %d", i),
 			Content: Content{Body: fmt.Appendf(nil, "message %d", i), Properties: Properties{MessageID: fmt.Sprint("id-", i)}},
 		}})

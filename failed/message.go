@@ -50,7 +50,7 @@ var (
 	// ErrUnstorable is returned if the archive cannot store a message, because a header has a type
 	// that AMQP does not define, or is nested deeper than AMQP clients can read. Delivered messages
 	// do not have such headers.
-	ErrUnstorable = errors.New("failed: cannot be stored")
+	ErrUnstorable = errors.New("failed: cannot store message")
 )
 
 // Message is a failed message with all its recorded details.
@@ -184,8 +184,8 @@ type Summary struct {
 	Size                 int // size of the body on arrival, in bytes
 }
 
-// delivered is a message that an Ingest takes from a failed queue.
-type delivered struct {
+// queuedMessage is a message that an Ingest takes from a failed queue.
+type queuedMessage struct {
 	Message
 
 	// Redelivered is the flag of the delivery. Only a redelivered message can already be in the

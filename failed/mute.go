@@ -19,7 +19,7 @@ const (
 // Mute excludes a group from notifications until a time. It replaces the time of an earlier Mute. It returns ErrInvalid
 // if the time is not in the future.
 func (a *Archive) Mute(ctx context.Context, id GroupID, until time.Time, who Actor) (err error) {
-	defer annotate(&err, "muting group %d", id)
+	defer annotate(&err, "cannot mute group %d", id)
 	if !until.After(a.now()) {
 		return fmt.Errorf("%w: end of the mute must be in the future: got %s", ErrInvalid, until.UTC().Format(time.RFC3339))
 	}
@@ -34,7 +34,7 @@ func (a *Archive) Mute(ctx context.Context, id GroupID, until time.Time, who Act
 
 // Unmute undoes Mute. If the group is not muted, Unmute has no effect.
 func (a *Archive) Unmute(ctx context.Context, id GroupID, who Actor) (err error) {
-	defer annotate(&err, "unmuting group %d", id)
+	defer annotate(&err, "cannot unmute group %d", id)
 	return a.mute(ctx, id, time.Time{}, who, actUnmute, nil)
 }
 
@@ -67,7 +67,7 @@ func (g *Group) MutedAt(t time.Time) bool { return g.Muted.After(t) }
 // RecentGroups returns the n groups with the latest failures and the n newest groups, in ascending order of IDs. It
 // does not set Example, Hours and Days.
 func (a *Archive) RecentGroups(ctx context.Context, n int) (all []Group, err error) {
-	defer annotate(&err, "listing recent groups")
+	defer annotate(&err, "cannot list recent groups")
 	var g Group
 	rows := a.db.Rows(ctx, `SELECT g.id, q.name, g.text, g.failed, g.replaying, g.replayed, g.discarded, g.first, g.latest, g.muted
 		FROM {group} g JOIN {queue} q ON q.id = g.queue WHERE g.id IN (

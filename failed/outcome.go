@@ -24,7 +24,7 @@ type Outcome string
 const (
 	OutcomePending     Outcome = "pending"      // no report yet
 	OutcomeRetrying    Outcome = "retrying"     // the first attempt failed, and a retry follows
-	OutcomeSettled     Outcome = "settled"      // no report, but the queues were empty later: processed or dropped
+	OutcomeSettled     Outcome = "settled"      // no report, but its queues are empty: processed or dropped
 	OutcomeSucceeded   Outcome = "succeeded"    // the handler returned nil
 	OutcomeFailedAgain Outcome = "failed again" // in the archive again; replaces any other outcome
 	OutcomeUnknown     Outcome = "unknown"      // no report requested, or none within VerifyTime
@@ -58,19 +58,19 @@ var codedOutcomes = []Outcome{OutcomeUnknown, OutcomePending, OutcomeRetrying, O
 // OutcomeUnknown.
 var counterOf = []string{codePending: "pending", codeRetrying: "retrying", codeSucceeded: "succeeded", codeFailedAgain: "back", codeSettled: "settled"}
 
-// unasked is the reason why a sent message has no report, in {item}.unasked.
-type unasked int
+// unaskedReason is the reason why a sent message has no report, stored in {item}.unasked.
+type unaskedReason int
 
 const (
-	asked       unasked = iota // also for messages that were sent by a version without requests
-	noQueue                    // the queue for outcomes could not be declared
-	noRoom                     // the headers fill the frame
-	noSingle                   // see route.Queue
-	lateOutcome                // a report was requested, but did not arrive within VerifyTime
+	asked       unaskedReason = iota // also for messages that were sent by a version without requests
+	noQueue                          // the queue for outcomes could not be declared
+	noRoom                           // the headers fill the frame
+	noSingle                         // see route.Queue
+	lateOutcome                      // a report was requested, but did not arrive within VerifyTime
 )
 
 // unknownReasons contains the values of Message.WhyUnknown.
-var unknownReasons = map[unasked]string{
+var unknownReasons = map[unaskedReason]string{
 	asked:       "the replay did not request reports",
 	noQueue:     "no report requested: cannot declare the queue for outcomes",
 	noRoom:      "no report requested: the headers leave no room for the request",
@@ -97,7 +97,7 @@ func outcomeFrom(n sql.NullInt64) (o Outcome, unknown string) {
 	case n.Int64 > codeUnknown:
 		return codedOutcomes[n.Int64], ""
 	}
-	return OutcomeUnknown, unknownReasons[unasked(-n.Int64)]
+	return OutcomeUnknown, unknownReasons[unaskedReason(-n.Int64)]
 }
 
 // Pending returns the number of messages whose outcome is not known yet and can still arrive.
@@ -117,7 +117,7 @@ func (r *Replay) verify(pending int64, now time.Time) {
 // askOutcomes returns the secret of a replay, from which the keys of its requests are derived. The first call creates
 // the secret.
 func (a *Archive) askOutcomes(ctx context.Context, id ReplayID) (secret string, err error) {
-	defer annotate(&err, "requesting outcomes of replay %d", id)
+	defer annotate(&err, "cannot request outcomes of replay %d", id)
 	err = a.write(ctx, func(tx *tx) error {
 		return tx.Row(`UPDATE {replay} SET secret = CASE WHEN secret = '' THEN $2 ELSE secret END WHERE id = $1 RETURNING secret`,
 			int64(id), rand.Text()).Scan(&secret)
@@ -162,7 +162,7 @@ func (a *Archive) outcomeTopology() topology.Topology {
 // noteOutcomes records reports. It ignores reports without a matching request, and reports that are less definite than the
 // recorded outcome.
 func (a *Archive) noteOutcomes(ctx context.Context, reports []topology.Outcome) (err error) {
-	defer annotate(&err, "recording %d outcomes", len(reports))
+	defer annotate(&err, "cannot record %d outcomes", len(reports))
 	return a.write(ctx, func(tx *tx) error {
 		for _, o := range reports {
 			if err := tx.noteReport(o); err != nil {
@@ -295,7 +295,7 @@ func (t *tx) sentID(id ID) (string, error) {
 
 // retried reports whether the first attempt of any message of a replay has failed, and returns the first such error.
 func (a *Archive) retried(ctx context.Context, id ReplayID) (text string, yes bool, err error) {
-	defer annotate(&err, "reading the retries of replay %d", id)
+	defer annotate(&err, "cannot read the retries of replay %d", id)
 	var found sql.NullString
 	err = a.db.Row(ctx, `SELECT retried FROM {replay} WHERE id = $1`, int64(id)).Scan(&found)
 	return found.String, found.Valid, err
@@ -303,7 +303,7 @@ func (a *Archive) retried(ctx context.Context, id ReplayID) (text string, yes bo
 
 // hasReported reports whether any worker of this queue has ever reported an outcome.
 func (a *Archive) hasReported(ctx context.Context, queue string) (yes bool, err error) {
-	defer annotate(&err, "checking whether workers of %s report outcomes", queue)
+	defer annotate(&err, "cannot check whether workers of %s report outcomes", queue)
 	var n int
 	err = a.db.Row(ctx, `SELECT count(*) FROM {reporting} WHERE queue = $1`, []byte(queue)).Scan(&n)
 	return n > 0, err

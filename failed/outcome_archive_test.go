@@ -17,8 +17,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// reported is a replay that requests reports for messages of the queue q.
-type reported struct {
+// reportingReplay is a replay that requests reports for messages of the queue q.
+type reportingReplay struct {
 	*testing.T
 	archive *Archive
 	id      ReplayID
@@ -27,7 +27,7 @@ type reported struct {
 }
 
 // newReported returns a replay of n messages with the message IDs 0 to n-1.
-func newReported(t *testing.T, a *Archive, n int) *reported {
+func newReported(t *testing.T, a *Archive, n int) *reportingReplay {
 	t.Helper()
 	var messages []Message
 	for i := range n {
@@ -39,7 +39,7 @@ func newReported(t *testing.T, a *Archive, n int) *reported {
 	must(t, err)
 	secret, err := a.askOutcomes(t.Context(), r.ID)
 	must(t, err)
-	return &reported{t, a, r.ID, ids, secret}
+	return &reportingReplay{t, a, r.ID, ids, secret}
 }
 
 // archiveAt returns an archive with a clock.
@@ -59,21 +59,21 @@ func emptyDatabase(t *testing.T) *sql.DB {
 }
 
 // request returns the request of message i for a queue.
-func (r *reported) request(i int, queue string) topology.OutcomeRequest {
+func (r *reportingReplay) request(i int, queue string) topology.OutcomeRequest {
 	return topology.OutcomeRequest{
 		To: r.archive.outcomeQueue(), Replay: fmt.Sprintf("%d/%d", r.id, r.ids[i]), Key: outcomeKey(r.secret, r.id, r.ids[i], queue), Queue: queue, MessageID: fmt.Sprint(i),
 	}
 }
 
 // report simulates the report of a worker of the queue q for message i.
-func (r *reported) report(i int, result string) {
+func (r *reportingReplay) report(i int, result string) {
 	r.Helper()
 	q := r.request(i, "q")
 	must(r.T, r.archive.noteOutcomes(r.Context(), []topology.Outcome{{Replay: q.Replay, Key: q.Key, Queue: q.Queue, Attempt: 1, Result: result}}))
 }
 
 // sent records messages as sent by the replay.
-func (r *reported) sent(messages ...int) {
+func (r *reportingReplay) sent(messages ...int) {
 	r.Helper()
 	var ids []ID
 	for _, i := range messages {
@@ -82,13 +82,13 @@ func (r *reported) sent(messages ...int) {
 	must(r.T, r.archive.markSent(r.Context(), r.id, ids, asked))
 }
 
-func (r *reported) end(s ReplayState) {
+func (r *reportingReplay) end(s ReplayState) {
 	r.Helper()
 	must(r.T, r.archive.EndReplay(r.Context(), r.id, s, "", "me"))
 }
 
 // arrives archives a message as failed, with or without a request.
-func (r *reported) arrives(m Message, request *topology.OutcomeRequest) ID {
+func (r *reportingReplay) arrives(m Message, request *topology.OutcomeRequest) ID {
 	r.Helper()
 	if request != nil {
 		m.Headers[topology.HeaderOutcome] = request.Table()
@@ -99,7 +99,7 @@ func (r *reported) arrives(m Message, request *topology.OutcomeRequest) ID {
 }
 
 // want compares the replay and its messages with the expected outcomes, in the order of message IDs.
-func (r *reported) want(outcomes ...Outcome) {
+func (r *reportingReplay) want(outcomes ...Outcome) {
 	r.Helper()
 	replay, err := r.archive.Replay(r.Context(), r.id)
 	must(r.T, err)
@@ -143,7 +143,7 @@ func TestReportProvesThatMessageWasSent(t *testing.T) {
 			t.Errorf("message %d: got state %s, %v, want %s", i, m.State, err, want)
 		}
 	}
-	r.report(2, topology.OutcomeSucceeded) // after the replay has ended
+	r.report(2, topology.OutcomeSucceeded) // after the replay ended
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeSucceeded, OutcomePending)
 	r.sent(0, 1, 2, 3)
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeSucceeded, OutcomePending)
@@ -242,7 +242,7 @@ func TestOutcomesAreUnknownAfterVerifyTime(t *testing.T) {
 	r.want(OutcomeRetrying, OutcomeSucceeded, OutcomePending, OutcomeUnknown)
 	now = now.Add(VerifyTime)
 	r.want(OutcomeUnknown, OutcomeSucceeded, OutcomeUnknown, OutcomeUnknown)
-	for i, want := range map[int]unasked{0: lateOutcome, 2: lateOutcome, 3: noRoom} {
+	for i, want := range map[int]unaskedReason{0: lateOutcome, 2: lateOutcome, 3: noRoom} {
 		list, _, err := r.archive.List(t.Context(), Filter{IDs: r.ids[i : i+1]}, Page{})
 		must(t, err)
 		if got := list[0].WhyUnknown; got != unknownReasons[want] {
@@ -332,5 +332,5 @@ func TestMigrationSetsOutcomesOfOlderReplays(t *testing.T) {
 	}
 	a, err := Open(t.Context(), db, Config{Dialect: SQLite})
 	must(t, err)
-	(&reported{T: t, archive: a, id: 1, ids: []ID{1, 2}}).want(OutcomeFailedAgain, OutcomeUnknown)
+	(&reportingReplay{T: t, archive: a, id: 1, ids: []ID{1, 2}}).want(OutcomeFailedAgain, OutcomeUnknown)
 }

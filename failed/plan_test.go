@@ -23,7 +23,7 @@ func TestPagesUseIndexes(t *testing.T) {
 		a := db.archive(t)
 		fillForPlans(t, db, a)
 		asked := new(recorder)
-		recorded := sql.OpenDB(recording{db.Driver(), db.source, asked})
+		recorded := sql.OpenDB(recordingConnector{db.Driver(), db.source, asked})
 		t.Cleanup(func() { recorded.Close() })
 		a = database{recorded, db.dialect, db.made, db.source}.open(t, prefix(a.Config().Prefix))
 		for name, ask := range pagesForPlans(a) {
@@ -54,7 +54,7 @@ func TestActsReadReplaysAndWordsFirst(t *testing.T) {
 	a := db.archive(t)
 	fillForPlans(t, db, a)
 	asked := new(recorder)
-	recorded := sql.OpenDB(recording{db.Driver(), db.source, asked})
+	recorded := sql.OpenDB(recordingConnector{db.Driver(), db.source, asked})
 	t.Cleanup(func() { recorded.Close() })
 	a = database{recorded, db.dialect, db.made, db.source}.open(t, prefix(a.Config().Prefix))
 	for _, f := range []failed.Filter{
@@ -270,7 +270,7 @@ func (d database) explain(t *testing.T, q query, prefix string) (plan string, fa
 		return plan, faults
 	}
 	check(t, d.QueryRow("EXPLAIN (FORMAT JSON) "+q.text, q.args...).Scan(&plan))
-	var plans []struct{ Plan planned }
+	var plans []struct{ Plan planNode }
 	check(t, json.Unmarshal([]byte(plan), &plans))
 	for p := range plans[0].Plan.each {
 		table := strings.TrimPrefix(p.Relation, prefix)
@@ -285,17 +285,17 @@ func (d database) explain(t *testing.T, q query, prefix string) (plan string, fa
 	return plan, faults
 }
 
-// planned is a node in a plan of PostgreSQL.
-type planned struct {
-	Node      string    `json:"Node Type"`
-	Relation  string    `json:"Relation Name"`
-	Index     string    `json:"Index Name"`
-	Condition string    `json:"Index Cond"`
-	Rows      float64   `json:"Plan Rows"`
-	Plans     []planned `json:"Plans"`
+// planNode is a node in a plan of PostgreSQL.
+type planNode struct {
+	Node      string     `json:"Node Type"`
+	Relation  string     `json:"Relation Name"`
+	Index     string     `json:"Index Name"`
+	Condition string     `json:"Index Cond"`
+	Rows      float64    `json:"Plan Rows"`
+	Plans     []planNode `json:"Plans"`
 }
 
-func (p planned) each(yield func(planned) bool) {
+func (p planNode) each(yield func(planNode) bool) {
 	if !yield(p) {
 		return
 	}

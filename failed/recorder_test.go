@@ -44,16 +44,16 @@ func (r *recorder) take() []query {
 	return all
 }
 
-// recording opens connections whose queries are recorded.
-type recording struct {
+// recordingConnector opens connections whose queries are recorded.
+type recordingConnector struct {
 	driver driver.Driver
 	source string
 	to     *recorder
 }
 
-func (r recording) Driver() driver.Driver { return r.driver }
+func (r recordingConnector) Driver() driver.Driver { return r.driver }
 
-func (r recording) Connect(context.Context) (driver.Conn, error) {
+func (r recordingConnector) Connect(context.Context) (driver.Conn, error) {
 	c, err := r.driver.Open(r.source)
 	return recordedConn{c, r.to}, err
 }

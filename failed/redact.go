@@ -128,7 +128,7 @@ func redactJSON(body []byte, paths [][]string) []byte {
 	err := w.value(paths, 0)
 	if err == nil {
 		if _, end := w.d.Token(); end != io.EOF {
-			err = errors.New("more than one value")
+			err = errors.New("body must have exactly one JSON value")
 		}
 	}
 	if err != nil {
@@ -147,7 +147,7 @@ type redactor struct {
 // value itself.
 func (w *redactor) value(paths [][]string, depth int) error {
 	if depth > maxJSONDepth {
-		return errors.New("nested too deep")
+		return errors.New("JSON is nested too deeply")
 	}
 	hide := false
 	for _, p := range paths {
@@ -163,7 +163,7 @@ func (w *redactor) value(paths [][]string, depth int) error {
 		// The decoder has skipped white space and a colon or a comma before the value.
 		start := end - int64(len(raw))
 		if start < before {
-			return errors.New("offsets differ")
+			return errors.New("offset of the decoder does not match the value")
 		}
 		w.out = append(w.out, w.in[w.copied:start]...)
 		w.out = append(w.out, `"`+redacted+`"`...)

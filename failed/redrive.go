@@ -89,7 +89,7 @@ type redrive struct {
 	client     *reprise.Client
 	cfg        RedriveConfig
 	router     *router
-	warned     warned
+	warned     warnedQueues
 	end        context.CancelCauseFunc
 	changed    signal
 	progressMu sync.Mutex // serializes Progress
@@ -167,7 +167,7 @@ func (d *redrive) message(ctx context.Context, m *reprise.Message) (*reprise.Mes
 		err = &ClaimError{Queue: at.queue}
 	}
 	if err != nil {
-		return nil, withAction(err, "redrive of %q: message %q", d.cfg.From, m.MessageID)
+		return nil, withAction(err, "cannot redrive message %q of queue %q", m.MessageID, d.cfg.From)
 	}
 	if d.warned.first(to) {
 		d.cfg.Logger.Warn("redrive sends by queue name", "queue", to.Queue, "warning", to.Warning)
@@ -187,7 +187,7 @@ func (d *redrive) publish(ctx context.Context, m *reprise.Message) error {
 		case err == nil:
 			return nil
 		case isMessageError(err), isTargetError(err), errors.Is(err, reprise.ErrClosed):
-			return withAction(err, "redrive of %q: cannot send message %q", d.cfg.From, m.MessageID)
+			return withAction(err, "cannot redrive message %q of queue %q", m.MessageID, d.cfg.From)
 		}
 		delay := storeBackoff.Delay(failures)
 		d.cfg.Logger.Warn("redrive waits", "queue", d.cfg.From, "error", err, "next_try", delay)

@@ -21,7 +21,7 @@ func TestRedriveLimit(t *testing.T) {
 		from, to := w.queue("failed", nil), w.queue("work", nil)
 		w.publish(from, nil, ids(5)...)
 		got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: to}, Limit: 2})
-		if err != nil || got != (redriven{Found: 2, Sent: 2}) {
+		if err != nil || got != (redriveResult{Found: 2, Sent: 2}) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 3 })

@@ -34,7 +34,7 @@ func TestRedriveKeepsOrderAndResetsAttempts(t *testing.T) {
 		w.publish(from, map[string]any{topology.HeaderQueue: work, topology.HeaderAttempts: int64(10), topology.HeaderReplay: "1/1", "own": "kept"}, want...)
 		calls := 0
 		got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, Progress: func(int, int) { calls++ }})
-		if err != nil || got != (redriven{Found: 25, Sent: 25}) || calls != 25 {
+		if err != nil || got != (redriveResult{Found: 25, Sent: 25}) || calls != 25 {
 			t.Errorf("got %+v, %v and %d calls of Progress, want 25", got, err, calls)
 		}
 		var arrived []string
@@ -48,7 +48,7 @@ func TestRedriveKeepsOrderAndResetsAttempts(t *testing.T) {
 		if diff := cmp.Diff(want, arrived); diff != "" {
 			t.Error(diff)
 		}
-		if got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from}); err != nil || got != (redriven{}) {
+		if got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from}); err != nil || got != (redriveResult{}) {
 			t.Errorf("empty queue: got %+v, %v", got, err)
 		}
 	})
@@ -64,13 +64,13 @@ func TestRedriveToMissingQueueStops(t *testing.T) {
 			config RedriveConfig
 			want   string
 		}{
-			{RedriveConfig{To: &Target{RoutingKey: "nowhere"}}, `cannot send message "id-0": reprise: unroutable: queue "nowhere" does not exist`},
+			{RedriveConfig{To: &Target{RoutingKey: "nowhere"}}, `: reprise: unroutable: queue "nowhere" does not exist`},
 			{RedriveConfig{To: &Target{Exchange: "amq.direct", RoutingKey: "nowhere"}}, `leads to no queue`},
-			{RedriveConfig{}, `message "id-0": queue in which the message failed is unknown`},
+			{RedriveConfig{}, `: queue in which the message failed is unknown`},
 		} {
 			tc.config.From = from
 			got, err := redriveFrom(t.Context(), w.client, tc.config)
-			if err == nil || !strings.Contains(err.Error(), tc.want) || got != (redriven{Found: 5}) {
+			if err == nil || !strings.Contains(err.Error(), tc.want) || got != (redriveResult{Found: 5}) {
 				t.Errorf("got %+v, %v, want error %q", got, err, tc.want)
 			}
 			testkit.Eventually(t, longest, func() bool { return w.depth(from) == 5 })
@@ -94,7 +94,7 @@ func TestRedriveOfQueueToItselfEnds(t *testing.T) {
 		from := w.queue("failed", nil)
 		w.publish(from, nil, ids(20)...)
 		got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: from}})
-		if err != nil || got != (redriven{Found: 20, Sent: 20}) {
+		if err != nil || got != (redriveResult{Found: 20, Sent: 20}) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 20 })

@@ -91,7 +91,7 @@ type replayStore interface {
 	Running(ctx context.Context) ([]Replay, error)
 	Replay(ctx context.Context, id ReplayID) (*Replay, error)
 	unsentOf(ctx context.Context, id ReplayID, n int) ([]*Message, error)
-	markSent(ctx context.Context, id ReplayID, ids []ID, why unasked) error
+	markSent(ctx context.Context, id ReplayID, ids []ID, why unaskedReason) error
 	markRefused(ctx context.Context, id ReplayID, refusals []refusal) error
 	claimReplay(ctx context.Context, id ReplayID, owner string, lease time.Duration) (bool, error)
 	releaseReplay(ctx context.Context, id ReplayID, owner string) error

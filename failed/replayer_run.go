@@ -16,17 +16,17 @@ type run struct {
 	judged int64     // number of messages that had failed again at the last call of judge
 	seen   ID        // the latest message that failed again and was judged
 	failed int       // consecutive batches that failed without an accepted message
-	warned warned
+	warned warnedQueues
 	edit   *editor // nil: no edit
 	secret string  // generates the keys of requests; "": messages do not request reports
 
 	askAgain time.Time // time of the next attempt to declare the queue for outcomes; zero: no failure yet
 }
 
-// stopped is the reason why a replay stops without an operator.
-type stopped struct{ why string }
+// stopError stops a replay without an operator. why becomes Replay.Why.
+type stopError struct{ why string }
 
-func (s *stopped) Error() string { return s.why }
+func (s *stopError) Error() string { return s.why }
 
 // errOver is returned unless the state of the replay is ReplayRunning.
 var errOver = errors.New("replay ended")
@@ -69,7 +69,7 @@ func (x *run) proceed(ctx context.Context) error {
 	if err == nil {
 		err = x.sendAll(ctx)
 	}
-	if why, byItself := errors.AsType[*stopped](err); byItself {
+	if why, byItself := errors.AsType[*stopError](err); byItself {
 		return x.end(ctx, ReplayStopped, why.why)
 	}
 	if err == nil {
@@ -84,7 +84,7 @@ func (x *run) prepareEdit() (err error) {
 		return nil
 	}
 	if x.edit, err = x.replay.Plan.Edit.compile(x.secrets); err != nil {
-		return &stopped{fmt.Sprintf("cannot apply the edit: %v", err)}
+		return &stopError{fmt.Sprintf("cannot apply the edit: %v", err)}
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (x *run) retried(ctx context.Context) error {
 	if text != "" {
 		why += ": " + text
 	}
-	return &stopped{why}
+	return &stopError{why}
 }
 
 // canaryTimedOut decides whether a canary without an outcome stops the replay.
@@ -194,7 +194,7 @@ func (x *run) canaryTimedOut(ctx context.Context) error {
 		return err
 	})
 	if err == nil && stop {
-		return &stopped{fmt.Sprintf("the canary has no outcome after %s", x.replay.Plan.Canary)}
+		return &stopError{fmt.Sprintf("the canary has no outcome after %s", x.replay.Plan.Canary)}
 	}
 	return err
 }
@@ -212,7 +212,7 @@ func (x *run) failedAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return &stopped{"the canary failed again" + text}
+	return &stopError{"the canary failed again" + text}
 }
 
 // sendAll sends the unsent messages at the pace of the plan.
@@ -377,7 +377,7 @@ func (x *run) repeatedFailure(ctx context.Context) (why, err error) {
 				return nil, err
 			}
 			if fingerprint(is.Error) == fingerprint(was.Error) {
-				return &stopped{fmt.Sprintf("message %d failed again as %d with the same error: %s", was.ID, is.ID, is.Error)}, nil
+				return &stopError{fmt.Sprintf("message %d failed again as %d with the same error: %s", was.ID, is.ID, is.Error)}, nil
 			}
 		}
 		if next == "" || !fresh && len(list) > 0 {

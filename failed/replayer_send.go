@@ -28,7 +28,7 @@ func (x *run) sendBatch(ctx context.Context, n int) (bool, error) {
 	if x.pace != nil {
 		x.pace.send(len(batch), time.Now())
 	}
-	var done sending
+	var done batchResult
 	for i, p := range x.publish(ctx, batch) {
 		done.add(batch[i].ID, p)
 	}
@@ -38,15 +38,15 @@ func (x *run) sendBatch(ctx context.Context, n int) (bool, error) {
 	return true, x.pause(ctx, done)
 }
 
-// published is the result of publishing a message.
-type published struct {
-	unasked unasked
+// publishResult is the result of publishing a message.
+type publishResult struct {
+	unasked unaskedReason
 	err     error
 }
 
 // publish publishes messages, and returns their results in the same order.
-func (x *run) publish(ctx context.Context, batch []*Message) []published {
-	all := make([]published, len(batch))
+func (x *run) publish(ctx context.Context, batch []*Message) []publishResult {
+	all := make([]publishResult, len(batch))
 	var messages []*reprise.Message
 	var places []int // indexes in batch
 	for i, m := range batch {
@@ -84,13 +84,13 @@ func (x *run) publish(ctx context.Context, batch []*Message) []published {
 		}
 	}
 	for i, err := range x.batch(longer, full) {
-		all[fullPlaces[i]] = published{noRoom, err}
+		all[fullPlaces[i]] = publishResult{noRoom, err}
 	}
 	return all
 }
 
 // request adds a request for a report to a message, or returns why it did not.
-func (x *run) request(out *reprise.Message, id ID, to route) unasked {
+func (x *run) request(out *reprise.Message, id ID, to route) unaskedReason {
 	switch {
 	case x.secret == "":
 		return noQueue
@@ -118,27 +118,27 @@ func (x *run) batch(ctx context.Context, messages []*reprise.Message) []error {
 	return errs
 }
 
-// sending collects the results of a batch.
-type sending struct {
-	sent    map[unasked][]ID // sent and confirmed
+// batchResult collects the results of a batch.
+type batchResult struct {
+	sent    map[unaskedReason][]ID // sent and confirmed
 	refused []refusal
 	wrong   error // cause of the latest failure that can be retried
 	ends    error // stops the replay, because the other messages would fail in the same way
 }
 
 // add adds the result of publishing a message.
-func (s *sending) add(id ID, p published) {
+func (s *batchResult) add(id ID, p publishResult) {
 	switch err := p.err; {
 	case err == nil:
 		if s.sent == nil {
-			s.sent = make(map[unasked][]ID)
+			s.sent = make(map[unaskedReason][]ID)
 		}
 		s.sent[p.unasked] = append(s.sent[p.unasked], id)
 	case isMessageError(err):
 		s.refused = append(s.refused, refusal{id, err.Error()})
 	case s.ends != nil:
 	case isTargetError(err):
-		s.ends = &stopped{refusalText(refusal{id, err.Error()})}
+		s.ends = &stopError{refusalText(refusal{id, err.Error()})}
 	case errors.Is(err, reprise.ErrClosed):
 		s.ends = err
 	default:
@@ -147,7 +147,7 @@ func (s *sending) add(id ID, p published) {
 }
 
 // note records the results in the database.
-func (x *run) note(ctx context.Context, done sending) error {
+func (x *run) note(ctx context.Context, done batchResult) error {
 	longer, cancel := grace(ctx, noteGrace)
 	defer cancel()
 	for _, r := range done.refused {
@@ -168,7 +168,7 @@ func (x *run) note(ctx context.Context, done sending) error {
 }
 
 // pause waits after a temporary failure, with a growing delay while the broker accepts no message.
-func (x *run) pause(ctx context.Context, done sending) error {
+func (x *run) pause(ctx context.Context, done batchResult) error {
 	if len(done.sent) > 0 || done.wrong == nil {
 		x.failed = 0
 	}

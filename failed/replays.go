@@ -105,7 +105,7 @@ func (p Plan) validate() error {
 
 // Replay returns a replay. It returns ErrNotFound if the replay does not exist.
 func (a *Archive) Replay(ctx context.Context, id ReplayID) (r *Replay, err error) {
-	defer annotate(&err, "reading replay %d", id)
+	defer annotate(&err, "cannot read replay %d", id)
 	all, err := a.replays(ctx, `id = $1`, int64(id))
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (a *Archive) Replay(ctx context.Context, id ReplayID) (r *Replay, err error
 
 // Replays lists replays, newest first.
 func (a *Archive) Replays(ctx context.Context, p Page) (all []Replay, next string, err error) {
-	defer annotate(&err, "listing replays")
+	defer annotate(&err, "cannot list replays")
 	size, before, err := p.bounds(ofReplays)
 	if err != nil {
 		return nil, "", err
@@ -132,7 +132,7 @@ func (a *Archive) Replays(ctx context.Context, p Page) (all []Replay, next strin
 
 // Running returns all replays that have not ended, oldest first.
 func (a *Archive) Running(ctx context.Context) (all []Replay, err error) {
-	defer annotate(&err, "listing replays")
+	defer annotate(&err, "cannot list replays")
 	return a.replays(ctx, `ended = 0 ORDER BY id`)
 }
 
@@ -163,7 +163,7 @@ const maxNext = 16 << 20
 // it returns none. It returns fewer messages if their bodies together exceed 16 MiB, but at least one if any is
 // unsent.
 func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Message, err error) {
-	defer annotate(&err, "reading the messages of replay %d", id)
+	defer annotate(&err, "cannot read the messages of replay %d", id)
 	if n <= 0 {
 		return nil, fmt.Errorf("%w: number of messages must be at least 1: got %d", ErrInvalid, n)
 	}
@@ -194,15 +194,15 @@ func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Messag
 // markSent records that the broker has confirmed messages of a replay. If the messages did not request a report, why
 // is the reason. Their state becomes replayed. A caller may pass a message more than once. If the replay is no longer
 // running and the message is in state failed, its state also becomes replayed, because it was sent.
-func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID, why unasked) (err error) {
-	defer annotate(&err, "recording %d messages of replay %d as sent", len(ids), id)
+func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID, why unaskedReason) (err error) {
+	defer annotate(&err, "cannot record %d messages of replay %d as sent", len(ids), id)
 	if len(ids) == 0 {
 		return nil
 	}
 	return a.write(ctx, func(tx *tx) error { return tx.markSent(id, ids, why) })
 }
 
-func (t *tx) markSent(id ReplayID, ids []ID, why unasked) error {
+func (t *tx) markSent(id ReplayID, ids []ID, why unaskedReason) error {
 	var c countChanges
 	if err := t.replayed(id, ids, &c); err != nil {
 		return err
@@ -284,7 +284,7 @@ type refusal struct {
 // reason, and the replay continues without them. A caller may pass a message more than once. markRefused ignores messages
 // that were sent, or that do not belong to the replay.
 func (a *Archive) markRefused(ctx context.Context, id ReplayID, refusals []refusal) (err error) {
-	defer annotate(&err, "recording %d refusals of replay %d", len(refusals), id)
+	defer annotate(&err, "cannot record %d refusals of replay %d", len(refusals), id)
 	if len(refusals) == 0 {
 		return nil
 	}
@@ -322,7 +322,7 @@ func (t *tx) refuse(id ReplayID, r refusal, c *countChanges) error {
 // becomes ReplayCancelled when that process releases the lease. After the lease has expired, the next process that
 // releases it or calls EndReplay again completes the change.
 func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) (err error) {
-	defer annotate(&err, "ending replay %d", id)
+	defer annotate(&err, "cannot end replay %d", id)
 	if err := who.validate(); err != nil {
 		return err
 	}
@@ -382,7 +382,7 @@ func (t *tx) ended(id ReplayID, as ReplayState) error {
 // that arrive later do not belong to the replay. BeginReplay does not send messages, which is the task of a Replayer. It
 // returns ErrNotFound if the filter selects no failed messages, and ErrState if it selects more than Filter.AtMost.
 func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (r *Replay, err error) {
-	defer annotate(&err, "beginning a replay")
+	defer annotate(&err, "cannot begin a replay")
 	b, err := a.beginning(ctx, p, who)
 	if err != nil {
 		return nil, err

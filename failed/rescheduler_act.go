@@ -54,7 +54,7 @@ const (
 // as Refused. Postpone requires topology.Buckets: in other designs, a wait queue has one fixed delay, or a message with
 // a longer delay would block the messages behind it.
 func (r *Rescheduler) Act(ctx context.Context, act WaitingAct, who Actor) (res WaitingResult, err error) {
-	defer annotate(&err, "acting on waiting messages")
+	defer annotate(&err, "cannot act on waiting messages")
 	if err := cmp.Or(act.Validate(), who.validate()); err != nil {
 		return res, err
 	}
@@ -104,7 +104,7 @@ func (r *Rescheduler) selected(ctx context.Context, act WaitingAct) ([]Waiting, 
 			return nil, err
 		}
 		if n.Messages > act.AtMost {
-			return nil, fmt.Errorf("%w: filter selects %d waiting messages, more than the expected %d", ErrState, n.Messages, act.AtMost)
+			return nil, fmt.Errorf("%w: filter must select at most %d waiting messages: got %d", ErrState, act.AtMost, n.Messages)
 		}
 	}
 	most := maxActRows

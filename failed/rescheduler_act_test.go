@@ -22,7 +22,7 @@ import (
 
 // actor is a worker whose messages fail at their first attempt, and then wait for an hour.
 type actor struct {
-	*retrying
+	*retryingWorker
 	wait string
 
 	mu      sync.Mutex
@@ -39,7 +39,7 @@ func newActorFrom(w *wire, n int) *actor {
 	t := w.T
 	t.Helper()
 	x := &actor{}
-	x.retrying = newRetryingFrom(w, testkit.Name(t, "work"), topology.Strategy{}, func(m *reprise.Message) error {
+	x.retryingWorker = newRetryingFrom(w, testkit.Name(t, "work"), topology.Strategy{}, func(m *reprise.Message) error {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.handled = append(x.handled, fmt.Sprint(m.MessageID, "/", m.Attempt))
@@ -115,7 +115,7 @@ func rowsOf(rows ...Waiting) (f WaitingFilter) {
 }
 
 // bodies waits for n messages in a queue and takes them.
-func (x *retrying) bodies(queue string, n int) (all []amqp.Delivery) {
+func (x *retryingWorker) bodies(queue string, n int) (all []amqp.Delivery) {
 	x.Helper()
 	testkit.Eventually(x.T, longest, func() error {
 		all = append(all, x.take(queue)...)

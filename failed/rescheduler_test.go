@@ -13,24 +13,24 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// retrying is an announced worker whose messages wait for an hour, with an archive that lists them.
-type retrying struct {
+// retryingWorker is an announced worker whose messages wait for an hour, with an archive that lists them.
+type retryingWorker struct {
 	*wire
 	work string
 	r    *Rescheduler
 	stop func() // stops the worker
 }
 
-func newRetrying(t *testing.T, url string, s topology.Strategy, fails func(*reprise.Message) error) *retrying {
+func newRetrying(t *testing.T, url string, s topology.Strategy, fails func(*reprise.Message) error) *retryingWorker {
 	t.Helper()
 	return newRetryingFrom(newWire(t, url), testkit.Name(t, "work"), s, fails)
 }
 
 // newRetryingFrom is newRetrying with an existing broker and archive, and the name of the work queue.
-func newRetryingFrom(w *wire, work string, s topology.Strategy, fails func(*reprise.Message) error) *retrying {
+func newRetryingFrom(w *wire, work string, s topology.Strategy, fails func(*reprise.Message) error) *retryingWorker {
 	t, url := w.T, w.url
 	t.Helper()
-	x := &retrying{wire: w, work: work}
+	x := &retryingWorker{wire: w, work: work}
 	w.deleteLater(x.work, topology.FailedQueue(x.work))
 	r, err := NewRescheduler(w.client, w.archive, ReschedulerConfig{})
 	must(t, err)
@@ -67,7 +67,7 @@ func announce(t *testing.T, url string) *reprise.Client {
 }
 
 // list waits until n messages of the work queue are listed.
-func (x *retrying) list(n int) []Waiting {
+func (x *retryingWorker) list(n int) []Waiting {
 	x.Helper()
 	var all []Waiting
 	testkit.Eventually(x.T, longest, func() (err error) {

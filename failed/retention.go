@@ -22,7 +22,7 @@ const purgeBatch = 1000
 // If ctx is canceled, Purge stops, and the Act counts the messages that were removed before.
 func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error) {
 	if err := who.validate(); err != nil {
-		return 0, withAction(err, "removing expired messages")
+		return 0, withAction(err, "cannot remove expired messages")
 	}
 	if !a.cfg.Expires() {
 		return 0, nil
@@ -43,14 +43,14 @@ func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error)
 		a.cfg.Logger.InfoContext(ctx, "purged", "by", p.who, "messages", p.total, "before", p.cutoffs.latest, "act", p.act)
 	}
 	if err != nil {
-		err = withAction(err, "removing expired messages")
+		err = withAction(err, "cannot remove expired messages")
 	}
 	return p.total, err
 }
 
 // WouldPurge returns the number of messages that Purge would remove.
 func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
-	defer annotate(&err, "counting expired messages")
+	defer annotate(&err, "cannot count expired messages")
 	if !a.cfg.Expires() {
 		return 0, nil
 	}

@@ -265,16 +265,16 @@ func (r *router) warning(m sentFrom, why error) string {
 	return fmt.Sprintf("consumers see the routing key %q, %s; a consumer that republishes with this key may lose the message (%v)", m.queue, was, why)
 }
 
-// warned contains the queues for which a Warning was logged.
-type warned map[string]bool
+// warnedQueues contains the queues for which a Warning was logged.
+type warnedQueues map[string]bool
 
 // first reports whether the Warning of a route was not logged yet, and marks it as logged.
-func (w *warned) first(to route) bool {
+func (w *warnedQueues) first(to route) bool {
 	if to.Warning == "" || (*w)[to.Queue] {
 		return false
 	}
 	if *w == nil {
-		*w = warned{}
+		*w = warnedQueues{}
 	}
 	(*w)[to.Queue] = true
 	return true

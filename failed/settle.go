@@ -13,7 +13,7 @@ import (
 // ended by then sent them to one of these work queues. It ignores replays with a Plan.To, and messages that may have
 // reached several queues. A ledger calls SettleOutcomes.
 func (a *Archive) SettleOutcomes(ctx context.Context, queues []string, at time.Time) (err error) {
-	defer annotate(&err, "settling outcomes")
+	defer annotate(&err, "cannot settle outcomes")
 	names := make([][]byte, len(queues))
 	for i, q := range queues {
 		names[i] = []byte(q)

@@ -69,10 +69,12 @@ func (t *tx) insert(table string, columns []string, indexed string, rows [][]any
 	if len(rows) == 0 {
 		return nil
 	}
-	if t.cfg.Dialect == SQLite { // one row per statement, because SQLite needs no network round trips, and the driver searches all arguments for each argument
+	// In SQLite, each statement inserts one row, because there are no network round trips, and the driver searches all
+	// arguments for each argument.
+	if t.cfg.Dialect == SQLite {
 		return t.ExecEach(t.insertion(table, columns, indexed, 1), rows)
 	}
-	// One statement inserts many rows, because each statement needs a network round trip.
+	// In PostgreSQL, one statement inserts many rows, because each statement needs a network round trip.
 	const most = 200 // PostgreSQL accepts 65535 arguments
 	const bytes = 8 << 20
 	for len(rows) > 0 {

@@ -19,7 +19,7 @@ const submissionsKept = 30 * 24 * time.Hour
 // The archive removes a key after 30 days. If the action fails, the key stays claimed, because the caller cannot always
 // know whether the action had an effect.
 func (a *Archive) ClaimSubmission(ctx context.Context, key string) (err error) {
-	defer annotate(&err, "claiming a submission")
+	defer annotate(&err, "cannot claim a submission")
 	if key == "" || len(key) > 100 {
 		return fmt.Errorf("%w: key must have 1 to 100 bytes: got %d", ErrInvalid, len(key))
 	}

@@ -13,7 +13,7 @@ import (
 // written when the message was parked: a Trail, the marks of the presets, or the x-death header of the broker. A
 // publisher can forge all of them, so the results are for information, and the archive stores the content unchanged.
 // If origin returns a queue, a replay sends the message to that queue: see IngestConfig.Origin.
-func take(m *reprise.Message, origin func(*reprise.Message) string) delivered {
+func take(m *reprise.Message, origin func(*reprise.Message) string) queuedMessage {
 	h := historyOf(m.Headers)
 	died := deaths(m.Headers)
 	out := Message{
@@ -49,7 +49,7 @@ func take(m *reprise.Message, origin func(*reprise.Message) string) delivered {
 	if h.Queue != "" {
 		out.Exchange, out.RoutingKey = h.Exchange, h.RoutingKey
 	}
-	return delivered{Message: out, Redelivered: m.Redelivered}
+	return queuedMessage{Message: out, Redelivered: m.Redelivered}
 }
 
 // historyOf reads the marks of a Trail, a CountDown and a CountUp. A message can have marks of several of them, because

@@ -138,7 +138,7 @@ func TestArchiveRefusesWritesWhileUnavailable(t *testing.T) {
 
 // If the file becomes read-only, the archive refuses writes, and Healthy returns an error.
 func TestArchiveReportsReadOnlyFile(t *testing.T) {
-	file := &reopened{path: filepath.Join(t.TempDir(), "test.db")}
+	file := &reopeningConnector{path: filepath.Join(t.TempDir(), "test.db")}
 	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64), ""}
 	t.Cleanup(func() { db.Close() })
 	mode := func(mode string) func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestArchiveReportsReadOnlyFile(t *testing.T) {
 
 // If a caller cancels a change, an unavailable archive does not become healthy.
 func TestCancelledChangeDoesNotRestoreHealth(t *testing.T) {
-	file := &reopened{path: filepath.Join(t.TempDir(), "test.db")}
+	file := &reopeningConnector{path: filepath.Join(t.TempDir(), "test.db")}
 	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64), ""}
 	t.Cleanup(func() { db.Close() })
 	mode := "rwc"
@@ -178,17 +178,17 @@ func TestCancelledChangeDoesNotRestoreHealth(t *testing.T) {
 	}
 }
 
-// reopened opens a file in different modes.
-type reopened struct {
+// reopeningConnector opens a file in different modes.
+type reopeningConnector struct {
 	path string
 	mode atomic.Pointer[string]
 }
 
-func (r *reopened) Connect(context.Context) (driver.Conn, error) {
+func (r *reopeningConnector) Connect(context.Context) (driver.Conn, error) {
 	return r.Driver().Open("file:" + r.path + "?_pragma=synchronous(OFF)&mode=" + *r.mode.Load())
 }
 
-func (*reopened) Driver() driver.Driver { return &sqlite.Driver{} }
+func (*reopeningConnector) Driver() driver.Driver { return &sqlite.Driver{} }
 
 func testFault(t *testing.T, db database, reopen func() *failed.Archive, x fault) {
 	t.Helper()

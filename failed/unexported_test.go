@@ -12,7 +12,7 @@ import (
 // These declarations export unexported methods and types to the tests of package failed_test.
 
 type (
-	Arrival = delivered
+	Arrival = queuedMessage
 	Refusal = refusal
 )
 
@@ -67,10 +67,10 @@ func (a *Archive) Refuse(ctx context.Context, id ReplayID, refusals []Refusal) e
 // Fingerprint exports fingerprint.
 func Fingerprint(errorText string) string { return fingerprint(errorText) }
 
-// redriven is the result of Redrive without its error.
-type redriven struct{ Found, Sent int }
+// redriveResult is the result of Redrive without its error.
+type redriveResult struct{ Found, Sent int }
 
-func redriveFrom(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (r redriven, err error) {
+func redriveFrom(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (r redriveResult, err error) {
 	r.Found, r.Sent, err = Redrive(ctx, c, cfg)
 	return r, err
 }

@@ -133,7 +133,7 @@ func (a *Archive) waitingWhere(f WaitingFilter) (where string, args []any, err e
 //   - Two messages of a queue with the same message ID count as one message.
 //   - Due is measured by the clock of the worker.
 func (a *Archive) Waiting(ctx context.Context, f WaitingFilter, p Page) (out []Waiting, next string, err error) {
-	defer annotate(&err, "listing waiting messages")
+	defer annotate(&err, "cannot list waiting messages")
 	size, err := p.size()
 	if err != nil {
 		return nil, "", err
@@ -174,7 +174,7 @@ func (a *Archive) waiting(ctx context.Context, where string, args []any, limit i
 
 // CountWaiting counts the listed messages that f selects.
 func (a *Archive) CountWaiting(ctx context.Context, f WaitingFilter) (c WaitingCounts, err error) {
-	defer annotate(&err, "counting waiting messages")
+	defer annotate(&err, "cannot count waiting messages")
 	where, args, err := a.waitingWhere(f)
 	if err != nil {
 		return c, err
@@ -195,7 +195,7 @@ const maxWaitingGroups = 500
 // WaitingGroups returns the groups of waiting messages, in descending order of the number of messages. It returns at
 // most 500 groups.
 func (a *Archive) WaitingGroups(ctx context.Context, f WaitingFilter) (out []WaitingGroup, err error) {
-	defer annotate(&err, "grouping waiting messages")
+	defer annotate(&err, "cannot group waiting messages")
 	where, args, err := a.waitingWhere(f)
 	if err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func (a *Archive) WaitingGroups(ctx context.Context, f WaitingFilter) (out []Wai
 
 // WaitingQueues returns the work queues with waiting messages, sorted by name. It returns at most 500 queues.
 func (a *Archive) WaitingQueues(ctx context.Context, f WaitingFilter) (out []WaitingQueue, err error) {
-	defer annotate(&err, "counting waiting messages by queue")
+	defer annotate(&err, "cannot count waiting messages by queue")
 	where, args, err := a.waitingWhere(f)
 	if err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (r WaitingReports) Reports(queue string) bool {
 
 // WaitingReports returns a description of the workers' reports.
 func (a *Archive) WaitingReports(ctx context.Context) (r WaitingReports, err error) {
-	defer annotate(&err, "reading the workers that report retries")
+	defer annotate(&err, "cannot read the workers that report retries")
 	now := a.now()
 	if err := a.db.Row(ctx, `SELECT n, at FROM {waiting_counter} WHERE name = 'missing'`).Scan(&r.Missing, sqlkit.Time(&r.Last)); err != nil {
 		return r, err

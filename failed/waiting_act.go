@@ -46,7 +46,7 @@ func (a WaitingAct) Validate() error {
 	case len(a.Reason) > maxActReason:
 		return fmt.Errorf("%w: WaitingAct.Reason must have at most %[3]d bytes: got %[2]d", ErrInvalid, len(a.Reason), maxActReason)
 	case a.Filter.isZero() && !a.All:
-		return fmt.Errorf("%w: the filter selects all waiting messages (set All to permit this)", ErrInvalid)
+		return fmt.Errorf("%w: WaitingAct.All must be set to select all waiting messages", ErrInvalid)
 	case a.All && !a.Filter.isZero():
 		return fmt.Errorf("%w: WaitingAct.All must not be combined with a filter", ErrInvalid)
 	}

@@ -138,7 +138,7 @@ func waitingRows(reports []topology.RetryReport, now time.Time) (rows []*waiting
 
 // noteRetries stores the reports of workers.
 func (a *Archive) noteRetries(ctx context.Context, reports []topology.RetryReport) (err error) {
-	defer annotate(&err, "recording %d reports of retries", len(reports))
+	defer annotate(&err, "cannot record %d reports of retries", len(reports))
 	now := a.now()
 	rows := waitingRows(reports, now)
 	heard := map[string]bool{}
@@ -240,7 +240,7 @@ func (t *tx) forgetWaiting(added []*arrival) error {
 
 // forgetOverdue removes messages that are no longer listed, and queues without a report within reportingFor.
 func (a *Archive) forgetOverdue(ctx context.Context) (err error) {
-	defer annotate(&err, "removing overdue retries")
+	defer annotate(&err, "cannot remove overdue retries")
 	now := a.now()
 	var n int64
 	const over = `SELECT count(*) FROM {waiting_message} WHERE ends <= $1`
@@ -256,7 +256,7 @@ func (a *Archive) forgetOverdue(ctx context.Context) (err error) {
 
 // removeWaiting removes messages that no longer wait. It does not remove later attempts of these messages.
 func (a *Archive) removeWaiting(ctx context.Context, rows []Waiting) (err error) {
-	defer annotate(&err, "removing %d retries", len(rows))
+	defer annotate(&err, "cannot remove %d retries", len(rows))
 	if len(rows) == 0 {
 		return nil
 	}
@@ -268,7 +268,7 @@ func (a *Archive) removeWaiting(ctx context.Context, rows []Waiting) (err error)
 
 // postponeWaiting records a later due time of messages.
 func (a *Archive) postponeWaiting(ctx context.Context, rows []Waiting, wait string, due time.Time, delay time.Duration) (err error) {
-	defer annotate(&err, "recording %d postponed retries", len(rows))
+	defer annotate(&err, "cannot record %d postponed retries", len(rows))
 	if len(rows) == 0 {
 		return nil
 	}

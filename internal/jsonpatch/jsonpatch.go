@@ -34,7 +34,7 @@ type operation struct {
 // Apply returns errors about the document, and Parse errors about the patch.
 var (
 	// ErrNotJSON reports that the document is not one JSON value.
-	ErrNotJSON = errors.New("the body is not JSON")
+	ErrNotJSON = errors.New("body is not valid JSON")
 
 	// ErrTooLarge reports that a result exceeds the limit.
 	ErrTooLarge = errors.New("the result is too large")

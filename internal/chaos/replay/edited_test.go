@@ -86,7 +86,7 @@ func TestKilledReplayKeepsEdits(t *testing.T) {
 			t.Fatal(err)
 		case isEdited && (m.State != failed.Replayed || string(m.Current().Body) != body || string(m.Body) == body || len(edits) != 1 || edits[0].Replay != r.ID):
 			t.Fatalf("edited message %d: got state %s, body %q, edits %+v; want replayed with body %q and one edit", m.ID, m.State, m.Current().Body, edits, body)
-		case !isEdited && (m.State != failed.Failed || m.Refused != "the body is not JSON" || len(edits) != 0):
+		case !isEdited && (m.State != failed.Failed || m.Refused != "body is not valid JSON" || len(edits) != 0):
 			t.Fatalf("refused message %d: got state %s, reason %q, edits %+v; want failed without edits", m.ID, m.State, m.Refused, edits)
 		}
 	}

@@ -43,7 +43,7 @@ func (h *health) unusable(ctx context.Context) (wrong []string) {
 // wrongWithStore formats an error without the prefix that names the store.
 func wrongWithStore(err error) string {
 	text := oneLine(textOf(err))
-	for _, prefix := range []string{"failed: ", "checking the archive: ", "ledger: ", "idempotent: "} {
+	for _, prefix := range []string{"failed: ", "cannot check the archive: ", "ledger: ", "idempotent: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
 	return text
