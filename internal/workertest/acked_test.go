@@ -131,7 +131,7 @@ func TestAckedReportsConcurrentAcksCorrectly(t *testing.T) {
 		})
 		for id, run := range known {
 			if runs := h.runs(id); runs != run {
-				t.Errorf("ack of message %s was reported as known in run %d, but the message had %d runs", id, run, runs)
+				t.Errorf("runs of message %s: got %d, want %d, because its ack was reported as known in that run", id, runs, run)
 			}
 		}
 	})
@@ -210,7 +210,7 @@ func TestAckThenPublishDoesNotDuplicateConcurrentMessages(t *testing.T) {
 			seen[id] = true
 		}
 		if len(seen) < count/2 {
-			t.Errorf("got %d of %d messages", len(seen), count)
+			t.Errorf("messages: got %d, want at least %d", len(seen), count/2)
 		}
 	})
 }

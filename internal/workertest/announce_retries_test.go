@@ -56,7 +56,7 @@ func TestAnnouncedWorkerReportsRetries(t *testing.T) {
 			for i, x := range got.Retries {
 				if !slices.Contains(ids, x.MessageID) || x.Attempt != 1 || x.Error != "it fails" || x.Wait != "work.wait.3078660-3848325" ||
 					x.Failed.Before(begun.Truncate(time.Second)) || x.Due.Sub(begun) < time.Hour || x.Due.Sub(begun) > time.Hour+time.Second {
-					t.Errorf("retry %d: got %+v", i, x)
+					t.Errorf("retry %d: got %+v, want attempt 1, error it fails, and a delay of one hour", i, x)
 				}
 			}
 			if n := r.depth("reports"); n != 0 {

@@ -181,7 +181,7 @@ func TestQueuePauseStopsAllWorkers(t *testing.T) {
 		}
 		paused, ok := errors.AsType[*reprise.PausedError](w.Paused())
 		if !ok || paused.By != "ann" || w.Consuming() != nil {
-			t.Errorf("pause: got %v, Consuming: got %v", w.Paused(), w.Consuming())
+			t.Errorf("pause: got %v, want a pause by ann; Consuming: got %v, want nil", w.Paused(), w.Consuming())
 		}
 
 		// Another operator connects.
@@ -189,10 +189,10 @@ func TestQueuePauseStopsAllWorkers(t *testing.T) {
 		list, _ = watching(t, operator)
 		listed(t, list, queue, 2, topology.WorkerPaused)
 		if p, paused, err := operator.QueuePause(t.Context(), queue); !paused || err != nil || p.By != "ann" {
-			t.Errorf("pause of the queue: got %+v, %t, %v", p, paused, err)
+			t.Errorf("pause of the queue: got %+v, %t, %v; want a pause by ann", p, paused, err)
 		}
 		if n := h.count(); n != 0 {
-			t.Errorf("%d messages were handled during the pause", n)
+			t.Errorf("messages handled during the pause: got %d, want 0", n)
 		}
 		control(t, operator, topology.Command{Do: topology.DoResume, Queue: queue})
 		h.wait(t, 10)
@@ -286,7 +286,7 @@ func TestWorkerResumesAfterReconnectIfResumeWasMissed(t *testing.T) {
 		c.log.wait(t, "connection lost", 2)
 		control(t, operator, topology.Command{Do: topology.DoResume, Queue: queue})
 		if n := h.count(); n != 0 {
-			t.Fatalf("%d messages were handled without a connection", n)
+			t.Fatalf("messages handled without a connection: got %d, want 0", n)
 		}
 		proxy.Resume()
 		h.wait(t, 1)
@@ -374,19 +374,19 @@ func TestWorkerSendsStatusesPeriodically(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if len(sent) == n || workersOf(list, "work")[0].State != topology.WorkerPaused {
-			t.Errorf("pause caused %d statuses; list: %+v", len(sent)-n, workersOf(list, "work"))
+			t.Errorf("statuses after the pause: got %d, want at least 1; list: got %+v, want a paused worker", len(sent)-n, workersOf(list, "work"))
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if w := workersOf(list, "work")[0]; w.State != topology.WorkerConsuming || len(w.Pauses) > 0 {
-			t.Errorf("worker after the pause: got %+v", w)
+			t.Errorf("worker after the pause: got %+v, want state consuming and no pauses", w)
 		}
 		if err := end(); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
 		if all := workersOf(list, "work"); len(all) != 0 {
-			t.Errorf("stopped worker is listed: %+v", all)
+			t.Errorf("workers after the stop: got %+v, want none", all)
 		}
 	})
 }

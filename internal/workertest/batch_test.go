@@ -72,7 +72,7 @@ func TestBatchArrivesInOrder(t *testing.T) {
 		}
 		for i, id := range ids {
 			if id != fmt.Sprint(i) {
-				t.Fatalf("got message %s at index %d", id, i)
+				t.Fatalf("message at index %[2]d: got %[1]s, want %[2]d", id, i)
 			}
 		}
 	})
@@ -134,7 +134,7 @@ func TestBatchFailuresDoNotAffectOtherMessages(t *testing.T) {
 			_, unroutable := errors.AsType[*reprise.UnroutableError](f)
 			_, refused := errors.AsType[*reprise.RefusedError](f)
 			if m := batch[f.Index]; m != nil && m.MessageID != f.MessageID {
-				t.Errorf("message %d: got message ID %s", f.Index, f.MessageID)
+				t.Errorf("message %d: got message ID %s, want %s", f.Index, f.MessageID, m.MessageID)
 			}
 			var ok bool
 			switch f.Index % 20 {
@@ -148,7 +148,7 @@ func TestBatchFailuresDoNotAffectOtherMessages(t *testing.T) {
 				ok = errors.Is(f, reprise.ErrInvalidMessage)
 			}
 			if !ok {
-				t.Errorf("message %d: %v", f.Index, f.Err)
+				t.Errorf("message %d: got %v, want the error of its kind", f.Index, f.Err)
 			}
 		}
 		if len(failed.Failed) != 6*len(batch)/20 {
@@ -207,7 +207,7 @@ func TestBatchReportsResultsAfterLostConnection(t *testing.T) {
 				}
 				for i := range n {
 					if id := fmt.Sprint(i); stored[id] > 1 || stored[id] == 0 && !unknown[id] {
-						t.Errorf("message %s was stored %d times", id, stored[id])
+						t.Errorf("stored copies of message %s: got %d, want at most 1, and 0 only if the result is unknown", id, stored[id])
 					}
 				}
 			})
@@ -245,11 +245,11 @@ func TestCanceledBatchReportsSentMessages(t *testing.T) {
 		for i, f := range failed.Failed {
 			sent := i < bound
 			if !errors.Is(f, enough) || errors.Is(f, reprise.ErrUnconfirmed) != sent || strings.Contains(f.Error(), "not sent") == sent {
-				t.Fatalf("message %d: got %v", i, f)
+				t.Fatalf("message %d: got %v, want the cause of the cancellation, and ErrUnconfirmed %t", i, f, sent)
 			}
 		}
 		if depth := r.depth(queue); depth != bound {
-			t.Errorf("%d messages were stored, but %d were sent", depth, bound)
+			t.Errorf("stored messages: got %d, want %d, because these were sent", depth, bound)
 		}
 	})
 }
@@ -319,14 +319,14 @@ func TestTooLargeMessagesCostOneChannel(t *testing.T) {
 		for i, f := range failed.Failed {
 			e, ok := errors.AsType[*reprise.TooLargeError](f)
 			if !ok || f.Index != 100+50*i || e.Size != limit+1 || e.Limit != limit || errors.Is(f, reprise.ErrUnconfirmed) {
-				t.Errorf("message %d: got %v", f.Index, f.Err)
+				t.Errorf("message %d: got %v, want a TooLargeError with size %d and limit %d", f.Index, f.Err, limit+1, limit)
 			}
 		}
 		if n := c.log.count("channel closed"); n != 1 {
 			t.Errorf("channel was closed %d times, want 1", n)
 		}
 		if ids := r.drained(queue); strings.Join(ids, " ") != strings.Join(fine, " ") {
-			t.Errorf("arrived: %v", ids)
+			t.Errorf("arrived messages: got %v, want %v", ids, fine)
 		}
 		if n := c.log.count("connection lost"); n != 0 {
 			t.Errorf("connection was lost %d times, want 0", n)
@@ -391,7 +391,7 @@ func TestUnconfirmingQueueDoesNotBlockBatch(t *testing.T) {
 					t.Fatal("batch was confirmed completely")
 				}
 				if took := time.Since(began); took > 4*reprise.DefaultConfirmTimeout {
-					t.Errorf("PublishBatch returned only after %v", took)
+					t.Errorf("duration of PublishBatch: got %v, want at most %v", took, 4*reprise.DefaultConfirmTimeout)
 				}
 				unsent := map[string]int{}
 				for _, failed := range e.Failed {
@@ -406,7 +406,7 @@ func TestUnconfirmingQueueDoesNotBlockBatch(t *testing.T) {
 					}
 				}
 				if len(e.Failed) != each*len(stuck) {
-					t.Errorf("%d messages failed", len(e.Failed))
+					t.Errorf("failed messages: got %d, want %d", len(e.Failed), each*len(stuck))
 				}
 				for _, queue := range names {
 					want := each - unsent[queue]
@@ -414,7 +414,7 @@ func TestUnconfirmingQueueDoesNotBlockBatch(t *testing.T) {
 						want += before
 					}
 					if n, err := c.Depth(t.Context(), queue); err != nil || n != want {
-						t.Errorf("%d messages are in queue %s, %d were not sent; error: %v", n, queue, unsent[queue], err)
+						t.Errorf("depth of queue %s: got %d, %v; want %d, because %d messages were not sent", queue, n, err, want, unsent[queue])
 					}
 				}
 				m.release(t)

@@ -82,7 +82,7 @@ func TestPublishWaitsWhileConnectionIsBlocked(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if err := c.Publish(ctx, &reprise.Message{RoutingKey: queue}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, reprise.ErrUnconfirmed) {
-			t.Errorf("canceled Publish: got %v", err)
+			t.Errorf("canceled Publish: got %v, want DeadlineExceeded without ErrUnconfirmed", err)
 		}
 		if depth := r.depth(queue); depth != 1 {
 			t.Errorf("%d messages were published, want 1", depth)
@@ -113,11 +113,11 @@ func TestBlockedPublishTimesOut(t *testing.T) {
 		c.log.wait(t, "publishing blocked", 1)
 		err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue})
 		if e, ok := errors.AsType[*reprise.BlockedError](err); !ok || e.Reason != lowOnMemory || errors.Is(err, reprise.ErrUnconfirmed) {
-			t.Errorf("unsent message: got %v", err)
+			t.Errorf("unsent message: got %v, want a BlockedError without ErrUnconfirmed", err)
 		}
 		err = c.PublishBatch(t.Context(), numbered(10, func(int) (string, string) { return "", queue }))
 		if failed, ok := errors.AsType[*reprise.BatchError](err); !ok || len(failed.Failed) != 10 || !errors.Is(err, reprise.ErrBlocked) || errors.Is(err, reprise.ErrUnconfirmed) {
-			t.Errorf("unsent batch: got %v", err)
+			t.Errorf("unsent batch: got %v, want 10 failures with ErrBlocked and without ErrUnconfirmed", err)
 		}
 		publishing.inject(t, "")
 		c.log.wait(t, "publishing unblocked", 1)
@@ -148,11 +148,11 @@ func TestAlarmDuringPublish(t *testing.T) {
 	}
 	first := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"})
 	if !errors.Is(first, reprise.ErrUnconfirmed) || errors.Is(first, reprise.ErrBlocked) || !strings.Contains(first.Error(), lowOnMemory) {
-		t.Errorf("sent message: got %v", first)
+		t.Errorf("sent message: got %v, want ErrUnconfirmed with the reason %q", first, lowOnMemory)
 	}
 	second := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"})
 	if errors.Is(second, reprise.ErrUnconfirmed) || !errors.Is(second, reprise.ErrBlocked) {
-		t.Errorf("unsent message: got %v", second)
+		t.Errorf("unsent message: got %v, want ErrBlocked without ErrUnconfirmed", second)
 	}
 	if err := c.Healthy(t.Context()); !errors.Is(err, reprise.ErrBlocked) {
 		t.Errorf("Healthy: got %v, want ErrBlocked", err)

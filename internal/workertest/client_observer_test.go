@@ -48,7 +48,7 @@ func TestClientObserverReceivesEvents(t *testing.T) {
 		for i, e := range published {
 			_, unroutable := errors.AsType[*reprise.UnroutableError](e.Err)
 			if e.Took <= 0 || (i == 3) != unroutable || (i < 3) != (e.Err == nil) {
-				t.Errorf("event %d: got %+v", i, e)
+				t.Errorf("event %d: got %+v, want a duration, and UnroutableError only for event 3", i, e)
 			}
 		}
 		if published[0].MessageID != m.MessageID || published[2].MessageID != "1" {

@@ -69,15 +69,15 @@ func TestClientFailsOverToAnotherAddress(t *testing.T) {
 			connected := c.log.lines("connected")
 			for _, line := range connected[len(connected)-2:] {
 				if !strings.Contains(line, "broker="+healthy.Addr()) {
-					t.Errorf("log line %s does not contain address %s", line, healthy.Addr())
+					t.Errorf("log line must contain the address %s: got %s", healthy.Addr(), line)
 				}
 			}
 			for _, line := range c.log.lines("connection lost") {
 				if !strings.Contains(line, "broker="+proxies[0].Addr()) && !strings.Contains(line, "broker="+proxies[1].Addr()) {
-					t.Errorf("log line %s contains no address", line)
+					t.Errorf("log line must contain the address of a proxy: got %s", line)
 				}
 				if strings.Contains(line, "Exception (501)") {
-					t.Errorf("log line %s contains the error text of the AMQP client", line)
+					t.Errorf("log line must not contain the error text of the AMQP client: got %s", line)
 				}
 			}
 		}
@@ -181,7 +181,7 @@ func TestDialTimesOutOnUnresponsiveHost(t *testing.T) {
 						t.Errorf("backoff: got %v, want %v", waited, want)
 					}
 					if strings.Contains(url, "home") != (err == nil) {
-						t.Errorf("got %v", err)
+						t.Errorf("Dial of %s: got error %v, want an error only if the URL does not contain the host home", url, err)
 					}
 				})
 			}

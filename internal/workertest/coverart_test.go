@@ -84,7 +84,7 @@ func TestCoverArtDeclaresDeployedTopology(t *testing.T) {
 				} {
 					r.publish(to[0], to[1], amqp.Publishing{Body: []byte(to[1])})
 					if d := r.take(to[2]); string(d.Body) != to[1] || d.RoutingKey != to[1] {
-						t.Errorf("bindings %v: got message %q", to, d.Body)
+						t.Errorf("bindings %v: got message %q with key %q, want %q", to, d.Body, d.RoutingKey, to[1])
 					}
 				}
 			})
@@ -146,7 +146,7 @@ func TestCoverArtOnTheWire(t *testing.T) {
 					r.publish("cover-art-archive", "index", msg)
 					got := r.take(step.queue)
 					if got.Exchange != step.queue || got.RoutingKey != "index" {
-						t.Errorf("copy %d: got exchange %q, routing key %q", i+1, got.Exchange, got.RoutingKey)
+						t.Errorf("copy %d: got exchange %q, routing key %q; want %q, index", i+1, got.Exchange, got.RoutingKey, step.queue)
 					}
 					msg.Headers, msg.DeliveryMode = step.headers, amqp.Persistent
 					if diff := cmp.Diff(msg, wire(got)); diff != "" {
@@ -177,11 +177,11 @@ func TestCoverArtRetriesMessages(t *testing.T) {
 			seen := h.wait(t, before+3)[before:]
 			for i, m := range seen {
 				if m.Attempt != i+1 || len(m.Errors) != i || len(m.Headers) != 0 {
-					t.Errorf("attempt %d: got attempt %d with %d errors, headers %v", i+1, m.Attempt, len(m.Errors), m.Headers)
+					t.Errorf("attempt %d: got attempt %d with %d errors, headers %v; want %d errors and no headers", i+1, m.Attempt, len(m.Errors), m.Headers, i)
 				}
 			}
 			if d := r.take("cover-art-archive.failed"); d.RoutingKey != "move" || len(d.Headers["mb-exceptions"].([]any)) != 3 {
-				t.Errorf("parked message: got routing key %q, headers %v", d.RoutingKey, d.Headers)
+				t.Errorf("parked message: got routing key %q, headers %v; want move and 3 mb-exceptions", d.RoutingKey, d.Headers)
 			}
 		}
 	})

@@ -47,7 +47,7 @@ func TestDebounceHandlesNewestMessageOfBurst(t *testing.T) {
 		}
 		for i, want := range []time.Duration{10 * time.Second, 10 * time.Second, 21 * time.Second} {
 			if at := clock.ticks()[i]; at < want || at > want+time.Second {
-				t.Errorf("message %s was handled after %s", ids[i], at)
+				t.Errorf("start of message %s: got %s, want %s to %s", ids[i], at, want, want+time.Second)
 			}
 		}
 		if n := len(events.of(reprise.EventDebounced)); n != 2 {
@@ -96,10 +96,10 @@ func TestBurstIsSettledTogether(t *testing.T) {
 					t.Errorf("queue has %d messages, want 0", n)
 				}
 				if n := r.depth("work.failed"); n != tc.parked {
-					t.Errorf("%d messages were parked", n)
+					t.Errorf("parked messages: got %d, want %d", n, tc.parked)
 				}
 				if n := c.log.count("retry"); n != tc.retries {
-					t.Errorf("got %d retries", n)
+					t.Errorf("retries: got %d, want %d", n, tc.retries)
 				}
 			})
 		})
@@ -137,7 +137,7 @@ func TestInterruptedBurstIsRedelivered(t *testing.T) {
 		}
 		testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == 5 })
 		if n := h.count(); n != 0 {
-			t.Errorf("%d messages were handled before the end of their debounce window", n)
+			t.Errorf("messages handled before their debounce window expired: got %d, want 0", n)
 		}
 		for range 5 {
 			r.take(queue)

@@ -41,10 +41,10 @@ func TestHandlerReceivesMessageAsDelivered(t *testing.T) {
 		})
 		m := <-seen
 		if m.Exchange != "" || m.RoutingKey != work+".failed" || m.Queue != work+".failed" {
-			t.Errorf("got queue %q, exchange %q, routing key %q", m.Queue, m.Exchange, m.RoutingKey)
+			t.Errorf("got queue %q, exchange %q, routing key %q; want the failed queue and the default exchange", m.Queue, m.Exchange, m.RoutingKey)
 		}
 		if m.Attempt != 1 || m.Errors != nil || m.ErrorsDropped != 0 || !m.FirstFailed.IsZero() || m.Expiration != 0 {
-			t.Errorf("got attempt %d, expiration %s, errors %v", m.Attempt, m.Expiration, m.Errors)
+			t.Errorf("got attempt %d, expiration %s, errors %v; want attempt 1 without expiration and errors", m.Attempt, m.Expiration, m.Errors)
 		}
 		n, _ := amqpvalue.Integer(m.Headers[topology.HeaderAttempts])
 		errs, _ := m.Headers[topology.HeaderErrors].([]any)
@@ -139,10 +139,10 @@ func TestAckedReportsWhetherBrokerReceivedAck(t *testing.T) {
 		}
 		want := map[string][]bool{"first": {true}, "cut": {false, true}, "after": {true}}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
+			t.Errorf("results in Acked: -want +got:\n%s", diff)
 		}
 		if seen := h.wait(t, 4); len(seen) != h.count() || seen[0] != about[0] {
-			t.Errorf("handler ran %d times; Acked got the message of the handler: %t", h.count(), seen[0] == about[0])
+			t.Errorf("runs of the handler: got %d, want 4; Acked got the message of the handler: got %t, want true", h.count(), seen[0] == about[0])
 		}
 	})
 }

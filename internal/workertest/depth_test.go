@@ -21,13 +21,13 @@ func TestDepthReturnsReadyMessages(t *testing.T) {
 			r.publish("", queue, amqp.Publishing{})
 		}
 		if _, ok, err := r.Get(queue, false); !ok || err != nil {
-			t.Fatal(ok, err)
+			t.Fatalf("message in the queue: got %t, %v; want true", ok, err)
 		}
 		testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 2 && err == nil })
 		n, err := c.Depth(t.Context(), queue+".no")
 		if e, ok := errors.AsType[*reprise.QueueError](err); !ok || e.Queue != queue+".no" || e.Code != 404 || n != 0 ||
 			!strings.Contains(err.Error(), "not found") || strings.Contains(err.Error(), "message") {
-			t.Errorf("missing queue: got %d, %v", n, err)
+			t.Errorf("missing queue: got %d, %v; want a QueueError with code 404", n, err)
 		}
 		exclusive := testkit.Name(t, "exclusive")
 		if _, err := r.QueueDeclare(exclusive, false, false, true, false, nil); err != nil {
@@ -35,7 +35,7 @@ func TestDepthReturnsReadyMessages(t *testing.T) {
 		}
 		_, err = c.Depth(t.Context(), exclusive)
 		if e, ok := errors.AsType[*reprise.QueueError](err); !ok || e.Queue != exclusive || e.Code != 405 || strings.Contains(err.Error(), "message") {
-			t.Errorf("exclusive queue of another connection: got %v", err)
+			t.Errorf("exclusive queue of another connection: got %v, want a QueueError with code 405", err)
 		}
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// A destination that does not confirm occupies channels of the connection. They are available to other destinations
-// after the last publish to it, whether it confirms late or not at all.
+// A destination that does not confirm occupies channels of the connection. Some time after the last publish to this
+// destination, the channels are available to other destinations, even if the destination never confirms.
 func TestUnusedDetourReleasesChannel(t *testing.T) {
 	t.Parallel()
 	for name, answered := range map[string]bool{"late answers": true, "no answers": false} {
@@ -30,7 +30,7 @@ func TestUnusedDetourReleasesChannel(t *testing.T) {
 					}
 					time.Sleep(6 * time.Minute)
 					if n := m.channels(); n > 2 { // one for messages, one for copies
-						t.Errorf("after queue %s, %d channels are open", stuck, n)
+						t.Errorf("open channels after queue %s: got %d, want at most 2", stuck, n)
 					}
 				}
 				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: names[7]}); err != nil {

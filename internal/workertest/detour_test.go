@@ -131,7 +131,7 @@ func TestStuckQueueDelaysOtherQueuesOnlyBriefly(t *testing.T) {
 			}
 			round.Wait()
 			if n == 0 && heldUp.Load() == 0 || n == 50 {
-				t.Errorf("round %d: %d queues were blocked", n, heldUp.Load())
+				t.Errorf("blocked queues in round %d: got %d, want at least 1 in round 0, and 0 before round 50", n, heldUp.Load())
 				break
 			}
 		}
@@ -175,13 +175,13 @@ func TestCopiesToManyUnconfirmingQueues(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		if n := m.channels(); n > 2+128 {
-			t.Errorf("%d channels are open", n)
+			t.Errorf("open channels: got %d, want at most 130", n)
 		}
 		m.release(t)
 		c.log.wait(t, "parked", queues*each)
 		for i := range queues {
 			if n, err := c.Depth(t.Context(), fmt.Sprint("q", i, ".failed")); err != nil || n != each {
-				t.Errorf("failed queue: got %d copies, error %v", n, err)
+				t.Errorf("failed queue: got %d copies, %v; want %d", n, err, each)
 			}
 		}
 	})
@@ -212,7 +212,7 @@ func TestUnconfirmedCopiesDoNotExhaustChannels(t *testing.T) {
 			}
 			time.Sleep(4 * time.Minute)
 			if n := m.channels(); n > 2+64 {
-				t.Errorf("%d channels are open", n)
+				t.Errorf("open channels: got %d, want at most 66", n)
 			}
 		}
 		for i := queues; i < queues+later; i++ {
@@ -221,7 +221,7 @@ func TestUnconfirmedCopiesDoNotExhaustChannels(t *testing.T) {
 			time.Sleep(20 * time.Second) // the confirm is late
 			began := time.Now()
 			if err := c.Publish(ctx, &reprise.Message{RoutingKey: healthy}); err != nil || time.Since(began) > 0 {
-				t.Errorf("Publish with %d further unconfirming queues and %d channels: got %v after %v", i-queues+1, m.channels(), err, time.Since(began))
+				t.Errorf("Publish with %d further unconfirming queues and %d channels: got %v after %v, want nil immediately", i-queues+1, m.channels(), err, time.Since(began))
 			}
 		}
 		m.release(t)
@@ -341,7 +341,7 @@ func publishThroughFaults(t *testing.T, c client, m *confirmGate, r *raw, random
 	for id, err := range results {
 		switch n := stored[id]; {
 		case n > 1:
-			t.Errorf("message %s was stored %d times", id, n)
+			t.Errorf("stored copies of message %s: got %d, want at most 1", id, n)
 		case err == nil && n != 1:
 			t.Errorf("message %s was confirmed but not stored", id)
 		case errors.Is(err, reprise.ErrNacked):

@@ -45,7 +45,7 @@ func TestDialReturnsPermanentErrorsImmediately(t *testing.T) {
 				}
 				for e := err; e != nil; e = errors.Unwrap(e) {
 					if strings.Contains(e.Error(), "s3cret") {
-						t.Errorf("error contains the password: %v", e)
+						t.Errorf("error must not contain the password: got %v", e)
 					}
 				}
 			})
@@ -71,7 +71,7 @@ func TestDialExplainsRejectionOfRemoteGuest(t *testing.T) {
 				},
 			})
 			if err == nil || strings.Contains(err.Error(), "accepts user guest only from localhost") != want {
-				t.Errorf("host %s: got %v", host, err)
+				t.Errorf("host %s: got %v, want an error that explains the user guest: %t", host, err, want)
 			}
 		}
 	})
@@ -88,7 +88,7 @@ func TestDialTriesUntilItsContextEnds(t *testing.T) {
 		Reconnect: backoff.Fixed(time.Millisecond),
 		Dial: func(_ context.Context, network, addr string) (net.Conn, error) {
 			if network != "tcp" || addr != "broker.example:5672" {
-				t.Errorf("dialed %s %s", network, addr)
+				t.Errorf("dialed address: got %s %s, want tcp broker.example:5672", network, addr)
 			}
 			if tries++; tries == 3 {
 				cancel(reason)
@@ -97,7 +97,7 @@ func TestDialTriesUntilItsContextEnds(t *testing.T) {
 		},
 	})
 	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "host unreachable") || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("got %[2]v after %[1]d attempts", tries, err)
+		t.Errorf("got %[2]v after %[1]d attempts, want the reason with host unreachable and without the password", tries, err)
 	}
 }
 

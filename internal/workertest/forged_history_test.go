@@ -71,7 +71,7 @@ func TestForgedHistoryDoesNotHideCrashes(t *testing.T) {
 		for crashes := range 4 {
 			raw := r.get(work)
 			if n := crashCount(topology.Deaths{}, delivered(work, raw)); n != crashes {
-				t.Errorf("after %d crashes: got %d from headers %v", crashes, n, raw.Headers)
+				t.Errorf("crashes: got %[2]d, want %[1]d, from headers %[3]v", crashes, n, raw.Headers)
 			}
 			if err := r.Close(); err != nil {
 				t.Fatal(err)
@@ -134,7 +134,7 @@ func TestWorkerIgnoresCountsOfOtherQueue(t *testing.T) {
 				}
 				for i, m := range h.wait(t, 3) {
 					if m.Attempt != i+1 {
-						t.Errorf("run %d: got attempt %d", i+1, m.Attempt)
+						t.Errorf("attempt in run %[1]d: got %[2]d, want %[1]d", i+1, m.Attempt)
 					}
 				}
 				if n := h.count(); n != 3 {

@@ -57,11 +57,11 @@ func TestHealthyFailsWithoutResponse(t *testing.T) {
 				cancelled, cancelCause := context.WithCancelCause(t.Context())
 				cancelCause(cause)
 				if err := c.Healthy(cancelled); !errors.Is(err, cause) || errors.Is(err, reprise.ErrDisconnected) {
-					t.Errorf("canceled probe: got %v", err)
+					t.Errorf("canceled probe: got %v, want the cause without ErrDisconnected", err)
 				}
 				reading.Unlock()
 				if !errors.Is(err, reprise.ErrDisconnected) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not answer") {
-					t.Errorf("client that receives no responses: got %v", err)
+					t.Errorf("client that receives no responses: got %v, want ErrDisconnected and DeadlineExceeded", err)
 				}
 				testkit.Eventually(t, timeout, func() error { return c.Healthy(t.Context()) })
 			})

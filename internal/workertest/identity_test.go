@@ -41,21 +41,21 @@ func TestMessageIDIsTheSameOnEveryAttempt(t *testing.T) {
 				attempts := h.wait(t, 3)
 				for i, m := range attempts {
 					if m.MessageID != attempts[0].MessageID || (m.MessageID != "") != way.copies {
-						t.Errorf("attempt %d has message ID %q, first attempt has %q", i+1, m.MessageID, attempts[0].MessageID)
+						t.Errorf("message ID of attempt %d: got %q, want %q of the first attempt, and an ID only for copies", i+1, m.MessageID, attempts[0].MessageID)
 					}
 					if assigned := way.copies && i == 0; m.MessageIDAssigned != assigned {
-						t.Errorf("attempt %d: got MessageIDAssigned %t", i+1, m.MessageIDAssigned)
+						t.Errorf("attempt %d: got MessageIDAssigned %t, want %t", i+1, m.MessageIDAssigned, assigned)
 					}
 				}
 				if parked.MessageId == "" || way.copies && parked.MessageId != attempts[0].MessageID {
-					t.Errorf("parked message: got ID %q", parked.MessageId)
+					t.Errorf("parked message: got ID %q, want an ID, and for copies %q", parked.MessageId, attempts[0].MessageID)
 				}
 
 				// Equal messages have different IDs.
 				if way.copies {
 					r.publish("", queue, amqp.Publishing{Body: []byte("one")})
 					if m := h.wait(t, 4)[3]; m.MessageID == "" || m.MessageID == attempts[0].MessageID {
-						t.Errorf("second equal message: got ID %q", m.MessageID)
+						t.Errorf("second equal message: got ID %q, want an ID other than %q", m.MessageID, attempts[0].MessageID)
 					}
 				}
 			})

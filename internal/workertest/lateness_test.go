@@ -65,13 +65,13 @@ func TestBucketsLimitLatenessUnderMixedDelays(t *testing.T) {
 					t.Error(err)
 				}
 				if len(waited) != messages {
-					t.Fatalf("got %d of %d messages", len(waited), messages)
+					t.Fatalf("messages: got %d, want %d", len(waited), messages)
 				}
 				var late []time.Duration
 				for id, took := range waited {
 					_, upper := b.Bounds(delays[id])
 					if took < delays[id] || took > upper+slack {
-						t.Errorf("delay of %s took %s, but its bucket ends at %s", delays[id], took, upper)
+						t.Errorf("delay of %s: got %s, want at most the end of its bucket at %s", delays[id], took, upper)
 					}
 					late = append(late, took-delays[id])
 				}
@@ -113,10 +113,10 @@ func TestLevelsAreExactToTheSecond(t *testing.T) {
 		for _, d := range collected(72 * time.Hour) {
 			hop := hops[d.MessageId]
 			if took := d.at.Sub(sent[d.MessageId]); took < hop.Delay || took > hop.Delay+slack {
-				t.Errorf("delay of %s took %s", hop.Delay, took)
+				t.Errorf("delay of %[1]s: got %[2]s, want %[1]s with at most %[3]s more", hop.Delay, took, slack)
 			}
 			if d.Exchange != "calendar" || d.RoutingKey != "due" {
-				t.Errorf("got exchange %q, routing key %q", d.Exchange, d.RoutingKey)
+				t.Errorf("got exchange %q, routing key %q; want calendar, due", d.Exchange, d.RoutingKey)
 			}
 		}
 	})
@@ -144,11 +144,11 @@ func TestLevelsDelayRetries(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		for _, m := range h.wait(t, 3) {
 			if diff := cmp.Diff(map[string]any{"own": "kept"}, m.Headers); diff != "" {
-				t.Errorf("headers of attempt %d: %s", m.Attempt, diff)
+				t.Errorf("headers of attempt %d: -want +got:\n%s", m.Attempt, diff)
 			}
 		}
 		if diff := cmp.Diff([]time.Duration{0, delay, delay + time.Second}, at); diff != "" {
-			t.Error(diff)
+			t.Errorf("attempts: -want +got:\n%s", diff)
 		}
 	})
 }
@@ -179,7 +179,7 @@ func TestMessageTTLBlocksShortDelaysBehindLongDelays(t *testing.T) {
 			got = append(got, fmt.Sprint(d.MessageId, " after ", d.at.Sub(began).Round(slack)))
 		}
 		if diff := cmp.Diff([]string{"alone after 1s", "long after 1h1m0s", "behind it after 1h1m0s"}, got); diff != "" {
-			t.Error(diff)
+			t.Errorf("arrivals: -want +got:\n%s", diff)
 		}
 	})
 }

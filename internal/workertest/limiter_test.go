@@ -31,7 +31,7 @@ func (l *failingOnce) Wait(ctx context.Context) error {
 	}
 }
 
-// stuckLog blocks for two seconds on one log message, and signals the start.
+// stuckLog calls begin for one log message, and then blocks for two seconds.
 type stuckLog struct {
 	slog.Handler
 	text  string
@@ -72,7 +72,7 @@ func TestWorkerCallsFailedLimiterAgain(t *testing.T) {
 		r.publish("", "work", amqp.Publishing{MessageId: "next"})
 		time.Sleep(time.Minute)
 		if n := h.count(); n != 2 {
-			t.Errorf("%d of 2 messages were handled", n)
+			t.Errorf("handled messages: got %d, want 2", n)
 		}
 	})
 }

@@ -31,7 +31,7 @@ func TestWorkerRetriesErrorsThatPanic(t *testing.T) {
 		r.publish("", queue, amqp.Publishing{})
 		m := h.wait(t, 2)[1]
 		if len(m.Errors) != 1 || !strings.Contains(m.Errors[0].Error, "the error of the handler panicked") {
-			t.Errorf("recorded errors: got %+v", m.Errors)
+			t.Errorf("recorded errors: got %+v, want one error for the panic", m.Errors)
 		}
 	})
 }
@@ -75,7 +75,7 @@ func TestWorkerParksUnmarkableMessageUnchanged(t *testing.T) {
 			d := r.take(queue + ".failed")
 			delete(d.Headers, "x-delivery-count") // added by the broker for this delivery
 			if d.MessageId != "id" || len(d.Headers) != 1 {
-				t.Errorf("parked message: got headers %.200v", d.Headers)
+				t.Errorf("parked message: got ID %q and headers %.200v, want id and one header", d.MessageId, d.Headers)
 			}
 		}
 		r.publish("", queue, amqp.Publishing{MessageId: "good"})

@@ -39,7 +39,7 @@ func TestFirstMiddlewareIsOutermost(t *testing.T) {
 		c.log.wait(t, "parked", 1)
 		want := []string{"outer", "inner", "inner: scripted failure", "outer: scripted failure"}
 		if diff := cmp.Diff(want, calls); diff != "" {
-			t.Error(diff)
+			t.Errorf("calls: -want +got:\n%s", diff)
 		}
 	})
 }
@@ -86,7 +86,7 @@ func TestTimeoutReturnsErrAttemptTimeout(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := reprise.Timeout(time.Hour)(wait).Handle(ctx, &reprise.Message{}); errors.Is(err, reprise.ErrAttemptTimeout) {
-		t.Errorf("got %v for a canceled parent context", err)
+		t.Errorf("canceled parent context: got %v, want an error other than ErrAttemptTimeout", err)
 	}
 	late := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 		<-ctx.Done()
@@ -114,7 +114,7 @@ func TestImmediateRetriesInProcess(t *testing.T) {
 			runs := 0
 			h := reprise.Immediate(2, time.Nanosecond)(reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
 				if string(m.Body) != "body" || len(m.Headers) != 1 {
-					t.Errorf("run %d sees changes of the previous run: %q %v", runs, m.Body, m.Headers)
+					t.Errorf("run %d must not see changes of the previous run: got body %q, headers %v", runs, m.Body, m.Headers)
 				}
 				copy(m.Body, "done")
 				m.Headers["more"] = true
@@ -123,7 +123,7 @@ func TestImmediateRetriesInProcess(t *testing.T) {
 			}))
 			err := h.Handle(t.Context(), &reprise.Message{Body: []byte("body"), Headers: map[string]any{"k": 1}})
 			if runs != tc.runs || !errors.Is(err, tc.want) {
-				t.Errorf("got %d runs, error %v", runs, err)
+				t.Errorf("got %d runs, error %v; want %d, %v", runs, err, tc.runs, tc.want)
 			}
 		})
 	}
@@ -139,7 +139,7 @@ func TestImmediateStopsWhenContextIsCanceled(t *testing.T) {
 		return errScripted
 	}))
 	if err := h.Handle(ctx, &reprise.Message{}); !errors.Is(err, errScripted) || runs != 1 {
-		t.Errorf("got %d runs, error %v", runs, err)
+		t.Errorf("got %d runs, error %v; want 1, %v", runs, err, errScripted)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestJSONDecodesOrParks(t *testing.T) {
 		return errScripted
 	})
 	if err := h.Handle(t.Context(), &reprise.Message{Body: []byte(`{"id": 7, "cents": 1250, "more": null}`)}); err != errScripted || got != (order{7, 1250}) {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("got %+v, %v; want %+v, %v", got, err, order{7, 1250}, errScripted)
 	}
 	for body, text := range map[string]string{
 		``:                          "cannot decode body as workertest.order",
@@ -192,12 +192,12 @@ func TestJSONOfPointersAndMaps(t *testing.T) {
 	})
 	for _, body := range []string{`null`, `{"cents": -1}`} {
 		if _, park := errors.AsType[*reprise.ParkError](pointer.Handle(t.Context(), &reprise.Message{Body: []byte(body)})); !park {
-			t.Errorf("body %s: handler did not return ParkError", body)
+			t.Errorf("body %s: got no ParkError", body)
 		}
 	}
 	anything := reprise.JSON(func(_ context.Context, v map[string]any, _ *reprise.Message) error {
 		if v != nil {
-			t.Errorf("got %v", v)
+			t.Errorf("decoded null: got %v, want nil", v)
 		}
 		return nil
 	})

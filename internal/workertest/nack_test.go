@@ -34,7 +34,7 @@ func TestLaterAckDoesNotConfirmNackedMessage(t *testing.T) {
 		}
 		for _, f := range failed.Failed {
 			if f.Index%5 != 0 || !errors.Is(f, reprise.ErrNacked) {
-				t.Errorf("message %d: got %v", f.Index, f.Err)
+				t.Errorf("message %d: got %v, want ErrNacked, and only for every fifth message", f.Index, f.Err)
 			}
 		}
 		if stored := r.depth(full); stored != 1 {

@@ -97,7 +97,7 @@ func TestPauseDoesNotAffectFetchedMessages(t *testing.T) {
 		at := clock.ticks()
 		for i := range 3 {
 			if gap := at[i+1] - at[i]; gap < time.Hour || gap > time.Hour+time.Minute {
-				t.Errorf("attempt %d began %s after the attempt that requested one hour", i+2, gap)
+				t.Errorf("start of attempt %d after the attempt that requested one hour: got %s, want 1h to 1h1m", i+2, gap)
 			}
 		}
 	})
@@ -147,25 +147,25 @@ func TestOpenBreakerStopsConsuming(t *testing.T) {
 			t.Errorf("queue has %d consumers while the breaker is open, want 0", n)
 		}
 		if n := r.depth("work"); n != messages-6 {
-			t.Errorf("queue has %d messages; worker keeps others while the breaker is open", n)
+			t.Errorf("depth of the queue while the breaker is open: got %d, want %d", n, messages-6)
 		}
 		down.Store(false)
 		time.Sleep(10 * time.Minute)
 		if n := h.count(); n != 6+messages-6 {
-			t.Errorf("got %d attempts of %d messages after the breaker closed", n, messages)
+			t.Errorf("attempts after the breaker closed: got %d, want %d", n, messages)
 		}
 		want := []breaker.State{
 			breaker.Open, breaker.HalfOpen, breaker.Open, breaker.HalfOpen, breaker.Open, breaker.HalfOpen, breaker.Open, breaker.HalfOpen, breaker.Closed,
 		}
 		if diff := cmp.Diff(want, changes); diff != "" {
-			t.Error(diff)
+			t.Errorf("changes of the breaker: -want +got:\n%s", diff)
 		}
 		time.Sleep(25 * time.Hour) // the failed messages are retried
 		if n := c.log.count("parked"); n != 0 {
 			t.Errorf("%d messages were parked, want 0", n)
 		}
 		if n := h.count(); n != 6+messages {
-			t.Errorf("got %d attempts", n)
+			t.Errorf("attempts: got %d, want %d", n, 6+messages)
 		}
 	})
 }
@@ -219,7 +219,7 @@ func TestLimiterLimitsRateOfAttempts(t *testing.T) {
 		at := clock.ticks()
 		for i := 1; i < len(at); i++ {
 			if gap := at[i] - at[i-1]; gap < time.Minute-time.Millisecond {
-				t.Errorf("interval of %s between attempts %d and %d is shorter than a minute", gap, i, i+1)
+				t.Errorf("interval between attempts %d and %d must be at least one minute: got %s", i, i+1, gap)
 			}
 		}
 	})
@@ -331,7 +331,7 @@ func TestBurstWaitsDuringPause(t *testing.T) {
 			ids[m.MessageID]++
 		}
 		if diff := cmp.Diff(map[string]int{"pause": 2, "burst2": 1}, ids); diff != "" {
-			t.Error(diff)
+			t.Errorf("handled messages: -want +got:\n%s", diff)
 		}
 	})
 }
@@ -350,7 +350,7 @@ func TestPausedWorkerShutsDown(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("shutdown took %s of the pause of one hour", took)
+			t.Errorf("shutdown during a pause of one hour: got %s, want at most 1s", took)
 		}
 	})
 }

@@ -42,12 +42,12 @@ func TestPeekDoesNotModifyQueue(t *testing.T) {
 				}
 				testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
 				if seen := peek(3); !slices.Equal(seen, want[:3]) {
-					t.Errorf("first three messages: got %v", seen)
+					t.Errorf("first three messages: got %v, want %v", seen, want[:3])
 				}
 				for i := range 30 { // repeated calls do not remove messages
 					testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
 					if seen := peek(10); i < reprise.MaxPeeks-1 && !slices.Equal(seen, want) {
-						t.Errorf("all messages: got %v", seen)
+						t.Errorf("all messages: got %v, want %v", seen, want)
 					}
 				}
 				testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
@@ -60,7 +60,7 @@ func TestPeekReturnsErrorForMissingQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		c := dial(t, b.URL)
-		err := c.Peek(t.Context(), testkit.Name(t, "none"), 1, func(*reprise.Message) { t.Error("there is one") })
+		err := c.Peek(t.Context(), testkit.Name(t, "none"), 1, func(*reprise.Message) { t.Error("message exists") })
 		if e, ok := errors.AsType[*reprise.QueueError](err); !ok || e.Code != 404 {
 			t.Errorf("got %v, want QueueError", err)
 		}

@@ -96,14 +96,14 @@ func TestWorkerParksPoisonMessage(t *testing.T) {
 
 		parked := r.take(queue + ".failed")
 		if parked.MessageId != "poison" || parked.Type != "order" || parked.Headers["k"] != "v" {
-			t.Errorf("parked message: got ID %q, type %q, headers %v", parked.MessageId, parked.Type, parked.Headers)
+			t.Errorf("parked message: got ID %q, type %q, headers %v; want poison, order, and k=v", parked.MessageId, parked.Type, parked.Headers)
 		}
 		if n, _ := amqpvalue.Integer(parked.Headers[reprise.HeaderCrashes]); n < 6 {
 			t.Errorf("parked message: got %s = %v, want at least 6", reprise.HeaderCrashes, parked.Headers[reprise.HeaderCrashes])
 		}
 		errs, _ := parked.Headers[topology.HeaderErrors].([]any)
 		if len(errs) != 1 || !strings.Contains(fmt.Sprint(errs[0]), "ended before the message was settled") {
-			t.Errorf("parked message: got errors %v", errs)
+			t.Errorf("parked message: got errors %v, want ended before the message was settled", errs)
 		}
 		handled := map[string]bool{}
 		for _, run := range runs {
@@ -112,7 +112,7 @@ func TestWorkerParksPoisonMessage(t *testing.T) {
 		}
 		for _, id := range ids {
 			if !handled[id] {
-				t.Errorf("message %s was never handled: %v", id, runs)
+				t.Errorf("message %s must be handled: got runs %v", id, runs)
 			}
 		}
 	})

@@ -106,19 +106,19 @@ func TestDecisionsRespectLimits(t *testing.T) {
 		d := p.Decide(err, attempt, since)
 		switch {
 		case d.Delay < 0:
-			t.Fatalf("negative delay: %+v", d)
+			t.Fatalf("delay must not be negative: got %+v", d)
 		case !d.Retry && (d.Delay != 0 || d.Reason == ""):
-			t.Fatalf("parked decision has a delay or no reason: %+v", d)
+			t.Fatalf("decision to park must have a reason and no delay: got %+v", d)
 		case d.Retry && d.Reason != "":
-			t.Fatalf("retry has a reason to park: %+v", d)
+			t.Fatalf("retry must not have a reason to park: got %+v", d)
 		case d.Retry && max(1, attempt) >= attempts:
-			t.Fatalf("retry after attempt %d of %d: %+v", attempt, attempts, d)
+			t.Fatalf("decision after attempt %d of %d must not be a retry: got %+v", attempt, attempts, d)
 		case d.Retry && giveUpAfter > 0 && d.Delay > giveUpAfter-since:
-			t.Fatalf("retry %s after the first failure exceeds the limit of %s: %+v", since, giveUpAfter, d)
+			t.Fatalf("retry %s after the first failure must not exceed the limit of %s: got %+v", since, giveUpAfter, d)
 		case d.Retry && asked >= 0 && d.Delay != asked:
-			t.Fatalf("got another delay than the requested %s: %+v", asked, d)
+			t.Fatalf("delay must be the requested %s: got %+v", asked, d)
 		case !d.Retry && max(1, attempt) < attempts && giveUpAfter == 0:
-			t.Fatalf("parked after attempt %d of %d without a time limit: %+v", attempt, attempts, d)
+			t.Fatalf("decision after attempt %d of %d without a time limit must be a retry: got %+v", attempt, attempts, d)
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestNoAttemptExceedsLimits(t *testing.T) {
 		for {
 			made++
 			if firstFailed >= 0 && giveUpAfter > 0 && now-firstFailed > giveUpAfter {
-				t.Fatalf("attempt %d begins %s after the first failure, limit is %s", made, now-firstFailed, giveUpAfter)
+				t.Fatalf("start of attempt %d after the first failure: got %s, want at most %s", made, now-firstFailed, giveUpAfter)
 			}
 			now += min(spans().Draw(t, "took"), math.MaxInt64-now)
 			if firstFailed < 0 {
@@ -168,7 +168,7 @@ func TestNoAttemptExceedsLimits(t *testing.T) {
 			now += min(d.Delay, math.MaxInt64-now)
 		}
 		if made > attempts {
-			t.Fatalf("got %d attempts, limit is %d", made, attempts)
+			t.Fatalf("attempts: got %d, want at most %d", made, attempts)
 		}
 	})
 }
@@ -186,7 +186,7 @@ func TestDecideAcceptsInvalidInput(t *testing.T) {
 		}
 		err := rapid.SampledFrom(append(failures, &reprise.RetryAfterError{Delay: time.Duration(n.Draw(t, "asked"))})).Draw(t, "error")
 		if d := p.Decide(err, rapid.Int().Draw(t, "attempt"), time.Duration(n.Draw(t, "since"))); d.Delay < 0 {
-			t.Fatalf("negative delay: %+v", d)
+			t.Fatalf("delay must not be negative: got %+v", d)
 		}
 	})
 }
@@ -288,7 +288,7 @@ func TestMatches(t *testing.T) {
 		}](), true},
 	} {
 		if got := tc.match(wrapped); got != tc.want {
-			t.Errorf("%s: got %t", name, got)
+			t.Errorf("%s: got %t, want %t", name, got, tc.want)
 		}
 	}
 }

@@ -194,7 +194,7 @@ func TestPublishMessageOfMaximumFrameSize(t *testing.T) {
 			}
 		}
 		if most < 126000 {
-			t.Errorf("largest published message has only %d bytes", most)
+			t.Errorf("largest published message must have at least 126000 bytes: got %d", most)
 		}
 		for range 3 {
 			d, ok, err := r.Get(queue, false)
@@ -229,7 +229,7 @@ func TestPublishWaitsForConnection(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := c.Publish(ctx, &reprise.Message{RoutingKey: queue}); !errors.Is(err, context.Canceled) {
-			t.Errorf("canceled context: got %v", err)
+			t.Errorf("canceled context: got %v, want context.Canceled", err)
 		}
 		published := make(chan error, 1)
 		go func() { published <- c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}) }()

@@ -40,7 +40,7 @@ func TestWorkerRepublishesCopiesAfterDeletedQueue(t *testing.T) {
 			// not read the queue before its first use.
 			c.log.wait(t, "parked", parked+1)
 			if d := r.take(queue + ".failed"); d.MessageId != step {
-				t.Errorf("%s: got message %q from the failed queue", step, d.MessageId)
+				t.Errorf("parked message: got %q, want %q", d.MessageId, step)
 			}
 			if n := c.log.count("copy failed") - before; n != failures {
 				t.Errorf("%s: got %d failed copies, want %d", step, n, failures)
@@ -98,7 +98,7 @@ func TestWorkerRepublishesNackedCopies(t *testing.T) {
 			}
 		}
 		if n := h.count(); n != 2 {
-			t.Errorf("handler ran %d times for 2 messages", n)
+			t.Errorf("runs of the handler: got %d, want 2", n)
 		}
 	})
 }

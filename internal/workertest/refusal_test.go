@@ -149,7 +149,7 @@ func TestRefusedRoutingKeyDoesNotAffectOtherKeys(t *testing.T) {
 			}
 			response.Body.Close()
 			if response.StatusCode/100 != 2 {
-				t.Fatal(response.Status)
+				t.Fatalf("status of the response: got %s, want 2xx", response.Status)
 			}
 		}
 		publish := func(key string) error {
@@ -172,7 +172,7 @@ func TestRefusedRoutingKeyDoesNotAffectOtherKeys(t *testing.T) {
 		for range 5 {
 			err := publish("forbidden")
 			if _, refused := errors.AsType[*reprise.RefusedError](err); refused != rabbit {
-				t.Errorf("forbidden routing key: got %v", err)
+				t.Errorf("forbidden routing key: got %v, want a RefusedError: %t", err, rabbit)
 			}
 		}
 		all.Wait()
@@ -212,7 +212,7 @@ func TestStuckQueueUsesOneChannel(t *testing.T) {
 			time.Sleep(10500 * time.Millisecond)
 		}
 		if n := m.channels(); n > before+2 { // one more for the channel on which it was first late
-			t.Errorf("%d channels are open, %d were open before", n, before)
+			t.Errorf("open channels: got %d, want at most %d", n, before+2)
 		}
 		m.release(t)
 	})

@@ -67,7 +67,7 @@ func TestWorkerReportsRequestedOutcomes(t *testing.T) {
 			t.Errorf("reports: got %v, want two successes and one retry", got)
 		}
 		if n := r.depth(other); n != 0 {
-			t.Errorf("%d reports were sent to the queue from a forged header", n)
+			t.Errorf("reports to the queue in a forged header: got %d, want 0", n)
 		}
 	})
 }
@@ -165,7 +165,7 @@ func TestReportDoesNotPreventAck(t *testing.T) {
 				select {
 				case at := <-done:
 					if late := at.Sub(ended); late > 3*time.Second {
-						t.Errorf("ack was sent %s after the end of the handler", late)
+						t.Errorf("time between the end of the handler and the ack: got %s, want at most 3s", late)
 					}
 				default:
 					t.Error("message was not acknowledged")
@@ -211,7 +211,7 @@ func TestWorkerPausesUnconfirmedReports(t *testing.T) {
 		h.wait(t, replayed+1)
 		time.Sleep(30 * time.Second)
 		if took := (<-live).Sub(began); took > 6*time.Second {
-			t.Errorf("message behind %d replayed messages was handled after %s", replayed, took)
+			t.Errorf("delay of the message behind %d replayed messages: got %s, want at most 6s", replayed, took)
 		}
 		unreported := func(want int) {
 			t.Helper()
@@ -339,7 +339,7 @@ func TestWorkerReportsEachMessageOfBurst(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if n := r.depth(to); n != 3 {
-			t.Errorf("success of 3 messages caused %d reports", n)
+			t.Errorf("reports of 3 successes: got %d, want 3", n)
 		}
 	})
 }

@@ -55,7 +55,7 @@ func TestRoutesDoNotDeliverEarly(t *testing.T) {
 					}
 					took := d.at.Sub(sent[i])
 					if took < hops[i].Delay {
-						t.Errorf("delay of %s took %s", hops[i].Delay, took)
+						t.Errorf("delay: got %s, want at least %s", took, hops[i].Delay)
 					}
 					late = append(late, took-hops[i].Delay)
 				}
@@ -96,17 +96,17 @@ func TestScheduledMessagesArriveAsPublished(t *testing.T) {
 		for _, d := range collected(timeout) {
 			hop := hops[d.MessageId]
 			if took := d.at.Sub(sent[d.MessageId]); took < hop.Delay {
-				t.Errorf("delay of %s took %s", hop.Delay, took)
+				t.Errorf("delay: got %s, want at least %s", took, hop.Delay)
 			}
 			if d.Exchange != exchange || d.RoutingKey != "eu."+d.MessageId {
-				t.Errorf("delay %s: got exchange %q, routing key %q", hop.Delay, d.Exchange, d.RoutingKey)
+				t.Errorf("delay %s: got exchange %q, routing key %q; want %q, %q", hop.Delay, d.Exchange, d.RoutingKey, exchange, "eu."+d.MessageId)
 			}
 			deaths, _ := d.Headers["x-death"].([]any)
 			if len(deaths) != hop.Stations {
-				t.Errorf("delay %s: message was dead-lettered by %d queues, want %d", hop.Delay, len(deaths), hop.Stations)
+				t.Errorf("delay %s: got dead letters of %d queues, want %d", hop.Delay, len(deaths), hop.Stations)
 			}
 			if d.CorrelationId != "c" || d.Priority != 3 || string(d.Body) != "body" || d.Headers["own"] != "kept" {
-				t.Errorf("delay %s: got %+v", hop.Delay, d)
+				t.Errorf("delay %s: got %+v, want the published properties, headers and body", hop.Delay, d)
 			}
 			r.take(carbon)
 		}
@@ -130,7 +130,7 @@ func TestBrokerCountsAttempts(t *testing.T) {
 				topo := route.Topology(work)
 				if version, _ := r.conn.Properties["version"].(string); topo.For(version) != nil {
 					if err := c.Declare(t.Context(), topo); err == nil || !strings.Contains(err.Error(), "must be RabbitMQ 4.3.3 or later") {
-						t.Errorf("RabbitMQ %s: got %v", version, err)
+						t.Errorf("RabbitMQ %s: got %v, want must be RabbitMQ 4.3.3 or later", version, err)
 					}
 					return
 				}
@@ -145,17 +145,17 @@ func TestBrokerCountsAttempts(t *testing.T) {
 				for attempt := 1; attempt <= 5; attempt++ {
 					raw := r.get(work)
 					if early := delay - time.Since(failedAt); !failedAt.IsZero() && early > 0 {
-						t.Errorf("attempt %d began %s too early", attempt, early)
+						t.Errorf("attempt %d must not begin early: got %s early", attempt, early)
 					}
 					d := delivered(work, raw)
 					if n := marks.Read(d).Attempts; n != attempt-1 {
-						t.Errorf("attempt %d: got %d previous attempts from headers %v", attempt, n, raw.Headers)
+						t.Errorf("attempt %d: got %d previous attempts, want %d, from headers %v", attempt, n, attempt-1, raw.Headers)
 					}
 					if n := crashCount(marks, d); n != 0 {
-						t.Errorf("attempt %d: got %d crashes from headers %v", attempt, n, raw.Headers)
+						t.Errorf("attempt %d: got %d crashes, want 0, from headers %v", attempt, n, raw.Headers)
 					}
 					if x, key := marks.Read(d).OriginAt(d); x != exchange || key != "order.new" {
-						t.Errorf("attempt %d: got exchange %q, routing key %q", attempt, x, key)
+						t.Errorf("attempt %d: got exchange %q, routing key %q; want %q, order.new", attempt, x, key, exchange)
 					}
 					hop, err := route.Wait(d, time.Hour)
 					if err != nil {
@@ -226,7 +226,7 @@ func TestRequeuingRejectsClassicQueues(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff([]bool{false, true}, refused); diff != "" {
-			t.Error(diff)
+			t.Errorf("refused declarations: -want +got:\n%s", diff)
 		}
 	})
 }
@@ -337,7 +337,7 @@ func (r *raw) collect(queue string, n int) func(within time.Duration) []arrival 
 		select {
 		case <-done:
 		case <-time.After(within):
-			r.t.Fatalf("got fewer than %d messages within %s", n, within)
+			r.t.Fatalf("timed out after %s: got fewer than %d messages", within, n)
 		}
 		if len(all) != n {
 			r.t.Fatalf("got %d messages, want %d", len(all), n)

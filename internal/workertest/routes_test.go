@@ -63,14 +63,14 @@ func TestRoutesCountAttemptsAndPark(t *testing.T) {
 				parked := r.take(queue + ".failed")
 				for i, m := range h.wait(t, 3) {
 					if m.Attempt != i+1 || m.MessageID != msg.MessageId || m.RoutingKey != queue || m.Exchange != "" {
-						t.Errorf("run %d: got attempt %d of message %q, exchange %q, routing key %q", i+1, m.Attempt, m.MessageID, m.Exchange, m.RoutingKey)
+						t.Errorf("run %d: got attempt %d of message %q, exchange %q, routing key %q; want message %q, default exchange, key %q", i+1, m.Attempt, m.MessageID, m.Exchange, m.RoutingKey, msg.MessageId, queue)
 					}
 				}
 				if n := h.count(); n != 3 {
 					t.Errorf("got %d attempts, want 3", n)
 				}
 				if n, _ := amqpvalue.Integer(parked.Headers[topology.HeaderAttempts]); n != 3 || parked.Type != msg.Type || string(parked.Body) != string(msg.Body) {
-					t.Errorf("parked message: got %d attempts, type %q, body %q", n, parked.Type, parked.Body)
+					t.Errorf("parked message: got %d attempts, type %q, body %q; want 3, %q, %q", n, parked.Type, parked.Body, msg.Type, msg.Body)
 				}
 				if n := r.depth(queue); n != 0 {
 					t.Errorf("queue has %d messages, want 0", n)
@@ -109,7 +109,7 @@ func TestDelayedRetryRequiresBrokerSupport(t *testing.T) {
 		r.publish("", queue, amqp.Publishing{MessageId: "id"})
 		for i, m := range h.wait(t, 3) {
 			if m.Attempt != i+1 {
-				t.Errorf("run %d: got attempt %d", i+1, m.Attempt)
+				t.Errorf("attempt in run %[1]d: got %[2]d, want %[1]d", i+1, m.Attempt)
 			}
 		}
 		testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == 0 })
@@ -191,10 +191,10 @@ func TestWorkerOmitsLargeAnnotationsOfAnyType(t *testing.T) {
 				r.publish("", "work", amqp.Publishing{MessageId: "id"})
 				time.Sleep(time.Minute)
 				if h.count() != 2 || r.depth("work.failed") != 1 {
-					t.Errorf("message was handled %d times, %d messages were parked", h.count(), r.depth("work.failed"))
+					t.Errorf("got %d attempts and %d parked messages, want 2 and 1", h.count(), r.depth("work.failed"))
 				}
 				if n := c.log.count("copy failed"); n != 0 {
-					t.Errorf("worker tried %d times to send an invalid copy", n)
+					t.Errorf("failed copies: got %d, want 0", n)
 				}
 			})
 		})
@@ -220,7 +220,7 @@ func TestWorkerParksMessageWithInvalidCopyUnchanged(t *testing.T) {
 			r.publish("", "work", amqp.Publishing{MessageId: "id"})
 			time.Sleep(2 * time.Hour)
 			if h.count() != 1 || r.depth("work.failed") != 1 || r.depth("work") != 0 {
-				t.Errorf("message was handled %d times, %d messages were parked", h.count(), r.depth("work.failed"))
+				t.Errorf("got %d attempts and %d parked messages, want 1 and 1, and an empty queue", h.count(), r.depth("work.failed"))
 			}
 			if parked := events.of(reprise.EventParked); len(parked) != 1 || !strings.Contains(parked[0].Err.Error(), "at most 255") {
 				t.Errorf("unexpected events: %v", parked)

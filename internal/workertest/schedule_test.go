@@ -66,7 +66,7 @@ func TestPublishAtIsAccurateToOneSecond(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(map[string]any{"own": "kept"}, m.Headers); diff != "" || m.Exchange != to[0] {
-					t.Errorf("Publish modified the message: %s", diff)
+					t.Errorf("message after Publish: got exchange %q, want %q; headers: -want +got:\n%s", m.Exchange, to[0], diff)
 				}
 				due[m.MessageID] = at
 			}
@@ -74,7 +74,7 @@ func TestPublishAtIsAccurateToOneSecond(t *testing.T) {
 		seen := make(chan *reprise.Message, len(due))
 		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
 			if late := time.Since(due[m.MessageID]); late < 0 || late > time.Second {
-				t.Errorf("message %s is %v late", m.CorrelationID, late)
+				t.Errorf("delay of message %s: got %v late, want 0 to 1s", m.CorrelationID, late)
 			}
 			seen <- m
 			return nil
@@ -83,10 +83,10 @@ func TestPublishAtIsAccurateToOneSecond(t *testing.T) {
 		for range due {
 			m := <-seen
 			if diff := cmp.Diff(map[string]any{"own": "kept"}, m.Headers); diff != "" {
-				t.Errorf("message %s: %s", m.CorrelationID, diff)
+				t.Errorf("headers of message %s: -want +got:\n%s", m.CorrelationID, diff)
 			}
 			if m.Exchange == "" && m.RoutingKey != queue || m.Exchange == exchange && m.RoutingKey != "eu.reminder" {
-				t.Errorf("message %s: got exchange %q, routing key %q", m.CorrelationID, m.Exchange, m.RoutingKey)
+				t.Errorf("message %s: got exchange %q, routing key %q; want the published exchange and key", m.CorrelationID, m.Exchange, m.RoutingKey)
 			}
 		}
 	})
@@ -121,7 +121,7 @@ func TestPublishInOnEachBroker(t *testing.T) {
 		for range 8 {
 			d := r.take(queue)
 			if early := time.Until(due[d.MessageId]); early > 0 {
-				t.Errorf("message arrived %v too early", early)
+				t.Errorf("message must not arrive early: got %v early", early)
 			}
 			if string(d.Body) != "body" || d.Priority != 3 || d.Expiration != "" || d.DeliveryMode != amqp.Persistent {
 				t.Errorf("unexpected message: %+v", d)
@@ -151,7 +151,7 @@ func TestPublishAtRejectsInvalidMessages(t *testing.T) {
 			"headers":        {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"x": complex(1, 1)}}, "cannot send"},
 		} {
 			if err := c.PublishAt(t.Context(), tc.at, tc.m); !errors.Is(err, reprise.ErrInvalidMessage) || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%s: got %v", name, err)
+				t.Errorf("%s: got %v, want ErrInvalidMessage with %q", name, err, tc.want)
 			}
 		}
 		for want, m := range map[string]*reprise.Message{
@@ -203,11 +203,11 @@ func TestPublishInAcceptsHeadersOfDeliveredMessage(t *testing.T) {
 		}
 		for tries := 1; !putOff(3 * time.Second); tries++ { // less time remains if a second passes before the publish
 			if tries == 20 {
-				t.Fatalf("message never passed the level of 2 s: %v", m.Headers)
+				t.Fatalf("message must pass the level of 2 s: got headers %v", m.Headers)
 			}
 		}
 		if putOff(2 * time.Second) {
-			t.Errorf("message passed a level of its previous delay: %v", m.Headers)
+			t.Errorf("message must not pass a level of its previous delay: got headers %v", m.Headers)
 		}
 	})
 }
@@ -279,7 +279,7 @@ func TestPublishAtIsNotLateAfterBlockedConnection(t *testing.T) {
 			}
 			r.take(queue)
 			if after := time.Since(due); after < late || after > late+time.Second+50*time.Millisecond {
-				t.Errorf("message with a delay of %v arrived after %v", delay, after)
+				t.Errorf("message with a delay of %v: got %v late, want %v", delay, after, late)
 			}
 		}
 	})
@@ -329,7 +329,7 @@ func TestPublishInTimesOutLikePublish(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := c.PublishIn(ctx, time.Hour, &reprise.Message{RoutingKey: "q"}); !errors.Is(err, context.Canceled) {
-			t.Errorf("canceled context: got %v", err)
+			t.Errorf("canceled context: got %v, want context.Canceled", err)
 		}
 		if err := c.Close(t.Context()); err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ func TestWorkerReceivesNoDeliveriesDuringPause(t *testing.T) {
 		}
 		d := r.take("work")
 		if n, _ := amqpvalue.Integer(d.Headers["x-delivery-count"]); n > 0 || h.count() > 0 {
-			t.Errorf("message was redelivered %d times and handled %d times: %v", n, h.count(), d.Headers)
+			t.Errorf("got %d redeliveries and %d attempts, want 0 and 0; headers: %v", n, h.count(), d.Headers)
 		}
 	})
 }

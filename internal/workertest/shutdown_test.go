@@ -47,14 +47,14 @@ func TestDrainCompletesHandlersAndRequeuesOtherDeliveries(t *testing.T) {
 		go func() { stopped <- stop() }()
 		c.log.wait(t, "consuming stopped", 1)
 		if !strings.Contains(c.log.String(), " running=2 requeued=") {
-			t.Errorf("log does not contain the number of running handlers: %s", c.log)
+			t.Errorf("log must contain the number of running handlers, 2: got %s", c.log)
 		}
 		close(finish)
 		if err := <-stopped; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 		if len(running) != 0 {
-			t.Errorf("%d further handlers were started", len(running))
+			t.Errorf("handlers started after the stop: got %d, want 0", len(running))
 		}
 		if n := c.log.count("retry"); n != 1 {
 			t.Errorf("got %d retries, want 1", n)
@@ -65,7 +65,7 @@ func TestDrainCompletesHandlersAndRequeuesOtherDeliveries(t *testing.T) {
 		for range 8 {
 			d := r.take(queue)
 			if left[d.MessageId] = true; d.Headers["x-reprise-attempts"] != nil {
-				t.Errorf("message %q has headers %v", d.MessageId, d.Headers)
+				t.Errorf("message %q must not have a count of attempts: got headers %v", d.MessageId, d.Headers)
 			}
 		}
 		if len(left) != 8 || left["0"] || left["1"] {
@@ -207,7 +207,7 @@ func TestDrainTimeoutCancelsHandlers(t *testing.T) {
 		}
 		d := r.take("work")
 		if len(d.Headers) != 0 && d.Headers["x-reprise-attempts"] != nil || d.MessageId != "id" {
-			t.Errorf("requeued message: got ID %q, headers %v", d.MessageId, d.Headers)
+			t.Errorf("requeued message: got ID %q, headers %v; want id without attempts", d.MessageId, d.Headers)
 		}
 	})
 }
@@ -293,7 +293,7 @@ func TestShutdownContextCancelsHandlers(t *testing.T) {
 					t.Errorf("Run: %v", err)
 				}
 				if took := (<-cut).Sub(stopping); took != tc.cut {
-					t.Errorf("context of the handler was canceled after %s", took)
+					t.Errorf("cancellation of the handler's context: got %s after the stop, want %s", took, tc.cut)
 				}
 				d := r.take("work")
 				if d.Headers["x-reprise-attempts"] != nil || d.MessageId != "id" {
@@ -377,7 +377,7 @@ func TestDrainRequeuesDeliveriesOfPendingSubscription(t *testing.T) {
 		go func() { stopped <- stop() }()
 		time.Sleep(20 * time.Second)
 		if n := r.depth("work"); n != 4 {
-			t.Errorf("queue has %d of 4 messages", n)
+			t.Errorf("depth of the queue: got %d, want 4", n)
 		}
 		if err := <-stopped; err != nil {
 			t.Errorf("Run: %v", err)

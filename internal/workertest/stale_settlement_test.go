@@ -134,7 +134,7 @@ func TestStaleSettlementHasNoEffectAfterReconnect(t *testing.T) {
 					a := h.next()
 					again[a.m.MessageID] = a.m.Attempt
 					if !a.m.Redelivered {
-						t.Errorf("message %s is not marked as redelivered", a.m.MessageID)
+						t.Errorf("message %s must be marked as redelivered", a.m.MessageID)
 					}
 					a.result <- nil
 				}

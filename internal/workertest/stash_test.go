@@ -81,7 +81,7 @@ func TestCopiesStashReservedProperties(t *testing.T) {
 						t.Errorf("headers at attempt %d: -want +got:\n%s", i+1, diff)
 					}
 					if m.UserID != tc.user || m.Expiration != tc.expires || m.Exchange != "" || m.RoutingKey != queue {
-						t.Errorf("attempt %d: got user %q, expiration %s, exchange %q, routing key %q", i+1, m.UserID, m.Expiration, m.Exchange, m.RoutingKey)
+						t.Errorf("attempt %d: got user %q, expiration %s, exchange %q, routing key %q; want user %q, expiration %s", i+1, m.UserID, m.Expiration, m.Exchange, m.RoutingKey, tc.user, tc.expires)
 					}
 				}
 				parked := wire(r.take(queue + ".failed"))
@@ -120,12 +120,12 @@ func TestForeignUserIDIsStashed(t *testing.T) {
 		r.publish("", queue, amqp.Publishing{UserId: user})
 		for i, m := range h.wait(t, 2) {
 			if m.UserID != user {
-				t.Errorf("attempt %d: got user %q", i+1, m.UserID)
+				t.Errorf("attempt %d: got user %q, want %q", i+1, m.UserID, user)
 			}
 		}
 		parked := r.take(queue + ".failed")
 		if parked.UserId != "" || parked.Headers["x-reprise-user-id"] != user {
-			t.Errorf("parked message: got user ID %q, stashed %v", parked.UserId, parked.Headers["x-reprise-user-id"])
+			t.Errorf("parked message: got user ID %q, stashed %v; want no user ID, and %q", parked.UserId, parked.Headers["x-reprise-user-id"], user)
 		}
 	})
 }
@@ -154,7 +154,7 @@ func userFor(t *testing.T, target, api, pattern string) string {
 		}
 		_ = res.Body.Close()
 		if res.StatusCode >= 300 {
-			t.Fatalf("%s %s: %s", method, path, res.Status)
+			t.Fatalf("%s %s: got %s, want 2xx", method, path, res.Status)
 		}
 	}
 	name := url.PathEscape(user)
@@ -210,7 +210,7 @@ func TestRetryReturnsOnlyToFailingQueue(t *testing.T) {
 		r.publish(fanout, "k", amqp.Publishing{Headers: amqp.Table{"CC": []any{"cc"}}})
 		for i, m := range h.wait(t, 3) {
 			if m.Exchange != fanout || m.RoutingKey != "k" || !cmp.Equal(m.Headers["CC"], any([]any{"cc"})) {
-				t.Errorf("attempt %d: got exchange %q, routing key %q, CC %v", i+1, m.Exchange, m.RoutingKey, m.Headers["CC"])
+				t.Errorf("attempt %d: got exchange %q, routing key %q, CC %v; want %q, k, [cc]", i+1, m.Exchange, m.RoutingKey, m.Headers["CC"], fanout)
 			}
 		}
 		if o, c := r.depth(other), r.depth(copied); o != 1 || c != 1 {
@@ -244,7 +244,7 @@ func TestHeadersOfCopyFitIntoFrame(t *testing.T) {
 				c.log.wait(t, "parked", 1)
 				parked := r.take(queue + ".failed")
 				if parked.Headers["full"] != full || parked.Headers["x-reprise-attempts"] != int64(tc.attempts) {
-					t.Errorf("parked message: got %v attempts", parked.Headers["x-reprise-attempts"])
+					t.Errorf("parked message: got %v attempts, want %d and the full header", parked.Headers["x-reprise-attempts"], tc.attempts)
 				}
 				if n := c.log.count("copy failed") + c.log.count("connection lost"); n != 0 {
 					t.Errorf("got %d failed copies and lost connections, want 0", n)
@@ -272,7 +272,7 @@ func TestAttemptsOfAnotherQueueDoNotCount(t *testing.T) {
 		}
 		parked := r.take(queue + ".failed")
 		if parked.Headers["x-reprise-attempts"] != int64(1) || parked.Headers["x-reprise-queue"] != queue {
-			t.Errorf("parked message: got headers %v", parked.Headers)
+			t.Errorf("parked message: got headers %v, want 1 attempt in queue %s", parked.Headers, queue)
 		}
 	})
 }

@@ -35,11 +35,11 @@ func TestPublishSetsATimestamp(t *testing.T) {
 				t.Errorf("timestamp: got %s, want the time of the publish", d.Timestamp)
 			}
 			if !m.Timestamp.IsZero() {
-				t.Errorf("Publish set the timestamp of the message to %s", m.Timestamp)
+				t.Errorf("timestamp of the message after Publish: got %s, want zero", m.Timestamp)
 			}
 		}
 		if d := published(c.PublishBatch(t.Context(), []*reprise.Message{{RoutingKey: queue}})); d.Timestamp.Before(began) {
-			t.Errorf("timestamp in a batch: got %s", d.Timestamp)
+			t.Errorf("timestamp in a batch: got %s, want at least %s", d.Timestamp, began)
 		}
 		if d := published(c.Publish(t.Context(), &reprise.Message{RoutingKey: queue, Timestamp: own, NoTimestamp: true})); !d.Timestamp.Equal(own) {
 			t.Errorf("timestamp: got %s, want %s", d.Timestamp, own)

@@ -140,7 +140,7 @@ func TestClientReplacesUnresponsiveConnection(t *testing.T) {
 					t.Errorf("Healthy: %v", err)
 				}
 				if n, err := c.Depth(ctx2, "other"); err != nil || n != 1 {
-					t.Errorf("Depth: got %d, %v", n, err)
+					t.Errorf("Depth: got %d, %v; want 1", n, err)
 				}
 				if err := c.Publish(ctx2, &reprise.Message{MessageID: "last", RoutingKey: "work"}); err != nil {
 					t.Errorf("Publish: %v", err)

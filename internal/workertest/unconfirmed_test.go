@@ -57,7 +57,7 @@ func TestUnconfirmingQueueDoesNotAffectOtherQueues(t *testing.T) {
 				case errors.Is(err, reprise.ErrStalled) && !errors.Is(err, reprise.ErrUnconfirmed):
 					unsent++
 				default:
-					t.Errorf("unconfirmed message: got %v", err)
+					t.Errorf("unconfirmed message: got %v, want ErrUnconfirmed, or ErrStalled for an unsent message", err)
 				}
 			}
 		}
@@ -69,7 +69,7 @@ func TestUnconfirmingQueueDoesNotAffectOtherQueues(t *testing.T) {
 			}
 		}
 		if n := r.depth(stuck); n != 1+sent || unsent == 0 {
-			t.Errorf("%d messages were stored, 1 was confirmed, %d are unconfirmed, %d were not sent", n, sent, unsent)
+			t.Errorf("stored messages: got %d, want 1 confirmed and %d unconfirmed; unsent messages: got %d, want at least 1", n, sent, unsent)
 		}
 		if err := c.Healthy(t.Context()); err != nil {
 			t.Errorf("Healthy: %v", err)
@@ -136,7 +136,7 @@ func TestUnconfirmedKeysDoNotBlockOtherMessages(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		if channels := m.channels(); channels > 2 { // one for messages, one for copies
-			t.Errorf("%d channels are open although no message is in flight", channels)
+			t.Errorf("open channels without a message in flight: got %d, want at most 2", channels)
 		}
 	})
 }

@@ -78,7 +78,7 @@ func TestRequestsOnChannelAreSerialized(t *testing.T) {
 			}
 			time.Sleep(5 * time.Second)
 			if n := running.Load(); n != 8 {
-				t.Fatalf("round %d: %d of 8 handlers are running, queue has %d messages", round, n, r.depth("work"))
+				t.Fatalf("round %d: got %d running handlers, want 8; queue has %d messages", round, n, r.depth("work"))
 			}
 			time.Sleep(time.Minute)
 		}
@@ -120,7 +120,7 @@ func TestPauseDelaysAttemptsAtLimiter(t *testing.T) {
 		r.publish("", "work", amqp.Publishing{MessageId: "b"})
 		time.Sleep(30 * time.Minute)
 		if n := h.count(); n != 1 {
-			t.Errorf("%d attempts began during the pause", n-1)
+			t.Errorf("attempts during the pause: got %d, want 0", n-1)
 		}
 		time.Sleep(time.Hour)
 		h.wait(t, 3)
@@ -149,7 +149,7 @@ func TestTimeLimitIncludesDelayOfRoute(t *testing.T) {
 				r.publish("", "work", amqp.Publishing{})
 				time.Sleep(5 * time.Hour)
 				if n := h.count(); n != tc.attempts {
-					t.Errorf("got %d attempts", n)
+					t.Errorf("attempts: got %d, want %d", n, tc.attempts)
 				}
 				if n := r.depth("work.failed"); n != 1 {
 					t.Errorf("%d messages were parked, want 1", n)
@@ -191,7 +191,7 @@ func TestSuspectMessageIsProcessedAlone(t *testing.T) {
 		var running, handled atomic.Int32
 		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
 			if running.Add(1) > 1 {
-				t.Errorf("message %s is processed concurrently with another", m.MessageID)
+				t.Errorf("message %s must not be processed concurrently with another", m.MessageID)
 			}
 			defer running.Add(-1)
 			if m.MessageID == "suspect" {
@@ -206,7 +206,7 @@ func TestSuspectMessageIsProcessedAlone(t *testing.T) {
 		_ = conn.Close()
 		time.Sleep(5 * time.Minute)
 		if n := handled.Load(); n != 2 {
-			t.Errorf("%d of 2 messages were handled", n)
+			t.Errorf("handled messages: got %d, want 2", n)
 		}
 	})
 }
@@ -229,7 +229,7 @@ func TestForgedOriginDoesNotChangeRoute(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if n := r.depth("work.failed"); n != 4 {
-			t.Errorf("%d of 4 messages were parked", n)
+			t.Errorf("parked messages: got %d, want 4", n)
 		}
 		if n := h.count(); n != 8 {
 			t.Errorf("got %d attempts, want 8", n)

@@ -21,11 +21,11 @@ func TestValidateRejectsTooLongNames(t *testing.T) {
 		t.Error(err)
 	}
 	if err := (&reprise.Config{Name: strings.Repeat("n", 201)}).Validate(); err == nil || !strings.Contains(err.Error(), "Config.Name must have at most 200 bytes: got 201") {
-		t.Errorf("got %v", err)
+		t.Errorf("name of 201 bytes: got %v, want at most 200 bytes", err)
 	}
 	cfg := reprise.WorkerConfig{Queue: strings.Repeat("q", 229), Handler: newScript(nil)}
 	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "must have a name of at most 228 bytes: got 229") {
-		t.Errorf("got %v", err)
+		t.Errorf("queue name of 229 bytes: got %v, want at most 228 bytes", err)
 	}
 	cfg.Queue = cfg.Queue[1:]
 	if err := cfg.Validate(); err != nil {
@@ -128,7 +128,7 @@ func TestDeclarationTimesOut(t *testing.T) {
 		defer cancel()
 		err := c.Declare(ctx, topology.Topology{Exchanges: []topology.Exchange{{Name: "amq.direct", Kind: topology.Direct}}})
 		if err == nil || !strings.Contains(err.Error(), "the broker did not answer within 200ms") {
-			t.Errorf("got %v", err)
+			t.Errorf("Declare: got %v, want did not answer within 200ms", err)
 		}
 	})
 }

@@ -113,10 +113,10 @@ func TestWorkerPreservesMessageInRetriesAndFailedQueue(t *testing.T) {
 		seen := h.wait(t, 3)
 		for i, m := range seen {
 			if m.Attempt != i+1 || m.Exchange != exchange || m.RoutingKey != "pay.now" || m.Queue != queue || m.Redelivered {
-				t.Errorf("attempt %d: got attempt %d, exchange %q, routing key %q, queue %q, redelivered %t", i+1, m.Attempt, m.Exchange, m.RoutingKey, m.Queue, m.Redelivered)
+				t.Errorf("attempt %d: got attempt %d, exchange %q, routing key %q, queue %q, redelivered %t; want %q, pay.now, %q, false", i+1, m.Attempt, m.Exchange, m.RoutingKey, m.Queue, m.Redelivered, exchange, queue)
 			}
 			if len(m.Errors) != i || m.FirstFailed.IsZero() != (i == 0) {
-				t.Errorf("attempt %d: got %d errors, first failed %s", i+1, len(m.Errors), m.FirstFailed)
+				t.Errorf("attempt %d: got %d errors, first failed %s; want %d errors, and a time after the first failure", i+1, len(m.Errors), m.FirstFailed, i)
 			}
 		}
 
@@ -143,15 +143,15 @@ func TestWorkerPreservesMessageInRetriesAndFailedQueue(t *testing.T) {
 			at, _ := entry["time"].(time.Time)
 			host, _ := entry["host"].(string)
 			if _, ok := entry["duration-ms"].(int64); !ok || entry["attempt"] != int64(i+1) || at.Before(began) || host == "" || len(entry) != 5 {
-				t.Errorf("error header %d: got %#v", i+1, entry)
+				t.Errorf("error header %d: got %#v, want attempt, time, host, duration and error", i+1, entry)
 			}
 		}
 		if diff := cmp.Diff([]string{"failure of attempt 1", "failure of attempt 2", "failure of attempt 3"}, texts); diff != "" {
-			t.Error(diff)
+			t.Errorf("recorded errors: -want +got:\n%s", diff)
 		}
 		delete(headers, "x-reprise-errors")
 		if at, _ := headers["x-reprise-first-failed"].(time.Time); at.Before(began) {
-			t.Errorf("first-failed header: got %v", headers["x-reprise-first-failed"])
+			t.Errorf("first-failed header: got %v, want at least %s", headers["x-reprise-first-failed"], began)
 		}
 		delete(headers, "x-reprise-first-failed")
 		want := amqp.Table{
@@ -164,7 +164,7 @@ func TestWorkerPreservesMessageInRetriesAndFailedQueue(t *testing.T) {
 
 		if string(first.Body) != string(sent.Body) || first.MessageID != "id-1" || first.CorrelationID != "correlation" ||
 			first.Type != "payment" || first.Priority != 3 || !first.Timestamp.Equal(sent.Timestamp) {
-			t.Errorf("second attempt: got %+v", first)
+			t.Errorf("second attempt: got %+v, want the published properties and body", first)
 		}
 		if diff := cmp.Diff(keys(sent.Headers), keys(first.Headers)); diff != "" {
 			t.Errorf("headers of the second attempt: -published +seen:\n%s", diff)
@@ -249,7 +249,7 @@ func TestOutcomes(t *testing.T) {
 					t.Errorf("got %d attempts, want %d", n, tc.attempts)
 				}
 				if got := parked.Headers["x-reprise-attempts"]; got != int64(tc.attempts) {
-					t.Errorf("attempts header: got %#v", got)
+					t.Errorf("attempts header: got %#v, want %d", got, tc.attempts)
 				}
 				errs, _ := parked.Headers["x-reprise-errors"].([]any)
 				last, _ := errs[len(errs)-1].(amqp.Table)
@@ -258,7 +258,7 @@ func TestOutcomes(t *testing.T) {
 					t.Errorf("last error: got %q, want %q", text, tc.text)
 				}
 				if tc.name == "panic" && !strings.Contains(text, "worker_test.go") {
-					t.Errorf("error %q contains no stack", text)
+					t.Errorf("error must contain a stack: got %q", text)
 				}
 				if parked.MessageId == "" {
 					t.Error("parked message has no ID")
@@ -282,7 +282,7 @@ func TestRetryIsNeverEarly(t *testing.T) {
 				return reprise.RetryAfter(delay, errScripted)
 			}
 			if waited := time.Since(failed); waited < delay {
-				t.Errorf("retry began after %s, requested delay was %s", waited, delay)
+				t.Errorf("delay of the retry: got %s, want at least %s", waited, delay)
 			}
 			return nil
 		})

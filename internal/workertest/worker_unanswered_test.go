@@ -89,7 +89,7 @@ func TestWorkerRepeatsUnansweredRequests(t *testing.T) {
 					}
 				}
 				if took := time.Since(began); took > 3*time.Minute {
-					t.Errorf("recovery took %s", took)
+					t.Errorf("duration of the recovery: got %s, want at most 3m", took)
 				}
 				if n := c.log.count("connected"); n != tc.connections {
 					t.Errorf("got %d connections, want %d", n, tc.connections)
@@ -98,7 +98,7 @@ func TestWorkerRepeatsUnansweredRequests(t *testing.T) {
 					t.Errorf("got %d log lines about interruptions, want 1 or 2", n)
 				}
 				if n := c.log.count("broker does not read"); n != tc.connections-2 {
-					t.Errorf("got %d log lines about a broker that does not read", n)
+					t.Errorf("log lines about a broker that does not read: got %d, want %d", n, tc.connections-2)
 				}
 				if err := w.Shutdown(context.Background()); err != nil {
 					t.Error(err)
