@@ -40,7 +40,7 @@ func TestCDNRefusesUntilQueueHasRoom(t *testing.T) {
 		rate = 3600
 		time.Sleep(2 * time.Second)
 		if n := c.Length(); n != 0 {
-			t.Errorf("unexpected length of the queue: %d", n)
+			t.Errorf("length of the queue: got %d, want 0", n)
 		}
 	})
 }
@@ -63,6 +63,6 @@ func TestCDNRefusesInvalidRequests(t *testing.T) {
 		}
 	}
 	if n := c.Length(); n != 1 {
-		t.Errorf("unexpected length of the queue: %d", n)
+		t.Errorf("length of the queue: got %d, want 1", n)
 	}
 }

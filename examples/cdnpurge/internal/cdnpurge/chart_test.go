@@ -105,7 +105,7 @@ func panel(t *testing.T, r result, most float64, legend bool) *plot.Plot {
 	if legend {
 		p.Legend.TextStyle = sans(8)
 		p.Legend.Top, p.Legend.Left = true, true
-		p.Legend.XOffs, p.Legend.YOffs = 152*vg.Millimeter, -1.5*vg.Millimeter // an empty area: before Sunday's peak
+		p.Legend.XOffs, p.Legend.YOffs = 152*vg.Millimeter, -1.5*vg.Millimeter // the empty area before Sunday's peak
 		p.Legend.ThumbnailWidth, p.Legend.Padding = 4*vg.Millimeter, vg.Millimeter
 		p.Legend.Add("507 full", above)
 		p.Legend.Add("201 queued", below)

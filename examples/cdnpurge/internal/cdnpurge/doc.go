@@ -17,7 +17,7 @@
 // The response of the CDN determines the outcome of an attempt:
 //
 //	201                       nil: processed
-//	507, 429, 408, other 5xx  an error: retried, also if the CDN is unreachable
+//	507, 429, 408, other 5xx  an error: retried, like a call that does not reach the CDN
 //	other 4xx                 reprise.Park, because the CDN would refuse each retry
 //
 // The Idempotency-Key of a call is the message ID, so the CDN recognizes a message

@@ -16,8 +16,8 @@ type ledger struct {
 
 	mu       sync.Mutex
 	sent     int
-	took     map[string]time.Duration // from being published to being accepted, by id
-	evenings [7]time.Duration         // from the end of the peak hours until all earlier purges are accepted, by day
+	took     map[string]time.Duration // time from the publish to the acceptance, by id
+	evenings [7]time.Duration         // time from the end of the peak hours until all earlier purges are accepted, by day
 	longest  int                      // maximum backlog
 	hours    []hour
 }
@@ -75,8 +75,8 @@ func (l *ledger) answered(id string, status int) {
 type result struct {
 	way
 	calls, refused, done, parked int
-	median, p99, longestWait     time.Duration // from being published to being accepted
-	evening, latestEvening       time.Duration // from the end of the peak hours until all earlier purges are accepted: mean, maximum
+	median, p99, longestWait     time.Duration // time from the publish to the acceptance
+	evening, latestEvening       time.Duration // time from the end of the peak hours until all earlier purges are accepted: mean, maximum
 	waiting                      int           // maximum number of purges that are published but not accepted
 	hours                        []hour
 }

@@ -38,7 +38,8 @@ func TestPurgerOutcomes(t *testing.T) {
 			p := &cdnpurge.Purger{URL: server.URL}
 			err := p.Handler().Handle(t.Context(), &reprise.Message{RoutingKey: "tag", MessageID: "17", Body: []byte(`["news"]`)})
 			if asked.Method != http.MethodPost || asked.URL.Path != "/purge/tag" || asked.Header.Get("Idempotency-Key") != "17" {
-				t.Errorf("unexpected request: %s %s with %v", asked.Method, asked.URL, asked.Header)
+				t.Errorf("request: got %s %s with %v, want POST /purge/tag with Idempotency-Key 17",
+					asked.Method, asked.URL, asked.Header)
 			}
 			if tc.err == "" {
 				if err != nil {
@@ -59,7 +60,7 @@ func TestPurgerOutcomes(t *testing.T) {
 func TestPurgerOmitsKeyOfMessageWithoutID(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if keys, has := r.Header["Idempotency-Key"]; has {
-			t.Errorf("unexpected idempotency keys %q", keys)
+			t.Errorf("idempotency keys: got %q, want none", keys)
 		}
 	}))
 	defer server.Close()

@@ -8,7 +8,7 @@ import (
 
 // Each second has one row, even if its tick is late.
 func TestRowsReturnsEachSecondOnce(t *testing.T) {
-	var r rows
+	var r rowCounter
 	var got []time.Duration
 	for _, since := range []time.Duration{1001 * time.Millisecond, 1990 * time.Millisecond, 2600 * time.Millisecond, 5100 * time.Millisecond} {
 		got = append(got, r.due(since)...)

@@ -125,7 +125,7 @@ func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.
 	if s.Foreign != nil {
 		work(func(ctx context.Context) error { return s.Foreign(ctx, design, p, c.done) })
 	}
-	began, tick, shown := time.Now(), time.NewTicker(time.Second), rows(0)
+	began, tick, shown := time.Now(), time.NewTicker(time.Second), rowCounter(0)
 	defer tick.Stop()
 	fmt.Fprintf(s.Out, "%4s  %5s  %5s  %5s  %5s   the CDN's queue\n", "", "sent", "201", "507", "to do")
 	for {
@@ -147,12 +147,12 @@ func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.
 	}
 }
 
-// rows is the number of seconds that have a row. A ticker drops ticks on a busy machine, so that several rows can be
+// rowCounter is the number of seconds that already have a row. A ticker drops ticks on a busy machine, so several rows can be
 // due at one tick.
-type rows int
+type rowCounter int
 
 // due returns the seconds that have passed and have no row yet.
-func (r *rows) due(since time.Duration) (seconds []time.Duration) {
+func (r *rowCounter) due(since time.Duration) (seconds []time.Duration) {
 	for ; time.Duration(*r+1)*time.Second <= since; *r++ {
 		seconds = append(seconds, time.Duration(*r+1)*time.Second)
 	}
@@ -161,7 +161,7 @@ func (r *rows) due(since time.Duration) (seconds []time.Duration) {
 
 // last returns the remaining seconds at the end of the run. It includes the current second, because its counts are
 // final.
-func (r *rows) last(since time.Duration) []time.Duration {
+func (r *rowCounter) last(since time.Duration) []time.Duration {
 	return r.due((since + time.Second - 1).Truncate(time.Second))
 }
 
@@ -212,7 +212,7 @@ func serve(cdn *CDN) (url string, stop func(), err error) {
 	}
 	server := &http.Server{Handler: cdn, ReadHeaderTimeout: 10 * time.Second}
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) }) // ErrServerClosed
+	serving.Go(func() { _ = server.Serve(listener) }) // always returns ErrServerClosed
 	return "http://" + listener.Addr().String(), func() {
 		_ = server.Close()
 		serving.Wait()

@@ -48,10 +48,10 @@ func TestShow(t *testing.T) {
 					t.Errorf("%v\n%s", err, &out)
 				}
 				if !strings.Contains(out.String(), "40 sent = 40 done + 0 parked; ") {
-					t.Errorf("unexpected output:\n%s", &out)
+					t.Errorf("output must contain 40 sent = 40 done + 0 parked:\n%s", &out)
 				}
 				if s.Foreign != nil && (others == 0 || others == s.Purges) {
-					t.Errorf("the other program processed %d of %d purges", others, s.Purges)
+					t.Errorf("purges processed by the other program: got %d of %d, want some but not all", others, s.Purges)
 				}
 			})
 		}

@@ -171,7 +171,7 @@ func TestWeek(t *testing.T) {
 	results := play(t, all, ways)
 	for _, r := range results {
 		if r.done != len(all) || r.parked != 0 {
-			t.Errorf("%s: %d purges published, %d done, %d parked", r.name, len(all), r.done, r.parked)
+			t.Errorf("%s: %d purges published: got %d done, %d parked, want all done", r.name, len(all), r.done, r.parked)
 		}
 	}
 	without, designed, reprise := results[0], results[1], results[2]
