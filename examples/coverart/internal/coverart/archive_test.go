@@ -109,6 +109,6 @@ func wantRequest(t *testing.T, r *http.Request, method string, l coverart.Locati
 		delete(got, name)
 	}
 	if len(got) > 0 {
-		t.Errorf("%s %s: unexpected headers %v", r.Method, r.URL.Path, got)
+		t.Errorf("%s %s: additional headers: got %v, want none", r.Method, r.URL.Path, got)
 	}
 }

@@ -17,8 +17,8 @@
 // A gid is the MBID of a release, and an id is the number of an image. The default suffix is "jpg". Each release has a bucket
 // mbid-{gid}. The gid of a merged release refers to the target of the merge. The handlers skip a release that is not in the database.
 //
-// Each handler can run any number of times for the same event. It writes the same objects again, and skips objects that are already
-// deleted or moved. Therefore a message can be delivered twice, for example after a crash.
+// Each handler can run any number of times for the same event. It writes the same objects again, and skips objects that
+// are already deleted or moved. Therefore a redelivery, for example after a crash, has no effect.
 //
 // Results of an attempt:
 //

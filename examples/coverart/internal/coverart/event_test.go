@@ -14,7 +14,7 @@ const (
 
 func TestParse(t *testing.T) {
 	if gid, err := coverart.ParseIndex([]byte(strings.ToUpper(gidA) + "\n")); err != nil || gid != gidA {
-		t.Errorf("index: got %q, %v", gid, err)
+		t.Errorf("index: got %q, %v, want %q", gid, err, gidA)
 	}
 	deletes := map[string]coverart.Delete{
 		"12\n" + gidA + "\npng":         {ID: "12", GID: gidA, Suffix: "png"},
@@ -24,7 +24,7 @@ func TestParse(t *testing.T) {
 	}
 	for body, want := range deletes {
 		if got, err := coverart.ParseDelete([]byte(body)); err != nil || got != want {
-			t.Errorf("delete %q: got %+v, %v", body, got, err)
+			t.Errorf("delete %q: got %+v, %v, want %+v", body, got, err, want)
 		}
 	}
 	moves := map[string]coverart.Move{
@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 	}
 	for body, want := range moves {
 		if got, err := coverart.ParseMove([]byte(body)); err != nil || got != want {
-			t.Errorf("move %q: got %+v, %v", body, got, err)
+			t.Errorf("move %q: got %+v, %v, want %+v", body, got, err, want)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func FuzzParse(f *testing.F) {
 	}
 	clean := func(t *testing.T, l coverart.Location) {
 		if strings.ContainsAny(l.String(), "\n\x00%? ") || strings.Count(l.String(), "/") != 1 || strings.Contains(l.String(), "..") {
-			t.Errorf("invalid location %q", l)
+			t.Errorf("location must have one slash and no reserved characters: got %q", l)
 		}
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -70,10 +70,10 @@ func TestIndex(t *testing.T) {
 		}
 	}
 	if got := a.content(coverart.IndexLocation(gidA)); !strings.Contains(got, `"id":829521842`) {
-		t.Errorf("unexpected index.json: %s", got)
+		t.Errorf("index.json must contain image 829521842: got %s", got)
 	}
 	if got := a.content(coverart.MetadataLocation(gidA)); got != "<metadata>"+gidA+"</metadata>" {
-		t.Errorf("unexpected metadata: %s", got)
+		t.Errorf("metadata: got %s, want metadata of %s", got, gidA)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestIndexSkipsUnknownRelease(t *testing.T) {
 		t.Errorf("requests: got %d, want 0", n)
 	}
 	if !strings.Contains(log.String(), "unknown release, skipped") {
-		t.Errorf("unexpected log: %s", log)
+		t.Errorf("log must contain \"unknown release, skipped\": got %s", log)
 	}
 }
 
@@ -158,11 +158,11 @@ func TestDelete(t *testing.T) {
 
 func TestDeleteIgnoresMissingObjects(t *testing.T) {
 	x, a, log := newIndexer(t)
-	if err := x.Delete(t.Context(), message("12\n"+gidA)); err != nil { // not even the bucket
+	if err := x.Delete(t.Context(), message("12\n"+gidA)); err != nil { // the bucket does not exist either
 		t.Fatal(err)
 	}
 	if !strings.Contains(log.String(), "already deleted") {
-		t.Errorf("unexpected log: %s", log)
+		t.Errorf("log must contain \"already deleted\": got %s", log)
 	}
 	a.store(coverart.IndexLocation(gidA), "{}")
 	if err := x.Delete(t.Context(), message("12\n"+gidA)); err != nil {
@@ -208,7 +208,7 @@ func TestMove(t *testing.T) {
 		"x-archive-meta-mediatype": "image", "x-archive-meta-noindex": "true",
 	})
 	if source := asked[0].Header.Get("x-amz-copy-source"); strings.TrimPrefix(source, "/") != from.String() {
-		t.Errorf("x-amz-copy-source is %q", source)
+		t.Errorf("x-amz-copy-source: got %q, want %q", source, from.String())
 	}
 	wantRequest(t, asked[1], "DELETE", from, map[string]string{"x-archive-keep-old-version": "1", "x-archive-cascade-delete": "1"})
 	if a.content(to) != "picture" || a.content(from) != "" {
@@ -220,7 +220,7 @@ func TestMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.content(to) != "picture" || !strings.Contains(log.String(), "already moved") {
-		t.Errorf("second move: object %q, log %s", a.content(to), log)
+		t.Errorf("second move: got object %q, log %s, want \"picture\" and \"already moved\"", a.content(to), log)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestPostgresFollowsRedirects(t *testing.T) {
 	p := &coverart.Postgres{DB: newDatabase(t)}
 	r, err := p.Release(t.Context(), "5ee38258-8dfa-4d79-b2aa-6bbfceaf6cce")
 	if err != nil || r.GID != "d6d1140f-5b4f-422e-a8b0-a8c43732701f" || len(r.Images) != 1 {
-		t.Errorf("release: got %+v, %v", r, err)
+		t.Errorf("release: got %+v, %v, want one image of d6d1140f-5b4f-422e-a8b0-a8c43732701f", r, err)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestPostgresReturnsErrUnknownReleaseOnlyIfNotFound(t *testing.T) {
 		t.Errorf("unknown release: got %v, want ErrUnknownRelease", err)
 	}
 	if r, err := p.Release(t.Context(), "403a79a8-0cbd-4a6c-b694-39a2cbd6dc75"); err != nil || len(r.Images) != 0 {
-		t.Errorf("release without images: got %+v, %v", r, err)
+		t.Errorf("release without images: got %+v, %v, want no images", r, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

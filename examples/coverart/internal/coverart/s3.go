@@ -57,7 +57,7 @@ func NewS3(c S3Config) (*S3, error) {
 		Region:       c.Region,
 		BucketLookup: minio.BucketLookupPath,
 		Transport:    headerTransport{c.Transport},
-		// The client makes one attempt. Otherwise it would block the worker between attempts, and a crash would lose them.
+		// The client makes one attempt. Further attempts would block the worker, and a crash would lose them.
 		MaxRetries: 1,
 	})
 	if err != nil {

@@ -48,13 +48,13 @@ func TestS3AcceptsAnySuccessStatus(t *testing.T) {
 		}
 		l := coverart.IndexLocation(gidA)
 		if err := archive.Put(t.Context(), coverart.Object{Location: l, Body: []byte("{}")}); (err != nil) != tc.putFails {
-			t.Errorf("%d %q: put: got %v", tc.status, tc.body, err)
+			t.Errorf("%d %q: put: got %v, want failure %t", tc.status, tc.body, err, tc.putFails)
 		}
 		if err := archive.Delete(t.Context(), l, nil); (err != nil) != tc.othersFail {
-			t.Errorf("%d %q: delete: got %v", tc.status, tc.body, err)
+			t.Errorf("%d %q: delete: got %v, want failure %t", tc.status, tc.body, err, tc.othersFail)
 		}
 		if err := archive.Copy(t.Context(), l, coverart.IndexLocation(gidB), nil); (err != nil) != tc.othersFail {
-			t.Errorf("%d %q: copy: got %v", tc.status, tc.body, err)
+			t.Errorf("%d %q: copy: got %v, want failure %t", tc.status, tc.body, err, tc.othersFail)
 		} else if err != nil && strings.Contains(tc.body, "Error") && !strings.Contains(err.Error(), "InternalError") {
 			t.Errorf("copy: got %v, want the code InternalError of the store", err)
 		}

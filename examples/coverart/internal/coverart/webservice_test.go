@@ -16,7 +16,7 @@ func TestHTTPWebService(t *testing.T) {
 	status, retryAfter := http.StatusOK, "7"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.String() != "/ws/2/release/"+gidA+"?inc=artists" || r.UserAgent() != "test/1" {
-			t.Errorf("unexpected request for %s with User-Agent %q", r.URL, r.UserAgent())
+			t.Errorf("request: got %s with User-Agent %q, want /ws/2/release/%s?inc=artists with test/1", r.URL, r.UserAgent(), gidA)
 		}
 		if status == http.StatusServiceUnavailable {
 			w.Header().Set("Retry-After", retryAfter)
@@ -27,7 +27,7 @@ func TestHTTPWebService(t *testing.T) {
 	defer server.Close()
 	s := &coverart.HTTPWebService{BaseURL: server.URL, UserAgent: "test/1"}
 	if body, err := s.ReleaseXML(t.Context(), gidA); err != nil || string(body) != "<metadata/>" {
-		t.Errorf("got %q, %v", body, err)
+		t.Errorf("ReleaseXML: got %q, %v, want <metadata/>", body, err)
 	}
 	status = http.StatusInternalServerError
 	if _, err := s.ReleaseXML(t.Context(), gidA); err == nil || !strings.Contains(err.Error(), "500") {

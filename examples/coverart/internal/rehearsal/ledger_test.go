@@ -44,12 +44,12 @@ func TestLedgerBalancesUnlessMessagesAreMissing(t *testing.T) {
 		}
 		l := tally.count(found, others)
 		if l.balances() != (missing == 0) {
-			t.Fatalf("balances of %+v: got %v with %d missing messages", l, l.balances(), missing)
+			t.Fatalf("balances of %+v: got %v with %d missing messages, want %v", l, l.balances(), missing, missing == 0)
 		}
 		var out bytes.Buffer
 		l.write(&out)
 		if strings.Contains(out.String(), "missing") != (missing > 0) {
-			t.Fatalf("unexpected ledger with %d missing messages:\n%s", missing, &out)
+			t.Fatalf("ledger must mention missing messages only if there are any: got %d missing and\n%s", missing, &out)
 		}
 	})
 }
@@ -94,9 +94,9 @@ func TestTallyPrintsOneLinePerEvent(t *testing.T) {
 	tally.Observe(reprise.Event{Kind: reprise.EventDone, MessageID: "another's"})
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], "rejected: no, no,") || !strings.HasSuffix(lines[0], "…") || !strings.HasSuffix(lines[1], "done at attempt 2") {
-		t.Errorf("unexpected lines:\n%s", &out)
+		t.Errorf("output must have a truncated rejection and \"done at attempt 2\":\n%s", &out)
 	}
 	if n, _ := tally.unsettled(); n != 0 || tally.kinds[reprise.EventDone] != 1 {
-		t.Errorf("got %d unsettled messages, messages of other programs: %v", n, tally.kinds)
+		t.Errorf("got %d unsettled messages and %v of other programs, want 0 and 1 done", n, tally.kinds)
 	}
 }

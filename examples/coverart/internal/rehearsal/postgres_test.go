@@ -30,7 +30,7 @@ func TestStartPostgresRunsScript(t *testing.T) {
 	dir := inClone(t, `echo "$1 $2" >>"$(dirname "$0")/../asked"; echo "it is up" >&2; [ "$1" = stop ] || echo "postgres://u@/x"`)
 	url, stop, err := rehearsal.StartPostgres(t.Context())
 	if err != nil || url != "postgres://u@/x" {
-		t.Fatalf("url: got %q, %v", url, err)
+		t.Fatalf("url: got %q, %v, want postgres://u@/x", url, err)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
@@ -38,7 +38,7 @@ func TestStartPostgresRunsScript(t *testing.T) {
 	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
 	lines := strings.Split(strings.TrimSpace(string(asked)), "\n")
 	if err != nil || len(lines) != 2 || !strings.HasPrefix(lines[0], "start coverart-") || lines[1] != strings.Replace(lines[0], "start", "stop", 1) {
-		t.Errorf("arguments of the script: got %q, %v", lines, err)
+		t.Errorf("arguments of the script: got %q, %v, want start and stop of one name", lines, err)
 	}
 }
 
@@ -50,6 +50,6 @@ func TestStartPostgresReturnsErrorOfScript(t *testing.T) {
 	}
 	t.Chdir(t.TempDir())
 	if _, _, err := rehearsal.StartPostgres(t.Context()); err == nil || !strings.Contains(err.Error(), "clone") {
-		t.Errorf("outside of a clone: got %v", err)
+		t.Errorf("outside of a clone: got %v, want an error about the clone", err)
 	}
 }

@@ -87,7 +87,7 @@ func TestRehearsal(t *testing.T) {
 			t.Errorf("%v\n%s", err, &out)
 		}
 		if !strings.Contains(out.String(), "every message is accounted for") {
-			t.Errorf("unexpected output:\n%s", &out)
+			t.Errorf("output must contain \"every message is accounted for\":\n%s", &out)
 		}
 		// Only parked messages remain.
 		ch := channel(t, b)

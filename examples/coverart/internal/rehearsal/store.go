@@ -66,7 +66,7 @@ func makeBuckets(ctx context.Context, c Config, names []string) error {
 	return nil
 }
 
-// upload writes an object that the plan requires to the store, as in an earlier upload by a user.
+// upload stores an object that the plan requires, like an earlier upload by a user.
 func upload(ctx context.Context, archive coverart.Archive, l coverart.Location) error {
 	return archive.Put(ctx, coverart.Object{
 		Location: l, ContentType: "image/jpeg", Body: []byte("picture"),
