@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// A message that terminates the process of its receiver is redelivered by the broker, without a retry count. If the
-// queue counts deliveries, the message is parked before it reaches the delivery limit. At the limit, the broker would
-// dead-letter the message into the delay queue, where it would block other messages.
+// The broker redelivers a message that terminates the process of its receiver, without a retry count. If the queue counts
+// deliveries, the message is parked before it reaches the delivery limit. At the limit, the broker would dead-letter the
+// message into the delay queue, where it would block other messages.
 func TestQueueParksPoisonMessages(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")
@@ -42,7 +42,7 @@ func TestQueueParksPoisonMessages(t *testing.T) {
 		must(t, q.Delete(m.Receipt))
 		d := o.take(name + "_failed")
 		if string(d.Body) != "poison" || d.Headers["x-reprise-crashes"] != int64(5) || d.Headers["x-processing-attempts"] != int32(1) {
-			t.Errorf("parked: got %q with headers %v", d.Body, d.Headers)
+			t.Errorf("parked: got %q with headers %v, want \"poison\" with 5 crashes and 1 attempt", d.Body, d.Headers)
 		}
 	})
 }

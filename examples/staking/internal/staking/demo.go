@@ -12,9 +12,9 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Demo runs an indexer and the services behind its queues in one process. Workers consume five of the queues. The operations of a
-// Queue consume btc_info_queue and confirmed_info_queue. The services share a database that fails at regular intervals if FailEvery
-// is set.
+// Demo runs an indexer and the services behind its queues in one process. Workers consume five of the queues, and programs
+// with the operations of Queue consume btc_info_queue and confirmed_info_queue. The services share a database that fails
+// at regular intervals if FailEvery is set.
 type Demo struct {
 	URL    string         // URL of the broker
 	Client reprise.Config // connection settings

@@ -92,7 +92,7 @@ type ActiveStaking struct {
 	IsOverflow       bool   `json:"is_overflow"`
 }
 
-// UnbondingStaking reports that a staker withdraws a stake before the end of its time lock.
+// UnbondingStaking reports that a staker withdraws a stake before its time lock expires.
 type UnbondingStaking struct {
 	Head
 	StakingTxHash   string `json:"staking_tx_hash_hex"`
@@ -183,7 +183,7 @@ func Decode(body []byte) (Event, error) {
 	}
 	e, known := events[head.EventType]
 	if !known {
-		return nil, fmt.Errorf("staking: event_type %d must be %d to %d", head.EventType, Active, ConfirmedInfo)
+		return nil, fmt.Errorf("staking: event_type must be %[2]d to %[3]d: got %[1]d", head.EventType, Active, ConfirmedInfo)
 	}
 	if err := json.Unmarshal(body, e); err != nil {
 		return nil, fmt.Errorf("staking: cannot decode %s event: %w", head.EventType, err)

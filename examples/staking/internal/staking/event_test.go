@@ -75,7 +75,7 @@ func TestMessageUsesQueueOfKind(t *testing.T) {
 		m, err := staking.Message(tc.event)
 		must(t, err)
 		if m.RoutingKey != want[tc.event.Kind()] || m.Exchange != "" || m.ContentType != "text/plain" || m.Headers["x-processing-attempts"] != int32(0) {
-			t.Errorf("%s: unexpected message %+v", tc.event.Kind(), m)
+			t.Errorf("%s: got message %+v, want text/plain to %q with 0 attempts", tc.event.Kind(), m, want[tc.event.Kind()])
 		}
 	}
 	if len(staking.Kinds) != len(want) || staking.Kind(0).Queue() != "" || staking.Kind(8).Queue() != "" {
@@ -102,8 +102,8 @@ func TestDecodeRejectsInvalidEvents(t *testing.T) {
 	for body, want := range map[string]string{
 		``:                                    "cannot parse the body as an event",
 		`<html>`:                              "cannot parse the body as an event",
-		`{"height":1}`:                        "event_type 0 must be 1 to 7",
-		`{"event_type":8}`:                    "event_type 8 must be 1 to 7",
+		`{"height":1}`:                        "event_type must be 1 to 7: got 0",
+		`{"event_type":8}`:                    "event_type must be 1 to 7: got 8",
 		`{"event_type":6,"height":-1}`:        "cannot decode BTC info event",
 		`{"event_type":"6"}`:                  "cannot parse the body as an event",
 		`{"event_type":4,"tx_type":["once"]}`: "cannot decode expired event",

@@ -77,5 +77,5 @@ func ExampleDecode() {
 	fmt.Println(err)
 	// Output:
 	// confirmed info at 857910
-	// staking: event_type 9 must be 1 to 7
+	// staking: event_type must be 1 to 7: got 9
 }

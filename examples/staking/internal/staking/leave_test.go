@@ -23,7 +23,7 @@ func TestWorkerWithoutPresetContinuesCount(t *testing.T) {
 		w := b.Work(t, reprise.WorkerConfig{Queue: "btc_info_queue", Handler: down, Policy: reprise.Policy{MaxAttempts: 4}})
 		b.Drain(t)
 		if got := w.Attempts(); len(got) != 2 || got[0].Message.Attempt != 3 || len(got[0].Message.Errors) != 2 {
-			t.Errorf("unexpected attempts: %+v", got)
+			t.Errorf("attempts: got %+v, want 2, the first of them attempt 3 with 2 errors", got)
 		}
 		if n := len(b.Messages(t, "btc_info_queue.failed")); n != 1 {
 			t.Errorf("parked messages: got %d, want 1", n)

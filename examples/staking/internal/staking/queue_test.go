@@ -97,7 +97,7 @@ func TestRequeueDelaysThenParks(t *testing.T) {
 		synctest.Wait()
 		parked := b.Messages(t, "active_staking_queue_failed")
 		if len(parked) != 1 || len(parked[0].Errors) != 4 && parked[0].Headers["x-processing-attempts"] != int32(4) {
-			t.Errorf("unexpected parked messages: %+v", parked)
+			t.Errorf("parked messages: got %+v, want one with 4 attempts", parked)
 		}
 	})
 }
@@ -128,11 +128,12 @@ func TestStopRequeuesUnsettledMessages(t *testing.T) {
 			}
 		}
 		if !left["unsettled"] || !left["not received"] || o.depth(name) != 0 || o.depth(name+"_delay") != 1 {
-			t.Errorf("got %v and %d more messages in the queue, %d in the delay queue", left, o.depth(name), o.depth(name+"_delay"))
+			t.Errorf("got %v and %d more messages in the queue, %d in the delay queue, want both messages, 0 and 1",
+				left, o.depth(name), o.depth(name+"_delay"))
 		}
 		for what, err := range map[string]error{"delete": q.Delete(byBody["unsettled"].Receipt), "send": q.Send(t.Context(), nil), "ping": q.Ping(t.Context())} {
 			if !errors.Is(err, staking.ErrStopped) && !errors.Is(err, reprise.ErrClosed) {
-				t.Errorf("%s after Stop: got %v", what, err)
+				t.Errorf("%s after Stop: got %v, want ErrStopped or ErrClosed", what, err)
 			}
 		}
 		if _, err := q.Receive(t.Context()); !errors.Is(err, staking.ErrStopped) {
@@ -164,7 +165,7 @@ func TestPingFailsWithoutConnection(t *testing.T) {
 		must(t, q.Delete(receive(t, q).Receipt))
 		must(t, q.Send(t.Context(), []byte("second")))
 		if m := receive(t, q); string(m.Body) != "second" || m.RetryAttempts != 0 {
-			t.Errorf("received %q", m.Body)
+			t.Errorf("received message: got %q after %d retries, want \"second\" after 0", m.Body, m.RetryAttempts)
 		}
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -190,7 +191,7 @@ func TestReceiveContinuesAfterQueueDeletion(t *testing.T) {
 			return q.Send(ctx, []byte("second"))
 		})
 		if m := receive(t, q); string(m.Body) != "second" {
-			t.Errorf("received %q", m.Body)
+			t.Errorf("received message: got %q, want \"second\"", m.Body)
 		}
 		if err := q.Delete(m.Receipt); err != nil && !errors.Is(err, staking.ErrStale) { // receipt of the first message
 			t.Error(err)
@@ -285,11 +286,11 @@ func TestQueueSupportsConcurrentReceivers(t *testing.T) {
 		}
 		all.Wait()
 		if len(done) != n {
-			t.Errorf("processed %d of %d messages", len(done), n)
+			t.Errorf("processed messages: got %d, want %d", len(done), n)
 		}
 		for body, times := range done {
 			if times != 1 {
-				t.Errorf("message %s was processed %d times", body, times)
+				t.Errorf("processing of message %s: got %d times, want 1", body, times)
 			}
 		}
 	})

@@ -31,7 +31,8 @@ func TestClosedChannelInvalidatesReceipts(t *testing.T) {
 		receipt, _ := q.receipts.issue()
 		q.observer(reprise.ObserverFunc(func(reprise.Event) { passedOn++ })).Observe(tc.event)
 		if stale := errors.Is(q.Delete(receipt), ErrStale); stale != tc.stale || passedOn != 1 {
-			t.Errorf("%s of %q: got stale %t, forwarded %d times", tc.event.Kind, tc.event.Connection, stale, passedOn)
+			t.Errorf("%s of %q: got stale %t, forwarded %d times, want stale %t, forwarded once",
+				tc.event.Kind, tc.event.Connection, stale, passedOn, tc.stale)
 		}
 	}
 }
@@ -63,7 +64,7 @@ func TestReceipts(t *testing.T) {
 				}
 				if x.is == nil {
 					if got := <-x.held; got != verdict {
-						t.Fatalf("result of %s: got %v", x.receipt, got)
+						t.Fatalf("result of %s: got %v, want %v", x.receipt, got, verdict)
 					}
 					x.is = ErrSettled
 				}
@@ -74,7 +75,7 @@ func TestReceipts(t *testing.T) {
 				}
 				x := draw()
 				if got := r.withdraw(x.receipt); got != (x.is == nil) {
-					t.Fatalf("withdraw %s: got %t", x.receipt, got)
+					t.Fatalf("withdraw %s: got %t, want %t", x.receipt, got, x.is == nil)
 				}
 				if x.is == nil {
 					x.is = ErrSettled

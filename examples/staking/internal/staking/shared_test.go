@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// eachOrder runs a test on each broker and each queue type. Either side declares the queues first.
+// eachOrder runs a test on each broker and each queue type, once with each side as the first to declare the queues.
 func eachOrder(t *testing.T, test func(t *testing.T, url, queueType string, oursFirst bool)) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"quorum", "classic"} {
@@ -49,26 +49,26 @@ func TestQueueInteroperatesWithOriginalClient(t *testing.T) {
 		}
 		m := o.receive()
 		if m.attempts != 1 || m.body != "first" {
-			t.Errorf("original, requeued by the original: got %+v", m)
+			t.Errorf("original, requeued by the original: got %+v, want \"first\" with 1 attempt", m)
 		}
 		o.stop()
 		o.requeue(m)
 
 		ours := receive(t, q)
 		if ours.RetryAttempts != 2 || string(ours.Body) != "first" {
-			t.Errorf("Queue, requeued by the original: got %d retries of %q", ours.RetryAttempts, ours.Body)
+			t.Errorf("Queue, requeued by the original: got %d retries of %q, want 2 of \"first\"", ours.RetryAttempts, ours.Body)
 		}
 		must(t, q.Requeue(ours.Receipt, errors.New("not yet")))
 		ours = receive(t, q)
 		if ours.RetryAttempts != 3 || len(ours.Errors) != 1 || ours.Errors[0].Error != "not yet" {
-			t.Errorf("Queue, requeued by the Queue: got %d retries, errors %v", ours.RetryAttempts, ours.Errors)
+			t.Errorf("Queue, requeued by the Queue: got %d retries, errors %v, want 3, \"not yet\"", ours.RetryAttempts, ours.Errors)
 		}
 		must(t, q.Requeue(ours.Receipt, nil))
 		must(t, q.Stop(t.Context()))
 
 		m = o.receive()
 		if m.attempts != 4 || m.body != "first" {
-			t.Errorf("original, requeued by the Queue: got %+v", m)
+			t.Errorf("original, requeued by the Queue: got %+v, want \"first\" with 4 attempts", m)
 		}
 		o.stop() // stop first, otherwise the original would receive the message again
 		o.requeue(m)
@@ -76,7 +76,7 @@ func TestQueueInteroperatesWithOriginalClient(t *testing.T) {
 		q = open(t, url, name, config)
 		ours = receive(t, q)
 		if ours.RetryAttempts != 5 || string(ours.Body) != "first" {
-			t.Errorf("Queue, requeued by the original: got %d retries of %q", ours.RetryAttempts, ours.Body)
+			t.Errorf("Queue, requeued by the original: got %d retries of %q, want 5 of \"first\"", ours.RetryAttempts, ours.Body)
 		}
 		must(t, q.Delete(ours.Receipt))
 		must(t, q.Send(t.Context(), []byte("second")))
@@ -84,7 +84,7 @@ func TestQueueInteroperatesWithOriginalClient(t *testing.T) {
 
 		m = o.receive()
 		if m.attempts != 0 || m.body != "second" {
-			t.Errorf("original, sent by the Queue: got %+v", m)
+			t.Errorf("original, sent by the Queue: got %+v, want \"second\" with 0 attempts", m)
 		}
 		o.delete(m.receipt)
 		for _, suffix := range []string{"", "_delay", "_failed"} {
@@ -134,7 +134,7 @@ func TestWorkerInteroperatesWithOriginalClient(t *testing.T) {
 			}
 		}
 		if d.Headers["x-processing-attempts"] != int32(5) || d.Headers["x-reprise-reason"] != "5 attempts made" || string(d.Body) != "first" {
-			t.Errorf("unexpected headers of the parked message: %v", d.Headers)
+			t.Errorf("parked message: got %q with headers %v, want \"first\" with 5 attempts", d.Body, d.Headers)
 		}
 	})
 }
@@ -170,12 +170,12 @@ func TestQueuePublishesSpecifiedProperties(t *testing.T) {
 				o.put(name, full)
 				m := receive(t, q)
 				if m.RetryAttempts != 1 || m.Headers["trace"] != "00-1" || m.Headers["x-processing-attempts"] != nil || m.ContentType != "application/json" {
-					t.Errorf("received: got %+v with headers %v", m, m.Headers)
+					t.Errorf("received: got %+v with headers %v, want 1 retry, application/json and trace 00-1", m, m.Headers)
 				}
 				must(t, q.Requeue(m.Receipt, errors.New("not yet")))
 				copied := o.take(name + "_delay")
 				if copied.Exchange != "" || copied.RoutingKey != name+"_delay" {
-					t.Errorf("copy: got exchange %q, key %q", copied.Exchange, copied.RoutingKey)
+					t.Errorf("copy: got exchange %q, key %q, want \"\" and %q", copied.Exchange, copied.RoutingKey, name+"_delay")
 				}
 				host := errorsOf(t, copied)[0]["host"]
 				full.Expiration = "3600000"
@@ -260,7 +260,7 @@ func TestParkStoresReason(t *testing.T) {
 		d := o.take(name + "_failed")
 		h := topology.CountUp{Header: "x-processing-attempts"}.Read(topology.Delivery{Queue: name, Headers: topology.Table(d.Headers)})
 		if h.Attempts != 1 || errorsOf(t, d)[0]["error"] != "cannot be read" || d.Expiration != "" {
-			t.Errorf("unexpected headers of the parked message: %v", d.Headers)
+			t.Errorf("headers of the parked message: got %v, want 1 attempt with the error \"cannot be read\"", d.Headers)
 		}
 	})
 }
