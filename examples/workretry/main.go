@@ -1,6 +1,6 @@
-// Command workretry retries the same flaky jobs in four ways, while processes exit and
-// connections break. It prints the number of lost and duplicated jobs of each way. With
-// -serve it processes WorkQueue instead, together with other programs.
+// Command workretry retries the same flaky jobs in four ways, while processes exit and connections break. It prints the
+// number of lost and duplicated jobs of each way. With -serve, it processes the messages in WorkQueue instead, together
+// with other programs.
 //
 //	go run ./examples/workretry [-url amqp://…]
 //	go run ./examples/workretry -serve -url amqp://…

@@ -109,22 +109,22 @@ func TestCompareMatchesGuarantees(t *testing.T) {
 			for _, w := range report.Ways {
 				for _, c := range []Counts{w.Retried(), w.Parking()} {
 					if c.Sent+c.Duplicated != c.Done+c.Parked+c.Lost {
-						t.Errorf("seed %d, %s does not balance: %+v", seed, w.Name, c)
+						t.Errorf("seed %d, %s: sent + duplicated must be done + parked + lost: got %+v", seed, w.Name, c)
 					}
 				}
 				retried, parking := w.Retried(), w.Parking()
 				switch w.Name {
 				case "requeue", "dead-letter exchange":
 					if retried.Lost+retried.Duplicated+parking.Lost > 0 {
-						t.Errorf("seed %d, %s: unexpected counts %+v, parking %+v", seed, w.Name, retried, parking)
+						t.Errorf("seed %d, %s: got %+v, parking %+v, want nothing lost or duplicated", seed, w.Name, retried, parking)
 					}
 				case "publish, then ack":
 					if retried.Lost+parking.Lost > 0 || retried.Duplicated == 0 {
-						t.Errorf("seed %d, %s: unexpected counts %+v, parking %+v", seed, w.Name, retried, parking)
+						t.Errorf("seed %d, %s: got %+v, parking %+v, want nothing lost and some duplicated", seed, w.Name, retried, parking)
 					}
 				case "ack, then publish":
 					if retried.Lost == 0 || retried.Duplicated+parking.Duplicated > 0 {
-						t.Errorf("seed %d, %s: unexpected counts %+v, parking %+v", seed, w.Name, retried, parking)
+						t.Errorf("seed %d, %s: got %+v, parking %+v, want some lost and nothing duplicated", seed, w.Name, retried, parking)
 					}
 				}
 			}

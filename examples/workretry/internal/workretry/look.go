@@ -78,8 +78,8 @@ func (l *look) remove(t topology.Topology) error {
 	return err
 }
 
-// until checks a condition in intervals of pause, until the condition has held three
-// times in a row. After the time within, it returns the last error of the condition.
+// until checks a condition at intervals of pause, until the condition has held three times in a row. After the time
+// within, it returns the last error of the condition.
 func until(ctx context.Context, pause, within time.Duration, condition func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -60,7 +60,7 @@ func TestWireCutsBeforeFrame(t *testing.T) {
 			t.Errorf("writes of %d bytes: the fault is still armed", size)
 		}
 		if got := arrived(); !bytes.Equal(got, before) {
-			t.Errorf("writes of %d bytes: received %d of %d bytes", size, len(got), len(before))
+			t.Errorf("writes of %d bytes: got %d bytes, want the %d bytes before the frame", size, len(got), len(before))
 		}
 	}
 }
@@ -78,7 +78,7 @@ func TestWirePassesOtherFrames(t *testing.T) {
 			}
 		}
 		if got := arrived(); !bytes.Equal(got, stream) {
-			t.Errorf("writes of %d bytes: received %d of %d bytes", size, len(got), len(stream))
+			t.Errorf("writes of %d bytes: got %d bytes, want all %d bytes unchanged", size, len(got), len(stream))
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestWireCutsBrokerFrames(t *testing.T) {
 		}()
 		got, err := io.ReadAll(c)
 		if err == nil || !bytes.Equal(got, tc.want) {
-			t.Errorf("%s: got %q, %v", tc.name, got, err)
+			t.Errorf("%s: got %q, %v, want %q and an error", tc.name, got, err, tc.want)
 		}
 		_ = c.Close()
 		<-sending
