@@ -42,7 +42,7 @@ func TestServicePrintsBodiesOfMessagesWithoutIDs(t *testing.T) {
 			}
 		}
 		if !strings.HasSuffix(out.String(), "\nbalance: 10 received = 5 done + 5 to retry + 0 parked\n") || t.Failed() {
-			t.Errorf("unexpected output:\n%s", &out)
+			t.Errorf("output must end with 10 received = 5 done + 5 to retry + 0 parked:\n%s", &out)
 		}
 	})
 }

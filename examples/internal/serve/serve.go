@@ -27,7 +27,7 @@ var ErrAlone = errors.New("-serve requires a broker that other programs can reac
 // Flags contains the flags -serve and -fail-first, which all examples have.
 type Flags struct {
 	Serve     bool
-	FailFirst int // attempts of each message; Never: all
+	FailFirst int // number of failing attempts of each message; Never: all
 }
 
 // Define registers the flags.

@@ -92,7 +92,7 @@ func TestServicePrintsResults(t *testing.T) {
 		}
 		got := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d  `).ReplaceAllString(out.String(), "")
 		if !strings.HasPrefix(got, "Working.\n\n") || !strings.HasSuffix(got, "\n\nbalance: 6 received = 2 done + 3 to retry + 1 parked\n") {
-			t.Errorf("unexpected output:\n%s", &out)
+			t.Errorf("output must end with 6 received = 2 done + 3 to retry + 1 parked:\n%s", &out)
 		}
 		for _, want := range []string{
 			"orders  1  attempt 1: done\n",
@@ -126,13 +126,13 @@ func TestServiceReturnsSetupErrors(t *testing.T) {
 		}
 		err = service(&out).Run(t.Context(), on(b))
 		if err == nil || !strings.Contains(err.Error(), "(here, pass its settings with -type)") || out.Len() > 0 {
-			t.Errorf("queues of another type: got %v, output %q", err, &out)
+			t.Errorf("queues of another type: got %v, output %q, want advice to use -type and no output", err, &out)
 		}
 		bad := service(&out)
 		bad.Workers = append(bad.Workers, reprise.WorkerConfig{Queue: ""})
 		bad.Design = preset.Staking{Queues: []string{"others"}}.Topology()
 		if err := bad.Run(t.Context(), on(b)); err == nil || !strings.Contains(err.Error(), "Queue") {
-			t.Errorf("worker without a queue: got %v", err)
+			t.Errorf("worker without a queue: got %v, want an error about Queue", err)
 		}
 	})
 }
@@ -169,11 +169,11 @@ func TestPlainMatchesQueuesOfOtherPrograms(t *testing.T) {
 		b.Advance(10 * time.Minute)
 		interrupt()
 		if err := <-ended; err != nil || !strings.Contains(out.String(), "1  attempt 2: done\n") {
-			t.Errorf("got %v, output:\n%s", err, &out)
+			t.Errorf("got %v and output without \"1  attempt 2: done\":\n%s", err, &out)
 		}
 		for _, q := range s.Design.Queues {
 			if _, guarded := q.Args["x-delivery-limit"]; guarded != (q.Name == "WorkQueue.failed") {
-				t.Errorf("unexpected arguments of queue %s: %v", q.Name, q.Args)
+				t.Errorf("x-delivery-limit must be set only on WorkQueue.failed: queue %s has %v", q.Name, q.Args)
 			}
 		}
 	})

@@ -77,7 +77,7 @@ func TestCleanDeletesOnlyNewQueues(t *testing.T) {
 		}
 		if len(deleted.Queues) != 2 || deleted.Queues[0].Name != name+".classic" || deleted.Queues[1].Name != name+".quorum" ||
 			len(deleted.Exchanges) != 1 || deleted.Exchanges[0].Name != name+".made" {
-			t.Errorf("deleted: got %+v", deleted)
+			t.Errorf("deleted: got %+v, want the queues %[2]s.classic and %[2]s.quorum, and the exchange %[2]s.made", deleted, name)
 		}
 		if ch, err := conn.Channel(); err != nil {
 			t.Error(err)

@@ -67,8 +67,8 @@ func Main(run func(ctx context.Context, s *Stage) error) {
 	}
 }
 
-// Address defines a flag for an address. An empty address is an error. It is the result of a failed command in -url
-// "$(scripts/rabbitmq start 4.3)", and the program would otherwise use the broker in the process.
+// Address defines a flag for an address. An empty address is an error: in -url "$(scripts/rabbitmq start 4.3)", it is the
+// result of a failed command, and the program must not use the broker in the process instead.
 func Address(name, usage string) *string {
 	var address string
 	flag.Func(name, usage, func(given string) error {
@@ -113,8 +113,8 @@ func (s *Stage) perform(url, listen string, verbose bool, run func(context.Conte
 	return run(ctx, s)
 }
 
-// reach waits until the broker is reachable, and prints why it is not, because the clients of the examples do not log
-// the reason.
+// reach waits until the broker is reachable. Until then, it prints the reason, because the clients of the examples do not
+// log it.
 func reach(ctx context.Context, url string) error {
 	client, err := reprise.Dial(ctx, url, &reprise.Config{Logger: waiting.Logger(time.Minute, func(reason string) {
 		fmt.Fprintf(os.Stderr, "waiting for the broker: %s\n", reason)
