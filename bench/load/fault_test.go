@@ -27,7 +27,7 @@ func TestRunDetectsFaults(t *testing.T) {
 				return nil, nil
 			}
 			return m, nil
-		}, "no message confirmed or delivered for"},
+		}, "without a confirm or a delivery"},
 		"duplicated": {func(n int, m [][]byte) (seen, kept [][]byte) {
 			if n == victim {
 				return append(m, m...), nil
@@ -66,7 +66,7 @@ func TestRunDetectsFaults(t *testing.T) {
 				URL: null(t), Count: 100, Ack: load.AckAuto, Stall: 100 * time.Millisecond,
 				Dial: func(network, address string) (net.Conn, error) {
 					conn, err := net.Dial(network, address)
-					return &faulty{Conn: conn, fault: c.fault}, err
+					return &faultyConn{Conn: conn, fault: c.fault}, err
 				},
 			}, nil)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -76,8 +76,8 @@ func TestRunDetectsFaults(t *testing.T) {
 	}
 }
 
-// faulty is a connection that applies a fault to its deliveries.
-type faulty struct {
+// faultyConn is a connection that applies a fault to its deliveries.
+type faultyConn struct {
 	net.Conn
 	fault fault
 
@@ -88,7 +88,7 @@ type faulty struct {
 	kept    [][]byte
 }
 
-func (f *faulty) Read(b []byte) (int, error) {
+func (f *faultyConn) Read(b []byte) (int, error) {
 	if f.frames == nil {
 		f.frames = amqpwire.NewReader(f.Conn, 0)
 	}
@@ -101,7 +101,7 @@ func (f *faulty) Read(b []byte) (int, error) {
 }
 
 // next reads one frame. A delivery has three frames: the method, the header and the body.
-func (f *faulty) next() error {
+func (f *faultyConn) next() error {
 	frame, err := f.frames.ReadFrame()
 	if err != nil {
 		return io.EOF

@@ -11,8 +11,8 @@ type flow struct {
 	publisher uint16
 }
 
-// seen is the set of messages received of a flow.
-type seen struct {
+// receivedSet is the set of messages that were received of a flow.
+type receivedSet struct {
 	numbers bitset
 	highest int64 // the last number received; numbers must ascend
 }
@@ -21,13 +21,13 @@ type seen struct {
 // messages at the end.
 type ledger struct {
 	run   uint16
-	flows map[flow]*seen
+	flows map[flow]*receivedSet
 
 	last     flow // the previous lookup in flows
-	lastSeen *seen
+	lastSeen *receivedSet
 }
 
-func newLedger(run uint16) *ledger { return &ledger{run: run, flows: make(map[flow]*seen)} }
+func newLedger(run uint16) *ledger { return &ledger{run: run, flows: make(map[flow]*receivedSet)} }
 
 // furthest limits the gap between a number and the highest number before it. A larger gap is an error, detected before the bitset
 // grows.
@@ -41,7 +41,7 @@ func (l *ledger) receive(queue int, s stamp) error {
 	f := flow{queue, s.publisher}
 	if f != l.last || l.lastSeen == nil {
 		if l.last, l.lastSeen = f, l.flows[f]; l.lastSeen == nil {
-			l.lastSeen = &seen{highest: -1}
+			l.lastSeen = &receivedSet{highest: -1}
 			l.flows[f] = l.lastSeen
 		}
 	}

@@ -36,7 +36,7 @@ func TestSettleComparesReceivedAndPublished(t *testing.T) {
 		"one lost and one unpublished": {[]*ledger{received(t, append(all[:69:69], 70)...)}, false},
 	} {
 		if err := settle(published, c.ledgers); (err == nil) != c.ok {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("%s: got %v, want success %t", name, err, c.ok)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestShareAssignsEveryQueue(t *testing.T) {
 			}
 		}
 		if len(served) != c.queues {
-			t.Errorf("%+v: queues with a taker: got %d", c, len(served))
+			t.Errorf("%+v: queues with a taker: got %d, want %d", c, len(served), c.queues)
 		}
 	}
 }

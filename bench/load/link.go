@@ -19,14 +19,14 @@ type handler interface {
 	flush()
 }
 
-// link is a connection to the broker. Each call of Write contains whole frames, so that any goroutine can write. Only call, before
-// run starts, and run read from it.
+// link is a connection to the broker. Each call of Write contains whole frames, so that any goroutine can write. Only run,
+// and call before run has started, read from the connection.
 type link struct {
 	conn     net.Conn
 	r        *amqpwire.Reader
 	frameMax uint32
 	channels []handler // by channel number; channel 0 is nil
-	later    *later
+	later    *asyncWriter
 }
 
 // open connects to the broker and performs the AMQP handshake.
@@ -43,7 +43,7 @@ func open(o *Options) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{conn: conn, channels: make([]handler, 1), later: newLater()}
+	l := &link{conn: conn, channels: make([]handler, 1), later: newAsyncWriter()}
 	if l.r, err = wire.NewReader(conn); err == nil {
 		err = l.handshake(u)
 	}

@@ -104,7 +104,8 @@ func TestRunEndsAfterDuration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Published == 0 || r.Delivered != r.Published || r.Confirmed != r.Published {
-		t.Errorf("got %d published, %d delivered, %d confirmed", r.Published, r.Delivered, r.Confirmed)
+		t.Errorf("got %d published, %d delivered, %d confirmed, want all published messages delivered and confirmed",
+			r.Published, r.Delivered, r.Confirmed)
 	}
 }
 
@@ -116,10 +117,10 @@ func TestRunConsumesExpiredMessagesFromSecondQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Delivered != 100 || r.Lateness == nil || r.Lateness.Late != 0 || r.Lateness.Early != 0 {
-		t.Errorf("got %d delivered, lateness %+v", r.Delivered, r.Lateness)
+		t.Errorf("got %d delivered, lateness %+v, want 100 delivered, none late or early", r.Delivered, r.Lateness)
 	}
 	if r.Latency.P50 < 20_000 {
-		t.Errorf("latency with a TTL of 20 ms: got %.0f µs", r.Latency.P50)
+		t.Errorf("latency with a TTL of 20 ms: got %.0f µs, want at least 20000 µs", r.Latency.P50)
 	}
 }
 
@@ -143,7 +144,7 @@ func TestRunReportsEventsInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(events) != 3 || events[0] != load.Measuring || events[1] != load.Published || events[2] != load.Drained {
-		t.Errorf("events: got %v", events)
+		t.Errorf("events: got %v, want measuring, published, drained", events)
 	}
 }
 

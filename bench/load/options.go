@@ -22,7 +22,7 @@ type Options struct {
 
 	Publishers  int // Default: 1.
 	Consumers   int // Default: 1. If negative, the messages stay in the queues.
-	Connections int // Publishers and consumers share them. Default: one for each of them.
+	Connections int // Publishers and consumers share the connections. Default: one for each publisher and consumer.
 	Queues      int // Publisher i and consumer i use the queues i, i+Publishers (i+Consumers) and so on. Default: 1.
 
 	Queue     string         // Prefix of the names; a number follows. Default: "bench".

@@ -68,14 +68,14 @@ func (p *progress) wait(ctx context.Context, stall time.Duration) error {
 			if p.done() {
 				return nil
 			}
-			continue // a remaining signal of the warm-up
+			continue // a signal that remained from the warm-up
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-timer.C:
 		}
 		now := p.confirmed.Load() + p.delivered.Load()
 		if now == last {
-			return fmt.Errorf("no message confirmed or delivered for %v (published %d, confirmed %d, delivered %d)",
+			return fmt.Errorf("timed out after %v without a confirm or a delivery (published %d, confirmed %d, delivered %d)",
 				stall, p.published.Load(), p.confirmed.Load(), p.delivered.Load())
 		}
 		last = now

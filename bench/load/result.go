@@ -33,8 +33,8 @@ type Percentiles struct {
 	Max  float64 `json:"max_us"`
 }
 
-// Lateness is the time between the expiry of the TTL and the delivery. Messages before the expiry have a lateness of 0; Early
-// counts them.
+// Lateness is the time between the expiry of the TTL and the delivery. A message that is delivered before the expiry has a
+// lateness of 0. Early counts these messages.
 type Lateness struct {
 	Percentiles
 	Late  int64 `json:"late"`

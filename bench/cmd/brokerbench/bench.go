@@ -113,7 +113,7 @@ func (b *bench) broker(ctx context.Context, kind string) (brokers.Broker, error)
 func (b *bench) awaitIdle(ctx context.Context) error {
 	idle, err := proc.AwaitIdle(ctx, b.used)
 	if err == nil && !idle {
-		err = errors.New("the brokers are not idle")
+		err = errors.New("timed out waiting for the brokers to become idle")
 	}
 	return err
 }

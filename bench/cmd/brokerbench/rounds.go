@@ -21,12 +21,12 @@ const fsync = "fsync"
 type entry struct {
 	name, kind     string
 	against, limit string
-	args           []string // of amqpload, or of fsyncloop
+	args           []string // arguments of amqpload or fsyncloop
 	measure        func(context.Context, *bench, *entry) (report.Metrics, error)
 }
 
-// rounds measures the entries in turn, n times. After an error, it omits the entry from further rounds, because the rate of a
-// broker that loses messages has no meaning.
+// rounds measures the entries in turn, n times. After an error, rounds omits the entry from further rounds, because the
+// rate of a broker that loses messages has no meaning.
 func (b *bench) rounds(ctx context.Context, n int, entries []entry) (*report.Table, error) {
 	t := &report.Table{}
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e entry) bool {

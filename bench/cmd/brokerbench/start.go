@@ -97,7 +97,7 @@ func restart(ctx context.Context, b *bench, e *entry, end func(brokers.Broker) e
 	return m, memory(broker, m)
 }
 
-// timeout is the maximum time for the start of a broker.
+// timeout is the maximum time for a broker to start.
 const timeout = 2 * time.Minute
 
 // awaitDepth waits until a client finds all messages in the queue.
@@ -112,7 +112,7 @@ func (b *bench) awaitDepth(ctx context.Context, broker brokers.Broker) error {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("not ready after %v: %d messages of %d, %w", timeout, n, b.messages, err)
+			return fmt.Errorf("timed out after %v: queue must have %d messages: got %d (%v)", timeout, b.messages, n, err)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func wait(ctx context.Context, b *bench, e *entry) (report.Metrics, error) {
 			return nil
 		}
 		if took := time.Since(began); took > b.timeToLive()-settle {
-			return fmt.Errorf("publishing took %v: the first messages expired before all of them waited; lower -rate", took)
+			return fmt.Errorf("first messages expired before the last publish, after %v (set a lower -rate)", took)
 		}
 		time.Sleep(settle)
 		now, err := proc.MemoryOf(broker.PID())

@@ -23,7 +23,7 @@ type options struct {
 	duration time.Duration
 }
 
-// result is the output.
+// result is the output in JSON.
 type result struct {
 	RecordsPerSecond float64 `json:"records_per_s"`
 	SyncsPerSecond   float64 `json:"syncs_per_s"`

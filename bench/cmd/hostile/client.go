@@ -150,7 +150,7 @@ func (c *client) end() error {
 	}
 }
 
-// over reports whether an attack has reached its time limit, possibly according to an error.
+// over reports whether an attack has reached its time limit, according to ctx or to the error of a network operation.
 func over(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }

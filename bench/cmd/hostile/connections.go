@@ -239,7 +239,7 @@ func definitions(ctx context.Context, t *target) string {
 
 // endless sends a body of 1 GB without a Content-Length.
 func endless(ctx context.Context, t *target) string {
-	body := io.TeeReader(io.LimitReader(zeros{}, 1<<30), counting{&t.sent})
+	body := io.TeeReader(io.LimitReader(spaceReader{}, 1<<30), countingWriter{&t.sent})
 	_, err := t.request(ctx, "POST", "/api/definitions", struct{ io.Reader }{body})
 	if err == nil {
 		err = errors.New("accepted")
@@ -247,18 +247,18 @@ func endless(ctx context.Context, t *target) string {
 	return t.after("%v", err)
 }
 
-type zeros struct{}
+type spaceReader struct{}
 
-func (zeros) Read(b []byte) (int, error) {
+func (spaceReader) Read(b []byte) (int, error) {
 	for i := range b {
 		b[i] = ' '
 	}
 	return len(b), nil
 }
 
-type counting struct{ n *counter }
+type countingWriter struct{ n *counter }
 
-func (c counting) Write(b []byte) (int, error) {
+func (c countingWriter) Write(b []byte) (int, error) {
 	c.n.Add(int64(len(b)))
 	return len(b), nil
 }

@@ -76,7 +76,7 @@ func TestMonitorMeasuresLatencies(t *testing.T) {
 		}
 	}
 	if l := w.next(); l.taken.TotalCount() < 20 || l.at(50) == "–" {
-		t.Errorf("latencies: got %d, p50 %s", l.taken.TotalCount(), l.at(50))
+		t.Errorf("latencies: got %d with p50 %s, want at least 20 with a p50", l.taken.TotalCount(), l.at(50))
 	}
 	if got := w.troubles(false); got != "" {
 		t.Error(got)

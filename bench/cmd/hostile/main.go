@@ -135,7 +135,7 @@ func (o *options) attempt(ctx context.Context, a attack) (string, error) {
 	during := w.next()
 	after, err := proc.MemoryOf(server.PID())
 	if err != nil {
-		return "", fmt.Errorf("the broker exited: %w", err)
+		return "", fmt.Errorf("broker exited: %w", err)
 	}
 	t.closeAll()
 	if troubles := w.troubles(a.blocks); troubles != "" {

@@ -114,7 +114,7 @@ func (w *monitor) expect(n uint64, due time.Time) {
 	w.arrived[n] = due
 }
 
-// firstHalf marks the entry of a message that is delivered or confirmed, and not both.
+// firstHalf marks the entry of a message that is delivered or confirmed, but not both.
 const firstHalf = 1 << 63
 
 // half records a delivery or a confirm. After both, the message is complete.

@@ -13,7 +13,7 @@ func (j *job) work(amqp.Delivery) error {
 	return nil
 }
 
-// consumeWithoutAcks is the upper limit, because the broker treats sent messages as settled.
+// consumeWithoutAcks measures the upper limit, because the broker treats sent messages as settled.
 func consumeWithoutAcks(_ context.Context, j *job) error {
 	c, err := j.consume(true)
 	if err != nil {

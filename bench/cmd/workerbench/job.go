@@ -26,7 +26,7 @@ type job struct {
 	profiles profiles.Files
 }
 
-// contender performs a job. It reports each handled message to the meter, and the end when the broker has all acks.
+// contender performs a job. It calls meter.handled for each message, and meter.end when the broker has received all acks.
 type contender func(context.Context, *job) error
 
 var contenders = map[string]contender{

@@ -15,15 +15,15 @@ const (
 	frameMax   = 131072
 )
 
-// conn is a connection of a client. Only the goroutine that reads may use its fields, except the outbox.
+// conn is a connection of a client. Only the reading goroutine may use the fields, except the outbox.
 type conn struct {
 	server *Server
 	net    net.Conn
 	r      *amqpwire.Reader
 	out    *outbox
 
-	publishing map[uint16]*publishing
-	last       *publishing // result of the last lookup
+	publishing map[uint16]*publishState
+	last       *publishState // result of the last lookup
 
 	// Encoded deliveries for one consumer.
 	batch   []byte
@@ -31,8 +31,8 @@ type conn struct {
 	partial bool // the last message is incomplete
 }
 
-// publishing is the state of a message that a channel publishes.
-type publishing struct {
+// publishState is the state of a message that a channel publishes.
+type publishState struct {
 	channel  uint16
 	confirms bool
 	tag      uint64 // delivery tag of the last message
@@ -105,16 +105,16 @@ func (c *conn) frame(f amqpwire.Frame) (closed bool, err error) {
 	return false, nil
 }
 
-func (c *conn) publishingOn(channel uint16) *publishing {
+func (c *conn) publishingOn(channel uint16) *publishState {
 	p := c.publishing[channel]
 	if p == nil {
-		p = &publishing{channel: channel, expected: amqpwire.FrameMethod}
+		p = &publishState{channel: channel, expected: amqpwire.FrameMethod}
 		c.publishing[channel] = p
 	}
 	return p
 }
 
-func (c *conn) method(p *publishing, f amqpwire.Frame) (closed bool, err error) {
+func (c *conn) method(p *publishState, f amqpwire.Frame) (closed bool, err error) {
 	switch id, _ := amqpwire.PeekMethodID(f.Payload); id {
 	case amqpwire.IDBasicPublish:
 		return false, c.publish(p, f.Payload[4:])
@@ -141,7 +141,7 @@ func (c *conn) method(p *publishing, f amqpwire.Frame) (closed bool, err error) 
 }
 
 // publish begins a message: the ticket, the exchange and the routing key.
-func (c *conn) publish(p *publishing, arguments []byte) error {
+func (c *conn) publish(p *publishState, arguments []byte) error {
 	b := arguments
 	if len(b) < 3 || len(b) < 4+int(b[2]) {
 		return fmt.Errorf("basic.publish is truncated: got %d bytes", len(b))
@@ -184,7 +184,7 @@ func appendDeliver(b []byte, to *consumer, number uint64) []byte {
 	return append(b, amqpwire.FrameEnd)
 }
 
-func (c *conn) header(p *publishing, f amqpwire.Frame) error {
+func (c *conn) header(p *publishState, f amqpwire.Frame) error {
 	h, err := amqpwire.ParseContentHeader(f.Payload)
 	if err != nil {
 		return err
@@ -199,7 +199,7 @@ func (c *conn) header(p *publishing, f amqpwire.Frame) error {
 	return nil
 }
 
-func (c *conn) body(p *publishing, f amqpwire.Frame) {
+func (c *conn) body(p *publishState, f amqpwire.Frame) {
 	if p.to != nil {
 		c.batch = amqpwire.AppendBodyFrames(c.batch, p.to.channel, f.Payload, frameMax)
 	}
@@ -209,7 +209,7 @@ func (c *conn) body(p *publishing, f amqpwire.Frame) {
 	}
 }
 
-func (c *conn) published(p *publishing) {
+func (c *conn) published(p *publishState) {
 	p.expected = amqpwire.FrameMethod
 	p.due = p.tag
 	c.partial = false

@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// outboxLimit is the number of buffered bytes of a client. Above this limit, writers
-// block.
+// outboxLimit is the number of buffered bytes per client above which writers block.
 const outboxLimit = 4 << 20
 
 // outbox buffers frames while earlier frames are written.

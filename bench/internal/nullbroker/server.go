@@ -1,6 +1,6 @@
-// Package nullbroker answers AMQP clients with as little work as possible. It sends a message that is published to a queue to one
-// of the consumers of the queue, or drops it without a consumer, and confirms the message. It does not store messages, route by
-// bindings, limit deliveries by prefetch, or remember deliveries.
+// Package nullbroker answers AMQP clients with as little work as possible. It sends each message that is published to a
+// queue to one consumer of the queue, or drops the message if there is no consumer, and confirms it. It does not store
+// messages, route by bindings, limit deliveries by prefetch, or remember deliveries.
 //
 // Its rate is the upper limit for a Go broker with the same codec.
 package nullbroker
@@ -52,7 +52,7 @@ func (s *Server) Serve(l net.Listener) error {
 		if err != nil {
 			return err
 		}
-		c := &conn{server: s, net: nc, out: newOutbox(), publishing: make(map[uint16]*publishing)}
+		c := &conn{server: s, net: nc, out: newOutbox(), publishing: make(map[uint16]*publishState)}
 		if !s.add(c) {
 			_ = nc.Close()
 			return nil

@@ -19,7 +19,7 @@ func TestAwaitIdleWaitsUntilIdle(t *testing.T) {
 		began := time.Now()
 		idle, err := proc.AwaitIdle(t.Context(), busyFor(5*time.Second))
 		if took := time.Since(began); !idle || err != nil || took < 5*time.Second || took > 6*time.Second {
-			t.Errorf("AwaitIdle: got %v, %v after %v", idle, err, took)
+			t.Errorf("AwaitIdle: got %v, %v after %v, want true after 5s to 6s", idle, err, took)
 		}
 	})
 }
@@ -29,7 +29,7 @@ func TestAwaitIdleReturnsFalseAfterAMinute(t *testing.T) {
 		began := time.Now()
 		idle, err := proc.AwaitIdle(t.Context(), busyFor(time.Hour))
 		if took := time.Since(began); idle || err != nil || took != time.Minute {
-			t.Errorf("AwaitIdle: got %v, %v after %v", idle, err, took)
+			t.Errorf("AwaitIdle: got %v, %v after %v, want false after 1m", idle, err, took)
 		}
 	})
 }

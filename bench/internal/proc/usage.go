@@ -42,7 +42,8 @@ func ResetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// ticksPerSecond is the unit of /proc/PID/stat, which is equal on every Linux platform of Go.
+// ticksPerSecond is the clock rate of the times in /proc/PID/stat. It is the same on every Linux platform that Go
+// supports.
 const ticksPerSecond = 100
 
 // CPU returns the processor time of all threads of a process in seconds.
@@ -55,7 +56,7 @@ func CPU(pid int) (float64, error) {
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	const userTime, systemTime = 14 - 3, 15 - 3
 	if len(fields) <= systemTime {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+		return 0, fmt.Errorf("/proc/%d/stat must have more than %d fields: got %d", pid, systemTime, len(fields))
 	}
 	var ticks int64
 	for _, i := range []int{userTime, systemTime} {
@@ -79,7 +80,7 @@ func Busy() (float64, error) {
 	fields := strings.Fields(line)
 	const idle, wait, steal = 4, 5, 8
 	if len(fields) <= steal {
-		return 0, fmt.Errorf("/proc/stat begins with %q", line)
+		return 0, fmt.Errorf("first line of /proc/stat must have more than %d fields: got %q", steal, line)
 	}
 	var ticks int64
 	for i, field := range fields[:steal+1] {

@@ -23,7 +23,7 @@ func TestCPUAndBusyIncrease(t *testing.T) {
 		}
 	}
 	if now, err := proc.Busy(); err != nil || now <= busy {
-		t.Errorf("busy time: got %v s before and %v s after, %v", busy, now, err)
+		t.Errorf("busy time: got %v s after %v s (%v), want an increase", now, busy, err)
 	}
 }
 
@@ -31,7 +31,7 @@ func TestResetPeak(t *testing.T) {
 	me := os.Getpid()
 	m, err := proc.MemoryOf(me)
 	if err != nil || m.Resident < 1<<20 || m.Peak < m.Resident {
-		t.Fatalf("memory: got %+v, %v", m, err)
+		t.Fatalf("memory: got %+v, %v, want at least 1 MiB resident and a peak that is not lower", m, err)
 	}
 	if err := proc.ResetPeak(me); err != nil {
 		t.Error(err)

@@ -23,7 +23,7 @@ func (p *Files) Flags(f *flag.FlagSet) {
 	f.StringVar(&p.mutex, "mutexprofile", "", "`file` for the profile of contended locks")
 }
 
-// Start starts the profiles. Call it early, because the profile of memory does not contain previous allocations.
+// Start starts the profiles. Call it early, because the profile of memory does not contain earlier allocations.
 func (p *Files) Start() (err error) {
 	if p.mutex != "" {
 		runtime.SetMutexProfileFraction(10)
@@ -55,7 +55,7 @@ func (p *Files) Stop() (err error) {
 		pprof.StopCPUProfile()
 		err = p.cpuFile.Close()
 	}
-	runtime.GC() // the memory profile describes the last garbage collection
+	runtime.GC() // the memory profile contains the state after the last garbage collection
 	return errors.Join(err, write("allocs", p.memory), write("mutex", p.mutex))
 }
 

@@ -12,7 +12,7 @@ import (
 // Others is the metric of the processors that unrelated processes used during a round.
 const Others = "others_cpus"
 
-// Tolerable is the maximum value of Others: the load of idle brokers and of kernel threads.
+// Tolerable is the highest acceptable value of Others, which idle brokers and kernel threads can cause.
 const Tolerable = 0.15
 
 // Interleave measures the contenders in turn, so that a temporary disturbance of the machine affects all of them. After

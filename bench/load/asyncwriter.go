@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// later writes the frames of the reading side of a link, such as acks, in a separate goroutine. If the reader wrote them itself, it
-// would block on a connection that is full of published messages, and the broker could block on its deliveries: a deadlock.
-type later struct {
+// asyncWriter writes the frames of the reading side of a link, such as acks, in a separate goroutine. If the reading
+// goroutine wrote the frames itself, it would block on a connection that is full of published messages. If the broker then
+// blocks on its deliveries, both sides are deadlocked.
+type asyncWriter struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	buf     []byte
@@ -16,14 +17,14 @@ type later struct {
 	ended   bool
 }
 
-func newLater() *later {
-	l := &later{}
+func newAsyncWriter() *asyncWriter {
+	l := &asyncWriter{}
 	l.changed = sync.NewCond(&l.mu)
 	return l
 }
 
 // write appends whole frames to the buffer.
-func (l *later) write(frames []byte) {
+func (l *asyncWriter) write(frames []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.buf = append(l.buf, frames...)
@@ -31,7 +32,7 @@ func (l *later) write(frames []byte) {
 }
 
 // wait waits until run has written the buffer, or until end is called.
-func (l *later) wait() {
+func (l *asyncWriter) wait() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for !l.ended && (l.writing || len(l.buf) > 0) {
@@ -39,7 +40,7 @@ func (l *later) wait() {
 	}
 }
 
-func (l *later) end() {
+func (l *asyncWriter) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
@@ -47,7 +48,7 @@ func (l *later) end() {
 }
 
 // run writes the buffer to w until end is called or a write fails.
-func (l *later) run(w io.Writer) error {
+func (l *asyncWriter) run(w io.Writer) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
