@@ -30,7 +30,7 @@ func TestJoinIsTransitive(t *testing.T) {
 		{Work: []string{"d"}, Wait: []string{"2", "1"}},
 	})
 	if len(joined) != 2 || joined[0].Name() != "a, b, d" || joined[1].Name() != "c" {
-		t.Errorf("Join: got %+v", joined)
+		t.Errorf("Join: got %+v, want the accounts \"a, b, d\" and c", joined)
 	}
 }
 

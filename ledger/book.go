@@ -30,8 +30,8 @@ type Book struct {
 	made    atomic.Bool // the tables were created at least once
 	writing sync.Mutex
 	ready   bool             // the tables exist
-	stored  map[string]entry // counts that the database contains, in the current and earlier rows of id
-	base    map[string]entry // counts that are in rows before the current row of id
+	stored  map[string]entry // counts in the database: in the current row and the earlier rows of id
+	base    map[string]entry // counts in the earlier rows of id, without the current row
 }
 
 // entry contains the counts of a queue.
@@ -43,7 +43,8 @@ func (e entry) minus(x entry) entry {
 
 func (e entry) plus(x entry) entry { return e.minus(entry{}.minus(x)) }
 
-// NewBook returns a Book that writes to db while Run is running. It does not access the database. The caller must close db.
+// NewBook returns a Book that writes to db while Run is running. NewBook does not access the database. The caller must
+// close db.
 func NewBook(db *sql.DB, cfg BookConfig) (*Book, error) {
 	if db == nil {
 		return nil, errNoDatabase
@@ -62,7 +63,7 @@ func NewBook(db *sql.DB, cfg BookConfig) (*Book, error) {
 var ErrNotOpen = errors.New("ledger: not open yet (the log contains the reason)")
 
 // Healthy returns nil if it can read the tables, and ErrNotOpen until the Book has created them. Otherwise it returns
-// the cause, which is a failed.ErrUnavailable if the database does not work. ctx should have a deadline.
+// the cause, which wraps failed.ErrUnavailable if the database is unavailable. ctx should have a deadline.
 func (b *Book) Healthy(ctx context.Context) error {
 	if !b.made.Load() {
 		return ErrNotOpen
@@ -75,7 +76,7 @@ var errNoDatabase = errors.New("ledger: database must not be nil (sql.Open retur
 func thisProcess() string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "somewhere"
+		host = "unknown host"
 	}
 	return fmt.Sprintf("%s, process %d", host, os.Getpid())
 }
@@ -165,7 +166,7 @@ func (b *Book) writeOne(ctx context.Context, queue string, n entry, ended bool) 
 			b.stored[queue] = n
 			return nil
 		}
-		// The process did not write for so long that its row was added to the past, so those counts are final.
+		// The process did not write for so long that its row was added to the past, so the stored counts are final.
 		b.base[queue] = b.stored[queue]
 	}
 	_, err := b.db.Write(ctx, `INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -236,7 +237,7 @@ func (s *store) fold(ctx context.Context, pages []page, now time.Time) error {
 
 func (s *store) foldOne(ctx context.Context, p page, now time.Time) error {
 	return s.db.Transaction(ctx, s.dialect.Writing(), func(tx *sqlkit.Tx) error {
-		// Several ledgers may do this concurrently. Only the ledger that deletes the page adds it.
+		// Several ledgers may fold a page concurrently. Only the ledger that deletes the page adds it.
 		n, err := tx.Exec(`DELETE FROM {book} WHERE process = $1 AND queue = $2 AND seen = $3`, p.process, []byte(p.queue), sqlkit.Millis(p.seen))
 		if err != nil || n == 0 {
 			return err

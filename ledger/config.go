@@ -33,16 +33,17 @@ type Config struct {
 	// requires twice that interval plus 5 s. Default: 15 s.
 	Every time.Duration
 
-	// Keep is the number of samples that the ledger stores for each account. A sample without a change does not count.
-	// If a discrepancy is older than all stored samples, its start is unknown. Minimum: 100. Default: 10000, which is
-	// at least 41 hours.
+	// Keep is the number of samples that the ledger stores for each account. A sample that equals the previous sample
+	// does not count. If a discrepancy is older than all stored samples, its start is unknown. Minimum: 100. Default:
+	// 10000, which covers at least 41 hours.
 	Keep int
 
 	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
-	// Logger receives "messages are missing" and "more messages than came in" with account, messages, since, until
-	// (Error), "account is balanced again" with account (Info), and "cannot audit" with error (Warn). Default: none.
+	// Logger receives "messages are missing" and "more messages than were published" with account, messages, since,
+	// until (Error), "account is balanced again" with account (Info), and "cannot audit" with error (Warn). Default:
+	// none.
 	Logger *slog.Logger
 }
 

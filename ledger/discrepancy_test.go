@@ -90,7 +90,7 @@ func TestDiscrepancies(t *testing.T) {
 			},
 		},
 		{
-			name: "processed twice because of a lost ack", want: -1, reason: "1 message was done more often than acknowledged",
+			name: "processed twice because of a lost ack", want: -1, reason: "1 message was processed more often than acknowledged",
 			wrong: func(t *testing.T, h *env) {
 				w := h.orders(t, obey)
 				fault := h.LoseAcks(1)
@@ -153,7 +153,7 @@ func TestDiscrepancies(t *testing.T) {
 					t.Errorf("got a difference of %d messages, want %d", d.Messages, c.want)
 				}
 				if d.Since.After(to) || d.Until.Before(from) || d.Until.Sub(d.Since) > to.Sub(from)+time.Minute {
-					t.Errorf("window: got %s to %s, failure between %s and %s", d.Since, d.Until, from, to)
+					t.Errorf("window: got %s to %s, want the failure between %s and %s", d.Since, d.Until, from, to)
 				}
 				if !slices.ContainsFunc(d.Reasons, func(r string) bool { return strings.HasPrefix(r, c.reason) }) {
 					t.Errorf("got reasons %q, want %q", d.Reasons, c.reason)
@@ -213,7 +213,7 @@ func TestTwoDifferences(t *testing.T) {
 		}
 		l = h.line(t)
 		if l.State != ledger.Balanced || l.Missing != 0 || !strings.Contains(l.Note, "by tester, with a difference of 3: they were test orders") {
-			t.Errorf("after Accept: got %+v", l)
+			t.Errorf("after Accept: got %+v, want a balanced account with a note by tester", l)
 		}
 	})
 }

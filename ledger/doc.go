@@ -1,8 +1,8 @@
 // Package ledger proves that no message was lost, or reports the queue and the time of a loss.
 //
-// Two sides count independently. The broker counts the messages that were published to a work queue, and the messages in
-// its queues. The workers count the messages that they have processed. The archive counts the failed messages. A Ledger
-// compares the counts:
+// The broker, the workers and the archive count independently. The broker counts the messages that were published to a
+// work queue, and the messages in its queues. The workers count the messages that they have processed. The archive
+// counts the failed messages. A Ledger compares the counts:
 //
 //	broker ── management API ──┐
 //	                           ├─► Ledger.Take, every 15 s ─► samples ─► Ledger.Report

@@ -68,6 +68,6 @@ func TestBookDoesNotCreateSecondFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := book.Write(t.Context()); err != nil {
-		t.Errorf("Write after the file was restored: got error %v", err)
+		t.Errorf("Write after the file was restored: got error %v, want nil", err)
 	}
 }

@@ -2,7 +2,7 @@ package ledger
 
 import "time"
 
-// sample contains the figures of an account, and the time in which they did not change.
+// sample contains the figures of an account, and the period during which they did not change.
 type sample struct {
 	at, until time.Time
 	times     int // number of consecutive samples with these figures
@@ -44,7 +44,7 @@ type opening struct {
 
 // step is a change of the discrepancy that exceeds the slack.
 type step struct {
-	before int   // index of the last sample that shows that the messages were not missing; -1: none
+	before int   // index of the last sample that cannot have the change; -1: none
 	after  int   // index of the first sample that shows the change
 	n      int64 // number of missing messages; negative: too many
 }

@@ -149,7 +149,7 @@ func TestSteps(t *testing.T) {
 		}
 		before, after := all[found[0].before].at, all[found[0].after].until
 		if before.After(moment(from)) || after.Before(moment(from)) {
-			t.Fatalf("loss at %d: got a window from %d to %d", from, before.Unix(), after.Unix())
+			t.Fatalf("window must include the loss at %d: got %d to %d", from, before.Unix(), after.Unix())
 		}
 	})
 }
@@ -210,7 +210,7 @@ func TestInexactOpeningKeepsCounts(t *testing.T) {
 	samples := []sample{moving(0, 0, 0), moving(1, 10, 7), moving(2, 20, 19)} // the second sample: 3 messages are in flight
 	var a account
 	if !a.open(samples) || a.slack == 0 || a.opened != moment(1) {
-		t.Fatalf("got opening time %s and slack %d", a.opened, a.slack)
+		t.Fatalf("opening during activity: got time %s and slack %d, want %s and more than 0", a.opened, a.slack, moment(1))
 	}
 	if a.open(samples) {
 		t.Error("open succeeded twice")
@@ -218,7 +218,7 @@ func TestInexactOpeningKeepsCounts(t *testing.T) {
 	still := sample{at: moment(3), until: moment(6), times: 3, terms: terms{published: 40, done: 40}}
 	samples = append(samples, still)
 	if !a.open(samples[1:]) || a.slack != 0 || a.opened != moment(1) {
-		t.Fatalf("got opening time %s and slack %d", a.opened, a.slack)
+		t.Fatalf("opening after the activity: got time %s and slack %d, want %s and 0", a.opened, a.slack, moment(1))
 	}
 	if in, out := still.incoming()-a.incoming(), still.ended()-a.ended(); in != 33 || out != 33 {
 		t.Errorf("since the opening: got %d published and %d processed messages, want 33 and 33", in, out)

@@ -12,7 +12,7 @@ import (
 )
 
 // Ledger compares the figures of the broker, the workers and the archive. A Ledger is safe for concurrent use. Only one
-// Ledger at a time should Take samples of an account.
+// Ledger at a time should take samples of an account.
 type Ledger struct {
 	store
 	cfg     Config
@@ -90,7 +90,7 @@ func (l *Ledger) logChanges(ctx context.Context) error {
 			for _, d := range a.Differences {
 				what, n := "messages are missing", d.Messages
 				if n < 0 {
-					what, n = "more messages than came in", -n
+					what, n = "more messages than were published", -n
 				}
 				l.cfg.Logger.Error(what, "account", a.Name, "messages", n, "since", d.Since, "until", d.Until)
 			}

@@ -93,7 +93,7 @@ func TestLedgerWithRealBrokers(t *testing.T) {
 						}
 					}
 					if found.Slack != 0 || !good(way, found) {
-						return fmt.Errorf("%s, %s: got %+v", what, way, found)
+						return fmt.Errorf("%s, strategy %s: got %+v, want the expected counts and slack 0", what, way, found)
 					}
 				}
 				return nil

@@ -20,7 +20,8 @@ type Figures struct {
 	Unacked   int64 // messages that are delivered and not yet acknowledged
 }
 
-// Broker returns the figures of all queues, by name. It omits a queue without known figures.
+// Broker provides the figures of a broker. Queues returns the figures of all queues by name. It omits queues whose
+// figures are unknown.
 type Broker interface {
 	Queues(ctx context.Context) (map[string]Figures, error)
 }

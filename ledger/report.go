@@ -170,13 +170,13 @@ func (l *Ledger) explain(now time.Time, a account, samples []sample, s step, pag
 		say("the counters of the broker restarted (a restart, or a deleted queue): the number of messages just before is unknown")
 	}
 	if n := grown(dropped); n > 0 && s.n < 0 {
-		say("%s given up with a lost connection, perhaps after a copy was published", deliveries(n))
+		say("%s not settled because the connection was lost, perhaps after a copy was published", deliveries(n))
 	}
 	if n := grown(refused); n > 0 && s.n < 0 {
 		say("copies that were not confirmed, and published again: %d", n)
 	}
 	if n := grown(done) + grown(debounced) - grown(taken); n > 0 && s.n < 0 {
-		say("%s done more often than acknowledged (an acknowledgement was lost with a connection, and the message was redelivered)", deliveries(n))
+		say("%s processed more often than acknowledged (an acknowledgement was lost with a connection, and the message was redelivered)", deliveries(n))
 	}
 	if s.n < 0 {
 		return d
@@ -191,7 +191,7 @@ func (l *Ledger) explain(now time.Time, a account, samples []sample, s step, pag
 	}
 	// Compare the acknowledgements of the broker with the settlements that the workers and the archive report.
 	settled := grown(done) + grown(debounced) + grown(retried) + grown(gaveUp) + grown(lost)
-	others := grown(taken) - settled // negative if workers reject instead of acknowledge
+	others := grown(taken) - settled // negative if workers reject messages instead of acknowledging them
 	if n := others; n > 0 {
 		say("%s acknowledged in the work queue by consumers that do not report to the ledger", deliveries(n))
 	}

@@ -55,7 +55,7 @@ func TestReplaysToForeignConsumersSettle(t *testing.T) {
 			testkit.Eventually(t, 3*time.Minute, func() error {
 				now, err := archive.Replay(t.Context(), r.ID)
 				if err == nil && !good(now) {
-					err = fmt.Errorf("%s: got %+v", what, now)
+					err = fmt.Errorf("replay must be %s: got %+v", what, now)
 				}
 				return err
 			})

@@ -17,7 +17,7 @@ var tables = sqlkit.Tables{Version: 1, Lock: "7365417203", Statements: []string{
 	`CREATE TABLE IF NOT EXISTS {account} (
 		name     BYTES PRIMARY KEY,
 		work     TEXT NOT NULL, -- base64 of queue names, as JSON
-		raw      TEXT NOT NULL, -- what the broker said last
+		raw      TEXT NOT NULL, -- last counters of the broker
 		opened   BIGINT NOT NULL, -- 0: not yet
 		opening  TEXT NOT NULL,
 		slack    BIGINT NOT NULL,
@@ -54,8 +54,8 @@ func newStore(db *sql.DB, d sqlkit.Dialect, prefix string) store {
 	return store{sqlkit.New(db, d, prefix), d}
 }
 
-// Healthy returns nil if it can read the tables, and otherwise the cause. The error is a failed.ErrUnavailable if the
-// database does not work. ctx should have a deadline.
+// Healthy returns nil if it can read the tables, and otherwise the cause. The error wraps failed.ErrUnavailable if the
+// database is unavailable. ctx should have a deadline.
 func (s *store) Healthy(ctx context.Context) error {
 	var version string
 	if err := s.db.Row(ctx, `SELECT value FROM {about} WHERE name = 'version'`).Scan(&version); err != nil {

@@ -221,7 +221,7 @@ func TestSamplesAreLimited(t *testing.T) {
 		}
 		l := d.line(t)
 		if l.State != ledger.Differs || l.Missing != 1 || !l.Since.Equal(opened) || !l.Differences[0].Since.IsZero() {
-			t.Errorf("got %+v", l)
+			t.Errorf("account: got %+v, want 1 missing message since %s, and a difference without a start", l, opened)
 		}
 	})
 }
@@ -243,7 +243,7 @@ func TestConcurrentOpen(t *testing.T) {
 		}
 		_, err := ledger.Open(t.Context(), db.DB, ledger.Config{Dialect: db.dialect})
 		if err == nil || !strings.Contains(err.Error(), "use a newer program") {
-			t.Errorf("tables of a newer version: got error %v", err)
+			t.Errorf("tables of a newer version: got error %v, want \"use a newer program\"", err)
 		}
 	})
 }
@@ -261,7 +261,7 @@ func TestTakeWithoutBroker(t *testing.T) {
 	}
 	d.now = d.now.Add(2 * time.Minute)
 	if l := d.line(t); l.State != ledger.Unknown || !strings.HasPrefix(l.Note, "no figures since") {
-		t.Errorf("got %+v", l)
+		t.Errorf("account: got %+v, want state Unknown without figures", l)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestOpenWaitsForWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ledger.Open(t.Context(), openFile(t, path), ledger.Config{Dialect: failed.SQLite}); err != nil {
-		t.Errorf("Open during another transaction: got error %v", err)
+		t.Errorf("Open during another transaction: got error %v, want nil", err)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
@@ -334,7 +334,7 @@ func TestBookIsNotOpenBeforeRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := book.Healthy(t.Context()); err != nil {
-			t.Errorf("Healthy after the first write: got %v", err)
+			t.Errorf("Healthy after the first write: got %v, want nil", err)
 		}
 	})
 }

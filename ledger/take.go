@@ -11,9 +11,9 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Take takes a sample of each account. It returns an error without samples if the broker or the archive does not answer. It
-// omits an account that was sampled less than half of Config.Every ago, and a new account whose work queues have no figures
-// yet.
+// Take takes a sample of each account. If the broker or the archive does not answer, Take returns an error and does not
+// add a sample. It omits an account that was sampled less than half of Config.Every ago, and a new account whose work
+// queues have no figures yet.
 func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) error {
 	if from.Broker == nil {
 		return errors.New("ledger: Sources.Broker must not be nil (use a *Management)")
@@ -98,7 +98,8 @@ func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time,
 	if err != nil {
 		return err
 	}
-	// The figures include all earlier messages, because another publish would have changed them.
+	// The queues are empty, and the figures are not older than oldest. Therefore all messages that were sent before are
+	// settled.
 	if now := after[len(after)-1]; archive != nil && now.empty() {
 		if err := archive.SettleOutcomes(ctx, a.Work, now.until.Add(-oldest)); err != nil {
 			return err

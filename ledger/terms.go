@@ -52,11 +52,11 @@ func (t *terms) missing(opening *terms) int64 {
 	return t.incoming() - opening.incoming() - (t.ended() - opening.ended()) - (t.stock() - opening.stock())
 }
 
-// motion returns the maximum error of the deviation in a sample, because its places were not read at the same time. For
-// each place, it takes the larger of the changes since the previous sample and until the next sample, and returns the
-// sum. A message that moves between two places while they are read may be counted in neither place or in both. The
-// number in a place stays constant while as many messages enter as leave. In this case the counts of the workers show
-// the number of moved messages.
+// motion returns the maximum error of the deviation in a sample, which results from reading its places at different
+// times. For each place, it takes the larger of the changes since the previous sample and until the next sample, and
+// returns the sum. A message that moves between two places while they are read may be counted in neither place or in
+// both. The number in a place stays constant while as many messages enter as leave. In this case the counts of the
+// workers show the number of moved messages.
 func motion(before, at, after *terms) int64 {
 	n := int64(0)
 	for _, place := range places {
@@ -70,7 +70,7 @@ func motion(before, at, after *terms) int64 {
 	return n
 }
 
-// places are the places of messages, with the counts that show the number of moved messages.
+// places lists the places of messages. Each place has sums of terms whose changes show the number of moved messages.
 var places = [][][]term{
 	{{published}},
 	{{done}},
