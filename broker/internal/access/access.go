@@ -58,12 +58,12 @@ type Control struct {
 
 	mu          sync.RWMutex
 	users       map[string]User
-	permissions map[grantee]compiled
+	permissions map[grantee]compiledPermission
 }
 
 type grantee struct{ user, vhost string }
 
-type compiled struct {
+type compiledPermission struct {
 	Permission
 	patterns [3]*regexp.Regexp // indexed by operation
 }
@@ -71,7 +71,7 @@ type compiled struct {
 // New returns a control without users. It does not save changes.
 func New() *Control {
 	c := &Control{
-		users: make(map[string]User), permissions: make(map[grantee]compiled),
+		users: make(map[string]User), permissions: make(map[grantee]compiledPermission),
 		guesses: throttle.New(time.Now, maxDelay), delayed: delayedLogins{at: make(map[netip.Prefix]int)},
 		known: knownUsers{addresses: bounded.New[userAddress, time.Time](maxKnown)},
 	}
@@ -162,8 +162,8 @@ func (c *Control) SetPermission(p Permission) error {
 	return nil
 }
 
-func compile(p Permission) (compiled, error) {
-	c := compiled{Permission: p}
+func compile(p Permission) (compiledPermission, error) {
+	c := compiledPermission{Permission: p}
 	for op, pattern := range map[Operation]string{Configure: p.Configure, Write: p.Write, Read: p.Read} {
 		if pattern == "" {
 			continue // an empty expression does not match any name
