@@ -69,7 +69,7 @@ func BenchmarkAcknowledge(b *testing.B) {
 			s.Delete(keyOf(1, 0, put-uint64(len(refs))+1), refs[0], 1024)
 			if gathering > noted {
 				noted = gathering
-				s.Notify(&acknowledged{at: time.Now(), waits: waits})
+				s.Notify(&ackTimer{at: time.Now(), waits: waits})
 			}
 		}
 	}
@@ -96,14 +96,14 @@ func (w *ackWaits) report(b *testing.B) {
 	b.ReportMetric(float64(w.all[len(w.all)-1].Microseconds())/1000, "max-ms/ack")
 }
 
-// acknowledged measures the time until the first acknowledgement of a commit is durable.
-type acknowledged struct {
+// ackTimer measures the time until the first acknowledgement of a commit is durable.
+type ackTimer struct {
 	at    time.Time
 	waits *ackWaits
 }
 
 // Committed implements [Waiter].
-func (a *acknowledged) Committed(Ticket) {
+func (a *ackTimer) Committed(Ticket) {
 	a.waits.mu.Lock()
 	defer a.waits.mu.Unlock()
 	a.waits.all = append(a.waits.all, time.Since(a.at))

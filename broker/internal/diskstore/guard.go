@@ -115,7 +115,7 @@ func (g *guard) file(name string, open func() (vfs.File, error)) (vfs.File, erro
 	for {
 		f, err := open()
 		if err == nil {
-			return &guarded{File: f, g: g}, nil
+			return &guardedFile{File: f, g: g}, nil
 		}
 		if isTemporary(err) && g.wait() {
 			continue // the failed open has not written any data
@@ -138,7 +138,7 @@ func (g *guard) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 	f, err := g.file(name, func() (vfs.File, error) { return g.FS.Create(name, category) })
 	f = g.trackFile(name, f)
 	if base, ok := g.trackedName(name); err == nil && ok && isManifest(base) {
-		opened := f.(*guarded)
+		opened := f.(*guardedFile)
 		if opened.copy, err = g.Create(g.PathJoin(g.PathDir(name), manifestCopy+base), category); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
@@ -158,7 +158,7 @@ func (g *guard) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (
 
 // trackFile registers a new file with the tracker.
 func (g *guard) trackFile(name string, f vfs.File) vfs.File {
-	if opened, ok := f.(*guarded); ok {
+	if opened, ok := f.(*guardedFile); ok {
 		if base, ok := g.trackedName(name); ok && listed(base) {
 			opened.name, opened.t = base, g.tracker.created(base)
 		}
@@ -203,7 +203,7 @@ func checkBlob(fs vfs.FS, name string) error {
 // OpenDir implements [vfs.FS]. Pebble opens directories only to sync them.
 func (g *guard) OpenDir(name string) (vfs.File, error) {
 	f, err := g.file(name, func() (vfs.File, error) { return g.FS.OpenDir(name) })
-	if opened, ok := f.(*guarded); ok && g.tracker != nil && filepath.Clean(name) == filepath.Clean(g.tracker.dir) {
+	if opened, ok := f.(*guardedFile); ok && g.tracker != nil && filepath.Clean(name) == filepath.Clean(g.tracker.dir) {
 		opened.dir = true
 	}
 	return f, err
@@ -240,18 +240,18 @@ func (g *guard) Rename(from, to string) (err error) {
 // Unwrap implements [vfs.FS].
 func (g *guard) Unwrap() vfs.FS { return g.FS }
 
-// guarded is a file that a guard has opened.
-type guarded struct {
+// guardedFile is a file that a guard has opened.
+type guardedFile struct {
 	vfs.File
 	g    *guard
 	name string
-	t    *tracked // nil if the inventory does not list the file
-	dir  bool     // the directory of the database
-	copy vfs.File // copy of a MANIFEST, or nil
+	t    *trackedFile // nil if the inventory does not list the file
+	dir  bool         // the directory of the database
+	copy vfs.File     // copy of a MANIFEST, or nil
 }
 
 // Write implements [vfs.File]. On a full disk it continues after the bytes that are already written.
-func (f *guarded) Write(b []byte) (written int, err error) {
+func (f *guardedFile) Write(b []byte) (written int, err error) {
 	if f.copy != nil {
 		if _, err := f.copy.Write(slices.Clone(b)); err != nil {
 			return 0, err
@@ -277,19 +277,19 @@ func (f *guarded) Write(b []byte) (written int, err error) {
 }
 
 // WriteAt implements [vfs.File].
-func (f *guarded) WriteAt([]byte, int64) (int, error) {
+func (f *guardedFile) WriteAt([]byte, int64) (int, error) {
 	return 0, errors.ErrUnsupported // Pebble does not call WriteAt, and the checksum covers only appended data
 }
 
 // Sync implements [vfs.File]. It does not retry, even on a full disk, because the system may have dropped unwritten pages,
 // and may then report success.
-func (f *guarded) Sync() error { return f.sync(f.File.Sync) }
+func (f *guardedFile) Sync() error { return f.sync(f.File.Sync) }
 
 // SyncData implements [vfs.File].
-func (f *guarded) SyncData() error { return f.sync(f.File.SyncData) }
+func (f *guardedFile) SyncData() error { return f.sync(f.File.SyncData) }
 
 // Close implements [vfs.File].
-func (f *guarded) Close() error {
+func (f *guardedFile) Close() error {
 	err := f.File.Close()
 	if f.copy != nil {
 		err = errors.Join(err, f.copy.Close())
@@ -297,7 +297,7 @@ func (f *guarded) Close() error {
 	return err
 }
 
-func (f *guarded) sync(do func() error) error {
+func (f *guardedFile) sync(do func() error) error {
 	switch {
 	case f.dir:
 		names := f.g.tracker.unnamed()
@@ -319,7 +319,7 @@ func (f *guarded) sync(do func() error) error {
 }
 
 // SyncTo implements [vfs.File].
-func (f *guarded) SyncTo(length int64) (whole bool, err error) {
+func (f *guardedFile) SyncTo(length int64) (whole bool, err error) {
 	whole, err = f.File.SyncTo(length)
 	return whole, f.g.synced(err)
 }

@@ -24,7 +24,7 @@ type tracker struct {
 	number  uint64 // number of the last written inventory
 
 	mu       sync.Mutex
-	files    map[string]*tracked
+	files    map[string]*trackedFile
 	obsolete map[string]bool // names of files to be removed
 	pending  *time.Timer     // timer of the next write; nil: the inventory is up to date, or ended is set
 	ended    bool
@@ -32,17 +32,17 @@ type tracker struct {
 	update func() // calls refresh, in a goroutine of the timer
 }
 
-// tracked is a file of the database.
-type tracked struct {
+// trackedFile is a file of the database.
+type trackedFile struct {
 	written extent // changed only by the writer of the file; others read it while they hold the writer's lock, or after the file is closed
 	synced  extent
 	named   bool // the directory entry is durable
 }
 
 func newTracker(fs vfs.FS, dir string, v inventory) (*tracker, error) {
-	t := &tracker{fs: fs, dir: dir, number: v.number, files: make(map[string]*tracked), obsolete: make(map[string]bool)}
+	t := &tracker{fs: fs, dir: dir, number: v.number, files: make(map[string]*trackedFile), obsolete: make(map[string]bool)}
 	for name, e := range v.files {
-		t.files[name] = &tracked{written: e, synced: e, named: true}
+		t.files[name] = &trackedFile{written: e, synced: e, named: true}
 	}
 	for i, name := range inventoryFiles {
 		f, err := fs.OpenReadWrite(fs.PathJoin(dir, name), vfs.WriteCategoryUnspecified)
@@ -91,10 +91,10 @@ func (t *tracker) end() {
 }
 
 // created registers a new file.
-func (t *tracker) created(name string) *tracked {
+func (t *tracker) created(name string) *trackedFile {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := &tracked{}
+	f := &trackedFile{}
 	t.files[name] = f
 	delete(t.obsolete, name)
 	return f
@@ -128,7 +128,7 @@ func (t *tracker) unlist(name string) {
 }
 
 // synced records that the extent, taken before the sync, is durable.
-func (t *tracker) synced(f *tracked, e extent) {
+func (t *tracker) synced(f *trackedFile, e extent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if f.synced != e {
@@ -138,7 +138,7 @@ func (t *tracker) synced(f *tracked, e extent) {
 }
 
 // unnamed returns the files whose directory entries are not yet durable.
-func (t *tracker) unnamed() (all []*tracked) {
+func (t *tracker) unnamed() (all []*trackedFile) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, f := range t.files {
@@ -150,7 +150,7 @@ func (t *tracker) unnamed() (all []*tracked) {
 }
 
 // named records that the directory entries of files are durable.
-func (t *tracker) named(all []*tracked) {
+func (t *tracker) named(all []*trackedFile) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, f := range all {
