@@ -13,20 +13,20 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// imported contains the definitions of a cluster or of a virtual host. Decoding ignores unknown fields, which describe the
-// origin of the definitions. Import decodes the lists element by element, because decoded elements need much more memory
-// than encoded ones.
-type imported struct {
+// importedDefinitions contains the definitions of a cluster or of a virtual host. Decoding ignores unknown fields, which
+// describe the origin of the definitions. Import decodes the lists element by element, because decoded elements need much
+// more memory than encoded ones.
+type importedDefinitions struct {
 	Users            section[importedUser]      `json:"users"`
 	VHosts           section[importedVHost]     `json:"vhosts"`
 	Permissions      section[access.Permission] `json:"permissions"`
 	Queues           section[importedQueue]     `json:"queues"`
 	Exchanges        section[importedExchange]  `json:"exchanges"`
 	Bindings         section[importedBinding]   `json:"bindings"`
-	TopicPermissions section[unsupported]       `json:"topic_permissions"`
-	Parameters       section[unsupported]       `json:"parameters"`
-	GlobalParameters section[unsupported]       `json:"global_parameters"`
-	Policies         section[unsupported]       `json:"policies"`
+	TopicPermissions section[unsupportedObject] `json:"topic_permissions"`
+	Parameters       section[unsupportedObject] `json:"parameters"`
+	GlobalParameters section[unsupportedObject] `json:"global_parameters"`
+	Policies         section[unsupportedObject] `json:"policies"`
 }
 
 // section is an undecoded list of definitions.
@@ -113,15 +113,15 @@ type importedBinding struct {
 	Arguments       arguments `json:"arguments"`
 }
 
-// unsupported is an object that the broker does not support. Its fields identify the object in an error.
-type unsupported struct {
+// unsupportedObject is an object that the broker does not support. Its fields identify the object in an error.
+type unsupportedObject struct {
 	Name      string `json:"name"`
 	VHost     string `json:"vhost"`
 	User      string `json:"user"`
 	Component string `json:"component"`
 }
 
-func (u unsupported) String() string {
+func (u unsupportedObject) String() string {
 	var parts []string
 	for _, part := range []struct{ name, value string }{
 		{"component", u.Component}, {"name", u.Name}, {"user", u.User}, {"vhost", u.VHost},
@@ -170,8 +170,8 @@ func Import(n *node.Node, definitions []byte) error {
 }
 
 // parseDefinitions decodes definitions, which must be an object.
-func parseDefinitions(definitions []byte) (*imported, error) {
-	d := new(imported)
+func parseDefinitions(definitions []byte) (*importedDefinitions, error) {
+	d := new(importedDefinitions)
 	if err := json.Unmarshal(definitions, d); err != nil {
 		return nil, wrongDefinitions(err)
 	}
@@ -194,7 +194,7 @@ func wrongDefinitions(err error) error {
 
 // apply adds the definitions of a cluster to the node. If into is set, d contains the definitions of one virtual host, and
 // apply adds them to into.
-func (d *imported) apply(n *node.Node, into *vhost.VHost) error {
+func (d *importedDefinitions) apply(n *node.Node, into *vhost.VHost) error {
 	if into != nil {
 		d.Users, d.VHosts, d.Permissions = section[importedUser]{}, section[importedVHost]{}, section[access.Permission]{}
 	}
@@ -220,10 +220,10 @@ func (d *imported) apply(n *node.Node, into *vhost.VHost) error {
 var harmless = []string{"cluster_tags", "cluster_name", "internal_cluster_id", "imported_definition_hash_value"}
 
 // check returns an error for unsupported objects and for missing virtual hosts.
-func (d *imported) check(n *node.Node, into *vhost.VHost) error {
+func (d *importedDefinitions) check(n *node.Node, into *vhost.VHost) error {
 	for _, part := range []struct {
 		name  string
-		items *section[unsupported]
+		items *section[unsupportedObject]
 	}{
 		{"policies", &d.Policies},
 		{"parameters", &d.Parameters},
@@ -257,9 +257,9 @@ func (d *imported) check(n *node.Node, into *vhost.VHost) error {
 }
 
 // refuseAny returns an error with the number of unsupported items, if any. It ignores the global parameters in harmless.
-func refuseAny(name string, items *section[unsupported]) error {
-	count, first := 0, unsupported{}
-	err := items.each(name, func(u *unsupported) error {
+func refuseAny(name string, items *section[unsupportedObject]) error {
+	count, first := 0, unsupportedObject{}
+	err := items.each(name, func(u *unsupportedObject) error {
 		if name == "global_parameters" && slices.Contains(harmless, u.Name) {
 			return nil
 		}
@@ -296,7 +296,7 @@ func (v *importedVHost) check() error {
 }
 
 // checkVHosts decodes all objects that belong to virtual hosts and calls check with the name of each virtual host.
-func (d *imported) checkVHosts(check func(name string) error) error {
+func (d *importedDefinitions) checkVHosts(check func(name string) error) error {
 	for _, step := range []func() error{
 		func() error { return d.Queues.each("queues", func(q *importedQueue) error { return check(q.VHost) }) },
 		func() error {

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-func (d *imported) addUsers(n *node.Node) error {
+func (d *importedDefinitions) addUsers(n *node.Node) error {
 	return d.Users.each("users", func(u *importedUser) error {
 		user, err := u.user(u.Name)
 		if err == nil {
@@ -30,7 +30,7 @@ func (v *importedVHost) settings() *vhostSettings {
 	return &v.vhostSettings
 }
 
-func (d *imported) addVHosts(n *node.Node) error {
+func (d *importedDefinitions) addVHosts(n *node.Node) error {
 	return d.VHosts.each("vhosts", func(v *importedVHost) error {
 		n.AddVHost(v.Name)
 		host := n.VHost(v.Name)
@@ -42,7 +42,7 @@ func (d *imported) addVHosts(n *node.Node) error {
 	})
 }
 
-func (d *imported) addPermissions(n *node.Node) error {
+func (d *importedDefinitions) addPermissions(n *node.Node) error {
 	return d.Permissions.each("permissions", func(p *access.Permission) error {
 		if err := n.Access.SetPermission(*p); err != nil {
 			return withObject("permission of user", p.User, err)
@@ -51,7 +51,7 @@ func (d *imported) addPermissions(n *node.Node) error {
 	})
 }
 
-func (d *imported) addExchanges(n *node.Node, into *vhost.VHost) error {
+func (d *importedDefinitions) addExchanges(n *node.Node, into *vhost.VHost) error {
 	return d.Exchanges.each("exchanges", func(x *importedExchange) error {
 		v := target(n, into, x.VHost)
 		if _, exists := v.Exchange(x.Name); exists || predeclared(x.Name) {
@@ -66,7 +66,7 @@ func (d *imported) addExchanges(n *node.Node, into *vhost.VHost) error {
 	})
 }
 
-func (d *imported) addQueues(n *node.Node, into *vhost.VHost) error {
+func (d *importedDefinitions) addQueues(n *node.Node, into *vhost.VHost) error {
 	return d.Queues.each("queues", func(q *importedQueue) error {
 		v := target(n, into, q.VHost)
 		if v.FindQueue(q.Name) != nil {
@@ -84,7 +84,7 @@ func (d *imported) addQueues(n *node.Node, into *vhost.VHost) error {
 	})
 }
 
-func (d *imported) addBindings(n *node.Node, into *vhost.VHost) error {
+func (d *importedDefinitions) addBindings(n *node.Node, into *vhost.VHost) error {
 	return d.Bindings.each("bindings", func(b *importedBinding) error {
 		v := target(n, into, b.VHost)
 		toExchange := b.DestinationType == toExchangeType

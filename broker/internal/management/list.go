@@ -194,7 +194,7 @@ type selection struct {
 	total, found, selected int // counts of all elements, of matching elements, and of elements on the page
 }
 
-type keyed struct {
+type keyedElement struct {
 	key   sortKey
 	build element
 }
@@ -204,7 +204,7 @@ func (s *selection) of(all iter.Seq[element]) list {
 	if s.by == "" && s.size == 0 {
 		return list(all)
 	}
-	var kept []keyed
+	var kept []keyedElement
 	for build := range all {
 		s.total++
 		var item fields
@@ -217,13 +217,13 @@ func (s *selection) of(all iter.Seq[element]) list {
 		s.found++
 		switch {
 		case s.by != "":
-			kept = append(kept, keyed{newSortKey(item, s.by), build})
+			kept = append(kept, keyedElement{newSortKey(item, s.by), build})
 		case s.found > s.first && len(kept) < s.size:
-			kept = append(kept, keyed{build: build})
+			kept = append(kept, keyedElement{build: build})
 		}
 	}
 	if s.by != "" {
-		slices.SortStableFunc(kept, func(a, b keyed) int {
+		slices.SortStableFunc(kept, func(a, b keyedElement) int {
 			if s.reverse {
 				a, b = b, a
 			}
