@@ -203,7 +203,7 @@ func TestFailedResponseIsCutOff(t *testing.T) {
 		t.Errorf("queues: got %d, want 2000", len(queues))
 	}
 	for _, left := range []int{0, 1, 2} {
-		w := &failing{ResponseRecorder: httptest.NewRecorder(), left: left}
+		w := &failingResponse{ResponseRecorder: httptest.NewRecorder(), left: left}
 		func() {
 			defer func() {
 				if ended := recover(); ended != http.ErrAbortHandler {
@@ -215,13 +215,13 @@ func TestFailedResponseIsCutOff(t *testing.T) {
 	}
 }
 
-// failing is a response to a client that disconnects after some parts.
-type failing struct {
+// failingResponse is a response to a client that disconnects after some parts.
+type failingResponse struct {
 	*httptest.ResponseRecorder
 	left int
 }
 
-func (f *failing) Write(b []byte) (int, error) {
+func (f *failingResponse) Write(b []byte) (int, error) {
 	if f.left--; f.left < 0 {
 		return 0, fmt.Errorf("client disconnected")
 	}
