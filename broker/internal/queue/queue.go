@@ -56,7 +56,7 @@ type Queue struct {
 
 	reloads map[uint8]*time.Timer // timers of the next load after a failed load, by priority
 
-	consumed consumed
+	consumed consumedState
 	suspect  uint64 // messages up to this order may have been delivered before the store was opened
 	died     uint64 // messages up to this order may have been dead-lettered before a crash; see restoreDied
 }

@@ -94,10 +94,10 @@ func (q *Queue) Close() {
 	}
 }
 
-// consumed is the state of consumedNote, which records that messages of the queue may have been delivered. Recording each
-// delivery would cost an fsync per delivery. Instead, if the note exists after a crash, the queue marks all messages as
+// consumedState is the state of consumedNote, which records that messages of the queue may have been delivered. Recording
+// each delivery would cost an fsync per delivery. Instead, if the note exists after a crash, the queue marks all messages as
 // redelivered. The queue then writes the highest affected order to the note and keeps the note.
-type consumed struct {
+type consumedState struct {
 	ticket    store.Ticket // zero: not written
 	committed atomic.Bool
 }
