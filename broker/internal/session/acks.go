@@ -5,12 +5,12 @@ import "github.com/reprisemq/reprise/internal/amqpwire"
 // acks holds the acks that the session has read but not yet processed. Clients usually send one ack for each message. The
 // session combines consecutive acks into one call to the queue.
 type acks struct {
-	list  []received
+	list  []receivedAck
 	taken []delivery // reusable buffer for the settled deliveries
 }
 
-// received is an ack and its channel.
-type received struct {
+// receivedAck is an ack and its channel.
+type receivedAck struct {
 	ch       *channel
 	tag      uint64
 	multiple bool
@@ -21,7 +21,7 @@ func (ch *channel) ack(m *amqpwire.BasicAck) error {
 	if ch.tx != nil {
 		return ch.settle(m.DeliveryTag, m.Multiple, ack)
 	}
-	ch.s.acks.list = append(ch.s.acks.list, received{ch, m.DeliveryTag, m.Multiple})
+	ch.s.acks.list = append(ch.s.acks.list, receivedAck{ch, m.DeliveryTag, m.Multiple})
 	return nil
 }
 
@@ -49,7 +49,7 @@ func (s *Session) processAcks() {
 }
 
 // settleAcks settles the acked deliveries of a channel, up to the first error.
-func (ch *channel) settleAcks(acks []received) (err error) {
+func (ch *channel) settleAcks(acks []receivedAck) (err error) {
 	if ch.closing {
 		return nil // channel closed by an earlier error
 	}

@@ -60,7 +60,7 @@ func TestMemoryLimitClosesBlockedSession(t *testing.T) {
 func TestUnackedReleasesCapacityWhileMemoryIsScarce(t *testing.T) {
 	all := budget.NewConnections(1<<20, 1<<20)
 	account := all.Open(func(budget.Excess) { t.Error("memory limit exceeded") })
-	u := unacked{share: account.Share(budget.Unacked)}
+	u := unackedDeliveries{share: account.Share(budget.Unacked)}
 	fill := func() {
 		for tag := range uint64(500) {
 			u.add(delivery{tag: tag + 1, item: new(queue.Item)})

@@ -27,7 +27,7 @@ type channel struct {
 	lastQueue  string       // last declared queue, which an empty queue name selects
 	prefetch   uint16       // for new consumers
 
-	unconfirmed unconfirmed
+	unconfirmed unconfirmedMessages
 
 	// Shares of the connection's memory account.
 	contentMemory budget.Share // message that the client is publishing
@@ -37,7 +37,7 @@ type channel struct {
 	mu             sync.Mutex
 	released       bool
 	lastTag        uint64
-	unacked        unacked
+	unacked        unackedDeliveries
 	consumers      map[string]*consumer
 	consumerCount  uint64 // number of consumers started so far
 	consumerMemory budget.Share

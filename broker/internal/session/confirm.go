@@ -9,9 +9,9 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// unconfirmed holds the published messages of a channel that the session has not yet confirmed. The lock of [confirms]
-// guards all fields except on, which only the reader uses.
-type unconfirmed struct {
+// unconfirmedMessages holds the published messages of a channel that the session has not yet confirmed. The lock of
+// [confirms] guards all fields except on, which only the reader uses.
+type unconfirmedMessages struct {
 	on        bool
 	published uint64 // tag of the last message
 	confirmed uint64 // tag of the last confirmed message
@@ -35,7 +35,7 @@ func (ch *channel) confirmSelect(m *amqpwire.ConfirmSelect) error {
 }
 
 // last returns the commit after which the session can confirm all messages.
-func (u *unconfirmed) last() store.Ticket {
+func (u *unconfirmedMessages) last() store.Ticket {
 	if len(u.runs) == 0 {
 		return 0
 	}
@@ -43,7 +43,7 @@ func (u *unconfirmed) last() store.Ticket {
 }
 
 // add adds the next message. Its commit is at least the commit of the messages before it.
-func (u *unconfirmed) add(accepted bool, kept store.Ticket) {
+func (u *unconfirmedMessages) add(accepted bool, kept store.Ticket) {
 	u.published++
 	r := run{upTo: u.published, commit: max(kept, u.last()), accepted: accepted}
 	if i := len(u.runs) - 1; i >= 0 && u.runs[i].commit == r.commit && u.runs[i].accepted == accepted {
@@ -54,7 +54,7 @@ func (u *unconfirmed) add(accepted bool, kept store.Ticket) {
 }
 
 // due returns the runs that the session can confirm after a commit.
-func (u *unconfirmed) due(committed store.Ticket) []run {
+func (u *unconfirmedMessages) due(committed store.Ticket) []run {
 	n := 0
 	for n < len(u.runs) && u.runs[n].commit <= committed {
 		n++

@@ -54,7 +54,7 @@ type outbox struct {
 	batches [][]byte // in order; the last one grows
 	size    int      // size of all batches
 	writing int      // size of the batch that is being written
-	stalled []stalled
+	stalled []stalledSender
 	share   budget.Share
 	closed  bool
 	full    atomic.Bool // the peer reads too slowly; readable without the lock
@@ -64,8 +64,8 @@ type outbox struct {
 	done       chan struct{} // closed after the last write
 }
 
-// stalled is a sender whose data the outbox refused. The outbox resumes it when space is available.
-type stalled interface{ resume() }
+// stalledSender is a sender whose data the outbox refused. The outbox resumes it when space is available.
+type stalledSender interface{ resume() }
 
 func newOutbox(a *budget.Account) *outbox {
 	return &outbox{
@@ -121,7 +121,7 @@ func (o *outbox) updateFull() {
 
 // offer is like write, for deliveries. If the peer reads too slowly, offer adds no data and returns false. It resumes the
 // sender when space is available.
-func (o *outbox) offer(appendTo func([]byte) []byte, by stalled) bool {
+func (o *outbox) offer(appendTo func([]byte) []byte, by stalledSender) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.updateFull(); o.full.Load() {
@@ -197,7 +197,7 @@ func (o *outbox) written() {
 }
 
 // take returns the next batch, or nil, and the stalled senders to be resumed.
-func (o *outbox) take() (next []byte, refused []stalled, closed bool) {
+func (o *outbox) take() (next []byte, refused []stalledSender, closed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.writing = 0 // the previous batch was written

@@ -25,7 +25,7 @@ func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byt
 	if ch.unconfirmed.on {
 		ch.counter.Add(stats.Confirmed, 1)
 	}
-	p := pending{message: m, mandatory: method.Mandatory}
+	p := pendingMessage{message: m, mandatory: method.Mandatory}
 	if p.queues, err = ch.route(m); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byt
 // deliver enqueues a message in its queues. If no queue matches, it drops the message, or returns a mandatory message to the
 // client. It reports whether all queues accepted the message, and returns the ticket of the commit that makes the message
 // durable.
-func (ch *channel) deliver(p pending) (accepted bool, kept store.Ticket) {
+func (ch *channel) deliver(p pendingMessage) (accepted bool, kept store.Ticket) {
 	m := p.message
 	if len(p.queues) > 0 {
 		return vhost.Deliver(m, p.queues)

@@ -12,7 +12,7 @@ import (
 // The list of unacked messages may have holes. It must behave like a set of tags.
 func TestUnackedBehavesLikeSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var u unacked
+		var u unackedDeliveries
 		var tags []uint64 // model of the list
 		last := uint64(0)
 		tagsOf := func(ds []delivery) []uint64 {

@@ -13,12 +13,12 @@ import (
 // transaction delays the publications and settlements of a channel until the commit. The commit is atomic on disk. As in
 // RabbitMQ, it is not atomic for other clients if it affects several queues (https://www.rabbitmq.com/docs/semantics#tx).
 type transaction struct {
-	published []pending
+	published []pendingMessage
 	settled   []settlement
 }
 
-// pending is a message that was checked but not yet published.
-type pending struct {
+// pendingMessage is a message that was checked but not yet published.
+type pendingMessage struct {
 	message   *queue.Message
 	queues    []*vhost.Queue // determined when the client published; later changes to the topology have no effect
 	mandatory bool
@@ -26,14 +26,14 @@ type pending struct {
 
 // Approximate memory of the entries of a transaction, without the messages.
 const (
-	pendingSize    = int64(unsafe.Sizeof(pending{}))
+	pendingSize    = int64(unsafe.Sizeof(pendingMessage{}))
 	settlementSize = int64(unsafe.Sizeof(settlement{}))
 	wordSize       = 8
 )
 
 // publish stores a message until the commit. The message counts against the memory limit of the connection, because only its
 // client can free the memory.
-func (tx *transaction) publish(ch *channel, p pending) {
+func (tx *transaction) publish(ch *channel, p pendingMessage) {
 	p.queues = slices.Clone(p.queues)
 	p.promise(1)
 	p.message.Headers = nil // routing is complete
@@ -42,7 +42,7 @@ func (tx *transaction) publish(ch *channel, p pending) {
 }
 
 // promise adds n to the promised messages of each target queue.
-func (p pending) promise(n int) {
+func (p pendingMessage) promise(n int) {
 	for _, q := range p.queues {
 		q.Promise(n)
 	}

@@ -23,9 +23,9 @@ type delivery struct {
 	released bool      // requeued after a timeout; only the tag is valid
 }
 
-// unacked holds the deliveries of a channel, sorted by tag. Tags only grow, and clients usually settle them in order. The
-// list therefore has holes only for deliveries that were settled before earlier deliveries.
-type unacked struct {
+// unackedDeliveries holds the deliveries of a channel, sorted by tag. Tags only grow, and clients usually settle them in
+// order. The list therefore has holes only for deliveries that were settled before earlier deliveries.
+type unackedDeliveries struct {
 	list  []delivery
 	from  int // index of the first unsettled delivery
 	holes int // number of settled deliveries after from
@@ -42,9 +42,9 @@ const (
 	unackedScarce = 64
 )
 
-func (u *unacked) len() int { return len(u.list) - u.from - u.holes }
+func (u *unackedDeliveries) len() int { return len(u.list) - u.from - u.holes }
 
-func (u *unacked) add(d delivery) {
+func (u *unackedDeliveries) add(d delivery) {
 	if len(u.list) == cap(u.list) && u.from >= len(u.list)/2 {
 		u.compact() // reuse free space instead of growing
 	}
@@ -52,17 +52,17 @@ func (u *unacked) add(d delivery) {
 	u.count()
 }
 
-func (u *unacked) count() { u.share.Set(int64(cap(u.list)) * deliverySize) }
+func (u *unackedDeliveries) count() { u.share.Set(int64(cap(u.list)) * deliverySize) }
 
 // free releases the memory of an empty list.
-func (u *unacked) free() {
+func (u *unackedDeliveries) free() {
 	u.list = nil
 	u.count()
 }
 
 // take removes the delivery with the tag and appends it to dst. If multiple is set, take removes all deliveries up to the
 // tag, or all deliveries if the tag is 0. It returns false if no unsettled delivery has the tag.
-func (u *unacked) take(dst []delivery, tag uint64, multiple bool) ([]delivery, bool) {
+func (u *unackedDeliveries) take(dst []delivery, tag uint64, multiple bool) ([]delivery, bool) {
 	if multiple && tag == 0 {
 		return u.takeAll(dst), true
 	}
@@ -79,7 +79,7 @@ func (u *unacked) take(dst []delivery, tag uint64, multiple bool) ([]delivery, b
 
 // find returns the index of a tag. Tags grow by at least one, so the difference of the tags limits the distance from the
 // first delivery. Most searches find the first delivery.
-func (u *unacked) find(tag uint64) (i int, found bool) {
+func (u *unackedDeliveries) find(tag uint64) (i int, found bool) {
 	live := u.list[u.from:]
 	if len(live) == 0 || tag < live[0].tag {
 		return 0, false
@@ -89,9 +89,11 @@ func (u *unacked) find(tag uint64) (i int, found bool) {
 	return u.from + i, live[i].tag == tag && !settled(live[i])
 }
 
-func (u *unacked) takeAll(dst []delivery) []delivery { return u.takeRange(dst, u.from, len(u.list)) }
+func (u *unackedDeliveries) takeAll(dst []delivery) []delivery {
+	return u.takeRange(dst, u.from, len(u.list))
+}
 
-func (u *unacked) takeRange(dst []delivery, from, to int) []delivery {
+func (u *unackedDeliveries) takeRange(dst []delivery, from, to int) []delivery {
 	for i := from; i < to; i++ {
 		if d := &u.list[i]; !settled(*d) {
 			dst = append(dst, *d)
@@ -110,16 +112,18 @@ func (u *unacked) takeRange(dst []delivery, from, to int) []delivery {
 }
 
 // scarce reports whether the list should release unused capacity.
-func (u *unacked) scarce() bool { return u.share.Scarce() || u.share.Exceeds(throttlePercent) }
+func (u *unackedDeliveries) scarce() bool {
+	return u.share.Scarce() || u.share.Exceeds(throttlePercent)
+}
 
 // isSparse reports whether most of a long list is unused while memory is scarce. The unused capacity would prevent
 // deliveries to consumers.
-func (u *unacked) isSparse() bool {
+func (u *unackedDeliveries) isSparse() bool {
 	return cap(u.list) > unackedKeep && u.len() <= cap(u.list)/4 && u.scarce()
 }
 
 // compact removes the holes.
-func (u *unacked) compact() {
+func (u *unackedDeliveries) compact() {
 	u.list = slices.DeleteFunc(u.list, settled)
 	u.from, u.holes = 0, 0
 	switch {
@@ -132,7 +136,7 @@ func (u *unacked) compact() {
 }
 
 // restore reverts take.
-func (u *unacked) restore(ds []delivery) {
+func (u *unackedDeliveries) restore(ds []delivery) {
 	u.compact()
 	u.list = append(u.list, ds...)
 	u.count()
