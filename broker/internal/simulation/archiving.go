@@ -34,8 +34,8 @@ func drawArchive(random *rand.Rand, s *Shape) {
 	}
 }
 
-// archiving is the Actor that runs the archive of a life. Package archive checks the promises of the archive.
-type archiving struct {
+// archiveActor is the Actor that runs the archive of a life. Package archive checks the promises of the archive.
+type archiveActor struct {
 	system *archive.System
 }
 
@@ -44,7 +44,7 @@ func init() {
 		if l.Script.Shape.Archive == nil {
 			return nil
 		}
-		return []Actor{&archiving{}}
+		return []Actor{&archiveActor{}}
 	})
 	RegisterOwners(func(s Shape) []string {
 		if s.Archive == nil {
@@ -66,7 +66,7 @@ func init() {
 			},
 			Do: func(l *Life, s Step) {
 				for _, actor := range l.actors {
-					if x, ok := actor.(*archiving); ok && x.system != nil {
+					if x, ok := actor.(*archiveActor); ok && x.system != nil {
 						l.Count(name)
 						l.Go(func() { x.system.Do(s.String(), name, s.N, s.For, s.Random()) })
 					}
@@ -78,7 +78,7 @@ func init() {
 		Promise: "the archive keeps its promises (see package archive)", In: "docs/failed-messages.md",
 		Check: func(l *Life, _ string) {
 			for _, actor := range l.actors {
-				if x, ok := actor.(*archiving); ok && x.system != nil {
+				if x, ok := actor.(*archiveActor); ok && x.system != nil {
 					x.system.Check()
 				}
 			}
@@ -87,7 +87,7 @@ func init() {
 }
 
 // Begin implements Actor.
-func (a *archiving) Begin(l *Life) {
+func (a *archiveActor) Begin(l *Life) {
 	management := archive.Served(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b := l.Server.Broker(); b != nil {
 			b.Management().ServeHTTP(w, r)
@@ -140,14 +140,14 @@ func (l *Life) forgotAck(stored, again time.Time) bool {
 }
 
 // Heal implements Actor.
-func (a *archiving) Heal(*Life) {
+func (a *archiveActor) Heal(*Life) {
 	if a.system != nil {
 		a.system.Heal()
 	}
 }
 
 // Idle implements Actor.
-func (a *archiving) Idle(*Life) string {
+func (a *archiveActor) Idle(*Life) string {
 	if a.system == nil {
 		return ""
 	}
@@ -155,7 +155,7 @@ func (a *archiving) Idle(*Life) string {
 }
 
 // End implements Actor.
-func (a *archiving) End(*Life) {
+func (a *archiveActor) End(*Life) {
 	if a.system != nil {
 		a.system.End()
 	}

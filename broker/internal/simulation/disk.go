@@ -44,18 +44,18 @@ func (d *Disk) Open(log *slog.Logger) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return simulated{opened, fs}, nil
+	return simulatedStore{opened, fs}, nil
 }
 
-// simulated is a store whose MakeRoom ignores the delays of a slow disk. While MakeRoom waits for the log, Pebble holds a lock
-// that commits need.
-type simulated struct {
+// simulatedStore is a store whose MakeRoom ignores the delays of a slow disk. While MakeRoom waits for the log, Pebble holds
+// a lock that commits need.
+type simulatedStore struct {
 	store.Store
 	fs *faultyFS
 }
 
 // MakeRoom implements store.Store.
-func (s simulated) MakeRoom(ctx context.Context) error {
+func (s simulatedStore) MakeRoom(ctx context.Context) error {
 	if !s.fs.removeDelays() {
 		return nil
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// discarded describes one discard. System.reasons contains it under the reason of the discard, which is unique.
-type discarded struct {
+// discardRecord describes one discard. System.reasons contains it under the reason of the discard, which is unique.
+type discardRecord struct {
 	epoch int
 	actor string
 	n     int64 // number of messages that the audit log must record
@@ -41,7 +41,7 @@ type intent struct {
 
 // act performs an action on a console and compares the changes with the announcement. The function do returns the announced
 // number of messages and the outcome of the action.
-func (s *System) act(i *intent, do func(b *Browser) (announced int64, end ending)) {
+func (s *System) act(i *intent, do func(b *Browser) (announced int64, end actOutcome)) {
 	p := s.nextConsole()
 	if p == nil || !s.fileInPlace() {
 		return
@@ -68,8 +68,8 @@ func (s *System) act(i *intent, do func(b *Browser) (announced int64, end ending
 	s.checkOutcome(*i, announced, end, after, epoch)
 }
 
-// ending is the outcome of an action.
-type ending struct {
+// actOutcome is the outcome of an action.
+type actOutcome struct {
 	before  map[failed.ID]Row // messages just before the confirmation; nil: not confirmed
 	status  int               // HTTP status of the page
 	replay  failed.ReplayID   // the new replay
@@ -78,7 +78,7 @@ type ending struct {
 	problem string            // defect of the page
 }
 
-func (e ending) outcome() string {
+func (e actOutcome) outcome() string {
 	switch {
 	case e.status >= 500 || errors.Is(e.err, failed.ErrUnavailable):
 		return ", no answer"
@@ -89,7 +89,7 @@ func (e ending) outcome() string {
 }
 
 // checkOutcome compares the changes with the announcement.
-func (s *System) checkOutcome(i intent, announced int64, e ending, after map[failed.ID]Row, epoch int) {
+func (s *System) checkOutcome(i intent, announced int64, e actOutcome, after map[failed.ID]Row, epoch int) {
 	violated := func(format string, args ...any) {
 		s.fail(promiseAnnounced, "%s by %s (%d announced, status %d, %v): %s", i.verb, i.actor, announced, e.status, e.err, fmt.Sprintf(format, args...))
 	}
@@ -179,13 +179,13 @@ func (s *System) checkOutcome(i intent, announced int64, e ending, after map[fai
 }
 
 // recordAct records an action for the final checks.
-func (s *System) recordAct(i intent, e ending, epoch int, n int64, changed map[failed.ID]bool) {
+func (s *System) recordAct(i intent, e actOutcome, epoch int, n int64, changed map[failed.ID]bool) {
 	s.note("%s: %s, %d messages, status %d", i.actor, i.verb, n, e.status)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case i.verb == "discard" && n > 0:
-		s.reasons[i.reason] = discarded{epoch, i.actor, n}
+		s.reasons[i.reason] = discardRecord{epoch, i.actor, n}
 	case i.verb == "replay" && e.replay != 0:
 		s.replays[epochReplay{epoch, e.replay}] = &startedReplay{actor: i.actor, total: n, messages: changed}
 	}

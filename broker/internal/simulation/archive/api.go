@@ -36,11 +36,11 @@ func request(p *Process, actor, method, path string, body, answer any) (status i
 // ByAPI acts through the JSON API, after a dry run that returns the number of messages.
 func (s *System) ByAPI(verb string, random *rand.Rand, wait time.Duration) {
 	i := s.intent(verb, random)
-	s.act(&i, func(b *Browser) (int64, ending) {
+	s.act(&i, func(b *Browser) (int64, actOutcome) {
 		p := b.Console.(*Process)
 		all, err := s.Rows()
 		if err != nil || len(all) == 0 {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		var chosen Row
 		for _, r := range all {
@@ -60,10 +60,10 @@ func (s *System) ByAPI(verb string, random *rand.Rand, wait time.Duration) {
 			Messages int64 `json:"messages"`
 		}
 		if status, err := request(p, i.actor, http.MethodPost, path+"?dry_run=true", with(selection, "reason", map[bool]any{true: i.reason}[verb == "discard"]), &dry); err != nil || status != http.StatusOK {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		if dry.Messages == 0 {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		selection["at_most"] = dry.Messages
 		if verb == "discard" {
@@ -72,9 +72,9 @@ func (s *System) ByAPI(verb string, random *rand.Rand, wait time.Duration) {
 		if wait > 0 {
 			time.Sleep(wait)
 		}
-		e := ending{n: -1, before: s.exclusiveRows()}
+		e := actOutcome{n: -1, before: s.exclusiveRows()}
 		if e.before == nil {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		var answer struct {
 			Messages int64 `json:"messages"`
@@ -107,7 +107,7 @@ func with(m map[string]any, name string, value any) map[string]any {
 // ByGo acts through the methods of the archive.
 func (s *System) ByGo(verb string, random *rand.Rand) {
 	i := s.intent(verb, random)
-	s.act(&i, func(b *Browser) (int64, ending) {
+	s.act(&i, func(b *Browser) (int64, actOutcome) {
 		a := b.Console.(*Process).Archive()
 		queue := []string{Orders, Mails, Covers}[random.IntN(3)]
 		f := failed.Filter{Queue: queue}
@@ -116,9 +116,9 @@ func (s *System) ByGo(verb string, random *rand.Rand) {
 			f = failed.Filter{All: true}
 			i.selects = func(Row) bool { return true }
 		}
-		e := ending{n: -1, before: s.exclusiveRows(), status: http.StatusOK}
+		e := actOutcome{n: -1, before: s.exclusiveRows(), status: http.StatusOK}
 		if e.before == nil {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		ctx := context.Background()
 		switch verb {
@@ -139,7 +139,7 @@ func (s *System) ByGo(verb string, random *rand.Rand) {
 		if errors.Is(e.err, failed.ErrNotFound) {
 			e.err = nil
 			<-s.acting
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		return int64(len(e.before)) + 1000, e // the method does not announce a number
 	})

@@ -53,7 +53,7 @@ func (s *System) replayAll(tries int) {
 	epoch := s.epochNow()
 	plan := failed.Plan{Filter: failed.Filter{All: true}, IgnoreSame: true}
 	if r, err := p.Archive().BeginReplay(context.Background(), plan, "person-0"); err == nil {
-		s.recordAct(intent{verb: "replay", actor: "person-0"}, ending{replay: r.ID}, epoch, r.Total, nil)
+		s.recordAct(intent{verb: "replay", actor: "person-0"}, actOutcome{replay: r.ID}, epoch, r.Total, nil)
 		s.strike("act: replay of everything in the end")
 	}
 }

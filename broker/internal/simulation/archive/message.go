@@ -18,21 +18,21 @@ import (
 func (s *System) OnMessage(verb string, random *rand.Rand, wait time.Duration) {
 	i := s.intent(verb, random)
 	i.wait = wait
-	s.act(&i, func(b *Browser) (int64, ending) {
+	s.act(&i, func(b *Browser) (int64, actOutcome) {
 		page, id := s.someMessage(b, i.from, random)
 		if page == nil {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		i.selects = func(r Row) bool { return r.ID == id }
 		switch verb {
 		case "discard":
 			link, ok := page.Link("Discard…")
 			if !ok {
-				return 0, ending{} // the action is no longer available
+				return 0, actOutcome{} // the action is no longer available
 			}
 			ask, err := b.Follow(page, link)
 			if err != nil {
-				return 0, ending{}
+				return 0, actOutcome{}
 			}
 			return s.confirm(b, ask, i, "/discard", func(f *Form) { s.fill(f, i, random) })
 		case "replay":
@@ -41,17 +41,17 @@ func (s *System) OnMessage(verb string, random *rand.Rand, wait time.Duration) {
 			}
 			link, ok := page.Link("Replay with options…")
 			if !ok {
-				return 0, ending{}
+				return 0, actOutcome{}
 			}
 			ask, err := b.Follow(page, link)
 			if err != nil {
-				return 0, ending{}
+				return 0, actOutcome{}
 			}
 			return s.confirm(b, ask, i, "/replays", func(f *Form) { s.fill(f, i, random) })
 		}
 		form, ok := page.FormTo("/restore")
 		if !ok {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		return s.press(b, form, form.Buttons[0], 1)
 	})
@@ -77,10 +77,10 @@ func (s *System) someMessage(b *Browser, state failed.State, random *rand.Rand) 
 }
 
 // press submits a form that acts without a confirmation page.
-func (s *System) press(b *Browser, f *Form, with Button, announced int64) (int64, ending) {
-	e := ending{n: -1, before: s.exclusiveRows()}
+func (s *System) press(b *Browser, f *Form, with Button, announced int64) (int64, actOutcome) {
+	e := actOutcome{n: -1, before: s.exclusiveRows()}
 	if e.before == nil {
-		return 0, ending{}
+		return 0, actOutcome{}
 	}
 	result, err := b.Submit(f, with)
 	if err != nil {
@@ -105,29 +105,29 @@ const (
 func (s *System) Edit(random *rand.Rand, wait time.Duration) {
 	i := s.intent("replay", random)
 	replays, rival := random.IntN(3) > 0, random.IntN(3) == 0
-	s.act(&i, func(b *Browser) (int64, ending) {
+	s.act(&i, func(b *Browser) (int64, actOutcome) {
 		page, id := s.someMessage(b, failed.Failed, random)
 		if page == nil {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		i.selects = func(r Row) bool { return r.ID == id }
 		link, ok := page.Link("Edit")
 		if !ok {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		edit, err := b.Follow(page, link)
 		if err != nil || edit.Status != http.StatusOK {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		form, ok := edit.FormTo(fmt.Sprintf("/messages/%d/edit", id))
 		if !ok {
-			return 0, ending{problem: "edit form not found"}
+			return 0, actOutcome{problem: "edit form not found"}
 		}
 		body := form.Values.Get("body")
 		changed := strings.Replace(body, `"amount": 9`, `"amount": 5`, 1)
 		changed = strings.Replace(changed, `"note": "`, `"note": "edited`+strconv.Itoa(random.IntN(100))+` `, 1)
 		if changed == body {
-			return 0, ending{problem: "cannot edit the body: " + body}
+			return 0, actOutcome{problem: "cannot edit the body: " + body}
 		}
 		form.Values.Set("body", changed)
 		if wait > 0 {
@@ -136,11 +136,11 @@ func (s *System) Edit(random *rand.Rand, wait time.Duration) {
 		label := map[bool]string{true: "Save and replay", false: "Save"}[replays]
 		button, ok := form.Button(label)
 		if !ok {
-			return 0, ending{problem: "button not found: " + label}
+			return 0, actOutcome{problem: "button not found: " + label}
 		}
-		e := ending{n: -1, before: s.exclusiveRows()}
+		e := actOutcome{n: -1, before: s.exclusiveRows()}
 		if e.before == nil {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		was := e.before[id]
 		overtaken := false
@@ -165,21 +165,21 @@ func (s *System) Edit(random *rand.Rand, wait time.Duration) {
 		if !replays {
 			// An edit alone does not change the state of messages, so act has nothing to compare.
 			<-s.acting
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		if overtaken || e.replay == 0 && e.status == http.StatusOK {
 			e.status = http.StatusConflict
 		}
 		if e.status == http.StatusConflict { // the conflict concerns the single message, and the announced number is correct
 			<-s.acting
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		return 1, e
 	})
 }
 
 // checkEdit compares the stored edit of a message with the content of the form.
-func (s *System) checkEdit(id failed.ID, e ending, body string, replays, overtaken bool) {
+func (s *System) checkEdit(id failed.ID, e actOutcome, body string, replays, overtaken bool) {
 	if e.status != http.StatusOK || overtaken {
 		return
 	}

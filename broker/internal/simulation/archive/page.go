@@ -25,23 +25,23 @@ func announcedBy(heading string) (int64, bool) {
 }
 
 // confirm fills in the form of a confirmation page and submits it after a while.
-func (s *System) confirm(b *Browser, page *Page, i intent, action string, fill func(*Form)) (int64, ending) {
+func (s *System) confirm(b *Browser, page *Page, i intent, action string, fill func(*Form)) (int64, actOutcome) {
 	if page.Status >= 500 {
-		return 0, ending{}
+		return 0, actOutcome{}
 	}
 	heading := page.Heading()
 	if page.Status != http.StatusOK {
-		return 0, ending{problem: fmt.Sprintf("confirmation page: got status %d: %s", page.Status, page.Text)}
+		return 0, actOutcome{problem: fmt.Sprintf("confirmation page: got status %d: %s", page.Status, page.Text)}
 	}
 	if strings.Contains(page.Text, "No messages to "+i.verb) {
-		return 0, ending{}
+		return 0, actOutcome{}
 	}
 	n, ok := announcedBy(heading)
 	form, found := page.FormTo(action)
 	if !ok || !found || len(form.Buttons) == 0 {
-		return 0, ending{problem: fmt.Sprintf("confirmation page without a number or a form: %s", page.Text)}
+		return 0, actOutcome{problem: fmt.Sprintf("confirmation page without a number or a form: %s", page.Text)}
 	}
-	e := ending{n: -1}
+	e := actOutcome{n: -1}
 	for _, w := range i.words {
 		if !strings.Contains(strings.ToLower(page.Subtitle()), strings.ToLower(w)) {
 			e.problem = fmt.Sprintf("confirmation page: got filter %q, want it to contain %q", page.Subtitle(), w)
@@ -52,7 +52,7 @@ func (s *System) confirm(b *Browser, page *Page, i intent, action string, fill f
 		time.Sleep(i.wait) // the operator reads the page or is away
 	}
 	if e.before = s.exclusiveRows(); e.before == nil {
-		return n, ending{}
+		return n, actOutcome{}
 	}
 	result, err := b.Submit(form, form.Buttons[0])
 	if err != nil {
@@ -142,24 +142,24 @@ func (s *System) OnGroup(verb string, random *rand.Rand, wait time.Duration) {
 	i.selects = func(Row) bool { return false }
 	var chosen Row
 	i.selects = func(r Row) bool { return r.Queue == chosen.Queue && classOf(r.Error) == classOf(chosen.Error) }
-	s.act(&i, func(b *Browser) (int64, ending) {
+	s.act(&i, func(b *Browser) (int64, actOutcome) {
 		list, err := b.Get("/groups?state=" + string(i.from))
 		if err != nil || list.Status != http.StatusOK {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		groups := list.LinksTo("/groups/")
 		if len(groups) == 0 {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		page, err := b.Follow(list, groups[random.IntN(len(groups))])
 		if err != nil || page.Status != http.StatusOK {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		if verb == "restore" {
 			for _, l := range page.Links() {
 				if strings.HasPrefix(l.Text, "discarded") {
 					if page, err = b.Follow(page, l); err != nil || page.Status != http.StatusOK {
-						return 0, ending{}
+						return 0, actOutcome{}
 					}
 					break
 				}
@@ -167,12 +167,12 @@ func (s *System) OnGroup(verb string, random *rand.Rand, wait time.Duration) {
 		}
 		link, ok := page.Link(labels[verb].all)
 		if !ok {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		// The operator sees the first message of the list.
 		some, err := s.first(page)
 		if err != nil || some == nil {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		chosen = *some
 		if strings.HasPrefix(classOf(chosen.Error), "other: ") {
@@ -181,7 +181,7 @@ func (s *System) OnGroup(verb string, random *rand.Rand, wait time.Duration) {
 		i.words = append(i.words, chosen.Queue)
 		ask, err := b.Follow(page, link)
 		if err != nil {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		return s.confirm(b, ask, i, labels[verb].action, func(f *Form) { s.fill(f, i, random) })
 	})
@@ -262,23 +262,23 @@ func hasWord(r Row, word string) bool {
 func (s *System) OnSearch(verb string, random *rand.Rand, wait time.Duration) {
 	i := s.intent(verb, random)
 	i.wait = wait
-	s.act(&i, func(b *Browser) (int64, ending) {
+	s.act(&i, func(b *Browser) (int64, actOutcome) {
 		all, err := s.Rows()
 		if err != nil || len(all) == 0 {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		known := slices.SortedFunc(maps.Values(all), func(a, b Row) int { return int(a.ID - b.ID) })
 		sought := s.someSearch(random, known)
 		i.selects, i.words = sought.finds, sought.words
 		page, err := b.Get("/messages")
 		if err != nil || page.Status != http.StatusOK {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		if i.from == failed.Discarded {
 			for _, l := range page.Links() {
 				if strings.HasPrefix(l.Text, "discarded") {
 					if page, err = b.Follow(page, l); err != nil || page.Status != http.StatusOK {
-						return 0, ending{}
+						return 0, actOutcome{}
 					}
 					break
 				}
@@ -286,29 +286,29 @@ func (s *System) OnSearch(verb string, random *rand.Rand, wait time.Duration) {
 		}
 		form, ok := page.FormTo("/messages")
 		if !ok {
-			return 0, ending{problem: "search form not found"}
+			return 0, actOutcome{problem: "search form not found"}
 		}
 		for name, value := range sought.fields {
 			if len(form.Options(name)) == 0 {
-				return 0, ending{problem: "search form without the field " + name}
+				return 0, actOutcome{problem: "search form without the field " + name}
 			}
 			form.Values.Set(name, value)
 		}
 		button, ok := form.Button("Search")
 		if !ok {
-			return 0, ending{problem: "search button not found"}
+			return 0, actOutcome{problem: "search button not found"}
 		}
 		found, err := b.Submit(form, button)
 		if err != nil || found.Status != http.StatusOK {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		link, ok := found.Link(labels[verb].all)
 		if !ok {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		ask, err := b.Follow(found, link)
 		if err != nil {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		return s.confirm(b, ask, i, labels[verb].action, func(f *Form) { s.fill(f, i, random) })
 	})
@@ -318,14 +318,14 @@ func (s *System) OnSearch(verb string, random *rand.Rand, wait time.Duration) {
 func (s *System) OnPicked(verb string, random *rand.Rand, wait time.Duration) {
 	i := s.intent(verb, random)
 	i.wait = wait
-	s.act(&i, func(b *Browser) (int64, ending) {
+	s.act(&i, func(b *Browser) (int64, actOutcome) {
 		page, err := b.Get("/messages?state=" + string(i.from))
 		if err != nil || page.Status != http.StatusOK {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		form, ok := page.FormTo("/replays/picked")
 		if !ok {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		picked := map[failed.ID]bool{}
 		for _, id := range form.Options("id") {
@@ -336,28 +336,28 @@ func (s *System) OnPicked(verb string, random *rand.Rand, wait time.Duration) {
 			}
 		}
 		if len(picked) == 0 {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		i.selects = func(r Row) bool { return picked[r.ID] }
 		button, ok := form.Button(map[string]string{"discard": "Discard…", "replay": "Replay…", "restore": "Restore"}[verb])
 		if !ok {
-			return 0, ending{problem: "button for selected messages not found"}
+			return 0, actOutcome{problem: "button for selected messages not found"}
 		}
 		if verb == "restore" { // without a confirmation page
-			e := ending{n: -1, before: s.exclusiveRows()}
+			e := actOutcome{n: -1, before: s.exclusiveRows()}
 			if e.before == nil {
-				return 0, ending{}
+				return 0, actOutcome{}
 			}
 			result, err := b.Submit(form, button)
 			if err != nil {
-				return 0, ending{}
+				return 0, actOutcome{}
 			}
 			e.status = result.Status
 			return int64(len(picked)), e
 		}
 		ask, err := b.Submit(form, button)
 		if err != nil {
-			return 0, ending{}
+			return 0, actOutcome{}
 		}
 		return s.confirm(b, ask, i, labels[verb].action, func(f *Form) { s.fill(f, i, random) })
 	})

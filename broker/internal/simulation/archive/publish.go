@@ -95,12 +95,12 @@ func (s *System) SetDown(class string, down bool) {
 }
 
 // Served returns an HTTP client that passes its requests to a handler, without a network.
-func Served(h http.Handler) *http.Client { return &http.Client{Transport: served{h}} }
+func Served(h http.Handler) *http.Client { return &http.Client{Transport: handlerTransport{h}} }
 
-type served struct{ http.Handler }
+type handlerTransport struct{ http.Handler }
 
 // RoundTrip implements [http.RoundTripper].
-func (s served) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	return w.Result(), nil

@@ -141,7 +141,7 @@ type System struct {
 	written    map[resend]int
 	parked     map[int]int // publishes to failed queues, by Order.N
 	gone       map[int]string
-	reasons    map[string]discarded
+	reasons    map[string]discardRecord
 	replays    map[epochReplay]*startedReplay
 	failures   int
 	events     []string
@@ -219,7 +219,7 @@ func NewSystem(e Environment, o Options, dir string) *System {
 		Environment: e, Options: o, began: time.Now(), dir: dir, acting: make(chan struct{}, 1),
 		down: map[string]bool{}, effects: map[int]int{}, doubled: map[int]int{}, handling: map[*Process]map[int]int{},
 		keys: map[int]map[string]bool{}, rows: map[resend]Row{}, written: map[resend]int{}, parked: map[int]int{}, gone: map[int]string{},
-		reasons: map[string]discarded{}, replays: map[epochReplay]*startedReplay{}, counts: map[string]int{},
+		reasons: map[string]discardRecord{}, replays: map[epochReplay]*startedReplay{}, counts: map[string]int{},
 	}
 	s.file, s.done = s.newFile(), s.newFile()
 	return s
