@@ -79,7 +79,7 @@ func TestMemoryAccountsAreEmptyAfterClose(t *testing.T) {
 			b, conn := start(t, broker.Config{Logger: slog.New(errorsFail{t: t})})
 			must(t, conn.Close())
 			n := nodeOf(b)
-			clients, half := make([]*raw, 2), make([]bool, 2)
+			clients, half := make([]*rawClient, 2), make([]bool, 2)
 			for i, s := range says {
 				r := clients[i%2]
 				if r == nil || r.closed != nil {
@@ -155,32 +155,32 @@ func TestMemoryAccountsAreEmptyAfterClose(t *testing.T) {
 
 // If a client repeatedly creates and removes the same objects, the account of its open connection does not grow.
 func TestRepeatedOperationsDoNotLeakMemory(t *testing.T) {
-	for name, again := range map[string]func(r *raw, tag uint64){
-		"consume and cancel": func(r *raw, _ uint64) {
+	for name, again := range map[string]func(r *rawClient, tag uint64){
+		"consume and cancel": func(r *rawClient, _ uint64) {
 			r.send(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: "c", Arguments: large}, &amqpwire.BasicCancel{ConsumerTag: "c"})
 		},
-		"consume, cancel and ack": func(r *raw, tag uint64) {
+		"consume, cancel and ack": func(r *rawClient, tag uint64) {
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "q"}, 1, 1)
 			r.send(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: "c", Arguments: large}, &amqpwire.BasicCancel{ConsumerTag: "c"},
 				&amqpwire.BasicAck{DeliveryTag: tag})
 		},
-		"consume, cancel and ack, and roll back": func(r *raw, tag uint64) {
+		"consume, cancel and ack, and roll back": func(r *rawClient, tag uint64) {
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "q"}, 1, 1)
 			r.send(1, &amqpwire.TxSelect{}, &amqpwire.TxCommit{}, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: "c", Arguments: large},
 				&amqpwire.BasicCancel{ConsumerTag: "c"}, &amqpwire.BasicAck{DeliveryTag: tag}, &amqpwire.TxRollback{},
 				&amqpwire.BasicAck{DeliveryTag: tag}, &amqpwire.TxCommit{})
 		},
-		"consume from a queue that is deleted": func(r *raw, _ uint64) {
+		"consume from a queue that is deleted": func(r *rawClient, _ uint64) {
 			r.send(1, &amqpwire.QueueDeclare{Queue: "deleted"}, &amqpwire.BasicConsume{Queue: "deleted", ConsumerTag: "c", Arguments: large},
 				&amqpwire.QueueDelete{Queue: "deleted"})
 		},
-		"consume with an invalid argument": func(r *raw, _ uint64) {
+		"consume with an invalid argument": func(r *rawClient, _ uint64) {
 			r.send(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: "x", Arguments: amqpwire.Table{{Name: "x-priority", Value: "high"}}})
 		},
-		"direct replies": func(r *raw, _ uint64) {
+		"direct replies": func(r *rawClient, _ uint64) {
 			r.send(1, &amqpwire.BasicConsume{Queue: "amq.rabbitmq.reply-to", ConsumerTag: "c", NoAck: true}, &amqpwire.BasicCancel{ConsumerTag: "c"})
 		},
-		"exclusive queues": func(r *raw, _ uint64) {
+		"exclusive queues": func(r *rawClient, _ uint64) {
 			r.send(1, &amqpwire.QueueDeclare{Queue: "mine", Exclusive: true, Arguments: large},
 				&amqpwire.QueueDeclare{Queue: "mine", Exclusive: true, Arguments: large},
 				&amqpwire.QueueBind{Queue: "mine", Exchange: "amq.topic", RoutingKey: "a.b", Arguments: large},
@@ -188,32 +188,32 @@ func TestRepeatedOperationsDoNotLeakMemory(t *testing.T) {
 				&amqpwire.QueueUnbind{Queue: "mine", Exchange: "amq.topic", RoutingKey: "a.b", Arguments: large},
 				&amqpwire.QueueBind{Queue: "mine", Exchange: "amq.headers", Arguments: large}, &amqpwire.QueueDelete{Queue: "mine"})
 		},
-		"exclusive queues that expire": func(r *raw, _ uint64) {
+		"exclusive queues that expire": func(r *rawClient, _ uint64) {
 			r.send(1, &amqpwire.QueueDeclare{Queue: "mine", Exclusive: true, Arguments: amqpwire.Table{{Name: "x-expires", Value: int32(1)}}})
 			time.Sleep(time.Second)
 		},
-		"transactions": func(r *raw, _ uint64) {
+		"transactions": func(r *rawClient, _ uint64) {
 			r.send(1, &amqpwire.TxSelect{})
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "q"}, 100_000, 100_000)
 			r.send(1, &amqpwire.TxCommit{})
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "q"}, 100_000, 100_000)
 			r.send(1, &amqpwire.TxRollback{}, &amqpwire.QueuePurge{Queue: "q"})
 		},
-		"many unacked": func(r *raw, tag uint64) {
+		"many unacked": func(r *rawClient, tag uint64) {
 			for range 1100 {
 				r.publish(1, &amqpwire.BasicPublish{RoutingKey: "q"}, 0, 0)
 				r.send(1, &amqpwire.BasicGet{Queue: "q"})
 			}
 			r.send(1, &amqpwire.BasicAck{Multiple: true})
 		},
-		"returns": func(r *raw, _ uint64) {
+		"returns": func(r *rawClient, _ uint64) {
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "nowhere", Mandatory: true}, 250_000, 250_000)
 		},
-		"large messages": func(r *raw, _ uint64) {
+		"large messages": func(r *rawClient, _ uint64) {
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "q"}, 250_000, 250_000)
 			r.send(1, &amqpwire.QueuePurge{Queue: "q"})
 		},
-		"channels": func(r *raw, _ uint64) {
+		"channels": func(r *rawClient, _ uint64) {
 			r.send(9, &amqpwire.ChannelOpen{})
 			r.publish(9, &amqpwire.BasicPublish{RoutingKey: "q"}, 1000, 999)
 			r.send(8, &amqpwire.ChannelOpen{}, &amqpwire.ChannelClose{})

@@ -104,13 +104,13 @@ func TestHeartbeatsKeepIdleConnectionOpen(t *testing.T) {
 	})
 }
 
-// stuck is a connection whose client can stop responding.
-type stuck struct {
+// stuckConn is a connection whose client can stop responding.
+type stuckConn struct {
 	net.Conn
 	gate chan struct{}
 }
 
-func (s stuck) Read(b []byte) (int, error) { <-s.gate; return s.Conn.Read(b) }
+func (s stuckConn) Read(b []byte) (int, error) { <-s.gate; return s.Conn.Read(b) }
 
 // The broker does not send further messages to a consumer that does not read, and the messages stay in the queue.
 func TestSlowConsumerDoesNotEmptyQueue(t *testing.T) {
@@ -129,7 +129,7 @@ func TestSlowConsumerDoesNotEmptyQueue(t *testing.T) {
 			Heartbeat: time.Hour,
 			Dial: func(network, addr string) (net.Conn, error) {
 				c, err := b.DialContext(t.Context(), network, addr)
-				return stuck{c, gate}, err
+				return stuckConn{c, gate}, err
 			},
 		})
 		must(t, err)

@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// raw is a client that sends arbitrary commands and may ignore the replies. It works in synctest bubbles.
-type raw struct {
+// rawClient is a client that sends arbitrary commands and may ignore the replies. It works in synctest bubbles.
+type rawClient struct {
 	t      *testing.T
 	conn   net.Conn
 	out    chan []byte
@@ -25,15 +25,15 @@ type raw struct {
 }
 
 // dialRaw opens a connection with the given client properties, and a channel.
-func dialRaw(t *testing.T, b *broker.Broker, properties amqpwire.Table) *raw {
+func dialRaw(t *testing.T, b *broker.Broker, properties amqpwire.Table) *rawClient {
 	return dialBeating(t, b, properties, 0)
 }
 
 // dialBeating is like dialRaw, but sets a heartbeat interval in seconds. The test must send the heartbeats.
-func dialBeating(t *testing.T, b *broker.Broker, properties amqpwire.Table, heartbeat uint16) *raw {
+func dialBeating(t *testing.T, b *broker.Broker, properties amqpwire.Table, heartbeat uint16) *rawClient {
 	conn, err := b.DialContext(t.Context(), "", "")
 	must(t, err)
-	r := &raw{t: t, conn: conn, out: make(chan []byte, 10_000)}
+	r := &rawClient{t: t, conn: conn, out: make(chan []byte, 10_000)}
 	go func() {
 		for b := range r.out {
 			if _, err := conn.Write(b); err != nil {
@@ -48,7 +48,7 @@ func dialBeating(t *testing.T, b *broker.Broker, properties amqpwire.Table, hear
 	return r
 }
 
-func (r *raw) send(channel uint16, methods ...amqpwire.Method) {
+func (r *rawClient) send(channel uint16, methods ...amqpwire.Method) {
 	for _, m := range methods {
 		b, err := amqpwire.AppendMethodFrame(nil, channel, m)
 		must(r.t, err)
@@ -57,14 +57,14 @@ func (r *raw) send(channel uint16, methods ...amqpwire.Method) {
 }
 
 // publish begins a message and sends the given number of bytes of its body.
-func (r *raw) publish(channel uint16, m *amqpwire.BasicPublish, size, sent int) {
+func (r *rawClient) publish(channel uint16, m *amqpwire.BasicPublish, size, sent int) {
 	r.send(channel, m)
 	b := amqpwire.AppendHeaderFrame(nil, channel, 60, uint64(size), []byte{0, 0})
 	r.out <- amqpwire.AppendBodyFrames(b, channel, make([]byte, sent), 131072)
 }
 
 // read reads until the broker closes the connection.
-func (r *raw) read() {
+func (r *rawClient) read() {
 	in := amqpwire.NewReader(r.conn, 0)
 	for {
 		f, err := in.ReadFrame()
@@ -153,37 +153,37 @@ var large = func() amqpwire.Table {
 // attack is a client that makes the broker store more and more data.
 type attack struct {
 	mostly string
-	step   func(r *raw, i int)
+	step   func(r *rawClient, i int)
 	unread bool // the client does not read
 }
 
 const attackLimit = 512 << 10
 
 var attacks = map[string]attack{
-	"consumers": {"consumers", func(r *raw, i int) {
+	"consumers": {"consumers", func(r *rawClient, i int) {
 		r.send(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: fmt.Sprint(i), NoWait: true, Arguments: large})
 	}, false},
-	"consumers that are cancelled with a message": {"consumers", func(r *raw, _ int) {
+	"consumers that are cancelled with a message": {"consumers", func(r *rawClient, _ int) {
 		r.send(1, &amqpwire.QueueDeclare{Queue: "cancelled"})
 		for range 20 {
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "cancelled"}, 0, 0)
 			r.send(1, &amqpwire.BasicConsume{Queue: "cancelled", ConsumerTag: "c", Arguments: large}, &amqpwire.BasicCancel{ConsumerTag: "c"})
 		}
 	}, false},
-	"channels": {"channels", func(r *raw, i int) { r.send(uint16(i+2), &amqpwire.ChannelOpen{}) }, false},
-	"unfinished bodies": {"unfinished messages", func(r *raw, i int) {
+	"channels": {"channels", func(r *rawClient, i int) { r.send(uint16(i+2), &amqpwire.ChannelOpen{}) }, false},
+	"unfinished bodies": {"unfinished messages", func(r *rawClient, i int) {
 		r.send(uint16(i+2), &amqpwire.ChannelOpen{})
 		r.publish(uint16(i+2), &amqpwire.BasicPublish{RoutingKey: "q"}, 100_000, 99_999)
 	}, false},
-	"unfinished properties": {"unfinished messages", func(r *raw, i int) {
+	"unfinished properties": {"unfinished messages", func(r *rawClient, i int) {
 		r.send(uint16(i+2), &amqpwire.ChannelOpen{}, &amqpwire.BasicPublish{RoutingKey: "q"})
 		r.out <- amqpwire.AppendHeaderFrame(nil, uint16(i+2), 60, 1, make([]byte, 50_000))
 	}, false},
-	"transaction": {"uncommitted transactions", func(r *raw, i int) {
+	"transaction": {"uncommitted transactions", func(r *rawClient, i int) {
 		r.send(1, &amqpwire.TxSelect{})
 		r.publish(1, &amqpwire.BasicPublish{RoutingKey: "nowhere"}, 10_000, 10_000)
 	}, false},
-	"settled in a transaction": {"uncommitted transactions", func(r *raw, i int) {
+	"settled in a transaction": {"uncommitted transactions", func(r *rawClient, i int) {
 		if i == 0 {
 			r.send(2, &amqpwire.ChannelOpen{})
 		}
@@ -193,24 +193,24 @@ var attacks = map[string]attack{
 			r.send(2, &amqpwire.BasicGet{Queue: "settled"}, &amqpwire.BasicAck{DeliveryTag: uint64(i*200 + n + 1)})
 		}
 	}, false},
-	"unacked": {"unacknowledged deliveries", func(r *raw, _ int) {
+	"unacked": {"unacknowledged deliveries", func(r *rawClient, _ int) {
 		r.send(1, &amqpwire.QueueDeclare{Queue: "unacked"})
 		for range 1000 {
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "unacked"}, 0, 0)
 			r.send(1, &amqpwire.BasicGet{Queue: "unacked"})
 		}
 	}, false},
-	"unread": {"unread frames", func(r *raw, _ int) {
+	"unread": {"unread frames", func(r *rawClient, _ int) {
 		r.publish(1, &amqpwire.BasicPublish{RoutingKey: "nowhere", Mandatory: true}, 100_000, 100_000)
 	}, true},
-	"exclusive queues": {"exclusive queues", func(r *raw, i int) {
+	"exclusive queues": {"exclusive queues", func(r *rawClient, i int) {
 		r.send(1, &amqpwire.QueueDeclare{Queue: fmt.Sprint("mine-", i), Exclusive: true, NoWait: true})
 	}, false},
-	"bindings to an exclusive queue": {"exclusive queues", func(r *raw, i int) {
+	"bindings to an exclusive queue": {"exclusive queues", func(r *rawClient, i int) {
 		r.send(1, &amqpwire.QueueDeclare{Queue: "mine", Exclusive: true, NoWait: true},
 			&amqpwire.QueueBind{Queue: "mine", Exchange: "amq.topic", RoutingKey: strings.Repeat("a.", 100) + fmt.Sprint(i), NoWait: true})
 	}, false},
-	"reply queues": {"channels", func(r *raw, i int) {
+	"reply queues": {"channels", func(r *rawClient, i int) {
 		r.send(uint16(i+2), &amqpwire.ChannelOpen{}, &amqpwire.BasicConsume{Queue: "amq.rabbitmq.reply-to", NoAck: true, NoWait: true})
 	}, false},
 }
@@ -269,7 +269,7 @@ func TestConnectionMemoryLimit(t *testing.T) {
 
 // over reports whether the broker has closed the connection of a client. If the client does not read, over cannot check
 // whether the client received the reason.
-func over(b *broker.Broker, r *raw, unread bool) bool {
+func over(b *broker.Broker, r *rawClient, unread bool) bool {
 	synctest.Wait()
 	if !unread {
 		return r.closed != nil
@@ -289,7 +289,7 @@ func TestTotalConnectionMemoryLimit(t *testing.T) {
 		b, conn := start(t, broker.Config{MaxMessageSize: 4 << 20, ConnectionMemoryLimit: 8 << 20, TotalConnectionMemoryLimit: limit, Logger: slog.New(errorsFail{t: t})})
 		must(t, declare(channel(t, conn), "q", nil))
 		good := newNeighbour(t, conn)
-		var clients []*raw
+		var clients []*rawClient
 		closed := 0
 		for i := 0; closed < 3; i++ {
 			if i == 5000 {
@@ -343,7 +343,7 @@ func TestIncompleteMessageTimesOut(t *testing.T) {
 		b, conn := start(t, broker.Config{})
 		good := newNeighbour(t, conn)
 		slow, lost := dialRaw(t, b, nil), dialRaw(t, b, nil)
-		for _, r := range []*raw{slow, lost} {
+		for _, r := range []*rawClient{slow, lost} {
 			defer r.conn.Close()
 			defer close(r.out)
 			go r.read()

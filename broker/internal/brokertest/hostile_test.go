@@ -18,13 +18,13 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// exhausted is a listener whose first Accept fails because of too many open files.
-type exhausted struct {
+// exhaustedListener is a listener whose first Accept fails because of too many open files.
+type exhaustedListener struct {
 	net.Listener
 	once chan struct{}
 }
 
-func (l exhausted) Accept() (net.Conn, error) {
+func (l exhaustedListener) Accept() (net.Conn, error) {
 	select {
 	case <-l.once:
 		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
@@ -39,7 +39,7 @@ func TestServeContinuesAfterTooManyOpenFiles(t *testing.T) {
 	must(t, err)
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	l := exhausted{inner, make(chan struct{}, 1)}
+	l := exhaustedListener{inner, make(chan struct{}, 1)}
 	l.once <- struct{}{}
 	served := make(chan error, 1)
 	go func() { served <- b.Serve(l) }()

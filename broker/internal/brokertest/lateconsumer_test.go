@@ -12,23 +12,23 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/budget"
 )
 
-// late is a client that receives messages and acknowledges them only when the test calls ack.
-type late struct {
+// lateClient is a client that receives messages and acknowledges them only when the test calls ack.
+type lateClient struct {
 	t       *testing.T
 	got     []amqp.Delivery // unacked deliveries
 	seen    map[string]bool
 	deliver <-chan amqp.Delivery
 }
 
-func consumeLate(t *testing.T, ch *amqp.Channel, queue string) *late {
+func consumeLate(t *testing.T, ch *amqp.Channel, queue string) *lateClient {
 	t.Helper()
 	ds, err := ch.Consume(queue, "", false, false, false, false, nil)
 	must(t, err)
-	return &late{t: t, seen: make(map[string]bool), deliver: ds}
+	return &lateClient{t: t, seen: make(map[string]bool), deliver: ds}
 }
 
 // take receives all available messages.
-func (l *late) take() {
+func (l *lateClient) take() {
 	l.t.Helper()
 	for {
 		synctest.Wait()
@@ -49,7 +49,7 @@ func (l *late) take() {
 }
 
 // ack acknowledges the oldest n messages.
-func (l *late) ack(n int) {
+func (l *lateClient) ack(n int) {
 	must(l.t, l.got[n-1].Ack(true))
 	l.got = l.got[n:]
 }
@@ -78,7 +78,7 @@ func TestBrokerDoesNotCloseLateConsumers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, conn := start(t, broker.Config{MaxMessageSize: limit / 2, ConnectionMemoryLimit: limit})
 				own := dial(t, b)
-				var all []*late
+				var all []*lateClient
 				for i := range test.consumers {
 					queue := fmt.Sprint("q", i)
 					fill(t, conn, queue, test.messages)

@@ -81,7 +81,7 @@ func TestMemoryLimitBoundsHeap(t *testing.T) {
 		b, conn := start(t, broker.Config{MaxMessageSize: limit / 2, ConnectionMemoryLimit: limit, TotalConnectionMemoryLimit: limit, Logger: slog.New(errorsFail{t: t})})
 		must(t, declare(channel(t, conn), "q", nil))
 		before, most, closed := heap(), int64(0), 0
-		clients := make([]*raw, 3)
+		clients := make([]*rawClient, 3)
 		for i := range 1000 {
 			r := clients[i%3]
 			if r == nil || r.closed != nil {
@@ -180,7 +180,7 @@ func TestBrokerDoesNotCloseSlowReaders(t *testing.T) {
 		good := newNeighbour(t, conn)
 		ch := channel(t, conn)
 		must(t, ch.ExchangeDeclare("all", "fanout", true, false, false, false, nil))
-		slow := make([]*raw, clients)
+		slow := make([]*rawClient, clients)
 		for i := range slow {
 			slow[i] = dialRaw(t, b, nil)
 			defer slow[i].conn.Close()
