@@ -8,13 +8,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// closed records why connections were closed.
-type closed struct {
+// closedConnections records why connections were closed.
+type closedConnections struct {
 	mu  sync.Mutex
 	why map[string]Excess
 }
 
-func (c *closed) open(all *Connections, name string) *Account {
+func (c *closedConnections) open(all *Connections, name string) *Account {
 	return all.Open(func(e Excess) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -30,7 +30,7 @@ func (c *closed) open(all *Connections, name string) *Account {
 
 func TestConnectionAboveLimitIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var closedAccounts closed
+		var closedAccounts closedConnections
 		all := NewConnections(100, 1000)
 		greedy, other := closedAccounts.open(all, "greedy"), closedAccounts.open(all, "other")
 		other.Take(Channels, 100)
@@ -54,7 +54,7 @@ func TestConnectionAboveLimitIsClosed(t *testing.T) {
 
 func TestLargestConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var closedAccounts closed
+		var closedAccounts closedConnections
 		all := NewConnections(1000, 100)
 		small, large, last := closedAccounts.open(all, "small"), closedAccounts.open(all, "large"), closedAccounts.open(all, "last")
 		small.Take(Channels, 20)
@@ -81,7 +81,7 @@ func TestBudgetWithRandomUse(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
 			all := NewConnections(50, 100)
-			var closedAccounts closed
+			var closedAccounts closedConnections
 			names := []string{"a", "b", "c", "d"}
 			accounts := make(map[string]*Account)
 			shares := make(map[string]*Share)
