@@ -31,9 +31,8 @@ var (
 	update    = flag.Bool("update", false, "write the table of docs/durability.md")
 )
 
-// ending is the state of a data directory after its broker has exited: killed while idle, killed while clients publish, or
-// shut down.
-type ending struct {
+// exitState is a data directory after its broker has exited: killed while idle, killed while clients publish, or shut down.
+type exitState struct {
 	name string
 	disk *vfs.MemFS
 	sure []string // messages that were confirmed more than a second before the broker exited
@@ -105,7 +104,7 @@ func TestDamage(t *testing.T) {
 }
 
 // endings runs a broker and stops it in three ways.
-func endings(t *testing.T) (all []ending) {
+func endings(t *testing.T) (all []exitState) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashableMem()
 		p := powerUp(t, disk)
@@ -125,18 +124,18 @@ func endings(t *testing.T) (all []ending) {
 		}
 		sent = append(sent, publishSome(t, ch, 60)...) // stored in the log
 		time.Sleep(2 * time.Second)
-		all = append(all, ending{"killed", copyOf(disk), sent, sent})
+		all = append(all, exitState{"killed", copyOf(disk), sent, sent})
 		last := append(slices.Clone(sent), publishSome(t, ch, 60)...)
-		all = append(all, ending{"killed while it is published to", copyOf(disk), sent, last})
+		all = append(all, exitState{"killed while it is published to", copyOf(disk), sent, last})
 		p.off(t)
-		all = append(all, ending{"stopped", copyOf(disk), last, last})
+		all = append(all, exitState{"stopped", copyOf(disk), last, last})
 	})
 	return all
 }
 
 var damageQueues = []string{"orders", "invoices", "mails"}
 
-func dialChannel(t *testing.T, p *powered) *amqp.Channel {
+func dialChannel(t *testing.T, p *poweredBroker) *amqp.Channel {
 	t.Helper()
 	conn, err := p.dial()
 	if err != nil {
@@ -177,7 +176,7 @@ func publishSome(t *testing.T, ch *amqp.Channel, n int) (sent []string) {
 }
 
 // checkDamage damages a file, starts the broker, and returns the result.
-func checkDamage(t *testing.T, e ending, file string, d damage) string {
+func checkDamage(t *testing.T, e exitState, file string, d damage) string {
 	disk := copyOf(e.disk)
 	if d.do == nil {
 		if err := disk.Remove(file); err != nil {
@@ -229,7 +228,7 @@ func checkDamage(t *testing.T, e ending, file string, d damage) string {
 
 // checkSalvage salvages a directory in which one file is damaged, and starts the broker. Only messages in the damaged file
 // may be missing, and the report contains their number.
-func checkSalvage(t *testing.T, e ending, file string, disk *vfs.MemFS) {
+func checkSalvage(t *testing.T, e exitState, file string, disk *vfs.MemFS) {
 	t.Helper()
 	r, err := diskstore.Salvage(diskstore.Options{Dir: "data", FS: disk}, vhost.Complete)
 	if errors.Is(err, store.ErrFormat) {
@@ -266,7 +265,7 @@ func checkSalvage(t *testing.T, e ending, file string, disk *vfs.MemFS) {
 	}
 }
 
-func tryPower(disk *vfs.MemFS) (*powered, error) {
+func tryPower(disk *vfs.MemFS) (*poweredBroker, error) {
 	log := slog.New(slog.DiscardHandler)
 	s, err := diskstore.Open(diskstore.Options{Dir: "data", Log: log, FS: disk})
 	if err != nil {
@@ -279,11 +278,11 @@ func tryPower(disk *vfs.MemFS) (*powered, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close(false))
 	}
-	return &powered{n, disk, s}, nil
+	return &poweredBroker{n, disk, s}, nil
 }
 
 // consumeAll consumes all messages and returns the number of copies of each message.
-func consumeAll(t *testing.T, p *powered) map[string]int {
+func consumeAll(t *testing.T, p *poweredBroker) map[string]int {
 	t.Helper()
 	ch := dialChannel(t, p)
 	there := make(map[string]int)

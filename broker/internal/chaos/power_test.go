@@ -27,23 +27,23 @@ const sample = 6 // number of rounds in each run of the tests
 
 var rounds = flag.Int("chaos.rounds", sample, "three times the number of brokers whose power is cut; beyond the default, some are under a dense load")
 
-// powered is a broker on a disk whose power the test can cut.
-type powered struct {
+// poweredBroker is a broker on a disk whose power the test can cut.
+type poweredBroker struct {
 	*node.Node
 	disk  *vfs.MemFS
 	store store.Store
 }
 
-func powerUp(t *testing.T, disk *vfs.MemFS) *powered {
+func powerUp(t *testing.T, disk *vfs.MemFS) *poweredBroker {
 	t.Helper()
 	return powerUpAfter(t, disk, func() {})
 }
 
 // powerUpAfter calls do after the store has been opened and before it is read.
-func powerUpAfter(t *testing.T, disk *vfs.MemFS, do func()) *powered {
+func powerUpAfter(t *testing.T, disk *vfs.MemFS, do func()) *poweredBroker {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
-	p := &powered{disk: disk}
+	p := &poweredBroker{disk: disk}
 	var err error
 	if p.store, err = diskstore.Open(diskstore.Options{Dir: "data", Log: log, FS: disk}); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func powerUpAfter(t *testing.T, disk *vfs.MemFS, do func()) *powered {
 	return p
 }
 
-func (p *powered) dial() (*amqp.Connection, error) {
+func (p *poweredBroker) dial() (*amqp.Connection, error) {
 	return amqp.DialConfig("amqp://guest:guest@broker", amqp.Config{Dial: func(string, string) (net.Conn, error) {
 		client, server := net.Pipe()
 		return client, p.Serve(server)
@@ -76,7 +76,7 @@ func (p *powered) dial() (*amqp.Connection, error) {
 }
 
 // off stops a broker whose power was cut.
-func (p *powered) off(t *testing.T) {
+func (p *poweredBroker) off(t *testing.T) {
 	t.Helper()
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
