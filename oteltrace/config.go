@@ -10,8 +10,8 @@ import (
 
 // Config configures tracing. The zero value selects the defaults.
 type Config struct {
-	// TracerProvider creates the spans. Default: the global provider of OpenTelemetry, even if the program sets it
-	// later.
+	// TracerProvider creates the spans. Default: the global provider of OpenTelemetry. The program may set the global
+	// provider later.
 	TracerProvider trace.TracerProvider
 
 	// Propagator reads and writes the trace context in headers. Default: propagation.TraceContext. The global propagator

@@ -17,15 +17,15 @@
 // reprise.Immediate is part of its attempt.
 //
 // The header traceparent (W3C Trace Context) contains the publisher's span. HeaderPrevious contains the span of the
-// previous attempt. Middleware sets it on the copy of a failed message. Without a copy, an attempt is linked to the
-// last attempt that was copied. The worker does not make a copy if it stops, if its connection fails, or with the strategies
-// topology.Requeuing, DelayedRetry and DeadLettering.
+// previous attempt. Middleware sets HeaderPrevious on the copy of a failed message. Without a copy, an attempt is
+// linked to the last attempt that was copied. The worker does not make a copy if it stops, if its connection fails, or
+// with the strategies topology.Requeuing, DelayedRetry and DeadLettering.
 //
-// The name of a span is "process" and the queue, or "publish" and the exchange. For the default exchange it is "publish"
-// and the queue. The span of an attempt ends when its handler returns, and records the action that the handler requests
-// as OutcomeKey. The worker decides later whether attempts are left, and reports the decision to the Logger and the
-// Observer of its Config. A failed attempt has the status Error, with the error text, and error.type. The package does
-// not record exception events. For details, see docs/observability.md.
+// The name of a span is "process QUEUE" or "publish EXCHANGE". For the default exchange, it is "publish QUEUE". The
+// span of an attempt ends when its handler returns, and records the action that the handler requests as OutcomeKey. The
+// worker decides later whether attempts are left, and reports the decision to the Logger and the Observer of its
+// Config. A failed attempt has the status Error, with the error text, and error.type. The package does not record
+// exception events. For details, see docs/observability.md.
 //
 // The package imports the packages reprise, backoff and internal/published, and the OpenTelemetry API.
 package oteltrace

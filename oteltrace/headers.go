@@ -53,7 +53,7 @@ func asPrevious(s trace.SpanContext) map[string]any {
 }
 
 // extract returns ctx with the values that the propagator reads from the headers, and the span context from the
-// headers. It ignores the span in ctx, because the message does not contain it.
+// headers. It ignores the span in ctx, because that span does not belong to the message.
 func (h headers) extract(ctx context.Context, p propagation.TextMapPropagator) (context.Context, trace.SpanContext) {
 	ctx = p.Extract(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), h)
 	return ctx, trace.SpanContextFromContext(ctx)

@@ -12,8 +12,8 @@ import (
 )
 
 // Middleware creates a span for each attempt. Put it before all other middleware of a worker, including idempotent's.
-// Then the span covers the other middleware and has the outcome of duplicates. See reprise.Middleware. Existing spans
-// in the context are not parents of the new span.
+// Then the span covers the other middleware, and duplicates also have a span. See reprise.Middleware. Existing spans in
+// the context are not parents of the new span.
 //
 // The context of the handler contains the span. Middleware adds a header for the retry copy to an error
 // (reprise.Annotate), but changes neither the error nor the outcome. A panic becomes a *reprise.PanicError, as in the

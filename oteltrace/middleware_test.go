@@ -46,10 +46,10 @@ func TestMiddlewareStartsTracePerAttempt(t *testing.T) {
 				switch {
 				case child && i == 0:
 					if s.Parent().SpanID() != origin.SpanID() || s.SpanContext().TraceID() != origin.TraceID() {
-						t.Errorf("attempt 1: unexpected parent %v", s.Parent())
+						t.Errorf("parent of attempt 1: got %v, want %v", s.Parent(), origin)
 					}
 				case s.Parent().IsValid(), s.SpanContext().TraceID() == origin.TraceID():
-					t.Errorf("attempt %d: unexpected trace %s with parent %s", i+1, s.SpanContext().TraceID(), s.Parent().SpanID())
+					t.Errorf("attempt %d must start a trace without a parent: got trace %s and parent %s", i+1, s.SpanContext().TraceID(), s.Parent().SpanID())
 				}
 			}
 		})
@@ -67,7 +67,7 @@ func TestMiddlewareSetsAttributes(t *testing.T) {
 	}
 	s := r.only(t)
 	if s.Name() != "process orders" || s.SpanKind() != trace.SpanKindConsumer {
-		t.Errorf("span: got %s, %s", s.Name(), s.SpanKind())
+		t.Errorf("span: got %s, %s, want process orders, consumer", s.Name(), s.SpanKind())
 	}
 	want := map[string]string{
 		"messaging.system":                           "rabbitmq",
@@ -85,7 +85,7 @@ func TestMiddlewareSetsAttributes(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if s.InstrumentationScope().SchemaURL != "https://opentelemetry.io/schemas/1.43.0" {
-		t.Errorf("schema URL: got %s", s.InstrumentationScope().SchemaURL)
+		t.Errorf("schema URL: got %s, want version 1.43.0", s.InstrumentationScope().SchemaURL)
 	}
 }
 
@@ -136,10 +136,10 @@ func TestMiddlewareIgnoresInvalidHeaders(t *testing.T) {
 				err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{header: tc.value}},
 					func(context.Context, *reprise.Message) error { called = true; return errTest })
 				if !called || !errors.Is(err, errTest) {
-					t.Errorf("%s: got called %v, %v", header, called, err)
+					t.Errorf("%s: got called %t and error %v, want true and errTest", header, called, err)
 				}
 				if s := r.only(t); len(s.Links()) != tc.links || s.Parent().IsValid() {
-					t.Errorf("%s: unexpected links %q", header, linked(s))
+					t.Errorf("%s: got links %q and parent %v, want %d links and no parent", header, linked(s), s.Parent(), tc.links)
 				}
 			}
 		})
@@ -150,7 +150,7 @@ func TestMiddlewareIgnoresInvalidHeaders(t *testing.T) {
 			t.Error(err)
 		}
 		if got := linked(r.only(t)); len(got) != 0 {
-			t.Errorf("unexpected links %q", got)
+			t.Errorf("links without headers: got %q, want none", got)
 		}
 	})
 }
@@ -172,7 +172,7 @@ func FuzzHeaders(f *testing.F) {
 		}
 		for _, l := range s.Links() {
 			if !l.SpanContext.IsValid() {
-				t.Errorf("link to invalid span context %v", l.SpanContext)
+				t.Errorf("span context of a link must be valid: got %v", l.SpanContext)
 			}
 		}
 	})
@@ -201,7 +201,7 @@ func TestHandlerSpansAreChildren(t *testing.T) {
 	})
 	spans := r.Ended()
 	if len(spans) != 2 || spans[0].Parent().SpanID() != spans[1].SpanContext().SpanID() {
-		t.Errorf("unexpected spans: %v", spans)
+		t.Errorf("spans: got %v, want the handler's span as a child of the attempt", spans)
 	}
 }
 
@@ -211,7 +211,7 @@ func TestMiddlewareIgnoresParentOfContext(t *testing.T) {
 	ctx, main := r.provider.Tracer("").Start(t.Context(), "main")
 	_ = oteltrace.Middleware(r.config)(reprise.HandlerFunc(returning(nil))).Handle(ctx, &reprise.Message{Queue: "orders", Attempt: 1})
 	if s := r.only(t); s.Parent().IsValid() || len(s.Links()) != 0 || s.SpanContext().TraceID() == main.SpanContext().TraceID() {
-		t.Errorf("unexpected parent %v, links %q", s.Parent(), linked(s))
+		t.Errorf("got parent %v and links %q, want none", s.Parent(), linked(s))
 	}
 }
 
@@ -241,7 +241,7 @@ func TestMiddlewareReturnsPanicError(t *testing.T) {
 	}
 	s := r.only(t)
 	if s.Status().Code != codes.Error || s.Status().Description != "panic: oh" {
-		t.Errorf("unexpected status: %+v", s.Status())
+		t.Errorf("status: got %+v, want Error with panic: oh", s.Status())
 	}
 	if _, found := copied(nil, err)[oteltrace.HeaderPrevious]; !found {
 		t.Error("error without the header for the next attempt")
@@ -258,7 +258,7 @@ func TestMiddlewareEndsSpanOnGoexit(t *testing.T) {
 	})
 	wg.Wait()
 	if s := r.only(t); s.Status().Code != codes.Error {
-		t.Errorf("unexpected status: %+v", s.Status())
+		t.Errorf("status after Goexit: got %+v, want Error", s.Status())
 	}
 }
 
@@ -268,7 +268,7 @@ func TestMiddlewareWithoutSDKPropagatesContext(t *testing.T) {
 	handler := oteltrace.Middleware(oteltrace.Config{TracerProvider: noop.NewTracerProvider()})(reprise.HandlerFunc(
 		func(ctx context.Context, _ *reprise.Message) error {
 			if got := trace.SpanContextFromContext(ctx); got.SpanID() != origin.SpanID() {
-				t.Errorf("span context of the handler: got %v", got)
+				t.Errorf("span context of the handler: got %v, want %v", got, origin)
 			}
 			return errTest
 		}))
@@ -283,7 +283,7 @@ func TestUnsampledAttemptsAreLinked(t *testing.T) {
 	r := newRecorder(sdktrace.WithSampler(sdktrace.NeverSample()))
 	err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(errTest))
 	if header, _ := copied(nil, err)[oteltrace.HeaderPrevious].(string); !strings.HasSuffix(header, "-00") {
-		t.Errorf("header for the next attempt: got %q", header)
+		t.Errorf("header for the next attempt: got %q, want flags 00", header)
 	}
 }
 
@@ -299,7 +299,7 @@ func TestSamplerReceivesLinks(t *testing.T) {
 	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(nil))
 	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{"traceparent": header}}, returning(nil))
 	if s := r.only(t); len(s.Links()) != 1 {
-		t.Errorf("unexpected links %q", linked(s))
+		t.Errorf("links of the sampled attempt: got %q, want 1", linked(s))
 	}
 }
 
@@ -315,7 +315,7 @@ func TestMiddlewareExtractsBaggage(t *testing.T) {
 	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{"baggage": "tenant=acme"}},
 		func(ctx context.Context, _ *reprise.Message) error {
 			if got := baggage.FromContext(ctx).Member("tenant").Value(); got != "acme" {
-				t.Errorf("tenant: got %q", got)
+				t.Errorf("tenant: got %q, want acme", got)
 			}
 			return nil
 		})

@@ -39,7 +39,7 @@ func record(span trace.Span, err error) {
 	span.SetStatus(codes.Error, text(err))
 }
 
-// unnamed marks errors without a requested delay.
+// unnamed is the delay that Decide returns for an error that does not request a delay.
 const unnamed = backoff.Fixed(math.MaxInt64)
 
 // outcome returns the span attributes for the action that the worker derives from err: OutcomeKey and, if requested,

@@ -71,10 +71,10 @@ func TestMiddlewareRecordsOutcomes(t *testing.T) {
 			}
 			if tc.err == nil {
 				if s.Status().Code != codes.Unset {
-					t.Errorf("unexpected status: %+v", s.Status())
+					t.Errorf("status: got %+v, want Unset", s.Status())
 				}
 			} else if s.Status().Code != codes.Error || s.Status().Description != tc.err.Error() {
-				t.Errorf("unexpected status: %+v", s.Status())
+				t.Errorf("status: got %+v, want Error with %v", s.Status(), tc.err)
 			}
 		})
 	}
@@ -92,7 +92,7 @@ func TestMiddlewareRecoversFromPanickingError(t *testing.T) {
 		t.Errorf("got %T, want the same error", err)
 	}
 	if s := r.only(t); s.Status().Code != codes.Error || attributes(s.Attributes())["reprise.outcome"] != "park" {
-		t.Errorf("unexpected status: %+v", s.Status())
+		t.Errorf("got status %+v and attributes %v, want Error and outcome park", s.Status(), s.Attributes())
 	}
 }
 

@@ -44,7 +44,7 @@ func TestPublisherCreatesSpan(t *testing.T) {
 	}
 	s := r.only(t)
 	if s.Name() != "publish shop" || s.SpanKind() != trace.SpanKindProducer || s.Parent().SpanID() != parent.SpanContext().SpanID() || s.Status().Code != codes.Unset {
-		t.Errorf("span: got %s, %s, parent %v, %v", s.Name(), s.SpanKind(), s.Parent(), s.Status())
+		t.Errorf("span: got %s, %s, parent %v, %v, want publish shop, producer, parent %v, unset", s.Name(), s.SpanKind(), s.Parent(), s.Status(), parent.SpanContext())
 	}
 	want := map[string]string{
 		"messaging.system":                           "rabbitmq",
@@ -63,7 +63,7 @@ func TestPublisherCreatesSpan(t *testing.T) {
 		t.Errorf("headers, -want +got:\n%s", diff)
 	}
 	if len(own) != 1 || m.MessageID != "random 1" || string(client.messages[0].Body) != "17" {
-		t.Errorf("unexpected message: %+v", m)
+		t.Errorf("message: got %+v, want only the header tenant, ID random 1 and body 17", m)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestPublisherNamesSpanAndDestination(t *testing.T) {
 		r := newRecorder()
 		_ = oteltrace.Publisher(r.config, new(sent).Publish)(t.Context(), &reprise.Message{Exchange: tc.exchange, RoutingKey: tc.key})
 		if s := r.only(t); s.Name() != tc.name || attributes(s.Attributes())["messaging.destination.name"] != tc.destination {
-			t.Errorf("%q %q: got %s with %v", tc.exchange, tc.key, s.Name(), s.Attributes())
+			t.Errorf("%q %q: got %s with %v, want %s to %s", tc.exchange, tc.key, s.Name(), s.Attributes(), tc.name, tc.destination)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestPublisherRecordsErrors(t *testing.T) {
 		}
 		s := r.only(t)
 		if s.Status().Code != codes.Error || s.Status().Description != tc.err.Error() || attributes(s.Attributes())["error.type"] != tc.want {
-			t.Errorf("unexpected status %+v, attributes %v", s.Status(), s.Attributes())
+			t.Errorf("got status %+v and attributes %v, want Error and error.type %s", s.Status(), s.Attributes(), tc.want)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestBatchPublisherCreatesOneSpan(t *testing.T) {
 			t.Errorf("traceparent of message %d: got %v, want %s", i, got, want)
 		}
 		if batch[i].MessageID != m.MessageID || m.MessageID == "" {
-			t.Errorf("message %d: got ID %q, published with ID %q", i, batch[i].MessageID, m.MessageID)
+			t.Errorf("ID of message %d: got %q, want the published ID %q", i, batch[i].MessageID, m.MessageID)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func TestPublisherWithoutSDKKeepsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := client.messages[0].Headers["traceparent"]; got != header {
-		t.Errorf("header: got %v", got)
+		t.Errorf("traceparent: got %v, want %s", got, header)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestPublisherInjectsBaggage(t *testing.T) {
 	var client sent
 	_ = oteltrace.Publisher(r.config, client.Publish)(baggage.ContextWithBaggage(t.Context(), bag), &reprise.Message{RoutingKey: "orders"})
 	if got := client.messages[0].Headers["baggage"]; got != "tenant=acme" {
-		t.Errorf("header: got %v", got)
+		t.Errorf("header baggage: got %v, want tenant=acme", got)
 	}
 }
 
@@ -258,6 +258,7 @@ func TestBatchPublisherKeepsIDOfRepeatedMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := client.messages; got[0].MessageID != "random 1" || got[1].MessageID != "random 2" || got[2].MessageID != "random 1" || m.MessageID != "random 1" {
-		t.Errorf("published IDs: got %q, %q, %q; ID of the message: %q", got[0].MessageID, got[1].MessageID, got[2].MessageID, m.MessageID)
+		t.Errorf("published IDs: got %q, %q, %q, want random 1, random 2, random 1; ID of the message: got %q, want random 1",
+			got[0].MessageID, got[1].MessageID, got[2].MessageID, m.MessageID)
 	}
 }

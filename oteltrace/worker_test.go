@@ -43,7 +43,7 @@ func TestSpansLinkAcrossRetries(t *testing.T) {
 		var lost atomic.Bool
 		r.run(t, client, queue, 10*time.Millisecond, func(_ context.Context, m *reprise.Message) error {
 			if _, found := m.Headers[oteltrace.HeaderPrevious]; found || m.Headers["own"] != "kept" {
-				t.Errorf("attempt %d: unexpected headers %v", m.Attempt, m.Headers)
+				t.Errorf("headers of attempt %d: got %v, want own, without the previous span", m.Attempt, m.Headers)
 			}
 			switch {
 			case m.Attempt == 1:
@@ -57,7 +57,7 @@ func TestSpansLinkAcrossRetries(t *testing.T) {
 				return errTest
 			}
 			if first := m.Errors[0].Error; !strings.HasPrefix(first, "panic: oh\n") || !strings.Contains(first, "oteltrace_test.TestSpansLinkAcrossRetries") {
-				t.Errorf("error of the panic: got %s", first)
+				t.Errorf("error of the panic: got %s, want panic: oh with the stack", first)
 			}
 			close(done)
 			return nil
@@ -74,7 +74,7 @@ func TestSpansLinkAcrossRetries(t *testing.T) {
 		spans := r.wait(t, 5)
 		sent, attempts := spans[0], spans[1:]
 		if sent.Parent().SpanID() != request.SpanContext().SpanID() {
-			t.Errorf("publish span: unexpected parent %v", sent.Parent())
+			t.Errorf("parent of the publish span: got %v, want %v", sent.Parent(), request.SpanContext())
 		}
 		origin := producer(sent.SpanContext())
 		for i, want := range []struct {
@@ -90,13 +90,13 @@ func TestSpansLinkAcrossRetries(t *testing.T) {
 			got := attributes(s.Attributes())
 			if got["reprise.attempt"] != want.attempt || got["reprise.outcome"] != want.outcome || got["reprise.redelivered"] != want.redelivered ||
 				got["messaging.message.id"] != "order 17" || got["messaging.destination.name"] != queue {
-				t.Errorf("span %d: unexpected attributes %v", i+1, got)
+				t.Errorf("attributes of span %d: got %v, want %+v", i+1, got, want)
 			}
 			if diff := cmp.Diff(want.links, linked(s)); diff != "" {
 				t.Errorf("span %d, links, -want +got:\n%s", i+1, diff)
 			}
 			if s.Parent().IsValid() || s.SpanContext().TraceID() == sent.SpanContext().TraceID() {
-				t.Errorf("span %d: unexpected trace %s, parent %v", i+1, s.SpanContext().TraceID(), s.Parent())
+				t.Errorf("span %d must start a trace without a parent: got trace %s and parent %v", i+1, s.SpanContext().TraceID(), s.Parent())
 			}
 		}
 	})
@@ -146,11 +146,11 @@ func TestSpanOutcomesMatchWorkerEvents(t *testing.T) {
 		for name := range outcomes {
 			span, event := spans[name], settled[name]
 			if event.Kind == 0 || words[span["reprise.outcome"]] != event.Kind {
-				t.Errorf("%s: the span has %v, but the event is %s", name, span, event.Kind)
+				t.Errorf("%s: got span %v and event %s, want the same outcome", name, span, event.Kind)
 			}
 			if after := span["reprise.retry_after"]; after != "" {
 				if d, err := time.ParseDuration(after + "s"); err != nil || event.Delay < d || event.Delay > 2*d {
-					t.Errorf("%s: the span has a delay of %s s, but the event has %s", name, after, event.Delay)
+					t.Errorf("%s: got delay %s in the event, want about %s s as in the span", name, event.Delay, after)
 				}
 			}
 		}
