@@ -80,7 +80,7 @@ func TestMessageAgeExcludesRequestedDelay(t *testing.T) {
 			}
 		}
 		if !one.Timestamp.IsZero() {
-			t.Errorf("Publish set the caller's timestamp: %s", one.Timestamp)
+			t.Errorf("timestamp of the caller's message: got %s, want zero", one.Timestamp)
 		}
 		if err := worker.Shutdown(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)

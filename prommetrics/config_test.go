@@ -54,7 +54,7 @@ func TestNewUsesConfiguredBuckets(t *testing.T) {
 	}
 	const retryDelay = "reprise_retry_delay_seconds"
 	if got := bounds(prommetrics.Config{}, retryDelay); len(got) == 0 || got[0] != .1 || got[len(got)-1] != (7*24*time.Hour).Seconds() {
-		t.Errorf("default buckets of delays: got %v", got)
+		t.Errorf("default buckets of delays: got %v, want 0.1 s to 7 days", got)
 	}
 	mine := []float64{10, 20}
 	config := prommetrics.Config{RetryDelay: mine}
@@ -81,7 +81,7 @@ func TestNewExportsNativeHistograms(t *testing.T) {
 					t.Errorf("%s: got native %v, want %v", family.GetName(), got, native)
 				}
 				if len(h.GetHistogram().GetBucket()) == 0 {
-					t.Errorf("%s has no classic buckets", family.GetName())
+					t.Errorf("classic buckets of %s: got 0, want at least 1", family.GetName())
 				}
 			}
 		}
@@ -112,7 +112,7 @@ func TestMetricsConvertQueueNamesToUTF8(t *testing.T) {
 	m := newMetrics(t, prommetrics.Config{})
 	m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "caf\xe9"})
 	if got := samples(t, m)[`consuming{queue="caf�"}`]; got != 1 {
-		t.Errorf("unexpected samples: %v", samples(t, m))
+		t.Errorf("samples: got %v, want 1 for the converted queue name", samples(t, m))
 	}
 }
 

@@ -217,7 +217,7 @@ func alerts(t *testing.T) (expressions []string) {
 	for _, group := range file.Groups {
 		for _, rule := range group.Rules {
 			if rule.Alert == "" || rule.Expr == "" {
-				t.Errorf("rule without a name or an expression: %+v", rule)
+				t.Errorf("rule must have a name and an expression: got %+v", rule)
 			}
 			expressions = append(expressions, rule.Expr)
 		}
@@ -239,7 +239,7 @@ func TestDashboardPanelsDoNotOverlap(t *testing.T) {
 				panel := p.(map[string]any)
 				id := panel["id"].(float64)
 				if ids[id] {
-					t.Errorf("two panels with the id %v", id)
+					t.Errorf("panel ids must differ: got %v twice", id)
 				}
 				ids[id] = true
 				at := panel["gridPos"].(map[string]any)

@@ -23,7 +23,7 @@ type Metrics struct {
 	consumers   byName[consumer]
 	takers      byName[prometheus.Counter] // messages received by AsDelivered workers
 	connections byName[connection]
-	publishing  publishing
+	publishing  publicationMetrics
 }
 
 var (

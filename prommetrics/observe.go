@@ -86,9 +86,9 @@ func (m *Metrics) newQueues(cfg Config) func(name string) *queue {
 	messageAttempts := m.histogram(cfg, "message_attempts", "Attempts of messages until they were done or parked.", cfg.MessageAttempts, "queue", "outcome")
 	messageAge := m.histogram(cfg, "message_age_seconds", "Age of messages, by their timestamp, when their first attempt began.", cfg.MessageAge, "queue")
 	retryDelay := m.histogram(cfg, "retry_delay_seconds", "Delays of retries.", cfg.RetryDelay, "queue")
-	lastSuccess := m.gauge("last_success_timestamp_seconds", "When a message was last done; before the first one, when consuming began.", "queue")
-	copiesFailed := m.counter("copies_failed_total", "Copies of failed messages that the broker did not take at once. They are tried again.", "queue")
-	timeoutsNear := m.counter("consumer_timeouts_near_total", "Messages being handled for nearly as long as the consumer timeout of the broker.", "queue")
+	lastSuccess := m.gauge("last_success_timestamp_seconds", "Time of the last done message. Before the first such message: time at which consumption began.", "queue")
+	copiesFailed := m.counter("copies_failed_total", "Copies of failed messages that the broker did not confirm. The worker publishes them again.", "queue")
+	timeoutsNear := m.counter("consumer_timeouts_near_total", "Messages that were handled for most of the consumer timeout of the broker.", "queue")
 	unreported := m.counter("outcomes_unreported_total", "Outcomes of replayed messages that were not reported to the archive.", "queue")
 	debounced := m.counter("debounced_total", "Messages acknowledged together with an equal message, and not handled.", "queue")
 
@@ -131,7 +131,7 @@ func (m *Metrics) newTakers() func(name string) *prometheus.Counter {
 func (m *Metrics) newConsumers() func(name string) *consumer {
 	consuming := m.gauge("consuming", "Workers that have a consumer.", "queue")
 	interruptions := m.counter("interruptions_total", "Interruptions and failed starts of consumers.", "queue")
-	paused := m.gauge("paused", "Workers that consume nothing on purpose.", "queue")
+	paused := m.gauge("paused", "Workers that are paused.", "queue")
 	pauses := m.counter("pauses_total", "Pauses of workers.", "queue")
 	return func(name string) *consumer {
 		return &consumer{
@@ -233,23 +233,23 @@ func (c *connection) observe(e reprise.Event) {
 	}
 }
 
-// publishing contains the metrics of publications.
-type publishing struct {
+// publicationMetrics contains the metrics of publications.
+type publicationMetrics struct {
 	results map[string]prometheus.Counter
 	took    prometheus.Observer
 }
 
-func (m *Metrics) newPublishing(cfg Config) publishing {
+func (m *Metrics) newPublishing(cfg Config) publicationMetrics {
 	messages := m.counter("published_total", "Published messages by result.", "result")
 	took := m.histogram(cfg, "publish_duration_seconds", "Time from publish to confirm.", cfg.PublishDuration)
-	p := publishing{results: map[string]prometheus.Counter{}, took: took.WithLabelValues()}
+	p := publicationMetrics{results: map[string]prometheus.Counter{}, took: took.WithLabelValues()}
 	for _, result := range published.Results() {
 		p.results[result] = messages.WithLabelValues(result)
 	}
 	return p
 }
 
-func (p *publishing) observe(e reprise.Event) {
+func (p *publicationMetrics) observe(e reprise.Event) {
 	p.results[published.Result(e.Err)].Inc()
 	if e.Err == nil {
 		p.took.Observe(e.Took.Seconds())
