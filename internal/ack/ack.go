@@ -27,12 +27,12 @@ type Channel interface {
 }
 
 // CertainWindow is the largest number of unsettled deliveries for which Sync proves that a quorum queue has the
-// acknowledgements. RabbitMQ's channel sends a settlement to the queue immediately if the queue has at most 32 others to
-// write. Otherwise it holds the settlement back, answers requests in the meantime, and loses the settlement if it closes
-// (rabbit_fifo_client.erl, SOFT_LIMIT, 3.10 to 4.3).
+// acknowledgements. RabbitMQ's channel sends a settlement to the queue immediately if the queue has at most 32 other
+// settlements to write. Otherwise it holds the settlement back, answers requests in the meantime, and loses the
+// settlement if it closes (rabbit_fifo_client.erl, SOFT_LIMIT, 3.10 to 4.3).
 const CertainWindow = 32
 
-// Verb is the way a delivery is settled.
+// Verb specifies how a delivery is settled.
 type Verb uint8
 
 const (
@@ -43,9 +43,9 @@ const (
 )
 
 const (
-	// pause is the time between two writes of acks. In a quorum queue, each ack costs as much as a delivery, so acks wait
-	// for others to share a frame. If half of the spare deliveries (see SetSpare) are settled, acks do not wait, so that the
-	// broker may always send further deliveries. Requeues never wait.
+	// pause is the time between two writes of acks. In a quorum queue, each ack costs as much as a delivery, so acks
+	// wait for others to share a frame. If half of the spare deliveries (see SetSpare) are settled, acks do not wait,
+	// so that the broker can always send further deliveries. Requeues never wait.
 	pause = time.Millisecond
 
 	// gapPauses is the number of pauses for which an ack beyond a gap waits. Confirms of copies can arrive out of order,
@@ -122,9 +122,10 @@ func (a *Acker) Done() <-chan struct{} { return a.done }
 // channel closes.
 func (a *Acker) Settle(tag uint64, v Verb) bool { return a.settle(settlement{tag: tag, verb: v}) }
 
-// AckNow acknowledges a delivery and waits for the broker. It reports whether the broker has certainly processed the ack, so
-// that it does not redeliver the message even if the channel closes. AMQP does not define an answer to an ack. The answer to
-// a later request on the channel proves the ack, as long as at most CertainWindow deliveries are unsettled.
+// AckNow acknowledges a delivery and waits for the broker. It reports whether the broker has certainly processed the
+// ack and therefore does not redeliver the message, even if the channel closes. AMQP does not define an answer to an
+// ack. The answer to a later request on the channel proves the ack, as long as at most CertainWindow deliveries are
+// unsettled.
 func (a *Acker) AckNow(tag uint64) bool {
 	confirmed := make(chan struct{})
 	a.settle(settlement{tag: tag, confirmed: confirmed})
@@ -296,8 +297,8 @@ func (w *writer) writeOther(s settlement) (err error) {
 // time. It is also the maximum number of commands for an ack of several messages.
 const maxConsumers = 4
 
-// writeRun acks the longest run above settledUpTo. The ack must contain a tag that is unsettled on the broker. Therefore it
-// contains the last newly acked tag, and not a tag that was written before.
+// writeRun acks the longest run above settledUpTo. The ack has the last newly acked tag, because the broker closes the
+// channel if the tag of an ack is already settled.
 func (w *writer) writeRun() error {
 	var last, count uint64
 	for {

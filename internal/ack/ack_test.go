@@ -57,7 +57,7 @@ func TestAckerWritesExactlyTheSettlements(t *testing.T) {
 	for seed := range uint64(200) {
 		settleAtRandom(t, rand.New(rand.NewPCG(seed, 0)))
 		if t.Failed() {
-			t.Fatalf("seed %d", seed)
+			t.Fatalf("failed with seed %d", seed)
 		}
 	}
 }
@@ -94,27 +94,27 @@ func settleAtRandom(t *testing.T, random *rand.Rand) {
 			return
 		}
 		if round == 2 && len(w.gapped) > 0 {
-			t.Errorf("acks were not written: %v", w.gapped)
+			t.Errorf("unwritten acks: got %v, want none", w.gapped)
 		}
 		unsettled := slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(open), maps.Keys(w.gapped))))
 		if !slices.Equal(unsettled, b.unacked) {
-			t.Errorf("unacked: got %v, broker has %v", unsettled, b.unacked)
+			t.Errorf("unacked on the broker: got %v, want %v", b.unacked, unsettled)
 		}
 		if gaps := len(w.written.end); gaps > len(unsettled) {
-			t.Errorf("got %d ranges for %d unacked deliveries", gaps, len(unsettled))
+			t.Errorf("ranges: got %d, want at most %d, one per unacked delivery", gaps, len(unsettled))
 		}
 		if b.frames > settled {
-			t.Errorf("got %d frames for %d settlements", b.frames, settled)
+			t.Errorf("frames: got %d, want at most %d, one per settlement", b.frames, settled)
 		}
 	}
 	if !maps.Equal(want, b.settled) {
 		t.Errorf("settlements other than acks: got %v, want %v", b.settled, want)
 	}
 	if int(commands.Load()) < b.frames {
-		t.Errorf("got %d commands for %d frames", commands.Load(), b.frames)
+		t.Errorf("commands: got %d, want at least %d, one per frame", commands.Load(), b.frames)
 	}
 	if len(open) == 0 && len(w.gapped) == 0 && len(w.written.end) != 0 {
-		t.Errorf("ranges are not empty after all tags are settled: %v", w.written)
+		t.Errorf("ranges after all tags are settled: got %v, want none", w.written)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestAckNowReportsProcessedAck(t *testing.T) {
 	a.End()
 	<-a.Done()
 	if last := j.frames[len(j.frames)-1]; last != "sync" {
-		t.Errorf("AckNow did not wait for the broker: got frames %v", j.frames)
+		t.Errorf("frames of AckNow: got %v, want sync as the last", j.frames)
 	}
 
 	a = New(closedChannel{})
@@ -216,7 +216,7 @@ func TestRunReturns(t *testing.T) {
 		a.End()
 		a.Run(t.Context())
 		if !slices.Equal([]string{"ack 1", "ack 3"}, j.frames) {
-			t.Errorf("got %q", j.frames)
+			t.Errorf("frames: got %q, want ack 1 and ack 3", j.frames)
 		}
 	})
 	t.Run("closed channel", func(t *testing.T) {
