@@ -34,7 +34,7 @@ func Next(delay time.Duration) slog.Attr {
 	return slog.Duration("next_try", delay.Round(time.Millisecond))
 }
 
-// Sleep waits for d. If ctx ends first, Sleep returns its cause.
+// Sleep waits for d. If ctx is done first, Sleep returns the cause of its cancellation.
 func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

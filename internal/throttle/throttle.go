@@ -17,7 +17,7 @@ import (
 const (
 	FreeMistakes    = 5
 	firstWait       = time.Second
-	mistakeLifetime = time.Hour // lifetime of a mistake
+	mistakeLifetime = time.Hour // counted from the last mistake
 
 	// MostAddresses is the maximum number of remembered addresses. At the maximum, the throttle forgets the address with the
 	// oldest activity.
@@ -27,9 +27,9 @@ const (
 	MostNames = 16
 )
 
-// Throttle counts mistakes by address and, at an address, by name. A program with an old password therefore does not slow
-// down other programs at the same address. A right password does not end a wait, because another client may have sent it.
-// The methods are safe for concurrent use.
+// Throttle counts mistakes for each address and name, so that a program with an old password does not slow down other
+// programs at the same address. A right password does not end a wait, because another client may have sent it. The
+// methods are safe for concurrent use.
 type Throttle struct {
 	clock   func() time.Time
 	longest time.Duration

@@ -111,7 +111,7 @@ func TestThrottleCountsIPv6Networks(t *testing.T) {
 		t.Error("another network waits")
 	}
 	if Network("[::ffff:192.0.2.1]:1") != Network("192.0.2.1:2") {
-		t.Error("IPv4-mapped address has another key than the IPv4 address")
+		t.Error("IPv4-mapped address and IPv4 address have different keys")
 	}
 }
 
