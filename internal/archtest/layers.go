@@ -8,8 +8,8 @@ import (
 
 // Layers is the diagram of the project. A package may import only packages of lower lines. In a line with two sides,
 // the left side is the worker library and the right side is the broker, and the sides must not import each other.
-// Packages of the same "/..." may import each other. Both sides may import the packages in the lines after the last
-// rule.
+// Packages that match the same "/..." pattern may import each other. Both sides may import the packages in the lines
+// after the last dashed line.
 const Layers = `
 cmd/reprise
 cmd/reprise/internal/cli
