@@ -191,8 +191,8 @@ func write(t *testing.T, d design, dir string) (lived time.Duration) {
 	return lived
 }
 
-// resume starts a broker and a worker on a data directory that write has filled for the duration lived. It returns the
-// events.
+// resume starts a broker and a worker on a data directory that write has filled. lived is the duration that write
+// returned. resume returns the events.
 func resume(t *testing.T, d design, dir string, lived time.Duration) (result string) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &record{began: time.Now()}
@@ -303,10 +303,10 @@ func TestDataDirectoryOfOlderVersion(t *testing.T) {
 				t.Errorf("this version behaves differently (-then +now):\n%s", diff)
 			}
 			if now := layout(t, dir); now != of {
-				t.Errorf("directory format changed from %s to %s, so an older version cannot read it", of, now)
+				t.Errorf("directory format: got %s, want %s (an older version must be able to read the directory)", now, of)
 			}
 			if c := value(disk.Check(dir))(t); len(c.Damage) > 0 {
-				t.Errorf("directory is damaged: %v", c.Damage)
+				t.Errorf("damage of the directory: got %v, want none", c.Damage)
 			}
 		})
 	}

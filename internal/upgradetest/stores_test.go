@@ -206,7 +206,7 @@ func (s *stores) fill(t testing.TB) {
 func claimed(t testing.TB, s *stores, key string, want idempotent.State) {
 	t.Helper()
 	if got := value(s.duplicates.Claim(t.Context(), key, "token of "+key, years))(t); got.State != want {
-		t.Errorf("key %s: got state %v", key, got.State)
+		t.Errorf("key %s: got state %v, want %v", key, got.State, want)
 	}
 }
 
@@ -224,10 +224,10 @@ func (s *stores) finish(t testing.TB, id failed.ReplayID, want string) {
 	b.Declare(t, topology.Topology{Queues: []topology.Queue{{Name: "orders"}}})
 	replayer := value(failed.NewReplayer(b.Client(t, nil), s.archive, failed.ReplayerConfig{}))(t)
 	if r := value(replayer.Finish(t.Context(), id))(t); r.State != failed.ReplayDone || r.Sent != 1 {
-		t.Errorf("replay: got state %s (%s)", r.State, r.Why)
+		t.Errorf("replay: got state %s (%s) and %d sent messages, want done and 1", r.State, r.Why, r.Sent)
 	}
 	if all := b.Messages(t, "orders"); len(all) != 1 || all[0].MessageID != want {
-		t.Errorf("replayed messages: got %v", all)
+		t.Errorf("replayed messages: got %v, want %s", all, want)
 	}
 }
 
@@ -322,7 +322,7 @@ func (s *stores) use(t testing.TB) {
 	s.finish(t, running[0].ID, "replaying")
 	s.replay(t, 4, "edited")
 	if n := value(s.archive.Restore(ctx, failed.Filter{IDs: []failed.ID{3}}, "bob"))(t); n != 1 {
-		t.Errorf("restored %d messages, want 1", n)
+		t.Errorf("restored messages: got %d, want 1", n)
 	}
 	value(s.archive.Add(ctx, []failed.Message{failure("new", "503 after 1 ms")}))(t)
 	group := value(s.archive.Get(ctx, 1))(t).Group
