@@ -35,7 +35,7 @@ release-test: ## build a release twice, install the Debian package and run the i
 	scripts/release-test
 
 .PHONY: test
-test: ## run all tests, also with RabbitMQ 3.10 and 4.3 and PostgreSQL (ARGS='-run TestX ./broker')
+test: ## run all tests, with RabbitMQ 3.10 and 4.3 and PostgreSQL (ARGS='-run TestX ./broker')
 	scripts/test $(ARGS)
 
 .PHONY: test-short
@@ -43,7 +43,7 @@ test-short: ## run the fast tests that need only Go
 	go test -short $(or $(ARGS),./...)
 
 .PHONY: lint
-lint: ## check form, layers of packages, modules and English
+lint: ## check the formatting, the layers of packages, the modules and the English
 	scripts/lint
 
 .PHONY: prose
@@ -108,7 +108,7 @@ site: ## build the documentation site (bin/site/index.html)
 	go run ./internal/tools/site -out bin/site
 
 .PHONY: screenshots
-screenshots: ## take pictures of the console's pages (bin/screenshots, docs/images)
+screenshots: ## take screenshots of the console's pages (bin/screenshots, docs/images)
 	go run ./internal/browsertest/demo -pictures bin/screenshots -readme docs/images
 
 .PHONY: soak-replay
