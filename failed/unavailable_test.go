@@ -282,7 +282,7 @@ func TestArchiveReturnsWhilePostgresHangs(t *testing.T) {
 	proxy.Hold()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := a.Healthy(ctx); !errors.Is(err, failed.ErrUnavailable) || !strings.Contains(err.Error(), "no answer within ") {
+	if err := a.Healthy(ctx); !errors.Is(err, failed.ErrUnavailable) || !strings.Contains(err.Error(), "timed out after ") {
 		t.Errorf("Healthy: got error %v, want ErrUnavailable", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -16,8 +16,8 @@ type Tables struct {
 const versionQuery = `SELECT value FROM {about} WHERE name = 'version'`
 
 // Create creates the tables unless they exist, and the table {about} with their version. It returns an error if the
-// existing tables have a newer version. Several processes may call it at the same time. It does not lock existing
-// tables. Create also calls Watch.
+// existing tables have a newer version. Several processes may call Create at the same time. Create does not lock
+// existing tables. It also calls Watch.
 func (d *DB) Create(ctx context.Context, t Tables) error {
 	if err := d.create(ctx, t); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package sqlkit contains the common parts of the database stores: statements for both dialects, transactions with time
+// Package sqlkit contains the code that the database stores share: statements for both dialects, transactions with time
 // limits, rows as a sequence, and times as numbers.
 package sqlkit
 
@@ -21,17 +21,17 @@ const (
 // before the caller relies on a write. DB classifies errors; see ErrUnavailable.
 //
 // Statements are valid for both dialects: $1, $2, … are arguments, and {name} is the name of a table or an index, to
-// which DB adds the prefix of New.
+// which DB adds the prefix that was passed to New.
 type DB struct {
 	pool    *sql.DB
 	dialect Dialect
 	prefix  string
-	file    watched
+	file    watchedFile
 }
 
 // New returns a DB that uses a pool. The caller closes the pool.
 func New(pool *sql.DB, d Dialect, prefix string) *DB {
-	return &DB{pool: pool, dialect: d, prefix: prefix, file: watched{sqlite: d == SQLite}}
+	return &DB{pool: pool, dialect: d, prefix: prefix, file: watchedFile{sqlite: d == SQLite}}
 }
 
 var names = regexp.MustCompile(`\{([a-z_]+)\}`)
@@ -42,8 +42,8 @@ func (d *DB) sql(statement string) string {
 
 type longKey struct{}
 
-// Long returns a context in which transactions have LongLimit instead of WriteLimit, and queries instead of ReadLimit.
-// The statements that begin a transaction keep WriteLimit.
+// Long returns a context in which LongLimit replaces ReadLimit and WriteLimit. The statements that begin a transaction
+// still have WriteLimit.
 func Long(ctx context.Context) context.Context { return context.WithValue(ctx, longKey{}, true) }
 
 func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
@@ -65,7 +65,7 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64
 	if err != nil {
 		return 0, explain(err, begun)
 	}
-	defer conn.Close() // after the check of the log, because the last connection removes the log when it closes
+	defer conn.Close() // closed after the check, because closing the last connection removes the log
 	result, err := conn.ExecContext(ctx, d.sql(query), args...)
 	if err != nil {
 		return 0, explain(err, begun)
@@ -76,7 +76,7 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64
 	return result.RowsAffected()
 }
 
-// Begin begins a transaction that the caller ends. The transaction has no time limit except ctx. The caller must call
+// Begin begins a transaction, which the caller must commit or roll back. Only ctx limits its time. The caller must call
 // Committed after a commit.
 func (d *DB) Begin(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error) {
 	if err := d.file.check(false); err != nil {
@@ -106,7 +106,7 @@ func (d *DB) Transaction(ctx context.Context, begin []string, f func(*Tx) error)
 	return explain(err, begun)
 }
 
-// Write runs one statement in a transaction that waits for its turn, and returns the number of changed rows.
+// Write runs one statement in a transaction that waits for other writers, and returns the number of changed rows.
 func (d *DB) Write(ctx context.Context, query string, args ...any) (changed int64, err error) {
 	err = d.Transaction(ctx, d.dialect.Writing(), func(tx *Tx) error {
 		changed, err = tx.Exec(query, args...)
@@ -123,7 +123,7 @@ func (d *DB) Watch(ctx context.Context) error {
 }
 
 // Compact rewrites an SQLite file without deleted data, and empties its write-ahead log. In PostgreSQL it does nothing.
-// During the call no other transaction can write. Compact can empty the log only when no transaction reads an older
+// While Compact runs, no other transaction can write. It can empty the log only when no transaction reads an older
 // state.
 func (d *DB) Compact(ctx context.Context) error {
 	if d.dialect != SQLite {
@@ -151,7 +151,7 @@ func (d *DB) Compact(ctx context.Context) error {
 		return explain(err, begun)
 	}
 	if busy != 0 {
-		return explain(errors.New("other transactions read the write-ahead log"), begun)
+		return explain(errors.New("cannot empty the write-ahead log while other transactions read it"), begun)
 	}
 	return d.file.check(true)
 }

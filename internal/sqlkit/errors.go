@@ -25,10 +25,10 @@ func (e gone) Error() string { return string(e) }
 
 func (e gone) Is(target error) bool { return target == ErrGone || target == ErrUnavailable }
 
-// Gone returns an ErrGone with the given text.
+// Gone returns an error that matches ErrGone, with the given message.
 func Gone(text string) error { return gone(text) }
 
-// explain converts an error to an ErrUnavailable or ErrGone, if it indicates one.
+// explain wraps an error in ErrUnavailable or ErrGone if the error has one of these meanings.
 func explain(err error, begun time.Time) error {
 	switch {
 	case err == nil, errors.Is(err, ErrUnavailable), errors.Is(err, context.Canceled):
@@ -36,7 +36,7 @@ func explain(err error, begun time.Time) error {
 	case errors.Is(err, ErrUnknown):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: no answer within %s: %w", ErrUnavailable, time.Since(begun).Round(100*time.Millisecond), context.DeadlineExceeded)
+		return fmt.Errorf("%w: timed out after %s: %w", ErrUnavailable, time.Since(begun).Round(100*time.Millisecond), context.DeadlineExceeded)
 	case isUnavailable(err):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -46,7 +46,8 @@ func explain(err error, begun time.Time) error {
 	return err
 }
 
-// sqlState returns PostgreSQL's code of an error, or "". https://www.postgresql.org/docs/current/errcodes-appendix.html
+// sqlState returns the SQLSTATE of a PostgreSQL error, or "".
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
 func sqlState(err error) string {
 	if e, ok := errors.AsType[interface {
 		error

@@ -11,21 +11,21 @@ import (
 	"sync/atomic"
 )
 
-// watched is the file of an SQLite database. If the file is deleted or replaced, SQLite continues to write to the old
+// watchedFile is the file of an SQLite database. If the file is deleted or replaced, SQLite continues to write to the old
 // file, and loses all of its data when the last connection closes.
-type watched struct {
+type watchedFile struct {
 	sqlite bool
 	known  atomic.Pointer[file] // nil until watch
 }
 
 type file struct {
-	path string // "" for a database in memory
+	path string // "" for an in-memory database
 	info os.FileInfo
 	wal  bool // the file has a write-ahead log while a connection is open
 }
 
 // watch records the identity of the file.
-func (w *watched) watch(ctx context.Context, pool *sql.DB) error {
+func (w *watchedFile) watch(ctx context.Context, pool *sql.DB) error {
 	if !w.sqlite || w.known.Load() != nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (w *watched) watch(ctx context.Context, pool *sql.DB) error {
 
 // check returns ErrGone if the file was removed, replaced or emptied. After a write, while the connection is open, the
 // write-ahead log must exist, too.
-func (w *watched) check(written bool) error {
+func (w *watchedFile) check(written bool) error {
 	f := w.known.Load()
 	if f == nil || f.path == "" {
 		return nil
@@ -78,7 +78,7 @@ func (w *watched) check(written bool) error {
 // log, SQLite appends behind a gap, and does not read the appended data after a crash.
 func (f *file) checkLog() error {
 	path := f.path + "-wal"
-	log, err := os.Open(path) // closing the log releases no lock, because SQLite does not lock it
+	log, err := os.Open(path) // this process may open and close the log, because SQLite does not lock it
 	if errors.Is(err, fs.ErrNotExist) {
 		return gone(fmt.Sprintf("file %s with the newest part of the database was deleted (stop this process with SIGTERM, which saves this part, and start it again)", path))
 	}

@@ -106,7 +106,7 @@ func TimeOf(milliseconds int64) time.Time {
 	return time.UnixMilli(milliseconds).UTC()
 }
 
-// column is the destination of a value that is stored in another form.
+// column is a Scanner that converts the stored value.
 type column[T any] func(T) error
 
 // Scan implements [sql.Scanner].
@@ -131,7 +131,7 @@ func Text(s *string) sql.Scanner {
 // JSON returns a Scanner that decodes JSON into v.
 func JSON[T any](v *T) sql.Scanner {
 	return column[[]byte](func(b []byte) error {
-		*v = *new(T) // otherwise a map would keep its old entries
+		*v = *new(T) // json.Unmarshal would keep old entries of a map
 		return json.Unmarshal(b, v)
 	})
 }

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Statements that begin a transaction with writes in SQLite. The transaction waits for its turn at the start, because
-// SQLite fails a transaction that has read and then tries to write while another transaction writes. Wait limits the
-// wait to the remaining time of the context, because SQLite does not notice the cancellation of the context.
+// Statements that begin a transaction with writes in SQLite. The transaction waits for other writers at the start,
+// because SQLite fails a transaction that has read and then tries to write while another transaction writes. Wait
+// limits the wait to the remaining time of the context, because SQLite does not notice the cancellation of the context.
 const (
 	Wait      = "PRAGMA busy_timeout"
 	Immediate = "BEGIN IMMEDIATE"
 )
 
-// Begin begins a transaction in PostgreSQL with the time limit of WriteLimit. Without the limit, a server whose client
-// has lost its connection would keep the locks of the transaction until the network reports the failure, which can take
-// hours. Longer extends the statement timeout for a transaction with a Long context.
+// Begin begins a transaction in PostgreSQL with the time limit WriteLimit. Without the limit, a server that has lost
+// the connection to its client would keep the locks of the transaction until the network reports the failure, which can
+// take hours. Longer extends the statement timeout for a transaction with a Long context.
 const (
 	Begin  = "BEGIN; SET LOCAL statement_timeout = '20s'; SET LOCAL idle_in_transaction_session_timeout = '20s'"
 	Longer = "SET LOCAL statement_timeout = '5min'"
@@ -73,8 +73,8 @@ func (t *Tx) Rows(query string, args ...any) Rows {
 	return rowsOf(func() (*sql.Rows, error) { return t.conn.QueryContext(t.ctx, t.db.sql(query), args...) })
 }
 
-// transaction runs f in a transaction on one connection. The statements of begin start the transaction, and their
-// context is starting. After the commit, check runs while the connection is still open.
+// transaction runs f in a transaction on one connection. The statements of begin start the transaction, and run with
+// the context starting. After the commit, check runs while the connection is still open.
 func transaction(starting context.Context, db *sql.DB, begin []string, f func(*sql.Conn) error, check func() error) error {
 	conn, err := db.Conn(starting)
 	if err != nil {
@@ -119,6 +119,6 @@ func end(ctx context.Context, conn *sql.Conn, how string) error {
 	return err
 }
 
-// drop closes a connection whose state is unknown, so that it does not return to the pool. The database then rolls back
-// an open transaction.
+// drop closes a connection whose state is unknown, so that the connection does not return to the pool. The database
+// then rolls back an open transaction.
 func drop(conn *sql.Conn) { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }
