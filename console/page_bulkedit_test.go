@@ -65,7 +65,7 @@ func TestReplayFormPreviewsEdit(t *testing.T) {
 		}
 	}
 	if all, _, err := c.cfg.Archive.Replays(t.Context(), failed.Page{}); err != nil || len(all) != 0 {
-		t.Fatalf("replays: got %+v, %v", all, err)
+		t.Fatalf("replays: got %+v, want none; error %v", all, err)
 	}
 	// More messages have failed since the preview, so the replay does not start, and the page shows a new preview.
 	add(t, c.cfg.Archive, func(m *failed.Message) { m.Body = []byte(`{"amount":1}`) })
@@ -95,7 +95,7 @@ func TestReplayFormReportsInvalidEdit(t *testing.T) {
 		field, want string
 		form        url.Values
 	}{
-		{"patch", "Patch: a patch must be an array of operations.", url.Values{"patch": {"{}"}}},
+		{"patch", "Patch: patch must be an array of operations.", url.Values{"patch": {"{}"}}},
 		{"find", "Enter the text to replace.", url.Values{"with": {"x"}}},
 		{"find", "must not match an empty text", url.Values{"find": {"a*"}, "regexp": {"yes"}}},
 		{"set_name", "Enter the name of the header.", url.Values{"set_value": {"x"}}},
@@ -112,7 +112,7 @@ func TestReplayFormReportsInvalidEdit(t *testing.T) {
 		}
 	}
 	if all, _, err := c.cfg.Archive.Replays(t.Context(), failed.Page{}); err != nil || len(all) != 0 {
-		t.Fatalf("replays: got %+v, %v", all, err)
+		t.Fatalf("replays: got %+v, want none; error %v", all, err)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestBulkEditByOperatorSparesSecrets(t *testing.T) {
 		t.Fatal(w.Body)
 	}
 	if r, err := c.cfg.Archive.Replay(t.Context(), 1); err != nil || !r.Plan.Edit.SpareSecrets {
-		t.Errorf("edit of the replay: got %+v, %v", r.Plan.Edit, err)
+		t.Errorf("edit of the replay: got %+v, want SpareSecrets true; error %v", r.Plan.Edit, err)
 	}
 	for _, wrong := range []api.BulkEdit{{}, {Patch: []byte(`{}`)}} {
 		plan.Edit = &wrong

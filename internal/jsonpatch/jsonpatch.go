@@ -2,7 +2,8 @@
 // that the patch changes, and preserves all other bytes: spaces, the order of names, the form of numbers, escapes, and
 // duplicate names. Therefore the result is reproducible, and a comparison of the bytes shows only the changes of the patch.
 //
-// Other libraries decode the document and encode it again. The package imports the standard library only.
+// Other libraries decode and re-encode the document, which loses these details. The package imports the standard library
+// only.
 package jsonpatch
 
 import (
@@ -19,7 +20,7 @@ import (
 // Limits of a patch.
 const (
 	maxOperations = 100
-	maxDepth      = 100 // of a path
+	maxDepth      = 100 // maximum number of parts of a path
 )
 
 // Patch is a list of operations. It is immutable.
@@ -28,26 +29,26 @@ type Patch struct{ operations []operation }
 type operation struct {
 	name       string
 	path, from pointer
-	value      []byte // unchanged part of the patch
+	value      []byte // bytes of the patch
 }
 
-// Apply returns errors about the document, and Parse errors about the patch.
+// Errors of Apply. They concern the document.
 var (
 	// ErrNotJSON reports that the document is not one JSON value.
 	ErrNotJSON = errors.New("body is not valid JSON")
 
-	// ErrTooLarge reports that a result exceeds the limit.
-	ErrTooLarge = errors.New("the result is too large")
+	// ErrTooLarge reports that a result exceeds the limit of Apply.
+	ErrTooLarge = errors.New("result is too large")
 )
 
 // Parse reads a patch. It ignores members that RFC 6902 does not define, and refuses a repeated member.
 func Parse(text []byte) (*Patch, error) {
 	text = bytes.TrimSpace(text)
 	if !json.Valid(text) {
-		return nil, errors.New("patch is not JSON")
+		return nil, errors.New("patch is not valid JSON")
 	}
 	if text[0] != '[' {
-		return nil, errors.New("a patch must be an array of operations")
+		return nil, errors.New("patch must be an array of operations")
 	}
 	var p Patch
 	for _, e := range elements(text, 0) {
@@ -59,16 +60,16 @@ func Parse(text []byte) (*Patch, error) {
 	}
 	switch n := len(p.operations); {
 	case n == 0:
-		return nil, errors.New("a patch must have an operation")
+		return nil, errors.New("patch must have an operation")
 	case n > maxOperations:
-		return nil, fmt.Errorf("a patch must have at most %d operations: got %d", maxOperations, n)
+		return nil, fmt.Errorf("patch must have at most %d operations: got %d", maxOperations, n)
 	}
 	return &p, nil
 }
 
 func parseOperation(text []byte) (o operation, err error) {
 	if text[0] != '{' {
-		return o, errors.New("an operation must be an object")
+		return o, errors.New("operation must be an object")
 	}
 	members := map[string][]byte{}
 	for _, e := range elements(text, 0) {
@@ -115,8 +116,8 @@ func parseOperation(text []byte) (o operation, err error) {
 	return o, nil
 }
 
-// Apply returns the patched document, of at most limit bytes. It applies all operations or none: the error contains the operation
-// that failed. It does not modify doc.
+// Apply returns the patched document, of at most limit bytes. It applies all operations or none. The error names the
+// operation that failed. It does not modify doc.
 func (p *Patch) Apply(doc []byte, limit int) ([]byte, error) {
 	if !json.Valid(doc) {
 		return nil, ErrNotJSON
@@ -193,7 +194,7 @@ func add(doc []byte, path pointer, value []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", path, err)
 	}
-	// Separate the new element like the last element.
+	// Put the same white space before the new element as before the last element.
 	space := doc[p.last.after:p.last.begin()]
 	switch {
 	case p.found && isArray:

@@ -17,11 +17,11 @@ import (
 // element is an element of an array or a member of an object, described by the positions of its bytes.
 type element struct {
 	after         int // the position after the preceding bracket or comma
-	name, nameEnd int // of the name with its quotes; both 0 in an array
-	start, end    int // of the value
+	name, nameEnd int // positions of the name with its quotes; both 0 in an array
+	start, end    int // positions of the value
 }
 
-// begin returns the start of the name of the element, or of its value.
+// begin returns the start of the name, or in an array the start of the value.
 func (e element) begin() int { return cmp.Or(e.name, e.start) }
 
 // elements yields the elements of the array or object at start, with their indexes. For other values, it does not yield
@@ -83,7 +83,7 @@ func skipValue(doc []byte, at int) int {
 		case '}', ']':
 			depth--
 			at++
-		case ' ', '\t', '\r', '\n', ',', ':': // only inside arrays and objects
+		case ' ', '\t', '\r', '\n', ',', ':': // occurs only inside arrays and objects
 			at++
 			continue
 		default: // a number, true, false or null
