@@ -30,7 +30,7 @@ func Kinds() []Kind {
 	return []Kind{NewGroup, GroupGrows, QueueGrows, ReplayStopped, ReplayDone, BreakerOpen, TimeoutNear, StoreUnavailable, MessagesMissing}
 }
 
-// plurals holds the singular and the plural of each kind for summaries.
+// plurals contains the singular and the plural of each kind, for summaries.
 var plurals = map[Kind][2]string{
 	NewGroup:         {"new error group", "new error groups"},
 	GroupGrows:       {"growing error group", "growing error groups"},
@@ -77,7 +77,7 @@ type Outcomes struct {
 	Refused     int64 `json:"refused"`
 }
 
-// key identifies equal events. Only one of them is sent within the cooldown.
+// key identifies equal events. Within the cooldown, only one of several equal events is sent.
 func (e *Event) key() string { return string(e.Kind) + " " + e.Subject }
 
 // page returns the path of the console's page for the event.

@@ -59,7 +59,7 @@ func summary(b *batch) string {
 	return "Reprise: " + strings.Join(parts, ", ")
 }
 
-// omitted returns the number of events that the message does not list.
+// omitted counts the events that the message does not list.
 func (d *data) omitted() (n int64) {
 	for _, counted := range d.Counts {
 		n += counted
@@ -70,7 +70,7 @@ func (d *data) omitted() (n int64) {
 // maxLines is the maximum number of events in a message for Slack or Teams. Slack accepts 50 blocks.
 const maxLines = 20
 
-// lines calls add for each event that a message shows. It returns a final line about the omitted events, or "".
+// lines calls add for each event to show in the message. It returns a final line about the omitted events, or "".
 func (d *data) lines(add func(Event)) string {
 	shown := d.Events[:min(len(d.Events), maxLines)]
 	for _, e := range shown {

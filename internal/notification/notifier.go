@@ -25,7 +25,7 @@ const (
 // Times of a Notifier.
 const (
 	Every  = 10 * time.Second // interval between two readings
-	GiveUp = 24 * time.Hour   // age at which the sender drops a message that the receiver has not accepted
+	GiveUp = 24 * time.Hour   // age of an unaccepted message at which the sender drops the message
 	lease  = 2 * requestTimeout
 )
 
@@ -42,7 +42,7 @@ type Config struct {
 
 	Gather   time.Duration // time for which a message collects events before it is sent. Default: 30s
 	Cooldown time.Duration // minimum time between two equal events. Default: 1h
-	Growth   int           // growth of a group within 5 minutes that triggers an event. Default: 100
+	Growth   int           // number of messages that a group must gain within 5 minutes to trigger an event. Default: 100
 
 	// Logger receives "notifications" and "notification sent" (Info), "notification not accepted" and "notifications
 	// wait for their database" (Warn), and "notification given up" (Error). Default: no logging.
@@ -91,7 +91,7 @@ const (
 	waiting
 )
 
-// receiver is a webhook with the part of its state that is not in the database.
+// receiver is a webhook with its in-memory state.
 type receiver struct {
 	Webhook
 	wake chan struct{}
@@ -119,8 +119,8 @@ func New(cfg Config) *Notifier {
 // maxReported limits the number of reported events that wait for the database.
 const maxReported = 200
 
-// Report adds an event that readings do not contain. It does not block. It ignores an event that equals a waiting
-// event.
+// Report adds an event that readings do not contain. It does not block. It ignores the event if an equal event is
+// already waiting.
 func (n *Notifier) Report(kind Kind, subject, title, detail string) {
 	e := Event{Kind: kind, Time: n.cfg.Clock().UTC(), Subject: subject, Title: line(title), Detail: line(detail)}
 	for _, w := range n.webhooks {
@@ -159,9 +159,9 @@ func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// poll takes a reading and updates the states. It reports whether both succeeded.
+// poll takes a reading and updates the states of the webhooks. It reports whether both succeeded.
 func (n *Notifier) poll(ctx context.Context) bool {
-	r, unread := n.cfg.Read(ctx) // reported events do not need a reading once the tables exist
+	r, unread := n.cfg.Read(ctx) // if the reading fails but the tables exist, reported events are still stored
 	err := unread
 	if err == nil || n.outbox.ready.Load() {
 		err = n.outbox.open(ctx, n.cfg.Clock().Add(-2*GiveUp))
@@ -219,7 +219,7 @@ func (n *Notifier) update(ctx context.Context, w *receiver, r *Reading) error {
 			return next, nil
 		}
 		m, err := newMessage(w.Format, n.cfg.Console, now, due)
-		if err != nil { // numbers and valid UTF-8 can always be encoded
+		if err != nil { // cannot happen, because numbers and valid UTF-8 can always be encoded
 			panic(err)
 		}
 		return next, m
@@ -344,11 +344,11 @@ func (n *Notifier) attempt(ctx context.Context, w *receiver, m *message, now tim
 	defer cancel()
 	answer, err := w.post(limited, n.cfg.Client, m.id, now, m.body)
 	if ctx.Err() != nil {
-		return now // the attempt was cancelled
+		return now // Run was canceled during the attempt
 	}
 	status := 0
 	if err == nil {
-		_ = answer.Body.Close() // the status suffices, and the body is untrusted
+		_ = answer.Body.Close() // only the status matters, and the body is untrusted
 		status = answer.StatusCode
 		log = log.With("status", status)
 	} else {

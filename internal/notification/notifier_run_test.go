@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// A receiver that hangs does not delay the messages of other receivers. Unsent reported events survive the exit of
-// the process.
+// A receiver that hangs does not delay the messages of other receivers. Reported events that were not sent survive a
+// restart of the process.
 func TestRun(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *env) {
 		hung := make(chan struct{}, 9)

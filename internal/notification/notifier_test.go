@@ -29,7 +29,7 @@ import (
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// receiverServer is a receiver of messages. Its handler gets the number of the request, starting at 1.
+// receiverServer receives messages. Its handler gets the number of the request, starting at 1.
 type receiverServer struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -180,7 +180,7 @@ func TestNotifierSendsOneMessageForBurst(t *testing.T) {
 	})
 }
 
-// verify checks a message by the specification of Standard Webhooks.
+// verify checks the signature of a message as the Standard Webhooks specification requires.
 func verify(t *testing.T, r *http.Request, body []byte) {
 	t.Helper()
 	k, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
@@ -203,8 +203,8 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// Two processes detect the same events, and only one of them stores a message. If it is killed before the attempt,
-// the other process sends the message.
+// Two processes detect the same events, and only one of them stores a message. If that process is killed before the
+// attempt, the other process sends the message.
 func TestNotifiersShareDatabase(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *env) {
 		s := serve(t, nil)
@@ -302,7 +302,7 @@ var failing = map[string]func(w http.ResponseWriter, r *http.Request){
 	"no answer": nil,
 }
 
-// deadline is a transport that cancels a request when the server has received it and does not respond.
+// deadline is a transport that cancels a request when the server has received the request and does not respond.
 type deadline struct {
 	next http.RoundTripper
 	hung <-chan struct{}

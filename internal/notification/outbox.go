@@ -127,7 +127,7 @@ func (o *outbox) claim(ctx context.Context, webhook string, now time.Time, lease
 		if n == 1 {
 			m.attempts++
 			return m, nil
-		} // otherwise, another process has claimed the message
+		} // if n is 0, another process has claimed the message
 	}
 	return nil, nil
 }

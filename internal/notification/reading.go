@@ -16,7 +16,7 @@ import (
 type Reading struct {
 	Time    time.Time        `json:"time"`
 	Newest  failed.GroupID   `json:"newest"` // highest group ID
-	Groups  []Group          `json:"groups"` // the groups with the latest failures and the newest groups, by ID
+	Groups  []Group          `json:"groups"` // the groups with the latest failures and the newest groups, sorted by ID
 	Replays []Replay         `json:"replays"`
 	Missing map[string]int64 `json:"missing"` // number of missing messages by account, negative for surplus messages; nil without a ledger
 }
@@ -34,7 +34,7 @@ type Group struct {
 // Replay is a replay of a Reading.
 type Replay struct {
 	ID       failed.ReplayID    `json:"id"`
-	Ended    bool               `json:"ended"` // stopped, cancelled, or done with all outcomes
+	Ended    bool               `json:"ended"` // stopped, cancelled, or done with all outcomes known
 	State    failed.ReplayState `json:"-"`
 	Why      string             `json:"-"`
 	Outcomes Outcomes           `json:"-"`
@@ -48,7 +48,7 @@ func replayOf(p failed.Replay) Replay {
 	}}
 }
 
-// readGroups is the number of latest groups in a reading, and the maximum number of additional new groups.
+// readGroups is the maximum number of groups with the latest failures in a reading, and also of the newest groups.
 const readGroups = 500
 
 // Read reads an archive and a ledger, which may be nil.
@@ -112,7 +112,7 @@ func detect(before, now *Reading, growth int64) (events []Event) {
 	var order []string
 	for _, g := range now.Groups {
 		was, known := old[g.ID]
-		if g.Muted || !known && g.ID <= last { // the previous reading has no count of this group
+		if g.Muted || !known && g.ID <= last { // the previous reading did not include this group
 			continue
 		}
 		subject := fmt.Sprint("group/", g.ID)

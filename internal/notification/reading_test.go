@@ -123,7 +123,7 @@ func anyReading(t *rapid.T, label string, after *Reading) *Reading {
 	return r
 }
 
-// Muted groups cause no events, each other new group causes an event, and equal readings cause none.
+// Muted groups cause no events, each new group that is not muted causes an event, and equal readings cause no events.
 func TestDetectProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before := anyReading(t, "before", &Reading{})

@@ -14,7 +14,7 @@ type state struct {
 	Since   time.Time            `json:"since"`   // time of the first event of the next message
 }
 
-// maxShown is the maximum number of events of a kind that a message lists. It only counts further events.
+// maxShown is the maximum number of events of a kind that a message lists. The message only counts further events.
 const maxShown = 10
 
 // settings configures state.advance.
@@ -31,7 +31,7 @@ type batch struct {
 	Counts map[Kind]int64
 }
 
-// advance returns the state after a reading and other events. r is nil if no reading was taken. The batch is nil if
+// advance returns the state after a reading and reported events. r is nil if no reading was taken. The batch is nil if
 // no message is due. advance does not modify s.
 func (s state) advance(now time.Time, r *Reading, events []Event, set settings) (state, *batch) {
 	next := s
@@ -70,8 +70,8 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 	return next, due
 }
 
-// followed returns the reading to compare with the next one. It keeps the time and groups from the start of the window,
-// and takes the other fields from now.
+// followed returns the reading to compare with the next reading. It keeps the time and the groups from the start of the
+// window, and takes the other fields from now.
 func (r Reading) followed(now *Reading) Reading {
 	next := *now
 	if !r.Time.IsZero() && now.Time.Sub(r.Time) < window {

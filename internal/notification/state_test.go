@@ -78,7 +78,7 @@ func TestAdvanceOmitsOtherKinds(t *testing.T) {
 	}
 }
 
-// Each group is reported as new exactly once, independent of the times of the readings.
+// Each group is reported as new exactly once, at any interval between readings.
 func TestAdvanceReportsEachNewGroupOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, r, notified := state{}, &Reading{}, int64(0)

@@ -58,7 +58,7 @@ func (w *Webhook) Validate() error {
 	return nil
 }
 
-// Name returns the host, for logs.
+// Name returns the host of the URL, for logs.
 func (w *Webhook) Name() string {
 	if u, err := url.Parse(w.URL); err == nil {
 		return u.Host
