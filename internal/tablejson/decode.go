@@ -17,7 +17,7 @@ import (
 // Decode parses the output of Encode, or the same format written by a user. The error contains the expected format.
 func Decode(s string) (topology.Table, error) {
 	d := json.NewDecoder(strings.NewReader(s))
-	d.UseNumber() // a float64 cannot represent all 64-bit integers
+	d.UseNumber() // because float64 cannot represent all 64-bit integers
 	var fields map[string]any
 	if err := d.Decode(&fields); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func readTyped(name string, v any) (any, error) {
 	return nil, fmt.Errorf("%v is not a value of type %q", v, name)
 }
 
-// numbers are the decoders of types that are numbers in JSON.
+// numbers contains the decoders of the types that JSON represents as numbers.
 var numbers = map[string]func(string) (any, error){
 	"int8": integer[int8], "uint8": integer[uint8], "int16": integer[int16], "uint16": integer[uint16],
 	"int32": integer[int32], "uint32": integer[uint32], "int64": integer[int64],

@@ -13,7 +13,7 @@
 // sorted, so that equal tables have equal encodings, in all versions of this package. Control characters are escaped,
 // because PostgreSQL strings cannot contain NUL.
 //
-// Package failed, the JSON API and the command use it.
+// Package failed, the JSON API and the command reprise use this format.
 package tablejson
 
 import (
@@ -100,7 +100,7 @@ func textOf(s string) any {
 // jsonOf returns the value to pass to encoding/json.
 func jsonOf(v any, depth int) (any, error) {
 	if depth > maxDepth {
-		return nil, fmt.Errorf("value is nested deeper than %d levels", maxDepth)
+		return nil, fmt.Errorf("value must have at most %d levels of nesting", maxDepth)
 	}
 	switch x := v.(type) {
 	case nil, bool:
