@@ -115,7 +115,7 @@ func (l *Link) Connect(ctx context.Context) (*Conn, error) {
 				continue
 			}
 		}
-		return nil, fmt.Errorf("reprise: cannot reach %s: %w (last try: %s)", &l.addresses, context.Cause(ctx), strings.TrimPrefix(last.Error(), "reprise: "))
+		return nil, fmt.Errorf("reprise: cannot reach %s: %w (last attempt: %s)", &l.addresses, context.Cause(ctx), strings.TrimPrefix(last.Error(), "reprise: "))
 	}
 }
 

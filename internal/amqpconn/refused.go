@@ -32,7 +32,7 @@ func (l *Link) explain(a address, s *socket, err error) error {
 		case tlsAlert, tlsHandshake:
 			return fatal("the server uses TLS; use amqps://, or the port without TLS (usually 5672)")
 		default:
-			return fatal("the server does not use AMQP: check the port (usually 5672)")
+			return fatal("the server does not use AMQP; check the port (usually 5672)")
 		}
 	}
 	refusal, ok := errors.AsType[*amqp.Error](err)
@@ -40,9 +40,9 @@ func (l *Link) explain(a address, s *socket, err error) error {
 	case !ok:
 		return err
 	case refusal == amqp.ErrSASL:
-		return fatal("the broker does not support a login mechanism of this URL: check auth_mechanism")
+		return fatal("the broker does not support a login mechanism of this URL; check auth_mechanism")
 	case refusal == amqp.ErrCredentials && l.user == "":
-		return &refusedError{fatal("the broker refused the client certificate: check that one is set, that it names a user of the broker, and that the broker demands one (RabbitMQ: ssl_options.verify_peer and fail_if_no_peer_cert)")}
+		return &refusedError{fatal("the broker refused the client certificate; check that one is set, that it names a user of the broker, and that the broker demands one (RabbitMQ: ssl_options.verify_peer and fail_if_no_peer_cert)")}
 	case refusal == amqp.ErrCredentials:
 		// The client infers ErrCredentials, because RabbitMQ closes the connection silently after a wrong password. A
 		// broken network looks the same.
@@ -50,13 +50,13 @@ func (l *Link) explain(a address, s *socket, err error) error {
 		if l.user == "guest" && !isLoopback(a.Host) {
 			note = " (RabbitMQ accepts user guest only from localhost)"
 		}
-		return &refusedError{fatal("the broker refused user %q: check user name and password%s", l.user, note)}
+		return &refusedError{fatal("the broker refused user %q; check user name and password%s", l.user, note)}
 	case refusal.Code == amqp.AccessRefused && refusal.Server:
-		return fatal("the broker refused user %q: check user name and password (%s)", l.user, refusal.Reason)
+		return fatal("the broker refused user %q; check user name and password (%s)", l.user, refusal.Reason)
 	case refusal.Code == amqp.NotAllowed && refusal.Server && strings.Contains(refusal.Reason, "limit ("):
 		return ended(err) // the connection limit is reached; a retry succeeds after other connections have closed
 	case refusal.Code == amqp.NotAllowed && refusal.Server:
-		return fatal("the broker denied user %q access to virtual host %q: check that it exists and that the user has permissions on it (%s)", l.user, a.Vhost, refusal.Reason)
+		return fatal("the broker denied user %q access to virtual host %q; check that it exists and that the user has permissions on it (%s)", l.user, a.Vhost, refusal.Reason)
 	}
 	return ended(err)
 }
@@ -79,7 +79,7 @@ func explainTLS(err error) string {
 		if _, ok := errors.AsType[x509.HostnameError](err); ok {
 			advice = "connect by a name in the certificate, or set the expected name in Config.TLS as ServerName or by the URL's server_name_indication"
 		}
-		return fmt.Sprintf("the broker's TLS certificate is not trusted: %v: %s", cert.Err, advice)
+		return fmt.Sprintf("the broker's TLS certificate is not trusted: %v; %s", cert.Err, advice)
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return "the server does not use TLS; use amqp://, or the TLS port (usually 5671)"
@@ -91,7 +91,7 @@ func explainTLS(err error) string {
 	// With TLS 1.3 the alert arrives after the handshake, wrapped in an AMQP error.
 	_, alert, found := strings.Cut(text, "remote error: tls: ")
 	if found && !strings.HasPrefix(alert, "internal error") {
-		return fmt.Sprintf("the server refused TLS (%s): check the client certificate, in Config.TLS or by the URL's certfile and keyfile", strings.TrimRight(alert, `"`))
+		return fmt.Sprintf("the server refused TLS (%s); check the client certificate, in Config.TLS or by the URL's certfile and keyfile", strings.TrimRight(alert, `"`))
 	}
 	return ""
 }

@@ -30,8 +30,8 @@ func TestDialReturnsPermanentErrorsImmediately(t *testing.T) {
 			{"scheme", "http://user:s3cret@localhost/", "cannot use this broker URL (it does not begin with amqp:// or amqps://); use amqp://user:password@host:5672/vhost"},
 			{"port", "amqp://user:s3cret@localhost:port/", "cannot use this broker URL"},
 			{"escape", "amqp://user:s3cret%zz@localhost/", "cannot use this broker URL"},
-			{"password", with(func(u *url.URL) { u.User = url.UserPassword("guest", "s3cret") }), `the broker refused user "guest": check user name and password`},
-			{"virtual host", with(func(u *url.URL) { u.Path = "/no-such-vhost" }), `denied user "guest" access to virtual host "no-such-vhost": check that it exists`},
+			{"password", with(func(u *url.URL) { u.User = url.UserPassword("guest", "s3cret") }), `the broker refused user "guest"; check user name and password`},
+			{"virtual host", with(func(u *url.URL) { u.Path = "/no-such-vhost" }), `denied user "guest" access to virtual host "no-such-vhost"; check that it exists`},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), timeout)
@@ -116,7 +116,7 @@ func TestCanceledDialReturnsLastError(t *testing.T) {
 			return nil, ctx.Err()
 		},
 	})
-	const want = "reprise: cannot reach broker.example:5672: context canceled (last try: broker.example:5672: host unreachable)"
+	const want = "reprise: cannot reach broker.example:5672: context canceled (last attempt: broker.example:5672: host unreachable)"
 	if !errors.Is(err, context.Canceled) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

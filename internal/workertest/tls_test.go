@@ -163,7 +163,7 @@ func TestTLS(t *testing.T) {
 		"unknown authority": {
 			"amqps://ada:s3cret@one.example",
 			[]func(*reprise.Config){names},
-			"one.example:5671: the broker's TLS certificate is not trusted: x509: certificate signed by unknown authority: " +
+			"one.example:5671: the broker's TLS certificate is not trusted: x509: certificate signed by unknown authority; " +
 				"trust its authority, in Config.TLS as RootCAs or by the URL's cacertfile",
 		},
 		"wrong authority": {
@@ -177,9 +177,9 @@ func TestTLS(t *testing.T) {
 			"connect by a name in the certificate, or set the expected name in Config.TLS as ServerName or by the URL's server_name_indication",
 		},
 		"no such file":                {"amqps://ada:s3cret@one.example?cacertfile=/no/such/file", []func(*reprise.Config){names}, "cannot use the TLS files of the URL: read CA certificate: open /no/such/file"},
-		"no certificate":              {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting()}, "the server refused TLS (certificate required): check the client certificate"},
+		"no certificate":              {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting()}, "the server refused TLS (certificate required); check the client certificate"},
 		"wrong certificate":           {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting(foreign.issue("ada"))}, "the server refused TLS ("},
-		"certificate of unknown user": {"amqps://one.example?auth_mechanism=external", []func(*reprise.Config){names, trusting(ca.issue("eve"))}, "the broker refused the client certificate: check that one is set, that it names a user of the broker"},
+		"certificate of unknown user": {"amqps://one.example?auth_mechanism=external", []func(*reprise.Config){names, trusting(ca.issue("eve"))}, "the broker refused the client certificate; check that one is set, that it names a user of the broker"},
 		"URL without TLS":             {"amqp://ada:s3cret@one.example,two.example", []func(*reprise.Config){names, trusting()}, "one.example:5672: Config.TLS is set, but the URL does not use TLS: use amqps:// (default port 5671), or remove Config.TLS"},
 		"broker without TLS":          {"amqps://ada:s3cret@one.example", []func(*reprise.Config){clear, trusting()}, "the server does not use TLS; use amqp://, or the TLS port (usually 5671)"},
 	} {
@@ -210,7 +210,7 @@ func TestDialReportsWrongProtocol(t *testing.T) {
 	t.Parallel()
 	for greeting, want := range map[string]string{
 		"\x15\x03\x03\x00\x02\x02\x46":     "the server uses TLS; use amqps://, or the port without TLS",
-		"HTTP/1.1 400 Bad Request\r\n\r\n": "the server does not use AMQP: check the port",
+		"HTTP/1.1 400 Bad Request\r\n\r\n": "the server does not use AMQP; check the port",
 	} {
 		_, err := reprise.Dial(t.Context(), "amqp://ada:s3cret@broker.example", &reprise.Config{
 			Dial: func(context.Context, string, string) (net.Conn, error) {
