@@ -65,7 +65,7 @@ func TestRedriveToMissingQueueStops(t *testing.T) {
 			want   string
 		}{
 			{RedriveConfig{To: &Target{RoutingKey: "nowhere"}}, `: reprise: unroutable: queue "nowhere" does not exist`},
-			{RedriveConfig{To: &Target{Exchange: "amq.direct", RoutingKey: "nowhere"}}, `leads to no queue`},
+			{RedriveConfig{To: &Target{Exchange: "amq.direct", RoutingKey: "nowhere"}}, `no queue is bound to exchange "amq.direct" for routing key "nowhere"`},
 			{RedriveConfig{}, `: queue in which the message failed is unknown`},
 		} {
 			tc.config.From = from

@@ -25,7 +25,7 @@ type UnroutableError struct {
 }
 
 func (e *UnroutableError) Error() string {
-	to := fmt.Sprintf("exchange %q with routing key %q leads to no queue", e.Exchange, e.RoutingKey)
+	to := fmt.Sprintf("no queue is bound to exchange %q for routing key %q", e.Exchange, e.RoutingKey)
 	switch {
 	case e.Exchange == "":
 		to = fmt.Sprintf("queue %q does not exist", e.RoutingKey)
@@ -57,8 +57,8 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("reprise: the message has %d bytes, the broker takes %d at most (max_message_size): "+
-		"put the data elsewhere, and a reference to it into the message", e.Size, e.Limit)
+	return fmt.Sprintf("reprise: body must have at most %d bytes, the broker's max_message_size: got %d "+
+		"(store the data elsewhere, and publish a reference to it)", e.Limit, e.Size)
 }
 
 // causeFor returns the error of a message for which the broker has closed the channel, or nil

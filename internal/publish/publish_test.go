@@ -119,7 +119,7 @@ func TestCauseForRefusal(t *testing.T) {
 		"no such exchange":     {0, amqpconn.Refusal{Code: 404, Text: "NOT_FOUND - no exchange 'x' in vhost '/'"}, true, `exchange "x" does not exist`},
 		"one of several":       {0, amqpconn.Refusal{Code: 404, Text: "NOT_FOUND - no exchange 'x' in vhost '/'"}, false, ""},
 		"no permission":        {0, amqpconn.Refusal{Code: 403, Text: "ACCESS_REFUSED"}, true, `refused the message for exchange "x"`},
-		"too large":            {11, amqpconn.Refusal{Code: 406, Text: "PRECONDITION_FAILED - message size 11 is larger than configured max size 10"}, false, "has 11 bytes, the broker takes 10 at most"},
+		"too large":            {11, amqpconn.Refusal{Code: 406, Text: "PRECONDITION_FAILED - message size 11 is larger than configured max size 10"}, false, "must have at most 10 bytes, the broker's max_message_size: got 11"},
 		"another is too large": {10, amqpconn.Refusal{Code: 406, Text: "PRECONDITION_FAILED - message size 11 is larger than configured max size 10"}, false, ""},
 	} {
 		err := causeFor(message("x", "", tt.size), &tt.refusal, tt.sole)
