@@ -32,10 +32,10 @@ const (
 )
 
 var missing = [...]string{
-	permStatuses: "workers are not shown to operators: the user may not declare, or write to, the exchange " + topology.WorkersExchange,
-	permCommands: "operators reach workers late: the user may not declare the exchange " + topology.ControlExchange + " and bind a queue " + topology.ControlQueuePrefix + "… to it",
-	permRetries:  "retries are not shown to operators: the user may not declare, or write to, the exchange " + topology.RetriesExchange,
-	permPauses:   "the pause of a queue may not be noticed: the user may not declare queues " + topology.PauseQueuePrefix + "…",
+	permStatuses: "operators cannot see the workers: the user may not declare, or write to, the exchange " + topology.WorkersExchange,
+	permCommands: "workers notice commands late: the user may not declare the exchange " + topology.ControlExchange + " and bind a queue " + topology.ControlQueuePrefix + "… to it",
+	permRetries:  "operators cannot see the retries: the user may not declare, or write to, the exchange " + topology.RetriesExchange,
+	permPauses:   "workers may miss the pause of a queue: the user may not declare queues " + topology.PauseQueuePrefix + "…",
 }
 
 // refused logs each missing permission once.
