@@ -42,7 +42,7 @@ type Config struct {
 	// BeforePublish is called before Publish, PublishBatch, PublishAt or PublishIn encodes a message. It may change the
 	// message, for example to add headers such as a trace context. It may also refuse the message with an error. The
 	// publishing method then returns an error that wraps this error and ErrInvalidMessage. The other messages of a
-	// batch are not affected. It is not called for the copies that a worker publishes. BeforePublish must be safe for
+	// batch are not affected. BeforePublish is not called for the copies that a worker publishes. It must be safe for
 	// concurrent use. Default: none.
 	BeforePublish func(ctx context.Context, m *Message) error
 

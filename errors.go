@@ -57,7 +57,8 @@ type UnroutableError = publish.UnroutableError
 
 // RefusedError reports that the broker refuses a message for a reason other than the state of a queue. Examples are a
 // user without write permission for the exchange, a UserID that is the name of another user, and an internal exchange.
-// The message was not stored. A further attempt fails in the same way until the cause is fixed. Its fields are
+// The message was not stored. A further attempt fails in the same way until the cause is fixed. The fields of a
+// RefusedError are
 //
 //	Exchange, RoutingKey string
 //	Code                 int    // AMQP reply code: 403 access refused, 406 precondition failed
@@ -79,9 +80,9 @@ func (e *QueueError) Error() string {
 	return fmt.Sprintf("reprise: the broker refused a request about queue %q (%d %s)", e.Queue, e.Code, e.Text)
 }
 
-// TooLargeError reports that the body of a message exceeds the limit of the broker (max_message_size): by default 16 MiB
-// with RabbitMQ 4, and 128 MiB before. The message was not stored. Save such large data in a file store, and publish a
-// reference to the file. Its fields are
+// TooLargeError reports that the body of a message exceeds the limit of the broker (max_message_size): by default 16
+// MiB with RabbitMQ 4, and 128 MiB before. The message was not stored. Save such large data in a file store, and
+// publish a reference to the file. The fields of a TooLargeError are
 //
 //	Size  int // size of the body in bytes
 //	Limit int // limit of the broker in bytes

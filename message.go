@@ -11,8 +11,8 @@ import (
 
 // Message is a message to publish, or a message that a Handler receives.
 //
-// A handler gets the original message, also on a retry. The worker restores the origin, the properties and the headers from
-// its copy. It omits the headers of Reprise and the dead-letter history of RabbitMQ (x-death and related headers).
+// A handler gets the original message, also on a retry. The worker restores the origin, the properties and the headers
+// from the copy, without the headers of Reprise and the dead-letter history of RabbitMQ (x-death and related headers).
 type Message struct {
 	Body []byte
 
@@ -51,9 +51,9 @@ type Message struct {
 	UserID string
 
 	// Expiration is the maximum time that the message may wait in a queue, rounded up to whole milliseconds. 0 means no
-	// limit. Maximum: ten years (of 365 days). It applies until the first attempt. The time before a retry or in the failed
-	// queue does not count. If a message expires in the work queue, the broker dead-letters it. With the default strategy,
-	// the message moves to {queue}.failed, without recorded errors.
+	// limit. Maximum: ten years (of 365 days). Expiration applies until the first attempt. The time before a retry or
+	// in the failed queue does not count. If a message expires in the work queue, the broker dead-letters it. With the
+	// default strategy, the message moves to {queue}.failed, without recorded errors.
 	Expiration time.Duration
 
 	// Queue is the work queue. The worker sets this and all following fields on delivery. Publish ignores them.

@@ -35,8 +35,8 @@ func PauseFor(d time.Duration, err error) error {
 	return &RetryAfterError{Delay: max(0, d), Pause: true, Err: err}
 }
 
-// Park returns an error that makes the worker park the message immediately, without further attempts. Use it for a message
-// for which a retry cannot succeed. It wraps err, which may be nil.
+// Park returns an error that makes the worker park the message immediately, without further attempts. Use it for a
+// message for which a retry cannot succeed. The result wraps err, which may be nil.
 func Park(err error) error { return &ParkError{Err: err} }
 
 // Annotate returns err together with headers for the copy of the message that is retried or parked. A header replaces an

@@ -69,8 +69,8 @@ type WorkerConfig struct {
 
 	// Topology is declared before the worker consumes, together with the topology of the Strategy. It usually contains
 	// the exchange and the bindings of the queue. A Queue or an Exchange in Topology replaces the declaration of the
-	// same name in the Strategy. This applies to the work queue, {Queue}.failed, a wait queue, or an exchange of a
-	// preset. You must then ensure that the object does not lose messages. Default: empty.
+	// same name in the Strategy. The replaced object can be the work queue, {Queue}.failed, a wait queue, or an
+	// exchange of a preset. You must then ensure that the object does not lose messages. Default: empty.
 	Topology topology.Topology
 
 	// Concurrency is the maximum number of handlers that run at the same time. Default: 1, so that messages are handled in
@@ -85,10 +85,10 @@ type WorkerConfig struct {
 	Prefetch int
 
 	// Priority is the priority of this worker among the consumers of the queue. The broker delivers messages to the
-	// consumers with the highest priority first, and to the others when these have reached their prefetch. It may be
-	// negative. Default: 0, the priority of consumers that do not set a priority.
+	// consumers with the highest priority first, and to the others when these have reached their prefetch. Priority may
+	// be negative. Default: 0, the priority of consumers that do not set a priority.
 	//
-	// It must be 0 on a queue with x-single-active-consumer, because of a defect of RabbitMQ 4.3. If the active
+	// Priority must be 0 on a queue with x-single-active-consumer, because of a defect of RabbitMQ 4.3. If the active
 	// consumer of a quorum queue stops with unsettled messages while a consumer with a higher priority waits, RabbitMQ
 	// keeps the stopped consumer. When the other consumer stops, RabbitMQ activates the first one again, and delivers
 	// no messages from then on. Validate refuses this combination for a queue in Topology. It cannot check an existing
@@ -268,15 +268,15 @@ const (
 	// AckThenPublish acknowledges the original, waits until the broker has processed the ack, and then publishes the
 	// copy once. It does not republish a copy whose confirm is lost. After a crash in between, neither message exists.
 	// This order can lose a message, but cannot duplicate it. Use it if a duplicate causes more damage than a lost
-	// message. It requires an additional round trip. Prefetch and Concurrency must be at most 32: see
+	// message. AckThenPublish requires an additional round trip. Prefetch and Concurrency must be at most 32: see
 	// docs/guarantees.md.
 	AckThenPublish
 )
 
 // Limiter limits the rate at which a worker starts attempts. Wait returns when the next attempt may start. The
-// rate.Limiter of golang.org/x/time/rate implements Limiter. Several workers may share a Limiter. It must be safe for
-// concurrent use, and Wait must return when ctx is done. Any error other than the error of ctx means that the limit
-// cannot be respected, and pauses the worker for a second.
+// rate.Limiter of golang.org/x/time/rate implements Limiter. Several workers may share a Limiter. A Limiter must be
+// safe for concurrent use, and Wait must return when ctx is done. Any error other than the error of ctx means that the
+// limit cannot be respected, and pauses the worker for a second.
 //
 // While a worker waits, fetched messages also wait, at most Prefetch of them. The worker requeues them before the
 // ConsumerTimeout. Before RabbitMQ 4.3, each requeue counts towards the delivery limit of the message. With a slow
@@ -286,8 +286,8 @@ type Limiter interface {
 }
 
 // Breaker stops a worker from consuming while a service that its handler calls is down, so that messages do not exhaust
-// their attempts needlessly. Package breaker implements it. It must be safe for concurrent use. Workers that depend on the
-// same service may share a Breaker. Its methods must return immediately, because they block consumption.
+// their attempts needlessly. Package breaker implements it. A Breaker must be safe for concurrent use. Workers that
+// depend on the same service may share a Breaker. Its methods must return immediately, because they block consumption.
 type Breaker interface {
 	// Allow is called before each attempt. If wait is above 0, the worker stops consuming for that time. Otherwise the
 	// attempt starts. Then the worker calls record once, with the error of the handler, which may wrap ErrNotAttempted, or
@@ -337,10 +337,10 @@ func (d Debounce) validate(timeout time.Duration) error {
 	return nil
 }
 
-// ContentKey is a Debounce.Key. Messages are equal if they have the same body, Type, CorrelationID and ReplyTo, and were
-// published to the same exchange with the same routing key. It ignores MessageID, Timestamp and headers, because they
-// differ each time an event is published (headers because of tracing). Use it for messages that report a change. Do not use
-// it for messages that each request an action, such as a payment.
+// ContentKey is a Debounce.Key. Messages are equal if they have the same body, Type, CorrelationID and ReplyTo, and
+// were published to the same exchange with the same routing key. ContentKey ignores MessageID, Timestamp and headers,
+// because they differ each time an event is published (headers because of tracing). Use it for messages that report a
+// change. Do not use it for messages that each request an action, such as a payment.
 func ContentKey(m *Message) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(m.Exchange), []byte(m.RoutingKey), []byte(m.Type), []byte(m.CorrelationID), []byte(m.ReplyTo), m.Body} {
