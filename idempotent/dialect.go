@@ -79,8 +79,8 @@ func statementsOf(d Dialect, table, now string) statements {
 	}
 	purge := `DELETE FROM TABLE WHERE key IN (SELECT key FROM TABLE WHERE expires <= NOW LIMIT $1)`
 	if d == PostgreSQL {
-		// An array makes PostgreSQL run the subquery once. It may run a plain subquery more than once, which would
-		// defeat the LIMIT. SKIP LOCKED skips the rows of a concurrent purge.
+		// An array makes PostgreSQL run the subquery once. PostgreSQL may run a plain subquery more than once, which
+		// would defeat the LIMIT. SKIP LOCKED skips the rows of a concurrent purge.
 		purge = `DELETE FROM TABLE WHERE key = ANY(ARRAY(
 			SELECT key FROM TABLE WHERE expires <= NOW ORDER BY expires LIMIT $1 FOR UPDATE SKIP LOCKED))`
 	}

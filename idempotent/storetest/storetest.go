@@ -24,7 +24,7 @@ type Subject struct {
 	New func(t testing.TB) idempotent.Store
 
 	// Pass advances the time of all stores. Run calls it while no other call is running. If Pass is nil, each test runs
-	// in a testing/synctest bubble and sleeps. This suits stores that use only the clock of package time.
+	// in a testing/synctest bubble and sleeps. Leave Pass nil for a store that uses only the clock of package time.
 	Pass func(d time.Duration)
 }
 
