@@ -105,7 +105,7 @@ func (l *Ledger) logChanges(ctx context.Context) error {
 }
 
 // Accept restarts an account after an operator has examined and accepted the current discrepancy. From then on, reports
-// show the operator and the reason. It returns ErrNoAccount or ErrTooEarly, or an error if reason is empty.
+// show the operator and the reason. Accept returns ErrNoAccount or ErrTooEarly, or an error if reason is empty.
 func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reason string) error {
 	if reason == "" {
 		return errors.New("ledger: Accept: reason must not be empty (describe the discrepancy)")
