@@ -13,9 +13,8 @@ func Full(b Backoff) Jitter { return Jitter{Backoff: b, Spread: 1} }
 // fixed and half is random.
 func Equal(b Backoff) Jitter { return Jitter{Backoff: b, Spread: 0.5} }
 
-// Jitter shortens each delay of a schedule by a random part. This spreads the
-// retries of messages that failed at the same time. Jitter never lengthens a delay,
-// so the maximum of the schedule remains valid.
+// Jitter shortens each delay of a schedule by a random part. The random part spreads the retries of messages that
+// failed at the same time. Jitter never lengthens a delay, so the maximum of the schedule remains valid.
 type Jitter struct {
 	Backoff Backoff // schedule to spread; default Exponential{}
 	Spread  float64 // random part of the delay, from 0 (none) to 1 (all)
