@@ -65,7 +65,7 @@ func (d *archiveService) report(kind notification.Kind, subject, title, detail s
 // reportStore returns a function that notifies of an unavailable database.
 func (d *archiveService) reportStore(kind string) func(error) {
 	return func(err error) {
-		d.report(notification.StoreUnavailable, "store/"+kind, fmt.Sprintf("The %s cannot be used", kind), d.db.name+": "+wrongWithStore(err))
+		d.report(notification.StoreUnavailable, "store/"+kind, fmt.Sprintf("The %s is unavailable", kind), d.db.name+": "+wrongWithStore(err))
 	}
 }
 

@@ -194,7 +194,7 @@ func (d *archiveService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // unopened responds to requests until the archive is open.
 func (d *archiveService) unopened(w http.ResponseWriter, r *http.Request) {
-	const text, advice = "the archive is being opened, or cannot be reached", "see the log of the console for the cause, and try again"
+	const text, advice = "the archive is not open yet", "see the log of the console for the cause, and try again"
 	w.Header().Set("Retry-After", "2")
 	if !strings.HasPrefix(r.URL.Path, strings.TrimSuffix(d.console.Prefix, "/")+"/api/") {
 		http.Error(w, text+": "+advice, http.StatusServiceUnavailable)
@@ -205,8 +205,8 @@ func (d *archiveService) unopened(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(api.Error{Text: text, Advice: advice}) // the client may have disconnected
 }
 
-// Wake implements [console.Replayer]. Before the connection, it does nothing, because the replayer finds new replays at
-// its start.
+// Wake implements [console.Replayer]. Without a connection, Wake does nothing, because the replayer looks for new
+// replays when it starts.
 func (d *archiveService) Wake() {
 	if r := d.replayer.Load(); r != nil {
 		r.Wake()

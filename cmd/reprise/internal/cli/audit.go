@@ -14,7 +14,7 @@ import (
 
 type auditCmd struct {
 	Accept      string `placeholder:"ACCOUNT" help:"Reopen this account after an investigation of its discrepancies. Requires --reason."`
-	Reason      string `placeholder:"TEXT" help:"Cause of the discrepancies, for the ledger. For --accept."`
+	Reason      string `placeholder:"TEXT" help:"Cause of the discrepancies, for the ledger. Required with --accept."`
 	JSON        bool   `name:"json" help:"Print JSON."`
 	serverFlags `group:"Console:"`
 }
@@ -22,12 +22,12 @@ type auditCmd struct {
 // Help shows examples below the flags.
 func (auditCmd) Help() string {
 	return `Compares, for each work queue, the incoming messages that the broker counts with the messages that workers
-have processed, that wait in queues and that failed. A discrepancy is printed with its time window. The ledger
-needs a console with a management API: reprise console --management, or reprise up with management: below
-console:, which the embedded broker does not need. Workers of reprise up with archive: report to the ledger.
+have processed, that wait in queues and that failed. The command prints each discrepancy with its time window. The
+ledger needs a console with a management API: reprise console --management, or reprise up with management: under
+console: (not necessary with the embedded broker). Workers of reprise up with archive: report to the ledger.
 
-AGE is the time since the account was opened; earlier messages are not included. Figures are from the last
-sample, which is up to 15 s old. A narrow terminal shows no columns with zeros only.
+AGE is the time since the account was opened; earlier messages are not included. Figures are from the last sample,
+which is up to 15 s old. On a narrow terminal, the table omits columns that contain only zeros.
 
 Examples:
   reprise audit
@@ -69,9 +69,9 @@ func verdict(a api.Ledger) error {
 	}
 	switch {
 	case !a.Kept:
-		return errors.New("ledger not found; it requires the management API of the broker (reprise console --management URL; or management: under console: in the file of reprise up)")
+		return errors.New("ledger not found (start `reprise console --management URL`, or set management under console in the configuration of `reprise up`)")
 	case states["differs"] > 0:
-		return fmt.Errorf("ledger has %s with a difference", terminal.Plural(states["differs"], "account"))
+		return fmt.Errorf("ledger has %s with a discrepancy", terminal.Plural(states["differs"], "account"))
 	case states["unknown"] > 0:
 		return fmt.Errorf("the state of %s is unknown", terminal.Plural(states["unknown"], "account"))
 	case states["opening"] > 0 || len(a.Accounts) == 0:

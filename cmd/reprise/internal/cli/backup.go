@@ -20,7 +20,7 @@ type backupCmd struct {
 
 // Help shows examples below the flags.
 func (backupCmd) Help() string {
-	return `A running broker writes the backup itself, as of one moment, and continues to serve clients. Without a running
+	return `A running broker writes a consistent backup itself, and continues to serve clients. Without a running
 broker, the command copies the files.
 
 Example:
@@ -50,10 +50,10 @@ func (c *backupCmd) Run(ctx context.Context, streams IO) error {
 	return err
 }
 
-// visible reports a backup that only the broker can see, because it has other mounts than this process.
+// visible returns an error if this process cannot see the backup, because the broker has different mounts.
 func (c *backupCmd) visible() error {
 	if _, err := os.Stat(c.To); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("backup not found in %s: the broker wrote it to a file system of its own, such as the private /tmp of a systemd service "+
+		return fmt.Errorf("backup not found in %s: the broker has written the backup to a different file system, such as the private /tmp of a systemd service "+
 			"(choose a directory next to the data directory)", absolute(c.To))
 	}
 	return nil

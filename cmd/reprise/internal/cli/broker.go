@@ -18,7 +18,7 @@ import (
 // passwordVariable holds the password of the broker's user.
 const passwordVariable = "REPRISE_BROKER_PASSWORD"
 
-// guest is RabbitMQ's default user. It can connect only from this machine.
+// guest is RabbitMQ's default user. The broker accepts this user only from localhost.
 const guest = "guest"
 
 type brokerCmd struct {
@@ -39,7 +39,7 @@ type runCmd struct {
 	TotalConnectionMemoryLimit size    `name:"total-connection-memory-limit" placeholder:"SIZE" help:"Memory of all connections above which the broker closes the largest connection. Default 512MiB, or eight times --connection-memory-limit if that is more."`
 	TopologyMemoryLimit        size    `name:"topology-memory-limit" default:"512MiB" placeholder:"SIZE" help:"Memory of queues, exchanges and bindings above which the broker refuses declarations: at least 1MiB. Default ${default}."`
 	Management                 string  `placeholder:"ADDR" help:"Address of the management HTTP API and of the metrics. Default: none."`
-	User                       string  `placeholder:"NAME" help:"Name of an administrator. Default guest, which may connect from this machine only."`
+	User                       string  `placeholder:"NAME" help:"Name of an administrator. Default: guest, which can connect only from localhost."`
 	PasswordFile               string  `name:"password-file" placeholder:"FILE" help:"File with the user's password in its first line. Default: $REPRISE_BROKER_PASSWORD, else guest."`
 	tlsFlags                   `group:"TLS:"`
 	logFlags                   `group:"Log:"`
@@ -47,8 +47,8 @@ type runCmd struct {
 
 // Help shows examples below the flags.
 func (brokerCmd) Help() string {
-	return `The first line on stdout is the URL of the broker. It contains the user and the password guest. It does not
-contain another password.
+	return `The first line on stdout is the URL of the broker. The URL contains the password only if it is the default
+password, guest.
 
 Examples:
   reprise broker --data /var/lib/reprise
@@ -139,7 +139,7 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 		logData(b, data, log)
 		defer serveControl(b, data, stop.again, log)()
 	case !c.Memory:
-		log.Warn("messages are lost when this process ends (use --data DIR to keep them, or --memory to omit this warning)")
+		log.Warn("messages are lost when this process exits (use --data DIR to keep them, or --memory to omit this warning)")
 	}
 
 	l, err := listen(c.Listen)
@@ -258,9 +258,9 @@ func loopback(a net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// brokerURL returns the URL that a client on this machine connects to, without a user if none is known. It ends with the
-// port, which means the virtual host "/" to all clients. With a slash after the port, clients that follow the URI
-// specification, librabbitmq among them, connect to the virtual host "".
+// brokerURL returns the URL that a client on this machine connects to, without a user if none is known. The URL ends
+// with the port, which means the virtual host "/" to all clients. With a slash after the port, clients that follow
+// the URI specification, librabbitmq among them, connect to the virtual host "".
 func brokerURL(scheme string, a net.Addr, user, password string) string {
 	u := url.URL{Scheme: scheme, Host: a.String()}
 	if user != "" {

@@ -43,7 +43,8 @@ func (c *brokerCheckCmd) Run(streams IO) error {
 		fmt.Fprintln(streams.Stdout, "no damage found")
 		return nil
 	case !c.Salvage:
-		return errors.New("the data directory is damaged (restore a backup, or keep the readable messages with --salvage)")
+		return fmt.Errorf("cannot use data directory %s: %s damaged or missing (restore a backup, or use --salvage to keep the readable messages)",
+			c.Data, terminal.Plural(len(found.Damage), "file"))
 	}
 	found, err = disk.Salvage(c.Data)
 	if err != nil {
@@ -63,7 +64,7 @@ func listQueues(w io.Writer, found disk.Checked) (complete bool) {
 	for _, q := range found.Queues {
 		name := fmt.Sprintf("queue %s in virtual host %s", q.Name, q.VHost)
 		if q.Name == "" && q.VHost == "" {
-			name = "a queue whose declaration cannot be read, and whose messages are not kept"
+			name = "a queue with an unreadable declaration, whose messages are lost"
 		}
 		missing := q.Expected - q.Found
 		complete = complete && q.Expected >= 0 && missing <= 0 && q.Name != ""

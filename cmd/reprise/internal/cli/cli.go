@@ -106,7 +106,7 @@ func newParser(streams IO, options ...kong.Option) (*kong.Kong, error) {
 }
 
 // Main runs the command in args and returns the exit code of the process. SIGINT and SIGTERM stop the command
-// gracefully. SIGHUP does so, too, except for commands that run until they are stopped.
+// gracefully. SIGHUP does the same, except in commands that run until they are stopped.
 func Main(args []string, streams IO) int {
 	if len(args) == 1 && args[0] == reapCommand { // internal command; runs before the parser to keep the process small
 		handler.Reap(streams.Stdin)
@@ -143,7 +143,7 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// stoppedError means that the work ended gracefully before it was complete.
+// stoppedError means that the command stopped gracefully before its work was complete.
 type stoppedError struct{ error }
 
 func (e stoppedError) Unwrap() error { return e.error }

@@ -27,25 +27,26 @@ type consoleRunCmd struct {
 	Archive    string         `env:"REPRISE_ARCHIVE" type:"address" placeholder:"STORE" help:"Database of the archive: sqlite:PATH or postgres://user:password@host/database. Default sqlite:reprise-failed.db."`
 	Keep       *time.Duration `placeholder:"TIME" help:"Age at which the archive removes messages, such as 90d. Default: never."`
 	Listen     string         `default:"${console}" placeholder:"ADDR" help:"Address of the console. Port 0 selects a free port. Default ${default}."`
-	Tokens     string         `placeholder:"FILE" help:"File with the tokens of the users. Default: all users of this machine have access."`
+	Tokens     string         `placeholder:"FILE" help:"File with the tokens of the users. Default: none, only local users have access."`
 	Metrics    string         `placeholder:"ADDR" help:"Address of /metrics, /healthz and /readyz, such as 127.0.0.1:9090. Default: none."`
 	Secure     bool           `help:"Require HTTPS for the session cookie. For a proxy with HTTPS."`
 	Prefix     string         `placeholder:"PATH" help:"Path prefix of the console's URLs, such as /reprise. The proxy must not remove the prefix. Default: none."`
 	TraceURL   string         `placeholder:"URL" help:"URL of a trace, such as https://traces.example.com/trace/{trace_id}. Messages with a header traceparent link to it. Default: none."`
 	Management string         `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the broker's management API, for live figures, failed queues, the ledger and replays through an exchange."`
-	Notify     string         `placeholder:"FILE" help:"YAML file with the webhooks of notifications below notify:, and the base URL of links as console: {url: …}."`
+	Notify     string         `placeholder:"FILE" help:"YAML file with the webhooks of notifications under notify:, and the base URL of links as console: {url: …}."`
 	logFlags   `group:"Log:"`
 }
 
 // Help shows examples below the flags.
 func (consoleCmd) Help() string {
-	return `Moves messages from failed queues to the archive and serves the console, which searches, edits, replays and
-discards them. The first line on stdout is the URL of the console. reprise failed uses the same console. The
-archive stores each message before it acknowledges the delivery. A message that fails again after a replay enters
-the archive again.
+	return `Moves messages from failed queues to the archive and serves the console, which searches, edits, replays
+and discards archived messages. The first line on stdout is the URL of the console. reprise failed uses the same
+console. The archive stores each message before it acknowledges the delivery. A message that fails again after a
+replay enters the archive again.
 
-Several consoles may share an archive: each failed queue and each replay has one of them at a time, and another
-console takes over if that console stops. Give --management to one of them only, because it keeps the ledger.
+Several consoles may share an archive. Only one console at a time handles a failed queue or a replay. If that
+console stops, another console takes over. Use --management for only one console, because this console maintains
+the ledger.
 
 Examples:
   reprise console --queue orders.failed --queue mails.failed

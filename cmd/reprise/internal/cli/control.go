@@ -44,7 +44,7 @@ type backuper interface {
 // socket.
 func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logger) (stop func()) {
 	path, possible := controlPath(dir)
-	err := errors.New("its path is too long for a socket: choose a directory with a shorter one")
+	err := errors.New("path is too long for a socket (use a data directory with a shorter path)")
 	var l net.Listener
 	if possible {
 		_ = os.Remove(path) // left by a crashed process, because no other process can own the directory now
@@ -61,7 +61,7 @@ func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logge
 		var request backupRequest
 		err := json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&request)
 		if err == nil && !filepath.IsAbs(request.To) {
-			err = errors.New("the path is not absolute")
+			err = fmt.Errorf("path must be absolute: got %q", request.To)
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)

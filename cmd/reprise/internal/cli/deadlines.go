@@ -7,7 +7,7 @@ import (
 )
 
 // progressDeadlines permits requests of any duration while they make progress. Each read and each write has a separate
-// timeout, which replaces the timeouts of serveWeb. It is for long requests, such as an export, and for event streams.
+// timeout, which replaces the timeouts of serveWeb. Use it for long requests, such as an export, and for event streams.
 func progressDeadlines(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
@@ -17,8 +17,9 @@ func progressDeadlines(h http.Handler) http.Handler {
 	})
 }
 
-// progressTimeout is the maximum pause. After that time, minRate is the minimum number of bytes per second of a
-// request, so that a client cannot hold a connection for days with single bytes.
+// progressTimeout is the maximum time for one read or write. A request body that takes longer than progressTimeout
+// must arrive at minRate bytes per second or more, so that a client cannot hold a connection for days with single
+// bytes.
 const (
 	progressTimeout = time.Minute
 	minRate         = 1 << 10

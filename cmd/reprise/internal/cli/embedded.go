@@ -41,7 +41,7 @@ func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embedd
 	go func() { e.served <- b.Serve(l) }()
 	log.Info("embedded broker listening", "url", e.url)
 	if e.inMemory {
-		log.Info("messages are in memory (data: memory), and are lost when the process ends")
+		log.Info("messages are in memory (data: memory), and are lost when the process exits")
 		return e, nil
 	}
 	logData(b, cfg.Data, log)

@@ -20,7 +20,7 @@ type bulkEditFlags struct {
 	SetHeader      []string `name:"set-header" sep:"none" placeholder:"K=V" help:"Header to set in each message: name=text, or name:=JSON. Repeatable."`
 	RemoveHeader   []string `name:"remove-header" sep:"none" placeholder:"NAME" help:"Header to remove from each message. Repeatable."`
 	SendUnchanged  bool     `name:"send-unchanged" help:"Also send messages that the edit does not change."`
-	SendImpossible bool     `name:"send-impossible" help:"Also send messages that do not allow the edit, unchanged."`
+	SendImpossible bool     `name:"send-impossible" help:"Also send messages that the edit cannot change."`
 }
 
 // edit returns the edit, or nil if no flag specifies an edit.

@@ -97,7 +97,7 @@ func cancelReplay(ctx context.Context, client *api.Client, id int64, reason stri
 	return r, err
 }
 
-// cancelTimeout is sufficient unless the broker does not respond.
+// cancelTimeout is sufficient if the broker responds.
 const cancelTimeout = 5 * time.Second
 
 // maxFailedPolls is the maximum number of consecutive failed requests to the console.

@@ -17,9 +17,9 @@ type failedPurgeCmd struct {
 
 // Help shows examples below the flags.
 func (failedPurgeCmd) Help() string {
-	return `The archive does the same each hour, if --keep, or keep: in the file of reprise up, sets a retention time.
-Messages of a running replay stay. Removed messages cannot be restored; the audit log keeps their number, their
-queues and the user. The command requires the role admin.
+	return `If --keep, or keep: in the file of reprise up, sets a retention time, the archive also removes these
+messages every hour. Messages of a running replay stay. Removed messages cannot be restored; the audit log keeps
+their number, their queues and the user. The command requires the role admin.
 
 Examples:
   reprise failed purge --dry-run

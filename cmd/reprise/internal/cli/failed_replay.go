@@ -24,7 +24,7 @@ type failedReplayCmd struct {
 	Canary        time.Duration `placeholder:"TIME" help:"Send one message first and wait for its outcome for at most this time. Stop if its first attempt fails."`
 	Verify        time.Duration `placeholder:"TIME" help:"Wait for the outcomes of all messages for at most this time. The exit code is 3 unless all succeed."`
 	IgnoreSame    bool          `name:"ignore-same" help:"Continue if a message fails again with the same error. Default: stop."`
-	Detach        bool          `help:"Print the ID of the replay and do not wait for its end."`
+	Detach        bool          `help:"Print the ID of the replay, and do not wait until the replay stops."`
 	Yes           bool          `short:"y" help:"Do not ask for confirmation."`
 	DryRun        bool          `name:"dry-run" help:"Only count the messages."`
 	JSON          bool          `name:"json" help:"Print JSON."`
@@ -34,9 +34,9 @@ type failedReplayCmd struct {
 
 // Help shows examples below the flags.
 func (failedReplayCmd) Help() string {
-	return `Publishes messages again, with their edits and without earlier attempts. The command selects the messages at the
-start; later failures are not part of the replay. The console sends the messages, even if the command ends. Ctrl-C
-cancels the replay, and unsent messages return to state failed.
+	return `Publishes messages again, with their edits and without earlier attempts. The command selects the messages
+at the start; later failures are not part of the replay. The console sends the messages, even if the command exits.
+Ctrl-C cancels the replay, and unsent messages return to state failed.
 
 Examples:
   reprise failed replay 17 18 19
@@ -154,7 +154,7 @@ func (c *failedReplayCmd) plan() (api.Plan, error) {
 		return api.Plan{}, usagef("--verify and --detach exclude each other")
 	}
 	if c.SentBy != nil && s.Filter.Outcome == failed.OutcomeFailedAgain {
-		return api.Plan{}, usagef("messages sent by replay %d are replayed; messages that failed again are selected by --back-from %d", *c.SentBy, *c.SentBy)
+		return api.Plan{}, usagef("cannot replay messages of replay %d twice (use --back-from %d to select the messages that failed again)", *c.SentBy, *c.SentBy)
 	}
 	if c.Verify < 0 {
 		return api.Plan{}, usagef("--verify must be positive: got %s", c.Verify)

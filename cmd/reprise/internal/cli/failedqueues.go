@@ -73,10 +73,11 @@ func failedQueuesOf(workers []graph.Worker) []string {
 	return queues
 }
 
-// originOf returns a function that returns the work queue of a message in a failed queue. If one work queue parks messages
-// there, it is that queue. If several work queues do, it is the queue in the header of the message or, without the header,
-// the queue that receives messages with the routing key. If the header contains another queue, the origin is unknown, and
-// the function returns the name of the failed queue.
+// originOf returns a function that returns the work queue of a message in a failed queue, or "" if the work queue is
+// unknown. If only one work queue parks messages in the failed queue, the function returns that work queue. If
+// several do, it returns the work queue that the header of the message names or, without the header, the work queue
+// that receives messages with the routing key. If the header names a queue that does not park messages in the failed
+// queue, the function returns the name of the failed queue.
 func originOf(workers []config.Worker) func(*reprise.Message) string {
 	type origin struct {
 		queue string

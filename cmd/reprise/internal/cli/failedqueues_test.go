@@ -51,7 +51,7 @@ func TestOriginIgnoresForgedHeader(t *testing.T) {
 			m.Headers[topology.HeaderQueue] = tc.header
 		}
 		if got := of(m); got != tc.want {
-			t.Errorf("%+v: got queue %q", tc, got)
+			t.Errorf("%+v: got queue %q, want %q", tc, got, tc.want)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func parseJSON(s string) (any, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("text after the value")
+		return nil, fmt.Errorf("unexpected text after the value")
 	}
 	return amqp(v)
 }

@@ -22,11 +22,11 @@ import (
 
 // health serves metrics and health checks of a worker process over HTTP:
 //
-//	/metrics          of its workers and its client, and of the process
-//	/metrics/broker   of the broker in it, if there is one; …/per-object: of each queue
+//	/metrics          metrics of the process, its workers and its client
+//	/metrics/broker   metrics of the broker in the process, if any; …/per-object: metrics of each queue
 //	/healthz          200: the process runs
-//	/readyz           200: it is connected, all workers consume, or pause on purpose, and its databases are available: "ok",
-//	                  then the workers that an operator has paused; 503: the problems, one per line
+//	/readyz           200: the process is connected, its databases are available, and each worker consumes or is paused by
+//	                  an operator; the body is "ok" and the paused workers. 503: the body lists the problems, one per line
 type health struct {
 	metrics *prommetrics.Metrics
 	ending  <-chan struct{} // closed at the start of the drain
@@ -156,8 +156,8 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// paused lists the workers that an operator has paused. They do not affect readiness, because another process would
-// pause them, too.
+// paused lists the workers that an operator has paused. Paused workers do not affect readiness, because a new process
+// would also start with paused workers.
 func (h *health) paused() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

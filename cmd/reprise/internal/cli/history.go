@@ -21,10 +21,11 @@ type historyCmd struct {
 
 // Help shows examples below the flags.
 func (historyCmd) Help() string {
-	return `Shows the numbers of processed and failed messages, the handling times, and rises of failures. The number of
-failures is the larger of two numbers: the failed attempts that workers announced, and the messages that entered the
-archive. Handling times are upper bounds, at most twice the measured time. A dot in a line of bars is time without a
-record. Times are in UTC. The command needs a running console: reprise console, or reprise up with console: in its file.
+	return `Counts processed messages and failures, and shows handling times and rises of failures. The number of
+failures is the larger of two numbers: the failed attempts that workers reported, and the messages that entered the
+archive. Handling times are upper bounds, at most twice the measured time. A dot in a line of bars is an unrecorded
+period. Times are in UTC. The command needs a running console: reprise console, or reprise up with console: in its
+file.
 
 Examples:
   reprise history

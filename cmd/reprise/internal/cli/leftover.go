@@ -34,7 +34,7 @@ func leftoverMessages(file string, cfg *config.Config) string {
 	counts, err := disk.Count(dir)
 	switch {
 	case errors.Is(err, broker.ErrInUse):
-		return fmt.Sprintf("another process uses %s, so that its messages cannot be counted; broker: does not use them", dir)
+		return fmt.Sprintf("cannot count the messages in %s, which another process uses (the configured broker does not use them)", dir)
 	case err != nil:
 		return fmt.Sprintf("cannot read whether the embedded broker has left messages in %s: %v", dir, err)
 	}

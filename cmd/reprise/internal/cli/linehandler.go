@@ -85,7 +85,7 @@ func (h lineHandler) WithGroup(name string) slog.Handler {
 	return lineHandler{h.Handler.WithGroup(name), h.out, h.journal}
 }
 
-// priority returns the priority of syslog of a level.
+// priority returns the syslog priority of a level.
 func priority(l slog.Level) int {
 	switch {
 	case l >= slog.LevelError:

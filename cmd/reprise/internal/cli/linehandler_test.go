@@ -65,7 +65,7 @@ func TestQuietBroker(t *testing.T) {
 	level.Set(slog.LevelDebug)
 	log.Warn("closing a channel", "peer", "memory:1")
 	if got := b.String(); got != "level=DEBUG msg=\"closing a channel\" peer=memory:1\n" {
-		t.Errorf("level debug: got %s", got)
+		t.Errorf("level debug: got %s, want %s", got, "level=DEBUG msg=\"closing a channel\" peer=memory:1\n")
 	}
 }
 

@@ -16,7 +16,7 @@ type notifyCmd struct {
 }
 
 type notifyTestCmd struct {
-	Config string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"File with the webhooks below notify:. Default ${default}."`
+	Config string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"File with the webhooks under notify:. Default ${default}."`
 }
 
 // Help shows examples below the flags.

@@ -22,7 +22,7 @@ type publishCmd struct {
 	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"Maximum time to connect, and maximum time to publish each message. Default ${default}."`
 
 	To       string  `placeholder:"QUEUE" help:"Queue to publish to."`
-	Declare  bool    `help:"Declare the queue of --to and its failed queue, durable as a worker does, if they do not exist."`
+	Declare  bool    `help:"Declare missing queues: the queue of --to and its failed queue, durable, as a worker declares them."`
 	Exchange *string `placeholder:"NAME" help:"Exchange to publish to."`
 	Key      string  `placeholder:"KEY" help:"Routing key for --exchange."`
 

@@ -27,7 +27,7 @@ func TestPublishTimeoutAppliesPerMessage(t *testing.T) {
 		var out bytes.Buffer
 		err := c.publish(t.Context(), slow, &reprise.Message{}, IO{Stdout: &out})
 		if n := strings.Count(out.String(), "id\n"); err != nil || n != 200 {
-			t.Errorf("published %d messages: %v", n, err)
+			t.Errorf("published %d messages, want 200: %v", n, err)
 		}
 
 		c.Count = 3

@@ -73,7 +73,7 @@ func (c *purgeCmd) purge(ctx context.Context, streams IO, client *api.Client) er
 		p.Limit = int(left)
 		some, err := client.PurgeQueue(ctx, p, false)
 		if done.Messages += some.Messages; err != nil {
-			return fmt.Errorf("%w; %s removed before", err, terminal.Plural(int(done.Messages), "message"))
+			return fmt.Errorf("%w; %s already removed", err, terminal.Plural(int(done.Messages), "message"))
 		}
 		if some.Messages == 0 { // other consumers have taken the messages
 			break

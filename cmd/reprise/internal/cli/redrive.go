@@ -18,8 +18,8 @@ import (
 type redriveCmd struct {
 	From       string        `placeholder:"QUEUE" help:"Failed queue."`
 	To         string        `placeholder:"QUEUE" help:"Target: a queue, or EXCHANGE/KEY. Default: the queue of the failure."`
-	Config     string        `short:"c" placeholder:"FILE" help:"Configuration of the workers. Specifies the broker, and the targets of messages of presets."`
-	Management string        `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the management API. Shows the exchange and routing key that lead to one queue only."`
+	Config     string        `short:"c" placeholder:"FILE" help:"Configuration of the workers. Specifies the broker and, for presets, the targets of the messages."`
+	Management string        `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the management API. With it, messages go through exchanges that route only to the target queue."`
 	URL        string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default: the broker of -c FILE, else amqp://guest:guest@127.0.0.1:5672."`
 	Timeout    time.Duration `default:"10s" placeholder:"TIME" help:"Maximum time to connect. Default ${default}."`
 	Limit      int           `placeholder:"N" help:"Maximum number of messages. Default: the messages that are present at the start."`
@@ -36,11 +36,12 @@ Each message is published and confirmed before it leaves the failed queue, so no
 duplicate one message. Later arrivals stay in the failed queue. Stop an archive of the queue first.
 
 A message goes through its exchange, with its routing key, if the management API or a preset in -c FILE shows that
-both lead to one queue only. Otherwise it goes to the queue by name, and the command prints a warning.
+they route only to the target queue. Otherwise the command publishes the message by the name of the queue, and
+prints a warning.
 
 The queue of the failure comes from -c FILE, from the header x-death of the broker, or from the name of the failed
-queue. If only a header that a publisher can write specifies the queue, the command asks for confirmation, or needs
---yes.
+queue. If only a header that a publisher can write specifies the queue, the command asks for confirmation, or
+requires --yes.
 
 Examples:
   reprise redrive --from orders.failed --dry-run
@@ -63,7 +64,7 @@ type redriveResult struct {
 	Found  int             `json:"found"`
 	Sent   int             `json:"sent"`
 	DryRun bool            `json:"dry_run,omitempty"`
-	Looked int             `json:"looked,omitempty"` // number of messages that were inspected before
+	Looked int             `json:"looked,omitempty"` // number of inspected messages
 	Queues []redriveTarget `json:"queues,omitempty"` // destinations of the inspected messages
 	Error  string          `json:"error,omitempty"`
 }

@@ -82,8 +82,8 @@ type waitingLsCmd struct {
 
 // Help shows examples below the flags.
 func (waitingLsCmd) Help() string {
-	return `ATTEMPTS is the number of failed attempts. Workers do not report successes, so a message that is due stays in the
-list until its next report, or for one minute and a quarter of its delay.
+	return `ATTEMPTS is the number of failed attempts. Workers do not report successes, so a due message stays in the
+list until a worker reports its next failure, or for one minute and a quarter of its delay.
 
 Examples:
   reprise waiting ls --queue orders --before 10m

@@ -123,7 +123,7 @@ func (c *scheduleCmd) policy(flags []*kong.Flag) (p reprise.Policy, given []stri
 		case name == "list" && slices.Min(c.List) < 0:
 			err = usagef("--list must not contain a negative delay: got %s", slices.Min(c.List))
 		case name == "jitter" && c.Jitter == "":
-			err = usagef("--jitter must be none, equal, full or decorrelated")
+			err = usagef("--jitter must be none, equal, full or decorrelated: got %q", c.Jitter)
 		}
 	}
 	if err != nil {

@@ -26,7 +26,8 @@ type subject struct {
 	hint   string // suggestion for further options
 }
 
-// subjectOf returns the subject of a worker. Some strategies override the policy.
+// subjectOf returns the subject of a worker. If the marks of the strategy count the remaining retries, they override
+// the number of attempts in the policy.
 func subjectOf(w reprise.WorkerConfig) subject {
 	s := subject{queue: w.Queue, policy: w.Policy.WithDefaults()}
 	strategy := w.Strategy.WithDefaults()
@@ -122,12 +123,12 @@ func aboutDelays(r topology.Route, policy backoff.Backoff) string {
 // plan contains the times of the attempts of a message that always fails, and the time at which it is parked. Times are
 // durations since the first attempt. Attempts take no time. The JSON form is the output of --format json.
 type plan struct {
-	Queue       string    `json:"queue,omitempty"`
-	When        string    `json:"when,omitempty"`
-	Backoff     string    `json:"backoff"`
-	MaxAttempts int       `json:"max_attempts"`
-	GiveUpAfter float64   `json:"give_up_after,omitempty"` // seconds
-	Attempts    []planned `json:"attempts"`
+	Queue       string           `json:"queue,omitempty"`
+	When        string           `json:"when,omitempty"`
+	Backoff     string           `json:"backoff"`
+	MaxAttempts int              `json:"max_attempts"`
+	GiveUpAfter float64          `json:"give_up_after,omitempty"` // seconds
+	Attempts    []plannedAttempt `json:"attempts"`
 	Parked      struct {
 		Attempts struct { // range of the last attempt
 			Min int `json:"min"`
@@ -138,8 +139,8 @@ type plan struct {
 	} `json:"parked"`
 }
 
-// planned is an attempt in a plan.
-type planned struct {
+// plannedAttempt is an attempt in a plan.
+type plannedAttempt struct {
 	Attempt int    `json:"attempt"`
 	Perhaps bool   `json:"perhaps,omitempty"` // the message may already be parked
 	After   window `json:"after"`             // delay before the attempt
@@ -174,7 +175,7 @@ func (w window) plus(o window) window {
 func newPlan(s subject) plan {
 	p := plan{Queue: s.queue, When: s.when, Backoff: s.about, MaxAttempts: s.policy.MaxAttempts, GiveUpAfter: s.policy.GiveUpAfter.Seconds()}
 	limit := cmp.Or(s.policy.GiveUpAfter, math.MaxInt64)
-	row := planned{Attempt: 1}
+	row := plannedAttempt{Attempt: 1}
 	for {
 		shown := row
 		shown.At.high = min(row.At.high, limit)
@@ -192,7 +193,7 @@ func newPlan(s subject) plan {
 		if next.low > limit {
 			return p
 		}
-		row = planned{Attempt: row.Attempt + 1, After: wait, At: next}
+		row = plannedAttempt{Attempt: row.Attempt + 1, After: wait, At: next}
 	}
 }
 
@@ -219,5 +220,5 @@ func (p *plan) date(start time.Time) {
 
 // truncated reports whether a delay has the maximum length.
 func (p plan) truncated() bool {
-	return slices.ContainsFunc(p.Attempts, func(a planned) bool { return a.After.high == topology.MaxDelay })
+	return slices.ContainsFunc(p.Attempts, func(a plannedAttempt) bool { return a.After.high == topology.MaxDelay })
 }

@@ -56,7 +56,7 @@ func TestPlanIncludesAllDelays(t *testing.T) {
 		now := time.Duration(0)
 		for attempt := 1; ; attempt++ {
 			if attempt > len(p.Attempts) {
-				t.Fatalf("attempt %d exceeds the plan of %d attempts", attempt, len(p.Attempts))
+				t.Fatalf("got attempt %d, want at most %d attempts, as planned", attempt, len(p.Attempts))
 			}
 			if a := p.Attempts[attempt-1]; a.Attempt != attempt || !within(now, a.At) {
 				t.Fatalf("attempt %d at %s is not within the plan %+v", attempt, now, a)
@@ -78,7 +78,7 @@ func TestPlanIsOrdered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := policies().Draw(t, "policy")
 		p := planOf(policy)
-		var before planned
+		var before plannedAttempt
 		for _, a := range p.Attempts {
 			switch {
 			case a.At.low < before.At.low || a.At.high < before.At.high || a.At.low > a.At.high:
@@ -93,7 +93,7 @@ func TestPlanIsOrdered(t *testing.T) {
 			before = a
 		}
 		if before.Attempt != p.Parked.Attempts.Max || p.Parked.Attempts.Max > policy.MaxAttempts {
-			t.Fatalf("last attempt is %d, MaxAttempts is %d, last parking is after attempt %d", before.Attempt, policy.MaxAttempts, p.Parked.Attempts.Max)
+			t.Fatalf("last attempt: got %d, want %d, the attempt of the last parking, and at most %d", before.Attempt, p.Parked.Attempts.Max, policy.MaxAttempts)
 		}
 	})
 }
@@ -116,7 +116,7 @@ func TestScheduleTableFits(t *testing.T) {
 		for _, s := range []time.Time{{}, start} {
 			for l := range strings.SplitSeq(scheduleTable(p, s), "\n") {
 				if n := utf8.RuneCountInString(l); n > 80 {
-					t.Fatalf("line has %d columns:\n%s", n, l)
+					t.Fatalf("line has %d columns, want at most 80:\n%s", n, l)
 				}
 			}
 		}

@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if signal.Ignored(syscall.SIGHUP) { // nohup ignores it; child processes inherit an ignored signal, but not a handler
+	if signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP; child processes inherit an ignored signal, but not a handler
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	testscript.Main(testkit.Waiting{M: m}, programs)

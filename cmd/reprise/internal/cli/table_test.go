@@ -27,7 +27,7 @@ func TestTextTableFitsTerminal(t *testing.T) {
 		}
 		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 		if len(lines) != rows+1 {
-			t.Fatalf("got %d lines for %d rows:\n%s", len(lines), rows, b.String())
+			t.Fatalf("got %d lines, want %d:\n%s", len(lines), rows+1, b.String())
 		}
 		for _, line := range lines {
 			if w := terminal.TextWidth(line); w > width {

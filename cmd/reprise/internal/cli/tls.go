@@ -19,11 +19,11 @@ type tlsFlags struct {
 func (f *tlsFlags) config() (*tls.Config, error) {
 	switch {
 	case f.FailIfNoPeerCert && f.Cacertfile == "":
-		return nil, usagef("--fail-if-no-peer-cert needs --cacertfile")
+		return nil, usagef("--fail-if-no-peer-cert requires --cacertfile")
 	case f.Certfile == "" && f.Keyfile == "" && f.Cacertfile == "":
 		return nil, nil
 	case f.Certfile == "" || f.Keyfile == "":
-		return nil, usagef("TLS needs both --certfile and --keyfile")
+		return nil, usagef("TLS requires both --certfile and --keyfile")
 	}
 	certificate, err := tls.LoadX509KeyPair(f.Certfile, f.Keyfile)
 	if err != nil {

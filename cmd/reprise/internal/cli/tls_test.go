@@ -188,10 +188,10 @@ func TestInvalidTLSFlags(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		{[]string{"--certfile", a.file("server")}, "needs both --certfile and --keyfile"},
-		{[]string{"--keyfile", a.file("server-key")}, "needs both --certfile and --keyfile"},
-		{[]string{"--cacertfile", a.file("authority")}, "needs both --certfile and --keyfile"},
-		{[]string{"--fail-if-no-peer-cert", "--certfile", a.file("server"), "--keyfile", a.file("server-key")}, "needs --cacertfile"},
+		{[]string{"--certfile", a.file("server")}, "requires both --certfile and --keyfile"},
+		{[]string{"--keyfile", a.file("server-key")}, "requires both --certfile and --keyfile"},
+		{[]string{"--cacertfile", a.file("authority")}, "requires both --certfile and --keyfile"},
+		{[]string{"--fail-if-no-peer-cert", "--certfile", a.file("server"), "--keyfile", a.file("server-key")}, "requires --cacertfile"},
 		{[]string{"--certfile", a.file("nosuch"), "--keyfile", a.file("server-key")}, "no such file"},
 		{[]string{"--certfile", a.file("server"), "--keyfile", a.file("other-key")}, "private key does not match"},
 		{[]string{"--certfile", a.file("server"), "--keyfile", a.file("server-key"), "--cacertfile", a.file("text")}, "has no certificate"},

@@ -54,8 +54,8 @@ type tokenCmd struct {
 
 // Help shows examples below the flags.
 func (tokenCmd) Help() string {
-	return `Prints a new token. The user enters it in the login page of the console, or sets REPRISE_TOKEN for reprise failed.
-The file contains only a hash. A console reads the file at its start.
+	return `Prints a new token. The user enters it in the login page of the console, or sets REPRISE_TOKEN for reprise
+failed. The file contains only a hash. A console reads the file when it starts.
 
 Examples:
   reprise console token anna --role operate --tokens tokens

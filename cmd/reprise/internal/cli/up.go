@@ -208,8 +208,8 @@ func (w namedWorker) run(ctx context.Context) error {
 	return nil
 }
 
-// interruptedHandlers counts the handlers that were canceled at the end of a drain. Worker.Run returns nil after such a
-// drain, because the messages were requeued.
+// interruptedHandlers counts the handlers that were canceled because a drain timed out. Worker.Run returns nil after
+// such a drain, because the messages were requeued.
 type interruptedHandlers struct{ handlers atomic.Int64 }
 
 func (c *interruptedHandlers) middleware(next reprise.Handler) reprise.Handler {

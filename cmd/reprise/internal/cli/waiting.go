@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/internal/waiting"
 )
 
-// newWaiting returns a logger that prints why a command waits. The reason replaces %s in format. It prints at most one
-// line per period again.
+// newWaiting returns a logger that prints why a command waits. The reason replaces %s in format. The duration again
+// is the minimum time between two lines.
 func newWaiting(w io.Writer, format string, again time.Duration) *slog.Logger {
 	return waiting.Logger(again, func(reason string) {
 		fmt.Fprintf(w, "reprise: "+format+"\n", terminal.OneLine(reason))

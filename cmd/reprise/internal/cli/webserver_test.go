@@ -56,7 +56,7 @@ func TestWebServerClosesSlowConnections(t *testing.T) {
 				defer s.stop()
 				client, server := net.Pipe()
 				defer client.Close()
-				closed := &closing{Conn: server, at: make(chan time.Time, 1)}
+				closed := &closeRecorder{Conn: server, at: make(chan time.Time, 1)}
 				began := time.Now()
 				l <- closed
 				if _, err := fmt.Fprint(client, c.request); err != nil {
@@ -77,14 +77,14 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// closing signals the close of a connection.
-type closing struct {
+// closeRecorder records the time at which a connection is closed.
+type closeRecorder struct {
 	net.Conn
 	once sync.Once
 	at   chan time.Time
 }
 
-func (c *closing) Close() error {
+func (c *closeRecorder) Close() error {
 	c.once.Do(func() { c.at <- time.Now() })
 	return c.Conn.Close()
 }
@@ -106,7 +106,7 @@ func TestReadyRequestsShareCheck(t *testing.T) {
 		for range 20 {
 			all.Go(func() {
 				if got := ask(t.Context()); !strings.Contains(got, "archive db: check 1") {
-					t.Errorf("readiness: got %q", got)
+					t.Errorf("readiness: got %q, want \"archive db: check 1\"", got)
 				}
 			})
 		}
@@ -118,7 +118,7 @@ func TestReadyRequestsShareCheck(t *testing.T) {
 		}
 		all.Wait()
 		if got := ask(t.Context()); !strings.Contains(got, "archive db: check 2") {
-			t.Errorf("next request: got %q", got)
+			t.Errorf("next request: got %q, want \"archive db: check 2\"", got)
 		}
 	})
 }

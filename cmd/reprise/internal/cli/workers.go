@@ -27,7 +27,7 @@ type brokerFlags struct {
 // with calls f with a client and a list of workers that is updated in the background.
 func (b brokerFlags) with(ctx context.Context, name string, streams IO, f func(context.Context, *reprise.Client, *fleet.List) error) error {
 	if b.Timeout <= 0 || b.Wait <= 0 {
-		return usagef("--timeout and --wait must be positive")
+		return usagef("--timeout and --wait must be positive: got %s and %s", b.Timeout, b.Wait)
 	}
 	connecting, cancel := context.WithTimeoutCause(ctx, b.Timeout, fmt.Errorf("timed out after %s", b.Timeout))
 	defer cancel()
@@ -83,9 +83,10 @@ type workersCmd struct {
 
 // Help shows examples below the flags.
 func (workersCmd) Help() string {
-	return `Lists the workers of all processes that announce themselves on the broker: workers of reprise up, and Go programs
-with Config.Announce. Workers have the time of --wait to answer. BUSY is the number of busy handlers, LONGEST the age of
-the oldest message in a handler. SUCCEEDED counts messages and FAILED counts attempts since the start of the worker.
+	return `Lists the workers of all processes that announce themselves on the broker: workers of reprise up, and Go
+programs with Config.Announce. Workers must answer within the time of --wait. BUSY is the number of busy handlers,
+LONGEST the age of the oldest message in a handler. SUCCEEDED counts messages and FAILED counts attempts since the
+start of the worker.
 
 Examples:
   reprise workers
@@ -154,7 +155,7 @@ func workersText(all api.Workers, messages bool, now time.Time, width int) strin
 
 type pauseCmd struct {
 	Queue       string         `arg:"" help:"Work queue."`
-	Worker      string         `placeholder:"ID" help:"ID of one worker, or its first characters. The pause ends with the worker."`
+	Worker      string         `placeholder:"ID" help:"ID of one worker, or its first characters. The pause ends when the worker stops."`
 	For         *time.Duration `placeholder:"TIME" help:"Duration of the pause, such as 10m or 1d. Default: until reprise resume."`
 	Reason      string         `placeholder:"TEXT" help:"Reason, for other operators."`
 	brokerFlags `group:"Broker:"`
@@ -207,7 +208,8 @@ type resumeCmd struct {
 
 // Help shows examples below the flags.
 func (resumeCmd) Help() string {
-	return `Ends a pause of reprise pause or of the console. Use --worker for a worker that was paused with --worker.
+	return `Resumes workers that were paused with reprise pause or in the console. Use --worker for a worker that was
+paused with --worker.
 
 Examples:
   reprise resume orders
@@ -269,15 +271,15 @@ func (b brokerFlags) worker(ctx context.Context, list *fleet.List, queue, prefix
 	case err != nil:
 		return "", err
 	case len(found) == 0:
-		return "", fmt.Errorf("queue %q has no worker %s (reprise workers shows them)", queue, prefix)
+		return "", fmt.Errorf("queue %q has no worker %s (see `reprise workers`)", queue, prefix)
 	case len(found) > 1:
 		return "", usagef("--worker %s matches several workers of queue %q: %s", prefix, queue, strings.Join(found, ", "))
 	}
 	return found[0], nil
 }
 
-// paused is the result of a command, as JSON.
-type paused struct {
+// pauseResult is the JSON output of a command that pauses or resumes workers.
+type pauseResult struct {
 	Queue   string `json:"queue"`
 	Worker  string `json:"worker,omitempty"`
 	State   string `json:"state"`
@@ -287,7 +289,7 @@ type paused struct {
 
 // report waits until the workers of a queue, or a single worker, are in a state, and prints their number.
 func (b brokerFlags) report(ctx context.Context, streams IO, list *fleet.List, queue, id, state string) error {
-	result := paused{Queue: queue, Worker: id, State: state}
+	result := pauseResult{Queue: queue, Worker: id, State: state}
 	begun := time.Now()
 	err := b.until(ctx, func() bool {
 		result.Workers, result.Follow = 0, 0
@@ -312,7 +314,7 @@ func (b brokerFlags) report(ctx context.Context, streams IO, list *fleet.List, q
 	text := fmt.Sprintf("queue %s %s: %d of %s %s\n", terminal.OneLine(queue), verb, result.Follow, terminal.Plural(result.Workers, "worker"), state)
 	switch {
 	case id != "" && result.Follow == 0:
-		return fmt.Errorf("worker %s has not confirmed within %s that it is %s (reprise workers shows it)", id, b.Wait, state)
+		return fmt.Errorf("worker %s has not confirmed within %s that it is %s (see `reprise workers`)", id, b.Wait, state)
 	case id != "":
 		text = fmt.Sprintf("worker %s of queue %s %s\n", id, terminal.OneLine(queue), verb)
 	case result.Workers == 0 && state == topology.WorkerPaused:

@@ -334,7 +334,7 @@ func TestEncodings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c := mustParse(t, text); len(c.Workers) != 1 || c.Workers[0].Queue != "a" || c.Workers[0].Exec.Command[0] != "x" {
-				t.Errorf("got %+v", c)
+				t.Errorf("got %+v, want len(Workers) 1, Workers[0].Queue a, Workers[0].Exec.Command[0] x", c)
 			}
 		})
 	}

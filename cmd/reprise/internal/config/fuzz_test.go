@@ -50,7 +50,7 @@ func FuzzParse(f *testing.F) {
 		p := err.(*Problems)
 		for _, x := range p.List {
 			if x.Line < 1 || x.Column < 1 || strings.TrimSpace(x.Text) == "" {
-				t.Errorf("invalid problem: %+v", x)
+				t.Errorf("invalid problem: %+v, want Line at least 1, Column at least 1", x)
 			}
 		}
 		_ = p.Error()

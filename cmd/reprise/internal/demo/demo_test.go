@@ -79,7 +79,7 @@ func TestDemoOnce(t *testing.T) {
 		depths[d.Name] = d.Ready + d.Unacked
 	}
 	if depths[preset.CoverArtFailedQueue] != 3 {
-		t.Errorf("failed queue after the ledger: got depths %v", depths)
+		t.Errorf("failed queue after the ledger: got depths %v, want [preset.CoverArtFailedQueue] 3", depths)
 	}
 }
 

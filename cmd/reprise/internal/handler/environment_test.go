@@ -58,7 +58,7 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if got := environmentOf(t, ExecConfig{}, &reprise.Message{Queue: "q", Attempt: 1}); len(got) != 4 {
-		t.Errorf("message without properties: got %v", got)
+		t.Errorf("message without properties: got %v, want len 4", got)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestEnvironmentOmitsInvalidValues(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if !strings.Contains(log.String(), "REPRISE_HEADER_BIG") {
-		t.Errorf("log: got %s", log.String())
+		t.Errorf("log: got %s, want \"REPRISE_HEADER_BIG\"", log.String())
 	}
 }
 

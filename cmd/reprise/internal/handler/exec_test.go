@@ -304,7 +304,7 @@ func TestExecAllowsChildAfterSuccess(t *testing.T) {
 		t.Error(err)
 	}
 	if !strings.Contains(log.String(), "children kept its output open") {
-		t.Errorf("log: got %s", log.String())
+		t.Errorf("log: got %s, want \"children kept its output open\"", log.String())
 	}
 	pid, err := strconv.Atoi(waitFor(t, filepath.Join(dir, "child")))
 	if err != nil {

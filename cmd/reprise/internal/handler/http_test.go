@@ -204,7 +204,7 @@ func TestHTTPHeadersAreLimited(t *testing.T) {
 		t.Errorf("got %d bytes, want at most %d, omitted %q", size, 16<<10, got.Get("Reprise-Omitted"))
 	}
 	if !strings.Contains(log.String(), "Reprise-Header-Big") {
-		t.Errorf("log: got %s", log.String())
+		t.Errorf("log: got %s, want \"Reprise-Header-Big\"", log.String())
 	}
 }
 
