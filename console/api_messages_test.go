@@ -276,25 +276,25 @@ func TestDiscardAndRestore(t *testing.T) {
 		t.Errorf("dry run of discard: got %+v, want %+v", done, api.Done{Messages: 2, DryRun: true})
 	}
 	if done := do("restore?dry_run=true", `{"all":true}`); done.Messages != 0 {
-		t.Errorf("dry run discarded messages: %+v", done)
+		t.Errorf("dry run discarded messages: %+v, want Messages 0", done)
 	}
 	if done := do("discard", q0); done != (api.Done{Messages: 2}) {
 		t.Errorf("discard: got %+v, want %+v", done, api.Done{Messages: 2})
 	}
 	if done := do("discard?dry_run=true", `{"all":true}`); done.Messages != 1 {
-		t.Errorf("dry run of discard for the other messages: got %+v", done)
+		t.Errorf("dry run of discard for the other messages: got %+v, want Messages 1", done)
 	}
 	if done := do("discard?dry_run=true", `{"filter":{"queue":"q0","states":["discarded"]}}`); done.Messages != 0 {
-		t.Errorf("dry run of discard for discarded messages: got %+v", done)
+		t.Errorf("dry run of discard for discarded messages: got %+v, want Messages 0", done)
 	}
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil, who)); m.State != "discarded" || m.Discarded != "test data" {
 		t.Errorf("discarded message: got %+v", m.Summary)
 	}
 	if done := do("restore?dry_run=true", `{"filter":{"ids":[1,2]}}`); done.Messages != 1 {
-		t.Errorf("dry run of restore: got %+v", done)
+		t.Errorf("dry run of restore: got %+v, want Messages 1", done)
 	}
 	if done := do("restore", `{"filter":{"ids":[1,2]}}`); done.Messages != 1 {
-		t.Errorf("restore: got %+v", done)
+		t.Errorf("restore: got %+v, want Messages 1", done)
 	}
 	queues := get[api.Queues](t, ask(t, d, "GET", "/api/v1/queues", nil, who)).Queues
 	want := []failed.Counts{{Failed: 1, Discarded: 1}, {Failed: 1}}
@@ -303,7 +303,7 @@ func TestDiscardAndRestore(t *testing.T) {
 	}
 	acts := get[api.Acts](t, ask(t, d, "GET", "/api/v1/acts", nil, who)).Acts
 	if len(acts) != 2 || acts[0].Verb != "restore" || acts[1].Verb != "discard" || acts[0].Actor != "operate-er" || acts[1].Actor != "operate-er" {
-		t.Errorf("audit log: got %+v", acts)
+		t.Errorf("audit log: got %+v, want len 2, [0].Verb restore, [1].Verb discard, [0].Actor operate-er, [1].Actor operate-er", acts)
 	}
 }
 
@@ -322,7 +322,7 @@ func TestExportAndImport(t *testing.T) {
 	other := newArchive(t, failed.Config{})
 	into := newCheckedConsole(t, newConsole(t, Config{Archive: other}))
 	if done := get[api.Done](t, ask(t, into, "POST", "/api/v1/messages/import", w.Body.String(), header("Content-Type", "application/x-ndjson"))); done.Messages != 2 {
-		t.Errorf("import: got %+v", done)
+		t.Errorf("import: got %+v, want Messages 2", done)
 	}
 	before, _ := a.Get(t.Context(), 2)
 	after, err := other.Get(t.Context(), 2)
@@ -386,7 +386,7 @@ func TestReplays(t *testing.T) {
 	}
 	r := get[api.Replay](t, created)
 	if r.Total != 2 || r.Sent != 0 || r.State != "running" || r.Actor != "local" {
-		t.Errorf("replay: got %+v", r)
+		t.Errorf("replay: got %+v, want Total 2, Sent 0, State running, Actor local", r)
 	}
 	got, _ := json.Marshal(r.Plan)
 	if string(got) != plan {
@@ -404,7 +404,7 @@ func TestReplays(t *testing.T) {
 	}
 	r = get[api.Replay](t, ask(t, d, "POST", path+"/cancel", `{"reason":"wrong queue"}`))
 	if r.State != "cancelled" || r.Why != "wrong queue" || r.Ended.IsZero() {
-		t.Errorf("cancelled replay: got %+v", r)
+		t.Errorf("cancelled replay: got %+v, want State cancelled, Why \"wrong queue\"", r)
 	}
 	refused(t, ask(t, d, "POST", path+"/cancel", `{}`), http.StatusConflict, "nothing was changed")
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/2", nil)); m.State != "failed" {
@@ -452,11 +452,11 @@ func TestGroupsAndQueues(t *testing.T) {
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a}))
 	groups := get[api.Groups](t, ask(t, d, "GET", "/api/v1/groups?order=failed", nil)).Groups
 	if len(groups) != 2 || groups[0].Counts.Failed != 2 || groups[0].Queue != "orders" {
-		t.Fatalf("groups: got %+v", groups)
+		t.Fatalf("groups: got %+v, want len 2, [0].Counts.Failed 2, [0].Queue orders", groups)
 	}
 	g := get[api.Group](t, ask(t, d, "GET", fmt.Sprintf("/api/v1/groups/%d", groups[0].ID), nil))
 	if g.Example != "card 5 declined" || len(g.Hours) != 24 || len(g.Days) != 30 {
-		t.Errorf("group: got %+v", g)
+		t.Errorf("group: got %+v, want Example \"card 5 declined\", len(Hours) 24, len(Days) 30", g)
 	}
 	for query, want := range map[string]int{"queue=mails": 1, "text=mailbox": 1, "state=discarded": 0, "size=1": 1} {
 		if got := get[api.Groups](t, ask(t, d, "GET", "/api/v1/groups?"+query, nil)).Groups; len(got) != want {
@@ -465,7 +465,7 @@ func TestGroupsAndQueues(t *testing.T) {
 	}
 	queues := get[api.Queues](t, ask(t, d, "GET", "/api/v1/queues", nil)).Queues
 	if len(queues) != 2 || queues[1].Queue != "orders" || queues[1].Counts.Failed != 2 || !queues[1].Newest.Equal(noon) {
-		t.Errorf("queues: got %+v", queues)
+		t.Errorf("queues: got %+v, want len 2, [1].Queue orders, [1].Counts.Failed 2", queues)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestSession(t *testing.T) {
 	}
 	cookie := sessionOf(t, w)
 	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/" || cookie.Secure {
-		t.Errorf("cookie: got %s", cookie)
+		t.Errorf("cookie: got %s, want HttpOnly true, SameSite SameSiteStrictMode, Path /", cookie)
 	}
 	if me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, with(cookie))); me != (api.Me{Actor: "operate-er", Role: "operate"}) {
 		t.Errorf("me: got %+v, want %+v", me, api.Me{Actor: "operate-er", Role: "operate"})
@@ -104,7 +104,7 @@ func TestCookieIsSecureOverTLS(t *testing.T) {
 	}
 	answer.Body.Close()
 	if cookies := answer.Cookies(); len(cookies) != 1 || !cookies[0].Secure {
-		t.Errorf("cookies over TLS: got %v", cookies)
+		t.Errorf("cookies over TLS: got %v, want len 1", cookies)
 	}
 }
 

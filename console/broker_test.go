@@ -42,7 +42,7 @@ func TestPublishAPI(t *testing.T) {
 		Properties: api.Properties{ContentType: "application/json", MessageID: "m-1", Priority: 3},
 	}
 	if got := get[api.Published](t, ask(t, d, "POST", "/api/v1/publish", message, bearer(secrets[Operate]))); got.MessageID != "m-1" {
-		t.Errorf("published message: got %+v", got)
+		t.Errorf("published message: got %+v, want MessageID m-1", got)
 	}
 	var found []*reprise.Message
 	if err := broker().Peek(t.Context(), "orders", 10, func(m *reprise.Message) { found = append(found, m) }); err != nil {
@@ -94,7 +94,7 @@ func TestPurgeQueue(t *testing.T) {
 	}
 	refused(t, ask(t, d, "POST", "/api/v1/queues/purge", api.PurgeQueue{Queue: "none", Limit: 1, Reason: "x"}), http.StatusNotFound, "none")
 	if got := get[api.Done](t, ask(t, d, "POST", "/api/v1/queues/purge", api.PurgeQueue{Queue: "orders", Limit: 2, Reason: "x"})); got.Messages != 2 {
-		t.Errorf("purge: got %+v", got)
+		t.Errorf("purge: got %+v, want Messages 2", got)
 	}
 	var saved []string
 	for m, err := range c.cfg.Archive.Each(t.Context(), failed.Filter{States: []failed.State{failed.Discarded}}) {
@@ -137,12 +137,12 @@ func TestPurgePage(t *testing.T) {
 		t.Error("the page shows an operator the purge link")
 	}
 	if body := ask(t, c, "GET", link, nil, admin).Body.String(); !strings.Contains(body, "No messages") || strings.Contains(body, "<button class=\"danger") {
-		t.Errorf("page for an empty queue: got %s", body)
+		t.Errorf("page for an empty queue: got %s, want \"No messages\"", body)
 	}
 	publish(3)
 	form := ask(t, c, "GET", link, nil, admin).Body.String()
 	if !strings.Contains(form, "Purge 3 messages</h1>") || fieldsOf(form).Encode() != "at_most=3&queue=orders" {
-		t.Fatalf("form: got %s", form)
+		t.Fatalf("form: got %s, want \"Purge 3 messages</h1>\"", form)
 	}
 	publish(1)
 	fill := func(v url.Values, more ...string) url.Values {
@@ -175,11 +175,11 @@ func TestPurgePage(t *testing.T) {
 		t.Fatalf("purge: got status %d, want 303; body %s, got depth %d, want 1", status, body, depth())
 	}
 	if body := ask(t, c, "GET", location, nil, admin).Body.String(); !strings.Contains(body, "3 messages saved in the archive and purged.") {
-		t.Errorf("GET %s: got %s", location, body)
+		t.Errorf("GET %s: got %s, want \"3 messages saved in the archive and purged.\"", location, body)
 	}
 	_, location, _ = post(t, c, "/queues/purge", fill(fieldsOf(form), "reason", "tested", "name", "orders", "drop", "yes"), admin)
 	if body := ask(t, c, "GET", location, nil, admin).Body.String(); !strings.Contains(body, "1 of 3 messages purged and not saved.") {
-		t.Errorf("GET %s: got %s", location, body)
+		t.Errorf("GET %s: got %s, want \"1 of 3 messages purged and not saved.\"", location, body)
 	}
 	if n := len(states(t, c.cfg.Archive)); n != 3 || depth() != 0 {
 		t.Errorf("got %d saved messages, want 3, got depth %d, want 0", n, depth())
@@ -244,7 +244,7 @@ func TestPublishPage(t *testing.T) {
 		t.Fatalf("publish: got status %d, want 303; body %s", status, body)
 	}
 	if body := ask(t, c, "GET", location, nil, operator).Body.String(); !strings.Contains(body, "Message published.") {
-		t.Errorf("GET %s: got %s", location, body)
+		t.Errorf("GET %s: got %s, want \"Message published.\"", location, body)
 	}
 	var found []*reprise.Message
 	if err := broker().Peek(t.Context(), "orders", 10, func(m *reprise.Message) { found = append(found, m) }); err != nil {

@@ -66,7 +66,7 @@ func TestHistoryAPI(t *testing.T) {
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}))
 	one := get[api.History](t, ask(t, d, "GET", "/api/v1/history?queue=orders&range=1h", nil))
 	if one.Range != "1h" || time.Duration(one.Step) != time.Minute || !one.Now.Equal(noon) || len(one.Queues) != 1 || len(one.Marks) != 1 {
-		t.Fatalf("history of one queue: got %+v", one)
+		t.Fatalf("history of one queue: got %+v, want Range 1h, len(Queues) 1, len(Marks) 1", one)
 	}
 	q := one.Queues[0]
 	if q.Queue != "orders" || len(q.Points) != 60 || q.Total.Succeeded != 30*4*10+20*4*3 || q.Total.Failures != 20*4*12 || q.Total.P99 != 1024 || q.Total.P50 != 64 {
@@ -76,14 +76,14 @@ func TestHistoryAPI(t *testing.T) {
 		t.Errorf("rises: got %+v", q.Rises)
 	}
 	if before, gap := q.Points[12], q.Points[22]; !before.Recorded || gap.Recorded || gap.Succeeded != 40 {
-		t.Errorf("points: got %+v before the gap, %+v in the gap", before, gap)
+		t.Errorf("points: got %+v before the gap, %+v in the gap, want Succeeded 40", before, gap)
 	}
 	all := get[api.History](t, ask(t, d, "GET", "/api/v1/history", nil))
 	if len(all.Queues) != 2 || all.Queues[0].Queue != "mails" || all.Range != "24h" {
 		t.Errorf("got %d queues over %s, want 2 over 24h", len(all.Queues), all.Range)
 	}
 	if none := get[api.History](t, ask(t, d, "GET", "/api/v1/history?queue=nothing", nil)); none.Queues[0].Queue != "nothing" || none.Queues[0].Total.Succeeded != 0 {
-		t.Errorf("total of an unknown queue: got %+v", none.Queues[0].Total)
+		t.Errorf("total of an unknown queue: got %+v, want Succeeded 0", none.Queues[0].Total)
 	}
 	refused(t, ask(t, d, "GET", "/api/v1/history?range=1y", nil), http.StatusBadRequest, "use 1h, 24h, 7d")
 	refused(t, ask(t, d, "GET", "/api/v1/history?queue=base64:%25", nil), http.StatusBadRequest, "base64")
@@ -192,10 +192,10 @@ func TestMarksPage(t *testing.T) {
 	marks, err := past.Marks(t.Context(), noon.Add(-31*time.Minute))
 	if err != nil || len(marks) != 3 || marks[0].Text != "v2.6" || !marks[0].At.Equal(noon) || marks[0].Queue != "" ||
 		marks[2].Queue != "orders" || !marks[2].At.Equal(noon.Add(-30*time.Minute)) || marks[2].By != "operate-er" {
-		t.Errorf("marks: got %+v, %v", marks, err)
+		t.Errorf("marks: got %+v, want len 3, [0].Text v2.6, [0].Queue \"\", [2].Queue orders, [2].By operate-er; error %v", marks, err)
 	}
 	if acts, _, err := a.Acts(t.Context(), failed.Page{}); err != nil || len(acts) != 2 || acts[0].Verb != "mark" {
-		t.Errorf("audit log: got %+v, %v", acts, err)
+		t.Errorf("audit log: got %+v, want len 2, [0].Verb mark; error %v", acts, err)
 	}
 }
 

@@ -76,17 +76,17 @@ func TestLedgerAPI(t *testing.T) {
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: newArchive(t, failed.Config{}), Ledger: b.Ledger}))
 	a := get[api.Ledger](t, ask(t, d, "GET", "/api/v1/ledger", nil))
 	if !a.Kept || a.Balanced || len(a.Accounts) != 1 {
-		t.Fatalf("ledger: got %+v", a)
+		t.Fatalf("ledger: got %+v, want Kept true, len(Accounts) 1", a)
 	}
 	l := a.Accounts[0]
 	if l.Account != "orders" || l.State != "differs" || l.In != 5 || l.Ready != 2 || l.Missing != 3 || len(l.Differences) != 1 || !strings.HasPrefix(l.Differences[0].Text, "3 messages missing since 2026-03-01 12:01:00") {
-		t.Errorf("account: got %+v", l)
+		t.Errorf("account: got %+v, want Account orders, State differs, In 5, Ready 2, Missing 3, len(Differences) 1", l)
 	}
 	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders"}`), http.StatusBadRequest, "reason must not be empty")
 	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"mails","reason":"x"}`), http.StatusNotFound, "account not found")
 	a = get[api.Ledger](t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders","reason":"purged by hand"}`))
 	if l := a.Accounts[0]; !a.Balanced || l.State != "balanced" || !strings.Contains(string(l.Note), "purged by hand") {
-		t.Errorf("accepted account: got %+v", l)
+		t.Errorf("accepted account: got %+v, want State balanced", l)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestLedgerPage(t *testing.T) {
 		return w.Body.String()
 	}
 	if p := page(); !strings.Contains(p, "balanced") || strings.Contains(p, "difference.") && strings.Contains(p, "1 account") {
-		t.Errorf("page of a balanced ledger: got %s", p)
+		t.Errorf("page of a balanced ledger: got %s, want \"balanced\"", p)
 	}
 	b.queues["orders"] = ledger.Figures{Published: 5, Messages: 2}
 	b.pass()
@@ -126,6 +126,6 @@ func TestLedgerPage(t *testing.T) {
 		t.Fatalf("accept: got status %d, want 303; body %s", w.Code, w.Body)
 	}
 	if p := page(); !strings.Contains(p, "by hand") || strings.Contains(p, "<button>Accept</button>") {
-		t.Errorf("page after the acceptance: got %s", p)
+		t.Errorf("page after the acceptance: got %s, want \"by hand\"", p)
 	}
 }

@@ -42,11 +42,11 @@ func TestOverviewCountsOnlySuccesses(t *testing.T) {
 	}
 	b.sample(2)
 	if page := overview(b); !strings.Contains(page, "Processed per second 2.0 40 incoming") {
-		t.Errorf("overview after 60 successes in 30 s: got %s", page)
+		t.Errorf("overview after 60 successes in 30 s: got %s, want \"Processed per second 2.0 40 incoming\"", page)
 	}
 	b.sample(4)
 	if page := overview(b); !strings.Contains(page, "Processed per second 0 40 incoming") {
-		t.Errorf("overview after 30 s without successes: got %s", page)
+		t.Errorf("overview after 30 s without successes: got %s, want \"Processed per second 0 40 incoming\"", page)
 	}
 	if page := overview(&fakeLedger{}); strings.Contains(page, "Processed per second") {
 		t.Errorf("overview without a ledger shows successes: %s", page)

@@ -86,7 +86,7 @@ func TestActionsApplyToFilterOfPage(t *testing.T) {
 			}
 			form := ask(t, c, "GET", linkTo(t, ask(t, c, "GET", page, nil).Body.String(), to), nil).Body.String()
 			if !strings.Contains(form, "2 messages</h1>") {
-				t.Errorf("number of messages in %s of %s: got %s", to, page, form)
+				t.Errorf("number of messages in %s of %s: got %s, want \"2 messages</h1>\"", to, page, form)
 			}
 			v := fieldsOf(form)
 			if reason != "" {
@@ -250,7 +250,7 @@ func TestActionsRefuseMoreMessagesThanShown(t *testing.T) {
 			t.Errorf("second POST %s: got status %d, want 303; body %s", act.path, status, body)
 		}
 		if got := moved(before, states(t, a)); len(got) < 4 {
-			t.Errorf("second POST %s changed %v", act.path, got)
+			t.Errorf("second POST %s changed %v, want at least 4", act.path, got)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestDiscardResultLinksToSameFilter(t *testing.T) {
 		t.Fatalf("GET %s: no link to the discarded messages: %s", location, body)
 	}
 	if body := ask(t, c, "GET", html.UnescapeString(link[1]), nil).Body.String(); !strings.Contains(body, "2 messages: with the words “stock”") {
-		t.Errorf("GET %s: got %s", link[1], body)
+		t.Errorf("GET %s: got %s, want \"2 messages: with the words “stock”\"", link[1], body)
 	}
 	if tabs := regexp.MustCompile(`href="([^"]*did=[^"]*)"`).FindAllString(body, -1); tabs != nil {
 		t.Errorf("links repeat the result of the action: %v", tabs)
@@ -290,7 +290,7 @@ func TestUndoIsHiddenAfterConcurrentDiscard(t *testing.T) {
 	_, location, _ := post(t, c, "/discard", v)
 	body := ask(t, c, "GET", location, nil).Body.String()
 	if !strings.Contains(body, "1 message discarded.") {
-		t.Errorf("GET %s: got %s", location, body)
+		t.Errorf("GET %s: got %s, want \"1 message discarded.\"", location, body)
 	}
 	if v := fieldsOf(body); v.Has("id") {
 		t.Errorf("page offers to undo the discard of %v", v["id"])
@@ -311,7 +311,7 @@ func TestErasePage(t *testing.T) {
 	}
 	form := ask(t, c, "GET", linkTo(t, ask(t, c, "GET", "/messages?text=stock", nil, admin).Body.String(), "/erase"), nil, admin).Body.String()
 	if !strings.Contains(form, "Erase 2 messages</h1>") || !strings.Contains(text(form), "Kept: queue, state, times") || fieldsOf(form).Get("at_most") != "2" {
-		t.Fatalf("form: got %s", form)
+		t.Fatalf("form: got %s, want \"Erase 2 messages</h1>\"", form)
 	}
 	fill := func(v url.Values, more ...string) url.Values {
 		for i := 0; i < len(more); i += 2 {
@@ -346,14 +346,14 @@ func TestErasePage(t *testing.T) {
 		t.Fatalf("erase: got status %d, want 303; body %s, changed %v", status, body, moved(before, states(t, a)))
 	}
 	if body := ask(t, c, "GET", location, nil, admin).Body.String(); !strings.Contains(body, "2 messages erased.") {
-		t.Errorf("GET %s: got %s", location, body)
+		t.Errorf("GET %s: got %s, want \"2 messages erased.\"", location, body)
 	}
 	if m, err := a.Get(t.Context(), 4); err != nil || !m.Erased || m.State != failed.Discarded {
-		t.Errorf("erased message: got %+v, %v", m, err)
+		t.Errorf("erased message: got %+v, want Erased true, State Discarded; error %v", m, err)
 	}
 	// A message cannot be erased twice.
 	if body := ask(t, c, "GET", "/erase?id=4&state=discarded", nil, admin).Body.String(); !strings.Contains(body, "No messages to erase") {
-		t.Errorf("erase page of an erased message: got %s", body)
+		t.Errorf("erase page of an erased message: got %s, want \"No messages to erase\"", body)
 	}
 	if body := ask(t, c, "GET", "/messages/4", nil, admin).Body.String(); strings.Contains(body, "/erase") {
 		t.Error("page of an erased message offers to erase it")
@@ -392,7 +392,7 @@ func TestActionsCountMessagesBeforeConfirmation(t *testing.T) {
 			body := ask(t, c, "GET", act.form+"?text=stock", nil).Body.String()
 			v := fieldsOf(body)
 			if v.Has("at_most") || !strings.Contains(body, " at least 5,000 messages</h1>") || !strings.Contains(body, "Count messages</button>") {
-				t.Errorf("form: got %s", body)
+				t.Errorf("form: got %s, want \" at least 5,000 messages</h1>\", \"Count messages</button>\"", body)
 			}
 			left := func(want int64) {
 				t.Helper()

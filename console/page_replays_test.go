@@ -98,10 +98,10 @@ func TestReplayPageListsUnsentMessages(t *testing.T) {
 		}
 	}
 	if list := ask(t, c, "GET", "/messages?refused_by=1&state=all", nil).Body.String(); !strings.Contains(list, "Not sent: its type is too long") || strings.Contains(list, "nobody knows where") {
-		t.Errorf("list of unsent messages: got %s", list)
+		t.Errorf("list of unsent messages: got %s, want %q", list, "Not sent: its type is too long")
 	}
 	if form := ask(t, c, "GET", "/replays/new?refused_by=1", nil).Body.String(); !strings.Contains(form, "Replay 1 message") {
-		t.Errorf("replay form: got %s", form)
+		t.Errorf("replay form: got %s, want \"Replay 1 message\"", form)
 	}
 	begin(failed.Filter{IDs: []failed.ID{two}}) // none of the refused messages is still failed
 	if page := ask(t, c, "GET", "/replays/1", nil).Body.String(); strings.Contains(page, "/replays/new") {

@@ -200,7 +200,7 @@ func TestPageBeginsReplay(t *testing.T) {
 		t.Errorf("replay without options: got status %d, want 303", status)
 	}
 	if r, err = c.cfg.Archive.Replay(t.Context(), 2); err != nil || r.Total != 1 || r.Plan.IgnoreSame || r.Plan.To != nil {
-		t.Errorf("replay without options: got %+v, %v", r, err)
+		t.Errorf("replay without options: got %+v, want Total 1, Plan.To nil; error %v", r, err)
 	}
 	for name, v := range map[string]url.Values{
 		"rate": {"id": {"1"}, "rate": {"fast"}}, "canary": {"id": {"1"}, "canary": {"soon"}}, "to": {"id": {"1"}, "to": {"other"}},

@@ -194,7 +194,7 @@ func TestSecurityHeaders(t *testing.T) {
 	} {
 		h := w.Header()
 		if csp := h.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
-			t.Errorf("%s: policy %q", what, csp)
+			t.Errorf("%s: policy %q, want \"default-src 'none'\"", what, csp)
 		}
 		for name, value := range map[string]string{
 			"X-Content-Type-Options":       "nosniff",

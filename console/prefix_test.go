@@ -52,7 +52,7 @@ func TestPrefix(t *testing.T) {
 	}
 	var doc struct{ Servers []struct{ URL string } }
 	if err := json.Unmarshal(ask(t, c, "GET", "/ops/reprise/api/v1/openapi.json", nil, session).Body.Bytes(), &doc); err != nil || doc.Servers[0].URL != "/ops/reprise/api/v1" {
-		t.Errorf("servers: got %+v, %v", doc.Servers, err)
+		t.Errorf("servers: got %+v, want [0].URL /ops/reprise/api/v1; error %v", doc.Servers, err)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestWaitingAPI(t *testing.T) {
 	page := get[api.WaitingPage](t, ask(t, d, "GET", "/api/v1/waiting?size=2", nil))
 	rest := get[api.WaitingPage](t, ask(t, d, "GET", "/api/v1/waiting?size=2&after="+page.Next, nil))
 	if len(page.Messages) != 2 || len(rest.Messages) != 2 || rest.Next != "" || rest.Messages[1].MessageID != "orders-2" || rest.Messages[1].Attempt != 3 {
-		t.Errorf("pages: got %+v, %+v", page, rest)
+		t.Errorf("pages: got %+v, %+v, want len(Messages) 2, Next \"\", Messages[1].MessageID orders-2, Messages[1].Attempt 3", page, rest)
 	}
 	for query, want := range map[string]int{"queue=orders": 3, "attempt=2": 2, "before=90m": 2, "error=%3C2%3E": 1, "id=1&id=2": 2, "group=" + page.Messages[0].Group[:5]: 4, "queue=none": 0} {
 		if got := get[api.WaitingPage](t, ask(t, d, "GET", "/api/v1/waiting?"+query, nil)).Messages; len(got) != want && !strings.HasPrefix(query, "group") {
@@ -78,11 +78,11 @@ func TestWaitingAPI(t *testing.T) {
 
 	dry := get[api.WaitingDone](t, ask(t, d, "POST", "/api/v1/waiting/park?dry_run=true", `{"filter":{"queue":"orders"}}`))
 	if dry.Selected != 3 || !dry.DryRun || len(r.acts) != 0 {
-		t.Errorf("dry run: got %+v, actions %+v", dry, r.acts)
+		t.Errorf("dry run: got %+v, actions %+v, want none", dry, r.acts)
 	}
 	done := get[api.WaitingDone](t, ask(t, d, "POST", "/api/v1/waiting/postpone", `{"filter":{"queue":"orders"},"at_most":3,"delay":"2h","reason":"down"}`))
 	if done.Selected != 3 || done.Done != 1 || done.Gone != 1 || done.Refused[0].Why != "it is full" {
-		t.Errorf("postpone: got %+v", done)
+		t.Errorf("postpone: got %+v, want Selected 3, Done 1, Gone 1, Refused[0].Why \"it is full\"", done)
 	}
 	if act := r.acts[0]; act.Do != failed.Postpone || act.Filter.Queue != "orders" || act.AtMost != 3 || act.Delay != 2*time.Hour || act.Reason != "down" {
 		t.Errorf("action: got %+v", act)
@@ -91,7 +91,7 @@ func TestWaitingAPI(t *testing.T) {
 		refused(t, ask(t, d, "POST", "/api/v1/waiting/retry", body), http.StatusBadRequest, "")
 	}
 	if len(r.acts) != 1 {
-		t.Errorf("actions after refused requests: got %+v", r.acts)
+		t.Errorf("actions after refused requests: got %+v, want len 1", r.acts)
 	}
 	// The response includes the results before the error.
 	r.err = errors.New("failed: the connection is lost")

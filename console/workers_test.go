@@ -55,13 +55,13 @@ func TestWorkersAPI(t *testing.T) {
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Fleet: crew}))
 	all := get[api.Workers](t, ask(t, d, "GET", "/api/v1/workers", nil))
 	if len(all.Workers) != 4 || all.Problem != "" {
-		t.Fatalf("workers: got %+v", all)
+		t.Fatalf("workers: got %+v, want len(Workers) 4, Problem \"\"", all)
 	}
 	if w := all.Workers[1]; w.State != "consuming" || w.Running != 3 || w.Handling[0].MessageID != "order-17" || time.Duration(w.Handling[0].For) < 3*time.Second {
-		t.Errorf("worker: got %+v", w)
+		t.Errorf("worker: got %+v, want State consuming, Running 3, Handling[0].MessageID order-17", w)
 	}
 	if all.Workers[2].State != "silent" || all.Workers[0].Pauses[0].By != "ann" {
-		t.Errorf("workers: got %+v", all.Workers)
+		t.Errorf("workers: got %+v, want [2].State silent, [0].Pauses[0].By ann", all.Workers)
 	}
 
 	for _, c := range []struct {
@@ -85,7 +85,7 @@ func TestWorkersAPI(t *testing.T) {
 		}
 	}
 	if len(crew.commands) != 4 {
-		t.Fatalf("commands: got %+v", crew.commands)
+		t.Fatalf("commands: got %+v, want len 4", crew.commands)
 	}
 	first := crew.commands[0]
 	if left := time.Until(first.Pause.Until); first.Do != topology.DoPause || first.Queue != "orders" || first.Worker != "" || first.Pause.Reason != "down" || first.Pause.By == "" ||
@@ -93,7 +93,7 @@ func TestWorkersAPI(t *testing.T) {
 		t.Errorf("first command: got %+v", first)
 	}
 	if crew.commands[1].Worker != "aaaa" || !crew.commands[1].Pause.Until.IsZero() {
-		t.Errorf("second command: got %+v", crew.commands[1])
+		t.Errorf("second command: got %+v, want Worker aaaa", crew.commands[1])
 	}
 	acts, _, err := a.Acts(t.Context(), failed.Page{})
 	if err != nil || len(acts) != 4 || acts[3].Verb != "pause" || acts[3].Subject != "queue/orders" || acts[3].Details["reason"] != "down" || acts[2].Subject != "worker/aaaa" {
@@ -121,7 +121,7 @@ func TestPauseRefusedByBroker(t *testing.T) {
 			t.Errorf("%v: status %d, want %d: %s", tc.err, w.Code, tc.status, w.Body)
 		}
 		if acts, _, err := a.Acts(t.Context(), failed.Page{}); err != nil || len(acts) != 0 {
-			t.Errorf("audit log: got %+v, %v", acts, err)
+			t.Errorf("audit log: got %+v, want none; error %v", acts, err)
 		}
 		if all := get[api.Workers](t, ask(t, c, "GET", "/api/v1/workers", nil)); all.Problem == "" {
 			t.Errorf("response has no problem for %v", tc.err)

@@ -57,6 +57,6 @@ func TestTreesContainEachEdgeOnce(t *testing.T) {
 	}
 	steps := Trees(cycle)
 	if len(steps) != 1 || len(steps[0].Ways) != 1 || len(steps[0].Ways[0].To.Notes) != 2 {
-		t.Errorf("tree of a cycle: got %+v", steps)
+		t.Errorf("tree of a cycle: got %+v, want len 1", steps)
 	}
 }
