@@ -113,7 +113,7 @@ func decode[T any](r io.Reader) (v T, err error) {
 	return v, nil
 }
 
-// Page is a section of a list.
+// Page selects a section of a list.
 type Page struct {
 	After string // Next of the previous page; "" for the first page
 	Size  int    // maximum number of items; 0: default of the console
@@ -301,7 +301,7 @@ func (c *Client) Replays(ctx context.Context, p Page) (Replays, error) {
 	return get[Replays](ctx, c, "replays", p.in(url.Values{}))
 }
 
-// Cancel ends a replay. Messages that were not sent return to state failed.
+// Cancel cancels a replay. Unsent messages return to state failed.
 func (c *Client) Cancel(ctx context.Context, id int64, reason string) (Replay, error) {
 	return call[Replay](ctx, c, http.MethodPost, at("replays", id, "cancel"), nil, Cancel{Reason: reason})
 }

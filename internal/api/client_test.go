@@ -79,7 +79,7 @@ func TestClient(t *testing.T) {
 	me, err := c.Me(ctx)
 	must(err)
 	if me != (api.Me{Actor: "cli:ann@desk", Role: "admin"}) {
-		t.Errorf("me: got %+v", me)
+		t.Errorf("me: got %+v, want %+v", me, api.Me{Actor: "cli:ann@desk", Role: "admin"})
 	}
 	page, err := c.Messages(ctx, failed.Filter{Queue: "orders"}, api.Page{Size: 1})
 	must(err)
@@ -89,34 +89,34 @@ func TestClient(t *testing.T) {
 	page, err = c.Messages(ctx, failed.Filter{Queue: "orders"}, api.Page{Size: 1, After: page.Next})
 	must(err)
 	if len(page.Messages) != 1 || page.Messages[0].ID != 1 {
-		t.Errorf("second page: got %+v", page)
+		t.Errorf("second page: got %+v, want len(Messages) 1, Messages[0].ID 1", page)
 	}
 	total, err := c.Count(ctx, failed.Filter{IDs: []failed.ID{1, 2}})
 	must(err)
 	if total.N != 2 {
-		t.Errorf("count: got %+v", total)
+		t.Errorf("count: got %+v, want N 2", total)
 	}
 
 	m, err := c.Message(ctx, 1)
 	must(err)
 	if n := m.Original.Headers["big"]; n != int64(1<<62+1) {
-		t.Errorf("64-bit header: got %v", n)
+		t.Errorf("64-bit header: got %v, want %v", n, int64(1<<62+1))
 	}
 	empty := ""
 	m, err = c.Edit(ctx, 1, api.Edit{Revision: &m.Revision, Text: &empty})
 	must(err)
 	if m.Edited == nil || len(m.Edited.Body) != 0 {
-		t.Errorf("edit to an empty body: got %+v", m.Edited)
+		t.Errorf("edit to an empty body: got %+v, want an empty Body", m.Edited)
 	}
 	diff, err := c.Diff(ctx, 1)
 	must(err)
 	if !strings.Contains(diff.Body, `-{"order":17}`) || diff.Headers != "" {
-		t.Errorf("diff: got %+v", diff)
+		t.Errorf("diff: got %+v, want Headers \"\"", diff)
 	}
 	revisions, err := c.Revisions(ctx, 1)
 	must(err)
 	if len(revisions.Revisions) != 1 || revisions.Revisions[0].Actor != "cli:ann@desk" {
-		t.Errorf("revisions: got %+v", revisions)
+		t.Errorf("revisions: got %+v, want len(Revisions) 1, Revisions[0].Actor cli:ann@desk", revisions)
 	}
 	revision, err := c.Revision(ctx, 1, 1)
 	must(err)
@@ -148,7 +148,7 @@ func TestClient(t *testing.T) {
 		{"purge", func() (api.Done, error) { return c.Purge(ctx, false) }, api.Done{}},
 	} {
 		if got, err := step.do(); err != nil || got != step.want {
-			t.Errorf("%s: got %+v, %v", step.what, got, err)
+			t.Errorf("%s: got %+v, want %+v; error %v", step.what, got, step.want, err)
 		}
 	}
 
@@ -173,7 +173,7 @@ func TestClient(t *testing.T) {
 	r, err = c.Cancel(ctx, r.ID, "a test")
 	must(err)
 	if r.State != "cancelled" {
-		t.Errorf("cancelled replay: got %+v", r)
+		t.Errorf("cancelled replay: got %+v, want State cancelled", r)
 	}
 	r, err = c.Replay(ctx, r.ID)
 	must(err)
@@ -186,7 +186,7 @@ func TestClient(t *testing.T) {
 	groups, err := c.Groups(ctx, api.GroupFilter{Queue: "orders", State: "failed", Text: "declined", Order: "failed"}, api.Page{})
 	must(err)
 	if len(groups.Groups) != 1 || groups.Groups[0].Counts.Failed != 2 {
-		t.Fatalf("groups: got %+v", groups)
+		t.Fatalf("groups: got %+v, want len(Groups) 1, Groups[0].Counts.Failed 2", groups)
 	}
 	if _, err := c.Group(ctx, groups.Groups[0].ID); err != nil {
 		t.Error(err)
@@ -196,12 +196,12 @@ func TestClient(t *testing.T) {
 	ledger, err := c.Ledger(ctx)
 	must(err)
 	if len(queues.Queues) != 1 || queues.Queues[0].Counts.Failed != 2 || ledger.Kept {
-		t.Errorf("got queues %+v, ledger %+v", queues, ledger)
+		t.Errorf("got queues %+v, want len(Queues) 1, Queues[0].Counts.Failed 2; ledger %+v", queues, ledger)
 	}
 	acts, err := c.Acts(ctx, api.Page{Size: 100})
 	must(err)
 	if len(acts.Acts) != 6 || acts.Acts[5].Verb != "edit" {
-		t.Errorf("audit log: got %+v", acts)
+		t.Errorf("audit log: got %+v, want len(Acts) 6, Acts[5].Verb edit", acts)
 	}
 }
 
@@ -211,7 +211,7 @@ func TestClientExportAndImport(t *testing.T) {
 	var lines bytes.Buffer
 	n, err := from.Export(t.Context(), failed.Filter{IDs: []failed.ID{1}}, &lines)
 	if err != nil || n != int64(lines.Len()) || strings.Count(lines.String(), "\n") != 1 {
-		t.Fatalf("export: got %d bytes, error %v: %s", n, err, &lines)
+		t.Fatalf("export: got %d bytes, want %d; error %v: %s", n, int64(lines.Len()), err, &lines)
 	}
 	for _, want := range []int64{1, 0} { // the second import finds the message
 		if done, err := to.Import(t.Context(), strings.NewReader(lines.String())); err != nil || done.Messages != want {
@@ -237,7 +237,7 @@ func TestClientErrors(t *testing.T) {
 	}
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	if me, err := client(secret).Me(t.Context()); err != nil || me.Actor != "ann" {
-		t.Errorf("me: got %+v, %v", me, err)
+		t.Errorf("me: got %+v, want Actor ann; error %v", me, err)
 	}
 	_, err := client("").Me(t.Context())
 	checkError(t, err, http.StatusUnauthorized, "Bearer")

@@ -78,6 +78,6 @@ func TestIndentLimitsMemory(t *testing.T) {
 	_, ok := api.Indent(body, 1<<20)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; ok || took > 1<<20 {
-		t.Errorf("Indent of %d bytes allocated %d bytes, and returned %v", len(body), took, ok)
+		t.Errorf("Indent of %d bytes allocated %d bytes, want at most %d, and returned %v", len(body), took, 1<<20, ok)
 	}
 }

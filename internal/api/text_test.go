@@ -38,7 +38,7 @@ func TestTextPreservesBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if value != text || len(names) != 1 || names[string(text)] != "x" {
-			t.Fatalf("text %q: got value %q, names %q", text, value, names)
+			t.Fatalf("text %q: got value %q, want %q, names %q", text, value, text, names)
 		}
 	})
 }
@@ -103,7 +103,7 @@ func TestIsText(t *testing.T) {
 		strings.Repeat("x", 1000): true,
 	} {
 		if got := api.IsText([]byte(body)); got != want {
-			t.Errorf("IsText(%q): got %v", body, got)
+			t.Errorf("IsText(%q): got %v, want %v", body, got, want)
 		}
 	}
 }

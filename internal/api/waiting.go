@@ -44,7 +44,7 @@ type WaitingPage struct {
 type WaitingCounts struct {
 	Messages int64     `json:"messages"`
 	Due      int64     `json:"due"`           // messages whose retry is due
-	Attempts int       `json:"attempts"`      // highest number
+	Attempts int       `json:"attempts"`      // highest number of attempts
 	Next     time.Time `json:"next,omitzero"` // earliest due time in the future
 }
 

@@ -37,7 +37,7 @@ type builder struct {
 	rejects map[string]string // edge labels, by work queue that dead-letters messages for a retry
 }
 
-// hop is a destination of copies, with the kind of queue that they reach.
+// hop is a destination of copies, with the kind of queue that the copies reach.
 type hop struct {
 	exchange, key string
 	kind          Kind // of the queues that receive the copies

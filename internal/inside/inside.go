@@ -43,7 +43,7 @@ type Broker interface {
 	Publish(vhost, exchange, key string, properties, body []byte)
 }
 
-// Queue is the state of a queue. Two states are equal if nothing has happened in between.
+// Queue is the state of a queue. Two equal states mean that nothing has happened to the queue in between.
 type Queue struct {
 	VHost, Name string
 
