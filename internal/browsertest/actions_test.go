@@ -70,7 +70,7 @@ func newTestConsole(t *testing.T, archive []byte) *testConsole {
 	return d
 }
 
-// reset replaces the archive by another copy.
+// reset replaces the archive with a new copy.
 func (d *testConsole) reset(t *testing.T, archive []byte) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "failed.db")
@@ -425,7 +425,7 @@ func crawl(t *testing.T, base string) map[string]string {
 		}
 	}
 	if len(seen) < 100 || len(seen) >= 1000 {
-		t.Errorf("found only %d pages", len(seen))
+		t.Errorf("found only %d pages, want at least 100", len(seen))
 	}
 	return targets
 }

@@ -37,7 +37,7 @@ func NewBrowser(ctx context.Context) (*Browser, error) {
 	b := &Browser{Tab: tab, stop: func() { stopTab(); stopAlloc() }}
 	if err := b.begin(); err != nil {
 		b.stop()
-		return nil, fmt.Errorf("chromium (Debian: apt-get install chromium fonts-dejavu-core, or set CHROMIUM to its path): %w", err)
+		return nil, fmt.Errorf("cannot start Chromium: %w (on Debian, install chromium and fonts-dejavu-core, or set CHROMIUM to the path of the program)", err)
 	}
 	return b, nil
 }

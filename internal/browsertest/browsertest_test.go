@@ -228,7 +228,7 @@ func TestLiveKeepsFocus(t *testing.T) {
 	shows(t, b, ".stats", fmt.Sprint(before.N+1))
 	got, err := chromedp.Run(b.Tab, chromedp.Evaluate[string]("document.activeElement.getAttribute('href') || ''"))
 	if err != nil || !strings.Contains(got, "queue=emails") {
-		t.Errorf("focus is on %q: %v", got, err)
+		t.Errorf("focus is on %q, want \"queue=emails\": %v", got, err)
 	}
 	checkProblems(t, b)
 }
@@ -367,7 +367,7 @@ func TestBrowserRemovesTemporaryFiles(t *testing.T) {
 	b.Close()
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
-		t.Errorf("browser left temporary files %v, %v", left, err)
+		t.Errorf("browser left temporary files %v, want none; error %v", left, err)
 	}
 }
 

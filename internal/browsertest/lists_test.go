@@ -114,7 +114,7 @@ func TestListShowsNewGroups(t *testing.T) {
 	do(t, b, chromedp.Click(chromedp.CSS(".news button")))
 	shows(t, b, "#rows tr:last-child", "no address")
 	if n := eval[int](t, b, "document.querySelectorAll('#rows > tr').length"); n != 4 {
-		t.Errorf("got %d groups", n)
+		t.Errorf("got %d groups, want 4", n)
 	}
 	checkProblems(t, b)
 }

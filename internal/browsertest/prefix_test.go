@@ -108,7 +108,7 @@ func TestPrefixBehindProxy(t *testing.T) {
 		all := eval[[]string](t, b, `[...document.querySelectorAll("[href]:not([rel=external]), [src], [action], [formaction], [hx-get], [hx-post]")].flatMap(e =>
 			["href", "src", "action", "formaction", "hx-get", "hx-post"].filter(a => e.hasAttribute(a)).map(a => new URL(e.getAttribute(a), location.href).href))`)
 		if len(all) < 10 {
-			t.Errorf("page %s has only %d URLs", p.Path, len(all))
+			t.Errorf("page %s: got %d URLs, want at least 10", p.Path, len(all))
 		}
 		for _, address := range slices.Compact(slices.Sorted(slices.Values(all))) {
 			if !strings.HasPrefix(address, proxy.URL+"/reprise/") {
@@ -120,6 +120,6 @@ func TestPrefixBehindProxy(t *testing.T) {
 	click(t, b, "Sign out")
 	shows(t, b, "h1", "Sign in")
 	if escaped := proxy.takeEscaped(); len(escaped) > 0 {
-		t.Errorf("requests without the prefix: got %q", escaped)
+		t.Errorf("requests without the prefix: got %q, want none", escaped)
 	}
 }

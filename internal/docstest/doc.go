@@ -21,8 +21,8 @@
 // The test compares output line by line. The commands must print each documented line. Numbers, times, IDs and white
 // space may differ, and "…" matches any text. The test ignores log lines, which begin with the time of day.
 //
-// Each document runs in its own Linux namespaces, with its own network and processes. It can therefore use the
-// documented ports, has no access to another network, and all its processes are killed afterwards. The caches of Go and
-// the RabbitMQ releases that scripts/rabbitmq has unpacked are shared with the machine, because compiling and unpacking
-// them again would take minutes per document.
+// Each document runs in separate Linux namespaces for networks and processes. The commands can therefore use the
+// documented ports, and cannot access other networks. When the document ends, all its processes are killed. The caches
+// of Go and the RabbitMQ releases that scripts/rabbitmq has unpacked are shared with the machine, because compiling and
+// unpacking them again would take minutes per document.
 package docstest

@@ -18,13 +18,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(isolated) != "" {
 		os.Exit(isolate(os.Args[1]))
 	}
-	if err := flag.Set("test.parallel", "4"); err != nil { // the documents mostly wait
+	if err := flag.Set("test.parallel", "4"); err != nil { // the commands of the documents spend most of their time waiting
 		panic(err)
 	}
 	os.Exit(m.Run())
 }
 
-// The commands of each document, run in their order on a new machine, have the documented output.
+// In a new environment, the commands of each document print the documented output.
 func TestDocuments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the test runs all commands of the documentation")

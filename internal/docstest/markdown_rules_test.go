@@ -31,13 +31,13 @@ func TestStepsHaveOutput(t *testing.T) {
 	blocks, _ := parse("```console\n$ one \\\n    more\nout 1\n\nout 2\n$ two\n```\n<!-- until: Working -->\n```sh\n# why\nthree   # and so on\n```\n<!-- output -->\n```text\nout 3\n```")
 	all, faults := steps(blocks)
 	if len(faults) > 0 || len(all) != 3 {
-		t.Fatalf("got steps %+v, errors %v", all, faults)
+		t.Fatalf("got steps %+v, errors %v, want none", all, faults)
 	}
 	if s := all[0]; s.text != "one \\\n    more" || !slices.Equal(s.output, []string{"out 1", "", "out 2"}) || s.line != 2 {
 		t.Errorf("first step: got %+v", s)
 	}
 	if s := all[2]; s.text != "three   # and so on" || s.until != "Working" || !slices.Equal(s.output, []string{"out 3"}) {
-		t.Errorf("third step: got %+v", s)
+		t.Errorf("third step: got %+v, want \"three   # and so on\", until Working", s)
 	}
 }
 
