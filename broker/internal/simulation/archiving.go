@@ -15,8 +15,8 @@ import (
 // archiveEvery determines the share of lives with an archive: 1/archiveEvery.
 const archiveEvery = 4
 
-// drawArchive adds an archive with a worker, processes and operators to a shape. The horizon of such a life is short, because
-// idle processes poll their databases continually.
+// drawArchive adds an archive with a worker, processes and operators to a shape. The horizon of such a life is short,
+// because idle processes poll their databases continually.
 func drawArchive(random *rand.Rand, s *Shape) {
 	s.Horizon = between(random, 8*time.Minute, 40*time.Minute)
 	w := drawWork(random, "buckets")

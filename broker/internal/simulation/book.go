@@ -278,7 +278,7 @@ func (b *Book) processEnded(process any) {
 		for _, r := range m.Runs {
 			if r.process == process && r.How == 0 {
 				r.How, r.Settled = reprise.EventDropped, time.Now()
-				b.note(m, "attempt %d ended with its process", r.Attempt)
+				b.note(m, "attempt %d was interrupted: process exited", r.Attempt)
 			}
 		}
 	}
@@ -297,8 +297,8 @@ func (b *Book) drain() {
 	}
 }
 
-// takeFailed empties the failed queue of a work. It returns the number of messages, or a negative number if the queue cannot be
-// read.
+// takeFailed empties the failed queue of a work. It returns the number of messages, or a negative number if the queue cannot
+// be read.
 func (b *Book) takeFailed(w Work) (n int) {
 	conn, err := b.l.Open(operatorName)
 	if err != nil {

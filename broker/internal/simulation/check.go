@@ -153,7 +153,8 @@ func checkEnd(l *Life, promise string) {
 		if !m.confirmed() || len(m.Losses) > 0 || d.Loses && l.lostByOrder(m) {
 			return
 		}
-		// The broker counts a delivery that ends with its connection as an attempt, even if the worker only fetched the message.
+		// If a connection is closed, the broker counts each of its unacked deliveries as an attempt, even if the worker only
+		// fetched the message.
 		if d.Once && (m.MessageID == "" || m.Parked > 0 && (m.copies() > 1 || l.mayHaveTwoCopies(m))) {
 			return // a delivery of a duplicate counts as an attempt while the other copy is being processed
 		}
@@ -188,7 +189,7 @@ func (w Work) endless() bool { return w.Foreign > 0 && w.Design != "coverart" }
 // crashLimit is the default of WorkerConfig.CrashLimit.
 const crashLimit = 5
 
-// counted reports whether the work queue counts deliveries that end with their connection.
+// counted reports whether the work queue counts deliveries whose connection is closed before they are settled.
 func (d design) counted(w Work) bool { return d.Quorum || !w.Classic }
 
 // losses returns the number of disturbances, since a given time, in which a consumer of a work lost its unacked deliveries.
@@ -292,7 +293,8 @@ func (l *Life) repeated(d design, m *Message, before, r *Run, doubled bool) stri
 	}
 	if d.Copies { // an earlier attempt may have left two copies
 		for _, e := range m.Runs {
-			// A worker requeues a message if the confirm of its copy is overdue, although the broker may still store the copy.
+			// A worker requeues a message if the confirm of its copy is overdue, although the broker may still store the
+			// copy.
 			if e.Attempt < r.Attempt && e.Began.Before(r.Began) && (l.runDisturbed(e) || e.How == reprise.EventRequeued && !e.Cut) {
 				return ""
 			}
@@ -311,7 +313,8 @@ func checkEarly(l *Life, promise string) {
 				l.Broken(promise, "%s: scheduled for %v: %s", w.Name, m.Due.Sub(l.Began), m.History())
 				return
 			}
-			// If there are two originals, a consumer may have received the other original and failed before its handler began.
+			// If there are two originals, a consumer may have received the other original and failed before its handler
+			// began.
 			if r.Attempt == 1 || d.Counts && m.copies() > 1 && l.queueDisturbed(w, m.Sendings[0].Began) {
 				continue
 			}
@@ -321,8 +324,8 @@ func checkEarly(l *Life, promise string) {
 					continue
 				}
 				at := before.Ended
-				// The broker may have redelivered the message while the handler was still running. Package idempotent counts such
-				// a redelivery as an attempt.
+				// The broker may have redelivered the message while the handler was still running. Package idempotent counts
+				// such a redelivery as an attempt.
 				again := (d.Counts || d.Once) && l.runDisturbed(before)
 				if again {
 					at = before.Began

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// portion is the number of lives per process. It is small, because a life whose disk has failed leaves goroutines and memory
-	// behind.
+	// portion is the number of lives per process. It is small, because a life whose disk has failed leaves goroutines and
+	// memory behind.
 	portion = 10
 	// shrinkCalls and shrinkTime limit the effort to shorten one script.
 	shrinkCalls = 60
@@ -68,8 +68,8 @@ func conduct(t *testing.T) {
 	total.Write(os.Stdout, real)
 }
 
-// livesOf plays n lives in a child process. If the process crashes, livesOf records the crash as a violation and plays the next
-// lives in a new process.
+// livesOf plays n lives in a child process. If the process crashes, livesOf records the crash as a violation and plays the
+// next lives in a new process.
 func livesOf(t *testing.T, seed uint64, n int) (all []*Result) {
 	file := filepath.Join(t.TempDir(), fmt.Sprint("results-", seed))
 	for len(all) < n {

@@ -13,7 +13,7 @@ import (
 type design struct {
 	Name    string
 	Copies  bool // a retry is a copy of the message, so a fault can leave two copies.
-	Counts  bool // the broker counts attempts, including deliveries that end with their connection.
+	Counts  bool // the broker counts attempts, including deliveries whose connection is closed.
 	Loses   bool // the worker acknowledges the original first, so a fault can lose the message.
 	Once    bool // duplicates are suppressed; a duplicate of a message in process counts as an attempt without a call of the handler.
 	Quorum  bool // the work queue must be a quorum queue
@@ -28,8 +28,8 @@ type built struct {
 	exchange, key string               // destination of published messages
 	failed        string
 
-	// low returns the shortest permitted delay after a failed attempt. Asked is the delay that the handler requested; negative:
-	// none.
+	// low returns the shortest permitted delay after a failed attempt. Asked is the delay that the handler requested;
+	// negative: none.
 	low func(attempt int, asked time.Duration) time.Duration
 }
 
@@ -42,8 +42,8 @@ func findDesign(name string) design {
 	panic("simulation: design " + name + " not found")
 }
 
-// classic returns the topology that declares a classic work queue or a failed queue with a length limit, if the work requires
-// them.
+// classic returns the topology that declares a classic work queue or a failed queue with a length limit, if the work
+// requires them.
 func classic(w Work, queue string) (t topology.Topology) {
 	if w.Classic {
 		t.Queues = append(t.Queues, topology.Queue{Name: queue, Args: topology.Table{"x-queue-type": "classic"}})

@@ -188,8 +188,8 @@ func (f *faultyFS) synced(name string) error {
 	return nil
 }
 
-// outsideLocks reports whether the caller is the loop that writes Pebble's log. Other callers write while they hold locks that
-// other goroutines wait for. If such a write took time, the virtual clock would stop.
+// outsideLocks reports whether the caller is the loop that writes Pebble's log. Other callers write while they hold locks
+// that other goroutines wait for. If such a write took time, the virtual clock would stop.
 func outsideLocks() bool {
 	var callers [40]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])

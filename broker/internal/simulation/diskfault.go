@@ -253,8 +253,8 @@ func takeAll(b *broker.Broker, conn *amqp.Connection, all map[string]int) error 
 	return conn.Close()
 }
 
-// tolerated reports whether a broker may start with all messages after damage to this file. A crash can leave files behind that
-// the broker does not need.
+// tolerated reports whether a broker may start with all messages after damage to this file. A crash can leave files behind
+// that the broker does not need.
 func tolerated(base, after string) bool {
 	return strings.HasPrefix(base, "INVENTORY") || after == "crash" && base != "FORMAT"
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// owners are functions that return the owners of connections for a shape, such as workers and publishers. Network faults affect
-// only these connections.
+// owners are functions that return the owners of connections for a shape, such as workers and publishers. Network faults
+// affect only these connections.
 var owners []func(Shape) []string
 
 // RegisterOwners adds a function that returns owners of connections. Network faults can affect these connections.

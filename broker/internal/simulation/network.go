@@ -193,7 +193,7 @@ func (k *Link) finish() {
 	})
 }
 
-// disturb records a disturbance that lasts until the connection ends.
+// disturb records a disturbance that lasts until the connection is closed.
 func (k *Link) disturb(why string) {
 	d := k.n.l.Disturb(k.Owner, why)
 	k.mu.Lock()

@@ -80,8 +80,8 @@ func (o *operator) End(*Life) {
 	o.group.Wait()
 }
 
-// deleteWaitQueues deletes some empty wait queues. Workers declare them again when they need them. It uses the inner API of the
-// broker, because AMQP cannot delete a quorum queue with the if-empty flag.
+// deleteWaitQueues deletes some empty wait queues. Workers declare them again when they need them. It uses the inner API of
+// the broker, because AMQP cannot delete a quorum queue with the if-empty flag.
 func deleteWaitQueues(l *Life, s Step) {
 	b := l.Server.Broker()
 	if b == nil {

@@ -130,19 +130,19 @@ type Act struct {
 	// Fault distinguishes a fault from an action of a participant. The table at the end of a run lists the two separately.
 	Fault bool
 
-	// Weight is the relative frequency of the act. Acts with weight 0 occur only in handwritten scripts and in the steps that
-	// other acts draw.
+	// Weight is the relative frequency of the act. Acts with weight 0 occur only in handwritten scripts and in the steps
+	// that other acts draw.
 	Weight int
 
 	// Fits reports whether the act fits a shape. By default, the act fits all shapes.
 	Fits func(Shape) bool
 
-	// Draw returns the steps of one occurrence, with times between 0 and the horizon of the shape. If the act does not fit the
-	// shape, Draw returns nil. Zero values of At, Act and Seed receive a default. Default: one step without arguments.
+	// Draw returns the steps of one occurrence, with times between 0 and the horizon of the shape. If the act does not fit
+	// the shape, Draw returns nil. Zero values of At, Act and Seed receive a default. Default: one step without arguments.
 	Draw func(random *rand.Rand, shape Shape) []Step
 
-	// Do performs the step in the goroutine of the script. Longer work belongs in a goroutine of [Life.Go]. If the act has no
-	// effect, for example because the broker is down, Do only returns. Otherwise it calls [Life.Count].
+	// Do performs the step in the goroutine of the script. Longer work belongs in a goroutine of [Life.Go]. If the act has
+	// no effect, for example because the broker is down, Do only returns. Otherwise it calls [Life.Count].
 	Do func(l *Life, s Step)
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// steadyName is the work queue of every life. It has one slot and quick messages. A message that fails is parked after its only
-// attempt. Faults of other queues, or of its failed queue, must not delay its messages.
+// steadyName is the work queue of every life. It has one slot and quick messages. A message that fails is parked after its
+// only attempt. Faults of other queues, or of its failed queue, must not delay its messages.
 const steadyName = "steady"
 
 // drawSteady returns the steady work.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// stream is one direction of a connection. It accepts any number of bytes without blocking. If a client blocked while it held a
-// lock, other goroutines would wait for the lock and the virtual clock would stop.
+// stream is one direction of a connection. It accepts any number of bytes without blocking. If a client blocked while it
+// held a lock, other goroutines would wait for the lock and the virtual clock would stop.
 type stream struct {
 	latency time.Duration
 	onCut   func() // called when the byte limit is reached
@@ -135,7 +135,8 @@ func (s *stream) take(p []byte) (int, error) {
 	}
 }
 
-// arrives returns the arrival time of the next bytes. It returns zero if no bytes are pending or if they are already readable.
+// arrives returns the arrival time of the next bytes. It returns zero if no bytes are pending or if they are already
+// readable.
 func (s *stream) arrives() time.Time {
 	if len(s.chunks) == 0 {
 		return time.Time{}

@@ -39,8 +39,8 @@ func (s *System) Heal() {
 	}
 }
 
-// replayAll replays all failed messages. Messages without a correcting edit fail again and must return to the archive, even if
-// another program processes them.
+// replayAll replays all failed messages. Messages without a correcting edit fail again and must return to the archive, even
+// if another program processes them.
 func (s *System) replayAll(tries int) {
 	p := s.nextConsole()
 	if p == nil || !s.fileInPlace() || s.exclusiveRows() == nil {

@@ -20,8 +20,8 @@ const busyTimeout = 5 * time.Second
 // Database gives one process access to an SQLite file. It is a [driver.Connector] whose statements can hang, fail or
 // kill the process.
 //
-// SQLite waits for locks in a system call, during which the virtual clock stops. Therefore the busy timeout of SQLite is 0, and
-// Database waits for locks itself.
+// SQLite waits for locks in a system call, during which the virtual clock stops. Therefore the busy timeout of SQLite is 0,
+// and Database waits for locks itself.
 type Database struct {
 	path string
 
@@ -350,8 +350,8 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r dr
 	return &rows{r, s.d}, nil
 }
 
-// abandon closes the rows of a query if the process was killed during the query. Otherwise the connection would keep its locks,
-// whereas a killed process releases them.
+// abandon closes the rows of a query if the process was killed during the query. Otherwise the connection would keep its
+// locks, whereas a killed process releases them.
 func abandon(r driver.Rows) {
 	if r != nil {
 		_ = r.Close()

@@ -1,6 +1,6 @@
-// Package archive simulates an archive of failed messages and its environment: processes that archive, replay and show failed
-// messages, workers whose messages fail, and a store of duplicates. Simulated users search, discard, edit and replay messages
-// with the pages of the console, its JSON API and the methods of package failed.
+// Package archive simulates an archive of failed messages and its environment: processes that archive, replay and show
+// failed messages, workers whose messages fail, and a store of duplicates. Simulated users search, discard, edit and replay
+// messages with the pages of the console, its JSON API and the methods of package failed.
 //
 //	System ─┬─ Process "up"       workers, Ingest, Replayer, console, ledger ─┬─► Database ─► SQLite file
 //	        ├─ Process "console"  Ingest, Replayer, console                  ─┘   hangs, fails, is killed between statements

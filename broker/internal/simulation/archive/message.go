@@ -100,8 +100,8 @@ const (
 	promiseEdit = "an edit keeps the original, and a concurrent edit is rejected"
 )
 
-// Edit edits a message on its page, so that the handler succeeds, and sometimes replays it. Another operator may edit the same
-// message concurrently.
+// Edit edits a message on its page, so that the handler succeeds, and sometimes replays it. Another operator may edit the
+// same message concurrently.
 func (s *System) Edit(random *rand.Rand, wait time.Duration) {
 	i := s.intent("replay", random)
 	replays, rival := random.IntN(3) > 0, random.IntN(3) == 0

@@ -48,8 +48,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Process runs the parts of `reprise up` or `reprise console`: workers, an Ingest, a Replayer, the console and the ledger. They
-// share one file and one broker. A process can be killed at any moment.
+// Process runs the parts of `reprise up` or `reprise console`: workers, an Ingest, a Replayer, the console and the ledger.
+// They share one file and one broker. A process can be killed at any moment.
 type Process struct {
 	Config
 	Database *Database

@@ -106,8 +106,8 @@ type Environment struct {
 	Bindings func(context.Context) (topology.Topology, error)
 }
 
-// System is an archive with its workers, processes and operators. The messages of the workers fail, the processes archive and
-// replay them, and the operators decide about them.
+// System is an archive with its workers, processes and operators. The messages of the workers fail, the processes archive
+// and replay them, and the operators decide about them.
 type System struct {
 	Environment
 	Options
