@@ -49,7 +49,8 @@ func (s *Session) awaitCommit() {
 }
 
 // block stops reading from a publishing connection while an alarm is raised, so that the client cannot publish. It does not
-// block connections that only consume, because consumption frees resources (https://www.rabbitmq.com/docs/connection-blocked).
+// block connections that only consume, because consumption frees resources
+// (https://www.rabbitmq.com/docs/connection-blocked).
 func (s *Session) block() error {
 	if !s.contentBegun {
 		return nil
