@@ -79,7 +79,7 @@ func TestBindIsIdempotentPerArguments(t *testing.T) {
 	table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k", Encoded: "args"})
 	table.Unbind(x, Binding[string]{Destination: toQueue("a"), Key: "k"})
 	if got := queues(table, x, "k"); got != "a" {
-		t.Errorf("after Unbind: got queues %q, want a, whose binding has other arguments", got)
+		t.Errorf("after Unbind: got queues %q, want a, whose binding has different arguments", got)
 	}
 	table.Unbind(x, Binding[string]{Destination: toQueue("a"), Key: "k", Encoded: "args"})
 	if got := queues(table, x, "k"); got != "" || x.InUse() {
