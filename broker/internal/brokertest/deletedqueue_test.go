@@ -62,7 +62,7 @@ func TestDeletedQueueFreesArguments(t *testing.T) {
 				declareAndDelete(t, ch, fmt.Sprint("q", i), test.use)
 			}
 			if grown := heap() - before; grown > queues*size/4 {
-				t.Errorf("heap grew by %d KiB for %d deleted queues", grown>>10, queues)
+				t.Errorf("heap growth for %d deleted queues: got %d KiB, want at most %d", queues, grown>>10, queues*size/4>>10)
 			}
 		})
 	}
@@ -79,7 +79,7 @@ func TestDeletedQueueFreesArguments(t *testing.T) {
 			})
 		}
 		if grown := heap() - before; grown > queues*size/4 {
-			t.Errorf("heap grew by %d KiB for %d deleted queues", grown>>10, queues)
+			t.Errorf("heap growth for %d deleted queues: got %d KiB, want at most %d", queues, grown>>10, queues*size/4>>10)
 		}
 	})
 }

@@ -109,7 +109,7 @@ func TestUsersAndPermissionsSurviveRestart(t *testing.T) {
 			{"DELETE", "/api/vhosts/w", ""},
 		} {
 			if status, answer := api(t, b, r[0], r[1], r[2]); status/100 != 2 {
-				t.Fatalf("%v: %d %s", r, status, answer)
+				t.Fatalf("%v: got %d, want 2xx: %s", r, status, answer)
 			}
 		}
 		users, permissions = nodeOf(b).Access.Users(), nodeOf(b).Access.Permissions()
@@ -290,7 +290,7 @@ func TestAPIDoesNotChangeDataAfterShutdown(t *testing.T) {
 		{"GET", "/api/health/checks/alarms", ""},
 	} {
 		if status, answer := api(t, b, r[0], r[1], r[2]); status == http.StatusServiceUnavailable {
-			t.Errorf("%v: %d %s", r, status, answer)
+			t.Errorf("%v: got %d, want any status except 503: %s", r, status, answer)
 		}
 	}
 	runBroker(t, config, func(b *broker.Broker) {

@@ -61,10 +61,10 @@ func TestConsumerTimeoutArguments(t *testing.T) {
 		}
 		began := time.Now()
 		if tag := <-cancelled; tag != "own" || time.Since(began) != 30*time.Second {
-			t.Errorf("consumer %s cancelled after %v", tag, time.Since(began))
+			t.Errorf("cancelled consumer: got %s after %v, want own after 30s", tag, time.Since(began))
 		}
 		if tag := <-cancelled; tag != "queue's" || time.Since(began) != time.Minute {
-			t.Errorf("consumer %s cancelled after %v", tag, time.Since(began))
+			t.Errorf("cancelled consumer: got %s after %v, want queue's after 1m", tag, time.Since(began))
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestTimedOutDeliveryFreesMessage(t *testing.T) {
 		}
 		synctest.Wait()
 		if grown := heap() - before; grown > rounds*messages*size/4 {
-			t.Errorf("heap grew by %d KiB for deliveries that timed out", grown>>10)
+			t.Errorf("heap growth for deliveries that timed out: got %d KiB, want at most %d", grown>>10, rounds*messages*size/4>>10)
 		}
 		must(t, ch.Ack(rounds*messages, true)) // the ack is too late, but not an error
 		must(t, ch.Close())
