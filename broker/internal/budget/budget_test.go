@@ -103,16 +103,16 @@ func TestBudgetWithRandomUse(t *testing.T) {
 					}
 					staying += accounts[other].Used()
 					if accounts[other].Used() > 50 {
-						rt.Fatalf("open connection %s uses %d bytes", other, accounts[other].Used())
+						rt.Fatalf("open connection %s: got %d bytes, want at most 50", other, accounts[other].Used())
 					}
 				}
 				if staying > 100 {
-					rt.Fatalf("open connections together use %d bytes", staying)
+					rt.Fatalf("all open connections: got %d bytes, want at most 100", staying)
 				}
 			}
 			for n, why := range closedAccounts.why {
 				if !why.Together && most[n] <= 50 {
-					rt.Fatalf("connection %s was closed with at most %d bytes", n, most[n])
+					rt.Fatalf("maximum use of closed connection %s: got %d bytes, want more than 50", n, most[n])
 				}
 			}
 			for _, n := range names {
