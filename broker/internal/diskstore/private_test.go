@@ -47,7 +47,7 @@ func TestFilesArePrivate(t *testing.T) {
 			return nil
 		})
 		if err != nil || seen < 3 {
-			t.Errorf("%s: found %d files, error %v", what, seen, err)
+			t.Errorf("%s: got %d files and error %v, want at least 3 files", what, seen, err)
 		}
 	}
 	data, copied, restored, backup := shared(), shared(), shared(), filepath.Join(shared(), "backup")
