@@ -147,7 +147,7 @@ func TestCrossOriginRequestIsRejected(t *testing.T) {
 func TestHandlerLimitsBodySize(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	if w := call("PUT", "/api/vhosts/v", `{"description":"`+strings.Repeat("x", 21<<20)+`"}`); w.Code != 400 {
-		t.Errorf("unexpected response: %d %s", w.Code, w.Body)
+		t.Errorf("body of 21 MiB: got %d, want 400: %s", w.Code, w.Body)
 	}
 }
 
@@ -186,20 +186,20 @@ func TestMemoryAlarm(t *testing.T) {
 	_, call := handler(t, broker.Config{MemoryLimit: 1000})
 	call("PUT", "/api/queues/%2F/q", `{"durable":true}`)
 	if w := call("GET", "/api/health/checks/alarms", ""); w.Code != 200 {
-		t.Errorf("unexpected response: %d %s", w.Code, w.Body)
+		t.Errorf("health check: got %d, want 200: %s", w.Code, w.Body)
 	}
 	call("POST", "/api/exchanges/%2F/amq.default/publish",
 		`{"properties":{},"routing_key":"q","payload":"`+strings.Repeat("x", 1000)+`","payload_encoding":"string"}`)
 	w := call("GET", "/api/health/checks/alarms", "")
 	want := `{"alarms":[{"node":"reprise@localhost","resource":"memory"}],"reason":"There are alarms in effect in the cluster","status":"failed"}`
 	if w.Code != 503 || w.Body.String() != want {
-		t.Errorf("unexpected response: %d %s", w.Code, w.Body)
+		t.Errorf("health check: got %d %s, want 503 %s", w.Code, w.Body, want)
 	}
 	if w := call("GET", "/api/nodes?columns=mem_alarm", ""); w.Body.String() != `[{"mem_alarm":true}]` {
-		t.Errorf("unexpected response: %s", w.Body)
+		t.Errorf("nodes: got %s, want mem_alarm true", w.Body)
 	}
 	if w := call("GET", "/metrics", ""); !strings.Contains(w.Body.String(), "\nrabbitmq_alarms_memory_used_watermark 1\n") {
-		t.Errorf("unexpected response: %s", w.Body)
+		t.Errorf("metrics must contain the memory alarm: got %s", w.Body)
 	}
 }
 
@@ -211,10 +211,10 @@ func TestConnectionsInMemory(t *testing.T) {
 	}
 	names := `[{"name":"memory:1 -> memory:0"},{"name":"memory:2 -> memory:0"}]`
 	if w := call("GET", "/api/connections?columns=name", ""); w.Body.String() != names {
-		t.Errorf("unexpected response: %s", w.Body)
+		t.Errorf("connections: got %s, want %s", w.Body, names)
 	}
 	if w := call("DELETE", "/api/connections/memory:2%20-%3E%20memory:0", "", "X-Reason", "spring cleaning"); w.Code != 204 {
-		t.Errorf("unexpected response: %d %s", w.Code, w.Body)
+		t.Errorf("DELETE: got %d, want 204: %s", w.Code, w.Body)
 	}
 	testkit.Eventually(t, 2*time.Minute, func() bool {
 		return call("GET", "/api/connections?columns=name", "").Body.String() == `[{"name":"memory:1 -> memory:0"}]`

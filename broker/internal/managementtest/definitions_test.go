@@ -91,13 +91,13 @@ func TestDefinitionsWithUsers(t *testing.T) {
 		{"PUT", "/api/queues/" + vhost + "/q", `{"durable":true}`},
 	} {
 		if status, text := us.callAs(t, user, "s3cret", r[0], r[1], r[2]); status/100 != 2 {
-			t.Fatalf("%v: %d %s", r, status, text)
+			t.Fatalf("%v: got %d, want 2xx: %s", r, status, text)
 		}
 	}
 	_, exported := us.callAs(t, user, "s3cret", "GET", "/api/definitions", "")
 	rabbit.must(t, "POST", "/api/definitions", exported)
 	if status, text := rabbit.callAs(t, user, "s3cret", "GET", "/api/queues/"+vhost+"/q?columns=name", ""); status != 200 {
-		t.Errorf("unexpected response: %d %s", status, text)
+		t.Errorf("GET queue: got %d, want 200: %s", status, text)
 	}
 	var p struct{ Configure, Write, Read string }
 	must(t, json.Unmarshal([]byte(rabbit.must(t, "GET", "/api/permissions/"+vhost+"/"+user, "")), &p))

@@ -133,7 +133,7 @@ func TestHandlerLimitsMemoryOfHeaders(t *testing.T) {
 	must(t, err)
 	before := held()
 	if w := take("words"); w.written < many*70_000 || w.most > before+5<<20 {
-		t.Errorf("wrote %d bytes and used %d bytes in addition to the messages", w.written, int64(w.most)-int64(before))
+		t.Errorf("got %d written bytes and %d additional bytes in memory, want at least %d and at most %d", w.written, int64(w.most)-int64(before), many*70_000, 5<<20)
 	}
 
 	const large, limit = 100 << 10, 64 << 20
@@ -144,7 +144,7 @@ func TestHandlerLimitsMemoryOfHeaders(t *testing.T) {
 	must(t, err)
 	w := take("text")
 	if q, err := ch.QueueDeclarePassive("text", true, false, false, false, nil); err != nil || q.Messages < 40 || w.written < limit*9/10 {
-		t.Errorf("wrote %d bytes with %d messages left: %v", w.written, q.Messages, err)
+		t.Errorf("got %d written bytes and %d messages in the queue, want at least %d and 40: %v", w.written, q.Messages, limit*9/10, err)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestImportDecodesDefinitionsIncrementally(t *testing.T) {
 	w := call("POST", "/api/definitions", body)
 	runtime.ReadMemStats(&after)
 	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "prior to importing") {
-		t.Errorf("unexpected response: %d %s", w.Code, w.Body)
+		t.Errorf("import: got %d %s, want 400 with \"prior to importing\"", w.Code, w.Body)
 	}
 	if w := call("GET", "/api/queues", ""); w.Body.String() != "[]" {
 		t.Errorf("rejected import created objects: %s", w.Body)
@@ -288,7 +288,7 @@ func TestArgumentsUseLinearMemory(t *testing.T) {
 	w := call("PUT", "/api/queues/%2F/q", body)
 	runtime.ReadMemStats(&after)
 	if w.Code != http.StatusCreated {
-		t.Fatalf("unexpected response: %d %s", w.Code, w.Body)
+		t.Fatalf("PUT: got %d, want 201: %s", w.Code, w.Body)
 	}
 	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(100*len(body)); got > most {
 		t.Errorf("allocated %d bytes for %d bytes of JSON, want at most %d", got, len(body), most)

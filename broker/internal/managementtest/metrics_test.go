@@ -134,7 +134,7 @@ func TestMetrics(t *testing.T) {
 func TestMetricsRequireLogin(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	if w := call("GET", "/metrics/per-object", ""); w.Code != 200 || !strings.Contains(w.Body.String(), "rabbitmq_queues 0\n") {
-		t.Errorf("unexpected response: %d %s", w.Code, w.Body)
+		t.Errorf("metrics: got %d %s, want 200 with \"rabbitmq_queues 0\"", w.Code, w.Body)
 	}
 	call("PUT", "/api/users/ada", `{"password":"p","tags":"management"}`)
 	if w := call("GET", "/metrics", "", "Authorization", "Basic YWRhOnA="); w.Code != 401 {

@@ -92,7 +92,7 @@ func TestListWaitsForTurn(t *testing.T) {
 		defer third.Close()
 		first := bufio.NewReader(third)
 		if _, err := first.Peek(1); err != nil || time.Since(begin) != writeTimeout {
-			t.Errorf("third response began after %v: %v", time.Since(begin), err)
+			t.Errorf("start of the third response: got %v, want %v: %v", time.Since(begin), writeTimeout, err)
 		}
 		time.Sleep(writeTimeout / 2)
 		answer, err := http.ReadResponse(first, nil)
