@@ -219,7 +219,7 @@ func TestHeadersMatchInLinearTime(t *testing.T) {
 		t.Errorf("got queues %q, want one", got)
 	}
 	if looked > 10*n {
-		t.Errorf("matching read %d fields", looked)
+		t.Errorf("fields read by a match: got %d, want at most %d", looked, 10*n)
 	}
 }
 
