@@ -44,7 +44,7 @@ func TestOutboxAcceptsOneMessageAboveLimit(t *testing.T) {
 				synctest.Wait()
 				held := messages.taken.Load()*int64(size) - read
 				if most := int64(outboxLimit + size); held <= 0 || held >= most || account.Used() > most {
-					t.Errorf("%d bytes wait in messages of %d bytes; the account contains %d", held, size, account.Used())
+					t.Errorf("waiting bytes: got %d (account: %d), want 1 to %d", held, account.Used(), most)
 				}
 				n, err := io.CopyN(io.Discard, client, int64(size))
 				if err != nil {
