@@ -51,7 +51,7 @@ func reportStuck(t *testing.T, b *Broker, stuck any) {
 	}
 	what := "goroutines remain at the end of the test (close the clients that the test has dialed; handlers must return when their context is canceled)"
 	if b.limitExceeded.Load() {
-		what = fmt.Sprintf("the test has not ended after %s of virtual time (Config.Limit); it waits for an event that does not occur", b.config.Limit)
+		what = fmt.Sprintf("test timed out after %s of virtual time (Config.Limit); it waits for an event that does not occur", b.config.Limit)
 		what += "\n\nevents (times since the start):\n" + b.events.String()
 	}
 	t.Errorf("reprisetest: %s\n\n%s", what, strings.Join(stacks(b.bubble), "\n\n"))

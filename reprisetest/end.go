@@ -13,7 +13,7 @@ import (
 func (b *Broker) end(t TB) {
 	b.Heal()
 	if b.limitExceeded.Load() {
-		t.Errorf("reprisetest: the test took longer than %s of virtual time (Config.Limit)", b.config.Limit)
+		t.Errorf("reprisetest: test timed out after %s of virtual time (Config.Limit)", b.config.Limit)
 	}
 	if t.Failed() {
 		b.waitIdle()

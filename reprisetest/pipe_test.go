@@ -25,7 +25,7 @@ func TestPipe(t *testing.T) {
 		// Writes succeed although no goroutine reads.
 		for range 100 {
 			if n, err := client.Write(bytes.Repeat([]byte("x"), 1000)); n != 1000 || err != nil {
-				t.Fatal(n, err)
+				t.Fatalf("write: got %d bytes and error %v, want 1000", n, err)
 			}
 		}
 		got := make([]byte, 100_000)

@@ -78,7 +78,7 @@ var failures = map[string]struct {
 				<-make(chan struct{})
 			})
 		},
-		[]string{"the test has not ended after 24h0m0s of virtual time (Config.Limit)", "msg=consuming queue=orders", "chan receive"},
+		[]string{"test timed out after 24h0m0s of virtual time (Config.Limit)", "msg=consuming queue=orders", "chan receive"},
 	},
 }
 
@@ -91,7 +91,7 @@ func TestDrainBeyondTheLimit(t *testing.T) {
 			b.Publish(f, order("1"))
 			b.Drain(f)
 		})
-		for _, want := range []string{"reprisetest: Drain: timed out after 1h0m0s", "reprisetest: the test took longer than 1h0m0s of virtual time (Config.Limit)"} {
+		for _, want := range []string{"reprisetest: Drain: timed out after 1h0m0s", "reprisetest: test timed out after 1h0m0s of virtual time (Config.Limit)"} {
 			if !strings.Contains(got.String(), want) {
 				t.Errorf("failure does not contain %q:\n%s", want, got)
 			}

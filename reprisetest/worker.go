@@ -100,7 +100,7 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 		w.cleanup(t)
 	})
 	if !b.await(func() (bool, time.Time) { return w.hasEnded() || b.consumers(w.queue) > before, time.Time{} }) {
-		t.Fatalf("reprisetest: worker of %q did not consume within %s", w.queue, b.config.Timeout)
+		t.Fatalf("reprisetest: timed out after %s: worker of %q does not consume", b.config.Timeout, w.queue)
 	}
 	if w.hasEnded() {
 		t.Fatalf("reprisetest: worker of %q has stopped: %v", w.queue, w.err)

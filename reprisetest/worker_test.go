@@ -212,7 +212,7 @@ func TestWorkFailsImmediatelyWithInvalidConfig(t *testing.T) {
 			b.Cut()
 			b.WorkWith(f, client, retrying(0))
 		})
-		if want := `reprisetest: worker of "orders" did not consume within 1h0m0s`; got.failures[0] != want {
+		if want := `reprisetest: timed out after 1h0m0s: worker of "orders" does not consume`; got.failures[0] != want {
 			t.Errorf("got failure %q, want %q", got, want)
 		}
 	})
