@@ -177,7 +177,7 @@ func TestBucketsLimitDelayToMaxDelay(t *testing.T) {
 	b := topology.Buckets{}
 	want, err := b.Wait(topology.Delivery{Queue: "q"}, topology.MaxDelay)
 	if err != nil || want.TTL != topology.MaxDelay {
-		t.Error(want, err)
+		t.Errorf("longest delay: got %+v, %v, want an expiration of %s", want, err, topology.MaxDelay)
 	}
 	for _, delay := range []time.Duration{topology.MaxDelay + 1, math.MaxInt64} {
 		got, err := b.Wait(topology.Delivery{Queue: "q"}, delay)

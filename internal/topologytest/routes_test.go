@@ -263,6 +263,6 @@ func TestIsWaitQueue(t *testing.T) {
 
 func TestWayString(t *testing.T) {
 	if s := fmt.Sprint(topology.Copy, topology.Requeue, topology.DeadLetter, topology.Way(7)); s != "Copy Requeue DeadLetter Way(7)" {
-		t.Error(s)
+		t.Errorf("got %q, want Copy Requeue DeadLetter Way(7)", s)
 	}
 }
