@@ -177,11 +177,12 @@ func TestWeek(t *testing.T) {
 	without, designed, reprise := results[0], results[1], results[2]
 	switch {
 	case designed.refused >= without.refused/2:
-		t.Error("backoff does not halve the number of refused calls")
+		t.Errorf("refused calls with backoff: got %d, want less than half of %d", designed.refused, without.refused)
 	case reprise.refused >= designed.refused/2:
-		t.Error("the circuit breaker does not halve the remaining number of refused calls")
+		t.Errorf("refused calls with the circuit breaker: got %d, want less than half of %d", reprise.refused, designed.refused)
 	case reprise.evening >= designed.evening || reprise.p99 >= designed.p99:
-		t.Error("the circuit breaker does not make purges earlier")
+		t.Errorf("evening and p99 with the circuit breaker: got %s and %s, want less than %s and %s",
+			reprise.evening, reprise.p99, designed.evening, designed.p99)
 	}
 	compare(t, "../../README.md", "figures", table(results))
 	if *update {

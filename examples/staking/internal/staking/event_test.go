@@ -79,7 +79,7 @@ func TestMessageUsesQueueOfKind(t *testing.T) {
 		}
 	}
 	if len(staking.Kinds) != len(want) || staking.Kind(0).Queue() != "" || staking.Kind(8).Queue() != "" {
-		t.Error("the kinds differ from 1 to 7")
+		t.Errorf("kinds: got %v, want 1 to 7 and no queues for 0 and 8", staking.Kinds)
 	}
 }
 
