@@ -79,6 +79,6 @@ func TestMonitorMeasuresLatencies(t *testing.T) {
 		t.Errorf("latencies: got %d with p50 %s, want at least 20 with a p50", l.taken.TotalCount(), l.at(50))
 	}
 	if got := w.troubles(false); got != "" {
-		t.Error(got)
+		t.Errorf("troubles: got %q, want none", got)
 	}
 }
