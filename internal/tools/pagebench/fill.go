@@ -14,10 +14,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// span is the period of the failures.
+// span is the period over which the failures are spread.
 const span = 30 * 24 * time.Hour
 
-// fill adds failures to an archive until it has n.
+// fill adds failures to an archive until the archive has n.
 func fill(ctx context.Context, db *sql.DB, d failed.Dialect, a *failed.Archive, n int) error {
 	total, err := a.Count(ctx, failed.Filter{})
 	if err != nil || total.N >= int64(n) {
@@ -53,11 +53,11 @@ func fill(ctx context.Context, db *sql.DB, d failed.Dialect, a *failed.Archive, 
 			return err
 		}
 	}
-	_, err = db.ExecContext(ctx, `VACUUM ANALYZE`) // autovacuum would do this later
+	_, err = db.ExecContext(ctx, `VACUUM ANALYZE`) // update the statistics now, as autovacuum would later
 	return err
 }
 
-// queues is the number of work queues. The first have the most failures.
+// queues is the number of work queues. The first queues have the most failures.
 const queues = 12
 
 func queueOf(r *rand.Rand) string { return fmt.Sprint("queue-", min(int(r.ExpFloat64()*3), queues-1)) }
@@ -105,7 +105,7 @@ func failure(r *rand.Rand, i int, last time.Time) failed.Message {
 func letters(r *rand.Rand, n int) string {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = 'g' + byte(r.IntN(20)) // not a hexadecimal digit
+		b[i] = 'g' + byte(r.IntN(20)) // 'g' or later, so that no letter is a hexadecimal digit
 	}
 	return string(b)
 }
@@ -118,7 +118,7 @@ var kinds = []string{
 
 var names = []string{"Ada", "Grace", "Alan", "Edsger", "Barbara", "Donald", "Niklaus", "Tony", "Leslie", "Margaret", "Ken", "Dennis", "Frances", "Radia"}
 
-// act performs each kind of operator action once.
+// act performs each kind of operator action, so that lists and filters have results.
 func act(ctx context.Context, a *failed.Archive, finish func(context.Context) error) error {
 	if replays, _, err := a.Replays(ctx, failed.Page{}); err != nil || len(replays) > 0 {
 		return err

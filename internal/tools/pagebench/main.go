@@ -1,9 +1,9 @@
-// Pagebench measures the latency of the pages and the JSON API of a console with many failures in the archive, idle and under load.
-// It prints a table in Markdown.
+// Pagebench measures the latency of the pages and the JSON API of a console with many failures in the archive, both
+// idle and under load. It prints a table in Markdown.
 //
 //	pagebench -sqlite FILE -postgres URL [-failures 1000000] [-requests 100] [-only REGEXP] [-json FILE] [-before FILE]
 //
-// It first adds failures to a database with fewer failures, and keeps them for the next run.
+// If a database has fewer failures, pagebench first adds the missing failures, and keeps them for the next run.
 package main
 
 import (

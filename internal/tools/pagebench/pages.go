@@ -135,7 +135,7 @@ func pagesOf(ctx context.Context, a *failed.Archive) ([]page, error) {
 		get("/api/v1/messages: "+l.name, address("/api/v1/messages", ""))
 		get("/api/v1/messages/count: "+l.name, address("/api/v1/messages/count", ""))
 		if l.name == "failed" || l.name == "discarded" {
-			continue // an act requires a filter in addition to the state
+			continue // actions ignore the state, and require another condition
 		}
 		act := func(r *rand.Rand) failed.Filter {
 			f := l.filter(r)
@@ -231,7 +231,7 @@ func (s *system) ask(ctx context.Context, o options, column string, pages []page
 				took = append(took, d)
 			}
 			if total := sum(took); total > 20*time.Second && len(took) > 10 {
-				break // for slow pages, ten requests are enough
+				break // ten requests are enough for a slow page
 			}
 		}
 		slices.Sort(took)

@@ -94,7 +94,7 @@ func (s *system) finish(ctx context.Context) error {
 	}
 }
 
-// load starts a replay, and publishes failures until the caller calls the returned function.
+// load starts a replay, and publishes failures until the caller calls unload.
 func (s *system) load(ctx context.Context) (unload func() error, err error) {
 	replay, err := s.archive.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{Queue: "queue-5"}, Rate: replaysPerSecond, IgnoreSame: true}, "cli:bench")
 	if err != nil {

@@ -70,7 +70,7 @@ func TestCommitMsgInstallsHook(t *testing.T) {
 	run(false, append(commit, "Some changes")...)
 	run(true, append(commit, "repo: add some changes")...)
 
-	// The installation keeps another hook.
+	// make setup does not replace an existing hook.
 	if err := os.WriteFile(filepath.Join(dir, ".git/hooks/commit-msg"), []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -121,7 +121,7 @@ func match(patterns []string, matched []bool, file string) bool {
 	return found
 }
 
-// measure finds units, counts their words and checks them. measure omits units without words or strings.
+// measure finds units, counts their words and checks them. It omits units without words or strings.
 func measure(o options, root string, patterns []string) ([]*unit, error) {
 	units, err := find(root, patterns)
 	if err != nil {
@@ -159,7 +159,8 @@ func measure(o options, root string, patterns []string) ([]*unit, error) {
 	return units, nil
 }
 
-// add adds the findings of a file. Vale also reads messages. add counts its alerts there as broken rules of the string.
+// add adds the findings of a file. Vale also reads messages, and add counts the alerts in a message as broken rules of
+// the message.
 func (u *unit) add(file string, s *source, alerts []alert) {
 	found := len(u.findings)
 	for _, a := range alerts {

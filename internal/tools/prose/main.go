@@ -25,7 +25,7 @@ import (
 // ceilingsFile lists the ceilings, relative to the root of the project.
 const ceilingsFile = "internal/tools/prose/ceilings.txt"
 
-// options are the command line.
+// options contains the flags and arguments of the command line.
 type options struct {
 	vale     string   // the Vale binary
 	config   string   // Vale's configuration

@@ -54,7 +54,7 @@ func (s *source) addMessage(first, last int, value string) {
 	s.messages = append(s.messages, t)
 }
 
-// countWords counts the words of a text: the parts between spaces that have a letter.
+// countWords counts the words of a text. A word is a part between spaces that contains a letter.
 func countWords(s string) (n int) {
 	for field := range strings.FieldsSeq(s) {
 		if strings.ContainsFunc(field, unicode.IsLetter) {
@@ -213,7 +213,7 @@ func readScript(content string, comment *regexp.Regexp) *source {
 		m := comment.FindStringSubmatchIndex(line)
 		whole := m != nil && strings.TrimSpace(line[:m[0]]) == ""
 		if !whole {
-			flush(i) // the block ended on the previous line
+			flush(i) // the previous line was the last line of the block
 		}
 		if m == nil {
 			continue

@@ -57,7 +57,7 @@ func (r *release) packArchive(program []byte, system, arch string, docs document
 	return r.write(base+".tar.gz", compressed)
 }
 
-// tarball returns a tar archive. All files have the same time.
+// tarball returns a tar archive. at is the modification time of all files.
 func tarball(files []file, at time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -85,7 +85,7 @@ func tarball(files []file, at time.Time) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// zipped returns a zip archive. All files have the same time.
+// zipped returns a zip archive. at is the modification time of all files.
 func zipped(files []file, at time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)

@@ -95,7 +95,7 @@ func readLicenses(system, arch string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// appendLicenses appends license files below a heading.
+// appendLicenses appends license files under a heading.
 func appendLicenses(b *bytes.Buffer, name string, files []string) error {
 	fmt.Fprintf(b, "\n%s\n%s\n", strings.Repeat("=", 80), name)
 	for _, f := range files {

@@ -14,7 +14,7 @@ import (
 // nonroot is the user and group of the image.
 const nonroot = 65532
 
-// blob describes content of an image: a descriptor of the OCI image specification.
+// blob is a descriptor of the OCI image specification, which describes content of an image.
 type blob struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`

@@ -3,9 +3,10 @@
 //	go run ./internal/tools/release -version v1.2.3
 //	go run ./internal/tools/release -version v1.2.3 -targets linux/amd64
 //
-// For each target it writes an archive with the program, its manual page and completions. For Linux it adds a Debian package
-// and an OCI image. SHA256SUMS contains the checksums of all files. Builds of the same commit and version with the same Go
-// version have the same checksums. The working tree must not have uncommitted changes.
+// For each target, the command writes an archive with the program, its manual page and completions. For each Linux
+// target, it also writes a Debian package and an OCI image. SHA256SUMS contains the checksums of all files. Builds of
+// the same commit and version with the same Go version have the same checksums. The working tree must not have
+// uncommitted changes.
 package main
 
 import (
@@ -116,7 +117,7 @@ func checkClean(dir string) error {
 	return nil
 }
 
-// release is the context of a build.
+// release is a build of a version.
 type release struct {
 	version string // vX.Y.Z
 	commit  string
@@ -133,7 +134,7 @@ func newRelease(version, out string) (*release, error) {
 	commit, seconds, _ := strings.Cut(line, " ")
 	unix, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("git log: %q is not a time", seconds)
+		return nil, fmt.Errorf("commit time %q is not an integer", seconds)
 	}
 	return &release{version: version, commit: commit, time: time.Unix(unix, 0).UTC(), out: out}, nil
 }

@@ -119,7 +119,7 @@ func TestReleaseFiles(t *testing.T) {
 				t.Errorf("control does not contain %q:\n%s", line, control["./control"].content)
 			}
 		}
-		if f, ok := control["./conffiles"]; ok { // a change of a conffile stops an unattended upgrade
+		if f, ok := control["./conffiles"]; ok { // an upgrade prompts if a conffile was changed, which stops unattended upgrades
 			t.Errorf("got conffiles %q, want none", f.content)
 		}
 		content := untar(t, decompress(t, members["data.tar.gz"]))
@@ -190,7 +190,7 @@ type entry struct {
 
 type entries map[string]entry
 
-// list returns the files of an owner with their permissions. It omits directories of root.
+// list returns the files of an owner with their permissions. It omits directories that root owns.
 func (e entries) list(owner int) (all []string) {
 	for name, f := range e {
 		if f.header.Uid == owner && (owner != 0 || f.header.Typeflag == tar.TypeReg) {

@@ -87,7 +87,7 @@ func (r *run) wants(name string) bool {
 	return r.only == "" || slices.ContainsFunc(strings.Split(r.only, ","), func(s string) bool { return strings.HasPrefix(name, s) })
 }
 
-// with adds the fault of a patch to the copy, calls do, and removes the fault.
+// with adds the fault of a patch to the copy, calls do, and then removes the fault.
 func (r *run) with(p patch, do func() error) (err error) {
 	changed, err := p.apply(os.DirFS(r.dir))
 	if err != nil {
@@ -135,7 +135,7 @@ func (r *run) test(ctx context.Context, out io.Writer, p patch) error {
 	return nil
 }
 
-// portion is the number of lives of a process of the simulation.
+// portion is the number of lives that one process of the simulation runs.
 const portion = 5
 
 // life is a line of the results of the simulation.
@@ -164,7 +164,7 @@ func (r *run) simulate(ctx context.Context, out io.Writer, p patch) error {
 				return nil
 			}
 		}
-		if before := lived; len(all) < before+n { // the process exited in the next life
+		if before := lived; len(all) < before+n { // the process exited before it completed all lives
 			match := exitReason.FindSubmatch(output)
 			if match == nil {
 				return fmt.Errorf("%s: %w\n%s", p.name, err, output)

@@ -13,7 +13,7 @@ import (
 // patchDir is the directory of the patches in the tree.
 const patchDir = "broker/internal/simulation/reverts"
 
-// patch adds an old fault.
+// patch is a change that adds an old fault to the tree.
 type patch struct {
 	name  string // name of the file without .patch
 	about string // first paragraph of the header
@@ -81,7 +81,7 @@ func parsePatch(text string) (p patch, err error) {
 		}
 		if strings.HasPrefix(line, "@@ ") {
 			if file == "" {
-				return p, errors.New("a hunk must follow the name of a file")
+				return p, errors.New("hunk must follow the name of a file")
 			}
 			p.hunks, within = append(p.hunks, hunk{file: file}), true
 			continue
@@ -104,7 +104,7 @@ func parsePatch(text string) (p patch, err error) {
 	case len(p.hunks) == 0:
 		return p, errors.New("patch must have a hunk")
 	case len(p.tests) == 0:
-		return p, fmt.Errorf("the header must name a test that fails (%s./package -run TestName)", testLine)
+		return p, fmt.Errorf("header must name a test that fails (%s./package -run TestName)", testLine)
 	}
 	return p, nil
 }

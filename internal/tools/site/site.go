@@ -75,7 +75,7 @@ type page struct {
 
 type heading struct{ ID, Text string }
 
-// entry is a part of a page that the search finds: the text below a heading.
+// entry is a part of a page that the search finds: the text under a heading.
 type entry struct {
 	ID       int     `json:"id"`
 	Page     string  `json:"page"`
@@ -97,7 +97,7 @@ var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.GFM),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
 	goldmark.WithRendererOptions(
-		html.WithUnsafe(), // for the anchors in the documents
+		html.WithUnsafe(), // keeps the anchors in the documents
 		renderer.WithNodeRenderers(util.Prioritized(highlighter{}, 100))))
 
 // accessible makes wide tables and code scrollable with the keyboard, and replaces empty table headings by cells.
@@ -190,7 +190,8 @@ func (s *site) load(sec *section) error {
 	return nil
 }
 
-// document returns the Markdown of a file. A YAML file becomes a code block below a heading for each key of the first level.
+// document returns the Markdown of a file. A YAML file becomes a sequence of code blocks, one for each key of the first
+// level, each under a heading.
 func document(name string, source []byte) []byte {
 	if path.Ext(name) == ".md" {
 		return source
@@ -207,7 +208,7 @@ func target(name string) string {
 	return strings.ToLower(strings.TrimSuffix(name, path.Ext(name))) + ".html"
 }
 
-// complete reports documents that are not in the list.
+// complete returns an error for documents that are not in docs/site.yaml.
 func (s *site) complete() error {
 	var faults []error
 	err := fs.WalkDir(s.root, "docs", func(name string, d fs.DirEntry, err error) error {
@@ -347,7 +348,7 @@ func (s *site) resolve(from *page, link string) (string, error) {
 	return href.String(), nil
 }
 
-// relative returns the path of a file of the site as a page links it.
+// relative returns the path to a file of the site, relative to the page that links to it.
 func relative(from, to string) string {
 	r, err := filepath.Rel(path.Dir(from), to)
 	if err != nil {

@@ -124,7 +124,7 @@ func TestLinkTextsAreTitles(t *testing.T) {
 	}
 }
 
-// All documents of the repository are in the list, and all links and anchors of the written pages are valid.
+// All documents of the repository are in docs/site.yaml, and all links and anchors of the written pages are valid.
 func TestRepositoryHasValidLinks(t *testing.T) {
 	s, err := read(os.DirFS("../../.."))
 	if err != nil {

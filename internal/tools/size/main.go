@@ -3,9 +3,9 @@
 //	go run ./internal/tools/size              the working tree
 //	go run ./internal/tools/size -base v1.0   and the difference from a git revision
 //
-// A code line has a token that is not a comment. Exported names count only in public packages: at the top level, and
-// including methods and fields of exported types. Tests are _test.go files and packages only for tests and tools. Examples,
-// benchmarks, testdata and generated files do not count.
+// A code line has a token that is not a comment. Exported names count only in public packages. They are names at the
+// top level, and methods and fields of exported types. Tests are _test.go files and packages only for tests and tools.
+// Examples, benchmarks, testdata and generated files do not count.
 package main
 
 import (
@@ -99,8 +99,8 @@ func write(out io.Writer, now, before map[string]size) error {
 	return err
 }
 
-// followMoves returns before, with moved packages under their new folders. A package has moved if exactly one new folder has the
-// last part of the name of exactly one removed folder.
+// followMoves returns before, with moved packages under their new folders. The package of a removed folder has moved if
+// exactly one new folder has the same base name.
 func followMoves(now, before map[string]size) map[string]size {
 	moved := make(map[string]size)
 	for old, s := range before {

@@ -48,7 +48,7 @@ func TestAddCountsLinesAndNames(t *testing.T) {
 	lines := strings.Count(source, "\n")
 	const code = 15
 	for name, want := range map[string]size{
-		// T, I and F; A, B, M and Do.
+		// the exported names T, I and F; the members A, B, M and Do
 		"p":                {files: 1, lines: lines, code: code, exported: 3, members: 4, testFiles: 1, testLines: lines, testCode: code},
 		"p/internal/q":     {files: 1, lines: lines, code: code},
 		"internal/testkit": {testFiles: 1, testLines: lines, testCode: code},

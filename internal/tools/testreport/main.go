@@ -14,7 +14,7 @@
 //	143 tests in 2 packages in 3.4s: 1 failed, 0 skipped
 //
 // It exits with status 1 if a test, a package or a build failed, if the input is truncated, if a test was skipped, or
-// if no test ran. In a long log, each of these cases could be mistaken for a success.
+// if no test ran. In a long log, each of these cases could otherwise be mistaken for a success.
 package main
 
 import (

@@ -28,10 +28,10 @@ type report struct {
 	out      io.Writer
 	start    time.Time
 	packages map[string]*pkg // packages that have started and not finished
-	order    []string        // names, in the order of their start
+	order    []string        // names, in the order in which the packages started
 	builds   map[string]*build
 
-	tested  int // number of packages with tests
+	tested  int // number of packages that have tests
 	tests   int
 	failed  []string
 	skipped []string
@@ -172,7 +172,7 @@ func (r *report) end(p *pkg, e event) {
 	delete(r.packages, e.Package)
 	if e.Action == "fail" {
 		for _, t := range slices.Backward(p.order) {
-			if p.running[t.name] != nil { // after a panic or a timeout, the test has no event
+			if p.running[t.name] != nil { // a test that was running during a panic or a timeout has no final event
 				p.count++
 				p.fail(t)
 			}
@@ -270,7 +270,7 @@ func list(w io.Writer, what string, names []string) {
 	}
 }
 
-// reason returns the reason of a skipped test on one line.
+// reason returns the reason for which a test was skipped, on one line.
 func reason(output string) string {
 	var lines []string
 	for line := range strings.Lines(output) {
