@@ -51,7 +51,7 @@ func TestAnnouncedWorkerReportsRetries(t *testing.T) {
 			}
 			got, ok := topology.ReadRetryReport(d.Body)
 			if !ok || got.Queue != "work" || got.Host == "" || got.Missing != 0 || len(got.Retries) != len(ids) {
-				t.Fatalf("unexpected report: %s", d.Body)
+				t.Fatalf("report: got %s, want all %d retries of queue work", d.Body, len(ids))
 			}
 			for i, x := range got.Retries {
 				if !slices.Contains(ids, x.MessageID) || x.Attempt != 1 || x.Error != "it fails" || x.Wait != "work.wait.3078660-3848325" ||

@@ -96,7 +96,7 @@ func TestListShowsWorkersAndDeliveries(t *testing.T) {
 		list, _ := watching(t, dial(t, b.URL))
 		w := listed(t, list, queue, 1, topology.WorkerConsuming)[0]
 		if w.Host == "" || w.PID == 0 || w.Program != "v1.2.3" || w.Concurrency != 2 || w.Client != "reprise" || w.Silent || w.ID == "" || w.Running != 0 {
-			t.Errorf("unexpected status: %+v", w)
+			t.Errorf("status: got %+v, want an idle worker with host, PID, ID and program v1.2.3", w)
 		}
 		r.publish("", queue, amqp.Publishing{MessageId: "one"})
 		one := h.next()
@@ -104,7 +104,7 @@ func TestListShowsWorkersAndDeliveries(t *testing.T) {
 		testkit.Eventually(t, timeout, func() error {
 			w = workersOf(list, queue)[0]
 			if len(w.Handling) != 1 || w.Handling[0].MessageID != "one" || w.Handling[0].Attempt != 1 || w.Running != 1 || w.Handling[0].Since.Before(w.Started) {
-				return fmt.Errorf("unexpected deliveries in the status: %+v", w.Handling)
+				return fmt.Errorf("deliveries in the status: got %+v, want the first attempt of message one", w.Handling)
 			}
 			return nil
 		})
@@ -118,7 +118,7 @@ func TestListShowsWorkersAndDeliveries(t *testing.T) {
 			control(t, c, topology.Command{Do: topology.DoReport, Queue: queue})
 			w = workersOf(list, queue)[0]
 			if w.Counts != (topology.Counts{Succeeded: 1, Failed: 3, Retried: 2, Parked: 1}) || w.Took.Count() != 4 || w.Running != 0 {
-				return fmt.Errorf("unexpected counts: %+v, %+v", w.Counts, w.Took)
+				return fmt.Errorf("counts: got %+v, %+v; want 1 success, 3 failures, 2 retries and 1 parked message", w.Counts, w.Took)
 			}
 			return nil
 		})
@@ -146,7 +146,7 @@ func TestQueuePauseStopsAllWorkers(t *testing.T) {
 		control(t, operator, topology.Command{Do: topology.DoPause, Queue: queue, Pause: topology.Pause{By: "ann", Reason: "the shop is closed"}})
 		for _, w := range listed(t, list, queue, 2, topology.WorkerPaused) {
 			if p, ok := w.Pause(); !ok || p.Of != topology.PauseOfQueue || p.By != "ann" || p.Reason != "the shop is closed" || !p.Until.IsZero() {
-				t.Errorf("unexpected pauses: %+v", w.Pauses)
+				t.Errorf("pauses: got %+v, want an unlimited pause of the queue by ann", w.Pauses)
 			}
 		}
 		for range 10 {
@@ -447,7 +447,7 @@ func TestClientDoesNotAnnounceByDefault(t *testing.T) {
 		}
 		for _, exchange := range []string{topology.WorkersExchange, topology.RetriesExchange} {
 			if err := r.ExchangeDeclarePassive(exchange, "topic", true, false, false, false, nil); err == nil {
-				t.Errorf("exchange %s exists", exchange)
+				t.Errorf("exchange %s must not exist", exchange)
 			}
 			r.reopen()
 		}

@@ -68,7 +68,7 @@ func TestWorkerContinuesWhileFailedQueueIsFull(t *testing.T) {
 				r.take(queue + ".failed")
 				for range tc.messages { // the failed queue now has room for each message
 					if got := r.take(queue + ".failed"); got.MessageId == "next" {
-						t.Errorf("%q was parked", got.MessageId)
+						t.Errorf("message %q must not be parked", got.MessageId)
 					}
 				}
 			})

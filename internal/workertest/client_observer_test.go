@@ -52,7 +52,7 @@ func TestClientObserverReceivesEvents(t *testing.T) {
 			}
 		}
 		if published[0].MessageID != m.MessageID || published[2].MessageID != "1" {
-			t.Errorf("unexpected message IDs: %v", published)
+			t.Errorf("message IDs: got events %v, want %q for the first and 1 for the third", published, m.MessageID)
 		}
 		for connection, want := range map[string][]reprise.EventKind{
 			"publish": {

@@ -49,7 +49,7 @@ func TestWorkerRequeuesDeliveriesBeforeConsumerTimeout(t *testing.T) {
 		}
 		if near := events.of(reprise.EventTimeoutNear); len(near) == 0 || near[0].MessageID != "0" || near[0].Attempt != 1 ||
 			near[0].Took < 24*time.Minute || near[0].Took > 26*time.Minute {
-			t.Errorf("unexpected events: %v", near)
+			t.Errorf("events: got %v, want the first attempt of message 0 after 24 to 26 minutes", near)
 		}
 		if n := c.log.count("waited too long to begin"); n == 0 {
 			t.Error("worker requeued no delivery")

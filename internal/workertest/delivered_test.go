@@ -51,14 +51,14 @@ func TestHandlerReceivesMessageAsDelivered(t *testing.T) {
 		cc, _ := m.Headers[reprise.HeaderCC].([]any)
 		if n != 1 || len(errs) != 1 || len(cc) != 1 || m.Headers["CC"] != nil ||
 			m.Headers[topology.HeaderQueue] != work || m.Headers[reprise.HeaderExpiration] != "3600000" {
-			t.Errorf("unexpected headers: %v", m.Headers)
+			t.Errorf("headers: got %v, want the headers of the parked message", m.Headers)
 		}
 		for name, value := range msg.Headers {
 			if name == "CC" {
 				continue
 			}
 			if diff := cmp.Diff(toReprise(value), m.Headers[name]); diff != "" {
-				t.Errorf("header %s: %s", name, diff)
+				t.Errorf("header %s: -want +got:\n%s", name, diff)
 			}
 		}
 	})

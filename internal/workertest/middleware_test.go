@@ -66,7 +66,7 @@ func TestTimeoutCancelsContextOfAttempt(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		at := clock.ticks()
 		if len(at) != 5 || at[1]-at[0] != 20*time.Second || at[3]-at[2] != 20*time.Second || at[4]-at[3] < time.Hour {
-			t.Errorf("unexpected start and end times of attempts: %v", at)
+			t.Errorf("times of the starts and ends: got %v, want attempts of 20s, and a third attempt after an hour", at)
 		}
 	})
 }

@@ -58,7 +58,7 @@ func TestPauseForStopsConsuming(t *testing.T) {
 		}
 		paused, resumed := events.of(reprise.EventPaused)[0], events.of(reprise.EventResumed)
 		if paused.Delay <= 0 || paused.Err == nil || paused.Err.Error() != "507 queue is full" || len(resumed) != 1 {
-			t.Errorf("unexpected events: paused %+v, resumed %+v", paused, resumed)
+			t.Errorf("events: got paused %+v, resumed %+v; want a pause because of 507 queue is full, and 1 resumption", paused, resumed)
 		}
 	})
 }
@@ -89,7 +89,7 @@ func TestPauseDoesNotAffectFetchedMessages(t *testing.T) {
 			counts = append(counts, m.Attempt)
 		}
 		if slices.ContainsFunc(seen, func(m *reprise.Message) bool { return m.Attempt > 2 }) {
-			t.Errorf("unexpected number of attempts: %v", counts)
+			t.Errorf("attempts by message: got %v, want at most 2 each", counts)
 		}
 		if n := c.log.count("paused"); n != 3 {
 			t.Errorf("worker paused %d times, want 3", n)

@@ -32,7 +32,7 @@ func TestPeekDoesNotModifyQueue(t *testing.T) {
 					err := c.Peek(t.Context(), queue, n, func(m *reprise.Message) {
 						seen = append(seen, m.MessageID)
 						if m.MessageID != fmt.Sprint("id-", m.Headers["n"]) || m.Headers[topology.HeaderQueue] != "orders" || string(m.Body) != "b" || m.RoutingKey != queue || m.Queue != queue {
-							t.Errorf("unexpected message: %+v", m)
+							t.Errorf("message: got %+v, want the published message in queue %s", m, queue)
 						}
 					})
 					if err != nil {

@@ -39,7 +39,7 @@ func TestPublishArrivesAsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(m.MessageID) < 20 {
-			t.Errorf("unexpected message ID %q", m.MessageID)
+			t.Errorf("message ID must have at least 20 bytes: got %q", m.MessageID)
 		}
 		want := amqp.Publishing{
 			DeliveryMode: amqp.Persistent, Body: []byte("body"), ContentType: "a", ContentEncoding: "b", CorrelationId: "c", ReplyTo: "d",

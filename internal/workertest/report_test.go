@@ -59,7 +59,7 @@ func TestWorkerReportsRequestedOutcomes(t *testing.T) {
 			}
 			o, read := topology.ReadOutcome(topology.Table(d.Headers))
 			if !read || o.Key != "key" || o.Queue != "work" || o.Replay != "7/1" || d.DeliveryMode != amqp.Persistent || len(d.Body) != 0 {
-				t.Errorf("unexpected report: headers %+v, outcome %+v", d.Headers, o)
+				t.Errorf("report: got headers %+v, outcome %+v; want the outcome of key in replay 7/1, persistent and without a body", d.Headers, o)
 			}
 			got[o.Result+" "+o.Error]++
 		}
@@ -265,7 +265,7 @@ func TestWorkerSendsNoReportsWhileConnectionIsBlocked(t *testing.T) {
 		c.log.wait(t, "publishing unblocked", 1)
 		missing := events.of(reprise.EventUnreported)
 		if len(missing) != 1 || !errors.Is(missing[0].Err, reprise.ErrBlocked) || r.depth(to) != 0 {
-			t.Errorf("unexpected events %v and %d reports", missing, r.depth(to))
+			t.Errorf("got events %v and %d reports, want 1 event with ErrBlocked and 0 reports", missing, r.depth(to))
 		}
 	})
 }

@@ -167,7 +167,7 @@ func TestWorkerOmitsInvalidAnnotations(t *testing.T) {
 		time.Sleep(time.Minute)
 		seen := h.wait(t, 3)
 		if len(seen[2].Headers) != 0 || len(seen[2].Errors) != 2 {
-			t.Errorf("unexpected headers %v, errors %v", seen[2].Headers, seen[2].Errors)
+			t.Errorf("third attempt: got headers %v, errors %v; want no headers and 2 errors", seen[2].Headers, seen[2].Errors)
 		}
 	})
 }
@@ -223,7 +223,7 @@ func TestWorkerParksMessageWithInvalidCopyUnchanged(t *testing.T) {
 				t.Errorf("got %d attempts and %d parked messages, want 1 and 1, and an empty queue", h.count(), r.depth("work.failed"))
 			}
 			if parked := events.of(reprise.EventParked); len(parked) != 1 || !strings.Contains(parked[0].Err.Error(), "at most 255") {
-				t.Errorf("unexpected events: %v", parked)
+				t.Errorf("events: got %v, want one parked message because of at most 255", parked)
 			}
 		})
 	}

@@ -124,7 +124,7 @@ func TestPublishInOnEachBroker(t *testing.T) {
 				t.Errorf("message must not arrive early: got %v early", early)
 			}
 			if string(d.Body) != "body" || d.Priority != 3 || d.Expiration != "" || d.DeliveryMode != amqp.Persistent {
-				t.Errorf("unexpected message: %+v", d)
+				t.Errorf("message: got %+v, want the published properties, persistent and without expiration", d)
 			}
 		}
 	})
@@ -167,7 +167,7 @@ func TestPublishAtRejectsInvalidMessages(t *testing.T) {
 			t.Errorf("cannot publish with a time in the past: %v", err)
 		}
 		if d := r.take(queue); d.MessageId != "late" {
-			t.Errorf("unexpected message: %+v", d)
+			t.Errorf("message with a time in the past: got ID %q, want late", d.MessageId)
 		}
 		if depth := r.depth(queue); depth != 0 {
 			t.Errorf("queue has %d further messages, want 0", depth)
@@ -195,7 +195,7 @@ func TestPublishInAcceptsHeadersOfDeliveredMessage(t *testing.T) {
 			}
 			got := r.take(queue)
 			if got.MessageId != m.MessageID || got.Headers["own"] != "kept" || got.Headers["x-death"] == nil {
-				t.Fatalf("unexpected message: %+v", got)
+				t.Fatalf("message: got %+v, want ID %q, the header own, and x-death", got, m.MessageID)
 			}
 			m.Headers = maps.Clone(map[string]any(got.Headers))
 			_, byLevel2 = got.Headers[topology.HeaderLevel+"02"]
@@ -237,7 +237,7 @@ func TestPublishInRecreatesDeletedQueues(t *testing.T) {
 		}
 		for _, e := range published {
 			if e.Err != nil || e.MessageID == "" || e.Took <= 0 {
-				t.Errorf("unexpected event: %+v", e)
+				t.Errorf("event: got %+v, want an ID, a duration and no error", e)
 			}
 		}
 	})

@@ -297,7 +297,7 @@ func TestShutdownContextCancelsHandlers(t *testing.T) {
 				}
 				d := r.take("work")
 				if d.Headers["x-reprise-attempts"] != nil || d.MessageId != "id" {
-					t.Errorf("requeued message: got ID %q, headers %v", d.MessageId, d.Headers)
+					t.Errorf("requeued message: got ID %q, headers %v; want id without attempts", d.MessageId, d.Headers)
 				}
 			})
 		})
@@ -330,7 +330,7 @@ func TestUnackedMessageIsNotReportedAsProcessed(t *testing.T) {
 			t.Fatalf("queue has %d messages, want 1", n)
 		}
 		if done, dropped := events.of(reprise.EventDone), events.of(reprise.EventDropped); len(done) != 0 || len(dropped) != 1 {
-			t.Errorf("unexpected events: done %v, dropped %v", done, dropped)
+			t.Errorf("events: got done %v, dropped %v; want none done and 1 dropped", done, dropped)
 		}
 	})
 }

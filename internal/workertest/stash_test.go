@@ -268,7 +268,7 @@ func TestAttemptsOfAnotherQueueDoNotCount(t *testing.T) {
 		}})
 		m := h.wait(t, 1)[0]
 		if m.Attempt != 1 || len(m.Errors) != 0 || m.Exchange != "" || m.RoutingKey != queue || !m.FirstFailed.IsZero() || len(m.Headers) != 0 {
-			t.Errorf("unexpected message: %+v", m)
+			t.Errorf("message: got %+v, want attempt 1 from the default exchange, without errors and headers", m)
 		}
 		parked := r.take(queue + ".failed")
 		if parked.Headers["x-reprise-attempts"] != int64(1) || parked.Headers["x-reprise-queue"] != queue {

@@ -88,7 +88,7 @@ func TestWorkerParksMessageThatRouteRejects(t *testing.T) {
 		errs, _ := r.take(queue + ".failed").Headers["x-reprise-errors"].([]any)
 		first, _ := errs[0].(amqp.Table)
 		if text := first["error"]; text != "retry after 1h0m0s\n\nparked: cannot retry the message: scripted failure" {
-			t.Errorf("unexpected error header: %q", text)
+			t.Errorf("error header: got %q, want the requested delay and the reason to park", text)
 		}
 	})
 }
