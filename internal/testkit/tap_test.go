@@ -206,7 +206,7 @@ func TestTapDelaysEarlyFrames(t *testing.T) {
 		})
 		synctest.Wait()
 		if got := p.Recorded(); len(got) != 0 {
-			t.Errorf("unexpected frames: %v", got)
+			t.Errorf("frames before the turn: got %v, want none", got)
 		}
 		if got := p.Waiting(); got == "" {
 			t.Error("Waiting is empty")
@@ -216,7 +216,7 @@ func TestTapDelaysEarlyFrames(t *testing.T) {
 		}
 		declaring.Wait()
 		if got := p.Recorded()[:5]; !slices.Equal(got, script) {
-			t.Errorf("unexpected frames: %v", got)
+			t.Errorf("frames: got %v, want %v", got, script)
 		}
 	})
 }
