@@ -70,7 +70,7 @@ func TestStakingHasSevenQuorumQueues(t *testing.T) {
 	for _, q := range topo.Queues {
 		names = append(names, q.Name)
 		if q.Args["x-queue-type"] != "quorum" || q.Transient || q.Exclusive || q.AutoDelete || q.IfAbsent {
-			t.Errorf("unexpected queue: %+v", q)
+			t.Errorf("queue: got %+v, want a durable quorum queue", q)
 		}
 	}
 	want := []string{
