@@ -12,9 +12,9 @@ import (
 // read these queues may not. Levels supports longer delays.
 const MaxDelay = math.MaxUint32 * time.Millisecond
 
-// DeliveryLimit is the delivery limit of work queues. If a message was delivered more often and never settled, for example
-// because its handler terminates the process each time, the broker moves the message to the failed queue. RabbitMQ 4.0 and
-// later use the same default; earlier versions have no default.
+// DeliveryLimit is the delivery limit of work queues. If a message was delivered more than 20 times and never settled, for
+// example because its handler terminates the process each time, the broker moves the message to the failed queue. RabbitMQ
+// 4.0 and later use the same default; earlier versions have no default.
 const DeliveryLimit = 20
 
 // unlimited is the delivery limit of queues from which the broker must not drop messages. RabbitMQ

@@ -42,7 +42,7 @@ const StakingRetryDelay = 5 * time.Second
 //	         └ rejected ─► common_dlx ─ {queue}_routing_key ─► {queue}_delay
 //
 // All messages are published by queue name through the default exchange. The header x-processing-attempts (int32) counts
-// the retries of a message. The property expiration of a copy limits its time in the wait queue.
+// the retries of a message. The property expiration of a copy is the time that the copy spends in the wait queue.
 //
 // The failed queue is not part of the design, whose programs requeue without limit or drop messages. Only Reprise declares
 // and uses the failed queue. Its name does not conflict with the objects of the other programs.
