@@ -66,7 +66,7 @@ func TestListByFilter(t *testing.T) {
 		}
 		total := get[failed.Total](t, ask(t, d, "GET", "/api/v1/messages/count?"+query, nil))
 		if total.N != int64(len(want)) || total.More {
-			t.Errorf("count for %s: got %+v", query, total)
+			t.Errorf("count for %s: got %+v, want %d", query, total, len(want))
 		}
 	}
 }
@@ -203,7 +203,7 @@ func TestEdit(t *testing.T) {
 	text := "{\n  \"order\": 18\n}\n"
 	m := get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Revision: new(0), Text: &text}, header(access.ActorHeader, "cli:ann@desk")))
 	if m.Edited == nil || string(m.Edited.Body) != text || *m.Edited.Text != text {
-		t.Fatalf("edited message: got %+v", m.Edited)
+		t.Fatalf("edited message: got %+v, want the body %s", m.Edited, text)
 	}
 	if diff := cmp.Diff(m.Original.Headers, m.Edited.Headers); diff != "" {
 		t.Errorf("the edit of the body changed headers: %s", diff)
@@ -238,16 +238,16 @@ func TestEdit(t *testing.T) {
 		t.Errorf("body: got %q, want %q", body, text)
 	}
 	if body := ask(t, d, "GET", "/api/v1/messages/1/body?original=true", nil).Body.Bytes(); string(body) != string(whole.Body) {
-		t.Errorf("original body: got %q", body)
+		t.Errorf("original body: got %q, want %q", body, whole.Body)
 	}
 	list := ask(t, d, "GET", "/api/v1/messages/1/revisions", nil)
 	revisions := get[api.Revisions](t, list).Revisions
 	if len(revisions) != 2 || revisions[0].Actor != "cli:ann@desk" || strings.Contains(list.Body.String(), "body") {
-		t.Errorf("revisions: got %s", list.Body)
+		t.Errorf("revisions: got %s, want 2 without bodies, the first by cli:ann@desk", list.Body)
 	}
 	first := get[api.Revision](t, ask(t, d, "GET", "/api/v1/messages/1/revisions/1", nil))
 	if first.RevisionSummary != revisions[0] || string(first.Body) != text || first.Redacted {
-		t.Errorf("revision 1: got %+v", first)
+		t.Errorf("revision 1: got %+v, want %+v with the body %s", first, revisions[0], text)
 	}
 	refused(t, ask(t, d, "GET", "/api/v1/messages/1/revisions/3", nil), http.StatusNotFound, "revision 3")
 	refused(t, ask(t, d, "GET", "/api/v1/messages/1/revisions/0", nil), http.StatusBadRequest, "is not a positive number")
@@ -288,7 +288,7 @@ func TestDiscardAndRestore(t *testing.T) {
 		t.Errorf("dry run of discard for discarded messages: got %+v, want Messages 0", done)
 	}
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil, who)); m.State != "discarded" || m.Discarded != "test data" {
-		t.Errorf("discarded message: got %+v", m.Summary)
+		t.Errorf("discarded message: got %+v, want State discarded, Discarded \"test data\"", m.Summary)
 	}
 	if done := do("restore?dry_run=true", `{"filter":{"ids":[1,2]}}`); done.Messages != 1 {
 		t.Errorf("dry run of restore: got %+v, want Messages 1", done)
@@ -299,7 +299,7 @@ func TestDiscardAndRestore(t *testing.T) {
 	queues := get[api.Queues](t, ask(t, d, "GET", "/api/v1/queues", nil, who)).Queues
 	want := []failed.Counts{{Failed: 1, Discarded: 1}, {Failed: 1}}
 	if len(queues) != 2 || queues[0].Counts != want[0] || queues[1].Counts != want[1] {
-		t.Errorf("queues: got %+v", queues)
+		t.Errorf("queues: got %+v, want the counts %+v", queues, want)
 	}
 	acts := get[api.Acts](t, ask(t, d, "GET", "/api/v1/acts", nil, who)).Acts
 	if len(acts) != 2 || acts[0].Verb != "restore" || acts[1].Verb != "discard" || acts[0].Actor != "operate-er" || acts[1].Actor != "operate-er" {
@@ -317,7 +317,7 @@ func TestExportAndImport(t *testing.T) {
 		t.Fatalf("export: got status %d, want 200; body %s", w.Code, w.Body)
 	}
 	if one := ask(t, d, "GET", "/api/v1/messages/export?queue=mails", nil); strings.Count(one.Body.String(), "\n") != 1 {
-		t.Errorf("export of one queue: got %s", one.Body)
+		t.Errorf("export of one queue: got %s, want 1 line", one.Body)
 	}
 	other := newArchive(t, failed.Config{})
 	into := newCheckedConsole(t, newConsole(t, Config{Archive: other}))
@@ -375,7 +375,7 @@ func TestReplays(t *testing.T) {
 	preview := get[api.Preview](t, ask(t, d, "POST", "/api/v1/replays?dry_run=true", plan))
 	if preview.Done != (api.Done{Messages: 2, DryRun: true}) || len(preview.Destinations) != 1 || preview.Destinations[0] !=
 		(api.Destination{Target: api.Target{RoutingKey: "orders.test"}, FailedQueue: "orders.failed", Messages: 2}) {
-		t.Errorf("dry run: got %+v", preview)
+		t.Errorf("dry run: got %+v, want 2 messages to orders.test", preview)
 	}
 	if w.wakes.Load() != 0 {
 		t.Error("the dry run woke the replayer")
@@ -393,7 +393,7 @@ func TestReplays(t *testing.T) {
 		t.Errorf("plan: got %s, want %s", got, plan)
 	}
 	if list := get[api.Replays](t, ask(t, d, "GET", "/api/v1/replays", nil)); len(list.Replays) != 1 || list.Replays[0].ID != r.ID {
-		t.Errorf("replays: got %+v", list)
+		t.Errorf("replays: got %+v, want only replay %d", list, r.ID)
 	}
 	if err := plumbing.Sent(t.Context(), a, r.ID, 1); err != nil {
 		t.Fatal(err)

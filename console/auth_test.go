@@ -140,7 +140,7 @@ func TestUnauthenticatedRequests(t *testing.T) {
 	w = ask(t, c, "GET", "/api/v1/queues", nil, header("Accept", "text/html,*/*"))
 	refused(t, w, http.StatusUnauthorized, "Bearer")
 	if got := w.Header().Get("WWW-Authenticate"); !strings.HasPrefix(got, "Bearer") {
-		t.Errorf("WWW-Authenticate: got %q", got)
+		t.Errorf("WWW-Authenticate: got %q, want the prefix Bearer", got)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestPublishAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(found) != 1 || string(found[0].Body) != text || found[0].Headers["n"] != int32(7) || found[0].ContentType != "application/json" || found[0].Priority != 3 {
-		t.Errorf("messages in the queue: got %+v", found)
+		t.Errorf("messages in the queue: got %+v, want 1 with the published content", found)
 	}
 	for _, wrong := range []struct {
 		change func(*api.Publish)
@@ -104,7 +104,7 @@ func TestPurgeQueue(t *testing.T) {
 		saved = append(saved, string(m.Body))
 	}
 	if !slices.Equal(saved, bodies[:2]) {
-		t.Errorf("saved messages: got %q", saved)
+		t.Errorf("saved messages: got %q, want %q", saved, bodies[:2])
 	}
 	without := newConsole(t, Config{})
 	for _, path := range []string{"/api/v1/queues/purge?dry_run=true", "/api/v1/queues/purge", "/api/v1/publish"} {
@@ -201,7 +201,7 @@ func TestPublishPage(t *testing.T) {
 		t.Error("the page shows a viewer the link to the form")
 	}
 	if body := ask(t, c, "GET", link, nil, operator).Body.String(); !strings.Contains(body, `name="queue" value="orders"`) || !strings.Contains(body, `value="application/json"`) || strings.Contains(body, "data-unsaved") {
-		t.Errorf("form: got %s", body)
+		t.Errorf("form: got %s, want the queue and the content type, without data-unsaved", body)
 	}
 	// The form contains the message ID, so that consumers can detect a duplicate if the form is submitted twice.
 	if _, rest, _ := strings.Cut(ask(t, c, "GET", link, nil, operator).Body.String(), `name="message_id"`); !regexp.MustCompile(`^[^>]* value="[A-Z2-7]{26}"`).MatchString(rest) {
@@ -251,7 +251,7 @@ func TestPublishPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(found) != 1 || string(found[0].Body) != `{"id":7,"sum":1.10}` || found[0].Headers["n"] != int64(7) || found[0].MessageID != "m-7" {
-		t.Errorf("messages in the queue: got %+v", found)
+		t.Errorf("messages in the queue: got %+v, want 1 with the content of the form", found)
 	}
 	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.Page{})
 	if err != nil || len(acts) != 1 || acts[0].Verb != "publish" || acts[0].Actor != "operate-er" || acts[0].Details["routing_key"] != "orders" {

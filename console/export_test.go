@@ -51,7 +51,7 @@ func TestExportCSV(t *testing.T) {
 	}
 	one := ask(t, d, "GET", "/api/v1/messages/export?format=csv&id=14", nil, bearer(secrets[View])).Body.String()
 	if !strings.Contains(one, `"x,y ""quoted"""`) || strings.Count(one, "\n") != 2 {
-		t.Errorf("export of one message: got %s", one)
+		t.Errorf("export of one message: got %s, want 2 lines with an escaped error", one)
 	}
 	refused(t, ask(t, d, "GET", "/api/v1/messages/export?format=xls", nil, bearer(secrets[View])), http.StatusBadRequest, "format=csv")
 	refused(t, ask(t, d, "GET", "/api/v1/messages/export?format=csv&group=99", nil, bearer(secrets[View])), http.StatusNotFound, "group 99")

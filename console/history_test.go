@@ -73,7 +73,7 @@ func TestHistoryAPI(t *testing.T) {
 		t.Errorf("got %d points, want 60, total %+v", len(q.Points), q.Total)
 	}
 	if len(q.Rises) != 1 || q.Rises[0].Text != "Failures rose from 0/min to 48/min at 11:40 UTC, 2 min after the mark “v2.4 <b>”." || q.Rises[0].Mark != 1 {
-		t.Errorf("rises: got %+v", q.Rises)
+		t.Errorf("rises: got %+v, want 1 from 0/min to 48/min at 11:40, after mark 1", q.Rises)
 	}
 	if before, gap := q.Points[12], q.Points[22]; !before.Recorded || gap.Recorded || gap.Succeeded != 40 {
 		t.Errorf("points: got %+v before the gap, %+v in the gap, want Succeeded 40", before, gap)
@@ -94,10 +94,10 @@ func TestMarksAPI(t *testing.T) {
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}))
 	m := get[api.Mark](t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{Text: "v2.5", Queue: "orders", Time: noon.Add(-time.Minute)}))
 	if m.ID != 2 || m.Text != "v2.5" || m.Queue != "orders" || !m.Time.Equal(noon.Add(-time.Minute)) || m.By == "" {
-		t.Errorf("new mark: got %+v", m)
+		t.Errorf("new mark: got %+v, want mark 2 with text v2.5 for orders", m)
 	}
 	if all := get[api.Marks](t, ask(t, d, "GET", "/api/v1/marks", nil)).Marks; len(all) != 2 || all[0] != m {
-		t.Errorf("marks: got %+v", all)
+		t.Errorf("marks: got %+v, want 2, the first %+v", all, m)
 	}
 	if gone := get[api.Mark](t, ask(t, d, "DELETE", "/api/v1/marks/2", nil)); gone != m {
 		t.Errorf("deleted mark: got %+v, want %+v", gone, m)

@@ -93,7 +93,7 @@ func TestLedgerAPI(t *testing.T) {
 func TestConsoleWithoutLedger(t *testing.T) {
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: newArchive(t, failed.Config{})}))
 	if a := get[api.Ledger](t, ask(t, d, "GET", "/api/v1/ledger", nil)); a.Kept || a.Balanced {
-		t.Errorf("ledger: got %+v", a)
+		t.Errorf("ledger: got %+v, want Kept false, Balanced false", a)
 	}
 	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders","reason":"x"}`), http.StatusNotFound, "ledger not found")
 	if w := ask(t, d.Console, "GET", "/ledger", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "<h2>No ledger</h2>") {

@@ -15,21 +15,21 @@ func TestMutePage(t *testing.T) {
 	add(t, c.cfg.Archive, nil)
 	page := func() string { return ask(t, c, "GET", "/groups/1", nil).Body.String() }
 	if body := page(); !strings.Contains(body, `action="/groups/1/mute"`) || strings.Contains(body, "Notifications") {
-		t.Fatalf("page of a group that is not muted: got %s", body)
+		t.Fatalf("page of a group that is not muted: got %s, want the action mute", body)
 	}
 	for seconds, want := range map[string]string{"86400": "Notifications muted until ", "0": "Notifications muted</p>", "9223372036854775807": "Notifications muted</p>"} {
 		if status, to, body := post(t, c, "/groups/1/mute", url.Values{"seconds": {seconds}}); status != http.StatusSeeOther || to != "/groups/1" {
 			t.Fatalf("mute: got status %d, want 303, got location %s, want /groups/1; body %s", status, to, body)
 		}
 		if body := page(); !strings.Contains(body, want) || !strings.Contains(body, `action="/groups/1/unmute"`) {
-			t.Errorf("page of a group muted for %s s: got %s", seconds, body)
+			t.Errorf("page of a group muted for %s s: got %s, want %q and the action unmute", seconds, body, want)
 		}
 	}
 	if status, _, _ := post(t, c, "/groups/1/unmute", nil); status != http.StatusSeeOther {
 		t.Errorf("unmute: got status %d, want 303", status)
 	}
 	if body := page(); strings.Contains(body, "Notifications") {
-		t.Errorf("page after unmute: got %s", body)
+		t.Errorf("page after unmute: got %s, want no text about notifications", body)
 	}
 	for _, seconds := range []string{"", "-1", "x"} {
 		if status, _, _ := post(t, c, "/groups/1/mute", url.Values{"seconds": {seconds}}); status != http.StatusBadRequest {

@@ -174,7 +174,7 @@ func TestPagesRefuseInvalidSelections(t *testing.T) {
 		"unknown target":              {"/replays", url.Values{"id": {"1"}, "to": {"othr"}}},
 	} {
 		if status, _, _ := post(t, c, form.path, form.v); status/100 != 4 {
-			t.Errorf("%s: status %d", name, status)
+			t.Errorf("%s: got status %d, want 4xx", name, status)
 		}
 	}
 	if got := moved(before, states(t, a)); got != nil {

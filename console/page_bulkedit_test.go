@@ -133,7 +133,7 @@ func TestBulkEditByOperatorSparesSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Edit == nil || got.Edit.Changed != want || strings.Contains(w.Body.String(), "4111") != (role == Admin) {
-			t.Errorf("preview for %s: got %s", role, w.Body)
+			t.Errorf("preview for %s: got %s, want %d changed messages, and the card number only for admin", role, w.Body, want)
 		}
 	}
 	if w := ask(t, c, "POST", "/api/v1/replays", plan, bearer(secrets[Operate])); w.Code != http.StatusCreated {

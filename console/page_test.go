@@ -59,7 +59,7 @@ func TestPagesShowMarkupAsText(t *testing.T) {
 		} {
 			w := ask(t, c, "GET", path, nil)
 			if w.Code >= 500 {
-				t.Errorf("GET %s: status %d", path, w.Code)
+				t.Errorf("GET %s: got status %d, want less than 500", path, w.Code)
 			}
 			body := strings.ReplaceAll(w.Body.String(), `<script src="/assets/`, "")
 			for _, markup := range []string{"<script", "<img", "<h1>Set", "<svg onload", "<style", " style=", " onerror=alert(1)>", "javascript:"} {
@@ -223,7 +223,7 @@ func TestAssets(t *testing.T) {
 			t.Errorf("%s: got status %d, want 200, got type %s, want %s", name, w.Code, got, kind)
 		}
 		if again := ask(t, c, "GET", "/assets/"+name, nil, header("If-None-Match", w.Header().Get("ETag"))); again.Code != http.StatusNotModified {
-			t.Errorf("%s with If-None-Match: status %d", name, again.Code)
+			t.Errorf("%s with If-None-Match: got status %d, want 304", name, again.Code)
 		}
 	}
 	if w := ask(t, c, "GET", "/assets/none.js", nil); w.Code != http.StatusNotFound {

@@ -73,7 +73,7 @@ func TestWaitingAPI(t *testing.T) {
 	}
 	s := get[api.WaitingSummary](t, ask(t, d, "GET", "/api/v1/waiting/summary", nil))
 	if s.Counts.Messages != 4 || len(s.Queues) != 2 || len(s.Groups) != 2 || s.Groups[0].Counts.Messages != 3 || s.Groups[0].Text == "" || len(s.Silent) != 1 || s.Silent[0] != "refunds" {
-		t.Errorf("summary: got %+v", s)
+		t.Errorf("summary: got %+v, want 4 messages in 2 queues and 2 groups, and refunds as silent", s)
 	}
 
 	dry := get[api.WaitingDone](t, ask(t, d, "POST", "/api/v1/waiting/park?dry_run=true", `{"filter":{"queue":"orders"}}`))
@@ -85,7 +85,7 @@ func TestWaitingAPI(t *testing.T) {
 		t.Errorf("postpone: got %+v, want Selected 3, Done 1, Gone 1, Refused[0].Why \"it is full\"", done)
 	}
 	if act := r.acts[0]; act.Do != failed.Postpone || act.Filter.Queue != "orders" || act.AtMost != 3 || act.Delay != 2*time.Hour || act.Reason != "down" {
-		t.Errorf("action: got %+v", act)
+		t.Errorf("action: got %+v, want to postpone 3 messages of orders by 2h", act)
 	}
 	for _, body := range []string{`{"filter":{}}`, `{"filter":{"queue":"orders"},"delay":"2h"}`, `{"filter":{"group":"x"}}`, `{"all":true,"filter":{"queue":"orders"}}`} {
 		refused(t, ask(t, d, "POST", "/api/v1/waiting/retry", body), http.StatusBadRequest, "")
@@ -155,7 +155,7 @@ func TestWaitingPage(t *testing.T) {
 		t.Errorf("postpone: status %d, want 303", got)
 	}
 	if act := r.acts[0]; act.Do != failed.Postpone || act.Delay != 90*time.Minute || act.AtMost != 3 || act.Reason != "down" || act.Filter.Queue != "orders" {
-		t.Errorf("action: got %+v", act)
+		t.Errorf("action: got %+v, want to postpone 3 messages of orders by 1h30m", act)
 	}
 	// A form for picked rows selects the messages by ID.
 	picked := func(body string) (int, string) {

@@ -84,7 +84,7 @@ func TestClient(t *testing.T) {
 	page, err := c.Messages(ctx, failed.Filter{Queue: "orders"}, api.Page{Size: 1})
 	must(err)
 	if len(page.Messages) != 1 || page.Messages[0].ID != 2 || page.Next == "" {
-		t.Fatalf("first page: got %+v", page)
+		t.Fatalf("first page: got %+v, want message 2 and a next page", page)
 	}
 	page, err = c.Messages(ctx, failed.Filter{Queue: "orders"}, api.Page{Size: 1, After: page.Next})
 	must(err)
@@ -121,7 +121,7 @@ func TestClient(t *testing.T) {
 	revision, err := c.Revision(ctx, 1, 1)
 	must(err)
 	if revision.RevisionSummary != revisions.Revisions[0] || revision.Text == nil || *revision.Text != "" {
-		t.Errorf("revision: got %+v", revision)
+		t.Errorf("revision: got %+v, want %+v with an empty text", revision, revisions.Revisions[0])
 	}
 	m, err = c.Revert(ctx, 1, m.Revision)
 	must(err)
@@ -160,7 +160,7 @@ func TestClient(t *testing.T) {
 	must(err)
 	if v := would.Edit; v == nil || v.Changed != 2 || len(v.Samples) != 2 || !strings.Contains(v.Samples[0].Diff.Body, `+{"order":178,"<b>":{"x":1.0}}`) ||
 		!strings.Contains(v.Samples[0].Diff.Headers, `+"n":{"int32":5}`) {
-		t.Errorf("preview of the edit: got %+v", would.Edit)
+		t.Errorf("preview of the edit: got %+v, want 2 changed messages with the differences of the edit", would.Edit)
 	}
 	r, err := c.BeginReplay(ctx, api.Plan{Selection: all, Canary: api.Duration(time.Minute), Edit: edit})
 	must(err)
@@ -168,7 +168,7 @@ func TestClient(t *testing.T) {
 		t.Error(diff)
 	}
 	if r.Total != 2 || r.Plan.Canary != api.Duration(time.Minute) || !r.Plan.All {
-		t.Errorf("replay: got %+v", r)
+		t.Errorf("replay: got %+v, want all 2 messages, with a canary of 1m", r)
 	}
 	r, err = c.Cancel(ctx, r.ID, "a test")
 	must(err)
@@ -180,7 +180,7 @@ func TestClient(t *testing.T) {
 	replays, err := c.Replays(ctx, api.Page{})
 	must(err)
 	if len(replays.Replays) != 1 || replays.Replays[0].State != r.State {
-		t.Errorf("replays: got %+v", replays)
+		t.Errorf("replays: got %+v, want 1 in state %s", replays, r.State)
 	}
 
 	groups, err := c.Groups(ctx, api.GroupFilter{Queue: "orders", State: "failed", Text: "declined", Order: "failed"}, api.Page{})

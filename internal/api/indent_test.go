@@ -28,7 +28,7 @@ func TestIndent(t *testing.T) {
 		got, ok := api.Indent(body, most)
 		switch {
 		case ok && (!bytes.Equal(got, want.Bytes()) || len(got) > most):
-			t.Fatalf("Indent(%s, %d): got %s", body, most, got)
+			t.Fatalf("Indent(%s, %d): got %s, want %s", body, most, got, want.Bytes())
 		case !ok && most >= 3*want.Len(): // the estimate for an empty {} includes a line
 			t.Fatalf("Indent(%s, %d): got false", body, most)
 		}
@@ -64,7 +64,7 @@ func drawJSON(t *rapid.T, depth int) any {
 func TestIndentRejectsInvalidJSON(t *testing.T) {
 	for _, body := range []string{"", "{", "]]]]", `{"a"`, `"\`, "nonsense"} {
 		if got, ok := api.Indent([]byte(body), 1000); ok {
-			t.Errorf("Indent(%q): got %q", body, got)
+			t.Errorf("Indent(%q): got %q, want false", body, got)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestStepsHaveOutput(t *testing.T) {
 		t.Fatalf("got steps %+v, errors %v, want none", all, faults)
 	}
 	if s := all[0]; s.text != "one \\\n    more" || !slices.Equal(s.output, []string{"out 1", "", "out 2"}) || s.line != 2 {
-		t.Errorf("first step: got %+v", s)
+		t.Errorf("first step: got %+v, want two lines of text with three lines of output, at line 2", s)
 	}
 	if s := all[2]; s.text != "three   # and so on" || s.until != "Working" || !slices.Equal(s.output, []string{"out 3"}) {
 		t.Errorf("third step: got %+v, want \"three   # and so on\", until Working", s)

@@ -47,7 +47,7 @@ func TestViewBody(t *testing.T) {
 				t.Errorf("got %s %q, want %s %q", v.Kind, v.text(), test.kind, test.text)
 			}
 			if (v.Hex != "") != (test.kind == "binary") {
-				t.Errorf("hexadecimal body: got %q", v.Hex)
+				t.Errorf("hexadecimal body: got %q, want it only for the kind binary: kind %s", v.Hex, test.kind)
 			}
 		})
 	}

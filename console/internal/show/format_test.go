@@ -16,12 +16,12 @@ func TestThousands(t *testing.T) {
 		text := Thousands(n)
 		back, err := strconv.ParseInt(strings.NewReplacer(",", "", "−", "-").Replace(text), 10, 64)
 		if err != nil || back != n {
-			t.Fatalf("Thousands(%d): got %q", n, text)
+			t.Fatalf("Thousands(%d): got %q, want the same number", n, text)
 		}
 		groups := strings.Split(strings.TrimPrefix(text, "−"), ",")
 		for i, g := range groups {
 			if i > 0 && len(g) != 3 || len(g) == 0 || len(g) > 3 {
-				t.Fatalf("Thousands(%d): got %q", n, text)
+				t.Fatalf("Thousands(%d): got %q, want groups of three digits", n, text)
 			}
 		}
 	})

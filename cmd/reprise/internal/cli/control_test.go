@@ -60,7 +60,7 @@ func TestControlSocketPathIsTooLong(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
 	serveControl(nil, dir, nil, slog.New(slog.NewTextHandler(&text, nil)))()
 	if !strings.Contains(text.String(), "too long for a socket") {
-		t.Errorf("log: got %s", &text)
+		t.Errorf("log: got %s, want \"too long for a socket\"", &text)
 	}
 	if err := (&backupCmd{Data: dir}).unanswered(); !strings.Contains(err.Error(), "socket is too long") {
 		t.Errorf("long path: got error %v", err)

@@ -32,7 +32,7 @@ func TestNotifySystemd(t *testing.T) {
 	}
 	t.Setenv("NOTIFY_SOCKET", "")
 	if err := notifySystemd("READY=1"); err != nil {
-		t.Errorf("notifySystemd without systemd: got %v", err)
+		t.Errorf("notifySystemd without systemd: got %v, want nil", err)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestNotifySystemd(t *testing.T) {
 func TestBackupMustBeVisible(t *testing.T) {
 	dir := t.TempDir()
 	if err := (&backupCmd{To: dir}).visible(); err != nil {
-		t.Errorf("existing backup: got %v", err)
+		t.Errorf("existing backup: got %v, want nil", err)
 	}
 	if err := (&backupCmd{To: filepath.Join(dir, "missing")}).visible(); err == nil || !strings.Contains(err.Error(), "next to the data directory") {
 		t.Errorf("missing backup: got %v, want an error with advice", err)

@@ -114,7 +114,7 @@ func TestReadyRequestsShareCheck(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if got := ask(gone); got != "" {
-			t.Errorf("canceled request: got %q", got)
+			t.Errorf("canceled request: got %q, want no response", got)
 		}
 		all.Wait()
 		if got := ask(t.Context()); !strings.Contains(got, "archive db: check 2") {

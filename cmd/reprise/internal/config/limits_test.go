@@ -172,7 +172,7 @@ func TestDebounceKeys(t *testing.T) {
 	d := worker(t, "debounce: 10s").Debounce
 	say := func(id, body string) string { return d.Key(&reprise.Message{MessageID: id, Body: []byte(body)}) }
 	if d.Window != 10*time.Second || say("1", "same") != say("2", "same") || say("1", "same") == say("1", "other") {
-		t.Errorf("got %+v", d)
+		t.Errorf("got %+v, want a window of 10s and the body as the key", d)
 	}
 }
 

@@ -82,15 +82,15 @@ func TestNotifyProblems(t *testing.T) {
 	}
 	_, err := Parse("test.yaml", []byte("notify: [{url: 'https://a/'}]\nworkers: [{queue: a, exec: [b]}]\n"), environment)
 	if err == nil || !strings.Contains(err.Error(), "add archive: ") {
-		t.Errorf("notifications without an archive: got %v", err)
+		t.Errorf("notifications without an archive: got %v, want advice to add an archive", err)
 	}
 	_, err = Parse("test.yaml", []byte("notify: [{url: 'https://a/'}]\narchive: sqlite:a.db\nworkers: [{queue: a, exec: [b]}]\n"), environment)
 	if err == nil || !strings.Contains(err.Error(), "add console: ") {
-		t.Errorf("notifications without a console: got %v", err)
+		t.Errorf("notifications without a console: got %v, want advice to add a console", err)
 	}
 	_, err = Parse("test.yaml", []byte("console: {url: 'https://hush@ops/'}\narchive: sqlite:a.db\nworkers: [{queue: a, exec: [b]}]\n"), environment)
 	if err == nil || !strings.Contains(err.Error(), "without a user") || strings.Contains(err.Error(), "hush") {
-		t.Errorf("console URL with a user: got %v", err)
+		t.Errorf("console URL with a user: got %v, want an error that hides the user", err)
 	}
 }
 
