@@ -293,8 +293,8 @@ func TestWorkerResumesAfterReconnectIfResumeWasMissed(t *testing.T) {
 	})
 }
 
-// A user with minimal permissions can run a worker. The worker performs the other actions that the user has permission
-// for.
+// A worker runs even if its user has no permission to announce it. The worker skips only the actions for which the user
+// has no permission.
 func TestWorkerRunsWithoutPermissionToAnnounce(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -44,8 +44,8 @@ func TestLateConfirmDoesNotDuplicateCopy(t *testing.T) {
 	})
 }
 
-// A missing confirm does not affect later copies on the same channel. They are confirmed on that channel, and the worker
-// does not republish them because of a replaced connection.
+// A missing confirm does not affect later copies on the same channel. The worker waits for their confirms on that channel.
+// It does not replace the connection, because it would then publish these copies again.
 func TestMissingConfirmDoesNotAffectLaterCopies(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -55,7 +55,7 @@ func TestMissingConfirmDoesNotAffectLaterCopies(t *testing.T) {
 		declareQueues(t, c, 1)
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
 		m.mute("work.failed")
-		for _, id := range []string{"first", "second"} { // the second message uses a channel for late messages
+		for _, id := range []string{"first", "second"} { // the second message uses a bulkhead
 			r.publish("", "work", amqp.Publishing{MessageId: id})
 			time.Sleep(time.Minute)
 		}

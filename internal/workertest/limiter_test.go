@@ -51,8 +51,8 @@ func (l stuckLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return l
 }
 
-// After a Limiter error, the worker pauses for one second and then calls the Limiter again. This also holds if the
-// pause is already over when the worker checks it, here because of its slow logger.
+// After a Limiter error, the worker pauses for one second and then calls the Limiter again. The worker also does so if a
+// slow logger delays it until the pause has expired.
 func TestWorkerCallsFailedLimiterAgain(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A detour ends at the first timely confirm, even if other messages on it are waiting.
-func TestDetourEndsWhileInUse(t *testing.T) {
+// After the first timely confirm, a destination leaves its bulkhead, even if other messages on the bulkhead are waiting.
+func TestDestinationLeavesBulkheadWhileInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, m := dialEmbeddedWithGate(t)
@@ -62,7 +62,7 @@ func TestDetourEndsWhileInUse(t *testing.T) {
 
 // Many queues that do not confirm do not exhaust the channels of the connection. They all recover when they confirm
 // again.
-func TestDetoursDoNotExhaustChannels(t *testing.T) {
+func TestBulkheadsDoNotExhaustChannels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most = 12

@@ -11,7 +11,7 @@ import (
 
 // A destination that does not confirm occupies channels of the connection. Some time after the last publish to this
 // destination, the channels are available to other destinations, even if the destination never confirms.
-func TestUnusedDetourReleasesChannel(t *testing.T) {
+func TestUnusedBulkheadReleasesChannel(t *testing.T) {
 	t.Parallel()
 	for name, answered := range map[string]bool{"late answers": true, "no answers": false} {
 		t.Run(name, func(t *testing.T) {
@@ -20,7 +20,7 @@ func TestUnusedDetourReleasesChannel(t *testing.T) {
 				names := declareQueues(t, c, 8)
 				for _, stuck := range names[:7] {
 					m.mute(stuck)
-					for range 2 { // the second message takes the detour
+					for range 2 { // the second message uses a bulkhead
 						if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: stuck}); !errors.Is(err, reprise.ErrUnconfirmed) {
 							t.Errorf("publish to %s: got %v, want ErrUnconfirmed", stuck, err)
 						}
