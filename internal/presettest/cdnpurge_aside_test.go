@@ -80,7 +80,7 @@ func TestCDNPurgeKeepsUnknownRoutingKeys(t *testing.T) {
 			}
 			deaths, _ := d.Headers["x-death"].([]any)
 			if len(deaths) != 1 || deaths[0].(amqp.Table)["original-expiration"] != "20" {
-				t.Errorf("%s: unexpected x-death: %v", way.name, deaths)
+				t.Errorf("%s: got x-death %v, want one entry with original-expiration 20", way.name, deaths)
 			}
 			if err := d.Ack(false); err != nil {
 				t.Error(err)

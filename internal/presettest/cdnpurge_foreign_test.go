@@ -111,7 +111,7 @@ func TestCDNPurgeOnTheWire(t *testing.T) {
 			}
 			if h := d.Headers; h["own"] != "kept" || h["n"] != int16(7) || h["x-death"] != nil ||
 				h["x-reprise-attempts"] != int64(1) || h["x-reprise-waits"] != int64(10000) {
-				t.Errorf("unexpected headers of the copy: %v", h)
+				t.Errorf("headers of the copy: got %v, want own headers, no x-death, 1 attempt and a wait of 10000", h)
 			}
 		}
 
@@ -164,7 +164,7 @@ func TestCDNPurgeContinuesBackoffOfOtherProgram(t *testing.T) {
 					}
 					d := s.take(s.p.Queue)
 					if d.RoutingKey != "tag" || d.MessageId != "m" || string(d.Body) != "body" || d.Headers["own"] != "kept" {
-						t.Errorf("unexpected message: %+v", d)
+						t.Errorf("message: got %+v, want the original key, ID, body and header own", d)
 					}
 					if err := d.Ack(false); err != nil {
 						t.Error(err)

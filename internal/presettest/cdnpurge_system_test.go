@@ -208,11 +208,11 @@ func (s *purgeSystem) lastWait(d amqp.Delivery) (expiration, count int64) {
 	s.t.Helper()
 	deaths, _ := d.Headers["x-death"].([]any)
 	if len(deaths) != 1 {
-		s.t.Fatalf("unexpected x-death: %v", d.Headers["x-death"])
+		s.t.Fatalf("x-death: got %v, want one entry", d.Headers["x-death"])
 	}
 	death := deaths[0].(amqp.Table)
 	if death["queue"] != s.p.WaitQueue || death["reason"] != "expired" {
-		s.t.Fatalf("unexpected x-death: %v", death)
+		s.t.Fatalf("x-death: got %v, want queue %s and reason expired", death, s.p.WaitQueue)
 	}
 	expiration, err := strconv.ParseInt(death["original-expiration"].(string), 10, 64)
 	if err != nil {

@@ -346,7 +346,7 @@ func (s *sharedSystem) sendBack(t *testing.T, r failed.Routing) {
 		replay, err = replayer.Finish(t.Context(), replay.ID)
 		ok(t, err)
 		if replay.State == failed.ReplayStopped || replay.Sent != 1 {
-			t.Fatalf("unexpected replay: %+v", replay)
+			t.Fatalf("replay: got %+v, want one sent message", replay)
 		}
 	}
 	list, _, err := s.archive.List(t.Context(), failed.Filter{All: true}, failed.Page{Size: 10})

@@ -47,7 +47,7 @@ func TestWorkRetryCountsRejectionsOfAllPrograms(t *testing.T) {
 				h := &attempts{}
 				stop := startWorker(t, b, p, reprise.WorkerConfig{Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 					if len(m.Headers) != 1 || m.Headers["own"] != int16(3) || m.Type != "flaky" || m.Exchange != p.Prefix+"WorkExchange" || m.RoutingKey != "" {
-						t.Errorf("unexpected message: %+v", m)
+						t.Errorf("message: got %+v, want the published message without additional headers", m)
 					}
 					err := h.Handle(ctx, m)
 					if m.Attempt == 4 {
