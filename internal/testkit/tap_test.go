@@ -114,7 +114,7 @@ func TestTapRecordsFrames(t *testing.T) {
 	})
 }
 
-// At each place of a cut, exactly the earlier frames have crossed.
+// For each position of the cut, exactly the earlier frames have crossed.
 func TestTapCutsBeforeSpecifiedFrame(t *testing.T) {
 	for at, c := range published {
 		for _, unnoticed := range []bool{false, true} {
