@@ -94,7 +94,7 @@ func TestReadFrames(t *testing.T) {
 			for _, w := range want {
 				f, err := r.ReadFrame()
 				if err != nil || f.Type != w.Type || f.Channel != w.Channel || !bytes.Equal(f.Payload, w.Payload) {
-					t.Fatalf("unexpected frame of type %d on channel %d with %d bytes: %v", f.Type, f.Channel, len(f.Payload), err)
+					t.Fatalf("frame: got type %d on channel %d with %d bytes, %v; want type %d on channel %d with %d bytes", f.Type, f.Channel, len(f.Payload), err, w.Type, w.Channel, len(w.Payload))
 				}
 				if cap(f.Payload) != len(f.Payload) {
 					t.Fatal("append to the payload would overwrite the next frame")
