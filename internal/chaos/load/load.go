@@ -19,7 +19,7 @@ var (
 		"qwait": deadLettered("done", amqp.Table{
 			"x-queue-type": "quorum", "x-message-ttl": 150, "x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once",
 		}),
-		// New messages displace older messages. The TTL applies to the last messages.
+		// In a full queue, new messages displace older messages. Only the last messages reach the TTL.
 		"short": deadLettered("done", amqp.Table{"x-max-length": 20, "x-message-ttl": 1000}),
 	}
 	ends = map[string]amqp.Table{"dead": {}, "done": {"x-queue-type": "quorum"}}
