@@ -1,5 +1,5 @@
-// Implements the four published designs with amqplib. Usage and output are the same as of python/foreign.py. Details that
-// the designs do not specify differ from it.
+// Implements the four published designs with amqplib. Usage and output are the same as in python/foreign.py. The two
+// programs differ only in details that the designs do not specify.
 //
 //   node foreign.js DESIGN amqp://guest:guest@localhost:5672 [DELAY-IN-MS]
 'use strict'
