@@ -150,15 +150,15 @@ func TestIngestRecognizesRedeliveriesAfterRestart(t *testing.T) {
 		restarted := db.open(t, p)
 		got := value(restarted.Ingest(t.Context(), []failed.Arrival{again, again, one}))(t)
 		if got[0] != first[0] {
-			t.Errorf("redelivery of message %d: got ID %d", first[0], got[0])
+			t.Errorf("redelivery of message %d: got ID %d, want the same ID", first[0], got[0])
 		}
 		if got[1] == first[0] || got[1] == first[1] || got[2] <= got[1] {
-			t.Errorf("arrivals after the messages %v: got IDs %v", first, got)
+			t.Errorf("arrivals after the messages %v: got IDs %v, want the second message, then two new messages", first, got)
 		}
 		for range 2 { // also a second time in the same process
 			more := value(restarted.Ingest(t.Context(), []failed.Arrival{again}))(t)
 			if more[0] <= got[2] {
-				t.Errorf("another message: got the ID %d of an earlier message", more[0])
+				t.Errorf("another message: got the ID %d of an earlier message, want a new ID", more[0])
 			}
 		}
 	})
@@ -194,7 +194,7 @@ func TestEncodingOfHeadersIsStable(t *testing.T) {
 		again := one
 		again.Redelivered, again.Session = true, "after"
 		if got := value(a.Ingest(t.Context(), []failed.Arrival{again}))(t); got[0] != stored[0] {
-			t.Errorf("redelivery of message %d: got ID %d", stored[0], got[0])
+			t.Errorf("redelivery of message %d: got ID %d, want the same ID", stored[0], got[0])
 		}
 		check(t, a.Edit(t.Context(), stored[0], 0, one.Content, "me"))
 		if edits := value(a.Edits(t.Context(), stored[0]))(t); len(edits) > 0 {

@@ -120,7 +120,7 @@ func TestBulkEditMatchesItsPreview(t *testing.T) {
 			}
 			for _, s := range got.Samples {
 				if (s.After != nil) != isChanged[s.ID] || s.After != nil && string(s.After.Body) != bodies[s.ID] {
-					t.Fatalf("wrong sample: %+v", s)
+					t.Fatalf("sample of message %d: got %+v, want body %q", s.ID, s, bodies[s.ID])
 				}
 			}
 			r, err := a.BeginReplay(ctx, plan, "ben")
@@ -161,12 +161,12 @@ func TestBulkEditMatchesItsPreview(t *testing.T) {
 						t.Fatalf("message %d: published body %q, want %q; headers: %s", id, m.Body, body, d)
 					}
 					if is.State != failed.Replayed || string(is.Current().Body) != body || (is.Revision != was.Revision) != isChanged[id] {
-						t.Fatalf("archived message %d: got %+v", id, is)
+						t.Fatalf("archived message %d: got %+v, want state replayed, body %q", id, is, body)
 					}
 				}
 				edits := value(a.Edits(ctx, id))(t)
 				if n := len(edits); isSent && isChanged[id] && (n != was.Revision+1 || edits[n-1].Replay != r.ID || edits[n-1].Actor != "ben") || !(isSent && isChanged[id]) && n != was.Revision {
-					t.Fatalf("message %d: got edits %+v", id, edits)
+					t.Fatalf("message %d: got edits %+v, want a revision by ben only if the edit was sent and changed the message", id, edits)
 				}
 			}
 		})
@@ -196,7 +196,7 @@ func TestReportRecordsBulkEdit(t *testing.T) {
 		want := func(i int, state failed.State, body string) {
 			t.Helper()
 			if m := value(a.Get(ctx, ids[i]))(t); m.State != state || string(m.Current().Body) != body || string(m.Body) != fmt.Sprintf("body %d", i) {
-				t.Errorf("message %d: got state %s, body %q (original %q)", i, m.State, m.Current().Body, m.Body)
+				t.Errorf("message %d: got state %s, body %q (original %q), want state %s, body %q", i, m.State, m.Current().Body, m.Body, state, body)
 			}
 		}
 		report(0)
@@ -247,7 +247,7 @@ func TestPreviewEdit(t *testing.T) {
 			t.Error(d)
 		}
 		if got := value(a.PreviewEdit(ctx, plan, 2))(t); !got.More || got.Changed != 1 || got.Impossible != 1 {
-			t.Errorf("preview of 2 messages: got %+v", got)
+			t.Errorf("preview of 2 messages: got %+v, want 1 changed, 1 impossible, and more", got)
 		}
 		for _, plan := range []failed.Plan{{}, {Edit: &failed.BulkEdit{}}} {
 			if _, err := a.PreviewEdit(ctx, plan, 0); err == nil || !strings.Contains(err.Error(), "invalid") {

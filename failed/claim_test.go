@@ -50,7 +50,7 @@ func TestReplayHasOneOwner(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := claim("one"); got != (owner == "other") {
-				t.Errorf("claim after the release by %s: got %t", owner, got)
+				t.Errorf("claim after the release by %s: got %t, want %t", owner, got, owner == "other")
 			}
 		}
 		check(t, a.EndReplay(t.Context(), r.ID, failed.ReplayStopped, "enough", "test"))
@@ -80,7 +80,7 @@ func TestCancelledReplayEndsWhenReleased(t *testing.T) {
 				q := value(a.Queues(t.Context()))(t)[0].Counts
 				if r.State != state || r.Why != "enough" || r.Ended.IsZero() != (state == failed.ReplayCancelling) || r.Sent != replayed ||
 					q != (failed.Counts{Failed: waiting, Replaying: replaying, Replayed: replayed}) {
-					t.Errorf("got replay %+v and counts %+v", r, q)
+					t.Errorf("got replay %+v and counts %+v, want state %s, %d sent", r, q, state, replayed)
 				}
 			}
 			check(t, cancel())
@@ -108,7 +108,7 @@ func TestCancelledReplayEndsWhenReleased(t *testing.T) {
 			}
 			look(failed.ReplayCancelled, 0, 1, 2)
 			if acts, _, err := a.Acts(t.Context(), failed.Page{}); err != nil || len(acts) != 2 || acts[0].Verb != "end replay" {
-				t.Errorf("got acts %+v, %v", acts, err)
+				t.Errorf("got acts %+v, %v, want 2 acts, the first \"end replay\"", acts, err)
 			}
 		}
 	})

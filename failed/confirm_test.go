@@ -54,12 +54,12 @@ func TestCheckReportsUnknownNumbers(t *testing.T) {
 		value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "me"))(t)
 		for _, f := range []failed.Filter{{}, {Group: 1}, {IDs: []failed.ID{}}, {IDs: []failed.ID{1, 1}}, {Replay: 1}, {RefusedBy: 1}, {Queue: "unknown"}} {
 			if err := a.Check(t.Context(), f); err != nil {
-				t.Errorf("filter %+v: got error %v", f, err)
+				t.Errorf("filter %+v: got error %v, want none", f, err)
 			}
 		}
 		for text, f := range map[string]failed.Filter{"group 9": {Group: 9}, "message 9": {IDs: []failed.ID{1, 9, 8}}, "replay 9": {Replay: 9}, "replay 8": {RefusedBy: 8}, "replay 7": {SentBy: 7}} {
 			if err := a.Check(t.Context(), f); !errors.Is(err, failed.ErrNotFound) || !strings.Contains(err.Error(), text) {
-				t.Errorf("filter %+v: got error %v", f, err)
+				t.Errorf("filter %+v: got error %v, want ErrNotFound with %q", f, err, text)
 			}
 		}
 	})

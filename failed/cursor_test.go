@@ -51,7 +51,7 @@ func TestListsRejectInvalidCursors(t *testing.T) {
 		for name, list := range lists {
 			next := value(list(""))(t)
 			if next == "" && name != "messages of an unknown queue" {
-				t.Errorf("%s: got no second page", name)
+				t.Errorf("%s: got no second page, want one", name)
 			}
 			cursors[name] = next
 		}

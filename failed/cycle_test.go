@@ -112,7 +112,7 @@ func TestFailedMessageIsArchivedAndReplayed(t *testing.T) {
 		if m.Queue != "orders" || m.FailedQueue != "orders.failed" || m.Exchange != "shop" || m.RoutingKey != "order.new" ||
 			m.Attempts != 3 || len(m.Errors) != 3 || m.Error != "POST /orders: 503 after 102ms" || m.Reason != "3 attempts made" ||
 			m.FirstFailed.IsZero() || !m.LastFailed.After(m.FirstFailed) {
-			t.Errorf("archived message: got %+v", m)
+			t.Errorf("archived message: got %+v, want the history of 3 attempts in orders", m)
 		}
 
 		s.breaks(nil)
@@ -122,7 +122,7 @@ func TestFailedMessageIsArchivedAndReplayed(t *testing.T) {
 		must(t, err)
 		s.broker.Drain(t)
 		if r.State != ReplayDone || r.Sent != 40 || s.states()[Replayed] != 40 {
-			t.Errorf("got replay %+v and states %v", r, s.states())
+			t.Errorf("got replay %+v and states %v, want done with 40 sent messages", r, s.states())
 		}
 		again := s.worker.Attempts()[before:]
 		if len(again) != 40 {
@@ -132,7 +132,7 @@ func TestFailedMessageIsArchivedAndReplayed(t *testing.T) {
 			m := x.Message
 			if m.Attempt != 1 || m.Errors != nil || m.Exchange != "shop" || m.RoutingKey != "order.new" || m.MessageID != s.all[i].Properties.MessageID ||
 				len(m.Headers) != 0 {
-				t.Errorf("replayed message %d: got ID %s, attempt %d, exchange %q, key %q, headers %v", i, m.MessageID, m.Attempt, m.Exchange, m.RoutingKey, m.Headers)
+				t.Errorf("replayed message %d: got ID %s, attempt %d, exchange %q, key %q, headers %v, want attempt 1 through shop with order.new, without headers", i, m.MessageID, m.Attempt, m.Exchange, m.RoutingKey, m.Headers)
 			}
 		}
 	})
@@ -168,11 +168,11 @@ func TestReplayStopsOnRepeatedFailure(t *testing.T) {
 					return
 				}
 				if r.State != ReplayStopped || r.Sent == 0 || r.Sent == r.Total || !strings.Contains(r.Why, "with the same error: POST /orders: 503") {
-					t.Errorf("replay did not stop: %+v", r)
+					t.Errorf("got replay %+v, want stopped because of the same error", r)
 				}
 				states := s.states()
 				if sent := int(r.Sent); states[Replayed] != sent || states[Failed] != 60 || states[Replaying] != 0 || len(s.bodies()) != 60+sent {
-					t.Errorf("got %d sent messages and states %v", sent, states)
+					t.Errorf("got %d sent messages and states %v, want %d messages replayed and 60 failed", sent, states, sent)
 				}
 			})
 		})
@@ -204,7 +204,7 @@ func TestReplaySendsCanaryFirst(t *testing.T) {
 				}
 				if tc.sent == 1 {
 					if r.State != ReplayStopped || r.Why != "the canary failed again: no such customer" || time.Since(began) > 10*time.Second {
-						t.Errorf("replay after %s: got %+v", time.Since(began), r)
+						t.Errorf("replay after %s: got %+v, want stopped within 10 s because the canary failed again", time.Since(began), r)
 					}
 					return
 				}
@@ -269,7 +269,7 @@ func TestIngestSurvivesLongArchiveOutage(t *testing.T) {
 		s.broker.Cut()
 		time.Sleep(100 * time.Minute)
 		if n := len(s.bodies()); n != 0 {
-			t.Fatalf("got %d messages in an archive that is down", n)
+			t.Fatalf("got %d messages in an archive that is down, want 0", n)
 		}
 		s.failing(nil, nil)
 		s.broker.Drain(t)
@@ -293,7 +293,7 @@ func TestReplayToMissingTargetStops(t *testing.T) {
 		r, err := s.replayer.Finish(t.Context(), s.begin(Plan{To: &Target{RoutingKey: "nowhere"}}))
 		must(t, err)
 		if r.State != ReplayStopped || !strings.Contains(r.Why, `cannot send message 1: reprise: unroutable: queue "nowhere" does not exist`) || s.states()[Failed] != 5 {
-			t.Errorf("got replay %+v and states %v", r, s.states())
+			t.Errorf("got replay %+v and states %v, want stopped and 5 messages failed", r, s.states())
 		}
 	})
 }
@@ -315,7 +315,7 @@ func TestReplayerRunsReplaysOfOtherProcesses(t *testing.T) {
 		r, err := s.replayer.Finish(t.Context(), slow)
 		must(t, err)
 		if r.State != ReplayCancelled || r.Sent < 25 || r.Sent > 31 || s.states()[Replayed] != int(r.Sent) || s.states()[Failed] != 100-int(r.Sent) {
-			t.Errorf("got replay %+v and states %v", r, s.states())
+			t.Errorf("got replay %+v and states %v, want cancelled with 25 to 31 sent messages", r, s.states())
 		}
 		rest := s.begin(Plan{})
 		s.replayer.Wake()
@@ -323,7 +323,7 @@ func TestReplayerRunsReplaysOfOtherProcesses(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		s.broker.Drain(t)
 		if r := s.replay(rest); r.State != ReplayDone || s.states()[Replayed] != 100 {
-			t.Errorf("got replay %+v and states %v", r, s.states())
+			t.Errorf("got replay %+v and states %v, want done and 100 messages replayed", r, s.states())
 		}
 		if _, err := s.replayer.Finish(t.Context(), 99); !errors.Is(err, ErrNotFound) {
 			t.Errorf("Finish of an unknown replay: got error %v, want ErrNotFound", err)

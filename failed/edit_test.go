@@ -56,7 +56,7 @@ func TestEditRefusesStaleRevision(t *testing.T) {
 		}
 		m := value(a.Get(ctx, id))(t)
 		if string(m.Current().Body) != "ann's" || m.Revision != 1 {
-			t.Errorf("got body %q at revision %d", m.Current().Body, m.Revision)
+			t.Errorf("got body %q at revision %d, want \"ann's\" at revision 1", m.Current().Body, m.Revision)
 		}
 		check(t, a.Edit(ctx, id, m.Revision, failed.Content{Body: []byte("both")}, "ben"))
 		check(t, a.Revert(ctx, id, 2, "ann"))
@@ -88,7 +88,7 @@ func TestEditWithoutChangeIsNotRecorded(t *testing.T) {
 		} {
 			check(t, a.Edit(ctx, id, step.seen, step.content, "me"))
 			if m, n := value(a.Get(ctx, id))(t), len(value(a.Edits(ctx, id))(t)); m.Revision != step.revision || n != step.edits {
-				t.Errorf("%+v: got revision %d of %d", step, m.Revision, n)
+				t.Errorf("%+v: got revision %d of %d, want %d of %d", step, m.Revision, n, step.revision, step.edits)
 			}
 		}
 		if err := a.Edit(ctx, id, 1, other, "me"); !errors.Is(err, failed.ErrState) {
@@ -123,7 +123,7 @@ func TestEditAndReplay(t *testing.T) {
 		to := &failed.Target{RoutingKey: "by-hand"}
 		r := value(a.EditAndReplay(ctx, id, 1, ben, failed.Plan{To: to, Filter: failed.Filter{All: true}}, "ben"))(t)
 		if r.Total != 1 || r.Plan.To == nil || len(r.Plan.Filter.IDs) != 1 {
-			t.Errorf("got replay %+v", r)
+			t.Errorf("got replay %+v, want one message, selected by ID, with a target", r)
 		}
 		next := value(a.Next(ctx, r.ID, 10))(t)
 		if len(next) != 1 || string(next[0].Current().Body) != "ben's" {
@@ -135,7 +135,7 @@ func TestEditAndReplay(t *testing.T) {
 		acts, _, err := a.Acts(ctx, failed.Page{})
 		check(t, err)
 		if len(acts) != 3 || acts[0].Verb != "replay" || acts[1].Verb != "edit" || acts[1].Actor != "ben" {
-			t.Errorf("got acts %+v", acts)
+			t.Errorf("got acts %+v, want 3 acts, the last an edit by ben and its replay", acts)
 		}
 	})
 }

@@ -31,7 +31,7 @@ func TestEmptyQueue(t *testing.T) {
 		var saved []string
 		for _, m := range w.archived() {
 			if m.State != Discarded || m.Discarded != "a test" || m.FailedQueue != queue || m.Headers["n"] != int32(7) {
-				t.Fatalf("wrong saved message: %+v", m)
+				t.Fatalf("got saved message %+v, want state discarded, reason \"a test\", queue %s, header n 7", m, queue)
 			}
 			saved = append(saved, string(m.Body))
 		}
@@ -61,7 +61,7 @@ func TestEmptyQueue(t *testing.T) {
 		replayer, err := NewReplayer(w.client, w.archive, ReplayerConfig{})
 		must(t, err)
 		if r, err = replayer.Finish(t.Context(), r.ID); err != nil || r.Sent != 1 {
-			t.Errorf("got replay %+v, %v", r, err)
+			t.Errorf("got replay %+v, %v, want 1 sent message", r, err)
 		}
 		left := w.take(queue)
 		if len(left) != 61 || string(left[0].Body) != "body 640" || string(left[60].Body) != saved[0] && !slices.Contains(saved, string(left[60].Body)) {

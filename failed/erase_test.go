@@ -79,14 +79,14 @@ func TestEraseRemovesAllBytes(t *testing.T) {
 		edit := &failed.BulkEdit{Replace: []failed.Replacement{{Old: secret + "2", New: "<" + secret + "2>"}}}
 		r := value(a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{Text: secret + "2"}, Edit: edit}, "ann"))(t)
 		if n, err := a.Erase(ctx, failed.Filter{Text: secret + "2"}, "while it runs", "ann"); n != 0 || err != nil {
-			t.Fatalf("erased %d messages of a running replay (%v)", n, err)
+			t.Fatalf("erased %d messages of a running replay (%v), want 0", n, err)
 		}
 		if n, left, err := a.WouldErase(ctx, failed.Filter{Text: secret + "2"}); n != 0 || left != r.Total || err != nil {
 			t.Errorf("WouldErase: got %d, %d, %v, want 0, %d", n, left, err, r.Total)
 		}
 		r = value(failed.CarryOut(ctx, a, r.ID, func(*reprise.Message) error { return nil }))(t)
 		if r.Sent == 0 || r.Sent != r.Total {
-			t.Fatalf("replay did not send all messages: %+v", r)
+			t.Fatalf("got replay %+v, want all messages sent", r)
 		}
 		if len(db.traces(t, secret)) == 0 {
 			t.Fatal("secret not found before it is erased")
@@ -121,26 +121,26 @@ func TestEraseRemovesAllBytes(t *testing.T) {
 		}
 		m := value(a.Get(ctx, ids[0]))(t)
 		if !m.Erased || m.State != failed.Discarded || m.Queue != "q" || m.LastFailed.IsZero() || m.Attempts != other.Attempts || m.Revision != 0 || m.Discarded == "" {
-			t.Errorf("%+v", m)
+			t.Errorf("got message %+v, want an erased, discarded message with its queue and times", m)
 		}
 		if n := value(a.Restore(ctx, failed.Filter{All: true}, "ann"))(t); n != 0 {
-			t.Errorf("restored %d erased messages", n)
+			t.Errorf("restored %d erased messages, want 0", n)
 		}
 		acts, _, err := a.Acts(ctx, failed.Page{})
 		check(t, err)
 		act := acts[0]
 		if act.Verb != "erase" || act.Actor != "admin" || fmt.Sprint(act.Details["messages"], "/", act.Details["reason"]) != "50/request 4711" || fmt.Sprint(act.Details["filter"]) != "map[text:[erased]]" {
-			t.Errorf("got act %+v", act)
+			t.Errorf("got act %+v, want erase by admin of 50 messages, reason \"request 4711\", erased filter", act)
 		}
 		if len(acts) != 10 { // edit, discard, restore, publish, discard, replay, end replay, 3 × erase
 			t.Errorf("got %d acts, want 10", len(acts))
 		}
 		queues := value(a.Queues(ctx))(t)
 		if c := queues[0].Counts; c.Failed != 150 || c.Discarded+c.Replayed != 150 {
-			t.Errorf("got counts %+v", c)
+			t.Errorf("got counts %+v, want 150 failed, 150 discarded or replayed", c)
 		}
 		if r := value(a.Replay(ctx, r.ID))(t); r.Plan.Edit != nil || r.Plan.Filter.Text != "[erased]" || r.Sent != r.Total {
-			t.Errorf("got replay %+v", r)
+			t.Errorf("got replay %+v, want no edit, erased filter, all messages sent", r)
 		}
 		if list, _, err := a.List(ctx, failed.Filter{Text: secret + "0"}, failed.Page{}); len(list) != 0 || err != nil {
 			t.Errorf("search for an erased word: got %d messages, %v, want 0", len(list), err)
@@ -151,7 +151,7 @@ func TestEraseRemovesAllBytes(t *testing.T) {
 		}
 		value(a.Erase(ctx, failed.Filter{All: true, AtMost: 150}, "the rest", "admin"))(t)
 		if n := value(a.Erase(ctx, failed.Filter{All: true}, "again", "admin"))(t); n != 0 {
-			t.Errorf("erased %d messages twice", n)
+			t.Errorf("erased %d messages twice, want 0", n)
 		}
 	})
 }
@@ -167,11 +167,11 @@ func TestEraseUpdatesGroup(t *testing.T) {
 		group := value(a.Get(ctx, first))(t).Group
 		value(a.Erase(ctx, failed.Filter{IDs: []failed.ID{second}}, "r", "me"))(t)
 		if g := value(a.Group(ctx, group))(t); g.Example != "declined 1" || g.Text != "declined *" {
-			t.Errorf("got group %+v", g)
+			t.Errorf("got group %+v, want the example and text of \"declined 1\"", g)
 		}
 		value(a.Erase(ctx, failed.Filter{IDs: []failed.ID{first}}, "r", "me"))(t)
 		if g := value(a.Group(ctx, group))(t); g.Example != "[erased]" || g.Text != "[erased]" {
-			t.Errorf("got group %+v", g)
+			t.Errorf("got group %+v, want the example and text \"[erased]\"", g)
 		}
 		if m := value(a.Get(ctx, add(3)))(t); m.Group == group {
 			t.Error("new failure belongs to the erased group")

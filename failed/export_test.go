@@ -36,11 +36,11 @@ func TestExportAndImportAreLossless(t *testing.T) {
 			}
 			var file bytes.Buffer
 			if n := value(from.Export(ctx, failed.Filter{}, &file))(t); n != int64(len(ids)) || strings.Count(file.String(), "\n") != len(ids) {
-				t.Fatalf("exported %d messages of %d, in %d lines", n, len(ids), strings.Count(file.String(), "\n"))
+				t.Fatalf("exported %d messages in %d lines, want %d", n, strings.Count(file.String(), "\n"), len(ids))
 			}
 			exported := file.String()
 			if n := value(to.Import(ctx, strings.NewReader(exported), "me"))(t); n != int64(len(ids)) {
-				t.Fatalf("imported %d messages of %d", n, len(ids))
+				t.Fatalf("imported %d messages, want %d", n, len(ids))
 			}
 			if n := value(to.Import(ctx, strings.NewReader(exported+"\n"+exported), "me"))(t); n != 0 {
 				t.Fatalf("second import: got %d new messages, want 0", n)
@@ -104,7 +104,7 @@ func TestImportReportsInvalidLine(t *testing.T) {
 		acts, _, err := to.Acts(t.Context(), failed.Page{})
 		check(t, err)
 		if len(acts) != 2 || acts[0].Verb != "import" || acts[0].Actor != "me" || acts[0].Details["messages"] != 1.0 {
-			t.Errorf("got acts %+v", acts)
+			t.Errorf("got acts %+v, want 2 acts, the last an import of 1 message by me", acts)
 		}
 	})
 }

@@ -69,10 +69,10 @@ func FuzzFingerprint(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		got := failed.Fingerprint(s)
 		if again := failed.Fingerprint(got); again != got {
-			t.Errorf("%q: got %q, and again %q", s, got, again)
+			t.Errorf("%q: got %q, and again %q, want no change", s, got, again)
 		}
 		if len(got) > min(len(s), 4<<10) || !utf8.ValidString(got) {
-			t.Errorf("%q: fingerprint %q is too long or not UTF-8 (%d bytes)", s, got, len(got))
+			t.Errorf("%q: fingerprint %q must be valid UTF-8 of at most %d bytes: got %d bytes", s, got, min(len(s), 4<<10), len(got))
 		}
 	})
 }
@@ -83,7 +83,7 @@ func TestFingerprintIsIdempotent(t *testing.T) {
 			rapid.StringMatching("((exit status|code=|HTTP/1.1|errno|SQLSTATE|E|'|\"|, | |\\*|[(]|[)]:)[0-9]{0,5}){0,9}")).Draw(t, "error")
 		got := failed.Fingerprint(s)
 		if again := failed.Fingerprint(got); again != got {
-			t.Fatalf("%q: got %q, and again %q", s, got, again)
+			t.Fatalf("%q: got %q, and again %q, want no change", s, got, again)
 		}
 	})
 }

@@ -25,7 +25,7 @@ func TestConfigsRejectInvalidFields(t *testing.T) {
 	} {
 		err := tc.config.Validate()
 		if (err == nil) != (tc.want == nil) {
-			t.Errorf("%+v: got error %v", tc.config, err)
+			t.Errorf("%+v: got error %v, want %v", tc.config, err, tc.want)
 			continue
 		}
 		for _, want := range tc.want {

@@ -32,14 +32,14 @@ func TestGroups(t *testing.T) {
 		g := groups[0]
 		if g.Queue != "a" || g.Text != "order *: down" || g.Example != "order 3: down" || g.Counts != (failed.Counts{Failed: 3}) ||
 			!g.First.Equal(c.now().Add(-51*time.Hour)) || !g.Last.Equal(c.now()) {
-			t.Errorf("got group %+v", g)
+			t.Errorf("got group %+v, want 3 failed messages of queue a with text \"order *: down\"", g)
 		}
 		if n := len(g.Hours); n != 24 || g.Hours[23].N != 1 || !g.Hours[23].Start.Equal(c.now()) {
-			t.Errorf("got %d hours: %v", n, g.Hours)
+			t.Errorf("got %d hours: %v, want 24, the last with 1 failure", n, g.Hours)
 		}
 		if n := len(g.Days); n != 30 || g.Days[29].N != 1 || g.Days[28].N != 1 || g.Days[27].N != 1 ||
 			!g.Days[29].Start.Equal(c.now().Truncate(24*time.Hour)) {
-			t.Errorf("got %d days: %v", n, g.Days)
+			t.Errorf("got %d days: %v, want 30, the last three with 1 failure each", n, g.Days)
 		}
 		value(a.Discard(t.Context(), failed.Filter{Queue: "b", Text: "down"}, "known", "me"))(t)
 		for f, want := range map[failed.GroupFilter]string{
@@ -72,7 +72,7 @@ func TestGroups(t *testing.T) {
 		}
 		queues := value(a.Queues(t.Context()))(t)
 		if len(queues) != 2 || queues[0].Queue != "a" || !queues[0].Newest.Equal(c.now()) || !queues[0].Oldest.Equal(c.now().Add(-50*time.Hour)) {
-			t.Errorf("got queues %+v", queues)
+			t.Errorf("got queues %+v, want 2, the first a", queues)
 		}
 	})
 }
@@ -110,14 +110,14 @@ func TestPurgeIsRecorded(t *testing.T) {
 		acts, _, err := a.Acts(t.Context(), failed.Page{})
 		check(t, err)
 		if len(acts) != 3 || acts[0].Verb != "purge" || acts[0].Actor != "anna" || acts[0].Details["messages"] != 1200.0 {
-			t.Errorf("got acts %+v", acts)
+			t.Errorf("got acts %+v, want 3 acts, the last a purge of 1200 messages by anna", acts)
 		}
 		states, _ := acts[0].Details["queues"].(map[string]any)["old"].(map[string]any)
 		if states["failed"] != 1198.0 || states["discarded"] != 2.0 {
-			t.Errorf("numbers by state: got %v", acts[0].Details)
+			t.Errorf("numbers by state: got %v, want 1198 failed, 2 discarded", acts[0].Details)
 		}
 		if strings.Count(log.String(), "msg=purged") != 1 || !strings.Contains(log.String(), "by=anna messages=1200") {
-			t.Errorf("got log %s", log.String())
+			t.Errorf("got log %s, want one purge of 1200 messages by anna", log.String())
 		}
 		if n := value(a.Count(t.Context(), failed.Filter{}))(t); n.N != 5 {
 			t.Errorf("got %d messages after the purge, want 5", n.N)

@@ -121,7 +121,7 @@ func TestLargeAndHostileMessages(t *testing.T) {
 		list, _, err := a.List(t.Context(), failed.Filter{Queue: "q\x00\xff", Error: strings.Repeat("€ long ", 15_000)}, failed.Page{})
 		check(t, err)
 		if len(list) != 1 || len(list[0].Error) > 1<<10 || !strings.HasPrefix(arrivals[2].Error, list[0].Error) {
-			t.Errorf("search by error: got %v", list)
+			t.Errorf("search by error: got %v, want message 3 with at most 1 KiB of its error", list)
 		}
 	})
 }

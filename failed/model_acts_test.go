@@ -77,7 +77,7 @@ func (m *model) edit(t *rapid.T) {
 	m.edits[x.ID]++
 	x.Revision = m.edits[x.ID]
 	if n := len(value(m.a.Edits(ctx, x.ID))(t)); n != m.edits[x.ID] {
-		t.Fatalf("got %d revisions after %d edits", n, m.edits[x.ID])
+		t.Fatalf("got %d revisions, want %d", n, m.edits[x.ID])
 	}
 }
 

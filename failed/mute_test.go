@@ -51,7 +51,7 @@ func TestMute(t *testing.T) {
 			t.Errorf("Muted: got %s, want MutedForever", got)
 		}
 		if recent := value(a.RecentGroups(ctx, 1))(t); len(recent) != 1 || recent[0].ID != id || !recent[0].Muted.Equal(failed.MutedForever) {
-			t.Errorf("got recent groups %+v", recent)
+			t.Errorf("got recent groups %+v, want group %d, muted forever", recent, id)
 		}
 		check(t, a.Unmute(ctx, id, "test"))
 		if got := muted(); !got.IsZero() {
@@ -66,7 +66,7 @@ func TestMute(t *testing.T) {
 			}
 		}
 		if len(verbs) != 3 || verbs[0] != "unmute" || verbs[1] != "mute" || verbs[2] != "mute" {
-			t.Errorf("got acts %q", verbs)
+			t.Errorf("got acts %q, want unmute, mute, mute", verbs)
 		}
 	})
 }

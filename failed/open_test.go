@@ -30,7 +30,7 @@ func TestOpenMigratesOlderVersion(t *testing.T) {
 		r := value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "me"))(t)
 		check(t, a.Refuse(t.Context(), r.ID, []failed.Refusal{{ID: 1, Why: "too large"}}))
 		if m := value(a.Get(t.Context(), 1))(t); m.Queue != "orders" || m.Refused != "too large" {
-			t.Errorf("got message %+v", m)
+			t.Errorf("got message %+v, want queue orders, refused \"too large\"", m)
 		}
 	})
 }
@@ -79,7 +79,7 @@ func TestOpenRefusesNewerVersion(t *testing.T) {
 		db.exec(t, `UPDATE `+p+`about SET value = '999' WHERE name = 'version'`)
 		_, err := failed.Open(t.Context(), db.DB, a.Config())
 		if err == nil || !strings.Contains(err.Error(), "use a newer program") {
-			t.Errorf("version 999: got error %v", err)
+			t.Errorf("version 999: got error %v, want \"use a newer program\"", err)
 		}
 	})
 }

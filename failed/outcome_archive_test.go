@@ -133,7 +133,7 @@ func TestReportProvesThatMessageWasSent(t *testing.T) {
 	next, err := r.archive.unsentOf(t.Context(), r.id, 10)
 	must(t, err)
 	if len(next) != 1 || next[0].ID != r.ids[2] {
-		t.Errorf("got unsent messages %v", next)
+		t.Errorf("got unsent messages %v, want only message %d", next, r.ids[2])
 	}
 	r.end(ReplayCancelled)
 	r.report(1, topology.OutcomeSucceeded)
@@ -171,7 +171,7 @@ func TestReportPreventsSecondSend(t *testing.T) {
 		next, err = r.archive.Replay(t.Context(), next.ID)
 		must(t, err)
 		if next.Refused != 1 || next.Sent != 0 || !strings.Contains(next.Why, "replay 1 has sent it") {
-			t.Errorf("%s: got replay %+v", result, next)
+			t.Errorf("%s: got replay %+v, want 1 refused, because replay 1 has sent it", result, next)
 		}
 	}
 }
@@ -204,7 +204,7 @@ func TestFailedAgainRequiresSentMessage(t *testing.T) {
 	m, err := r.archive.Get(t.Context(), id)
 	must(t, err)
 	if m.Back != r.id || m.BackOf != r.ids[1] || m.Headers[topology.HeaderOutcome] != nil {
-		t.Errorf("got replay %d, message %d, headers %v", m.Back, m.BackOf, m.Headers)
+		t.Errorf("got replay %d, message %d, headers %v, want replay %d, message %d, no outcome request", m.Back, m.BackOf, m.Headers, r.id, r.ids[1])
 	}
 }
 
@@ -222,7 +222,7 @@ func TestFailedAgainBeforeSendIsRecorded(t *testing.T) {
 	next, err := r.archive.unsentOf(t.Context(), r.id, 10)
 	must(t, err)
 	if len(next) != 2 || next[0].ID != r.ids[1] {
-		t.Errorf("got unsent messages %v", next)
+		t.Errorf("got unsent messages %v, want 2, the first %d", next, r.ids[1])
 	}
 	r.want(OutcomeFailedAgain, "", "")
 	r.sent(0, 1)

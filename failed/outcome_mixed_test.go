@@ -56,7 +56,7 @@ func TestOutcomesWithNonReportingConsumers(t *testing.T) {
 		known := func() error {
 			r, err := p.archive.Replay(t.Context(), r.ID)
 			if err == nil && (r.Succeeded != 20-held || r.Pending() != held || r.Back+r.Retrying+r.Unknown != 0) {
-				err = fmt.Errorf("got replay %+v", r)
+				err = fmt.Errorf("got replay %+v, want %d succeeded, %d pending", r, 20-held, held)
 			}
 			return err
 		}

@@ -88,7 +88,7 @@ func TestReplayOutcomes(t *testing.T) {
 		}
 		r := p.replay(Plan{IgnoreSame: true}, func(r *Replay) bool { return r.State == ReplayDone && !r.Verifying })
 		if r.Sent != 6 || r.Succeeded != 4 || r.Back != 2 || r.Retrying+r.Unknown+r.Pending() != 0 {
-			t.Errorf("got replay %+v", r)
+			t.Errorf("got replay %+v, want 6 sent, 4 succeeded, 2 back", r)
 		}
 		for outcome, want := range map[Outcome]string{OutcomeSucceeded: "0135", OutcomeFailedAgain: "24", OutcomePending: "", OutcomeUnknown: ""} {
 			list, _, err := p.archive.List(t.Context(), Filter{SentBy: r.ID, Outcome: outcome}, Page{})
@@ -128,7 +128,7 @@ func TestOutcomeAfterRetries(t *testing.T) {
 		testkit.Eventually(t, longest, func() error {
 			list, _, err := p.archive.Replays(t.Context(), Page{})
 			if r := list[0]; err == nil && (r.State != ReplayDone || r.Verifying || r.Succeeded+r.Back != 2) {
-				err = fmt.Errorf("got replay %+v", r)
+				err = fmt.Errorf("got replay %+v, want done with 2 final outcomes", r)
 			}
 			return err
 		})
@@ -151,7 +151,7 @@ func TestReplayWaitsForCanaryOutcome(t *testing.T) {
 			p := newReplayEnv(t, b.URL, 3, reprise.Policy{MaxAttempts: 5, Backoff: backoff.Fixed(time.Hour)})
 			p.fails = tc.fails
 			if r := p.replay(Plan{Canary: time.Hour}, tc.until); r.Why != tc.why {
-				t.Errorf("%s: got replay %+v", name, r)
+				t.Errorf("%s: got replay %+v, want why %q", name, r, tc.why)
 			}
 			p.stop()
 		}
@@ -165,7 +165,7 @@ func TestReplayStopsIfCanaryHasNoOutcome(t *testing.T) {
 		p.stop()
 		sent := func(r *Replay) bool { return !r.Ended.IsZero() }
 		if r := p.replay(Plan{Canary: time.Millisecond}, sent); r.State != ReplayDone || !r.Verifying || r.Pending() != 3 {
-			t.Errorf("workers that have never reported: got replay %+v", r)
+			t.Errorf("workers that have never reported: got replay %+v, want done with 3 pending outcomes", r)
 		}
 		first := p.take(p.work)
 		for _, d := range first { // reports as a client in another language encodes them
@@ -183,7 +183,7 @@ func TestReplayStopsIfCanaryHasNoOutcome(t *testing.T) {
 		_, err := p.archive.Add(t.Context(), []Message{w})
 		must(t, err)
 		if r := p.replay(Plan{Canary: time.Millisecond}, sent); r.State != ReplayStopped || r.Why != "the canary has no outcome after 1ms" {
-			t.Errorf("workers that have reported before: got replay %+v", r)
+			t.Errorf("workers that have reported before: got replay %+v, want stopped without an outcome of the canary", r)
 		}
 	})
 }
@@ -210,13 +210,13 @@ func TestForgedReportsHaveNoEffect(t *testing.T) {
 		got, err := a.Replay(t.Context(), r.ID)
 		must(t, err)
 		if got.Succeeded != 0 {
-			t.Errorf("forged reports: got replay %+v", got)
+			t.Errorf("forged reports: got replay %+v, want 0 succeeded", got)
 		}
 		late := good
 		late.Result = topology.OutcomeRetrying
 		must(t, a.noteOutcomes(t.Context(), []topology.Outcome{good, good, late}))
 		if got, err = a.Replay(t.Context(), r.ID); err != nil || got.Succeeded != 1 || got.Retrying != 0 || got.Pending() != 1 {
-			t.Errorf("valid report: got replay %+v, %v", got, err)
+			t.Errorf("valid report: got replay %+v, %v, want 1 succeeded, 1 pending", got, err)
 		}
 	})
 }
@@ -235,7 +235,7 @@ func TestReplayWithoutOutcomeQueue(t *testing.T) {
 		testkit.Eventually(t, longest, func() error {
 			r, err := w.archive.Replay(t.Context(), r.ID)
 			if err == nil && r.Sent != 1 {
-				err = fmt.Errorf("got replay %+v", r)
+				err = fmt.Errorf("got replay %+v, want 1 sent", r)
 			}
 			return err
 		})
@@ -326,12 +326,12 @@ func TestFailedCanaryStopsReplayDespiteSuccessfulRetry(t *testing.T) {
 		testkit.Eventually(t, longest, func() error {
 			r, err = w.archive.Replay(t.Context(), r.ID)
 			if err == nil && r.Ended.IsZero() {
-				err = fmt.Errorf("got replay %+v", r)
+				err = fmt.Errorf("got replay %+v, want an ended replay", r)
 			}
 			return err
 		})
 		if r.State != ReplayStopped || r.Sent != 1 || r.Why != "a message failed its first attempt: first attempt" {
-			t.Errorf("replay did not stop after the canary: %+v", r)
+			t.Errorf("got replay %+v, want stopped after the canary", r)
 		}
 	})
 }
@@ -379,7 +379,7 @@ func TestReplayToExchangeDoesNotRequestOutcomes(t *testing.T) {
 		m, err := w.archive.Get(t.Context(), 1)
 		must(t, err)
 		if r.Unknown != 1 || r.Verifying || m.Outcome != OutcomeUnknown || m.WhyUnknown != unknownReasons[noSingle] {
-			t.Errorf("got replay %+v and outcome %s (%s)", r, m.Outcome, m.WhyUnknown)
+			t.Errorf("got replay %+v and outcome %s (%s), want unknown (%s)", r, m.Outcome, m.WhyUnknown, unknownReasons[noSingle])
 		}
 	})
 }

@@ -54,13 +54,13 @@ func TestPaceDoesNotExceedRate(t *testing.T) {
 			for _, s := range all[i:] {
 				allowed := rate*s.at.Sub(all[i].at).Seconds() + 1e-3
 				if float64(total) > allowed {
-					t.Fatalf("got %d messages in %s at rate %v", total, s.at.Sub(all[i].at), rate)
+					t.Fatalf("got %d messages in %s at rate %v, want at most %v", total, s.at.Sub(all[i].at), rate, allowed)
 				}
 				total += s.n
 			}
 		}
 		if size := p.size(now); size < 1 || size > most {
-			t.Fatalf("got batch size %d", size)
+			t.Fatalf("got batch size %d, want 1 to %d", size, most)
 		}
 	})
 }
@@ -74,7 +74,7 @@ func TestPaceRoundingDoesNotExceedRate(t *testing.T) {
 	now := began
 	for n := range 1000 {
 		if allowed := rate * now.Sub(began).Seconds(); float64(n) > allowed+1e-6 {
-			t.Fatalf("got %d messages in %s at rate %v", n, now.Sub(began), rate)
+			t.Fatalf("got %d messages in %s at rate %v, want at most %v", n, now.Sub(began), rate, allowed)
 		}
 		p.send(1, now)
 		now = now.Add(p.wait(now))

@@ -22,12 +22,12 @@ func TestRedriveLimit(t *testing.T) {
 		w.publish(from, nil, ids(5)...)
 		got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: to}, Limit: 2})
 		if err != nil || got != (redriveResult{Found: 2, Sent: 2}) {
-			t.Errorf("got %+v, %v", got, err)
+			t.Errorf("got %+v, %v, want 2 of 2", got, err)
 		}
 		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 3 })
 		for i, d := range append(w.take(to), w.take(from)...) {
 			if d.MessageId != fmt.Sprint("id-", i) {
-				t.Errorf("message %d: got ID %s", i, d.MessageId)
+				t.Errorf("message %d: got ID %s, want id-%d", i, d.MessageId, i)
 			}
 		}
 	})
@@ -44,10 +44,10 @@ func TestRedriveRate(t *testing.T) {
 		began := time.Now()
 		got, err := redriveFrom(t.Context(), c, RedriveConfig{From: "orders.failed", To: &Target{RoutingKey: "orders"}, Rate: 4})
 		if err != nil || got.Sent != 21 {
-			t.Errorf("got %+v, %v", got, err)
+			t.Errorf("got %+v, %v, want 21 sent", got, err)
 		}
 		if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
-			t.Errorf("21 messages at 4 per second took %v", took)
+			t.Errorf("21 messages at 4 per second took %v, want 5 to 6 s", took)
 		}
 	})
 }
@@ -83,7 +83,7 @@ func TestRedriveRejectsInvalidLimits(t *testing.T) {
 	for _, c := range []RedriveConfig{{Limit: -1}, {Rate: -1}, {Rate: math.NaN()}} {
 		c.From = "orders.failed"
 		if c.Validate() == nil {
-			t.Errorf("%+v: got no error", c)
+			t.Errorf("%+v: got no error, want one", c)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestLookBeforeRedrive(t *testing.T) {
 			for i := range p.destinations { // the original target is not known
 				d := &p.destinations[i]
 				if byName := c.To == nil && !d.Unknown; byName != (d.Warning != "") {
-					t.Errorf("destination %q: got warning %q", d.RoutingKey, d.Warning)
+					t.Errorf("destination %q: got warning %q, want a warning: %t", d.RoutingKey, d.Warning, byName)
 				}
 				d.Warning = ""
 			}

@@ -42,14 +42,14 @@ func TestRedriveKeepsOrderAndResetsAttempts(t *testing.T) {
 			arrived = append(arrived, d.MessageId)
 			delete(d.Headers, "x-delivery-count")
 			if len(d.Headers) != 2 || d.Headers["own"] != "kept" || d.Headers[topology.HeaderQueue] != work {
-				t.Errorf("got headers %v", d.Headers)
+				t.Errorf("got headers %v, want own: kept and the work queue %s", d.Headers, work)
 			}
 		}
 		if diff := cmp.Diff(want, arrived); diff != "" {
 			t.Error(diff)
 		}
 		if got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from}); err != nil || got != (redriveResult{}) {
-			t.Errorf("empty queue: got %+v, %v", got, err)
+			t.Errorf("empty queue: got %+v, %v, want 0 of 0", got, err)
 		}
 	})
 }
@@ -81,7 +81,7 @@ func TestRedriveToMissingQueueStops(t *testing.T) {
 		}
 		for i, d := range w.take(from) {
 			if d.MessageId != fmt.Sprint("id-", i) {
-				t.Errorf("message %d: got ID %s", i, d.MessageId)
+				t.Errorf("message %d: got ID %s, want id-%d", i, d.MessageId, i)
 			}
 		}
 	})
@@ -95,12 +95,12 @@ func TestRedriveOfQueueToItselfEnds(t *testing.T) {
 		w.publish(from, nil, ids(20)...)
 		got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: from}})
 		if err != nil || got != (redriveResult{Found: 20, Sent: 20}) {
-			t.Errorf("got %+v, %v", got, err)
+			t.Errorf("got %+v, %v, want 20 of 20", got, err)
 		}
 		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 20 })
 		for i, d := range w.take(from) {
 			if d.MessageId != fmt.Sprint("id-", i) {
-				t.Errorf("message %d: got ID %s", i, d.MessageId)
+				t.Errorf("message %d: got ID %s, want id-%d", i, d.MessageId, i)
 			}
 		}
 	})
@@ -150,7 +150,7 @@ func TestRedriveEndsWithConcurrentConsumer(t *testing.T) {
 		}
 	}))
 	if err != nil || got.Found != 50 || got.Sent+taken != 50 || taken == 0 {
-		t.Errorf("got %+v, %v, and %d messages by the other consumer", got, err, taken)
+		t.Errorf("got %+v, %v, and %d messages by the other consumer, want 50 messages in total", got, err, taken)
 	}
 
 	w.publish(from, nil, ids(50)...)
@@ -162,7 +162,7 @@ func TestRedriveEndsWithConcurrentConsumer(t *testing.T) {
 		}
 	}))
 	if !errors.Is(err, enough) || got.Sent < 2 || got.Sent == 50 {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("got %+v, %v, want %v after 2 to 49 messages", got, err, enough)
 	}
 	testkit.Eventually(t, longest, func() bool { return w.depth(from) == 50-got.Sent })
 }

@@ -40,7 +40,7 @@ func (s *slowPublisher) check(t *testing.T, want int) {
 	t.Helper()
 	for id, n := range s.arrived {
 		if n != 1 {
-			t.Errorf("message %s was sent %d times", id, n)
+			t.Errorf("message %s was sent %d times, want 1", id, n)
 		}
 	}
 	if len(s.arrived) != want {
@@ -68,11 +68,11 @@ func TestReplayerShutdownWaitsForConfirms(t *testing.T) {
 				stop()
 				r, err := next.Finish(t.Context(), id)
 				if err != nil || r.State != ReplayDone || r.Sent != 20 {
-					t.Errorf("second Replayer: got %+v, %v", r, err)
+					t.Errorf("second Replayer: got %+v, %v, want done with 20 sent messages", r, err)
 				}
 			})
 			if r, err := first.Finish(ctx, id); !errors.Is(err, context.Canceled) || r.Sent != 5 {
-				t.Errorf("first Replayer: got %+v, %v", r, err)
+				t.Errorf("first Replayer: got %+v, %v, want context.Canceled and 5 sent messages", r, err)
 			}
 			others.Wait()
 			out.check(t, 20)
@@ -97,16 +97,16 @@ func TestCancelledReplayWaitsForConfirms(t *testing.T) {
 		time.Sleep(time.Second)
 		must(t, a.EndReplay(t.Context(), id, ReplayCancelled, "enough", "somebody"))
 		if r := a.replay(id); r.State != ReplayCancelling || a.states()[Replaying] != 20 {
-			t.Errorf("got replay %+v and states %v", r, a.states())
+			t.Errorf("got replay %+v and states %v, want cancelling with 20 messages replaying", r, a.states())
 		}
 		if r, err := replayer.Finish(t.Context(), id); err != nil || r.State != ReplayCancelled || r.Sent != 5 || r.Why != "enough" {
-			t.Errorf("got replay %+v, %v", r, err)
+			t.Errorf("got replay %+v, %v, want cancelled with 5 sent messages", r, err)
 		}
 		if a.states()[Replayed] != 5 || a.states()[Failed] != 15 {
-			t.Errorf("got states %v", a.states())
+			t.Errorf("got states %v, want 5 replayed, 15 failed", a.states())
 		}
 		if r, err := replayer.Finish(t.Context(), a.begin(Plan{})); err != nil || r.State != ReplayDone || r.Sent != 15 {
-			t.Errorf("got replay %+v, %v", r, err)
+			t.Errorf("got replay %+v, %v, want done with 15 sent messages", r, err)
 		}
 		stop()
 		must(t, <-ended)
@@ -130,7 +130,7 @@ func TestCancelledReplayEndsAfterLeaseExpires(t *testing.T) {
 		began := time.Now()
 		r, err := replayer.Finish(t.Context(), id)
 		if err != nil || r.State != ReplayCancelled || r.Sent != 0 || a.states()[Failed] != 20 {
-			t.Errorf("got replay %+v, %v and states %v", r, err, a.states())
+			t.Errorf("got replay %+v, %v and states %v, want cancelled with 20 messages failed", r, err, a.states())
 		}
 		if took := time.Since(began); took < defaultLease || took > defaultLease+2*time.Second {
 			t.Errorf("Finish took %s, want the lease", took)

@@ -100,7 +100,7 @@ func TestReplayFinishesAfterKillAtAnyStep(t *testing.T) {
 						kill(nil)
 						synctest.Wait()
 						if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, context.Canceled) {
-							t.Fatalf("step %d: got error %v", step, err)
+							t.Fatalf("step %d: got error %v, want none, errKilled or context.Canceled", step, err)
 						}
 						survived = processes == 0 && err == nil && l.left > 0
 						if processes > 3 {
@@ -109,14 +109,14 @@ func TestReplayFinishesAfterKillAtAnyStep(t *testing.T) {
 					}
 					a.failing(nil, nil)
 					if s := a.states(); s[Replayed] != messages || a.replay(id).State != ReplayDone || a.replay(id).Sent != messages {
-						t.Fatalf("step %d: got states %v, replay %+v", step, s, a.replay(id))
+						t.Fatalf("step %d: got states %v, replay %+v, want done with %d messages replayed", step, s, a.replay(id), messages)
 					}
 					twice := 0
 					for _, n := range arrived {
 						twice += n - 1
 					}
 					if len(arrived) != messages || twice > (processes-1)*batch {
-						t.Fatalf("step %d: got %d messages and %d duplicates in %d processes", step, len(arrived), twice, processes)
+						t.Fatalf("step %d: got %d messages and %d duplicates in %d processes, want %d messages and at most %d duplicates", step, len(arrived), twice, processes, messages, (processes-1)*batch)
 					}
 				})
 				if t.Failed() {
@@ -157,11 +157,11 @@ func TestReplaySurvivesStoreFailureAtAnyCall(t *testing.T) {
 				a.failing(nil, nil)
 				for body, n := range l.arrived {
 					if n != 1 {
-						t.Errorf("call %d (done: %t): message %s was sent %d times", step, done, body, n)
+						t.Errorf("call %d (done: %t): message %s was sent %d times, want 1", step, done, body, n)
 					}
 				}
 				if replay.State != ReplayDone || len(l.arrived) != 12 || a.states()[Replayed] != 12 {
-					t.Fatalf("call %d (done: %t): got replay %+v, %d messages, states %v", step, done, replay, len(l.arrived), a.states())
+					t.Fatalf("call %d (done: %t): got replay %+v, %d messages, states %v, want done with 12 messages replayed", step, done, replay, len(l.arrived), a.states())
 				}
 			})
 		}

@@ -47,7 +47,7 @@ func TestUnsendableMessageDoesNotBlockOthers(t *testing.T) {
 					}
 					for _, i := range []int{0, 17, 29} {
 						if m := s.all[i]; m.State != Failed || !strings.Contains(m.Refused, tc.want) {
-							t.Errorf("message %d: got state %s, reason %q", m.ID, m.State, m.Refused)
+							t.Errorf("message %d: got state %s, reason %q, want state failed, reason %q", m.ID, m.State, m.Refused, tc.want)
 						}
 					}
 				})
@@ -98,7 +98,7 @@ func TestReplayEndsOnTargetErrorsOnly(t *testing.T) {
 		must(t, err)
 		if tc.stops && (got.State != ReplayStopped || got.Sent != 4 || got.Refused != 0 || a.states()[Failed] != 8) ||
 			!tc.stops && (got.State != ReplayDone || got.Sent != 11 || got.Refused != 1 || a.states()[Failed] != 1) {
-			t.Errorf("%s: got replay %+v and states %v", name, got, a.states())
+			t.Errorf("%s: got replay %+v and states %v, want stopped: %t", name, got, a.states(), tc.stops)
 		}
 		if !strings.Contains(got.Why, "cannot send message 5: "+tc.err.Error()) {
 			t.Errorf("%s: got reason %q, want %v", name, got.Why, tc.err)
@@ -127,15 +127,15 @@ func TestReplayOfMessageThatFillsItsFrame(t *testing.T) {
 		r, err = replayer.Finish(t.Context(), r.ID)
 		must(t, err)
 		if r.State != ReplayDone || r.Sent != 2 || r.Refused != 1 || len(w.take(work)) != 2 {
-			t.Errorf("got replay %+v", r)
+			t.Errorf("got replay %+v, want done with 2 sent, 1 refused", r)
 		}
 		refused, _, err := w.archive.List(t.Context(), Filter{Refused: true}, Page{})
 		must(t, err)
 		if len(refused) != 1 || refused[0].MessageID != "large" || refused[0].State != Failed || !strings.Contains(refused[0].Refused, "headers must have at most") {
-			t.Fatalf("got refused messages %+v", refused)
+			t.Fatalf("got refused messages %+v, want only \"large\", failed because of its headers", refused)
 		}
 		if m, err := w.archive.Get(t.Context(), refused[0].ID); err != nil || m.Refused != refused[0].Refused {
-			t.Errorf("got message %+v, %v", m, err)
+			t.Errorf("got message %+v, %v, want refused %q", m, err, refused[0].Refused)
 		}
 	})
 }

@@ -26,13 +26,13 @@ func TestReplayPreservesPlan(t *testing.T) {
 		begun := value(a.BeginReplay(t.Context(), plan, "me"))(t)
 		want := &failed.Replay{ID: begun.ID, Plan: plan, State: failed.ReplayRunning, Actor: "me", Begun: c.now(), Total: 1}
 		if d := gocmp.Diff(want, begun, same); d != "" {
-			t.Errorf("BeginReplay: %s", d)
+			t.Errorf("BeginReplay: replay differs: %s", d)
 		}
 		if d := gocmp.Diff(want, value(a.Replay(t.Context(), begun.ID))(t), same); d != "" {
-			t.Errorf("Replay: %s", d)
+			t.Errorf("Replay: replay differs: %s", d)
 		}
 		if r := value(a.Running(t.Context()))(t); len(r) != 1 || r[0].ID != begun.ID {
-			t.Errorf("Running: got %+v", r)
+			t.Errorf("Running: got %+v, want only replay %d", r, begun.ID)
 		}
 		for _, p := range []failed.Plan{{Rate: -1}, {Rate: math.NaN()}, {Canary: -1}, {Filter: failed.Filter{States: []failed.State{"x"}}}} {
 			if _, err := a.BeginReplay(t.Context(), p, "me"); !errors.Is(err, failed.ErrInvalid) {
@@ -101,7 +101,7 @@ func TestNextReturnsOldestUnsentMessages(t *testing.T) {
 				t.Fatalf("Next: got %v, want %v", got, want)
 			}
 			if len(next) > 0 && next[0].ID == ids[3] && (string(next[0].Current().Body) != "edited" || string(next[0].Body) != "oldest") {
-				t.Errorf("Next: got body %q with original %q", next[0].Current().Body, next[0].Body)
+				t.Errorf("Next: got body %q with original %q, want \"edited\" with original \"oldest\"", next[0].Current().Body, next[0].Body)
 			}
 			check(t, a.Sent(t.Context(), r.ID, got))
 		}

@@ -133,12 +133,12 @@ func TestActsOnWaitingMessages(t *testing.T) {
 		x := newActor(t, b.URL, 8)
 		others := slices.DeleteFunc(x.order(8), func(id string) bool { return slices.Contains([]string{"0", "1", "3", "4"}, id) })
 		if res := x.act(WaitingAct{Do: RetryNow, Filter: rowsOf(x.row("1"), x.row("3"))}); res.Selected != 2 || res.Done != 2 || len(res.Refused) > 0 {
-			t.Errorf("retry now: got %+v", res)
+			t.Errorf("retry now: got %+v, want 2 of 2 done", res)
 		}
 		testkit.Eventually(t, longest, func() bool { return slices.Equal(x.attempts(), []string{"1/2", "3/2"}) })
 
 		if res := x.act(WaitingAct{Do: ParkNow, Filter: rowsOf(x.row("4")), Reason: "no such customer"}); res.Selected != 1 || res.Done != 1 || len(res.Refused) > 0 {
-			t.Errorf("park: got %+v", res)
+			t.Errorf("park: got %+v, want 1 of 1 done", res)
 		}
 		parked := x.bodies(topology.FailedQueue(x.work), 1)[0]
 		trail := topology.Trail{}.Read(topology.Delivery{Headers: topology.Table(parked.Headers)})
@@ -146,20 +146,20 @@ func TestActsOnWaitingMessages(t *testing.T) {
 		if string(parked.Body) != "4" || parked.MessageId != "4" || parked.Expiration != "" || parked.Headers["own"] != int32(7) || parked.ContentType != "text/plain" ||
 			parked.Priority != 3 || trail.Attempts != 1 || trail.Queue != x.work || attempt["error"] != "no customer 4" ||
 			parked.Headers[topology.HeaderReason] != "parked by ann: no such customer" || parked.Headers["x-death"] != nil {
-			t.Errorf("parked message: got %+v", parked)
+			t.Errorf("parked message: got %+v, want message 4 after 1 attempt, with the reason and without x-death", parked)
 		}
 
 		if res := x.act(WaitingAct{Do: Postpone, Filter: rowsOf(x.row("0")), Delay: 5 * time.Hour}); res.Selected != 1 || res.Done != 1 || len(res.Refused) > 0 {
-			t.Errorf("postpone: got %+v", res)
+			t.Errorf("postpone: got %+v, want 1 of 1 done", res)
 		}
 		later := x.row("0")
 		x.deleteLater(later.Wait)
 		if time.Until(later.Due).Round(time.Hour) != 5*time.Hour || later.Wait == x.wait || later.Attempt != 1 {
-			t.Errorf("postponed message in the list: got %+v", later)
+			t.Errorf("postponed message in the list: got %+v, want due in 5 hours in another wait queue, attempt 1", later)
 		}
 		postponed := x.bodies(later.Wait, 1)[0]
 		if string(postponed.Body) != "0" || postponed.Expiration != fmt.Sprint((5*time.Hour).Milliseconds()) || postponed.Headers[topology.HeaderAttempts] != int64(1) {
-			t.Errorf("postponed message: got %+v", postponed)
+			t.Errorf("postponed message: got %+v, want body 0, an expiration of 5 hours, 1 attempt", postponed)
 		}
 
 		var rest []string
@@ -173,7 +173,7 @@ func TestActsOnWaitingMessages(t *testing.T) {
 			t.Errorf("other messages: got %s, want %s", rest, others)
 		}
 		if res := x.act(WaitingAct{Do: RetryNow, Filter: WaitingFilter{Queue: x.work, Attempt: 1}}); res.Selected != 5 || res.Gone != 5 || res.Done != 0 {
-			t.Errorf("messages no longer in the wait queue: got %+v", res)
+			t.Errorf("messages no longer in the wait queue: got %+v, want 5 of 5 gone", res)
 		}
 		acts, _, err := x.archive.Acts(t.Context(), Page{})
 		must(t, err)
@@ -203,7 +203,7 @@ func TestActsKeepOrderOfOtherMessages(t *testing.T) {
 		want := x.order(n)
 		for _, id := range []string{"9", "2", "4"} {
 			if res := x.act(WaitingAct{Do: ParkNow, Filter: rowsOf(x.row(id))}); res.Done != 1 {
-				t.Errorf("park: got %+v", res)
+				t.Errorf("park: got %+v, want 1 done", res)
 			}
 			want = slices.DeleteFunc(want, func(s string) bool { return s == id })
 		}
@@ -229,20 +229,20 @@ func TestActsOnWaitingMessagesInPostgreSQL(t *testing.T) {
 	later := WaitingAct{Do: Postpone, Filter: rowsOf(x.row("0")), Delay: 5 * time.Hour}
 	for _, act := range []WaitingAct{{Do: RetryNow, Filter: rowsOf(x.row("1"))}, {Do: ParkNow, Filter: rowsOf(x.row("2"))}, later} {
 		if res := x.act(act); res.Selected != 1 || res.Done != 1 {
-			t.Errorf("%s: got %+v", act.Do, res)
+			t.Errorf("%s: got %+v, want 1 of 1 done", act.Do, res)
 		}
 	}
 	testkit.Eventually(t, longest, func() bool { return slices.Equal(x.attempts(), []string{"1/2"}) })
 	if parked := x.bodies(topology.FailedQueue(x.work), 1)[0]; parked.MessageId != "2" {
-		t.Errorf("parked message: got %+v", parked)
+		t.Errorf("parked message: got %+v, want message 2", parked)
 	}
 	postponed, waits := x.row("0"), x.row("3")
 	x.deleteLater(postponed.Wait)
 	if left := x.list(2); time.Until(postponed.Due).Round(time.Hour) != 5*time.Hour || postponed.Wait == waits.Wait {
-		t.Errorf("listed messages: got %+v", left)
+		t.Errorf("listed messages: got %+v, want one postponed by 5 hours", left)
 	}
 	if n := x.depth(x.wait) + x.depth(postponed.Wait); n != 2 {
-		t.Errorf("got %d waiting messages", n)
+		t.Errorf("got %d waiting messages, want 2", n)
 	}
 }
 
@@ -261,17 +261,17 @@ func TestActOnManyWaitingMessages(t *testing.T) {
 		selected, err := x.archive.CountWaiting(t.Context(), seven)
 		must(t, err)
 		if res := x.act(WaitingAct{Do: ParkNow, Filter: seven, AtMost: selected.Messages}); res.Done != selected.Messages || res.Done < 100 {
-			t.Errorf("park: %+v of %d", res, selected.Messages)
+			t.Errorf("park: got %+v, want %d done, at least 100", res, selected.Messages)
 		}
 		if got := len(x.bodies(topology.FailedQueue(x.work), int(selected.Messages))); got != int(selected.Messages) {
 			t.Errorf("got %d parked messages, want %d", got, selected.Messages)
 		}
 		if res := x.act(WaitingAct{Do: RetryNow, Filter: f, AtMost: n}); res.Done != n-selected.Messages || res.Selected != res.Done {
-			t.Errorf("retry now: got %+v", res)
+			t.Errorf("retry now: got %+v, want %d done", res, n-selected.Messages)
 		}
 		testkit.Eventually(t, longest, func() bool { return len(x.attempts()) == n-int(selected.Messages) })
 		if n := x.depth(x.wait); n != 0 {
-			t.Errorf("got %d waiting messages", n)
+			t.Errorf("got %d waiting messages, want 0", n)
 		}
 	})
 }
@@ -308,7 +308,7 @@ func TestActRefusesUnverifiedMessages(t *testing.T) {
 		}
 		must(t, x.archive.noteRetries(t.Context(), []topology.RetryReport{{Queue: x.work, Retries: []topology.Retry{{Wait: x.wait, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(time.Hour)}}}}))
 		if res := x.act(WaitingAct{Do: RetryNow, Filter: rowsOf(x.row(""))}); res.Done != 0 || len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, "no message id") {
-			t.Errorf("message without an ID: got %+v", res)
+			t.Errorf("message without an ID: got %+v, want 1 refused, \"no message id\"", res)
 		}
 		for _, q := range []string{other, forged, x.work + ".failed"} {
 			if n := len(x.bodies(q, 1)); n != 1 {
@@ -403,7 +403,7 @@ func (w *wire) cutAct(t *testing.T, b testkit.Target, do WaitingDo, direction te
 		sum += f.Messages
 	}
 	if res.Selected != int64(n) || sum != int64(n) || res.Gone > 0 {
-		t.Errorf("%s: wrong numbers, sum %d", name, sum)
+		t.Errorf("%s: got %+v with sum %d, want %d selected and 0 gone", name, res, sum, n)
 	}
 	to := map[WaitingDo]string{RetryNow: work, ParkNow: topology.FailedQueue(work), Postpone: later.RoutingKey}[do]
 	var there, moved map[string]int
@@ -428,7 +428,7 @@ func (w *wire) cutAct(t *testing.T, b testkit.Target, do WaitingDo, direction te
 		}
 	}
 	if int64(twice) > res.Unsure || int64(done) < res.Done {
-		t.Errorf("%s: got %d duplicates and %d moved messages", name, twice, done)
+		t.Errorf("%s: got %d duplicates and %d moved messages, want at most %d duplicates and at least %d moved messages", name, twice, done, res.Unsure, res.Done)
 	}
 }
 

@@ -111,7 +111,7 @@ func TestWaitingListsMessagesOfWorker(t *testing.T) {
 				}
 				reports, err := x.archive.WaitingReports(t.Context())
 				if err != nil || !reports.Reports(x.work) || reports.Missing != 0 {
-					t.Errorf("WaitingReports: got %+v, %v", reports, err)
+					t.Errorf("WaitingReports: got %+v, %v, want queue %s and 0 missing", reports, err, x.work)
 				}
 			})
 		}

@@ -48,7 +48,7 @@ func TestRetentionRules(t *testing.T) {
 			acts, _, err := a.Acts(ctx, failed.Page{})
 			check(t, err)
 			if len(acts) != 1 || fmt.Sprint(acts[0].Details["rules"]) != "map[long:4320h0m0s short:720h0m0s]" || fmt.Sprint(acts[0].Details["messages"]) != fmt.Sprint(n) {
-				t.Errorf("got acts %+v", acts)
+				t.Errorf("got acts %+v, want 1 act with the rules and %d messages", acts, n)
 			}
 			if n := value(a.Purge(ctx, "test"))(t); n != 0 {
 				t.Errorf("second purge: got %d messages, want 0", n)

@@ -83,7 +83,7 @@ func (x *boundQueue) redrive(r Routing) (amqp.Delivery, Destination, string) {
 	must(x.T, err)
 	all := x.take(x.work)
 	if done.Sent != 1 || len(all) != 1 || len(seen) != 1 {
-		x.Fatalf("got %+v, %d messages, destinations %+v", done, len(all), seen)
+		x.Fatalf("got %+v, %d messages, destinations %+v, want 1 message and 1 destination", done, len(all), seen)
 	}
 	return all[0], seen[0], log.String()
 }
@@ -134,12 +134,12 @@ func TestRedriveReachesOnlyWorkQueue(t *testing.T) {
 				}
 				switch {
 				case tc.why == "" && (d.Exchange != x.exchange || d.RoutingKey != boundKey || result.Warning != "" || strings.Contains(log, "by queue name")):
-					t.Errorf("got exchange %q, key %q, warning %q", d.Exchange, d.RoutingKey, result.Warning)
+					t.Errorf("got exchange %q, key %q, warning %q, want exchange %q, key %q, no warning", d.Exchange, d.RoutingKey, result.Warning, x.exchange, boundKey)
 				case tc.why != "" && (d.Exchange != "" || d.RoutingKey != x.work || !strings.Contains(result.Warning, why) || !strings.Contains(log, "by queue name")):
-					t.Errorf("got exchange %q, key %q, warning %q", d.Exchange, d.RoutingKey, result.Warning)
+					t.Errorf("got exchange %q, key %q, warning %q, want the default exchange, key %q, warning with %q", d.Exchange, d.RoutingKey, result.Warning, x.work, why)
 				}
 				if result.Exchange != d.Exchange || result.RoutingKey != d.RoutingKey || result.Queue != x.work {
-					t.Errorf("preview differs: got %+v", result)
+					t.Errorf("preview differs: got %+v, want exchange %q, key %q, queue %q", result, d.Exchange, d.RoutingKey, x.work)
 				}
 				if n := x.depth(x.audit); n != 0 {
 					t.Errorf("got %d messages in another queue, want 0", n)
@@ -168,7 +168,7 @@ func TestRedriveDetectsAlternateExchangeOfPolicy(t *testing.T) {
 			must(t, err)
 			must(t, answer.Body.Close())
 			if answer.StatusCode/100 != 2 {
-				t.Fatalf("%s policy: got status %s", method, answer.Status)
+				t.Fatalf("%s policy: got status %s, want 2xx", method, answer.Status)
 			}
 		}
 		policy("PUT", fmt.Sprintf(`{"pattern": "^%s$", "apply-to": "exchanges", "definition": {"alternate-exchange": %q}}`, strings.ReplaceAll(next, ".", "[.]"), last))
@@ -185,7 +185,7 @@ func TestRedriveDetectsAlternateExchangeOfPolicy(t *testing.T) {
 		})
 		x.park(boundKey)
 		if d, result, _ := x.redrive(Routing{Bindings: x.bindings}); d.Exchange != "" || !strings.Contains(result.Warning, x.audit) || x.depth(x.audit) != 0 {
-			t.Errorf("got exchange %q, key %q, warning %q, and %d messages in another queue", d.Exchange, d.RoutingKey, result.Warning, x.depth(x.audit))
+			t.Errorf("got exchange %q, key %q, warning %q, and %d messages in another queue, want the default exchange, a warning with %q, and 0 messages", d.Exchange, d.RoutingKey, result.Warning, x.depth(x.audit), x.audit)
 		}
 	})
 }
@@ -202,7 +202,7 @@ func TestReplayReadsBindingsWhenItSends(t *testing.T) {
 		x.bind(x.audit, x.exchange, boundKey)
 		x.park(boundKey)
 		if d, _, _ := x.redrive(r); d.Exchange != "" || x.depth(x.audit) != 0 {
-			t.Errorf("got exchange %q and %d messages in another queue", d.Exchange, x.depth(x.audit))
+			t.Errorf("got exchange %q and %d messages in another queue, want the default exchange and 0 messages", d.Exchange, x.depth(x.audit))
 		}
 		must(t, x.raw.QueueUnbind(x.audit, boundKey, x.exchange, nil))
 		x.park(boundKey)

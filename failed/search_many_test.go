@@ -43,7 +43,7 @@ func TestSearchInManyMessages(t *testing.T) {
 		for _, f := range []failed.Filter{{MinAttempts: 1}, {Text: "every"}} {
 			there, total, err := a.Preview(t.Context(), failed.Plan{Filter: f}, failed.Routing{})
 			if len(there) == 0 || total.N == 0 || !total.More || err != nil {
-				t.Errorf("%s: got preview %v, %+v, %v", f, there, total, err)
+				t.Errorf("%s: got preview %v, %+v, %v, want messages and more", f, there, total, err)
 			}
 		}
 		for _, x := range []struct {

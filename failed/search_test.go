@@ -64,7 +64,7 @@ func TestSearch(t *testing.T) {
 			{Error: "tcp: Connection REF"},
 		} {
 			if list := ids(first(a.List(t.Context(), f, failed.Page{}))(t)); len(list) != 1 || list[0] != id {
-				t.Errorf("%+v: got wrong messages %v", f, list)
+				t.Errorf("%+v: got messages %v, want only %d", f, list, id)
 			}
 		}
 		for _, f := range []failed.Filter{
@@ -78,7 +78,7 @@ func TestSearch(t *testing.T) {
 			{Error: "connection"},
 		} {
 			if list := ids(first(a.List(t.Context(), f, failed.Page{}))(t)); len(list) != 0 {
-				t.Errorf("%+v: got wrong messages %v", f, list)
+				t.Errorf("%+v: got messages %v, want none", f, list)
 			}
 		}
 	})

@@ -31,7 +31,7 @@ func TestActsRefuseEmptyFilter(t *testing.T) {
 		}
 		for _, name := range []string{"discard", "restore", "replay"} {
 			if err := acts[name](failed.Filter{All: true}); err != nil {
-				t.Errorf("%s with All: got error %v", name, err)
+				t.Errorf("%s with All: got error %v, want none", name, err)
 			}
 		}
 		if n := value(a.Count(ctx, failed.Filter{All: true}))(t); n.N != 2 {

@@ -87,7 +87,7 @@ func TestTakeReadsHistory(t *testing.T) {
 			t.Errorf("%s: message differs: %s", name, diff)
 		}
 		if !got.Redelivered || got.FailedQueue != "orders.failed" || got.Properties.Exchange != "dlx" || got.Properties.Expiration != "1500" || len(got.Headers) != len(tc.headers) {
-			t.Errorf("%s: got %+v", name, got)
+			t.Errorf("%s: got %+v, want a redelivered message of orders.failed from dlx with %d headers", name, got, len(tc.headers))
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestReplayedMessageHasNoAttempts(t *testing.T) {
 			id = "failed-17-99"
 		}
 		if out.Exchange != "" || out.RoutingKey != "orders" || out.UserID != "" || out.Expiration != 0 || out.MessageID != id || out.Type != "type" || out.Priority != 3 || string(out.Body) != string(in.Body) {
-			t.Fatalf("got message %+v", out)
+			t.Fatalf("got message %+v, want the properties and body of the original, sent to orders", out)
 		}
 		if diff := cmp.Diff(before, in.Headers); diff != "" {
 			t.Fatalf("replayMessage changed the original headers: %s", diff)
@@ -164,6 +164,6 @@ func TestReplaySendsEdit(t *testing.T) {
 	m := &Message{ID: 1, Queue: "orders", Content: Content{Body: []byte("wrong")}, Edited: &Content{Body: []byte("right"), Headers: topology.Table{"fixed": true}}}
 	out := replayMessage(m, 2, route{Target: Target{Exchange: "shop", RoutingKey: "new"}}, nil)
 	if string(out.Body) != "right" || out.Headers["fixed"] != true || out.Exchange != "shop" || out.RoutingKey != "new" {
-		t.Errorf("got message %+v", out)
+		t.Errorf("got message %+v, want the edit, sent to shop with key new", out)
 	}
 }

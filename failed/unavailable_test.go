@@ -268,7 +268,7 @@ func TestArchiveDetectsRestoredBackup(t *testing.T) {
 		other.exec(t, fmt.Sprintf(`DELETE FROM main.%s%s; INSERT INTO main.%[1]s%[2]s SELECT * FROM old.%[1]s%[2]s`, "reprise_failed_", table))
 	}
 	if err := arrive(t.Context(), a); err == nil || !strings.Contains(err.Error(), "changes of this process are missing in the database: 1") {
-		t.Errorf("Ingest: got error %v", err)
+		t.Errorf("Ingest: got error %v, want 1 missing change", err)
 	}
 }
 
@@ -288,7 +288,7 @@ func TestArchiveReturnsWhilePostgresHangs(t *testing.T) {
 	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := arrive(ctx, a); !errors.Is(err, failed.ErrUnavailable) {
-		t.Errorf("Ingest: got error %v", err)
+		t.Errorf("Ingest: got error %v, want ErrUnavailable", err)
 	}
 	proxy.Resume()
 	check(t, a.Healthy(t.Context()))
@@ -305,7 +305,7 @@ func TestHealthyReturnsDuringWrite(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := arrive(ctx, a); !errors.Is(err, failed.ErrUnavailable) {
-		t.Errorf("Ingest: got error %v", err)
+		t.Errorf("Ingest: got error %v, want ErrUnavailable", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

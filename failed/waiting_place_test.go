@@ -129,24 +129,24 @@ func (c designCase) test(t *testing.T, w *wire) {
 		return res
 	}
 	if res := act(Postpone, "3", 5*time.Hour); len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, "park them, and replay them later") {
-		t.Errorf("postpone: got %+v", res)
+		t.Errorf("postpone: got %+v, want 1 refused with advice", res)
 	}
 	if res := act(ParkNow, "2", 0); res.Done != 1 {
-		t.Fatalf("park: got %+v", res)
+		t.Fatalf("park: got %+v, want 1 done", res)
 	}
 	parked := x.bodies(c.failed, 1)[0]
 	if parked.MessageId != "2" || strings.Count(fmt.Sprint(parked.Headers), "no customer 4711") != 1 || parked.Headers[topology.HeaderReason] != "parked by ann" ||
 		parked.Expiration != "" || parked.RoutingKey != key && parked.Headers[topology.HeaderRoutingKey] != key {
-		t.Errorf("parked message: got %+v", parked)
+		t.Errorf("parked message: got %+v, want message 2 with its error once, reason \"parked by ann\", key %q", parked, key)
 	}
 	if res := act(RetryNow, "1", 0); res.Done != 1 {
-		t.Fatalf("retry now: got %+v", res)
+		t.Fatalf("retry now: got %+v, want 1 done", res)
 	}
 	testkit.Eventually(t, longest, func() error {
 		mu.Lock()
 		defer mu.Unlock()
 		if !slices.Contains(handled, "1/2/"+key) || len(handled) != 5 {
-			return fmt.Errorf("got attempts %s", handled)
+			return fmt.Errorf("got attempts %s, want 5, one of them the second attempt of message 1", handled)
 		}
 		return nil
 	})
@@ -162,7 +162,7 @@ func (c designCase) test(t *testing.T, w *wire) {
 		ids, last = append(ids, d.MessageId), d
 	}
 	if slices.Sort(ids[:2]); !slices.Equal(ids, []string{"0", "3", "1"}) { // a worker may publish 0 and 3 in either order
-		t.Errorf("got waiting messages %s", ids)
+		t.Errorf("got waiting messages %s, want 0, 3, 1", ids)
 	}
 	if c.later > 0 && last.Expiration != fmt.Sprint(c.later.Milliseconds()) {
 		t.Errorf("next wait: got %s ms, want %s", last.Expiration, c.later)
@@ -179,7 +179,7 @@ func TestActKeepsAutoDeleteWaitQueue(t *testing.T) {
 	for _, do := range []WaitingDo{RetryNow, ParkNow} {
 		res, err := x.r.Act(t.Context(), WaitingAct{Do: do, All: true}, "ann")
 		if err != nil || len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, "auto-delete") {
-			t.Errorf("%s: got %+v, %v", do, res, err)
+			t.Errorf("%s: got %+v, %v, want 1 refused, \"auto-delete\"", do, res, err)
 		}
 	}
 	if n := x.depth(design.WaitQueue); n != 1 {

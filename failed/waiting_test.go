@@ -143,7 +143,7 @@ func checkWaiting(t *rapid.T, a *failed.Archive, model map[[2]string]failed.Wait
 	for _, g := range all {
 		n += g.Counts.Messages
 		if !groups[g.Key] || !strings.HasPrefix(g.Text, "no route to host *") || !strings.HasPrefix(g.Example, "no route") {
-			t.Fatalf("wrong group %+v", g)
+			t.Fatalf("got group %+v, want a listed key and the error \"no route to host *\"", g)
 		}
 	}
 	byQueue, err := a.WaitingQueues(ctx, f)
@@ -177,7 +177,7 @@ func TestWaitingIDChangesWithAttempt(t *testing.T) {
 		check(t, a.NoteRetries(t.Context(), []topology.RetryReport{retry("orders", "1", 2, c.now(), time.Hour, "no customer 18")}))
 		second := only(failed.WaitingFilter{Group: first.Group[:4]})
 		if second.ID == first.ID || second.Attempt != 2 || second.Group != first.Group {
-			t.Errorf("second attempt: got %+v after %+v", second, first)
+			t.Errorf("second attempt: got %+v after %+v, want a different ID, attempt 2, the same group", second, first)
 		}
 		if gone, _, err := a.Waiting(t.Context(), failed.WaitingFilter{IDs: []failed.WaitingID{first.ID}}, failed.Page{}); len(gone) != 0 || err != nil {
 			t.Errorf("ID of the first attempt: got %v, %v, want no messages", gone, err)
@@ -187,7 +187,7 @@ func TestWaitingIDChangesWithAttempt(t *testing.T) {
 		groups, err := a.WaitingGroups(t.Context(), failed.WaitingFilter{})
 		check(t, err)
 		if len(groups) != 1 || groups[0].Failed == 0 || groups[0].Text != "no customer *" {
-			t.Errorf("got groups %+v", groups)
+			t.Errorf("got groups %+v, want one, also in the archive, with text \"no customer *\"", groups)
 		}
 	})
 }
@@ -203,19 +203,19 @@ func TestWaitingReports(t *testing.T) {
 		got, err := a.WaitingReports(t.Context())
 		check(t, err)
 		if got.Missing != 7 || !got.Reports("mails") || !got.Reports("orders") || got.Reports("others") {
-			t.Errorf("got %+v", got)
+			t.Errorf("got %+v, want 7 missing, queues mails and orders", got)
 		}
 		c.pass(25 * time.Hour)
 		got, err = a.WaitingReports(t.Context())
 		check(t, err)
 		if got.Missing != 0 || !got.Reports("orders") {
-			t.Errorf("after a day: got %+v", got)
+			t.Errorf("after a day: got %+v, want 0 missing, queue orders", got)
 		}
 		c.pass(7 * 24 * time.Hour)
 		got, err = a.WaitingReports(t.Context())
 		check(t, err)
 		if len(got.Queues) != 0 {
-			t.Errorf("after a week: got %+v", got)
+			t.Errorf("after a week: got %+v, want no queues", got)
 		}
 	})
 }

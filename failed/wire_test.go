@@ -118,7 +118,7 @@ func (w *wire) runs(run func(context.Context) error) (stop func()) {
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			w.Errorf("run: got error %v", err)
+			w.Errorf("run: got error %v, want none", err)
 		}
 	})
 	w.Cleanup(stop)
@@ -193,7 +193,7 @@ func TestReplayedMessageHasAllAttempts(t *testing.T) {
 				testkit.Eventually(t, longest, func() bool { return len(w.archived()) == 1 })
 				first := w.archived()[0]
 				if first.Queue != queue || first.Attempts != attempts || first.Error != fmt.Sprint("error ", attempts) || first.State != Failed {
-					t.Errorf("archived message: got %+v", first)
+					t.Errorf("archived message: got %+v, want state failed in queue %s after %d attempts", first, queue, attempts)
 				}
 				r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "test")
 				must(t, err)
@@ -201,7 +201,7 @@ func TestReplayedMessageHasAllAttempts(t *testing.T) {
 				must(t, err)
 				r, err = re.Finish(t.Context(), r.ID)
 				if err != nil || r.State == ReplayStopped || r.Sent != 1 {
-					t.Fatalf("Finish: got %+v, %v", r, err)
+					t.Fatalf("Finish: got %+v, %v, want 1 sent message, not stopped", r, err)
 				}
 				testkit.Eventually(t, longest, func() bool { return len(w.archived()) == 2 })
 				mu.Lock()
@@ -210,7 +210,7 @@ func TestReplayedMessageHasAllAttempts(t *testing.T) {
 				for _, m := range seen {
 					numbers = append(numbers, m.Attempt)
 					if m.MessageID != "m" || m.RoutingKey != queue || m.Headers["own"] != int32(7) || m.Type != "order" || m.Priority != 2 {
-						t.Errorf("handled message: got %+v", m)
+						t.Errorf("handled message: got %+v, want message m with its key, header and properties", m)
 					}
 				}
 				if diff := cmp.Diff([]int{1, 2, 3, 1, 2, 3}, numbers); diff != "" {
@@ -218,10 +218,10 @@ func TestReplayedMessageHasAllAttempts(t *testing.T) {
 				}
 				again := w.archived()[1]
 				if again.Back != r.ID || again.BackOf != first.ID || again.Group == 0 || again.Attempts != attempts {
-					t.Errorf("message that failed again: got %+v", again)
+					t.Errorf("message that failed again: got %+v, want back from replay %d as message %d, after %d attempts", again, r.ID, first.ID, attempts)
 				}
 				if first, err := w.archive.Get(t.Context(), first.ID); err != nil || first.State != Replayed {
-					t.Errorf("replayed message: got %+v, %v", first, err)
+					t.Errorf("replayed message: got %+v, %v, want state replayed", first, err)
 				}
 			})
 		})
@@ -288,7 +288,7 @@ func TestIngestArchivesDeadLetters(t *testing.T) {
 		for _, m := range w.archived() {
 			why := "dead-lettered by the broker: " + m.Properties.MessageID + " in " + work
 			if m.Queue != work || m.FailedQueue != parked || m.Error != why || m.Exchange != "" || m.RoutingKey != work || m.LastFailed.IsZero() {
-				t.Errorf("archived message: got %+v", m)
+				t.Errorf("archived message: got %+v, want queue %s, failed queue %s, error %q", m, work, parked, why)
 			}
 		}
 		r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "test")
@@ -299,7 +299,7 @@ func TestIngestArchivesDeadLetters(t *testing.T) {
 		must(t, err)
 		for _, d := range w.take(work) {
 			if len(d.Headers) > 2 || d.Headers["x-death"] != nil || d.Expiration != "" {
-				t.Errorf("replayed message: got headers %v", d.Headers)
+				t.Errorf("replayed message: got headers %v, want at most 2, without x-death", d.Headers)
 			}
 		}
 	})
