@@ -106,7 +106,7 @@ func TestValidateWebhook(t *testing.T) {
 		{URL: "https://h/hush", Format: JSON, Events: []Kind{Test}},
 	} {
 		if err := w.Validate(); err == nil || strings.Contains(err.Error(), "hush") || strings.Contains(err.Error(), "aHVzaA") {
-			t.Errorf("%+v: got error %v", w, err)
+			t.Errorf("%+v: got error %v, want one without the secret", w, err)
 		}
 	}
 	good := Webhook{URL: "https://h/hush", Format: Teams, Secret: secret, Events: Kinds()}

@@ -93,7 +93,7 @@ func TestReportedEventsAreStored(t *testing.T) {
 		h.unread = nil
 		h.poll(time.Second, n)
 		if log := h.log.String(); strings.Contains(log, "wait for their database") || !strings.Contains(log, "msg=notifications webhooks=") {
-			t.Errorf("log at the start: got %s", log)
+			t.Errorf("log at the start: got %s, want no warning and the webhooks", log)
 		}
 		h.reading, h.unread = nil, errors.New("no answer")
 		n.Report(BreakerOpen, "queue/orders", "The circuit breaker of orders is open", "")
@@ -109,7 +109,7 @@ func TestReportedEventsAreStored(t *testing.T) {
 			check(t, json.Unmarshal(s.bodies[0], &d))
 		}
 		if len(d.Data.Events) != 1 || d.Data.Counts[BreakerOpen] != 1 || d.Data.Events[0].URL != "https://ops.example.com/reprise/groups?queue=orders" {
-			t.Errorf("got %d requests and message %+v", s.requests(), d.Data)
+			t.Errorf("got %d requests and message %+v, want 1 event with its URL", s.requests(), d.Data)
 		}
 	})
 }

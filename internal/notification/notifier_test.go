@@ -171,11 +171,11 @@ func TestNotifierSendsOneMessageForBurst(t *testing.T) {
 		check(t, json.Unmarshal(s.bodies[0], &d))
 		if d.Type != "reprise.notification" || d.Data.Counts[NewGroup] != 60 || len(d.Data.Events) != maxShown || d.Data.Text != "Reprise: 60 new error groups" ||
 			d.Data.Events[0].URL != "https://ops.example.com/reprise/groups/1" {
-			t.Errorf("got message %+v", d)
+			t.Errorf("got message %+v, want 60 new error groups, %d of them listed", d, maxShown)
 		}
 		verify(t, s.messages[0], s.bodies[0])
 		if strings.Join(h.sent, " ") != "sent" {
-			t.Errorf("got results %q", h.sent)
+			t.Errorf("got results %q, want sent", h.sent)
 		}
 	})
 }
@@ -191,7 +191,7 @@ func verify(t *testing.T, r *http.Request, body []byte) {
 		t.Errorf("signature: got %q, want %q", r.Header.Get("webhook-signature"), want)
 	}
 	if id := r.Header.Get("webhook-id"); len(id) < 20 || !strings.HasPrefix(id, "msg_") {
-		t.Errorf("webhook-id: got %q", id)
+		t.Errorf("webhook-id: got %q, want msg_ and at least 16 characters", id)
 	}
 }
 
@@ -199,7 +199,7 @@ func verify(t *testing.T, r *http.Request, body []byte) {
 func TestSign(t *testing.T) {
 	got, err := sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
 	if err != nil || got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
-		t.Errorf("sign: got %q, %v", got, err)
+		t.Errorf("sign: got %q, %v, want the signature of the specification", got, err)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestNotifierTakesOverExpiredLease(t *testing.T) {
 		h.poll(30*time.Second, a)
 		m, err := a.outbox.claim(t.Context(), hook.id(), h.now, lease)
 		if err != nil || m == nil {
-			t.Fatalf("claim: got %v, %v", m, err)
+			t.Fatalf("claim: got %v, %v, want a message", m, err)
 		}
 		h.send(b)
 		if got := s.requests(); got != 0 {
@@ -366,12 +366,12 @@ func TestNotifierRetries(t *testing.T) {
 				}
 				for i, r := range s.messages {
 					if r.URL.Path != "/T000/hush" || r.Header.Get("webhook-id") != s.messages[0].Header.Get("webhook-id") {
-						t.Errorf("request %d: got URL %s, webhook-id %s", i, r.URL, r.Header.Get("webhook-id"))
+						t.Errorf("request %d: got URL %s, webhook-id %s, want the webhook URL and the webhook-id of the first request", i, r.URL, r.Header.Get("webhook-id"))
 					}
 					verify(t, r, s.bodies[i])
 				}
 				if strings.Join(h.sent, " ") != "retried retried sent" {
-					t.Errorf("got results %q", h.sent)
+					t.Errorf("got results %q, want retried, retried, sent", h.sent)
 				}
 				for _, hidden := range []string{"hush", "T000", strings.TrimPrefix(secret, "whsec_"), "v1,"} {
 					if strings.Contains(h.log.String(), hidden) {
@@ -398,7 +398,7 @@ func TestNotifierIgnoresResponseBody(t *testing.T) {
 		h.poll(30*time.Second, n)
 		h.send(n)
 		if strings.Join(h.sent, " ") != "sent" {
-			t.Errorf("got results %q", h.sent)
+			t.Errorf("got results %q, want sent", h.sent)
 		}
 	})
 }
@@ -426,7 +426,7 @@ func TestNotifierGivesUp(t *testing.T) {
 					t.Errorf("got %d requests, want %d to %d; %d messages stored after %s", got, x.least, x.most, h.stored(), h.now.Sub(begun))
 				}
 				if !strings.Contains(h.log.String(), "notification given up") || h.sent[len(h.sent)-1] != "given_up" {
-					t.Errorf("got results %q and log %s", h.sent, h.log.String())
+					t.Errorf("got results %q and log %s, want given_up last", h.sent, h.log.String())
 				}
 			})
 		})

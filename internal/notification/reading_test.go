@@ -100,11 +100,11 @@ func TestDetectTexts(t *testing.T) {
 	now.Replays = []Replay{{ID: 3, Ended: true, State: failed.ReplayStopped, Why: "the same failure came back", Outcomes: Outcomes{Selected: 9, Sent: 4, Succeeded: 1, FailedAgain: 3, Refused: 2}}}
 	e := detect(before, now, 100)
 	if len(e) != 2 || e[0].Title != "New error group in or" || e[0].Detail != "no [31m such customer" || e[0].Messages != 3 || e[0].page() != "/groups/2" {
-		t.Errorf("group event: got %+v", e)
+		t.Errorf("group event: got %+v, want 3 messages of group 2", e)
 	}
 	const want = "4 of 9 sent: 1 succeeded, 3 failed again, 0 settled, 0 are retried, 0 unknown; 2 refused; the same failure came back"
 	if len(e) == 2 && (e[1].Detail != want || e[1].Outcomes == nil || e[1].Outcomes.FailedAgain != 3 || e[1].page() != "/replays/3") {
-		t.Errorf("replay event: got %+v", e[1])
+		t.Errorf("replay event: got %+v, want detail %q", e[1], want)
 	}
 }
 

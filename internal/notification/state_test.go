@@ -30,10 +30,10 @@ func TestAdvanceGathers(t *testing.T) {
 	}
 	_, due = s.advance(noon.Add(31*time.Second), nil, nil, usual)
 	if due == nil || due.Counts[NewGroup] != 30 || len(due.Events) != maxShown {
-		t.Fatalf("after 30 s: got message %+v", due)
+		t.Fatalf("after 30 s: got message %+v, want 30 new groups, %d of them listed", due, maxShown)
 	}
 	if text := summary(due); text != "Reprise: 30 new error groups" {
-		t.Errorf("summary: got %q", text)
+		t.Errorf("summary: got %q, want 30 new error groups", text)
 	}
 }
 

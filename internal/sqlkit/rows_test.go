@@ -39,7 +39,7 @@ func TestScanReplacesOldValue(t *testing.T) {
 		}
 	}
 	if len(values) != 1 || values["after"] != 2 || text != "" || !at.IsZero() {
-		t.Errorf("got %v, %q, %s", values, text, at)
+		t.Errorf("got %v, %q, %s, want only the values of the last row", values, text, at)
 	}
 	if sqlkit.JSON(&values).Scan("not JSON") == nil {
 		t.Error("Scan accepts invalid JSON")

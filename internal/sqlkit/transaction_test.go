@@ -94,7 +94,7 @@ func TestCancelledTransactionReturnsCommitResult(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := sqlkit.New(db, sqlkit.PostgreSQL, "").Transaction(ctx, []string{"BEGIN"}, func(*sqlkit.Tx) error { cancel(); return nil })
 	if err != nil || !slices.Equal(m.log, []string{"BEGIN", "COMMIT"}) || m.closed.Load() != 0 {
-		t.Errorf("Transaction: got error %v and statements %q", err, m.log)
+		t.Errorf("Transaction: got error %v and statements %q, want BEGIN, COMMIT", err, m.log)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestCheckVersionRejectsOtherFormats(t *testing.T) {
 	}
 	for _, invalid := range []string{"", "0.1.0", "v1", "v1.2", "v1.2.3-rc1", "v01.2.3", "v1.2.3-4-gabc", "1234abc"} {
 		if err := checkVersion(invalid); err == nil {
-			t.Errorf("version %q accepted", invalid)
+			t.Errorf("checkVersion(%q) returned no error", invalid)
 		}
 	}
 }
@@ -160,18 +160,18 @@ func TestReleaseFiles(t *testing.T) {
 		}
 		must(t, json.Unmarshal(layout.blob(t, manifest.Config), &image))
 		if got := image.Config.User; got != "65532:65532" {
-			t.Errorf("user: got %q", got)
+			t.Errorf("user: got %q, want 65532:65532", got)
 		}
 		if got := image.Config.Entrypoint; !slices.Equal(got, []string{"/usr/bin/reprise"}) {
-			t.Errorf("entrypoint: got %q", got)
+			t.Errorf("entrypoint: got %q, want /usr/bin/reprise", got)
 		}
 		labels := image.Config.Labels
 		if labels["org.opencontainers.image.version"] != "1.2.3" || labels["org.opencontainers.image.revision"] != r.commit || image.Architecture != "arm64" {
-			t.Errorf("got architecture %q, labels %q", image.Architecture, labels)
+			t.Errorf("got architecture %q, labels %q, want arm64 and the version and commit", image.Architecture, labels)
 		}
 		root := untar(t, decompress(t, layout.blob(t, manifest.Layers[0])))
 		if got := root["usr/bin/reprise"].content; got != "the program" {
-			t.Errorf("program: got %q", got)
+			t.Errorf("program: got %q, want \"the program\"", got)
 		}
 		if !strings.Contains(root["etc/ssl/certs/ca-certificates.crt"].content, "BEGIN CERTIFICATE") {
 			t.Error("certificates not found in the image")

@@ -59,7 +59,7 @@ func TestReportFailsWithoutTests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out, success := run(t, in)
 			if success || !strings.Contains(out, "no test was run\n") {
-				t.Errorf("success: got %v, report:\n%s", success, out)
+				t.Errorf("success: got %v, want false; report:\n%s", success, out)
 			}
 		})
 	}
