@@ -62,7 +62,7 @@ type Link struct {
 	log   *slog.Logger
 	tasks *Tasks
 
-	// Only the goroutine that dials uses these.
+	// Only the goroutine that dials uses these fields.
 	addresses Rotation
 	gen       uint64 // of the newest Conn
 
