@@ -30,9 +30,9 @@ type session struct {
 	end context.CancelCauseFunc
 
 	// careful limits the session to one delivery at a time until one is settled. If the AMQP client cannot read a
-	// message, it closes the connection. For all messages that were delivered with the unreadable message, this counts
-	// towards the delivery limit. The next session receives the unreadable message alone, until the broker dead-letters
-	// it at the delivery limit.
+	// message, it closes the connection. The lost connection counts towards the delivery limit of all messages that were
+	// delivered with the unreadable message. The next session receives the unreadable message alone, until the broker
+	// dead-letters it at the delivery limit.
 	careful bool
 
 	// countsNacks reports whether the broker counts a requeue as a failed delivery.

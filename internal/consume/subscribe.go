@@ -79,7 +79,7 @@ func (s *session) serve(ctx context.Context) error {
 			if err := s.unsubscribe(now); err != nil {
 				return s.ignoreCanceled(ctx, err)
 			}
-			s.requeuePending() // if the process crashes, this must not count as a delivery of the other messages
+			s.requeuePending() // a crash of the process must not count as a delivery of the other messages
 		case errors.Is(err, errPaused):
 			if err := s.unsubscribe(now); err != nil {
 				return s.ignoreCanceled(ctx, err)
