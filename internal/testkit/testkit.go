@@ -12,8 +12,8 @@
 //		})
 //	}
 //
-// A test for the embedded broker alone does not need this package. It runs in a testing/synctest bubble, on an
-// in-memory connection.
+// A test that uses only the embedded broker does not need this package. Such a test runs in a testing/synctest bubble, on
+// an in-memory connection.
 package testkit
 
 import (
