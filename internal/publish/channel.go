@@ -310,8 +310,8 @@ func (s *channel) listen() {
 }
 
 // close closes the channel after its messages in flight have results. RabbitMQ may take 65 s to answer each of these
-// messages. If the broker does not answer in time, a ping tests whether the broker still reads from the connection. If
-// it does not, the connection is closed.
+// messages. If the broker does not answer in time, a ping tests whether the broker still reads from the connection. If the
+// broker does not answer the ping, the connection is closed.
 func (s *channel) close() {
 	p := s.lane.publisher
 	_ = p.cfg.Tasks.Go(func() {

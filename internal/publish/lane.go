@@ -58,8 +58,9 @@ func (l *lane) next() *Message {
 	}
 }
 
-// move passes a message from another lane to this lane, because its destination has become late, or because its properties
-// are now proven. The number of moved messages is at most the number of messages that waited in the other lane.
+// move passes a message from another lane to this lane, because the destination of the message has become late, or because
+// the properties of the message are now proven. The number of moved messages is at most the number of messages that waited
+// in the other lane.
 func (l *lane) move(m *Message) {
 	l.mu.Lock()
 	l.moved = append(l.moved, m)
