@@ -22,7 +22,7 @@ func TestManagementOfEmbeddedBroker(t *testing.T) {
 	defer web.stop()
 	found, err := d.console.Management.Bindings(t.Context())
 	if err != nil || len(found.Exchanges) == 0 {
-		t.Errorf("got %d exchanges: %v", len(found.Exchanges), err)
+		t.Errorf("got %d exchanges, error %v, want at least 1", len(found.Exchanges), err)
 	}
 	u, err := url.Parse(d.console.Management.URL)
 	if err != nil {
