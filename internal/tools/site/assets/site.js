@@ -14,7 +14,7 @@ const nav = document.querySelector("nav");
 const current = nav.querySelector("[aria-current]");
 nav.scrollTop = current.offsetTop - nav.clientHeight / 2;
 
-// A button copies a code block.
+// Each code block has a button that copies the block.
 for (const pre of navigator.clipboard ? document.querySelectorAll("main pre") : []) {
   const button = document.createElement("button");
   button.className = "copy";
