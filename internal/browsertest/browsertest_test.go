@@ -21,9 +21,6 @@ import (
 // timeout is the maximum duration of each step on a page.
 const timeout = 2 * time.Minute
 
-// life limits the lifetime of a browser that does not respond. It is much longer than any test.
-const life = 10 * time.Minute
-
 // newBrowser starts a browser for a test.
 func newBrowser(t *testing.T) *Browser {
 	t.Helper()
@@ -33,7 +30,7 @@ func newBrowser(t *testing.T) *Browser {
 	if _, err := exec.LookPath("chromium"); err != nil && os.Getenv("CHROMIUM") == "" {
 		t.Skip("needs Chromium: apt-get install chromium, or run make test")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), life)
+	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	b, err := NewBrowser(ctx)
 	if err != nil {

@@ -131,40 +131,32 @@ func TestBlockedPublishTimesOut(t *testing.T) {
 // received by then.
 func TestAlarmDuringPublish(t *testing.T) {
 	t.Parallel()
-	b, err := broker.New(broker.Config{MemoryLimit: 10_000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
-	c := dial(t, "amqp://guest:guest@memory", func(c *reprise.Config) {
-		c.Dial = b.DialContext
-		c.ConfirmTimeout = 100 * time.Millisecond
-	})
-	if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}, {Name: "hog"}}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "hog", Body: make([]byte, 20_000)}); err != nil {
-		t.Fatal(err)
-	}
-	first := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"})
-	if !errors.Is(first, reprise.ErrUnconfirmed) || errors.Is(first, reprise.ErrBlocked) || !strings.Contains(first.Error(), lowOnMemory) {
-		t.Errorf("sent message: got %v, want ErrUnconfirmed with the reason %q", first, lowOnMemory)
-	}
-	second := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"})
-	if errors.Is(second, reprise.ErrUnconfirmed) || !errors.Is(second, reprise.ErrBlocked) {
-		t.Errorf("unsent message: got %v, want ErrBlocked without ErrUnconfirmed", second)
-	}
-	if err := c.Healthy(t.Context()); !errors.Is(err, reprise.ErrBlocked) {
-		t.Errorf("Healthy: got %v, want ErrBlocked", err)
-	}
-	start(t, c, reprise.WorkerConfig{Queue: "hog", Handler: newScript(func(*reprise.Message) error { return nil })})
-	c.log.wait(t, "publishing unblocked", 1)
-	testkit.Eventually(t, timeout, func() error {
-		return c.Publish(t.Context(), &reprise.Message{RoutingKey: "q", MessageID: "last"})
-	})
-	for _, q := range b.Queues() {
-		if q.Name == "q" && q.Ready != 2 {
-			t.Errorf("%d messages are stored, want 2: the sent message and the message after the alarm", q.Ready)
+	bubbleWith(t, broker.Config{MemoryLimit: 10_000}, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		c := dial(func(c *reprise.Config) { c.ConfirmTimeout = 100 * time.Millisecond })
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}, {Name: "hog"}}}); err != nil {
+			t.Fatal(err)
 		}
-	}
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "hog", Body: make([]byte, 20_000)}); err != nil {
+			t.Fatal(err)
+		}
+		first := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"})
+		if !errors.Is(first, reprise.ErrUnconfirmed) || errors.Is(first, reprise.ErrBlocked) || !strings.Contains(first.Error(), lowOnMemory) {
+			t.Errorf("sent message: got %v, want ErrUnconfirmed with the reason %q", first, lowOnMemory)
+		}
+		second := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"})
+		if errors.Is(second, reprise.ErrUnconfirmed) || !errors.Is(second, reprise.ErrBlocked) {
+			t.Errorf("unsent message: got %v, want ErrBlocked without ErrUnconfirmed", second)
+		}
+		if err := c.Healthy(t.Context()); !errors.Is(err, reprise.ErrBlocked) {
+			t.Errorf("Healthy: got %v, want ErrBlocked", err)
+		}
+		start(t, c, reprise.WorkerConfig{Queue: "hog", Handler: newScript(func(*reprise.Message) error { return nil })})
+		c.log.wait(t, "publishing unblocked", 1)
+		testkit.Eventually(t, timeout, func() error {
+			return c.Publish(t.Context(), &reprise.Message{RoutingKey: "q", MessageID: "last"})
+		})
+		if n := r.depth("q"); n != 2 {
+			t.Errorf("%d messages are stored, want 2: the sent message and the message after the alarm", n)
+		}
+	})
 }

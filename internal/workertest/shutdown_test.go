@@ -135,8 +135,14 @@ func TestShutdown(t *testing.T) {
 // bubble runs a test against an embedded broker in virtual time.
 func bubble(t *testing.T, test func(t *testing.T, dial func(options ...func(*reprise.Config)) client, r *raw)) {
 	t.Helper()
+	bubbleWith(t, broker.Config{}, test)
+}
+
+// bubbleWith is like bubble, with a configuration of the broker.
+func bubbleWith(t *testing.T, cfg broker.Config, test func(t *testing.T, dial func(options ...func(*reprise.Config)) client, r *raw)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b, err := broker.New(broker.Config{})
+		b, err := broker.New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
