@@ -44,6 +44,9 @@ var (
 
 	// ErrInvalidMessage is returned if the message cannot be encoded, or is otherwise invalid. It was not sent.
 	ErrInvalidMessage = amqpconn.ErrInvalidMessage
+
+	// ErrPeekLimit is returned by Client.Peek if it stopped at a message that was requeued MaxPeeks times.
+	ErrPeekLimit = errors.New("reprise: message was requeued too often for another Peek")
 )
 
 // UnroutableError reports that the broker could not route a message to any queue. The message was not stored. A worker

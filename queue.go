@@ -66,15 +66,17 @@ func aboutQueue(queue string, err error) error {
 const MaxPeeks = 5
 
 // Peek calls examine with each of the first n messages of a queue, one at a time and in the order of the queue, as with
-// WorkerConfig.AsDelivered. Then it requeues all of them together. Peek stops early at the end of the queue, and at a
-// message that was requeued MaxPeeks times. It returns a *QueueError for the same reasons as Depth.
+// WorkerConfig.AsDelivered. Then it requeues all of them together. Peek stops early at the end of the queue. It stops with
+// ErrPeekLimit at a message that was requeued MaxPeeks times. It returns a *QueueError for the same reasons as Depth.
 //
 // Peek has side effects. Until it returns, no consumer receives these messages. Afterwards they are redelivered. Before
 // RabbitMQ 4.3, each call counts towards the x-delivery-limit of a quorum queue, above which the broker dead-letters or
-// drops a message. The default limit is 20, so MaxPeeks leaves a reserve. A limit of MaxPeeks or less has no reserve. A
-// quorum queue stores requeued messages separately, so a Peek at only some of the messages changes the order. On
-// RabbitMQ, a Peek at more than 32 messages can also change it. On RabbitMQ 3.10, a quorum queue without a delivery
-// limit requeues messages to its tail. https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
+// drops a message. The default limit is 20. MaxPeeks protects only the messages after the first one: to read the count of
+// the first message, Peek must receive and requeue that message. Do not call Peek again after ErrPeekLimit, and do not
+// call it at all if the limit is MaxPeeks or less. A quorum queue stores requeued messages separately, so a Peek at only
+// some of the messages changes the order. On RabbitMQ, a Peek at more than 32 messages can also change it. On RabbitMQ
+// 3.10, a quorum queue without a delivery limit requeues messages to its tail.
+// https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 func (c *Client) Peek(ctx context.Context, queue string, n int, examine func(*Message)) error {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
@@ -103,7 +105,7 @@ func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, examin
 		}
 		last = d.Tag
 		if given, _ := amqpvalue.Integer(d.Headers["x-delivery-count"]); given >= MaxPeeks {
-			return last, nil
+			return last, fmt.Errorf("queue %q: %w", queue, ErrPeekLimit)
 		}
 		m := messageOf(&d, queue, amqpconn.CloneTable(d.Headers))
 		examine(&m)

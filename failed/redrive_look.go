@@ -26,8 +26,9 @@ const maxLook = 1000
 
 // LookBeforeRedrive returns the number of messages that Redrive would send, and their destinations, sorted by the
 // number of messages in descending order. An operator can inspect them before a redrive. It reads the first 1000
-// messages with reprise.Client.Peek, whose documentation describes the cost, and returns only their destinations. If
-// RedriveConfig.To is set, it does not read messages, because all of them have the same destination.
+// messages with reprise.Client.Peek, whose documentation describes the cost, and returns only their destinations. It
+// returns reprise.ErrPeekLimit if it cannot read the first message. If RedriveConfig.To is set, it does not read
+// messages, because all of them have the same destination.
 func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found int, all []Destination, err error) {
 	if c == nil {
 		return 0, nil, errors.New("failed: LookBeforeRedrive: client must not be nil")
@@ -56,6 +57,9 @@ func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig
 		t.add(Destination{Target: to.Target, Queue: to.Queue, Warning: to.Warning, FailedQueue: cfg.From, Messages: 1, Unknown: err != nil, Claimed: at.claimed})
 	})
 	awaitRequeued(ctx, c, cfg.From, depth)
+	if errors.Is(err, reprise.ErrPeekLimit) && len(t.all()) > 0 {
+		err = nil // the messages before the limit are known
+	}
 	return found, t.all(), err
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/testkit"
@@ -102,4 +103,36 @@ func TestPlaceOfMarksClaims(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
 		}
 	}
+}
+
+// If a preview counts towards the delivery limit of a queue, LookBeforeRedrive returns an error long before the broker
+// drops the message.
+func TestLookBeforeRedriveStopsBeforeDeliveryLimit(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		from := w.queue("parked", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(20)})
+		w.publish(from, map[string]any{topology.HeaderQueue: "work"}, "a")
+		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 1 })
+		looks := 0
+		for looks < 30 {
+			found, destinations, err := LookBeforeRedrive(t.Context(), w.client, RedriveConfig{From: from})
+			if found != 1 {
+				t.Fatalf("preview %d: found %d messages, want 1", looks, found)
+			}
+			if errors.Is(err, reprise.ErrPeekLimit) {
+				break
+			}
+			if must(t, err); len(destinations) != 1 {
+				t.Fatalf("preview %d: got %v, want one destination", looks, destinations)
+			}
+			looks++
+		}
+		want := 30
+		if b.Version == "3.10" {
+			want = reprise.MaxPeeks
+		}
+		if looks != want {
+			t.Errorf("got %d previews, want %d", looks, want)
+		}
+	})
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Peek returns the messages in order. Afterwards, all messages are in the queue in the same order.
+// Peek returns the messages in order. Afterwards, all messages are in the queue in the same order. If calls
+// count towards the delivery limit, Peek returns ErrPeekLimit before the broker drops a message.
 func TestPeekDoesNotModifyQueue(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]topology.Table{
@@ -28,27 +29,37 @@ func TestPeekDoesNotModifyQueue(t *testing.T) {
 					want = append(want, fmt.Sprint("id-", i))
 					r.publish("", queue, amqp.Publishing{MessageId: want[i], Body: []byte("b"), Headers: amqp.Table{"n": int32(i), topology.HeaderQueue: "orders"}})
 				}
-				peek := func(n int) (seen []string) {
-					err := c.Peek(t.Context(), queue, n, func(m *reprise.Message) {
+				peek := func(n int) (seen []string, err error) {
+					err = c.Peek(t.Context(), queue, n, func(m *reprise.Message) {
 						seen = append(seen, m.MessageID)
 						if m.MessageID != fmt.Sprint("id-", m.Headers["n"]) || m.Headers[topology.HeaderQueue] != "orders" || string(m.Body) != "b" || m.RoutingKey != queue || m.Queue != queue {
 							t.Errorf("message: got %+v, want the published message in queue %s", m, queue)
 						}
 					})
-					if err != nil {
-						t.Fatal(err)
-					}
-					return seen
+					return seen, err
 				}
 				testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
-				if seen := peek(3); !slices.Equal(seen, want[:3]) {
-					t.Errorf("first three messages: got %v, want %v", seen, want[:3])
+				if seen, err := peek(3); err != nil || !slices.Equal(seen, want[:3]) {
+					t.Errorf("first three messages: got %v (%v), want %v", seen, err, want[:3])
 				}
-				for i := range 30 { // repeated calls do not remove messages
+				peeks := 1 // of the first message
+				for peeks < 30 {
 					testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
-					if seen := peek(10); i < reprise.MaxPeeks-1 && !slices.Equal(seen, want) {
-						t.Errorf("all messages: got %v, want %v", seen, want)
+					seen, err := peek(10)
+					if errors.Is(err, reprise.ErrPeekLimit) {
+						break
 					}
+					if err != nil || !slices.Equal(seen, want) {
+						t.Fatalf("all messages: got %v (%v), want %v", seen, err, want)
+					}
+					peeks++
+				}
+				limit := 30
+				if name == "quorum" && b.Version == "3.10" {
+					limit = reprise.MaxPeeks
+				}
+				if peeks != limit {
+					t.Errorf("Peek examined the first message %d times, want %d", peeks, limit)
 				}
 				testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
 			})
