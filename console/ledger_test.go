@@ -79,7 +79,7 @@ func TestLedgerAPI(t *testing.T) {
 		t.Fatalf("ledger: got %+v, want Kept true, len(Accounts) 1", a)
 	}
 	l := a.Accounts[0]
-	if l.Account != "orders" || l.State != "differs" || l.In != 5 || l.Ready != 2 || l.Missing != 3 || len(l.Differences) != 1 || !strings.HasPrefix(l.Differences[0].Text, "3 messages missing since 2026-03-01 12:01:00") {
+	if l.Account != "orders" || l.State != "differs" || l.In != 5 || l.Ready != 2 || l.Missing != 3 || len(l.Differences) != 1 || !strings.HasPrefix(l.Differences[0].Text, "3 messages went missing between 2026-03-01 12:01:00") {
 		t.Errorf("account: got %+v, want Account orders, State differs, In 5, Ready 2, Missing 3, len(Differences) 1", l)
 	}
 	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders"}`), http.StatusBadRequest, "reason must not be empty")
@@ -116,7 +116,7 @@ func TestLedgerPage(t *testing.T) {
 	}
 	b.queues["orders"] = ledger.Figures{Published: 5, Messages: 2}
 	b.pass()
-	for _, want := range []string{"1 account", "3 messages missing since 2026-03-01 12:01:00 UTC", "not acknowledged by a worker", "<button>Accept</button>"} {
+	for _, want := range []string{"1 account", "3 messages went missing between 2026-03-01 12:01:00 UTC", "not acknowledged by a worker", "<button>Accept</button>"} {
 		if p := page(); !strings.Contains(p, want) {
 			t.Errorf("page does not contain %q: %s", want, p)
 		}

@@ -72,7 +72,7 @@ func ExampleLedger() {
 	}
 	// Output:
 	// orders differs: in 10, done 7, ready 1, missing 2
-	// 2 messages missing since 2026-03-01 12:01:00 UTC, until 2026-03-01 12:01:15 UTC
+	// 2 messages went missing between 2026-03-01 12:01:00 UTC and 2026-03-01 12:01:15 UTC
 	// not acknowledged by a worker: purged, expired, or dropped by the broker
 }
 

@@ -63,13 +63,13 @@ type Difference struct {
 
 // String returns the number of messages and the window.
 func (d Difference) String() string {
-	what, window := "missing", "until "+clock(d.Until)
+	what, window := "went missing", "before "+clock(d.Until)
 	n := d.Messages
 	if n < 0 {
-		what, n = "too many", -n
+		what, n = "too many appeared", -n
 	}
 	if !d.Since.IsZero() {
-		window = "since " + clock(d.Since) + ", until " + clock(d.Until)
+		window = "between " + clock(d.Since) + " and " + clock(d.Until)
 	}
 	messages := "messages"
 	if n == 1 {

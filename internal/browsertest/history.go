@@ -86,7 +86,7 @@ func SeedHistory(ctx context.Context, db *sql.DB, h *history.History, a *failed.
 	for _, m := range []history.Mark{
 		{Text: "v2.3", At: now.Add(-51 * time.Hour)},
 		{Text: "v2.4", At: now.Add(-36 * time.Minute)},
-		{Text: "v2.4 is rolled back", At: now.Add(-14 * time.Minute), Queue: "orders"},
+		{Text: "v2.4 rolled back", At: now.Add(-14 * time.Minute), Queue: "orders"},
 	} {
 		m.By = "anna"
 		if _, err := h.AddMark(ctx, m); err != nil {

@@ -141,7 +141,7 @@ func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) er
 	clock.Set(now.Add(-2 * time.Hour))
 	if err := replay(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "thumbnails", Text: "UnidentifiedImageError"}, Rate: 10, Ramp: true, Canary: 2 * time.Minute}, anna, 0.05, func(r *failed.Replay) error {
 		clock.Set(r.Begun.Add(141 * time.Second))
-		return a.EndReplay(ctx, r.ID, failed.ReplayStopped, "message 17 failed again with the error it had", "policy:same")
+		return a.EndReplay(ctx, r.ID, failed.ReplayStopped, "message 17 failed again with the same error", "policy:same")
 	}); err != nil {
 		return err
 	}

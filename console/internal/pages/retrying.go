@@ -277,9 +277,9 @@ func waitingWords(f api.WaitingFilter) string {
 		add("due before %s", show.Exact(f.Before))
 	}
 	if len(words) == 0 {
-		return "All messages that wait."
+		return "All waiting messages."
 	}
-	return "Messages that wait: " + strings.Join(words, ", ") + "."
+	return "Waiting messages: " + strings.Join(words, ", ") + "."
 }
 
 // actOnWaiting processes the submitted form.

@@ -24,7 +24,7 @@ func (markCmd) Help() string {
 
 Examples:
   reprise mark v2.4
-  reprise mark "v2.4 is rolled back" --at 10m --queue orders
+  reprise mark "v2.4 rolled back" --at 10m --queue orders
   reprise mark ls
   reprise mark rm 3
 `
