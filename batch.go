@@ -12,20 +12,22 @@ import (
 	"github.com/reprisemq/reprise/internal/publish"
 )
 
-// PublishBatch publishes messages as Publish does, but sends each message without waiting for the confirm of the previous
-// message. It returns when the result of each message is known. It returns nil if the broker has stored all of them, and
-// otherwise a *BatchError that lists the failed messages and their errors. A failed message does not stop the others.
+// PublishBatch publishes messages as Publish does, but sends each message without waiting for the confirm of the
+// previous message. It returns when the result of each message is known. It returns nil if the broker has stored all of
+// them, and otherwise a *BatchError that lists the failed messages and their errors. A message that is invalid or
+// refused does not stop the others.
 //
-// The messages are sent in the order of the slice. If a message in the middle fails, the queue nevertheless receives
-// the messages after it. Messages to a queue that does not confirm (see Publish) are sent after all others, in the
-// order of the slice, and do not delay them. If a message needs a separate channel (see Publish), the following
-// messages wait for it. After a third of the ConfirmTimeout, but at most 10 s, the following messages may overtake it.
+// The messages are sent in the order of the slice. If the broker refuses a message, the queue nevertheless receives the
+// messages after it. Messages to a queue that does not confirm (see Publish) are sent after all others, in the order of
+// the slice, and do not delay the others. If a message needs a separate channel (see Publish), the following messages
+// wait for its confirm, for at most a third of the ConfirmTimeout or 10 s, whichever is less. After that time, they may
+// overtake it.
 //
 // The ConfirmTimeout limits the time without progress. If no message can be sent within the ConfirmTimeout,
-// PublishBatch does not send the rest. The same applies separately to the messages for a queue that does not confirm. A
-// message that is not confirmed within the ConfirmTimeout after the last send fails with ErrUnconfirmed. If ctx is
-// done, PublishBatch does not send the rest, and the error of each message reports whether it was sent. The caller must
-// not change the messages during the call: see Publish.
+// PublishBatch does not send the rest. The same applies separately to the messages for each queue that does not
+// confirm. A message that is not confirmed within the ConfirmTimeout after the last send fails with ErrUnconfirmed. If
+// ctx is done, PublishBatch does not send the rest, and the error of each unconfirmed message reports whether the
+// message was sent. The caller must not change the messages during the call: see Publish.
 func (c *Client) PublishBatch(ctx context.Context, messages []*Message) error {
 	pubs, errs := c.sendAll(ctx, messages)
 	expired := make(chan time.Time)
@@ -46,8 +48,8 @@ func (c *Client) PublishBatch(ctx context.Context, messages []*Message) error {
 	return nil
 }
 
-// sendAll sends the messages one by one until a send fails. A message without an error was sent, but is not necessarily
-// confirmed yet.
+// sendAll sends the messages in order, and then the messages for late destinations. It skips invalid messages, and
+// stops at any other error. A message without an error was sent, but is not necessarily confirmed yet.
 func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publish.Message, errs []error) {
 	pubs, errs = make([]*publish.Message, len(messages)), make([]error, len(messages))
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
@@ -91,7 +93,8 @@ func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publ
 	return pubs, errs
 }
 
-// sendLate sends the messages for one late destination until a send fails. If end is not nil, it sends none of them.
+// sendLate sends the messages for one late destination until a send fails. If end is not nil, all of them fail with
+// end.
 func (c *Client) sendLate(ctx context.Context, group []int, end error, pubs []*publish.Message, errs []error) {
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
 	defer timer.Stop()
@@ -115,7 +118,7 @@ type BatchError struct {
 // MessageError is the error of one message of a batch.
 type MessageError struct {
 	Index     int    // index in the batch, from 0
-	MessageID string // "" if the message was nil
+	MessageID string // "" if the message was nil, or failed before Publish set an ID
 	Err       error  // the error that Publish would have returned
 }
 
@@ -143,7 +146,7 @@ func (e *BatchError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the errors of the messages.
+// Unwrap returns the elements of e.Failed.
 func (e *BatchError) Unwrap() []error {
 	errs := make([]error, len(e.Failed))
 	for i, f := range e.Failed {

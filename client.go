@@ -17,8 +17,8 @@ type Client struct {
 	cfg        Config
 	publishing *amqpconn.Link
 	consuming  *amqpconn.Link
-	messages   *publish.Publisher // for messages of Publish
-	copies     *publish.Publisher // for copies of workers, isolated from the messages of users
+	messages   *publish.Publisher // for Publish and related methods
+	copies     *publish.Publisher // for copies, reports and commands, isolated from the messages of users
 	declared   *declarer          // declares the queues of copies, over the publishing connection
 	scheduled  *scheduler
 	reports    *reports
@@ -26,7 +26,7 @@ type Client struct {
 	workers    atomic.Int64    // number of workers created so far
 
 	stop  context.CancelFunc
-	tasks amqpconn.Tasks // all goroutines of the client
+	tasks amqpconn.Tasks // the goroutines of the client
 }
 
 // Dial connects to the broker at url and returns when both connections are open. A nil config selects the defaults.
@@ -103,8 +103,8 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 // ConfirmTimeout. It returns ErrDisconnected if the broker does not answer within the ConfirmTimeout, or if the
 // connection is lost. You can declare the same topology repeatedly.
 //
-// A publisher that may start before the worker must declare the objects of the worker: the Topology of the Route of its
-// Strategy, and WorkerConfig.Topology. With the default Strategy, the declaration is
+// A publisher that may start before the worker must declare the objects of the worker: the result of
+// Strategy.Route.Topology, and WorkerConfig.Topology. With the default Strategy, the declaration is
 //
 //	client.Declare(ctx, topology.Buckets{}.Topology("orders"))
 func (c *Client) Declare(ctx context.Context, t topology.Topology) error {
@@ -116,8 +116,8 @@ func (c *Client) Declare(ctx context.Context, t topology.Topology) error {
 // same way.
 func (c *Client) Close(ctx context.Context) error { return c.tasks.Close(ctx, c.stop) }
 
-// CheckURL returns the error that Dial would return for an invalid URL, without connecting. The error does not contain any
-// part of the URL, because that could be part of a password.
+// CheckURL returns the error that Dial would return for an invalid URL, without connecting. The error does not contain
+// any part of the URL, because any part could belong to a password.
 func CheckURL(url string) error {
 	_, err := amqpconn.ParseURL(url)
 	return err

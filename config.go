@@ -40,15 +40,15 @@ type Config struct {
 	Observer Observer
 
 	// BeforePublish is called before Publish, PublishBatch, PublishAt or PublishIn encodes a message. It may change the
-	// message, for example to add headers such as a trace context. It may also refuse the message with an error. The
-	// publishing method then returns an error that wraps this error and ErrInvalidMessage. The other messages of a
-	// batch are not affected. BeforePublish is not called for the copies that a worker publishes. It must be safe for
-	// concurrent use. Default: none.
+	// message, for example to add headers such as a trace context. To refuse the message, it returns an error. The
+	// publishing method then returns an error that wraps this error and ErrInvalidMessage. The other messages of a batch
+	// are not affected. BeforePublish is not called for the copies that a worker publishes. It must be safe for concurrent
+	// use. Default: none.
 	BeforePublish func(ctx context.Context, m *Message) error
 
 	// Dial opens the network connection to an address of the URL (addr is host:port). If the scheme of the URL is amqps,
-	// the client adds TLS to this connection, so Dial must not do so. Dial should respect ctx, which is canceled after
-	// the connection timeout (see the function Dial). Default: net.Dialer. Tests set it to connect to an in-memory
+	// the client adds TLS to this connection, so Dial must not do so. Dial should respect ctx, which is canceled after the
+	// connection timeout (see the function Dial). Default: net.Dialer. Tests can set Dial to connect to an in-memory
 	// broker.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
@@ -62,16 +62,16 @@ type Config struct {
 	// after at most two intervals. Minimum: 1 s. Default: the parameter heartbeat of the URL, or 10 s.
 	Heartbeat time.Duration
 
-	// ConfirmTimeout is the maximum time until the broker confirms a message, or answers a declaration or the
-	// subscription of a worker. It includes the time without a connection and the time during which the broker blocks
-	// publishers (memory or disk alarm). It does not apply to a copy that a worker has sent: if the confirm is late,
-	// the worker logs this and does not send the copy again. A worker that cannot start to consume within the
-	// ConfirmTimeout, or twice the Heartbeat if that is longer, tries again. If the broker does not even open a
-	// channel, the client replaces the connection. Default: 30 s.
+	// ConfirmTimeout is the maximum time until the broker confirms a message, or answers a declaration or the subscription
+	// of a worker. For a message, it includes the time without a connection and the time during which the broker blocks
+	// publishers (memory or disk alarm). It does not apply to a copy that a worker has sent: if the confirm is late, the
+	// worker logs this and does not send the copy again. A worker that cannot start to consume within the ConfirmTimeout,
+	// or twice the Heartbeat if that is longer, tries again. If the broker does not even open a channel, the client
+	// replaces the connection. Default: 30 s.
 	ConfirmTimeout time.Duration
 
-	// Name identifies the client in the broker's list of connections, where " publish" or " consume" follows it. It is
-	// also the prefix of consumer tags. At most 200 bytes. Default: "reprise".
+	// Name identifies the client in the broker's list of connections, followed by " publish" or " consume". It is also the
+	// prefix of consumer tags. At most 200 bytes. Default: "reprise".
 	Name string
 
 	// Announce makes the workers of this client visible to operators, who can pause them with package fleet, the console,
@@ -87,8 +87,8 @@ type Config struct {
 	Version string
 
 	// Reconnect is the delay between attempts to connect, or between rounds of attempts if the URL has several hosts.
-	// It is also the delay after an error before a worker consumes again or publishes a copy again. The delays start
-	// again from the first after a connection has lasted 30 s. The first delays may be 0, later delays must reach 1 ms.
+	// After an error, it is also the delay before a worker consumes again or publishes a copy again. After a connection
+	// has lasted 30 s, the delays start again from the first. The first delays may be 0, later delays must reach 1 ms.
 	// Default: exponential from 100 ms, doubling up to 30 s, where half of each delay is random.
 	Reconnect backoff.Backoff
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Headers that Reprise adds to a copy if the copy needs them. A handler gets the values in the corresponding fields of
-// Message.
+// Headers that Reprise adds to a copy if the copy needs them. A handler gets the values of the first three as the
+// header CC, the UserID and the Expiration of the Message.
 const (
 	// HeaderCC has the value of the header CC. If a copy had the header CC, the broker would also route the copy to those
 	// keys.
@@ -25,7 +25,7 @@ const (
 	// broker refuses a message with the user-id of another user.
 	HeaderUserID = "x-reprise-user-id"
 
-	// HeaderExpiration has the value of the property expiration. A copy with that property would expire while it waits for
+	// HeaderExpiration has the value of the property expiration. A copy with that property could expire while it waits for
 	// a retry, or in the failed queue.
 	HeaderExpiration = "x-reprise-expiration"
 
@@ -51,7 +51,7 @@ func isOwnHeader(header string) bool {
 // HeaderPrevious of package oteltrace.
 var middlewareHeaders = map[string]bool{"x-reprise-busy": true, "x-reprise-previous-traceparent": true}
 
-// isReserved reports whether a handler must not write a header.
+// isReserved reports whether Annotate must not set a header.
 func isReserved(header string) bool {
 	if middlewareHeaders[header] {
 		return false
@@ -173,8 +173,8 @@ func (c *replacement) messageID(d *delivery) string {
 // mark is a method of topology.Marks that adds marks to the headers of a copy.
 type mark func(headers topology.Table, f topology.Failure) topology.Table
 
-// fill creates the copy for the hop of c, with the handler's annotations if they can be sent. It leaves reserve bytes in
-// the header frame for headers that brokers add.
+// fill sets c.msg to the copy for c.hop. It includes the handler's annotations (notes) if they can be sent. It keeps
+// reserve bytes of the header frame free for headers that brokers add.
 func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark, reserve int) error {
 	headers := c.carry(d, w.client.publishing.User())
 	delete(headers, HeaderCrashes)

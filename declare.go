@@ -44,10 +44,10 @@ func checkTopology(t topology.Topology) error {
 	return errors.Join(t.Validate(), amqpconn.CheckTopology(t))
 }
 
-// declaration declares one topology.
+// declaration is the state of one call of declare.
 type declaration struct {
 	conn *amqpconn.Conn
-	ch   *amqpconn.Channel // nil until needed, and after the broker closed it
+	ch   *amqpconn.Channel // nil until needed, and after the broker has closed it
 }
 
 func (d *declaration) all(ctx context.Context, t topology.Topology) error {
@@ -69,8 +69,8 @@ func (d *declaration) all(ctx context.Context, t topology.Topology) error {
 	return nil
 }
 
-// try sends a request on an open channel. If the broker refuses the request and closes the channel, the next request opens
-// a new one.
+// try sends a request on an open channel. If the broker refuses the request and closes the channel, the next request
+// opens a new channel.
 func (d *declaration) try(ctx context.Context, request func(ch *amqpconn.Channel) error) (err error) {
 	if d.ch == nil {
 		if d.ch, err = d.conn.OpenWritable(ctx); err != nil {
@@ -136,16 +136,15 @@ func explainDeclare(kind, name string, err error) error {
 	return &DeclareError{Kind: kind, Name: name, Advice: advice, Err: refusal}
 }
 
-// isBrokerFailure reports whether the broker failed to process a request, as opposed to refusing it. RabbitMQ sends the code 541
-// in both cases. It sends 541 and closes the connection if its nodes take too long to agree on a quorum queue. It also
-// sends 541 if the operator has disabled a deprecated feature (deprecated_features.permit.* = false), and then names the
-// deprecated feature.
+// isBrokerFailure reports whether the broker failed to process a request, as opposed to refusing it. RabbitMQ sends the
+// code 541 in both cases. It sends 541 and closes the connection if its nodes take too long to agree on a quorum queue.
+// It also sends 541 if the operator has disabled a deprecated feature (deprecated_features.permit.* = false), and the
+// text then names the deprecated feature.
 func isBrokerFailure(refusal *amqpconn.Refusal) bool {
 	return refusal.Code == amqpconn.InternalError && !strings.Contains(refusal.Text, "deprecated")
 }
 
-// declarer declares the objects that the next hop of a copy needs: on first use, once per connection, and again after
-// forget.
+// declarer declares the objects that a hop needs when a connection first uses the hop, and again after forget.
 type declarer struct {
 	client *Client
 	turn   chan struct{} // semaphore with one slot; its holder declares
@@ -197,7 +196,7 @@ func (d *declarer) isDone(ctx context.Context, key hopKey) bool {
 	return err == nil && d.done.knows(conn.Generation(), key)
 }
 
-// forget makes the next use of the hop declare it again.
+// forget makes the next call of ensure declare the objects of the hop again.
 func (d *declarer) forget(hop topology.Hop) { d.done.forget(keyOf(hop)) }
 
 // maxKnown is the maximum number of keys in an onConnection. When it is reached, note removes all earlier keys.

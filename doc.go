@@ -1,5 +1,5 @@
-// Package reprise processes messages from RabbitMQ. A message that fails is retried later, is never lost, does not block
-// others, and is parked in a failed queue when its retries are exhausted.
+// Package reprise processes messages from RabbitMQ. A message that fails is retried later and does not block others.
+// When its retries are exhausted, it is parked in the failed queue, a dead-letter queue.
 //
 //	client, err := reprise.Dial(ctx, "amqp://guest:guest@localhost", nil)
 //	…
@@ -30,6 +30,6 @@
 // https://github.com/reprisemq/reprise/blob/main/docs/guarantees.md lists all guarantees. docs/observability.md lists the
 // events that the Logger of a Config receives.
 //
-// The package imports the standard library, amqp091-go (through internal/amqpconn), and the packages topology and backoff.
-// It has no other dependencies.
+// Besides the standard library and packages of this module, the package depends only on amqp091-go (through
+// internal/amqpconn).
 package reprise

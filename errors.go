@@ -35,7 +35,7 @@ var (
 	// trying to connect.
 	ErrDisconnected = amqpconn.ErrDisconnected
 
-	// ErrClosed is returned after the Client or Worker was closed.
+	// ErrClosed is returned after the Client was closed or the Worker has stopped.
 	ErrClosed = amqpconn.ErrClosed
 
 	// ErrDrainTimeout is returned if handlers were still running when a Worker stopped waiting for them. The broker
@@ -50,8 +50,8 @@ var (
 )
 
 // UnroutableError reports that the broker could not route a message to any queue. The message was not stored. A worker
-// declares its queue when it starts. A publisher that may start earlier calls Client.Declare first. An UnroutableError
-// matches ErrUnroutable. Its fields are
+// declares its queue when it starts. A publisher that may start earlier should call Client.Declare first. An
+// UnroutableError matches ErrUnroutable. Its fields are
 //
 //	Exchange, RoutingKey string
 //	Code                 int    // AMQP reply code: 312 no route, 404 exchange or queue not found
@@ -84,8 +84,8 @@ func (e *QueueError) Error() string {
 }
 
 // TooLargeError reports that the body of a message exceeds the limit of the broker (max_message_size): by default 16
-// MiB with RabbitMQ 4, and 128 MiB before. The message was not stored. Save such large data in a file store, and
-// publish a reference to the file. The fields of a TooLargeError are
+// MiB in RabbitMQ 4, and 128 MiB in earlier versions. The message was not stored. Save such large data in a file store,
+// and publish a reference to the file. The fields of a TooLargeError are
 //
 //	Size  int // size of the body in bytes
 //	Limit int // limit of the broker in bytes
@@ -101,8 +101,8 @@ type TooLargeError = publish.TooLargeError
 // https://www.rabbitmq.com/docs/connection-blocked
 type BlockedError = amqpconn.BlockedError
 
-// ConnectError reports that the broker refuses this client, that TLS fails, or that the URL is invalid. A further attempt
-// fails in the same way. The error never contains the password. Its fields are
+// ConnectError reports that the broker refuses this client, that TLS fails, or that the URL is invalid. A further
+// attempt fails in the same way until the cause is fixed. The error never contains the password. Its fields are
 //
 //	Addr   string // host:port, "" if it is unknown
 //	Reason string // the problem, and advice
@@ -126,11 +126,11 @@ func (e *DeclareError) Error() string {
 
 func (e *DeclareError) Unwrap() error { return e.Err }
 
-// PausedError reports a pause that an operator has requested. It is the Err of EventPaused and the result of Worker.Paused.
-// Its fields are the fields of topology.Pause.
+// PausedError reports a pause that an operator has requested. During such a pause, Worker.Paused returns it. It is also
+// the Err of the EventPaused. Its fields are the fields of topology.Pause.
 type PausedError struct{ topology.Pause }
 
 func (e *PausedError) Error() string { return "reprise: " + e.String() }
 
-// errPaused is the reason for a pause without a specific reason.
+// errPaused is the result of Worker.Paused for a pause without a specific reason.
 var errPaused = errors.New("reprise: paused")

@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// connect starts a broker with the queue in this process, and returns the broker and a client. The other examples of
-// this file use it.
+// connect starts a broker with the queue in this process, and returns the broker and a client. Most examples in this
+// file use it.
 func connect(ctx context.Context, queue topology.Queue) (*broker.Broker, *reprise.Client) {
 	b, err := broker.New(broker.Config{})
 	if err != nil {
@@ -31,7 +31,7 @@ func connect(ctx context.Context, queue topology.Queue) (*broker.Broker, *repris
 	return b, client
 }
 
-// Each kind of failure has a distinct error. Only after ErrUnconfirmed and ErrNacked, the message may have been stored.
+// Each kind of failure has a distinct error. The message may have been stored only after ErrUnconfirmed and ErrNacked.
 func ExampleClient_Publish() {
 	ctx := context.Background()
 	b, client := connect(ctx, topology.Queue{Name: "orders"})

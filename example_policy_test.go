@@ -58,7 +58,8 @@ func ExampleRule() {
 	// order 18: dial: connection refused: retry true, delay 1m0s, ""
 }
 
-// A policy decides without a broker, so it can be tested separately. The outcomes of a handler, such as Park, also apply.
+// A policy decides without a broker, so a test can call it directly. The outcomes of a handler, such as Park, also
+// apply.
 func ExamplePolicy_Decide() {
 	policy := reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Minute)}
 	busy := errors.New("507 queue is full")

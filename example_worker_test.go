@@ -14,9 +14,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// run starts a worker on a broker in this process, publishes the bodies to the queue of the worker, and returns after the
-// channel until is closed. The other examples of this file use it.
-func run(cfg reprise.WorkerConfig, until <-chan struct{}, bodies ...string) {
+// run starts a worker on a broker in this process, publishes the bodies to the queue of the worker, and returns after
+// the channel finished is closed. Most examples in this file use it.
+func run(cfg reprise.WorkerConfig, finished <-chan struct{}, bodies ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	b, _ := broker.New(broker.Config{})
@@ -49,7 +49,7 @@ func run(cfg reprise.WorkerConfig, until <-chan struct{}, bodies ...string) {
 			fmt.Println(err)
 		}
 	})
-	<-until
+	<-finished
 	_ = worker.Shutdown(ctx)
 	running.Wait()
 }
@@ -251,8 +251,8 @@ func ExampleOrder() {
 	// Output: sent at attempt 2
 }
 
-// The broker itself delays a failed message. RabbitMQ dead-letters it to a wait queue, and from there to the work queue
-// again.
+// The broker itself delays a failed message. RabbitMQ dead-letters it to a wait queue, and from there back to the work
+// queue.
 func ExampleWorkerConfig_deadLettering() {
 	done := make(chan struct{})
 	run(reprise.WorkerConfig{

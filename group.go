@@ -30,23 +30,23 @@ const DefaultGroupTimeout = 45 * time.Second
 
 // Group runs the parts of a program and stops them in reverse order. The zero value is an empty Group.
 //
-// Add the parts that others need first: workers, then an ingest and a replayer, then servers. The Group stops the last
+// First add the parts that others need: workers, then an ingest and a replayer, then servers. The Group stops the last
 // added parts first, so that a server does not accept requests after its workers have stopped. Close the Client after
-// Run.
+// Run has returned.
 type Group struct {
-	// Timeout limits the time in which all members together must stop. After the Timeout, the contexts of their Run methods
-	// are canceled. Default: DefaultGroupTimeout.
+	// Timeout is the maximum time for stopping all members. After it, the contexts of their Run methods are canceled.
+	// Default: DefaultGroupTimeout.
 	Timeout time.Duration
 
 	stages [][]Runner
 }
 
-// Add adds members that stop at the same time, and before all members that were added earlier. It must not be called after
-// Run.
+// Add adds members that stop at the same time, and before all members that were added earlier. Add must not be called
+// after Run.
 func (g *Group) Add(members ...Runner) { g.stages = append(g.stages, members) }
 
-// Run runs all members until ctx is done or a member returns an error. Then it stops the members, waits for them, and
-// returns their errors.
+// Run runs all members until ctx is done, a member returns an error, or all members have returned. Then it stops the
+// members, waits for them, and returns their errors.
 func (g *Group) Run(ctx context.Context) error {
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

@@ -16,7 +16,7 @@ import (
 
 // Handler processes messages.
 //
-// The worker settles the message by the result of Handle:
+// The worker settles the message according to the result of Handle:
 //
 //	nil                  acknowledged
 //	RetryAfter(d, err)   retried after d
@@ -101,10 +101,10 @@ func Timeout(d time.Duration) Middleware {
 	}
 }
 
-// Immediate runs a failed handler again, up to n more times, and pauses before each run. Use it for transient errors
-// that do not justify a wait queue. All runs together are one attempt, and the attempt records the error of the last
-// run. Immediate does not run the handler again after RetryAfter, PauseFor or Park, or after the context is canceled.
-// It does not recover panics.
+// Immediate runs a failed handler again, up to n more times, and pauses before each further run. Use it for transient
+// errors that do not justify a wait queue. All runs together are one attempt, and the attempt records the error of the
+// last run. Immediate does not run the handler again after RetryAfter, PauseFor or Park, or after the context is
+// canceled. It does not recover panics.
 //
 // During the pauses, the message occupies one of the Concurrency slots, and other messages wait. Therefore n and pause
 // should be small. Each run gets a separate copy of the Message.
@@ -143,8 +143,8 @@ func (m *Message) clone() *Message {
 // type, because many publishers do not set it. If the body cannot be decoded, the message is parked immediately, because a
 // retry cannot succeed.
 //
-// If T or *T has a method Validate() error, JSON calls it on the decoded value, and parks the message if it returns an
-// error. JSON also parks a message with the body null, unless T is a map, a slice or an interface.
+// If T or *T has a method Validate() error, JSON calls it on the decoded value, and parks the message if Validate
+// returns an error. JSON also parks a message with the body null, unless T is a map, a slice or an interface.
 func JSON[T any](f func(ctx context.Context, v T, m *Message) error) Handler {
 	if f == nil {
 		return HandlerFunc(nil) // NewWorker refuses a nil HandlerFunc

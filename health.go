@@ -10,7 +10,7 @@ import (
 )
 
 // Healthy returns nil if both connections are open, the broker has not blocked publishing, and it answers on both
-// connections before ctx is done. Set a deadline of a few seconds for ctx. Otherwise it returns
+// connections before ctx is done. The deadline of ctx should be a few seconds away. In the other cases, Healthy returns
 //
 //	ErrDisconnected  with the reason: the last connection error, or no answer
 //	ErrBlocked       *BlockedError: a memory or disk alarm of the broker

@@ -12,19 +12,19 @@ import (
 // Message is a message to publish, or a message that a Handler receives.
 //
 // A handler gets the original message, also on a retry. The worker restores the origin, the properties and the headers
-// from the copy, without the headers of Reprise and the dead-letter history of RabbitMQ (x-death and related headers).
+// from the copy. It omits the headers of Reprise and the dead-letter history of RabbitMQ (x-death and related headers).
 type Message struct {
 	Body []byte
 
-	// Exchange and RoutingKey are the destination of the message, and for a handler the original destination. Exchange ""
-	// is the default exchange, which routes to the queue with the name RoutingKey. Do not use them for authorization: after
-	// a retry the values come from headers, which any publisher can write.
+	// Exchange and RoutingKey are the destination of the message. A handler gets the original destination. Exchange "" is
+	// the default exchange, which routes to the queue with the name RoutingKey. Do not use them for authorization: after a
+	// retry the values come from headers, which any publisher can write.
 	Exchange   string
 	RoutingKey string
 
 	// Headers may contain any value that AMQP supports, and preserve the exact types: see topology.Table. Publish also
 	// accepts map[string]any for nested tables, and int, which is sent as 64 bits. The header CC lists further routing
-	// keys. On a retry, the handler gets the header CC, but the broker does not route the message by it.
+	// keys. On a retry, the handler gets the header CC, but the broker does not route the message to those keys.
 	Headers map[string]any
 
 	ContentType     string

@@ -44,7 +44,7 @@ type EventKind int
 // of a message also set MessageID and Attempt.
 const (
 	// Events of a message. A started message is handled, and then it is processed, retried, parked or requeued. If the
-	// connection fails, the message is not settled (EventDropped), and the broker delivers it again.
+	// connection fails, the message is not settled (EventDropped), and the broker redelivers it.
 	EventStarted     EventKind = iota + 1 // an attempt starts; Age
 	EventHandled                          // the handler has returned; Err, Took
 	EventDone                             // acknowledged
@@ -52,7 +52,7 @@ const (
 	EventParked                           // the message is in the failed queue; Err
 	EventRequeued                         // requeued; the attempt does not count.
 	EventDropped                          // not settled, because the connection failed; the broker redelivers the message; Err.
-	EventLost                             // acknowledged, or possibly acknowledged, but the copy was not published; only with AckThenPublish; Err.
+	EventLost                             // may be lost: acknowledged without a confirmed copy; only with AckThenPublish; Err
 	EventDebounced                        // acknowledged together with an equal message, and not handled
 	EventCopyFailed                       // the broker did not confirm the copy of a failed message, and the worker publishes it again; Err, Delay.
 	EventTimeoutNear                      // unacked for most of the acknowledgement timeout; Took. See WorkerConfig.ConsumerTimeout
@@ -93,18 +93,18 @@ func (k EventKind) String() string {
 type Event struct {
 	Kind       EventKind
 	Queue      string        // the work queue
-	Worker     int           // number among the workers of the Client, from 1; several may have the same queue.
+	Worker     int           // number of the worker within its Client, from 1; several workers may have the same queue.
 	Connection string        // "publish" or "consume"
 	MessageID  string        // "" if the message has no ID
-	Message    *Message      // message that the handler received, from EventHandled on; nil if no handler was called; read-only
+	Message    *Message      // message that the handler received, read-only; nil before EventHandled
 	Attempt    int           // from 1
 	Age        time.Duration // time since the Timestamp of the message; 0 without a Timestamp.
 	Took       time.Duration // run time of the handler, time until the publisher confirm, or time since the delivery
 	Delay      time.Duration // time until the retry, or until the next attempt to publish or consume
 
 	// AsDelivered reports that the worker moves or stores messages (WorkerConfig.AsDelivered), such as the worker of
-	// failed.Ingest. The Queue of such a worker may be any queue, and EventDone means that a message was removed from the
-	// Queue, not that it was processed.
+	// failed.Ingest. The Queue of such a worker may be any queue, not only a work queue, and EventDone means that a
+	// message was removed from the Queue, not that it was processed.
 	AsDelivered bool
 
 	Err error // cause of a failure; nil without a failure

@@ -17,10 +17,11 @@ import (
 )
 
 // RetryAfter returns an error that makes the worker retry the message after d, regardless of the Backoff of its Policy.
-// Use it if a downstream service specifies the delay. The attempt counts. If no attempt is left, the message is parked. A
-// negative d counts as 0. The wait queues of the default strategy delay a message for at most topology.MaxDelay (49 days).
-// If d is longer, the message is retried after MaxDelay, and the handler can return RetryAfter again. Routes with a fixed
-// delay (topology.WaitQueue, GrowingTTL, Requeuing, DelayedRetry, DeadLettering) ignore d.
+// Use it if a downstream service specifies the delay. The attempt counts. If no attempt is left, the message is parked.
+// A negative d counts as 0. The wait queues of the default strategy delay a message for at most topology.MaxDelay (49
+// days). If d is longer, the message is retried after MaxDelay, and the handler can return RetryAfter again. Routes
+// that determine the delay themselves (topology.WaitQueue, GrowingTTL, Requeuing, DelayedRetry, DeadLettering) ignore
+// d.
 //
 // The result wraps err, which may be nil. It also takes effect inside a chain of wrapped errors. If a chain has several
 // outcomes, the outermost applies.
@@ -43,11 +44,11 @@ func Park(err error) error { return &ParkError{Err: err} }
 // existing header of the same name. Use it to record the progress for the next attempt, or information for the operator.
 // The outcome of err does not change. If err is nil, Annotate returns nil, because there is no copy.
 //
-// Values have the same types as in Message.Headers. The worker omits names that belong to Reprise (x-reprise-…, except
-// for the headers of its middleware), to the strategy or to RabbitMQ. If a header cannot be encoded, or the headers do
-// not fit into the header frame, the worker omits all of them and adds a note to the recorded error of the attempt. If
-// several calls of Annotate set the same header, the outermost applies. Routes without a copy (topology.Requeuing,
-// DelayedRetry, DeadLettering) ignore the headers.
+// Values have the same types as in Message.Headers. The worker omits headers whose names belong to Reprise
+// (x-reprise-…, except for the headers of its middleware), to the strategy or to RabbitMQ. If a header cannot be
+// encoded, or the headers do not fit into the header frame, the worker omits all of them and adds a note to the
+// recorded error of the attempt. If several calls of Annotate set the same header, the outermost applies. A retry
+// without a copy (with topology.Requeuing, DelayedRetry or DeadLettering) ignores the headers.
 func Annotate(err error, headers map[string]any) error {
 	if err == nil || len(headers) == 0 {
 		return err
@@ -62,7 +63,7 @@ type RetryAfterError struct {
 	Err   error
 }
 
-// Error returns the string of the wrapped error, or the Delay if Err is nil.
+// Error returns the string of the wrapped error, or a string with the Delay if Err is nil.
 func (e *RetryAfterError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("retry after %s", e.Delay)
@@ -98,8 +99,7 @@ func (e *ParkError) Error() string {
 
 func (e *ParkError) Unwrap() error { return e.Err }
 
-// PanicError is the error of an attempt whose handler panicked. The worker treats it like any other error and retries the
-// message.
+// PanicError is the error of an attempt whose handler panicked. The worker treats it like any other error.
 type PanicError struct {
 	Value any    // value of the panic
 	Stack []byte // stack of the goroutine, in the format of debug.Stack
@@ -124,7 +124,7 @@ func (e *PanicError) origin() []byte {
 	return below
 }
 
-// Unwrap returns the value if it is an error, so that a handler may panic with an outcome.
+// Unwrap returns the value if it is an error, so that a handler can panic with an outcome.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
@@ -134,7 +134,7 @@ func (e *PanicError) Unwrap() error {
 // through testing.T.FailNow).
 var ErrHandlerExited = errors.New("reprise: handler exited its goroutine without returning (runtime.Goexit)")
 
-// outcome is how the worker settles a delivery after an attempt.
+// outcome determines how the worker settles a delivery after an attempt.
 type outcome int
 
 const (
@@ -156,7 +156,7 @@ func classify(err error) verdict {
 	if err == nil {
 		return verdict{outcome: succeeded}
 	}
-	// errors.As would return the outermost outcome of one type. The outermost outcome of any type counts.
+	// errors.As finds the outermost error of one type, but the outermost outcome of any type applies.
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		switch x := e.(type) {
 		case *RetryAfterError:
@@ -191,7 +191,8 @@ func classifyJoined(errs []error) verdict {
 	return all
 }
 
-// annotations returns the headers that Annotate added to err. For equal names, the outermost applies.
+// annotations returns the headers that Annotate added to err. If several headers have the same name, the outermost
+// applies.
 func annotations(err error) topology.Table {
 	var all topology.Table
 	add := func(headers map[string]any) {
@@ -218,8 +219,8 @@ func annotations(err error) topology.Table {
 	return all
 }
 
-// logged returns the string of an error for the log. For a panic, it is one line with the value and the location. The stack
-// has many lines and is recorded on the message.
+// logged shortens the string of an error for the log. For a panic, it is one line with the value and the location. The
+// stack has many lines and is recorded on the message.
 func logged(text string) string {
 	what, rest, found := strings.Cut(text, "\n\n")
 	if !found || !strings.HasPrefix(text, panicPrefix) {
@@ -249,8 +250,8 @@ func logged(text string) string {
 // message without the report, because an unknown outcome is better than a message that is handled twice.
 const reportTimeout = 5 * time.Second
 
-// report sends the result of an attempt for each message of a burst. ctx is the context of the handlers, which is
-// canceled before the worker closes the session, so that the delivery can then be settled.
+// report sends the result of an attempt, for d and for the other messages of its burst. ctx is the context of the
+// handlers. It is canceled before the worker closes the session, so a slow report does not prevent the settlement.
 func (w *Worker) report(ctx context.Context, d *delivery, result, text string) {
 	if len(d.Burst) > 0 {
 		var burst sync.WaitGroup
@@ -262,7 +263,8 @@ func (w *Worker) report(ctx context.Context, d *delivery, result, text string) {
 	w.reportOne(ctx, &d.Delivery, result, text)
 }
 
-// reportOne publishes the result to the queue in the outcome request of a replayed message, and waits for the confirm.
+// reportOne publishes the result to the queue that the outcome request of a replayed message names, and waits for the
+// confirm.
 func (w *Worker) reportOne(ctx context.Context, d *consume.Delivery, result, text string) {
 	request, asked := topology.ReadOutcomeRequest(d.At.Headers)
 	if !asked || w.cfg.AsDelivered || !request.Asks(w.cfg.Queue, d.MessageID) {
@@ -283,7 +285,8 @@ func (w *Worker) reportOne(ctx context.Context, d *consume.Delivery, result, tex
 	w.observe(Event{Kind: EventUnreported, MessageID: d.MessageID, Attempt: d.Attempt, Err: err})
 }
 
-// publishReport returns nil after the broker has confirmed the report. It does not wait if no confirm is expected.
+// publishReport returns nil after the broker has confirmed the report. It does not publish if the broker blocks
+// publishers, or if the queue did not confirm an earlier report.
 func (c *Client) publishReport(ctx context.Context, to string, o topology.Outcome) error {
 	if ctx.Err() != nil {
 		return publish.NotSent(ctx)
@@ -349,7 +352,8 @@ func (r *reports) note(to string, unconfirmed bool) {
 	}
 }
 
-// publishOwn publishes a message of this package. It returns nil after the broker has confirmed the message.
+// publishOwn publishes a message that the client itself creates, such as a report or a command. It returns nil after
+// the broker has confirmed the message.
 func (c *Client) publishOwn(ctx context.Context, exchange, key string, msg *amqpconn.Message) error {
 	conn, err := c.publishing.Get(ctx)
 	if err != nil {

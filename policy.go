@@ -29,18 +29,17 @@ var defaultBackoff = backoff.Jitter{
 // policy, which retries a message for about 24 hours before it is parked. `reprise schedule` prints the times of the
 // attempts of a policy.
 //
-// Marks that count the remaining retries (topology.CountDown) replace MaxAttempts. Routes with a single delay
-// (topology.WaitQueue) replace Backoff.
+// Marks that count the remaining retries (topology.CountDown) replace MaxAttempts. Routes that determine the delay
+// themselves, such as topology.WaitQueue, replace Backoff.
 type Policy struct {
 	// MaxAttempts is the maximum number of attempts, including the first, before the message is parked. 1 means no retry.
 	// Default: 19.
 	MaxAttempts int
 
-	// GiveUpAfter limits the time from the first failure to the start of the last attempt. If a retry would start
-	// later, the message is parked immediately. The limit also applies to the delay of RetryAfter. The worker checks
-	// the planned time of the retry, so it handles a message that leaves its wait queue late. NewWorker refuses
-	// GiveUpAfter with marks that do not record the first failure (topology.CountDown and Deliveries). Default: no
-	// limit.
+	// GiveUpAfter limits the time from the first failure to the start of the last attempt. If a retry would start later,
+	// the message is parked immediately. The limit also applies to the delay of RetryAfter. The worker checks the planned
+	// time of the retry, so it still handles a message that leaves its wait queue late. NewWorker refuses GiveUpAfter with
+	// marks that do not record the first failure (topology.CountDown and Deliveries). Default: no limit.
 	GiveUpAfter time.Duration
 
 	// Backoff is the delay after each failed attempt. Default: 3 s, 30 s, 2 min, 10 min, 30 min, 1 h, then always 2 h,
@@ -117,13 +116,13 @@ type Decision struct {
 	Reason string        // reason for parking, such as "10 attempts made"
 }
 
-// Decide returns the decision for a message after an attempt that failed with err. The number of the attempt starts at
-// 1. since is the time since the first failed attempt, or 0 if this is the first failed attempt. An attempt below 1
-// counts as 1, and a negative since as 0.
+// Decide returns the decision for a message after an attempt that failed with err. The first attempt has the number 1.
+// The argument since is the time since the first failed attempt, or 0 if this is the first failed attempt. An attempt
+// below 1 counts as 1, and a negative since as 0.
 //
-// Workers call Decide, so RetryAfter, PauseFor and Park in err have their usual effect. If err is nil, the Decision is
-// zero. Decide has no state and no side effects. Its result depends only on the arguments and on the random numbers of a
-// Backoff with jitter. It does not recover a panic of Match.
+// Workers decide in the same way: RetryAfter, PauseFor and Park in err have their usual effect. If err is nil, the
+// Decision is zero. Decide has no state and no side effects. Its result depends only on the arguments and on the random
+// numbers of a Backoff with jitter. It does not recover a panic of Match.
 func (p Policy) Decide(err error, attempt int, since time.Duration) Decision {
 	return p.decide(classify(err), err, attempt, since, func(d time.Duration) time.Duration { return d })
 }
@@ -184,14 +183,15 @@ func tooLate(delay, since, limit time.Duration) string {
 // Rule overrides the fields of a Policy for certain errors. A zero field has the value of the Policy.
 //
 // A Rule applies after an attempt that failed with a matching error. All earlier attempts count, regardless of their
-// errors. A Rule does not override the handler: Park parks the message, and RetryAfter sets the delay. The limits of the
-// Rule also apply to RetryAfter.
+// errors. A Rule does not override the handler: Park parks the message, and RetryAfter sets the delay. The limits and
+// the Park field of the Rule also apply to RetryAfter.
 type Rule struct {
 	// Match reports whether the Rule applies to an error, which is never nil. Is and As return such functions. Match must
 	// be safe for concurrent use. Required.
 	Match func(error) bool
 
-	// Park parks the message immediately, without further attempts. The other fields must be 0. Default: false.
+	// Park parks the message immediately, without further attempts. MaxAttempts, GiveUpAfter and Backoff must then be 0.
+	// Default: false.
 	Park bool
 
 	MaxAttempts int             // overrides Policy.MaxAttempts
@@ -209,7 +209,7 @@ func Is(target error) func(error) bool {
 }
 
 // As returns a Match for errors that have or wrap an error of type E, as errors.As does. E is the exact type of the
-// returned errors, often a pointer: As[*net.OpError]().
+// error to match, often a pointer: As[*net.OpError]().
 func As[E error]() func(error) bool {
 	return func(err error) bool {
 		_, ok := errors.AsType[E](err)

@@ -12,18 +12,18 @@ import (
 	"github.com/reprisemq/reprise/internal/publish"
 )
 
-// Publish publishes m as a persistent message. It returns after the broker has routed the message to at least one queue and
-// confirmed it. If m.MessageID is empty, Publish first sets it to a random ID. If you publish the same m again after an
-// error, a consumer can therefore recognize the duplicate. If m.Timestamp is zero, Publish sends the current time and does
-// not change m, unless m.NoTimestamp is set.
+// Publish publishes m as a persistent message. It returns nil after the broker has routed the message to at least one
+// queue and confirmed it. If m.MessageID is empty, Publish first sets it to a random ID. If you publish the same m
+// again after an error, a consumer can therefore recognize the duplicate. If m.Timestamp is zero and m.NoTimestamp is
+// not set, Publish sends the current time, without changing m.
 //
-// A nil error means that the broker has stored the message. After two errors, the broker may have stored it:
+// A nil error means that the broker has stored the message. Two errors mean that the broker may have stored it:
 //
 //	ErrUnconfirmed     it was sent, but not confirmed: the connection was lost,
 //	                   the ConfirmTimeout passed, or ctx was done
 //	ErrNacked          a queue has refused it (because it is full); others may have stored it
 //
-// After all other errors, the broker has not stored it:
+// Any other error means that the broker has not stored it:
 //
 //	ErrUnroutable      *UnroutableError: no queue matches, or the exchange does not exist
 //	*RefusedError      the user may not publish this message, or not to this exchange
@@ -40,7 +40,7 @@ import (
 // If the connection is lost or blocked, Publish waits for at most the ConfirmTimeout.
 //
 // A queue that does not confirm, such as a quorum queue without a majority, does not block messages to other
-// destinations. If a message is not confirmed within a third of the ConfirmTimeout, but at most 10 s, later messages to
+// destinations. If a message is not confirmed within a third of the ConfirmTimeout (at most 10 s), later messages to
 // the same exchange with the same routing key use another channel. The client sends few messages at a time on that
 // channel, until the broker confirms them again. The broker may store them before messages that were sent earlier. If
 // more than 64 such destinations do not confirm at the same time, they share channels and wait for each other. There
@@ -100,8 +100,8 @@ func (c *Client) publish(ctx context.Context, m *Message, reserve int, w *wait) 
 	return pub, c.messages.Await(ctx, pub, timer.C, nil)
 }
 
-// directReplyTo is the address of the replies that a channel consumes. If another channel publishes a message with this
-// ReplyTo, the broker closes that channel.
+// directReplyTo is the pseudo-queue from which a channel consumes the replies to its own requests. If another channel
+// publishes a message with this ReplyTo, the broker closes that channel.
 const directReplyTo = "amq.rabbitmq.reply-to"
 
 // prepare encodes m. It waits for a connection, because the message must fit into the frames of the connection.

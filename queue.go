@@ -65,9 +65,10 @@ func aboutQueue(queue string, err error) error {
 // MaxPeeks is the number of requeues after which Peek no longer examines a message.
 const MaxPeeks = 5
 
-// Peek calls examine with each of the first n messages of a queue, one at a time and in the order of the queue, as with
-// WorkerConfig.AsDelivered. Then it requeues all of them together. Peek stops early at the end of the queue. It stops with
-// ErrPeekLimit at a message that was requeued MaxPeeks times. It returns a *QueueError for the same reasons as Depth.
+// Peek calls examine with each of the first n messages of a queue, one at a time and in the order of the queue. The
+// messages are unchanged, as with WorkerConfig.AsDelivered. Then Peek requeues all of them together. Peek stops early
+// at the end of the queue. It stops with ErrPeekLimit at a message that was requeued MaxPeeks times. It returns a
+// *QueueError for the same reasons as Depth.
 //
 // Peek has side effects. Until it returns, no consumer receives these messages. Afterwards they are redelivered. Before
 // RabbitMQ 4.3, each call counts towards the x-delivery-limit of a quorum queue, above which the broker dead-letters or
@@ -122,15 +123,15 @@ const (
 	DeadLetter                 // the broker dead-letters the message as if it had expired (basic.nack without requeue)
 )
 
-// siftIdle is the maximum time that Sift waits for a message that the broker has counted.
+// siftIdle is the maximum time that Sift waits for the next message, if the depth of the queue indicates another.
 const siftIdle = 2 * time.Second
 
 // Sift examines messages in a queue that has no other consumer, such as a wait queue. The queue must not be
 // auto-delete, because the broker would delete the queue and its messages when Sift cancels its consumer. Sift takes up
-// to n ready messages out of the queue, in their order, and calls pick with each, as with WorkerConfig.AsDelivered. It
-// stops early if pick reports the last message. Then it calls settle with the picked messages, applies the returned
-// verdicts, one for each message, and requeues all other messages. It returns the number of examined messages, and
-// whether the queue has more.
+// to n ready messages out of the queue, in their order, and calls pick with each, unchanged as with
+// WorkerConfig.AsDelivered. It stops early if pick returns true for last. Then it calls settle with the picked
+// messages, applies the returned verdicts, one for each message, and requeues all other messages. It returns the number
+// of examined messages, and whether the queue has more.
 //
 // The examined messages are unacknowledged until Sift returns. Until then no consumer receives them, and they do not
 // expire. Afterwards, the broker dead-letters requeued messages that have become due, and returns the others to their
@@ -271,17 +272,17 @@ func (c *Client) QueuePause(ctx context.Context, queue string) (p topology.Pause
 // have to wait.
 const askTimeout = 5 * time.Second
 
-// WatchWorkers calls each with the statuses of announced workers in all processes, one at a time, until ctx is done. It
-// requests the statuses when it starts to listen, and again after a lost connection. It returns the cause of ctx's
-// cancellation, ErrClosed, or a *DeclareError if the broker refuses access. Package fleet maintains a list of the
+// WatchWorkers calls f with each status of the announced workers in all processes, one at a time, until ctx is
+// done. It requests the statuses when it starts to listen, and again after a lost connection. It returns the cause of
+// ctx's cancellation, ErrClosed, or a *DeclareError if the broker refuses access. Package fleet maintains a list of the
 // workers.
-func (c *Client) WatchWorkers(ctx context.Context, each func(topology.WorkerStatus)) error {
+func (c *Client) WatchWorkers(ctx context.Context, f func(topology.WorkerStatus)) error {
 	ask := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		_ = c.Control(ctx, topology.Command{Do: topology.DoReport}) // after an error, the statuses arrive within StatusInterval
 	}
-	err := announce.Watch(ctx, c.consuming, c.cfg.Reconnect, ask, each)
+	err := announce.Watch(ctx, c.consuming, c.cfg.Reconnect, ask, f)
 	if _, refused := amqpconn.RefusedChannel(err); refused {
 		return explainDeclare("exchange", topology.WorkersExchange, err)
 	}
@@ -290,10 +291,11 @@ func (c *Client) WatchWorkers(ctx context.Context, each func(topology.WorkerStat
 
 // Control sends a command to announced workers in all processes: see Config.Announce.
 //
-// The broker stores the pause of a queue (with an empty Command.Worker). The pause lasts until Pause.Until or DoResume,
-// even if no worker and no operator is running, and also applies to workers that start later. Control returns after the
-// broker has stored the pause. Workers pause immediately. A worker that misses the command pauses within
-// topology.StatusInterval. A paused worker finishes the messages that it handles, and requeues the others.
+// If Command.Worker is empty, the command applies to the queue, and the broker stores the pause. The pause lasts until
+// Pause.Until or DoResume, even if no worker and no operator is running, and also applies to workers that start later.
+// Control returns after the broker has stored the pause. Workers pause immediately. A worker that misses the command
+// pauses within topology.StatusInterval. A paused worker finishes the messages that it handles, and requeues the
+// others.
 //
 // The pause of a single worker lasts no longer than the worker. Control returns an *UnroutableError if no client
 // listens. It does not return an error if no listening client has the worker. The status of the worker reports whether

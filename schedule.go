@@ -20,18 +20,19 @@ import (
 // headers, as if it had been published at that time. Until then m waits in durable queues of the broker, and survives
 // restarts of the broker and of this program. It cannot be canceled. It is never early. It is late by less than a
 // second, plus some milliseconds for each of up to 29 queues on the route. If publishing has to wait, the wait is part
-// of the delay, so the message is late only if it becomes due before it is sent.
+// of the delay, so it makes the message late only if the message becomes due before it is sent.
 //
-// The first message to a target declares up to 29 queues for the target, for example 13 for an hour and 23 for 30 days:
-// see topology.Levels.
+// The first message to a target (an exchange or a queue) declares up to 29 queues for the target, for example 13 for an
+// hour and 23 for 30 days: see topology.Levels.
 //
-// If t is in the past, the message is published immediately. The maximum is topology.MaxSchedule, 8.5 years. PublishAt uses
-// the clock of this machine, so a wrong clock results in a wrong delay.
+// If t is in the past, the message is published immediately. The maximum delay is topology.MaxSchedule, 8.5 years.
+// PublishAt uses the clock of this machine, so a wrong clock results in a wrong delay.
 //
 // A nil error means that the broker has stored the message. PublishAt returns the errors of Publish. It returns a
-// *DeclareError if the broker refuses a queue for the delay. These queues are declared on first use (see topology.Levels).
-// It returns an *UnroutableError if the exchange or queue does not exist at the time of the call. If the target is missing
-// when the message becomes due, the message stays in its queue until the target exists again.
+// *DeclareError if the broker refuses a queue for the delay. These queues are declared on first use (see
+// topology.Levels). It returns an *UnroutableError if the target does not exist, which it checks once per connection.
+// If the target is missing when the message becomes due, the message stays in the last queue of its delay until the
+// target exists again.
 //
 // PublishAt returns ErrInvalidMessage if m.Expiration is set, because m would expire during the delay. It also returns
 // ErrInvalidMessage if m has the header CC or BCC and is for a queue, because these headers have no effect there.
@@ -67,9 +68,9 @@ func (c *Client) PublishIn(ctx context.Context, d time.Duration, m *Message) err
 	return c.PublishAt(ctx, time.Now().Add(d), m)
 }
 
-// schedulable returns a copy of m for the delay, or an error if m cannot be delayed. The copy does not have the headers of
-// earlier waits. RabbitMQ before 4.0 treats a message as a cycle, and drops it, if its x-death contains the queue. Headers
-// of earlier levels would route the message to a wrong queue.
+// schedulable returns a copy of m for the delay, or an error if m cannot be delayed. The copy does not have the headers
+// of earlier waits. RabbitMQ before 4.0 assumes a cycle and drops a message if the x-death of the message contains the
+// queue. Headers of earlier levels would route the message to a wrong queue.
 func schedulable(m *Message) (*Message, error) {
 	if m == nil {
 		return nil, fmt.Errorf("%w: message must not be nil", ErrInvalidMessage)
@@ -94,7 +95,7 @@ func schedulable(m *Message) (*Message, error) {
 	return &fresh, err
 }
 
-// publishAt makes one attempt of PublishAt.
+// publishAt makes one attempt to publish m for PublishAt.
 func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publish.Message, error) {
 	hop, err := c.scheduled.prepare(ctx, t, m)
 	if err != nil {

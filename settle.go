@@ -44,7 +44,7 @@ func (d *delivery) handlerMessage() *Message {
 	return &d.message
 }
 
-// result is the classified result of an attempt.
+// result is the classified outcome of an attempt.
 type result struct {
 	verdict
 	err     error
@@ -54,8 +54,8 @@ type result struct {
 	took    time.Duration
 }
 
-// handle calls the handler and settles the delivery by its result. The delivery occupies its slot only while the handler
-// runs. Copies wait for their confirms without a slot.
+// handle calls the handler and settles the delivery according to the result. The delivery occupies its slot only while
+// the handler runs. Copies wait for their confirms without a slot.
 func (w *Worker) handle(ctx context.Context, d *delivery) {
 	if r, refused := w.refuse(d); refused {
 		d.End(ErrNotAttempted, 0, nil)
@@ -309,8 +309,8 @@ func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 }
 
 // ackThenPublish acknowledges the original, and publishes the copy after the broker has processed the ack. From then on
-// only this process has the message. Until the drain times out, the worker tries on any connection, unless the broker may
-// already have the copy.
+// only this process has the message. The worker tries to publish the copy until the drain times out, also on new
+// connections, but not if the broker may already have the copy.
 func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 	if d.Context().Err() != nil {
 		w.copyLogger(d, c).Warn("copy dropped", "error", consume.ErrLost, "reason", context.Cause(d.Context()))
@@ -332,8 +332,8 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 	return nil
 }
 
-// publishCopy publishes a copy until the broker confirms it, or until ctx is done. If once is set, it does not publish a
-// copy again that the broker may have. If the copy cannot be sent, it parks the message unchanged.
+// publishCopy publishes a copy until the broker confirms it, or until ctx is done. If once is set, it does not publish
+// a copy again that the broker may have. If the copy is invalid, it parks the message without marks.
 func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, once bool) error {
 	retrier := retry.Retrier{Schedule: w.client.cfg.Reconnect}
 	for {

@@ -20,12 +20,12 @@ import (
 // Run was not called yet. The error string contains the reason.
 var ErrNotConsuming = errors.New("reprise: not consuming")
 
-// Worker consumes a queue, calls its handler with each message, and settles the message by the result of the handler: see
-// the package comment. A Worker is safe for concurrent use.
+// Worker consumes a queue, calls its handler with each message, and settles the message according to the result of the
+// handler: see the package comment. A Worker is safe for concurrent use.
 type Worker struct {
 	client   *Client
 	cfg      WorkerConfig // includes the defaults
-	number   int          // number among the workers of the Client, from 1
+	number   int          // number of the worker within its Client, from 1
 	log      *slog.Logger
 	host     string  // host name, recorded with errors
 	handler  Handler // wrapped in its middleware
@@ -95,12 +95,13 @@ func (w *Worker) consumption() consume.Config {
 //
 //   - The worker stops consuming, and requeues messages that it has not started.
 //   - Running handlers may finish, for at most DrainTimeout, or until the context that was passed to Shutdown is done.
-//   - Then the context of the handlers is canceled, and they have another 5 s. A message whose handler fails now is
-//     requeued, and the attempt does not count.
+//   - Then the context of the handlers is canceled, and the handlers have another 5 s to return. A message whose
+//     handler fails now is requeued, and the attempt does not count.
 //
 // Run returns nil after a complete drain. It returns ErrDrainTimeout if handlers were still running at the end of the
-// drain; the broker redelivers their messages. It returns a *DeclareError if the topology conflicts with existing objects,
-// and ErrClosed if the client was closed. A further call returns an error.
+// drain; the broker redelivers their messages. It returns a *DeclareError if the broker refuses the topology, for
+// example because it conflicts with existing objects, and ErrClosed if the client was closed. A further call returns an
+// error.
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, end, err := w.life.start(ctx)
 	if err != nil || end == nil {
@@ -118,10 +119,10 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // Shutdown makes Run drain and return, and waits for it until ctx is done. As with http.Server, ctx limits the time for
 // running handlers. If ctx is done before the handlers have finished, and before the DrainTimeout, their context is
-// canceled as after the DrainTimeout. Shutdown then returns the cause of ctx's cancellation, and Run returns within the
-// next seconds, after the handlers have returned. If ctx is never done, only the DrainTimeout applies. If ctx is already
-// canceled, the context of the handlers is canceled immediately. Shutdown may be called any number of times. If Shutdown
-// is called before Run, Run returns nil immediately.
+// canceled as after the DrainTimeout. Shutdown then returns the cause of ctx's cancellation, and Run returns when the
+// handlers have returned, or after a few seconds. If ctx is never done, only the DrainTimeout applies. If ctx is
+// already canceled, the context of the handlers is canceled immediately. Shutdown may be called any number of times. If
+// Shutdown is called before Run, Run returns nil immediately.
 func (w *Worker) Shutdown(ctx context.Context) error {
 	if w.life.stop() {
 		w.interrupt(ErrClosed)
@@ -142,9 +143,9 @@ func (w *Worker) Healthy(ctx context.Context) error {
 	return w.client.Healthy(ctx)
 }
 
-// Consuming is like Healthy, but does not send a request to the broker. It returns nil if the worker consumes, or pauses
-// on purpose, ErrNotConsuming with the reason, or ErrClosed after the worker has stopped. Use it in a program with many
-// workers and one Client.
+// Consuming is like Healthy, but does not send a request to the broker. It returns nil if the worker consumes, or
+// pauses on purpose. Otherwise it returns ErrNotConsuming with the reason, or ErrClosed after the worker has stopped.
+// Use it in a program with many workers and one Client.
 func (w *Worker) Consuming() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -308,7 +309,7 @@ func (o *owner) TimeoutNear(d *consume.Delivery, held time.Duration) {
 	w.observe(Event{Kind: EventTimeoutNear, MessageID: d.MessageID, Attempt: d.Attempt, Took: held})
 }
 
-// lifecycle manages a task that runs once and is stopped from another goroutine.
+// lifecycle manages a task that runs once and that another goroutine can stop.
 type lifecycle struct {
 	mu      sync.Mutex
 	started bool

@@ -54,16 +54,16 @@ type WorkerConfig struct {
 	// that must distinguish a redelivered message from a different message with the same content.
 	//
 	// AMQP does not confirm acks, so the worker sends a request after an ack. All acks that are sent together share one
-	// request. On RabbitMQ's quorum queues the request proves at most 32 acks at a time, so Prefetch and Concurrency
-	// must be at most 32 with Acked. See docs/guarantees.md. Acked must be safe for concurrent use. A drain waits for
-	// it. Default: none.
+	// request. On RabbitMQ's quorum queues, the response proves at most 32 acks at a time, so Prefetch and Concurrency
+	// must be at most 32 with Acked. See docs/guarantees.md. Acked must be safe for concurrent use. A drain waits for it.
+	// Default: none.
 	Acked func(m *Message, err error)
 
 	// Strategy determines how failed messages are delayed, marked and parked. Default: any delay, through the wait queues
 	// {Queue}.wait.… of the queue, and the failed queue {Queue}.failed. See package topology.
 	Strategy topology.Strategy
 
-	// Order determines whether the worker publishes the copy of a failed message or acknowledges the original first.
+	// Order is the order in which the worker publishes the copy of a failed message and acknowledges the original.
 	// Default: PublishThenAck, which never loses a message.
 	Order Order
 
@@ -77,22 +77,22 @@ type WorkerConfig struct {
 	// the order of the queue, as long as no message fails.
 	Concurrency int
 
-	// Prefetch is the maximum number of unsettled messages of this worker. It includes messages whose retry copies wait for
-	// their confirms. The worker may hold one more message: if the copy of a message that is handled alone (see CrashLimit)
-	// is not confirmed within a twentieth of ConsumerTimeout, the worker fetches other messages again. Minimum:
-	// Concurrency. Maximum: 65535, or 32 with AckThenPublish or Acked. Default: 4×Concurrency, but at least 16, or 256 with
-	// Debounce, and at most the maximum.
+	// Prefetch is the maximum number of unsettled messages of this worker. It includes messages whose retry copies wait
+	// for their confirms. The worker may hold one more message: if the copy of a message that is handled alone (see
+	// CrashLimit) is not confirmed within a twentieth of ConsumerTimeout, the worker fetches other messages again.
+	// Minimum: Concurrency. Maximum: 65535, or 32 with AckThenPublish or Acked. Default: 4×Concurrency, but at least 16
+	// (256 with Debounce) and at most the maximum.
 	Prefetch int
 
 	// Priority is the priority of this worker among the consumers of the queue. The broker delivers messages to the
-	// consumers with the highest priority first, and to the others when these have reached their prefetch. Priority may
-	// be negative. Default: 0, the priority of consumers that do not set a priority.
+	// consumers with the highest priority first, and to other consumers when these have reached their prefetch. Priority
+	// may be negative. Default: 0, the priority of consumers that do not set a priority.
 	//
 	// Priority must be 0 on a queue with x-single-active-consumer, because of a defect of RabbitMQ 4.3. If the active
 	// consumer of a quorum queue stops with unsettled messages while a consumer with a higher priority waits, RabbitMQ
-	// keeps the stopped consumer. When the other consumer stops, RabbitMQ activates the first one again, and delivers
-	// no messages from then on. Validate refuses this combination for a queue in Topology. It cannot check an existing
-	// queue, because AMQP does not report the arguments. https://www.rabbitmq.com/docs/consumer-priority
+	// keeps the stopped consumer. When the other consumer stops, RabbitMQ activates the stopped consumer again, and
+	// delivers no messages from then on. Validate refuses this combination for a queue in Topology. It cannot check an
+	// existing queue, because AMQP does not report the arguments. https://www.rabbitmq.com/docs/consumer-priority
 	Priority int32
 
 	// Limiter limits the rate of attempts. Default: no limit.
@@ -107,10 +107,9 @@ type WorkerConfig struct {
 
 	// CrashLimit is the maximum number of deliveries of a message during which the process of the worker exits, or its
 	// connection fails, before the message is settled. When the number is reached, the worker parks the message without
-	// calling the handler. After two unsettled deliveries, the worker handles the message alone, so that a crash does
-	// not affect other messages. A negative value means no limit. Default: 5 on quorum queues of RabbitMQ 4.3 and
-	// later. Earlier versions also count requeues, so there the default is the delivery limit of the queue in the
-	// broker (20).
+	// calling the handler. After two unsettled deliveries, the worker handles the message alone, so that a crash does not
+	// affect other messages. A negative value means no limit. Default: 5 on quorum queues of RabbitMQ 4.3 and later.
+	// Earlier versions also count requeues, so with them only the broker's delivery limit applies by default.
 	//
 	// CrashLimit has no effect on classic queues, which do not count deliveries. The embedded broker does not count
 	// deliveries that ended with its own process.
@@ -236,8 +235,7 @@ func (c WorkerConfig) topology() topology.Topology {
 	return c.Topology.Merge(c.override(c.Strategy.WithDefaults().Route.Topology(c.Queue)))
 }
 
-// override returns the topology of a Strategy. A queue or exchange that the user declares replaces the declaration of the
-// Strategy.
+// override returns t, the topology of a Strategy. Queues and exchanges in c.Topology replace its objects of the same name.
 func (c *WorkerConfig) override(t topology.Topology) topology.Topology {
 	if len(c.Topology.Queues)+len(c.Topology.Exchanges) == 0 {
 		return t
@@ -257,7 +255,7 @@ func (c *WorkerConfig) override(t topology.Topology) topology.Topology {
 	return t
 }
 
-// Order determines whether the worker publishes the copy of a failed message or acknowledges the original first.
+// Order is the order in which the worker publishes the copy of a failed message and acknowledges the original.
 type Order int
 
 const (
@@ -279,8 +277,8 @@ const (
 // limit cannot be respected, and pauses the worker for a second.
 //
 // While a worker waits, fetched messages also wait, at most Prefetch of them. The worker requeues them before the
-// ConsumerTimeout. Before RabbitMQ 4.3, each requeue counts towards the delivery limit of the message. With a slow
-// limit, set a Prefetch that the worker can handle within the ConsumerTimeout.
+// ConsumerTimeout. Before RabbitMQ 4.3, each requeue counts towards the delivery limit of the message. With a low
+// limit, choose a small Prefetch: the worker must be able to handle Prefetch messages within the ConsumerTimeout.
 type Limiter interface {
 	Wait(ctx context.Context) error
 }

@@ -14,8 +14,7 @@
 //
 //   - The delay is never negative, never exceeds the configured maximum and never
 //     overflows.
-//   - Without jitter, the delay never decreases from one attempt to the next. Only
-//     a List decreases, if its entries do.
+//   - Without jitter, the delay never decreases from one attempt to the next, unless the entries of a List decrease.
 //
 // Jitter spreads the retries of messages that failed at the same time. To add
 // jitter, wrap a schedule with Full or Equal, or use Decorrelated, which is random

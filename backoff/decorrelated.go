@@ -12,17 +12,14 @@ import (
 const DefaultDecorrelatedFactor = 3.0
 
 // Decorrelated is the schedule known as "decorrelated jitter"
-// (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter). Each
-// delay is random, between Initial and Factor times the previous delay, and never
-// exceeds Max. The range grows quickly and the delays grow slowly. Messages that
-// failed at the same time are therefore far apart from the second retry on. A zero
-// field takes its default.
+// (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter). Each delay is random, between Initial and
+// Factor times the previous delay, and never exceeds Max. The range grows quickly and the delays grow slowly. Messages
+// that failed at the same time are therefore far apart by the second retry. A zero field takes its default.
 //
-// A schedule does not keep state, so each call of Delay draws all previous delays
-// again, from the first attempt on. The distribution of a delay is the same as with
-// stored delays, but successive delays of one message are not correlated. The cost of
-// a call grows by some nanoseconds with each attempt, up to attempt 1000. Later
-// delays have the distribution of attempt 1000.
+// A schedule does not keep state, so each call of Delay draws all previous delays again, starting with the first
+// attempt. The distribution of a delay is the same as with stored delays, but successive delays of one message are not
+// correlated. The cost of a call grows by some nanoseconds with each attempt, up to attempt 1000. Later delays have the
+// distribution of attempt 1000.
 //
 // As in the published algorithm, a delay above Max becomes Max. With the defaults,
 // this applies to one in five late delays. By then, the earlier delays have spread
@@ -74,7 +71,7 @@ func (d Decorrelated) Range(attempt int) (low, high time.Duration) {
 	return within(shortest, d.Initial, d.Max), within(longest, d.Initial, d.Max)
 }
 
-// after returns the delay after a previous delay, for a random number in [0, 1].
+// after returns the delay that follows a previous delay, for a random number in [0, 1].
 func (d Decorrelated) after(delay, random float64) float64 {
 	low, high := float64(d.Initial), max(1, d.Factor)*delay
 	high = min(high, math.MaxFloat64) // otherwise infinity times a random 0 would be NaN
