@@ -93,7 +93,7 @@ func (b *bench) discard(kind string) error {
 	return broker.Remove()
 }
 
-// broker returns the running broker of a kind, or starts an empty broker.
+// broker returns the running broker of the given kind, or starts an empty broker.
 func (b *bench) broker(ctx context.Context, kind string) (brokers.Broker, error) {
 	if broker := b.running[kind]; broker != nil {
 		return broker, nil

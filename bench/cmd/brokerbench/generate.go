@@ -32,8 +32,8 @@ const (
 	perMessage = 1e6
 )
 
-// generate puts load on a broker from a separate process. It returns the metrics of the load and the resource use of the
-// broker. If watch is not nil, generate calls watch with each event, and watch may add metrics.
+// generate puts load on a broker from a separate process. It returns the metrics of the load and the resource use of
+// the broker. If watch is not nil, generate calls it with each event, and watch may add metrics.
 func (b *bench) generate(ctx context.Context, broker brokers.Broker, args []string, watch func(load.Event, report.Metrics) error) (report.Metrics, load.Result, error) {
 	m := report.Metrics{}
 	var usedBefore, used, busyBefore, busy float64

@@ -82,7 +82,7 @@ func parse(args []string) (*options, error) {
 	return o, nil
 }
 
-// roundsOr returns the number of rounds. The default is n.
+// roundsOr returns the number of rounds that the user has set, or n.
 func (o *options) roundsOr(n int) int {
 	switch {
 	case o.rounds > 0:

@@ -17,7 +17,7 @@ import (
 // fsync is the kind of the contender that measures the disk instead of a broker.
 const fsync = "fsync"
 
-// entry is a contender of a scenario.
+// entry is a contender in a scenario.
 type entry struct {
 	name, kind     string
 	against, limit string
@@ -53,7 +53,7 @@ func (b *bench) rounds(ctx context.Context, n int, entries []entry) (*report.Tab
 	return t, b.stopAll()
 }
 
-// steady measures a broker that runs through all rounds.
+// steady measures a broker that keeps running during all rounds.
 func steady(ctx context.Context, b *bench, e *entry) (report.Metrics, error) {
 	broker, err := b.broker(ctx, e.kind)
 	if err != nil {

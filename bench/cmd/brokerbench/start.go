@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/bench/load"
 )
 
-// The metrics of start.
+// These are the metrics of the scenario start.
 const (
 	startMedian  = "start_s"
 	startSlowest = "start_slowest_s"

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/bench/load"
 )
 
-// The metrics of waiting.
+// These are the metrics of the scenario waiting.
 const (
 	emptyMiB    = "empty_mib"
 	waitingMiB  = "waiting_mib"
@@ -58,7 +58,7 @@ var waiting = scenario{
 	},
 }
 
-// settle is the time between the last publish and the measurement of the broker's memory.
+// settle is the time from the last publish to the measurement of the broker's memory.
 const settle = 5 * time.Second
 
 // timeToLive returns a TTL that is long enough to publish all messages and to measure the memory before the first message expires,
