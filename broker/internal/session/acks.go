@@ -25,13 +25,13 @@ func (ch *channel) ack(m *amqpwire.BasicAck) error {
 	return nil
 }
 
-// isAck reports whether a frame is an ack. While the session stores acks, it may handle only acks.
+// isAck reports whether a frame is an ack. The session calls processAcks before it handles any other frame.
 func isAck(f amqpwire.Frame) bool {
 	id, err := amqpwire.PeekMethodID(f.Payload)
 	return f.Type == amqpwire.FrameMethod && err == nil && id == amqpwire.IDBasicAck
 }
 
-// processAcks processes the stored acks. The session calls it before it handles any other frame or error.
+// processAcks processes the stored acks. The session calls it before it handles an error or a frame other than an ack.
 func (s *Session) processAcks() {
 	all := s.acks.list
 	s.acks.list = nil // because raise calls processAcks again

@@ -7,8 +7,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// mayBlock reports whether a client has started to publish a message and an alarm or a backlog requires [Session.block]. The
-// session must not read the rest of the message before block returns.
+// mayBlock reports whether the client has started to publish a message while an alarm is raised or the store has a
+// backlog. If so, the session calls [Session.block] before it reads the rest of the message.
 func (s *Session) mayBlock() bool {
 	s.contentBegun = s.contentBegun && (s.config.Alarms.Raised() != nil || s.backlog() != nil)
 	return s.contentBegun
@@ -25,8 +25,8 @@ func (s *Session) backlog() <-chan struct{} {
 // respond raises an alarm, and the session must then notify the client.
 const alarmInterval = 100 * time.Millisecond
 
-// awaitCommit blocks a publishing connection while the store has a backlog. It does not notify the client, because the wait
-// lasts only until the current commit or an alarm.
+// awaitCommit blocks a publishing connection while the store has a backlog. It does not notify the client, because
+// the wait ends when the next commit starts or an alarm is raised.
 func (s *Session) awaitCommit() {
 	begins := s.backlog()
 	if begins == nil {

@@ -17,7 +17,7 @@ type channel struct {
 	id      uint16
 	counter stats.Counter
 
-	// Used by the reader only.
+	// Guarded like Session.channels.
 	closing    bool // channel.close was sent; channel.close-ok has not arrived
 	parser     amqpwire.Parser
 	content    content // message that the client is publishing
@@ -33,7 +33,7 @@ type channel struct {
 	contentMemory budget.Share // message that the client is publishing
 	txMemory      budget.Share // the transaction
 
-	// Used by deliveries, in any goroutine.
+	// Deliveries use these fields in any goroutine; mu guards them.
 	mu             sync.Mutex
 	released       bool
 	lastTag        uint64
@@ -67,7 +67,7 @@ func (ch *channel) reply(noWait bool, m amqpwire.Method) {
 	}
 }
 
-// release requeues the unacked messages and cancels the consumers, which then accept no further messages.
+// release requeues the unacked messages and cancels the consumers, which accept no messages from the start of the call.
 func (ch *channel) release() {
 	ch.mu.Lock()
 	if ch.released {

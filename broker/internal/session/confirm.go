@@ -13,7 +13,7 @@ import (
 // [confirms] guards all fields except on, which only the reader uses.
 type unconfirmedMessages struct {
 	on        bool
-	published uint64 // tag of the last message
+	published uint64 // tag of the last published message
 	confirmed uint64 // tag of the last confirmed message
 	runs      []run  // unconfirmed messages, in order
 }
@@ -42,7 +42,7 @@ func (u *unconfirmedMessages) last() store.Ticket {
 	return u.runs[len(u.runs)-1].commit
 }
 
-// add adds the next message. Its commit is at least the commit of the messages before it.
+// add adds the next message. The commits of the runs never decrease.
 func (u *unconfirmedMessages) add(accepted bool, kept store.Ticket) {
 	u.published++
 	r := run{upTo: u.published, commit: max(kept, u.last()), accepted: accepted}
@@ -62,8 +62,8 @@ func (u *unconfirmedMessages) due(committed store.Ticket) []run {
 	return u.runs[:n]
 }
 
-// appendConfirms encodes the confirms that are due after a commit. It combines consecutive acks in one frame. It sends each
-// nack separately, because some clients do not support multiple in nacks.
+// appendConfirms encodes the confirms that are due after a commit. It combines consecutive acks in one frame. It
+// sends each nack separately, because some clients do not support the flag multiple of basic.nack.
 func (ch *channel) appendConfirms(b []byte, committed store.Ticket) []byte {
 	u := &ch.unconfirmed
 	due := u.due(committed)
@@ -74,7 +74,7 @@ func (ch *channel) appendConfirms(b []byte, committed store.Ticket) []byte {
 				u.confirmed++
 				b = ch.s.appendMethod(b, ch.id, &amqpwire.BasicNack{DeliveryTag: u.confirmed})
 			}
-		case i+1 < len(due) && due[i+1].accepted: // the next frame confirms both runs
+		case i+1 < len(due) && due[i+1].accepted: // the ack of the next run also confirms this run
 		default:
 			n := r.upTo - u.confirmed
 			b = ch.s.appendMethod(b, ch.id, &amqpwire.BasicAck{DeliveryTag: r.upTo, Multiple: n > 1})

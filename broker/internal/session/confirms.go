@@ -7,12 +7,12 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// confirms sends publisher confirms, in order on each channel. It confirms a message that must be durable only after its
-// commit.
+// confirms sends publisher confirms, in order on each channel. If a message must be durable, the confirm follows the
+// commit of the message.
 //
-// It combines several confirms in one frame. When the reader has no other work, it confirms the messages that are not saved.
-// The committing goroutine confirms saved messages after their commit. That goroutine must never wait for the reader, which
-// may itself wait for a commit, so confirms has a separate lock.
+// It combines several confirms in one frame. The reader confirms messages that are not saved, as soon as it has no
+// other work. The committing goroutine confirms saved messages after their commit. That goroutine must never wait for
+// the reader, which may itself wait for a commit, so confirms has a separate lock.
 type confirms struct {
 	store store.Store // nil: no messages are saved
 	out   *outbox
@@ -20,12 +20,12 @@ type confirms struct {
 	mu        sync.Mutex
 	committed store.Ticket // all commits up to this ticket have succeeded
 	requested store.Ticket // ticket of the last commit for which Notify was called
-	collected int          // number of messages since the last confirm
+	collected int          // number of messages added since sendDue last ran
 	channels  []*channel   // channels with unconfirmed messages
 }
 
-// add adds the next message of a channel and its commit. The nack of a refused message does not wait for a commit,
-// even if another queue has accepted the message.
+// add adds the next message of a channel and its commit. The nack of a refused message does not wait for the commit
+// of the message, even if another queue has accepted it.
 func (c *confirms) add(ch *channel, accepted bool, kept store.Ticket) {
 	if !accepted {
 		kept = 0

@@ -28,7 +28,7 @@ type consumer struct {
 	ch        *channel
 	queue     *vhost.Queue
 	tag       string
-	number    uint64 // number among the consumers of the channel
+	number    uint64 // position in the order of subscription on this channel, from 1
 	arguments amqpwire.Table
 	timeout   time.Duration // acknowledgement timeout; 0: none
 	size      int64         // approximate memory
@@ -36,7 +36,7 @@ type consumer struct {
 	// Guarded by the lock of the channel.
 	window    window
 	cancelled bool                  // no longer in the channel; its deliveries may still be unacked
-	refused   bool                  // refused a message for lack of credit or memory
+	refused   bool                  // refused a message, or would refuse the next one, for lack of credit or memory
 	deliver   amqpwire.BasicDeliver // last delivery, reused for the next one
 }
 
@@ -145,7 +145,7 @@ func (ch *channel) forget(c *consumer) {
 	}
 }
 
-// settled counts a settled message. The caller must hold the lock of the channel.
+// settled returns the credit of a settled message. The caller must hold the lock of the channel.
 func (c *consumer) settled() {
 	c.window.used--
 	if c.cancelled && c.window.used == 0 && !c.ch.released {

@@ -67,7 +67,7 @@ func (ch *channel) named(queue, key string) (string, string, error) {
 	return ch.lastQueue, key, nil
 }
 
-// queue returns the queue with the name if the user has the permission for the operation.
+// queue returns the named queue. The user must have the permission for op.
 func (ch *channel) queue(name string, op access.Operation) (*vhost.Queue, error) {
 	name, _, err := ch.named(name, "")
 	if err != nil {

@@ -37,7 +37,8 @@ func (s *Session) frame(f amqpwire.Frame) (done bool) {
 	return false
 }
 
-// raise reports an error to the client. It closes the channel, or the connection if the error is a hard error.
+// raise reports an error to the client. It closes the channel, or the connection if the error is a hard error or the
+// channel is not open.
 func (s *Session) raise(id uint16, method amqpwire.MethodID, err error) {
 	s.processAcks() // process the acks that precede the error
 	e := asException(err)
@@ -110,7 +111,7 @@ func (s *Session) channel(id uint16) *channel {
 	return s.last
 }
 
-// drop removes a channel.
+// drop removes a channel from the session.
 func (s *Session) drop(ch *channel) {
 	s.account.Give(budget.Channels, channelSize)
 	delete(s.channels, ch.id)
@@ -158,7 +159,8 @@ func (s *Session) unopened(id uint16, m amqpwire.Method) error {
 	return nil
 }
 
-// awaitClose ignores frames that a client sent before it read channel.close.
+// awaitClose handles a frame on a channel that the session is closing. It ignores most frames, because the client
+// sent them before it read channel.close.
 func (s *Session) awaitClose(ch *channel, f amqpwire.Frame) (amqpwire.MethodID, error) {
 	if f.Type != amqpwire.FrameMethod {
 		return 0, nil
@@ -224,7 +226,7 @@ func frameError(e *amqpwire.FrameError) *exception.Error {
 	return exception.New(exception.FrameError, "type %d, %s: {invalid_frame_end_marker,%d}", e.Type, snippet(e.Payload), e.End)
 }
 
-// snippet formats the start of a payload like RabbitMQ, as text if it is printable.
+// snippet formats the start of a payload as RabbitMQ does, as text if it is printable.
 func snippet(payload []byte) string {
 	if len(payload) > 16 {
 		return "first 16 octets = " + term(payload[:16])
@@ -269,7 +271,8 @@ func printable(text []rune) (quoted string, ok bool) {
 	return `"` + escapes.Replace(string(text)) + `"`, true
 }
 
-// octets formats bytes as numbers in Erlang notation. It stops at 255 bytes, the maximum length of an error message.
+// octets formats bytes as numbers in Erlang notation. It formats at most 255 bytes, because an error message has at
+// most 255 bytes.
 func octets(b []byte) string {
 	numbers := make([]string, min(len(b), 255))
 	for i := range numbers {

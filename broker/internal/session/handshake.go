@@ -16,7 +16,7 @@ var amqp09Header = [8]byte{'A', 'M', 'Q', 'P', 1, 1, 0, 9}
 // handshake handles a connection from the protocol header to connection.open-ok. If it returns an error, the caller closes
 // the connection. By then, handshake has sent the error reply to the client, if any.
 func (s *Session) handshake() error {
-	// The deadline includes writes, because a client may start TLS and never read.
+	// The deadline also applies to writes, because a client may start TLS and never read.
 	_ = s.conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	header, err := s.in.ReadProtocolHeader()
 	if err != nil {

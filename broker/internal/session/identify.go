@@ -40,7 +40,7 @@ func (s *Session) certificate() *x509.Certificate {
 	return chains[0][0]
 }
 
-// refusal is the reason why a login was refused. The broker does not send it to the client.
+// refusal is the reason for a refused login. The broker does not send it to the client.
 type refusal struct{ error }
 
 // Unwrap supports [errors.As].
@@ -65,7 +65,7 @@ func (s *Session) identify(mechanism, response string) (user string, err error) 
 		return "", err
 	}
 	peer, authentic := s.conn.RemoteAddr(), false
-	if peer.Network() == "pipe" { // a pipe is a connection within this process
+	if peer.Network() == "pipe" { // a pipe connects two ends within this process
 		authentic = control.Authenticate(user, password)
 	} else {
 		authentic, err = control.AwaitLogin(s.serving, peer.String(), user, password)
@@ -80,7 +80,7 @@ func (s *Session) identify(mechanism, response string) (user string, err error) 
 	return user, err
 }
 
-// credentials parses the response of a mechanism with a password.
+// credentials parses the client's response for PLAIN or AMQPLAIN.
 func credentials(mechanism, response string) (user, password string, err error) {
 	switch mechanism {
 	case "PLAIN": // RFC 4616: authorization identity (must be empty), user, password

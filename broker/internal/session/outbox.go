@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// outboxLimit is the number of bytes, not yet read by the client, above which the session stops deliveries to its
-	// consumers. It also stops reading from the client, because each frame may require a reply. Deliveries and reads resume
-	// at half of the limit. While memory for connections is scarce, the limit is outboxBatch. One message may exceed the
-	// limit. A second message may not, because the batch that is being written also counts.
+	// outboxLimit is the number of unwritten bytes at which the session stops deliveries to its consumers. It also stops
+	// reading from the client, because each frame may require a reply. Deliveries and reads resume at half of the limit.
+	// While memory for connections is scarce, the limit is outboxBatch. A single message may exceed the limit. The next
+	// message must wait, because the batch that is being written also counts.
 	outboxLimit = 1 << 20
-	// outboxStep is the granularity of memory accounting. Most connections have less unread data and therefore avoid the
-	// cost of accounting.
+	// outboxStep is the granularity of memory accounting. Most connections have fewer unwritten bytes and therefore
+	// avoid the cost of accounting.
 	outboxStep = 64 << 10
 	// outboxBatch is the approximate size of a write. Larger writes are not faster.
 	outboxBatch = 64 << 10
 )
 
-// spares holds written batches for reuse by any connection, so that idle connections do not hold batches. A sync.Pool is not
-// suitable, because a processor rarely gets a batch that another processor returned to the pool.
+// spares holds the buffers of written batches. Any connection may reuse them, so idle connections need no buffers. A
+// sync.Pool is not suitable, because a processor rarely gets a batch that another processor returned to the pool.
 var spares = make(chan []byte, 32)
 
 func spare() []byte {
@@ -82,12 +82,12 @@ func (o *outbox) limit() int {
 	return outboxLimit
 }
 
-// held returns the number of bytes that the peer has not read.
+// held returns the number of bytes whose write is not complete.
 func (o *outbox) held() int { return o.size + o.writing }
 
 func (o *outbox) count() { o.share.Set(int64(o.held() / outboxStep * outboxStep)) }
 
-// write adds the bytes that the function appends.
+// write adds the bytes that appendTo appends.
 func (o *outbox) write(appendTo func([]byte) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,8 +119,8 @@ func (o *outbox) updateFull() {
 	}
 }
 
-// offer is like write, for deliveries. If the peer reads too slowly, offer adds no data and returns false. It resumes the
-// sender when space is available.
+// offer is like write, for deliveries. If the peer reads too slowly, offer adds no data and returns false, and the
+// outbox resumes the sender when space is available.
 func (o *outbox) offer(appendTo func([]byte) []byte, by stalledSender) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -144,7 +144,7 @@ func (o *outbox) waitForRoom(ctx context.Context) error {
 	return nil
 }
 
-// finish makes run return after it has written all data.
+// finish makes run write the remaining data and return.
 func (o *outbox) finish() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -153,7 +153,7 @@ func (o *outbox) finish() {
 	signal(o.dataAdded)
 }
 
-// drop discards all data that is not being written. Batches contain complete frames, so that other frames may follow.
+// drop discards all data that is not being written. Batches contain complete frames, so other frames may follow.
 func (o *outbox) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

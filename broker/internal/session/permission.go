@@ -27,7 +27,7 @@ const maxCachedPermissions = 1000
 // permissionSize is the approximate memory of a cached permission without its name.
 const permissionSize = 64
 
-// may returns an error unless the user has the permission for a queue or exchange.
+// may returns an error unless the user may perform op on the queue or exchange.
 func (s *Session) may(op access.Operation, kind, name string) error {
 	if kind == "exchange" && name == "" {
 		name = "amq.default"
@@ -65,8 +65,8 @@ func (s *Session) mayExchange(op access.Operation, name string) error {
 	return s.may(op, "exchange", name)
 }
 
-// mayForward checks the permissions for forwarding messages from a queue or exchange to the exchange in the argument: read
-// the source and write to the target.
+// mayForward checks the permissions to forward messages from a queue or exchange to the exchange that the argument
+// arg names: read from the source and write to the target.
 func (s *Session) mayForward(kind, name string, args amqpwire.Table, arg string) error {
 	exchange, given := args.Get(arg)
 	target, ok := exchange.(string)

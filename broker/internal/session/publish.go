@@ -70,7 +70,7 @@ func (ch *channel) replyQueue() string {
 	return ch.replies.Name()
 }
 
-// appendContent encodes a method with a message.
+// appendContent encodes a method and the message that follows it.
 func appendContent(b []byte, ch *channel, m amqpwire.Method, properties, body []byte) []byte {
 	framed, err := amqpwire.AppendMethodFrame(b, ch.id, m)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// routeCache contains the route of the last message of a channel, because the next message usually has the same route.
+// routeCache caches the route of a channel's last message, because the next message usually has the same route.
 type routeCache struct {
 	exchange, key string
 	generation    uint64 // generation of the topology; 0: not valid
@@ -20,7 +20,7 @@ const (
 	routeCacheCap = 32
 )
 
-// route returns the queues for a message. The slice is valid until the next message.
+// route returns the queues for a message. The slice is valid until the next call.
 func (ch *channel) route(m *queue.Message) ([]*vhost.Queue, error) {
 	w, now := &ch.routeCache, ch.s.vhost.Generation()
 	byKey := len(m.Headers) == 0 // otherwise the route may depend on the headers

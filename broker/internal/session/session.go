@@ -7,15 +7,16 @@
 //	socket ◄───────────────── outbox ◄─────────────────────────────┘
 //	            writer
 //
-// The reader goroutine owns the connection. It reads frames and changes the state. The writer goroutine only writes the
-// [outbox]. The outbox receives replies from the reader, and deliveries from queues in the goroutine of the publisher. A
-// third goroutine handles heartbeats. The cause of the session context states why the session was closed.
+// The reader goroutine owns the connection. It reads frames and changes the state. The writer goroutine writes the
+// contents of the [outbox] to the socket. The reader adds replies to the outbox. Queues add deliveries, in any
+// goroutine, for example in the publisher's. A third goroutine handles heartbeats. The cause of the session context
+// states why the session was closed.
 //
-// The lock order is turn, session, queue, channel, confirms, outbox. Only the turn may be held while a goroutine blocks. The
+// The lock order is turn, session, queue, channel, confirms, outbox. A goroutine that blocks may hold only the turn. The
 // turn is the right to change channels. The reader holds the turn while it handles frames, and may wait for the store.
 // Between frames, a timer may take the turn. While the reader waits, it releases only the session lock, so that the broker
-// can inspect the session, whose state does not change. The channel lock guards the fields of a channel that deliveries use.
-// The lock of [confirms] guards the fields that commits of the store use.
+// can inspect the session, whose state does not change. The channel lock guards the fields of a channel that deliveries
+// use. The lock of [confirms] guards the fields that commits of the store use.
 package session
 
 import (
@@ -48,7 +49,8 @@ const (
 	// lingerTimeout is the time in which the client must close the socket after connection.close-ok. A shorter heartbeat
 	// interval replaces it.
 	lingerTimeout = 30 * time.Second
-	// confirmEvery limits the number of confirms that the session collects for one frame.
+	// confirmEvery is the number of published messages after which the session sends the due confirms, even if the
+	// reader has more work.
 	confirmEvery = 256
 )
 
@@ -170,8 +172,8 @@ func New(conn net.Conn, config *Config) *Session {
 	return s
 }
 
-// Serve runs the session until the connection is closed and all its goroutines have returned. It returns why the connection
-// was closed, or nil after Abort or a complete closing handshake.
+// Serve runs the session until the connection is closed and all its goroutines have returned. It returns the reason
+// for the close, or nil after Abort or a complete closing handshake.
 func (s *Session) Serve() error {
 	// Closing the socket unblocks the reader and the writer.
 	stop := context.AfterFunc(s.ctx, func() { _ = s.conn.Close() })
@@ -190,7 +192,7 @@ func (s *Session) Serve() error {
 	s.stopAckTimer()
 	s.contents.stop()
 	if err == nil {
-		// Write the remaining replies first, at least connection.close-ok.
+		// First write the remaining replies, for example connection.close-ok.
 		_ = s.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
 		s.out.finish()
 		if s.closeSent {
@@ -210,7 +212,8 @@ func (s *Session) Serve() error {
 	return err
 }
 
-// fail closes the connection with an error. After that, the session ignores all frames except the reply of the client.
+// fail closes the connection with an error. After that, the session ignores all frames except connection.close-ok and
+// connection.close.
 func (s *Session) fail(e *exception.Error, method amqpwire.MethodID) {
 	if s.closing.Swap(true) {
 		return
@@ -235,8 +238,8 @@ func (s *Session) discard() {
 	_, _ = io.Copy(io.Discard, s.conn)
 }
 
-// discardAfterClose is like discard, after connection.close-ok. The client may still be writing, and read the reply only
-// afterwards. Shutdown makes discardAfterClose return.
+// discardAfterClose is like discard, after connection.close-ok. The client may still be writing, and may not read the
+// reply until it has finished. Shutdown makes discardAfterClose return.
 func (s *Session) discardAfterClose() {
 	timeout := lingerTimeout
 	if s.heartbeat > 0 {
@@ -275,7 +278,7 @@ func (s *Session) unlock() {
 	s.turn.Unlock()
 }
 
-// release requeues the unacked messages of all channels, and releases the channels and the exclusive queues of the
+// release requeues the unacked messages of all channels, and deletes the channels and the exclusive queues of the
 // connection.
 func (s *Session) release() {
 	for _, ch := range s.channels {

@@ -24,8 +24,9 @@ func ack(ch *channel, q *vhost.Queue, items []*queue.Item) {
 	q.Ack(items...)
 }
 
-// nack requeues or rejects deliveries. The argument failed marks them as failed deliveries. It is set for basic.reject and
-// for a closed channel, but not for basic.nack (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
+// nack requeues or rejects deliveries. If failed is set, they count as failed deliveries. It is set for basic.reject
+// and for a closed channel, but not for basic.nack
+// (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 func nack(requeue, failed bool) disposition {
 	return func(_ *channel, q *vhost.Queue, items []*queue.Item) {
 		if requeue {

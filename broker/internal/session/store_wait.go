@@ -11,11 +11,11 @@ import (
 // connection.close.
 var errUnanswered = errors.New("session is closing")
 
-// await runs a function that waits for the disk. The reader calls it and keeps the turn, so that the state of the session
+// await runs do, which waits for the disk. The reader calls it and keeps the turn, so that the state of the session
 // does not change. await releases the session lock, so that callers that inspect the session do not wait for the disk.
 //
-// While the session waits, it does not read and cannot detect a silent client. It still detects a lost connection, because
-// it cannot write heartbeats.
+// While the session waits, it does not read and cannot detect a silent client. It still detects a lost connection,
+// because the writes of heartbeats fail.
 func (s *Session) await(do func(context.Context) error) error {
 	s.waiting.Store(true)
 	s.mu.Unlock()
@@ -28,7 +28,7 @@ func (s *Session) await(do func(context.Context) error) error {
 	return err
 }
 
-// saveAtomically runs a function whose changes the store saves atomically, and waits until they are durable.
+// saveAtomically runs do and waits until its changes are durable. The store saves them atomically.
 func (s *Session) saveAtomically(do func()) error {
 	disk := s.config.Store
 	if disk == nil {

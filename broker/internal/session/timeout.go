@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// awaitAck makes sure that the timer fires when the next delivery is due. The caller must hold the lock of a channel.
+// awaitAck makes the timer fire at due, unless it fires earlier. The caller must hold the lock of a channel.
 func (s *Session) awaitAck(due time.Time) {
 	s.ackTimer.Lock()
 	defer s.ackTimer.Unlock()
@@ -57,8 +57,9 @@ func (s *Session) ackTimeouts() {
 // requeuedItem replaces the item of a delivery that was requeued after its timeout.
 var requeuedItem = new(queue.Item)
 
-// overdue takes the deliveries that have exceeded the timeout. It returns their consumers, and the time at which the next
-// delivery is due. If a client later settles such a delivery, the settlement has no effect and causes no error.
+// overdue takes the deliveries that have exceeded the timeout. It also returns their consumers, and the earliest
+// deadline of the other deliveries. If the client later settles a taken delivery, the settlement has no effect and
+// causes no error.
 func (ch *channel) overdue(now time.Time) (taken []delivery, late map[*consumer]struct{}, next time.Time) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

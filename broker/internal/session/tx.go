@@ -17,7 +17,7 @@ type transaction struct {
 	settled   []settlement
 }
 
-// pendingMessage is a message that was checked but not yet published.
+// pendingMessage is a message that was checked and routed but not yet delivered.
 type pendingMessage struct {
 	message   *queue.Message
 	queues    []*vhost.Queue // determined when the client published; later changes to the topology have no effect
@@ -31,8 +31,8 @@ const (
 	wordSize       = 8
 )
 
-// publish stores a message until the commit. The message counts against the memory limit of the connection, because only its
-// client can free the memory.
+// publish stores a message until the commit. The message counts against the memory limit of the connection, because
+// only the client can free the memory.
 func (tx *transaction) publish(ch *channel, p pendingMessage) {
 	p.queues = slices.Clone(p.queues)
 	p.promise(1)

@@ -24,7 +24,7 @@ type delivery struct {
 }
 
 // unackedDeliveries holds the deliveries of a channel, sorted by tag. Tags only grow, and clients usually settle them in
-// order. The list therefore has holes only for deliveries that were settled before earlier deliveries.
+// order. The list therefore has holes only where a delivery was settled before an earlier delivery.
 type unackedDeliveries struct {
 	list  []delivery
 	from  int // index of the first unsettled delivery
@@ -35,8 +35,8 @@ type unackedDeliveries struct {
 // deliverySize is the memory of a delivery, without its message.
 const deliverySize = int64(unsafe.Sizeof(delivery{}))
 
-// unackedKeep is the list capacity that a channel keeps while it has no unacked messages. It keeps only unackedScarce while
-// memory is scarce, either for all connections or for the unacked deliveries of this connection.
+// unackedKeep is the maximum list capacity that a channel keeps while it has no unacked messages. The maximum is
+// unackedScarce while memory is scarce, either for all connections or for the unacked deliveries of this connection.
 const (
 	unackedKeep   = 1024
 	unackedScarce = 64
@@ -61,7 +61,8 @@ func (u *unackedDeliveries) free() {
 }
 
 // take removes the delivery with the tag and appends it to dst. If multiple is set, take removes all deliveries up to the
-// tag, or all deliveries if the tag is 0. It returns false if no unsettled delivery has the tag.
+// tag, or all deliveries if the tag is 0. It returns false if no unsettled delivery has the tag, unless the tag is 0 and
+// multiple is set.
 func (u *unackedDeliveries) take(dst []delivery, tag uint64, multiple bool) ([]delivery, bool) {
 	if multiple && tag == 0 {
 		return u.takeAll(dst), true
@@ -77,8 +78,8 @@ func (u *unackedDeliveries) take(dst []delivery, tag uint64, multiple bool) ([]d
 	return u.takeRange(dst, first, i+1), true
 }
 
-// find returns the index of a tag. Tags grow by at least one, so the difference of the tags limits the distance from the
-// first delivery. Most searches find the first delivery.
+// find returns the index of the delivery with the tag. Tags grow by at least one, so two deliveries are never further
+// apart in the list than their tags. Most searches find the first delivery.
 func (u *unackedDeliveries) find(tag uint64) (i int, found bool) {
 	live := u.list[u.from:]
 	if len(live) == 0 || tag < live[0].tag {
@@ -97,7 +98,7 @@ func (u *unackedDeliveries) takeRange(dst []delivery, from, to int) []delivery {
 	for i := from; i < to; i++ {
 		if d := &u.list[i]; !settled(*d) {
 			dst = append(dst, *d)
-			*d = delivery{tag: d.tag} // keeps the tag for searches
+			*d = delivery{tag: d.tag} // keep the tag for searches
 			u.holes++
 		}
 	}
@@ -145,8 +146,9 @@ func (u *unackedDeliveries) restore(ds []delivery) {
 
 func settled(d delivery) bool { return d.item == nil }
 
-// byConsumer compares deliveries by their consumers, in the order of subscription. Deliveries by basic.get come last. When a
-// channel is closed, its deliveries return to a quorum queue in this order. A classic queue restores the original order.
+// byConsumer compares deliveries by their consumers, in the order of subscription. Messages from basic.get come last.
+// When a channel is closed, its messages return to a quorum queue in this order. A classic queue restores the
+// original order.
 func byConsumer(a, b delivery) int {
 	number := func(d delivery) uint64 {
 		if d.consumer == nil {

@@ -12,7 +12,8 @@ import (
 // Kind is a kind of message event. The names are from message_stats in RabbitMQ's management API.
 type Kind uint8
 
-// Kinds up to Unroutable occur between a client and an exchange. Kinds from Get on occur between a client and a queue.
+// Unroutable and the kinds before it occur between a client and an exchange. Get and the kinds after it occur between
+// a client and a queue.
 const (
 	Publish   Kind = iota
 	Confirm        // the broker confirmed the message
@@ -29,7 +30,7 @@ const (
 	kinds
 )
 
-// Counts contains the number of messages for each kind.
+// Counts contains the number of events of each kind.
 type Counts [kinds]uint64
 
 // Of returns the number of events of a kind.

@@ -42,8 +42,7 @@ type Store interface {
 	// Move deletes one key and puts another atomically. A crash cannot lose or duplicate the message.
 	Move(from Key, old Ref, to Entry) Ref
 
-	// DeleteRange removes the n messages of a level whose order is between after and before, both exclusive. All of them
-	// must be committed.
+	// DeleteRange removes the n messages of a level for which after < Key.Order < before. All of them must be committed.
 	DeleteRange(queue uint64, level uint8, after, before uint64, n int, bytes int64)
 	// DeleteQueue removes all messages of a queue.
 	DeleteQueue(queue uint64)
@@ -59,29 +58,29 @@ type Store interface {
 	// Release completes the atomic changes that began with Hold.
 	Release()
 
-	// Notify calls the waiter once, after the pending commit, and returns the ticket of that commit.
+	// Notify returns the ticket of the pending commit, and calls the waiter once when that commit has succeeded.
 	Notify(Waiter) Ticket
 
 	// Wait blocks until a commit has succeeded. It returns an error if the context is canceled first, or if the store has
 	// failed or was closed.
 	Wait(context.Context, Ticket) error
 
-	// Flush waits until all earlier changes are durable.
+	// Flush waits until all changes made before the call are durable.
 	Flush(context.Context) error
 
-	// Load reads committed messages of a level whose order is higher than after. It returns at most n messages, and stops
-	// after the message that exceeds the number of bytes. It reads from the disk and blocks.
+	// Load reads the committed messages of a level for which Key.Order > after. It returns at most n messages, and stops
+	// after the message with which their size exceeds bytes. It blocks while it reads from the disk.
 	Load(queue uint64, level uint8, after uint64, n, bytes int) ([]Loaded, error)
 
 	// Levels returns the levels that a queue had when the store was opened, from counts that the store saves with the
-	// messages. It reads from the disk and blocks.
+	// messages. It blocks while it reads from the disk.
 	Levels(queue uint64) ([]Level, error)
 
-	// Queues returns the queues that had messages when the store was opened. It reads from the disk and blocks.
+	// Queues returns the queues that had messages when the store was opened. It blocks while it reads from the disk.
 	Queues() ([]uint64, error)
 
-	// Documents yields the committed documents whose names have the prefix, sorted by name. It reads from the disk and
-	// blocks.
+	// Documents yields the committed documents whose names have the prefix, sorted by name. The iteration blocks while
+	// it reads from the disk.
 	Documents(prefix string) iter.Seq2[Document, error]
 
 	// Unclean reports whether the previous process did not close the store cleanly. If so, the deliveries of that process
@@ -89,12 +88,12 @@ type Store interface {
 	Unclean() bool
 
 	// MakeRoom frees the disk space of deleted messages. Without MakeRoom, the store frees the space gradually, while it
-	// saves new messages. MakeRoom blocks, and may take long if it frees much space.
+	// saves new messages. MakeRoom blocks, possibly for a long time if it can free much space.
 	MakeRoom(context.Context) error
 
-	// Backlog returns nil while few changes are pending. Otherwise it returns a channel that is closed when a commit starts
-	// with these changes. Publishers wait for that channel, because they could otherwise outpace the disk indefinitely, and
-	// each commit would be larger than the previous one. Backlog is cheap.
+	// Backlog returns nil while few changes are pending. Otherwise it returns a channel that is closed when a commit of
+	// these changes starts. Publishers wait for that channel, because they could otherwise outpace the disk
+	// indefinitely, and each commit would be larger than the previous one. Backlog is cheap.
 	Backlog() <-chan struct{}
 
 	// Behind returns the time that the current commit has taken so far, or 0 if no commit is running.
@@ -120,13 +119,13 @@ type Store interface {
 	// Changes that are not committed may be lost.
 	GiveUp(why error)
 
-	// Backup creates a directory and writes a copy of all earlier changes into it. Other callers may use the store at the
-	// same time. Backup blocks.
+	// Backup creates the directory dir, which must not exist, and copies the store into it, with all changes made before
+	// the call. Other callers may use the store at the same time. Backup blocks.
 	Backup(dir string) error
 
 	// Close commits the pending changes and releases the directory. It blocks. The argument clean states that the broker has
-	// recorded all deliveries. If clean is false, an Unclean store stays unclean. Callers that wait for a commit, now or
-	// later, get ErrClosed.
+	// recorded all deliveries. If clean is false, an Unclean store stays unclean. Callers that wait for a later commit get
+	// ErrClosed.
 	Close(clean bool) error
 }
 

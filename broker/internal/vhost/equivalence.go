@@ -6,7 +6,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// compared lists, for each type of an existing queue, the arguments that a repeated declaration must match. The order is the
+// compared lists, for each type of an existing queue, the arguments that a repeated declaration must match, in the
 // order in which RabbitMQ reports differences.
 var compared = map[kinds][]string{
 	classic: {

@@ -37,7 +37,6 @@ func (v *VHost) DeclareExchange(d *amqpwire.ExchangeDeclare) error {
 	return v.addExchange(name, d)
 }
 
-// addExchange adds a new exchange.
 func (v *VHost) addExchange(name string, d *amqpwire.ExchangeDeclare) error {
 	alternate, given := d.Arguments.Get(alternateExchange)
 	alternateName, ok := alternate.(string)
@@ -126,7 +125,7 @@ func inequivalent(arg, of, received, current string) error {
 		"inequivalent arg '%s' for %s: received %s but current is %s", arg, of, received, current)
 }
 
-// Clean removes line breaks from a name, like RabbitMQ.
+// Clean removes line breaks from a name, as RabbitMQ does.
 func Clean(name string) string {
 	if !strings.ContainsAny(name, "\r\n") {
 		return name

@@ -62,7 +62,7 @@ func (v *VHost) ExchangeCount() int {
 	return v.routes.Len()
 }
 
-// Exchange returns the exchange with the name.
+// Exchange returns the named exchange, and reports whether it exists.
 func (v *VHost) Exchange(name string) (ExchangeInfo, bool) {
 	x := v.lookupExchange(name)
 	if x == nil {
@@ -92,7 +92,7 @@ func (v *VHost) Queues() []*Queue {
 	return all
 }
 
-// FindQueue returns the queue with the name, regardless of its owner, or nil if it does not exist.
+// FindQueue returns the named queue, regardless of its owner, or nil if it does not exist.
 func (v *VHost) FindQueue(name string) *Queue {
 	if isReply(name) {
 		return nil
@@ -105,8 +105,8 @@ func (v *VHost) Bindings() []BindingInfo {
 	return v.BindingsWhere(func(BindingInfo) bool { return true })
 }
 
-// BindingsWhere returns the bindings for which wanted returns true, in the same order. The function wanted must not use the
-// virtual host.
+// BindingsWhere returns the bindings for which wanted returns true, in the order of Bindings. The function wanted
+// must not call methods of the virtual host.
 func (v *VHost) BindingsWhere(wanted func(BindingInfo) bool) []BindingInfo {
 	v.mu.RLock()
 	var all []BindingInfo

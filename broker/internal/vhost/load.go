@@ -10,7 +10,7 @@ import (
 )
 
 // Load returns the virtual hosts in the registry, by name, with all declared objects. If a crash interrupted a change, the
-// virtual host, exchange or queue of an object may be missing. Load removes these incomplete objects.
+// virtual host, exchange or queue of an object may be missing. Load removes such objects.
 //
 // Until all objects are loaded, no dead letters are sent and no queue expires.
 func Load(config Config) (hosts map[string]*VHost, err error) {

@@ -148,7 +148,7 @@ func (v *VHost) sameQueue(q *Queue, d *amqpwire.QueueDeclare, owner any) error {
 	)
 }
 
-// Queue returns the queue with the name. It returns an error if the queue does not exist, or is the exclusive queue of
+// Queue returns the named queue. It returns an error if the queue does not exist, or is the exclusive queue of
 // another connection.
 func (v *VHost) Queue(name string, owner any) (*Queue, error) {
 	q := v.lookupQueue(name)

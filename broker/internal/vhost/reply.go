@@ -30,8 +30,8 @@ func (v *VHost) NewReplyQueue(owner any) *Queue {
 	return q
 }
 
-// declareReply checks whether a reply queue still exists. A server uses it to find out whether the client still waits for
-// the reply.
+// declareReply checks whether a reply queue still exists. RPC servers declare the queue to find out whether the
+// client still waits for the reply.
 func (v *VHost) declareReply(name string) (*Queue, error) {
 	if name == ReplyTo {
 		return &Queue{vhost: v, Queue: queue.New(queue.Defaults(name))}, nil

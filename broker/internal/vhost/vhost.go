@@ -3,8 +3,8 @@
 // If a client causes an error, the error is an *[exception.Error] with RabbitMQ's code and text for the wire.
 //
 // There are two main locks. The lock VHost.change serializes changes to the topology, so that a check and the subsequent
-// change are atomic. The lock VHost.mu guards only the maps. It is never held during a call to a queue, because queues
-// publish their dead letters through the virtual host, possibly during a change.
+// change are atomic. The lock VHost.mu guards only the maps. VHost.mu is never held during a call to a queue, because
+// queues publish their dead letters through the virtual host, possibly during a change.
 package vhost
 
 import (
@@ -191,8 +191,8 @@ func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string
 	return refused, len(queues) > 0
 }
 
-// route routes by all keys of the message. The default exchange has no bindings, and routes to the queue whose name equals
-// the key.
+// route appends the queues for all keys of the message to dst. The default exchange has no bindings, and routes to
+// the queue whose name equals the key.
 func (v *VHost) route(dst []*Queue, x *route.Exchange[*Queue], m *queue.Message) []*Queue {
 	var more []string
 	if len(m.CC)+len(m.BCC) > 0 {
@@ -236,7 +236,8 @@ func (v *VHost) Delete() {
 	v.end(func(q *queue.Queue) { q.Delete(queue.Condition{}) })
 }
 
-// end calls end for all queues. It stops dead-lettering first, because closed and deleted queues do not accept messages.
+// end calls the function end for all queues. It stops dead-lettering first, because closed and deleted queues do not
+// accept messages.
 func (v *VHost) end(end func(*queue.Queue)) {
 	v.deadLetters.close()
 	v.change.Lock()
