@@ -15,7 +15,7 @@ import (
 // archiveEvery determines the share of lives with an archive: 1/archiveEvery.
 const archiveEvery = 4
 
-// drawArchive adds an archive with a worker, processes and operators to a shape. The horizon of such a life is short,
+// drawArchive adds to a shape an archive, its processes and operators, and a worker. The horizon of such a life is short,
 // because idle processes poll their databases continually.
 func drawArchive(random *rand.Rand, s *Shape) {
 	s.Horizon = between(random, 8*time.Minute, 40*time.Minute)
@@ -127,8 +127,8 @@ func (a *archiveActor) Begin(l *Life) {
 	a.system = system
 }
 
-// forgotAck reports whether the broker stopped between two times and may have lost the acknowledgement of a message:
-// the broker crashed within grace after the first time, or its disk was faulty.
+// forgotAck reports whether the broker may have lost an acknowledgement at the time stored, because it stopped
+// between the two times: it crashed within grace after stored, or its disk was faulty.
 func (l *Life) forgotAck(stored, again time.Time) bool {
 	for _, d := range l.Disturbed(brokerName, stored, again, "crash", "stop") {
 		last := d.Why == "crash" && d.From.Sub(stored) <= grace

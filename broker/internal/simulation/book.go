@@ -40,7 +40,7 @@ type Message struct {
 	Runs     []*Run
 	Stripped bool // a program other than Reprise has dropped the headers
 	Found    []time.Time
-	Parked   int      // copies in the failed queue at the end
+	Parked   int      // number of copies in the failed queue at the end
 	Losses   []string // reasons for a deliberate loss, reported by the act that destroys the message
 	history  []string
 }
@@ -88,7 +88,7 @@ func (b *Book) Note(id, format string, args ...any) {
 	}
 }
 
-// History returns the recorded events of a message, for the detail of a violation.
+// History returns the plan and the recorded events of a message, for the report of a violation.
 func (m *Message) History() string {
 	return fmt.Sprintf("%s (%+v)\n\t\t%s", m.ID, m.Plan, strings.Join(m.history, "\n\t\t"))
 }
@@ -129,7 +129,7 @@ func (b *Book) Of(work string) (all []*Message) {
 	return all
 }
 
-// waiting returns the histories of at most a given number of messages that wait for a retry.
+// waiting returns the histories of messages that wait for a retry. The argument most limits their number.
 func (b *Book) waiting(most int) string {
 	var histories strings.Builder
 	for _, m := range b.Of("*") {
@@ -270,7 +270,7 @@ func (b *Book) unsettled(process any) (n int) {
 	return n
 }
 
-// processEnded records that a process has exited. The broker redelivers the messages that the process has not settled.
+// processEnded records that a process has exited. The broker redelivers the messages that the process had not settled.
 func (b *Book) processEnded(process any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -310,7 +310,7 @@ func (b *Book) takeFailed(w Work) (n int) {
 		return -1
 	}
 	for failed := findDesign(w.Design).Build(w).failed; ; n++ {
-		d, ok, err := ch.Get(failed, false) // with automatic acknowledgement, the message would be lost if the connection fails during the reply
+		d, ok, err := ch.Get(failed, false) // with auto-ack, a connection failure during the reply would lose the message
 		if err != nil {
 			return -1
 		}

@@ -115,8 +115,8 @@ func (l *Life) lostByOrder(m *Message) bool {
 // grace is the maximum time from a settlement until the broker has stored the acknowledgement on disk.
 const grace = time.Second
 
-// runDisturbed reports whether a fault occurred between the delivery of a message to a worker and the moment when the broker
-// has stored the acknowledgement.
+// runDisturbed reports whether a fault occurred after the delivery of a run's message and before the broker stored
+// the acknowledgement.
 func (l *Life) runDisturbed(r *Run) bool {
 	to := time.Now()
 	if !r.Settled.IsZero() {
@@ -153,15 +153,15 @@ func checkEnd(l *Life, promise string) {
 		if !m.confirmed() || len(m.Losses) > 0 || d.Loses && l.lostByOrder(m) {
 			return
 		}
-		// If a connection is closed, the broker counts each of its unacked deliveries as an attempt, even if the worker only
-		// fetched the message.
+		// If a connection is closed, the broker counts each of its unacked deliveries as an attempt, even if the worker had
+		// only prefetched the message.
 		if d.Once && (m.MessageID == "" || m.Parked > 0 && (m.copies() > 1 || l.mayHaveTwoCopies(m))) {
 			return // a delivery of a duplicate counts as an attempt while the other copy is being processed
 		}
 		crashed := d.Counts && l.queueDisturbed(w, m.Sendings[0].Began) || d.counted(w) && l.losses(w, m.Sendings[0].Began) >= crashLimit
 		switch done := m.Plan.done(w.Attempts); {
 		case m.rejected(): // the rejecter does not follow the plan
-		case !done && w.endless() && m.done() > 0 && !m.Plan.Parks: // another program has made a further attempt
+		case !done && w.endless() && m.done() > 0 && !m.Plan.Parks: // another program has made an additional attempt
 		case done && m.done() == 0 && !crashed:
 			l.Broken(promise, "%s: parked although attempt %d of %d succeeds, %d losses: %s", w.Name, m.Plan.Fails+1, w.Attempts, l.losses(w, m.Sendings[0].Began), m.History())
 		case !done && m.Parked == 0:
@@ -183,7 +183,7 @@ func (w Work) consumers() (all []string) {
 	return all
 }
 
-// endless reports whether other programs on the queue retry messages after the permitted attempts.
+// endless reports whether other programs on the queue retry messages beyond the permitted number of attempts.
 func (w Work) endless() bool { return w.Foreign > 0 && w.Design != "coverart" }
 
 // crashLimit is the default of WorkerConfig.CrashLimit.
@@ -203,7 +203,7 @@ func (l *Life) losses(w Work, since time.Time) (n int) {
 	return n
 }
 
-// queueDisturbed reports whether a disturbance affected a consumer of a work or the broker since a given time.
+// queueDisturbed reports whether, since a given time, a disturbance affected the broker or a consumer of a work.
 func (l *Life) queueDisturbed(w Work, since time.Time) bool {
 	for _, who := range w.consumers() {
 		if len(l.Disturbed(who, since, time.Now())) > 0 {
@@ -235,7 +235,7 @@ func checkRepeats(l *Life, promise string) {
 }
 
 // inOrder returns two runs in the order of their deliveries, which normally is the order of the records. After a cut,
-// however, a client records the buffered deliveries in any order within the same moment.
+// however, a client may record its buffered deliveries in any order, at the same virtual time.
 func inOrder(noted, later *Run) (first, second *Run) {
 	if noted.Began.Equal(later.Began) && noted.Redelivered && !later.Redelivered {
 		return later, noted
@@ -257,8 +257,8 @@ func (l *Life) parkedUnseen(w Work, m *Message) bool {
 	return l.queueDisturbed(w, since)
 }
 
-// reappeared reports whether a message may have returned to the failed queue after an operator took it. A crash of the
-// broker can undo the acknowledgements of the last moment.
+// reappeared reports whether a message may have returned to the failed queue after an operator took it. A crash of
+// the broker can undo the most recent acknowledgements.
 func (l *Life) reappeared(m *Message) bool {
 	return slices.ContainsFunc(m.Found, func(t time.Time) bool {
 		return len(l.Disturbed(brokerName, t.Add(-time.Second), t.Add(grace), "crash", "stop", "disk")) > 0
@@ -282,7 +282,7 @@ func (l *Life) heldTooLong(r *Run) bool {
 	return r.process == nil && len(l.Disturbed(r.Who, r.Began.Add(-time.Hour), r.Began, "timeout")) > 0
 }
 
-// repeated returns the reason why the second run of an attempt breaks the promise, or "" if the repetition is permitted.
+// repeated explains why the second run of an attempt breaks the promise, or "" if the repetition is permitted.
 func (l *Life) repeated(d design, m *Message, before, r *Run, doubled bool) string {
 	if doubled || l.heldTooLong(r) {
 		return ""

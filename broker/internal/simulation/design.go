@@ -12,10 +12,10 @@ import (
 // design is a retry topology that a work can use. Its fields state the documented properties of the topology.
 type design struct {
 	Name    string
-	Copies  bool // a retry is a copy of the message, so a fault can leave two copies.
-	Counts  bool // the broker counts attempts, including deliveries whose connection is closed.
-	Loses   bool // the worker acknowledges the original first, so a fault can lose the message.
-	Once    bool // duplicates are suppressed; a duplicate of a message in process counts as an attempt without a call of the handler.
+	Copies  bool // a retry is a copy of the message, so a fault can leave two copies
+	Counts  bool // the broker counts attempts, including deliveries whose connection was closed
+	Loses   bool // the worker acknowledges the original first, so a fault can lose the message
+	Once    bool // duplicates are suppressed; a duplicate delivered during an attempt counts as an attempt
 	Quorum  bool // the work queue must be a quorum queue
 	Marks   bool // parked messages have the header x-reprise-attempts
 	Build   func(w Work) built
@@ -28,8 +28,8 @@ type built struct {
 	exchange, key string               // destination of published messages
 	failed        string
 
-	// low returns the shortest permitted delay after a failed attempt. Asked is the delay that the handler requested;
-	// negative: none.
+	// low returns the shortest permitted delay after a failed attempt. The argument asked is the delay that the handler
+	// requested; negative: none.
 	low func(attempt int, asked time.Duration) time.Duration
 }
 
@@ -76,7 +76,7 @@ func fixed(w Work) func(int, time.Duration) time.Duration {
 	return func(int, time.Duration) time.Duration { return w.Delays[0] }
 }
 
-// plain builds a design whose queues are all named after the work queue.
+// plain builds a design in which all queue names derive from the name of the work queue.
 func plain(w Work, r topology.Route, low func(int, time.Duration) time.Duration) built {
 	return built{
 		config: reprise.WorkerConfig{Queue: w.Name, Policy: policy(w), Strategy: topology.Strategy{Route: r}, Topology: classic(w, w.Name)},

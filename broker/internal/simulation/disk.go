@@ -24,7 +24,7 @@ type Disk struct {
 	l *Life
 
 	mu    sync.Mutex
-	power *vfs.MemFS // after a crash, data without a sync may be missing
+	power *vfs.MemFS // after a crash, unsynced data may be missing
 	fs    *faultyFS  // used by the running broker
 	sync  time.Duration
 }
@@ -70,8 +70,8 @@ func (d *Disk) FS() *vfs.MemFS {
 	return d.power
 }
 
-// cutPower discards a random part of the data without a sync, as a power failure does. The old broker continues on the old
-// disk, which is no longer used.
+// cutPower discards a random part of the unsynced data, as a power failure does. The old broker continues to use the
+// old disk, which has no effect on the new one.
 func (d *Disk) cutPower(s Step) {
 	random := s.Random()
 	percent := oneOf(random, 0, 0, 50, 100, random.IntN(101))
@@ -123,7 +123,7 @@ func (f *faultyFS) set(change func()) {
 	f.changed.Broadcast()
 }
 
-// release removes all faults except a failed disk, which fails until the broker stops.
+// release removes all faults except failing fsyncs, which continue until the broker stops.
 func (f *faultyFS) release() { f.set(func() { f.hangs, f.full, f.low = false, false, false }) }
 
 // hadFault reports whether the disk has hung, been full or failed since the broker started.
@@ -140,7 +140,7 @@ func (f *faultyFS) failing() bool {
 	return f.broken
 }
 
-// removeDelays removes the delay of all writes until fast is reset, and waits for the fsyncs in progress. It returns false
+// removeDelays removes the delay of all fsyncs until fast is reset, and waits for the fsyncs in progress. It returns false
 // if the disk hangs, is full or fails.
 func (f *faultyFS) removeDelays() bool {
 	f.mu.Lock()

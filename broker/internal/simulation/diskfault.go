@@ -192,8 +192,8 @@ func (s *Server) tryDamaged(step Step, after string) {
 	}
 }
 
-// copy returns a copy of the disk. It deletes removed files explicitly, because a plain clone can contain files whose
-// removal was not synced.
+// copy returns a copy of the disk. It explicitly deletes files whose removal was not synced, because a plain clone
+// can still contain them.
 func (d *Disk) copy() (*vfs.MemFS, error) {
 	clone := d.FS().CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
 	there, err := readAll(d.FS(), dataDir)
@@ -253,8 +253,8 @@ func takeAll(b *broker.Broker, conn *amqp.Connection, all map[string]int) error 
 	return conn.Close()
 }
 
-// tolerated reports whether a broker may start with all messages after damage to this file. A crash can leave files behind
-// that the broker does not need.
+// tolerated reports whether a broker may start with all its messages although this file was damaged. A crash can
+// leave files behind that the broker does not need.
 func tolerated(base, after string) bool {
 	return strings.HasPrefix(base, "INVENTORY") || after == "crash" && base != "FORMAT"
 }

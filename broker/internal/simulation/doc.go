@@ -1,5 +1,5 @@
 // Package simulation runs whole systems in virtual time: a broker in memory or on a disk, workers, publishers and programs
-// that do not use Reprise, with faults of the network, the disk and the processes.
+// that do not use Reprise, with injected faults in the network, the disk and the processes.
 //
 //	seed ─► Script: Shape + Steps ─► life (a synctest bubble) ─► faults end ─► quiet ─► checks ─► Result
 //	                                                                                      │

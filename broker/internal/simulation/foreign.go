@@ -16,9 +16,9 @@ import (
 // foreign is the behavior of a program that implements a published design with an AMQP client. The program does not use the
 // headers and queues of Reprise.
 type foreign struct {
-	// attempt returns the number of the attempt by the rules of the design.
+	// attempt returns the number of the attempt, as the design counts it.
 	attempt func(d amqp.Delivery) int
-	// fail settles a failed delivery by the rules of the design.
+	// fail settles a failed delivery as the design specifies.
 	fail func(ch *amqp.Channel, d amqp.Delivery) error
 	// drops reports whether a retry loses the application headers of the message.
 	drops bool
@@ -117,7 +117,7 @@ func foreignCDNPurge(w Work, _ built) foreign {
 	}
 }
 
-// program is an Actor that consumes a work queue with the behavior of foreign.
+// program is an Actor that consumes a work queue as its foreign specifies.
 type program struct {
 	l     *Life
 	work  Work

@@ -25,7 +25,7 @@ type Life struct {
 	Book    *Book
 
 	dir     string
-	leaks   atomic.Bool // goroutines of a broker with a failed disk never return, because its process does not exit
+	leaks   atomic.Bool // goroutines of a broker with a failed disk have leaked; a real process would exit
 	actors  []Actor
 	running sync.WaitGroup
 
@@ -58,8 +58,8 @@ type Actor interface {
 
 var actorMakers []func(*Life) []Actor
 
-// RegisterActor adds a function that returns the actors for a life. The function returns nil if they do not fit the shape.
-// Actors begin in the order of their file names and end in the reverse order.
+// RegisterActor adds a function that returns the actors for a life. The function returns nil if no actor fits the
+// shape. Actors begin in the order of the file names of their registrations and end in the reverse order.
 func RegisterActor(f func(*Life) []Actor) { actorMakers = append(actorMakers, f) }
 
 // A Check compares the final state of a life with one promise. It calls [Life.Broken] for each violation.
@@ -71,7 +71,7 @@ type Check struct {
 
 var checks []Check
 
-// RegisterCheck adds a check. It runs when the life is quiet, while the actors and the broker still run.
+// RegisterCheck adds a check, which runs when the life is quiet and the actors and the broker still run.
 func RegisterCheck(c Check) { checks = append(checks, c) }
 
 // A Violation is a broken promise.
@@ -93,7 +93,7 @@ func (l *Life) Now() time.Duration { return time.Since(l.Began) }
 // Go runs f in a goroutine. The life waits for the goroutine at its end.
 func (l *Life) Go(f func()) { l.running.Go(f) }
 
-// Count counts an event by the name of its act or by another name.
+// Count counts an event under a name, usually the name of its act.
 func (l *Life) Count(kind string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +152,7 @@ func (l *Life) Healed() bool {
 	return l.healed
 }
 
-// Explain declares that log records of level error that contain this string are expected.
+// Explain declares that log records of level error are expected if they contain the text.
 func (l *Life) Explain(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +168,7 @@ type logHandler struct {
 	attrs string
 }
 
-// These warnings report disturbances of messages.
+// The logger records a disturbance for each of these warnings.
 const (
 	ackOverdue = "consumer exceeded the acknowledgement timeout"
 	waitedLong = "waited too long to begin"
@@ -263,7 +263,7 @@ func live(script Script, dir string) *Result {
 	return l.result()
 }
 
-// tick reports the progress of virtual time to watch.
+// tick records the progress of virtual time for the function watch.
 func (l *Life) tick(ended <-chan struct{}) {
 	for {
 		select {
@@ -287,7 +287,7 @@ func (l *Life) heal() {
 	}
 }
 
-// quietWithin limits the time until a life is quiet. quietLook is the first interval between the checks.
+// quietWithin limits the time until a life is quiet. quietLook is the initial interval between the checks.
 const (
 	quietWithin = 10 * 24 * time.Hour
 	quietLook   = 15 * time.Second

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Network connects clients with the broker. The owner of a connection is the process that opened it.
+// Network connects clients to the broker. The owner of a connection is the process that opened it.
 type Network struct {
 	l *Life
 
 	mu      sync.Mutex
 	dialled int
 	links   map[*Link]struct{}
-	dead    map[string]bool      // owners whose process has crashed
+	dead    map[string]bool      // owners whose processes have crashed
 	refused map[string]time.Time // time until which an owner cannot connect
 	muted   map[string]time.Time // time until which no confirm arrives for a routing key
 }

@@ -14,7 +14,7 @@ import (
 // operatorName is the owner of an operator's connections. Only faults of the broker affect them.
 const operatorName = "operator"
 
-// operator is an Actor. It empties full failed queues and deletes empty wait queues.
+// operator is an Actor. It empties failed queues that have a length limit, and deletes empty wait queues.
 type operator struct {
 	healed chan struct{}
 	ended  chan struct{}
@@ -48,7 +48,7 @@ func init() {
 	})
 }
 
-// Begin implements Actor. The operator empties full failed queues once an hour.
+// Begin implements Actor. Once an hour, the operator empties the failed queues that have a length limit.
 func (o *operator) Begin(l *Life) {
 	o.group.Go(func() {
 		for pause := time.Hour; ; {
@@ -68,7 +68,7 @@ func (o *operator) Begin(l *Life) {
 	})
 }
 
-// Heal implements Actor. The operator then empties full failed queues every 20 seconds.
+// Heal implements Actor. From then on, the operator empties the failed queues every 20 seconds.
 func (o *operator) Heal(*Life) { o.healed <- struct{}{} }
 
 // Idle implements Actor.
@@ -80,8 +80,8 @@ func (o *operator) End(*Life) {
 	o.group.Wait()
 }
 
-// deleteWaitQueues deletes some empty wait queues. Workers declare them again when they need them. It uses the inner API of
-// the broker, because AMQP cannot delete a quorum queue with the if-empty flag.
+// deleteWaitQueues deletes some empty wait queues. Workers declare them again when they need them. deleteWaitQueues
+// uses the inner API of the broker, because AMQP cannot delete a quorum queue with the if-empty flag.
 func deleteWaitQueues(l *Life, s Step) {
 	b := l.Server.Broker()
 	if b == nil {

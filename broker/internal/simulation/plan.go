@@ -9,12 +9,12 @@ import (
 
 // Plan is the planned behavior of the handlers of a message. It depends only on the ID of the message.
 type Plan struct {
-	Fails int  // number of failed attempts before the last attempt
+	Fails int  // number of failed attempts before the last one
 	Parks bool // the last attempt parks the message; otherwise it succeeds
-	Quick bool // attempts take no time and fail with an error
+	Quick bool // attempts take no time, and a failure is always an error
 }
 
-// never is a number of failures that exceeds every policy.
+// never exceeds the number of attempts that any policy permits.
 const never = 1000
 
 // source returns the random source of a message or of one of its attempts.
@@ -41,7 +41,7 @@ func planOf(id string) (p Plan) {
 // done reports whether the message succeeds within a number of attempts.
 func (p Plan) done(attempts int) bool { return !p.Parks && p.Fails < attempts }
 
-// manner is the way in which an attempt ends.
+// manner is how an attempt ends.
 type manner int
 
 const (

@@ -139,7 +139,7 @@ func (p *publisher) act(l *Life, publish func()) {
 	})
 }
 
-// publish performs the steps that publish messages.
+// publish performs the steps of the publishing acts.
 func (p *publisher) publish(l *Life, s Step) {
 	random := s.Random()
 	w := l.work(s.On)
@@ -153,7 +153,7 @@ func (p *publisher) publish(l *Life, s Step) {
 			l.Go(func() { p.send(l, m, b.exchange, b.key) })
 			time.Sleep(time.Duration(random.Int64N(int64(2*pause + 1))))
 		}
-	case "publish-batch": // the field For has no meaning
+	case "publish-batch": // Step.For has no effect
 		var all []*Message
 		var batch []*reprise.Message
 		var sendings []*Sending

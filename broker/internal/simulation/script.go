@@ -22,14 +22,14 @@ type Script struct {
 	Steps []Step // ordered by time
 }
 
-// A Step is an act at a moment of a life. The act defines the meaning of the fields.
+// A Step is an act at a given time in a life. The act defines the meaning of the fields.
 type Step struct {
 	At   time.Duration // since the beginning of the life
 	Act  string        // name of a registered act
 	On   string        // its object, such as a queue or the owner of a connection
 	N    int
 	For  time.Duration
-	Seed uint64 // seed of all values that the act draws itself
+	Seed uint64 // seed of the values that the act itself draws
 }
 
 // Random returns a random source for the step. Each call returns a source with the same sequence.
@@ -138,11 +138,12 @@ type Act struct {
 	Fits func(Shape) bool
 
 	// Draw returns the steps of one occurrence, with times between 0 and the horizon of the shape. If the act does not fit
-	// the shape, Draw returns nil. Zero values of At, Act and Seed receive a default. Default: one step without arguments.
+	// the shape, Draw returns nil. Defaults replace zero values of At, Act and Seed. If Draw is nil, an occurrence is one
+	// step without arguments.
 	Draw func(random *rand.Rand, shape Shape) []Step
 
-	// Do performs the step in the goroutine of the script. Longer work belongs in a goroutine of [Life.Go]. If the act has
-	// no effect, for example because the broker is down, Do only returns. Otherwise it calls [Life.Count].
+	// Do performs the step in the goroutine of the script. Longer work belongs in a goroutine that [Life.Go] starts. Do
+	// calls [Life.Count], unless the act has no effect, for example because the broker is down.
 	Do func(l *Life, s Step)
 }
 

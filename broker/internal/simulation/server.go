@@ -103,7 +103,7 @@ func (s *Server) take(why string) *broker.Broker {
 	return b
 }
 
-// outage stops the broker with a function and restarts it after a while, in a goroutine.
+// outage calls end to stop the broker, and restarts it after a while, in a goroutine.
 func (s *Server) outage(why string, after time.Duration, end func(*broker.Broker)) {
 	select {
 	case s.turn <- struct{}{}:
@@ -133,7 +133,7 @@ func (s *Server) Stop(within, after time.Duration) {
 	s.outage("stop", after, func(b *broker.Broker) { s.stop(b, within) })
 }
 
-// stop shuts the broker down and reports whether the shutdown was graceful.
+// stop shuts the broker down. It returns false if the shutdown failed and the disk has had a fault.
 func (s *Server) stop(b *broker.Broker, within time.Duration) (graceful bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -152,7 +152,7 @@ func (s *Server) stop(b *broker.Broker, within time.Duration) (graceful bool) {
 	return true
 }
 
-// Crash stops the broker like a crash of its machine.
+// Crash stops the broker as a crash of its machine does.
 func (s *Server) Crash(step Step) {
 	if s.Disk == nil {
 		return
@@ -173,7 +173,7 @@ func (s *Server) crash(b *broker.Broker, step Step) {
 	}
 }
 
-// Block blocks or unblocks publishers, like a memory alarm.
+// Block blocks or unblocks publishers, as a memory alarm does.
 func (s *Server) Block(blocked bool) {
 	s.mu.Lock()
 	change := s.broker != nil && s.blocked != blocked
@@ -187,7 +187,7 @@ func (s *Server) Block(blocked bool) {
 	}
 }
 
-// heal starts the broker if it is down, and removes the faults of its disk.
+// heal removes the faults of the disk, waits until the broker is up, and unblocks publishers.
 func (s *Server) heal() {
 	if s.Disk != nil {
 		if fs := s.Disk.running(); fs != nil {
@@ -202,7 +202,7 @@ func (s *Server) heal() {
 	s.Block(false)
 }
 
-// busy returns descriptions of the queues whose messages will still move.
+// busy returns descriptions of the queues whose messages still have to move.
 func (s *Server) busy() (all []string) {
 	b, ok := s.Inside()
 	if !ok {

@@ -11,7 +11,7 @@ import (
 // Shape describes the parts of a simulated system.
 type Shape struct {
 	Disk    bool          // the broker has a data directory
-	Horizon time.Duration // time of the last step
+	Horizon time.Duration // latest time of a step
 	Acts    int           // number of drawn acts
 	Latency time.Duration // of each direction of a connection
 	Sync    time.Duration // duration of an fsync
@@ -29,7 +29,7 @@ type Work struct {
 	Workers     int // processes
 	Concurrency int
 	FailedMax   int // maximum length of the failed queue; 0: no limit
-	Foreign     int // number of programs without Reprise on the same queue
+	Foreign     int // number of other programs that consume the queue
 }
 
 // Names returns the names of the works.

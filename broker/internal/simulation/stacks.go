@@ -9,7 +9,7 @@ import (
 
 var inBubble = regexp.MustCompile(`^goroutine \d+ \[(.*, )?synctest bubble (\d+)[],]`)
 
-// stacks returns the goroutines of the newest bubble. The goroutines that stop its clock come first.
+// stacks returns the stack traces of the goroutines in the newest bubble. The goroutines that stop its clock come first.
 func stacks() string {
 	buf := make([]byte, 4<<20)
 	var all []string

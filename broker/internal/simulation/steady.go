@@ -8,8 +8,9 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// steadyName is the work queue of every life. It has one slot and quick messages. A message that fails is parked after its
-// only attempt. Faults of other queues, or of its failed queue, must not delay its messages.
+// steadyName is a work queue that every life has. Its worker has one slot, and its attempts take no time. A message
+// that fails is parked after its only attempt. Faults of other queues, or of the failed queue of this work, must not
+// delay its messages.
 const steadyName = "steady"
 
 // drawSteady returns the steady work.
@@ -30,7 +31,7 @@ func init() {
 	designs = append(designs, design{Name: steadyName, Copies: true, Marks: true, Build: func(w Work) built {
 		b := plain(w, nil, byPolicy(w))
 		b.config.Prefetch = 2000 // more than the number of messages that can wait for a confirm
-		b.config.CrashLimit = -1 // the worker processes no message alone
+		b.config.CrashLimit = -1 // the worker never processes a message alone
 		return b
 	}})
 	RegisterAct(Act{

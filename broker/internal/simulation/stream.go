@@ -223,7 +223,7 @@ func (s *stream) stall(until time.Time) {
 	s.changed.Broadcast()
 }
 
-// cutAfter sets the number of bytes after which the stream calls do; negative: no limit.
+// cutAfter makes the stream call do after n bytes; negative: never.
 func (s *stream) cutAfter(n int, do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// tap reads the frames of a connection at the broker's end. It can withhold the confirms for a routing key, like a broker
-// whose queue has lost its majority, or all replies of one kind.
+// tap reads the frames of a connection at the broker's end. It can withhold all replies of one kind, or the confirms
+// for a routing key, as if the queue had lost its majority.
 type tap struct {
 	k *Link
 
@@ -214,8 +214,8 @@ var answers = []amqpwire.MethodID{
 
 const promiseChannels = "no connection has more than 300 channels"
 
-// mostChannels is the permitted number of open channels of a connection of the library. It covers the regular channels,
-// 128 channels for queues that do not confirm, and channels that wait for replies.
+// mostChannels is the maximum number of channels that the library may open on one connection. It covers the regular
+// channels, 128 channels for queues that do not confirm, and channels that wait for replies.
 const mostChannels = 300
 
 func (t *tap) check() {

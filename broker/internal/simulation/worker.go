@@ -148,7 +148,7 @@ func (p *process) observe(l *Life, who string, e reprise.Event) {
 	}
 }
 
-// outage stops the process with a function and restarts it after a while, in a goroutine.
+// outage calls end to stop the process, and restarts it after a while, in a goroutine.
 func (w *worker) outage(why string, after time.Duration, end func(*process)) {
 	if w == nil {
 		return
@@ -185,7 +185,7 @@ func (p *process) stop(l *Life, name string, within time.Duration) {
 		l.Broken(promiseWorks, "%s: %v", name, p.err)
 	}
 	_ = p.client.Close(ctx)
-	// Connections that still close at the deadline do so without the context.
+	// Connections that are still closing at the deadline ignore the context.
 	late, stop := context.WithTimeout(context.Background(), time.Hour)
 	defer stop()
 	if err := p.client.Close(late); err != nil {
@@ -236,7 +236,7 @@ func (w *worker) End(l *Life) {
 	}
 }
 
-// handle follows the plan of the message.
+// handle processes a message as its plan specifies.
 func (w *worker) handle(ctx context.Context, p *process, d *reprise.Message) error {
 	select {
 	case <-p.dead:

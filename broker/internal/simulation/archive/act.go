@@ -32,7 +32,7 @@ type startedReplay struct {
 type intent struct {
 	verb    string // discard, restore or replay
 	from    failed.State
-	selects func(Row) bool // whether the page, the search or the command selects a message
+	selects func(Row) bool // reports whether the page, the search or the command selects a message
 	words   []string       // words that the confirmation page must contain
 	actor   string
 	reason  string // only for a discard
@@ -58,7 +58,7 @@ func (s *System) act(i *intent, do func(b *Browser) (announced int64, end actOut
 		if end.problem != "" {
 			s.fail(promiseAnnounced, "%s: %s", i.verb, end.problem)
 		}
-		return // the action had no messages, or the console could not show the confirmation page
+		return // the action selected no messages, or the console could not show the confirmation page
 	}
 	after, err := s.Rows()
 	if err != nil || s.epochNow() != epoch || !s.fileInPlace() {
@@ -139,7 +139,7 @@ func (s *System) checkOutcome(i intent, announced int64, e actOutcome, after map
 	accepted := e.status == http.StatusOK && e.err == nil
 	switch {
 	case e.status >= 500, errors.Is(e.err, failed.ErrUnavailable), errors.Is(e.err, errDead):
-		if n > 0 && int64(len(expected)) > n { // the outcome is unknown, but the database changes all messages or none
+		if n > 0 && int64(len(expected)) > n { // the outcome is unknown, but the database must have changed all messages or none
 			violated("%d of %d messages were changed", n, len(expected))
 		}
 		s.recordAct(i, e, epoch, n, changed)

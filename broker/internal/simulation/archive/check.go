@@ -190,7 +190,7 @@ func (s *System) checkEffects(mails map[int]int) {
 			s.failLocked(promiseParked, "message %d of %s was published without an ID and handled without being parked", m.N, m.Queue)
 		}
 		if m.MessageID == "" && !calm {
-			continue // an interrupted attempt is redelivered with another ID
+			continue // the redelivery of an interrupted attempt has a different ID
 		}
 		switch m.Queue {
 		case Orders:
@@ -373,7 +373,7 @@ func (s *System) checkLedger() {
 	}
 }
 
-// disturbed returns the faults that the ledger may report as a discrepancy. The caller holds the lock.
+// disturbed returns the faults that the ledger may report as discrepancies. The caller holds the lock.
 func (s *System) disturbed() (all []string) {
 	for what := range s.counts {
 		if strings.HasPrefix(what, "kill") || strings.HasPrefix(what, "cut") || strings.HasPrefix(what, "file") {

@@ -48,7 +48,7 @@ func newDatabase(path string) *Database {
 
 // Fault is a fault of a database.
 type Fault struct {
-	Hangs  bool // statements return only when their context is done
+	Hangs  bool // statements return only when their context is done or the fault is removed
 	Code   int  // SQLite result code of statements; 0: success
 	Writes bool // the fault affects only statements that write
 	After  bool // a commit is executed before it fails
@@ -63,7 +63,7 @@ const (
 	CodeFull     = 13
 )
 
-// Break replaces the current fault. It affects all later statements. The returned function removes only this fault.
+// Break replaces the current fault by f, which affects all later statements. The returned function removes only f.
 func (d *Database) Break(f Fault) (heal func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,16 +93,16 @@ func (d *Database) heal() {
 	}
 }
 
-// At calls do at the n-th statement from now. If after is false, the call precedes the statement. Otherwise it follows the
-// execution, before the process receives the result.
+// At calls do at the n-th statement from now: before its execution, or, if after is set, between its execution and
+// the return of its result.
 func (d *Database) At(n int, after bool, do func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.strike[d.calls+n] = strike{after, do}
 }
 
-// kill makes all later statements fail without access to the file. It waits for the statements in progress, and then calls
-// then. The caller closes the connections afterwards, because closing changes the file.
+// kill makes all later statements fail without access to the file. It waits for the statements in progress and calls
+// the function then. The caller closes the connections afterwards, because closing changes the file.
 func (d *Database) kill(then func()) {
 	if d.dead.CompareAndSwap(false, true) {
 		close(d.killed)
@@ -196,7 +196,7 @@ func verb(query string) string {
 
 func isCommit(query string) bool { return verb(query) == "COMMIT" }
 
-// waits reports whether SQLite waits for a lock with this statement. A rollback does not need a lock.
+// waits reports whether SQLite would wait for a lock to execute this statement. A rollback does not need a lock.
 func waits(query string) bool { return verb(query) != "ROLLBACK" }
 
 // writes reports whether a statement needs a writable database.

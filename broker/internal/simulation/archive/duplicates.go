@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// protectedWorkers returns the workers of a process with the store of duplicates. The worker of orders uses
+// protectedWorkers returns the configurations of the workers that suppress duplicates. The worker of orders uses
 // idempotent.Middleware, and the worker of mails uses idempotent.Tx.
 func (s *System) protectedWorkers(ctx context.Context, p *Process) ([]reprise.WorkerConfig, error) {
 	db := p.Open(s.donePath())
@@ -65,7 +65,7 @@ func (s *System) donePath() string {
 	return s.done
 }
 
-// refuses is like handle, but without the effect.
+// refuses is like handle, but does not record an effect.
 func (s *System) refuses(m *reprise.Message, o Order) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,11 +26,11 @@ const (
 	promiseStates    = "in the end, each replay is done, cancelled or stopped, and no message is replaying"
 )
 
-// settled is the maximum time from the repair of a fault until every process has noticed the repair. A process queries
-// the database at least every 30 s.
+// settled is the maximum time that a process needs to notice the repair of a fault. A process queries the database at
+// least every 30 s.
 const settled = 2 * time.Minute
 
-// batch is the maximum number of messages that a crash repeats.
+// batch is the maximum number of messages that a replay repeats after a crash.
 const batch = 100
 
 // Kill kills a process and restarts it after a pause.
@@ -52,8 +52,8 @@ func (s *System) kill(p *Process) {
 	p.Kill(func() { s.copyFiles(p) })
 }
 
-// copyFiles copies the files of a process during its kill, so that later changes by the closing process have no effect. The
-// caller holds the lock.
+// copyFiles copies the files of a process that is being killed, so that changes by its remaining goroutines have no
+// effect. The caller holds the lock.
 func (s *System) copyFiles(p *Process) {
 	for n, times := range s.handling[p] {
 		if times > 0 {
@@ -77,8 +77,8 @@ func (s *System) copyFiles(p *Process) {
 	}
 }
 
-// copyCrashed copies a database in the state that a killed process has left, and returns the new path. The caller holds the
-// lock.
+// copyCrashed copies a database in the state in which a killed process left it, and returns the new path. The caller
+// holds the lock.
 func (s *System) copyCrashed(path string) string {
 	to := s.newFile()
 	if err := copyDatabase(path, to); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -158,7 +158,7 @@ func (s *System) restart(p *Process) {
 	}
 }
 
-// later calls do after a pause. The life waits for the call.
+// later schedules a call of do after a pause. The life waits for the call.
 func (s *System) later(pause time.Duration, do func()) {
 	s.mu.Lock()
 	s.pending++
@@ -241,7 +241,7 @@ func (s *System) nextFault() int {
 	return s.faulty
 }
 
-// expectReady checks the result of /readyz of processes. It ignores processes that have exited, and all processes after
+// expectReady checks the /readyz results of the processes. It ignores processes that have exited, and all processes after
 // another fault of the database.
 func (s *System) expectReady(of []*Process, fault int, ready bool, since string) {
 	if s.Disturbances(time.Now().Add(-5*time.Minute), time.Now()) > 0 {

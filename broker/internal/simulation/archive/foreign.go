@@ -111,7 +111,7 @@ func (s *System) foreignHandles(ctx context.Context, ch *amqp.Channel, d amqp.De
 	return err == nil && acked && d.Ack(false) == nil
 }
 
-// publishWithoutID publishes messages without an ID. The client of the library would add IDs.
+// publishWithoutID publishes messages without an ID. It uses an AMQP client, because the library would add IDs.
 func (s *System) publishWithoutID(ctx context.Context, orders []*Sent) {
 	done := map[*Sent]bool{}
 	defer func() {

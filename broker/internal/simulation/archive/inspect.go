@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// inspector reads the file of an archive, independent of database faults in the processes.
+// inspector reads the file of an archive, unaffected by database faults in the processes.
 type inspector struct {
 	path    string
 	pool    *sql.DB
@@ -27,7 +27,7 @@ func (i *inspector) close() {
 // inspect opens an existing archive file.
 func inspect(path string) (*inspector, error) {
 	if _, err := os.Stat(path); err != nil {
-		return nil, err // SQLite would create the file
+		return nil, err // otherwise SQLite would create the file
 	}
 	pool := sql.OpenDB(newDatabase(path))
 	a, err := failed.Open(context.Background(), pool, failed.Config{Dialect: failed.SQLite})

@@ -57,7 +57,7 @@ func (s *System) OnMessage(verb string, random *rand.Rand, wait time.Duration) {
 	})
 }
 
-// someMessage opens the page of a random message.
+// someMessage opens the page of a random message in the given state.
 func (s *System) someMessage(b *Browser, state failed.State, random *rand.Rand) (*Page, failed.ID) {
 	list, err := b.Get("/messages?state=" + string(state))
 	if err != nil || list.Status != http.StatusOK {

@@ -19,7 +19,7 @@ type Publish struct {
 	Body          []byte
 }
 
-// header returns the value of a header of type string, or "".
+// header returns the value of a string header, or "".
 func (p Publish) header(name string) string {
 	for _, f := range p.Properties.Headers {
 		if f.Name == name {
@@ -95,7 +95,7 @@ type wire struct {
 	publishing map[uint16]*content // by channel
 }
 
-// content is a message with missing frames.
+// content is a message whose last frame has not been written.
 type content struct {
 	Publish
 	left uint64

@@ -110,7 +110,7 @@ func fillReplay(random *rand.Rand, f *Form) {
 	}
 }
 
-// labels are the labels of the links and buttons.
+// labels maps each verb to the label of its link or button and to the action of its form.
 var labels = map[string]struct{ all, action string }{
 	"discard": {"Discard all…", "/discard"},
 	"replay":  {"Replay all…", "/replays"},
@@ -217,7 +217,7 @@ func (s *System) first(page *Page) (*Row, error) {
 	return &Row{Message: *m}, nil
 }
 
-// search is a search with its expected result.
+// search is a query and its expected result.
 type search struct {
 	fields map[string]string
 	finds  func(Row) bool

@@ -36,10 +36,10 @@ type Config struct {
 	Lease     time.Duration // lease of queues and replays; 0: the defaults
 	Poll      time.Duration // poll interval of replays; 0: the default
 
-	Broker   ledger.Broker // nil means no ledger
+	Broker   ledger.Broker // nil: no ledger
 	Accounts []ledger.Account
 
-	// Work runs workers on a client until ctx is done. Without Work, the process has no workers.
+	// Work runs the workers of p until ctx is done. If it is nil, the process has no workers.
 	Work func(ctx context.Context, p *Process, observer reprise.Observer) error
 
 	// Published is called for each message that the process publishes. It must be safe for concurrent use.
@@ -168,7 +168,7 @@ func (p *Process) run(ctx context.Context) error {
 		})
 	}
 	if p.Work != nil {
-		// The ledger is written last, after the workers have stopped.
+		// The ledger is written until the workers have stopped.
 		run(func(ctx context.Context) error {
 			writing, written := context.WithCancel(context.WithoutCancel(ctx))
 			var books sync.WaitGroup
@@ -250,8 +250,9 @@ func (p *Process) Stop() error {
 	return p.err
 }
 
-// Kill stops the process immediately, like SIGKILL. It executes no further statement and its connections are closed. Kill
-// calls keep while the files do not change. The goroutines of the process return later, when they notice the kill.
+// Kill stops the process immediately, like SIGKILL. The process executes no further statements, and its connections
+// are closed. Kill calls keep while the files do not change. The goroutines of the process return later, when they
+// notice the kill.
 func (p *Process) Kill(keep func()) {
 	if p.killed.Swap(true) {
 		return
@@ -322,7 +323,7 @@ func (p *Process) Ready() error {
 	return nil
 }
 
-// copyDatabase copies the files of a database in the state that a killed process has left.
+// copyDatabase copies the files of a database in the state in which a killed process left them.
 func copyDatabase(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err

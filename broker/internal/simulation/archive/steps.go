@@ -25,7 +25,7 @@ func lasting(most time.Duration) func(*rand.Rand) (int, time.Duration) {
 	return func(r *rand.Rand) (int, time.Duration) { return r.IntN(1000), time.Duration(1 + r.Int64N(int64(most))) }
 }
 
-// rarely returns a function that draws a duration up to most, or in one of eight cases up to rare.
+// rarely returns a function that draws a duration of at most most, or, in one of eight cases, of at most rare.
 func rarely(most, rare time.Duration) func(*rand.Rand) (int, time.Duration) {
 	return func(r *rand.Rand) (int, time.Duration) {
 		if r.IntN(8) == 0 {
@@ -120,7 +120,7 @@ var Acts = map[string]Act{
 	}},
 }
 
-// Do performs an act. The events contain the step as it appears in the script.
+// Do performs an act. It adds step, the line of the script, to the events.
 func (s *System) Do(step, act string, n int, last time.Duration, random *rand.Rand) {
 	s.note("step %s", step)
 	Acts[act].Do(s, n, last, random)

@@ -80,33 +80,33 @@ type Sent struct {
 	Body      []byte
 }
 
-// Environment connects a System with the simulation.
+// Environment connects a System to the simulation.
 type Environment struct {
 	URL    string
 	Dial   func(process string) Dial
 	Broker ledger.Broker
 	Logger *slog.Logger
 
-	// Heartbeat is the heartbeat of all connections. Default: the default of the library.
+	// Heartbeat is the heartbeat interval of all connections. Default: the default of the library.
 	Heartbeat time.Duration
 
 	// Broken is called for each broken promise. Count is called for each event.
 	Broken func(promise, detail string)
 	Count  func(what string)
 
-	// Disturbances returns the number of faults outside the system in a period that may have made a replay repeat its latest
-	// messages.
+	// Disturbances returns the number of faults outside the system, in a period, that may have made a replay repeat its
+	// latest messages.
 	Disturbances func(from, to time.Time) int
 
-	// Forgot reports whether the broker may have lost the acknowledgement of a message that was stored at one time and
-	// redelivered it before another time.
+	// Forgot reports whether the broker may have lost the acknowledgement of a message that the archive stored at the
+	// time stored, and redelivered the message before the time again.
 	Forgot func(stored, again time.Time) bool
 
 	// Bindings returns the bindings of the broker for replays; nil: unknown.
 	Bindings func(context.Context) (topology.Topology, error)
 }
 
-// System is an archive with its workers, processes and operators. The messages of the workers fail, the processes archive
+// System is an archive with its workers, processes and operators. Messages fail in the workers, the processes archive
 // and replay them, and the operators decide about them.
 type System struct {
 	Environment
@@ -310,7 +310,7 @@ func failedQueues() []string {
 	return []string{"orders.failed", "mails.failed", preset.CoverArtFailedQueue}
 }
 
-// origin returns the work queue of a message in a failed queue, like the configuration of `reprise up`.
+// origin returns the work queue of a message in a failed queue, as the configuration of `reprise up` does.
 func origin(m *reprise.Message) string {
 	switch m.Queue {
 	case "orders.failed":
@@ -430,7 +430,7 @@ func (s *System) published(p *Process, m Publish) {
 	defer s.mu.Unlock()
 	if mark := m.header(topology.HeaderReplay); mark != "" {
 		var r resend
-		// The retry copy of a replayed message has the same header, but another destination.
+		// The retry copy of a replayed message has the same header, but a different destination.
 		if _, err := fmt.Sscanf(mark, "%d/%d", &r.replay, &r.id); err == nil && isWork(m) {
 			r.epoch = s.epoch
 			s.written[r]++
