@@ -396,8 +396,9 @@ func (x *waitingAct) declareLater(ctx context.Context) error {
 	return x.r.client.Declare(ctx, hop.Topology)
 }
 
-// copy returns the copy of a message to publish. It omits the headers of the broker. The headers already contain the
-// properties that must not be sent, because a worker has moved them there.
+// copy returns the copy of a message to publish, without the headers of the broker. If a worker copied the message into the
+// wait queue, it has already moved the header CC and the user-id to Reprise headers. If the broker dead-lettered the message,
+// copy moves them.
 func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
 	out := *f.m
 	d := x.design.delivery(f.m, x.place.queue)
@@ -415,10 +416,14 @@ func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
 		out.Headers = copiedHeaders(f.m.Headers)
 	}
 	out.Exchange, out.RoutingKey, out.Expiration, out.NoTimestamp = hop.Exchange, hop.RoutingKey, hop.TTL, true
-	if out.UserID != "" { // this is the user of the worker, and the broker refuses the property from any other user
-		if _, stashed := out.Headers[reprise.HeaderUserID]; !stashed {
-			out.Headers[reprise.HeaderUserID] = out.UserID
+	if cc, found := out.Headers["CC"]; found { // the broker would also route the copy to these keys
+		if _, stashed := out.Headers[reprise.HeaderCC]; !stashed {
+			out.Headers[reprise.HeaderCC] = cc
 		}
+		delete(out.Headers, "CC")
+	}
+	if out.UserID != "" { // the broker refuses the property from any other user; it has verified the property, not the header
+		out.Headers[reprise.HeaderUserID] = out.UserID
 		out.UserID = ""
 	}
 	return &out, err

@@ -112,8 +112,13 @@ func (c designCase) test(t *testing.T, w *wire) {
 	if c.exchange == "" {
 		key = c.work
 	}
+	carbonCopies := x.queue("cc", nil)
 	for i := range 4 {
-		must(t, x.client.Publish(t.Context(), &reprise.Message{Exchange: c.exchange, RoutingKey: key, MessageID: fmt.Sprint(i), Body: []byte("body")}))
+		m := &reprise.Message{Exchange: c.exchange, RoutingKey: key, MessageID: fmt.Sprint(i), Body: []byte("body")}
+		if i == 2 {
+			m.Headers = map[string]any{"CC": []any{carbonCopies}}
+		}
+		must(t, x.client.Publish(t.Context(), m))
 	}
 	rows := map[string]Waiting{}
 	for _, r := range x.list(4) {
@@ -131,8 +136,12 @@ func (c designCase) test(t *testing.T, w *wire) {
 	if res := act(Postpone, "3", 5*time.Hour); len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, "park them, and replay them later") {
 		t.Errorf("postpone: got %+v, want 1 refused with advice", res)
 	}
+	copied := x.depth(carbonCopies)
 	if res := act(ParkNow, "2", 0); res.Done != 1 {
 		t.Fatalf("park: got %+v, want 1 done", res)
+	}
+	if n := x.depth(carbonCopies); n != copied {
+		t.Errorf("the parked message was also routed by its header CC: %d messages, want %d", n, copied)
 	}
 	parked := x.bodies(c.failed, 1)[0]
 	if parked.MessageId != "2" || strings.Count(fmt.Sprint(parked.Headers), "no customer 4711") != 1 || parked.Headers[topology.HeaderReason] != "parked by ann" ||
