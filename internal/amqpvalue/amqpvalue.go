@@ -1,5 +1,5 @@
-// Package amqpvalue reads values that the broker and other programs write into headers, arguments and names. It is internal,
-// because several packages share it. It imports the standard library only.
+// Package amqpvalue reads values that the broker and other programs write into headers, arguments and names. It imports
+// only the standard library.
 package amqpvalue
 
 import (
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Integer returns v as an int64 if it is an integer of any width. Programs in other languages
-// write counters in the width that their client prefers.
+// Integer converts an integer of any type to an int64, and reports whether v is an integer. Values above [math.MaxInt64]
+// become math.MaxInt64. Clients in other languages encode counters in different widths.
 func Integer(v any) (int64, bool) {
 	switch n := v.(type) {
 	case int:
@@ -36,20 +36,21 @@ func Integer(v any) (int64, bool) {
 	return 0, false
 }
 
-// MaxCount is the highest count. It is one less than the maximum of 32 bits, so that the number of the next attempt fits.
+// MaxCount is the highest result of [Count]. It is one less than [math.MaxInt32], so that the number of the next attempt
+// also fits into an int32.
 const MaxCount = math.MaxInt32 - 1
 
-// Count reads a counter that another program wrote. A value that is not an integer counts as 0.
+// Count reads a counter that another program wrote. It returns 0 if v is negative or not an integer.
 func Count(v any) int {
 	n, _ := Integer(v)
 	return int(min(max(n, 0), MaxCount))
 }
 
-// DeliveryCount returns the number of failed deliveries of a message before this delivery, according to the header of quorum
-// queues (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling). The header of a first delivery was published
-// with the message and counts as 0. After a failed delivery, a quorum queue overwrites the header with its own count. Until
-// then, and always on a classic queue, DeliveryCount returns the published header of a redelivered message. This can only
-// reduce the number of attempts.
+// DeliveryCount returns the number of failed deliveries of a message before this delivery, according to the header of
+// quorum queues (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling). In a first delivery, the header can
+// only come from the publisher, so the result is 0. After a failed delivery, a quorum queue overwrites the header with its
+// own count. Until then, and always on a classic queue, DeliveryCount returns the published header of a redelivered
+// message. A published header can only reduce the number of remaining attempts.
 func DeliveryCount(redelivered bool, headers map[string]any) int {
 	if !redelivered {
 		return 0
@@ -57,10 +58,9 @@ func DeliveryCount(redelivered bool, headers map[string]any) int {
 	return Count(headers["x-delivery-count"])
 }
 
-// IsBrokerHeader reports whether RabbitMQ writes the header to record earlier deliveries and
-// dead-lettering. Such a header belongs to the delivery, not to the message. A copy must not be
-// published with it: some RabbitMQ releases drop the header, and in others it misleads the
-// detection of dead-letter cycles.
+// IsBrokerHeader reports whether name is a header in which RabbitMQ records earlier deliveries or dead-lettering. Such a
+// header belongs to the delivery, not to the message. A copy of the message must not contain it: some RabbitMQ releases
+// drop the header, and in others it misleads the detection of dead-letter cycles.
 func IsBrokerHeader(name string) bool {
 	switch name {
 	case "x-death", "x-delivery-count", "x-acquired-count":
@@ -69,19 +69,19 @@ func IsBrokerHeader(name string) bool {
 	return strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
 }
 
-// waitQueue matches three forms of names: topology.Buckets, Levels to a queue, and Levels to an
+// waitQueue matches the names of the wait queues of topology.Buckets, and of topology.Levels that lead to a queue or to an
 // exchange.
 var waitQueue = regexp.MustCompile(`(?s)\.wait\.[0-9]+-[0-9]+$|\.level\.[0-9]+$|^exchange\..+\.level-[0-9]+$`)
 
-// IsWaitQueue reports whether name has the form of a queue of topology.Buckets or Levels. Programs
-// should not consume from such a queue.
+// IsWaitQueue reports whether name has the form of a wait queue of topology.Buckets or topology.Levels. Programs should
+// not consume from such a queue.
 func IsWaitQueue(name string) bool { return waitQueue.MatchString(name) }
 
 // Crashes returns the number of earlier deliveries of d that were neither acknowledged nor copied, because the process
-// exited or the connection was lost. If the broker's count includes other attempts, the topology.Marks implement a method
-// Crashes(d D) int. Otherwise the result is the count of the queue, which is always 0 on classic queues. Before RabbitMQ
-// 4.3, the count includes requeued deliveries. Since RabbitMQ 4.3, the count of a dead-lettered message includes its failed
-// deliveries from another quorum queue.
+// exited or the connection was lost. If marks has a method Crashes(d D) int, Crashes returns its result. A topology.Marks
+// has this method if the broker's count includes other attempts. Otherwise Crashes returns [DeliveryCount]. Before
+// RabbitMQ 4.3, this count includes requeued deliveries. Since RabbitMQ 4.3, the count of a dead-lettered message includes
+// its failed deliveries from other quorum queues.
 func Crashes[D any](marks any, d D, redelivered bool, headers map[string]any) int {
 	if c, ok := marks.(interface{ Crashes(d D) int }); ok {
 		return c.Crashes(d)

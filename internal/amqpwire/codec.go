@@ -5,13 +5,14 @@ import (
 	"sync"
 )
 
-// codec reads or writes the arguments of a method. Each method lists its arguments only once, for both directions.
+// codec reads or writes the arguments of a method. Except for those in hot.go, a method lists its arguments only once, for
+// both directions.
 type codec struct {
 	decoder // reading: the remaining input; writing: the output so far
 	writing bool
 }
 
-// field reads or writes a value.
+// field reads or writes *v, depending on c.writing.
 func field[T any](c *codec, v *T, read func(*decoder) T, write func(*encoder, T)) *codec {
 	if c.writing {
 		write((*encoder)(&c.decoder), *v)
@@ -44,7 +45,7 @@ func (c *codec) rawstr(v *string) *codec {
 	return field(c, v, func(d *decoder) string { return d.rawstrCached(earlier) }, (*encoder).shortstr)
 }
 
-// bits reads or writes bits that share an octet, the first in the lowest bit. A nil bit is reserved.
+// bits reads or writes bits that share an octet, the first in the lowest bit. A nil pointer is a reserved bit.
 func (c *codec) bits(bits ...*bool) *codec {
 	var octet uint8
 	if c.writing {
@@ -64,7 +65,8 @@ func (c *codec) bits(bits ...*bool) *codec {
 	return c
 }
 
-// zeroShort, emptyShort and emptyLong read or write reserved arguments. They write zero and accept any value.
+// zeroShort, emptyShort and emptyLong read or write reserved arguments. They write a zero or empty value, and accept any
+// value.
 func (c *codec) zeroShort() *codec  { return c.short(new(uint16)) }
 func (c *codec) emptyShort() *codec { return c.rawstr(new(string)) }
 func (c *codec) emptyLong() *codec  { return c.longstr(new(string)) }
@@ -72,7 +74,7 @@ func (c *codec) emptyLong() *codec  { return c.longstr(new(string)) }
 // codecs is a pool of codecs, because a codec that is passed to a [Method] escapes to the heap.
 var codecs = sync.Pool{New: func() any { return new(codec) }}
 
-// run reads or writes the arguments of a method. The result holds the remaining input, or all output.
+// run reads or writes the arguments of a method. The result contains the remaining input, or the complete output.
 func run(m Method, b []byte, writing bool) decoder {
 	c := codecs.Get().(*codec)
 	c.b, c.err, c.writing = b, nil, writing
@@ -83,8 +85,8 @@ func run(m Method, b []byte, writing bool) decoder {
 	return d
 }
 
-// Append appends the arguments of a method. It returns an error if a value does not fit its field, such as a short string of
-// more than 255 bytes. In this case it returns dst unchanged.
+// Append appends the encoded arguments of m to dst. If a value does not fit its field, such as a short string of more than
+// 255 bytes, it returns an error and dst unchanged.
 func Append(dst []byte, m Method) ([]byte, error) {
 	var e encoder
 	if deliver, ok := m.(*BasicDeliver); ok {
@@ -99,8 +101,8 @@ func Append(dst []byte, m Method) ([]byte, error) {
 	return e.b, nil
 }
 
-// Parse sets all fields of a method from its arguments. It returns an error if bytes follow the last argument. After an
-// error, the fields are undefined.
+// Parse decodes args into the fields of m. It returns an error if bytes follow the last argument. After an error, the
+// fields are undefined.
 func Parse(args []byte, m Method) error {
 	d := decoder{b: args}
 	switch m := m.(type) {

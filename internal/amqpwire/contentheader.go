@@ -13,8 +13,8 @@ type ContentHeader struct {
 	Properties []byte
 }
 
-// ParseContentHeader parses the payload of a header frame. It requires the property flags, but does not parse the
-// properties.
+// ParseContentHeader parses the payload of a header frame. The property flags must be present, but ParseContentHeader does
+// not parse the properties.
 func ParseContentHeader(payload []byte) (ContentHeader, error) {
 	d := decoder{b: payload}
 	h := ContentHeader{ClassID: d.short()}

@@ -8,9 +8,9 @@ import (
 )
 
 var (
-	// ErrMalformed is wrapped by every decoding error.
+	// ErrMalformed is wrapped by all decoding errors except [*FrameError] and [*UnknownMethodError].
 	ErrMalformed = errors.New("malformed")
-	// ErrUTF8 wraps ErrMalformed. It is a separate error because RabbitMQ has a separate message for it, "Malformed
+	// ErrUTF8 wraps ErrMalformed. It is a separate error because RabbitMQ reports it with a separate message, "Malformed
 	// UTF-8 in shortstr".
 	ErrUTF8 = fmt.Errorf("%w: invalid UTF-8 in short string", ErrMalformed)
 
@@ -70,7 +70,7 @@ func (d *decoder) longlong() uint64 {
 	return 0
 }
 
-// shortblock reads a one byte length and that many bytes, which alias the input.
+// shortblock reads a one-byte length and that many bytes, which alias the input.
 func (d *decoder) shortblock() []byte { return d.take(int(d.octet())) }
 
 // rawstr reads a short string of any bytes.
@@ -98,8 +98,8 @@ func (d *decoder) shortstr() string {
 
 func (d *decoder) longstr() string { return string(d.block()) }
 
-// block reads a four byte length and that many bytes, which alias the input. The comparison uses 64 bits, because the length
-// may not fit into an int.
+// block reads a four-byte length and that many bytes, which alias the input. The comparison uses 64 bits, because the
+// length may not fit into an int.
 func (d *decoder) block() []byte {
 	n := d.long()
 	if uint64(n) > uint64(len(d.b)) {

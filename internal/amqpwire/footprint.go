@@ -2,8 +2,7 @@ package amqpwire
 
 import "unsafe"
 
-// Footprint returns the approximate number of bytes of memory that the decoded table needs. It can be twenty times the
-// encoded size.
+// Footprint returns the approximate size of t in memory, in bytes. It can be twenty times the size of the encoded table.
 func (t Table) Footprint() int64 {
 	n := int64(cap(t)) * int64(unsafe.Sizeof(Field{}))
 	for _, f := range t {

@@ -32,7 +32,8 @@ const (
 	frameHeaderSize = FrameOverhead - 1
 )
 
-// ProtocolHeader is the first data of an AMQP 0-9-1 client. A server also sends it in reply to any other protocol header.
+// ProtocolHeader is the first data that an AMQP 0-9-1 client sends. A server also sends it in reply to any other protocol
+// header.
 var ProtocolHeader = [8]byte{'A', 'M', 'Q', 'P', 0, 0, 9, 1}
 
 // Frame is one frame. The Payload aliases the buffer of the [Reader] that returned it and is valid until the next call of
@@ -60,11 +61,11 @@ var ProtocolHeader = [8]byte{'A', 'M', 'Q', 'P', 0, 0, 9, 1}
 // Consecutive bit arguments share octets, the first in the lowest bit. Unused bits are written as zero and ignored when
 // read. Bytes after the last argument are an error.
 //
-// A short string is a one byte length and that many bytes of UTF-8. The package validates UTF-8 in the same places as
-// RabbitMQ, which are the arguments of methods without content. Other short strings may contain any bytes.
+// A short string is a one-byte length and that many bytes. Like RabbitMQ, the package validates UTF-8 only in the
+// arguments of methods without content. Other short strings may contain any bytes.
 //
-// After a method with content ([MethodID.HasContent]), the sender sends one header frame, and body frames with a total
-// of body size bytes. For an empty body it does not send body frames:
+// After a method with content ([MethodID.HasContent]), the sender sends one header frame, and body frames whose payloads
+// have body size bytes in total. An empty body has no body frames. The payload of a header frame:
 //
 //	+---------+--------+-------------+-------+---------------------+
 //	| class   | weight |  body size  | flags | property list ...   |
@@ -104,7 +105,7 @@ type FrameError struct {
 	Payload []byte // copy of at most the first 16 octets of the payload; only for BadEnd
 }
 
-// Error describes the malformed frame.
+// Error implements error.
 func (e *FrameError) Error() string {
 	if e.Reason == FrameTooLarge {
 		return fmt.Sprintf("amqpwire: frame of type %d on channel %d: payload of %d bytes exceeds the limit of %d",
@@ -121,8 +122,8 @@ func limitFrameMax(n uint32) uint32 {
 	return min(max(n, MinFrameMax), math.MaxInt32)
 }
 
-// AppendMethodFrame appends a method frame. A method cannot be split into several frames, so the caller must check
-// frame-max. After an error it returns dst unchanged.
+// AppendMethodFrame appends a method frame. A method cannot be split into several frames, so the caller must check that
+// the frame does not exceed frame-max. After an error it returns dst unchanged.
 func AppendMethodFrame(dst []byte, channel uint16, m Method) ([]byte, error) {
 	start := len(dst)
 	b := appendFrameHeader(dst, FrameMethod, channel, 0)
@@ -139,7 +140,8 @@ func AppendMethodFrame(dst []byte, channel uint16, m Method) ([]byte, error) {
 	return append(b, FrameEnd), nil
 }
 
-// AppendHeaderFrame appends a content header frame. The properties are already encoded, with flags and list.
+// AppendHeaderFrame appends a content header frame. The argument properties is an encoded property list, including the
+// flags.
 func AppendHeaderFrame(dst []byte, channel, class uint16, bodySize uint64, properties []byte) []byte {
 	dst = appendFrameHeader(dst, FrameHeader, channel, uint32(contentHeaderSize+len(properties)))
 	dst = binary.BigEndian.AppendUint16(dst, class)

@@ -39,7 +39,7 @@ func (id MethodID) String() string {
 // UnknownMethodError reports a method that this package does not support.
 type UnknownMethodError struct{ ID MethodID }
 
-// Error returns a message with the class and the method.
+// Error implements error.
 func (e *UnknownMethodError) Error() string {
 	return fmt.Sprintf("amqpwire: unknown method %d.%d", e.ID.Class(), e.ID.Method())
 }
@@ -56,8 +56,9 @@ func PeekMethodID(payload []byte) (MethodID, error) {
 // [*UnknownMethodError] or wraps [ErrMalformed].
 func ParseMethod(payload []byte) (Method, error) { return parseMethod(payload, NewMethod) }
 
-// Parser parses methods like [ParseMethod], but reuses one struct for each frequent method. Such a result is valid until the
-// parser parses the same method again. The zero Parser is ready for use. It is not safe for concurrent use.
+// Parser parses methods like [ParseMethod], but reuses one struct for each frequent method. The result for such a method
+// is valid until the parser parses the same method again. The zero Parser is ready for use. It is not safe for concurrent
+// use.
 type Parser struct {
 	publish BasicPublish
 	ack     BasicAck

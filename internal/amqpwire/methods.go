@@ -142,7 +142,7 @@ var methods = map[MethodID]struct {
 	IDTxRollbackOk:             {"tx.rollback-ok", func() Method { return new(TxRollbackOk) }},
 }
 
-// NewMethod returns a new, zero method, or nil if the method is unknown.
+// NewMethod returns a new zero value of the method with the given ID, or nil if the ID is unknown.
 func NewMethod(id MethodID) Method {
 	if m, known := methods[id]; known {
 		return m.create()

@@ -114,7 +114,7 @@ func (m *ConnectionClose) arguments(c *codec) *codec {
 	return c.short(&m.ReplyCode).shortstr(&m.ReplyText).short(&m.ClassID).short(&m.MethodID)
 }
 
-// ConnectionCloseOk confirms a connection.close. It is the last method of its sender.
+// ConnectionCloseOk confirms a connection.close. It is the last method that its sender sends.
 type ConnectionCloseOk struct{ noArguments }
 
 // ID returns [IDConnectionCloseOk].
@@ -157,7 +157,7 @@ type ConnectionUpdateSecretOk struct{ noArguments }
 // ID returns [IDConnectionUpdateSecretOk].
 func (*ConnectionUpdateSecretOk) ID() MethodID { return IDConnectionUpdateSecretOk }
 
-// ChannelOpen opens the channel of its frame.
+// ChannelOpen opens the channel that its frame specifies.
 type ChannelOpen struct{}
 
 // ID returns [IDChannelOpen].

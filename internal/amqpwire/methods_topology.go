@@ -7,7 +7,7 @@ type ExchangeDeclare struct {
 	Passive    bool // only check that it exists
 	Durable    bool
 	AutoDelete bool
-	Internal   bool // clients cannot publish to it, only bind it to exchanges
+	Internal   bool // clients cannot publish to it, but other exchanges can route to it
 	NoWait     bool // send no reply
 	Arguments  Table
 }
@@ -139,7 +139,7 @@ type QueueBindOk struct{ noArguments }
 // ID returns [IDQueueBindOk].
 func (*QueueBindOk) ID() MethodID { return IDQueueBindOk }
 
-// QueuePurge removes the messages of a queue that are ready for delivery.
+// QueuePurge removes the ready messages of a queue.
 type QueuePurge struct {
 	Queue  string
 	NoWait bool // send no reply

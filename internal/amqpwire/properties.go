@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// PropertyFlags is the set of present properties in a [Properties].
+// PropertyFlags is a set of message properties.
 type PropertyFlags uint16
 
 // Properties of class basic, in wire order.
@@ -137,7 +137,6 @@ func (f PropertyFlags) first() PropertyFlags {
 	return PropertyFlags(1 << (bits.Len16(uint16(f)) - 1))
 }
 
-// property reads or writes a property.
 func (p *Properties) property(c *codec, property PropertyFlags) *codec {
 	switch property {
 	case PropHeaders:

@@ -50,8 +50,8 @@ func NewReader(r io.Reader, frameMax uint32) *Reader {
 	return &Reader{src: r, frameMax: limitFrameMax(frameMax), initial: initial, buf: initial}
 }
 
-// SetFrameMax changes the maximum size of later frames, usually after the negotiation. The size includes [FrameOverhead]. 0
-// means [DefaultFrameMax], and values below [MinFrameMax] mean [MinFrameMax].
+// SetFrameMax changes the maximum size of later frames, usually after the negotiation. The size includes [FrameOverhead].
+// A value of 0 means [DefaultFrameMax], and values below [MinFrameMax] mean MinFrameMax.
 func (r *Reader) SetFrameMax(n uint32) { r.frameMax = limitFrameMax(n) }
 
 // Buffered returns the number of bytes that were read from the stream but not returned. ReadFrame may block even if the
@@ -71,8 +71,8 @@ func (r *Reader) Ready() bool {
 	return size > r.frameMax-FrameOverhead || len(head) >= int(size)+FrameOverhead
 }
 
-// ReadProtocolHeader reads the first eight bytes of a client, without validating them. The error is io.EOF if the
-// stream is empty, and io.ErrUnexpectedEOF if it has fewer bytes.
+// ReadProtocolHeader reads the first eight bytes of the stream, without validating them. The error is io.EOF if the stream
+// is empty, and io.ErrUnexpectedEOF if it has fewer than eight bytes.
 func (r *Reader) ReadProtocolHeader() (h [8]byte, err error) {
 	if err := r.fill(len(h)); err != nil {
 		return h, err
@@ -82,8 +82,8 @@ func (r *Reader) ReadProtocolHeader() (h [8]byte, err error) {
 	return h, nil
 }
 
-// ReadFrame reads the next frame of any type. It returns a [*FrameError] for a malformed frame, and errors of the
-// stream unchanged. It returns io.EOF only between frames, and io.ErrUnexpectedEOF inside a frame.
+// ReadFrame reads the next frame of any type. It returns a [*FrameError] for a malformed frame, and errors of the stream
+// unchanged. If the stream ends, it returns io.EOF between frames and io.ErrUnexpectedEOF inside a frame.
 func (r *Reader) ReadFrame() (Frame, error) {
 	if err := r.fill(frameHeaderSize); err != nil {
 		return Frame{}, err
@@ -173,7 +173,7 @@ func (r *Reader) grow() {
 	r.use(larger)
 }
 
-// shrink switches back to the initial buffer if no bytes are buffered.
+// shrink switches back to the initial buffer. No bytes must be buffered.
 func (r *Reader) shrink() {
 	if len(r.buf) == spareSize {
 		select {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// MaxDepth is the maximum nesting depth of tables and arrays, including the outermost. It limits the stack use of the
-// decoder, and stops the encoder at an array that contains itself.
+// MaxDepth is the maximum nesting depth of tables and arrays, including the outermost table. It limits the stack use of
+// the decoder, and stops the encoder at an array that contains itself.
 const MaxDepth = 32
 
 // Field is a field of a [Table]. [Table] lists the types of Value.
@@ -16,11 +16,11 @@ type Field struct {
 	Value any
 }
 
-// Table is a field table. Unlike a map, it keeps the order and the duplicates of the wire. A table without fields
-// decodes as nil.
+// Table is a field table. Unlike a map, it keeps the order of the fields on the wire, and duplicate names. A table without
+// fields decodes as nil.
 //
-// A table is a four byte length and that many bytes of fields. Each field is a short string, a type octet and a value.
-// An array has the same format without the names.
+// A table is a four-byte length and that many bytes of fields. Each field is a short string, a type octet and a value. An
+// array has the same format without the names.
 //
 //	type  Go type       RabbitMQ's name   value
 //	t     bool          bool              1 octet, any but 0 is true
@@ -43,22 +43,22 @@ type Field struct {
 //
 // The types follow RabbitMQ, which differs from the specification: s is a 16 bit integer, not a short string, and L is
 // signed like l. Append writes L as l, and every true as 1. Apart from these cases, a decoded table encodes to the same
-// bytes, with the order and the duplicates of its fields.
+// bytes.
 type Table []Field
 
-// Array is a field value with a sequence of values. An array without values decodes as nil.
+// Array is a field value that contains a sequence of values. An array without values decodes as nil.
 type Array []any
 
 // Timestamp is a field value in seconds since 1970 in UTC.
 type Timestamp uint64
 
-// Decimal is a field value with the number Value / 10^Scale.
+// Decimal is a field value that represents Value / 10^Scale.
 type Decimal struct {
 	Scale uint8
 	Value uint32
 }
 
-// Get returns the value of the first field with the name.
+// Get returns the value of the first field with the given name, and reports whether this field exists.
 func (t Table) Get(name string) (any, bool) {
 	if i := t.index(name); i >= 0 {
 		return t[i].Value, true
@@ -77,8 +77,8 @@ func (t Table) All() iter.Seq2[string, any] {
 	}
 }
 
-// Set returns a copy of t with the value v in the first field with the name. If no field has the name, Set adds one. Later
-// fields with the same name do not change.
+// Set returns a copy of t in which the first field with the given name has the value v. If no field has this name, Set
+// adds one. Later fields with the same name do not change.
 func (t Table) Set(name string, v any) Table {
 	// The extra capacity avoids a second copy in the append below.
 	c := append(make(Table, 0, len(t)+1), t...)
@@ -89,7 +89,7 @@ func (t Table) Set(name string, v any) Table {
 	return append(c, Field{Name: name, Value: v})
 }
 
-// Delete returns a copy of t without the fields that have the name.
+// Delete returns a copy of t without the fields that have the given name.
 func (t Table) Delete(name string) Table {
 	return slices.DeleteFunc(slices.Clone(t), func(f Field) bool { return f.Name == name })
 }
@@ -98,7 +98,7 @@ func (t Table) index(name string) int {
 	return slices.IndexFunc(t, func(f Field) bool { return f.Name == name })
 }
 
-// ParseTable parses an encoded table. b must contain exactly the four byte length of the table and its content.
+// ParseTable parses an encoded table. b must contain exactly the four-byte length of the table and its content.
 func ParseTable(b []byte) (Table, error) {
 	d := decoder{b: b}
 	t := d.table()
@@ -152,7 +152,7 @@ func (d *decoder) nested(depth int) decoder {
 	return decoder{b: d.block()}
 }
 
-// leave propagates the error of an inner decoder, without a partial value.
+// leave returns v. If inner has an error, leave passes it to d and returns the zero value instead.
 func leave[T any](d, inner *decoder, v T) T {
 	if inner.err != nil {
 		d.fail(inner.err)
@@ -172,7 +172,7 @@ func (e *encoder) tableAt(t Table, depth int) {
 	for _, f := range t {
 		e.shortstr(f.Name)
 		e.value(f.Value, depth)
-		// After an error, a value that contains itself twice would need two to the power of MaxDepth steps.
+		// Without this return, a value that contains itself twice would need two to the power of MaxDepth steps.
 		if e.err != nil {
 			e.err = fmt.Errorf("field %q: %w", f.Name, e.err)
 			return

@@ -21,8 +21,8 @@ type Config struct {
 	Client  string // name of the client
 	Program string // version of the program; default: the version that the Go toolchain recorded
 
-	// Link is the publishing connection, because the broker blocks a connection that publishes, and must not block the
-	// consuming connection. A blocked connection still receives commands.
+	// Link is the publishing connection. The broker may block a connection on which the agent publishes, and must not
+	// block the consuming connection. A blocked connection still receives commands.
 	Link      *amqpconn.Link
 	Tasks     *amqpconn.Tasks
 	Reconnect backoff.Backoff
@@ -40,7 +40,7 @@ type Agent struct {
 	ctx    context.Context // canceled when the client is closed
 	start  sync.Once
 	wake   chan struct{} // receives a token when a status is due
-	logged [4]sync.Once  // missing permissions: see session.refused
+	logged [4]sync.Once  // by missing permission, see Agent.refused
 
 	retries *retries
 	current atomic.Pointer[session] // nil: not connected, or not set up
@@ -78,7 +78,7 @@ func (a *Agent) Join(w Worker) *Member {
 	return m
 }
 
-// lastTimeout is the maximum time that a worker waits until its last status is written.
+// lastTimeout is the maximum time that Leave waits for the last status of a worker to be written.
 const lastTimeout = time.Second
 
 // Leave stops announcing a worker, and sends its last status.
@@ -119,7 +119,7 @@ func (a *Agent) all() []*Member {
 	return slices.Clone(a.members)
 }
 
-// run keeps a session until the client is closed.
+// run maintains a session until the client is closed.
 func (a *Agent) run() {
 	retrier := retry.Retrier{Schedule: a.cfg.Reconnect}
 	for a.ctx.Err() == nil {
@@ -141,7 +141,7 @@ func (a *Agent) run() {
 }
 
 // Check reads the pause of m's queue over conn, before m starts to consume on conn. After an error, the last known pause
-// remains.
+// remains in effect.
 func (a *Agent) Check(ctx context.Context, conn *amqpconn.Conn, m *Member) {
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, amqpconn.ErrSilent)
 	defer cancel()

@@ -4,14 +4,15 @@
 //
 //   - A message costs a few atomic additions, and a retry costs an entry in a report.
 //   - A client uses one additional channel on the publishing connection, and one additional goroutine.
-//   - A worker without permission to announce itself works as before.
-//   - The agent reads the pause of a queue from the broker before each subscription on a new channel, after a command, and every
-//     topology.StatusInterval. A lost command only delays a pause or its end.
+//   - A worker without permission to announce itself processes messages normally.
+//   - The agent reads the pause of a queue from the broker before a worker subscribes on a new channel, and after a
+//     command. If the user may declare the queue of the pause, the agent also reads the pause every
+//     topology.StatusInterval, so that a lost command only delays a pause or its end.
 //
 // The files:
 //
 //	agent.go    the goroutine of a client: sends statuses, receives commands
-//	session.go  one channel of the agent, and refusals of the broker on it
+//	session.go  the agent on one connection, and what the broker refuses
 //	member.go   the state, the pauses and the status of a worker
 //	pause.go    the pause of a queue, as stored in the broker
 //	tally.go    counters

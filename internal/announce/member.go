@@ -21,11 +21,11 @@ type Worker struct {
 	// Hold pauses the worker, or resumes it if the pause is nil. It does not block.
 	Hold func(*topology.Pause)
 
-	// Handling yields the messages that handlers process.
+	// Handling yields the messages that the handlers of the worker are processing.
 	Handling iter.Seq[topology.Handling]
 }
 
-// Member is a worker that is announced while its Run method runs. The methods are safe for concurrent use.
+// Member is a worker that is announced from Join to Leave. Its methods are safe for concurrent use.
 type Member struct {
 	Worker
 	Tally
@@ -64,7 +64,7 @@ func (m *Member) note(state, trouble string) {
 	}
 }
 
-// Paused records that the worker has no consumer on purpose, until it calls Consuming.
+// Paused records that the worker deliberately has no consumer, until it calls Consuming.
 func (m *Member) Paused(d time.Duration, reason error, byOperator bool) {
 	p := &topology.Pause{Of: topology.PauseOfItself, At: time.Now()}
 	if d > 0 {
@@ -82,7 +82,7 @@ func (m *Member) Paused(d time.Duration, reason error, byOperator bool) {
 	m.report()
 }
 
-// report requests the agent to send a status soon.
+// report asks the agent to send a status soon.
 func (m *Member) report() {
 	m.changed.Store(true)
 	select {
@@ -112,7 +112,7 @@ func (m *Member) setQueue(s state) {
 	m.apply()
 }
 
-// setWorker applies a command for this worker.
+// setWorker applies a command that pauses only this worker, or resumes it if p is nil.
 func (m *Member) setWorker(p *topology.Pause) {
 	if p != nil {
 		p.Of = topology.PauseOfWorker
@@ -137,7 +137,7 @@ func (m *Member) apply() {
 	m.report()
 }
 
-// setHint records the pause of the queue in a command.
+// setHint records the pause that a command for the queue contains.
 func (m *Member) setHint(p topology.Pause) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -145,8 +145,8 @@ func (m *Member) setHint(p topology.Pause) {
 }
 
 // check reads the pause of the queue and applies it. Only one check runs at a time, so that the latest result applies. It
-// uses ch or, if ch is nil, a new channel. It also reads the details if details is set or if they are unknown. After an
-// error, the last known pause remains.
+// uses ch or, if ch is nil, a new channel. If details is set, or if the details of the pause are not known, check also
+// reads them. After an error, the last known pause remains in effect.
 func (m *Member) check(ctx context.Context, conn *amqpconn.Conn, ch *amqpconn.Channel, details bool) {
 	select {
 	case m.turn <- struct{}{}:
@@ -204,7 +204,7 @@ func (m *Member) Pause() *topology.Pause {
 	return m.workerPause
 }
 
-// due returns when the pauses must next be checked: when a pause expires, or zero for the next interval.
+// due returns the earliest time at which a pause expires, or the zero time if no pause expires.
 func (m *Member) due() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -243,7 +243,6 @@ func (m *Member) lastSent() time.Time {
 	return m.last
 }
 
-// status returns the status of the worker.
 func (m *Member) status(now time.Time) topology.WorkerStatus {
 	cfg := &m.agent.cfg
 	s := topology.WorkerStatus{

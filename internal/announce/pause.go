@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// readTimeout is the maximum time to wait for the message of a pause. Another program may be reading it.
+// readTimeout is the maximum time to wait for the message that contains a pause. Another program may be reading it.
 const readTimeout = time.Second
 
 // state is the pause of a queue on the broker.
@@ -38,8 +38,9 @@ func unreachable(r *amqpconn.Refusal) bool {
 	return strings.Contains(r.Text, "down or inaccessible") || strings.Contains(r.Text, "process is stopped")
 }
 
-// fetchPause returns the pause of a paused queue. It uses a separate channel, because closing the channel ends the consumer
-// and requeues the message together. Therefore no other reader finds the queue without a message and without a consumer.
+// fetchPause returns the pause of a paused queue. It uses a separate channel, because closing a channel ends its consumer
+// and requeues the message in one step. Therefore no other reader finds the queue without a message and without a
+// consumer.
 func fetchPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p topology.Pause, err error) {
 	err = conn.Do(ctx, func(ch *amqpconn.Channel) error {
 		in, err := ch.Consume(ctx, topology.PauseQueuePrefix+queue, "", 1, nil, func(amqpconn.Deliveries) {})

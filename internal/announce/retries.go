@@ -13,8 +13,7 @@ const (
 	// reportDelay is the time for which retries are collected before a report.
 	reportDelay = 250 * time.Millisecond
 
-	// maxCollected is the maximum number of collected retries. Above it, retries are only counted until the next report is
-	// sent.
+	// maxCollected is the maximum number of collected retries. Further retries are only counted, until the next report.
 	maxCollected = 4096
 )
 
@@ -25,7 +24,7 @@ type retries struct {
 	mu      sync.Mutex
 	n       int
 	queues  map[string]*pendingReports
-	missing map[string]int64 // number of retries that were not collected, by queue
+	missing map[string]int64 // by queue: number of retries that were not collected or not sent
 }
 
 type pendingReports struct {
@@ -88,7 +87,7 @@ func (r *retries) countMissing(reports []topology.RetryReport) {
 // Retrying collects a retry for the next report. It does not block.
 func (m *Member) Retrying(x topology.Retry) { m.agent.retries.add(m.Queue, x) }
 
-// declareRetries declares the exchange of reports.
+// declareRetries declares the exchange for the reports.
 func (s *session) declareRetries(ctx context.Context) error {
 	return s.exchange(ctx, topology.Retries().Exchanges[0])
 }
@@ -96,7 +95,7 @@ func (s *session) declareRetries(ctx context.Context) error {
 // reportRetries sends the collected retries without waiting for confirms.
 func (s *session) reportRetries() {
 	if s.conn.Blocked() != nil {
-		return // the retries stay collected
+		return // the retries remain collected
 	}
 	reports := s.agent.retries.take()
 	for i, r := range reports {

@@ -43,10 +43,10 @@ func (a *Agent) refused(what int, queue string) {
 	a.logged[what].Do(func() { a.cfg.Log.Info("not permitted", "queue", queue, "reason", missing[what]) })
 }
 
-// requestTimeout is the time limit of the requests of one step. Commands wait until the step ends.
+// requestTimeout is the time limit for all requests of one step. The session executes the next command after the step.
 const requestTimeout = 10 * time.Second
 
-// minGap is the minimum time between two statuses of a worker within an interval.
+// minGap is the minimum time after the last status of a worker before a change causes the next status.
 const minGap = 100 * time.Millisecond
 
 var errNoConsumer = errors.New("the broker cancelled the consumer")
@@ -86,7 +86,7 @@ func (s *session) serve(ctx context.Context) error {
 				s.execute(ctx, c)
 			}
 		case <-tick.C:
-			s.check(ctx, false, func(m *Member) bool { return m.mayDeclare.Load() }) // RabbitMQ logs an error for each missing queue
+			s.check(ctx, false, func(m *Member) bool { return m.mayDeclare.Load() }) // RabbitMQ may log an error for each missing queue
 			s.statuses(everyMember)
 		case <-soon.C:
 			now := time.Now()
@@ -106,8 +106,8 @@ func (s *session) serve(ctx context.Context) error {
 
 func everyMember(*Member) bool { return true }
 
-// setUp opens a channel, declares the exchanges and the queue, and subscribes. Then it sends all statuses, because watchers
-// may have missed some.
+// setUp opens a channel, declares the exchanges and the queue for commands, and subscribes. Then it sends all statuses,
+// because watchers may have missed some.
 func (s *session) setUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.conn.Timeout(), amqpconn.ErrSilent)
 	defer cancel()
@@ -134,7 +134,8 @@ func (s *session) setUp(ctx context.Context) error {
 	return nil
 }
 
-// step calls take, unless the broker has refused this step before. It reports whether the broker refuses the step.
+// step calls the function take, unless before reports that the broker has already refused this step. It reports whether
+// the broker has refused the step.
 func (s *session) step(ctx context.Context, before bool, what int, take func(context.Context) error) (refused bool, err error) {
 	if before {
 		return true, nil
@@ -147,7 +148,8 @@ func (s *session) step(ctx context.Context, before bool, what int, take func(con
 	return refused, err
 }
 
-// try makes a request on an open channel. The broker closes the channel after a refusal.
+// try makes a request on the channel of the session. If the channel is closed, for example after a refusal, try first
+// opens a new channel.
 func (s *session) try(ctx context.Context, request func(*amqpconn.Channel) error) error {
 	ch := s.ch.Load()
 	if ch == nil || ch.IsClosed() {
@@ -217,7 +219,7 @@ func (s *session) lost(ch *amqpconn.Channel) error {
 	return nil // setUp declares a deleted exchange again
 }
 
-// check checks the pauses of the queues of the selected workers.
+// check reads and applies the pauses of the selected workers' queues.
 func (s *session) check(ctx context.Context, details bool, which func(*Member) bool) {
 	if s.conn.Blocked() != nil {
 		return // the broker does not answer requests
@@ -231,7 +233,6 @@ func (s *session) check(ctx context.Context, details bool, which func(*Member) b
 	}
 }
 
-// execute executes a command.
 func (s *session) execute(ctx context.Context, c topology.Command) {
 	targeted := func(m *Member) bool {
 		return (m.Queue == c.Queue || c.Queue == "" && c.Do == topology.DoReport) && (c.Worker == "" || c.Worker == m.id)
@@ -255,7 +256,6 @@ func (s *session) execute(ctx context.Context, c topology.Command) {
 	}
 }
 
-// close closes the channel.
 func (s *session) close() {
 	if ch := s.ch.Load(); ch != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
@@ -264,7 +264,7 @@ func (s *session) close() {
 	}
 }
 
-// next sends the statuses that are due, and returns the time until the next one.
+// next sends the statuses that are due, and returns the time until it must be called again.
 func (s *session) next() time.Duration {
 	now := time.Now()
 	wait := topology.StatusInterval
@@ -301,7 +301,7 @@ func (s *session) statuses(which func(*Member) bool) {
 	}
 }
 
-// publish sends a status without waiting for a confirm, because the next status replaces it.
+// publish sends the status of m without waiting for a confirm, because the next status replaces it.
 func (s *session) publish(m *Member) {
 	now := time.Now()
 	m.sent(now)

@@ -18,8 +18,8 @@ func watchQueue() topology.Queue {
 	}
 }
 
-// Watch calls each with the statuses of workers. It calls ready after each subscription, at the start and after an
-// interruption. It returns when ctx is done or the broker refuses a request.
+// Watch passes the statuses of all workers to the function each. It calls ready after each subscription, both at the start
+// and after an interruption. It returns when ctx is done or the broker refuses a request.
 func Watch(ctx context.Context, link *amqpconn.Link, reconnect backoff.Backoff, ready func(context.Context), each func(topology.WorkerStatus)) error {
 	retrier := retry.Retrier{Schedule: reconnect}
 	for {

@@ -5,7 +5,7 @@ type PurgeQueue struct {
 	Queue  Text   `json:"queue"`
 	Limit  int    `json:"limit,omitempty"` // maximum number of messages to remove, oldest first; required except in a dry run
 	Reason string `json:"reason,omitempty"`
-	Drop   bool   `json:"drop,omitempty"` // do not save the messages in the archive as discarded
+	Drop   bool   `json:"drop,omitempty"` // do not archive the messages; otherwise they are archived as discarded
 }
 
 // Publish is a message to publish.
@@ -17,7 +17,7 @@ type Publish struct {
 	Properties Properties `json:"properties,omitzero"`
 }
 
-// Published identifies a message after its publisher confirm.
+// Published identifies a message that the broker has confirmed.
 type Published struct {
 	MessageID Text `json:"message_id"`
 }

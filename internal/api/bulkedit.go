@@ -24,7 +24,7 @@ type Replacement struct {
 	Regexp bool   `json:"regexp,omitempty"` // Old is a regular expression in RE2 syntax; $1 in New is its first submatch
 }
 
-// BulkEdit converts e to the type of package failed. The result is nil if e is nil.
+// BulkEdit converts e to a [failed.BulkEdit]. The result is nil if e is nil.
 func (e *BulkEdit) BulkEdit() *failed.BulkEdit {
 	if e == nil {
 		return nil
@@ -61,26 +61,25 @@ type EditPreview struct {
 	Changed    int64        `json:"changed"`
 	Unchanged  int64        `json:"unchanged"`
 	Impossible int64        `json:"impossible"`
-	Reasons    []EditReason `json:"reasons"` // why the edit is impossible, most messages first
+	Reasons    []EditReason `json:"reasons"` // why messages cannot be edited, most frequent reason first
 	Samples    []EditSample `json:"samples"`
-	More       bool         `json:"more,omitempty"` // more messages are selected than the preview inspected
+	More       bool         `json:"more,omitempty"` // the preview did not inspect all selected messages
 }
 
-// EditReason is a reason why an edit is impossible, with the number of messages.
+// EditReason is a reason why an edit is impossible, and the number of messages that it affects.
 type EditReason struct {
 	Why      string `json:"why"`
 	Messages int64  `json:"messages"`
 }
 
-// EditSample is a sample message, with the changes of the edit, or with the reason why the edit does not change the
-// message.
+// EditSample contains the changes to a sample message, or the reason why the edit does not change it.
 type EditSample struct {
 	ID   int64  `json:"id"`
 	Diff *Diff  `json:"diff,omitempty"`
 	Why  string `json:"why,omitempty"`
 }
 
-// EditPreviewOf converts a preview to its JSON form, without its samples.
+// EditPreviewOf converts a preview to its JSON form, without the samples.
 func EditPreviewOf(v failed.EditPreview) EditPreview {
 	shown := EditPreview{Changed: v.Changed, Unchanged: v.Unchanged, Impossible: v.Impossible, Reasons: []EditReason{}, Samples: []EditSample{}, More: v.More}
 	for _, r := range v.Reasons {

@@ -28,11 +28,11 @@ type Client struct {
 type ClientConfig struct {
 	URL   string       // such as http://localhost:8085
 	Token string       // "" if the console has no tokens
-	Actor string       // actor on a console without tokens: cli:root@host
+	Actor string       // actor on a console without tokens, such as cli:root@host
 	HTTP  *http.Client // default http.DefaultClient
 }
 
-// NewClient returns a client for cfg. It does not connect. The error for an invalid configuration contains advice.
+// NewClient returns a client for cfg. It does not connect. It returns an error if cfg.URL is not valid.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -45,7 +45,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 // maxError limits the size of an error response that the client reads.
 const maxError = 64 << 10
 
-// send sends a request and returns the successful response. The caller must close the body.
+// send sends a request and returns the response if it is successful. The caller must close the body.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, kind string, body io.Reader) (*http.Response, error) {
 	u := c.base.JoinPath("/api/v1", path)
 	u.RawQuery = query.Encode()
@@ -79,7 +79,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	return nil, e
 }
 
-// call sends in as JSON, if it is not nil, and returns the decoded response.
+// call sends the value of in as JSON, unless in is nil, and returns the decoded response.
 func call[T any](ctx context.Context, c *Client, method, path string, query url.Values, in any) (T, error) {
 	var body io.Reader
 	kind := ""
@@ -129,7 +129,7 @@ func (p Page) in(v url.Values) url.Values {
 	return v
 }
 
-// at returns the path of the object with the ID, followed by rest.
+// at returns the path of the object with the given ID, followed by rest.
 func at(kind string, id int64, rest ...string) string {
 	return strings.Join(append([]string{kind, strconv.FormatInt(id, 10)}, rest...), "/")
 }
@@ -187,7 +187,7 @@ func (c *Client) EditAndReplay(ctx context.Context, id int64, e EditAndReplay) (
 	return call[Replay](ctx, c, http.MethodPost, at("messages", id, "replay"), nil, e)
 }
 
-// Revert removes the edits of a message. It fails if the revision of the message is not seen.
+// Revert removes the edits of a message. It fails if seen is not the current revision of the message.
 func (c *Client) Revert(ctx context.Context, id int64, seen int) (Message, error) {
 	return call[Message](ctx, c, http.MethodDelete, at("messages", id, "edit"), url.Values{"revision": {strconv.Itoa(seen)}}, nil)
 }
@@ -212,8 +212,8 @@ func (c *Client) Erase(ctx context.Context, e Erase, dryRun bool) (Done, error) 
 	return call[Done](ctx, c, http.MethodPost, "erase", dry(dryRun), e)
 }
 
-// PurgeQueue removes the oldest messages of a queue of the broker. One call removes at most several thousand messages. A
-// dry run only counts the ready messages.
+// PurgeQueue removes the oldest messages of a broker queue. One call removes at most several thousand messages. A dry run
+// only counts the ready messages.
 func (c *Client) PurgeQueue(ctx context.Context, p PurgeQueue, dryRun bool) (Done, error) {
 	return call[Done](ctx, c, http.MethodPost, "queues/purge", dry(dryRun), p)
 }
@@ -240,7 +240,7 @@ func (c *Client) Export(ctx context.Context, f failed.Filter, w io.Writer) (int6
 	return n, nil
 }
 
-// Import archives messages from Export and returns the number of new messages.
+// Import archives the messages in the output of Export, and returns the number of new messages.
 func (c *Client) Import(ctx context.Context, r io.Reader) (Done, error) {
 	answer, err := c.send(ctx, http.MethodPost, "messages/import", nil, jsonLines, r)
 	if err != nil {

@@ -38,7 +38,7 @@ type Properties struct {
 	RoutingKey      Text      `json:"routing_key,omitempty"` // as delivered
 }
 
-// ContentOf converts a content to its JSON form.
+// ContentOf converts c to its JSON form.
 func ContentOf(c failed.Content) Content {
 	p := c.Properties
 	shown := Content{
@@ -60,12 +60,12 @@ func ContentOf(c failed.Content) Content {
 	return shown
 }
 
-// Content converts c to the type of package failed.
+// Content converts c to a [failed.Content].
 func (c Content) Content() failed.Content {
 	return failed.Content{Body: c.Body, Headers: topology.Table(c.Headers), Properties: c.Properties.Properties()}
 }
 
-// Properties converts p to the type of package failed.
+// Properties converts p to a [failed.Properties].
 func (p Properties) Properties() failed.Properties {
 	return failed.Properties{
 		ContentType: string(p.ContentType), ContentEncoding: string(p.ContentEncoding), CorrelationID: string(p.CorrelationID),
@@ -90,7 +90,7 @@ func IsText(body []byte) bool {
 
 // Edit specifies changes to a message. Omitted fields do not change.
 type Edit struct {
-	Revision   *int        `json:"revision"`       // revision that the caller has seen; otherwise the edit fails
+	Revision   *int        `json:"revision"`       // revision that the caller has seen; must be the current revision
 	Body       *[]byte     `json:"body,omitempty"` // base64; alternative to Text
 	Text       *string     `json:"text,omitempty"`
 	Headers    *Headers    `json:"headers,omitempty"`    // replace all headers
@@ -108,7 +108,7 @@ type RevisionSummary struct {
 	Number int       `json:"number"` // starts at 1
 	Time   time.Time `json:"time"`
 	Actor  string    `json:"actor"`
-	Replay int64     `json:"replay,omitempty"` // replay with this bulk edit; 0: edit of the single message by a user
+	Replay int64     `json:"replay,omitempty"` // replay whose bulk edit this is; 0: a user edited the single message
 }
 
 // Revisions contains all edits of a message, oldest first.
@@ -128,14 +128,14 @@ func RevisionSummaryOf(e failed.Revision) RevisionSummary {
 	return RevisionSummary{Number: e.Number, Time: e.Time, Actor: string(e.Actor), Replay: int64(e.Replay)}
 }
 
-// Diff contains the changes of edits, as unified diffs. An empty string means no difference.
+// Diff contains the changes to a message as unified diffs. An empty string means that there is no change.
 type Diff struct {
 	Body       string `json:"body"`
 	Headers    string `json:"headers"`
 	Properties string `json:"properties"`
 }
 
-// Headers is a table that keeps its exact types. Its JSON form is the form of [tablejson.Encode].
+// Headers is a table whose JSON form preserves the exact types. [tablejson.Encode] describes this form.
 type Headers topology.Table
 
 // MarshalJSON implements [json.Marshaler].

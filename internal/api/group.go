@@ -15,14 +15,14 @@ import (
 type Group struct {
 	ID      int64           `json:"id"`
 	Queue   Text            `json:"queue"`
-	Text    string          `json:"text"` // error whose numbers, IDs and addresses are blanked, except codes; "": unknown
+	Text    string          `json:"text"` // error with blanked IDs, addresses and numbers other than codes; "": unknown
 	Example string          `json:"example"`
 	Counts  failed.Counts   `json:"counts"`
 	First   time.Time       `json:"first"`
 	Last    time.Time       `json:"last"`
 	Hours   []failed.Bucket `json:"hours"`          // 24 entries, oldest first
 	Days    []failed.Bucket `json:"days"`           // 30 entries, oldest first
-	Muted   time.Time       `json:"muted,omitzero"` // end of the mute: no notification mentions the group until then
+	Muted   time.Time       `json:"muted,omitzero"` // end of the mute; no notification mentions the group before this time
 }
 
 // Groups is one page of a list of groups.
@@ -39,7 +39,7 @@ func GroupOf(g failed.Group) Group {
 	}
 }
 
-// Forever reports whether a group that is muted until the given time stays muted until it is unmuted.
+// Forever reports whether a group whose Muted field has this value stays muted until a user unmutes it.
 func Forever(muted time.Time) bool { return !muted.Before(failed.MutedForever) }
 
 // Queue summarizes the archived messages of a work queue.
@@ -77,7 +77,7 @@ const (
 	anyState = "all"
 )
 
-// Filter converts f to the type of package failed.
+// Filter converts f to a [failed.GroupFilter].
 func (f GroupFilter) Filter() failed.GroupFilter {
 	return failed.GroupFilter{Queue: string(f.Queue), State: failed.State(f.State), Text: f.Text, MostFailed: f.Order == byFailed}
 }

@@ -38,7 +38,7 @@ type Activity struct {
 	Parked    uint64  `json:"parked"`
 	Arrived   uint64  `json:"arrived"`          // in the archive
 	Failures  uint64  `json:"failures"`         // maximum of Failed and Arrived
-	P50       float64 `json:"p50_ms,omitempty"` // upper bounds of handling times in milliseconds; 0: no message was handled
+	P50       float64 `json:"p50_ms,omitempty"` // percentiles of handling times in ms, rounded up; 0: no message was handled
 	P95       float64 `json:"p95_ms,omitempty"`
 	P99       float64 `json:"p99_ms,omitempty"`
 }
@@ -46,7 +46,7 @@ type Activity struct {
 // Interval is the activity of one interval.
 type Interval struct {
 	Start    time.Time `json:"start"`
-	Recorded bool      `json:"recorded"` // false: an equal share of the totals of a longer period without records
+	Recorded bool      `json:"recorded"` // false: the counts are an equal share of a longer unrecorded period
 	Activity
 }
 
@@ -118,7 +118,7 @@ func MarkOf(m history.Mark) Mark {
 	return Mark{ID: m.ID, Time: m.At, Text: m.Text, Queue: Text(m.Queue), By: string(m.By)}
 }
 
-// History returns the history of a queue, or of all queues if queue is empty.
+// History returns the history of a queue, or of all queues if queue is empty, in the range with the given name.
 func (c *Client) History(ctx context.Context, queue, rangeName string) (History, error) {
 	query := url.Values{"range": {rangeName}}
 	if queue != "" {

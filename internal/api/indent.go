@@ -7,10 +7,10 @@ import (
 
 const indent = "  "
 
-// Indent returns indented JSON. It returns false if body is not valid JSON, or if the result would be longer than most
-// bytes. Indent computes the size first, because a few kilobytes of deeply nested JSON become gigabytes of spaces.
-func Indent(body []byte, most int) ([]byte, bool) {
-	if !indentsWithin(body, most) {
+// Indent returns indented JSON. It returns false if body is not valid JSON, or if the estimated size of the result exceeds
+// maxSize bytes. Indent estimates the size first, because 20 kB of deeply nested JSON can become 200 MB of spaces.
+func Indent(body []byte, maxSize int) ([]byte, bool) {
+	if !indentsWithin(body, maxSize) {
 		return nil, false
 	}
 	var b bytes.Buffer
@@ -20,10 +20,11 @@ func Indent(body []byte, most int) ([]byte, bool) {
 	return b.Bytes(), true
 }
 
-// indentsWithin reports whether the indented JSON has at most the given size.
-func indentsWithin(body []byte, most int) bool {
+// indentsWithin reports whether the estimated size of the indented JSON is at most maxSize. It overestimates empty objects
+// and arrays, which json.Indent does not split into lines.
+func indentsWithin(body []byte, maxSize int) bool {
 	size, depth, quoted := len(body), 0, false
-	for i := 0; i < len(body) && size <= most; i++ {
+	for i := 0; i < len(body) && size <= maxSize; i++ {
 		switch c := body[i]; {
 		case quoted && c == '\\':
 			i++
@@ -42,5 +43,5 @@ func indentsWithin(body []byte, most int) bool {
 			size++
 		}
 	}
-	return size <= most
+	return size <= maxSize
 }

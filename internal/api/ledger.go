@@ -68,7 +68,7 @@ func LedgerOf(r *ledger.Report) Ledger {
 	return a
 }
 
-// Accept resets an account after its discrepancies were investigated.
+// Accept resets an account after its discrepancies have been investigated.
 type Accept struct {
 	Account Text   `json:"account"`
 	Reason  string `json:"reason"`

@@ -24,7 +24,7 @@ type Summary struct {
 	LastFailed  time.Time `json:"last_failed"`
 	IsEdited    bool      `json:"is_edited"`
 	ReplayedBy  int64     `json:"replayed_by,omitempty"`
-	Outcome     string    `json:"outcome,omitempty"`     // outcome after the replay replayed_by sent the message
+	Outcome     string    `json:"outcome,omitempty"`     // outcome of the message in the replay replayed_by
 	WhyUnknown  string    `json:"why_unknown,omitempty"` // why the outcome is unknown
 	Back        int64     `json:"back,omitempty"`        // replay that sent the message before it failed again
 	BackOf      int64     `json:"back_of,omitempty"`     // ID of the message in that replay
@@ -37,7 +37,7 @@ type Summary struct {
 // Messages is one page of a list of messages.
 type Messages struct {
 	Messages []Summary `json:"messages"`
-	Next     string    `json:"next,omitempty"` // value of after for the next page; absent on the last page
+	Next     string    `json:"next,omitempty"` // value of the parameter after for the next page; absent on the last page
 }
 
 // Message is a message with all details.

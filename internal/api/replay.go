@@ -25,7 +25,7 @@ type Target struct {
 	RoutingKey Text `json:"routing_key"`
 }
 
-// Plan converts p to the type of package failed.
+// Plan converts p to a [failed.Plan].
 func (p Plan) Plan() failed.Plan {
 	plan := failed.Plan{
 		Filter: p.Selected(), Rate: p.Rate, Ramp: p.Ramp, Canary: time.Duration(p.Canary), IgnoreSame: p.IgnoreSame, Edit: p.Edit.BulkEdit(),
@@ -69,7 +69,8 @@ type Destination struct {
 	Unknown     bool  `json:"unknown,omitempty"` // the work queue is unknown, so the messages would not be sent
 
 	// Queue is the work queue of the messages. Keys reports that the messages have different routing keys, and that each
-	// message keeps its key. Warning describes the effect on other consumers if a message is sent by queue name.
+	// message keeps its key. Warning is set if the messages would be sent directly to Queue instead of their original
+	// exchange; see failed.Destination.
 	Queue   Text   `json:"queue,omitempty"`
 	Keys    bool   `json:"keys,omitempty"`
 	Warning string `json:"warning,omitempty"`

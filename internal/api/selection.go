@@ -24,15 +24,15 @@ func filterNames() (names []string) {
 	return names
 }
 
-// Selection specifies the messages of an act. All is required to select all messages, and
-// excludes a filter.
+// Selection specifies the messages of an act. All is required to select all messages, and must not be combined with a
+// filter.
 type Selection struct {
 	Filter failed.Filter `json:"filter"`
 	All    bool          `json:"all,omitempty"`
-	AtMost int64         `json:"at_most,omitempty"` // of an act: refuse the act if it selects more messages; 0: no limit
+	AtMost int64         `json:"at_most,omitempty"` // refuse an act that selects more messages; 0: no limit
 }
 
-// Selected converts s to the type of package failed.
+// Selected converts s to a [failed.Filter].
 func (s Selection) Selected() failed.Filter {
 	f := s.Filter
 	f.All, f.AtMost = s.All, s.AtMost

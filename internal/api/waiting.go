@@ -54,10 +54,10 @@ type WaitingQueue struct {
 	Counts WaitingCounts `json:"counts"`
 }
 
-// WaitingGroup counts the waiting messages of a work queue with the same fingerprint.
+// WaitingGroup counts the waiting messages that have the same work queue and the same error fingerprint.
 type WaitingGroup struct {
 	Group   string        `json:"group"`
-	Failed  int64         `json:"failed_group,omitempty"` // ID of the group of the same failures
+	Failed  int64         `json:"failed_group,omitempty"` // ID of the corresponding group of archived messages
 	Queue   Text          `json:"queue"`
 	Text    string        `json:"text"`
 	Example Text          `json:"example"`
@@ -69,8 +69,8 @@ type WaitingSummary struct {
 	Counts  WaitingCounts  `json:"counts"`
 	Queues  []WaitingQueue `json:"queues"`
 	Groups  []WaitingGroup `json:"groups"`
-	Missing int64          `json:"missing,omitempty"` // retries that were omitted in the last day
-	Silent  []Text         `json:"silent,omitempty"`  // queues whose announced workers have retried messages and do not report retries
+	Missing int64          `json:"missing,omitempty"` // number of retries in the last day that workers did not report
+	Silent  []Text         `json:"silent,omitempty"`  // queues whose announced workers retry messages but do not report retries
 	Problem string         `json:"problem,omitempty"` // why the list may be outdated
 }
 
@@ -92,7 +92,7 @@ func (f *WaitingFilter) fields() []any {
 	return []any{&f.IDs, &f.Queue, &f.Group, &f.Attempt, &f.Before, &f.Error}
 }
 
-// Filter converts f to the type of package failed.
+// Filter converts f to a [failed.WaitingFilter].
 func (f WaitingFilter) Filter() (out failed.WaitingFilter) {
 	out = failed.WaitingFilter{Queue: string(f.Queue), Group: f.Group, Attempt: f.Attempt, Before: f.Before, Error: string(f.Error)}
 	for _, id := range f.IDs {
@@ -110,7 +110,7 @@ func (f WaitingFilter) Values() url.Values {
 	return v
 }
 
-// ParseWaitingFilter parses a filter. Before may also be a duration from now, such as 10m.
+// ParseWaitingFilter parses a filter. The parameter before may also be a duration from now, such as 10m.
 func ParseWaitingFilter(v url.Values, now time.Time) (f WaitingFilter, err error) {
 	if d, err := time.ParseDuration(v.Get("before")); err == nil && len(v["before"]) == 1 {
 		v = maps.Clone(v)
@@ -131,11 +131,11 @@ type WaitingAct struct {
 	Filter WaitingFilter `json:"filter"`
 	All    bool          `json:"all,omitempty"`     // required if the filter selects all messages
 	AtMost int64         `json:"at_most,omitempty"` // refuse the act if it selects more messages; 0: no limit
-	Delay  Duration      `json:"delay,omitempty"`   // of postpone
+	Delay  Duration      `json:"delay,omitempty"`   // only for postpone
 	Reason string        `json:"reason,omitempty"`
 }
 
-// Act converts a to the type of package failed.
+// Act converts a to a [failed.WaitingAct].
 func (a WaitingAct) Act(do failed.WaitingDo) failed.WaitingAct {
 	return failed.WaitingAct{Do: do, Filter: a.Filter.Filter(), All: a.All, AtMost: a.AtMost, Delay: time.Duration(a.Delay), Reason: a.Reason}
 }
@@ -150,7 +150,7 @@ type WaitingDone struct {
 	DryRun   bool             `json:"dry_run,omitempty"` // the act was not performed
 }
 
-// WaitingRefusal is a reason why messages did not change, with their number.
+// WaitingRefusal is a reason why messages were not changed, and the number of these messages.
 type WaitingRefusal struct {
 	Why      string `json:"why"`
 	Messages int64  `json:"messages"`

@@ -16,7 +16,7 @@ type Workers struct {
 	Problem string   `json:"problem,omitempty"` // why the list is not available
 }
 
-// Worker is a worker.
+// Worker describes a worker, according to its last status.
 type Worker struct {
 	ID          string           `json:"id"`
 	Queue       string           `json:"queue"`
@@ -36,11 +36,11 @@ type Worker struct {
 	Counts      topology.Counts  `json:"counts"`
 }
 
-// Handling is a message that a worker handles.
+// Handling is a message that a worker is handling.
 type Handling struct {
 	MessageID string   `json:"id,omitempty"`
 	Attempt   int      `json:"attempt"`
-	For       Duration `json:"for"` // duration at the last status of the worker
+	For       Duration `json:"for"` // handling time so far, at the last status of the worker
 }
 
 // WorkerSilent is the state of a worker that no longer sends statuses.
@@ -69,7 +69,7 @@ func WorkersOf(list []fleet.Worker, queues []string) Workers {
 	return all
 }
 
-// Pause pauses a queue, or one worker of it.
+// Pause pauses a queue, or one of its workers.
 type Pause struct {
 	Queue  string   `json:"queue"`
 	Worker string   `json:"worker,omitempty"`
@@ -88,7 +88,7 @@ func (c *Client) Workers(ctx context.Context) (Workers, error) {
 	return get[Workers](ctx, c, "workers", nil)
 }
 
-// PauseWorkers pauses a queue, or one worker of it.
+// PauseWorkers pauses a queue, or one of its workers.
 func (c *Client) PauseWorkers(ctx context.Context, p Pause) (Workers, error) {
 	return call[Workers](ctx, c, http.MethodPost, "workers/pause", nil, p)
 }

@@ -33,7 +33,7 @@ func short(path string) string {
 	return strings.TrimPrefix(path, Module+"/")
 }
 
-// matches reports whether a pattern matches a package.
+// matches reports whether any of the patterns matches a package.
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		base, below := strings.CutSuffix(pattern, "/...")

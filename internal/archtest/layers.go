@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Layers is the diagram of the project. A package may import only packages of lower lines. In a line with two sides,
-// the left side is the worker library and the right side is the broker, and the sides must not import each other.
-// Packages that match the same "/..." pattern may import each other. Both sides may import the packages in the lines
-// after the last dashed line.
+// Layers is the diagram of the project. A package may import only packages in lower lines. In a line with two sides, the
+// left side is the worker library and the right side is the broker, and the sides must not import each other. Packages
+// that match the same "/..." pattern may import each other. Both sides may import the packages in the lines after the last
+// dashed line.
 const Layers = `
 cmd/reprise
 cmd/reprise/internal/cli
@@ -41,7 +41,8 @@ internal/throttle
 internal/bounded
 `
 
-// TestPackages are packages for tests and tools. They may import every package, but only TestPackages may import them.
+// TestPackages are packages for tests and tools. They may import every package, but only TestPackages and _test.go files
+// may import them.
 var TestPackages = []string{
 	"reprisetest/...",
 	"idempotent/storetest",

@@ -29,8 +29,8 @@ var Modules = map[string][]string{
 	},
 }
 
-// Light packages, including their dependencies, require no module except amqp091-go, so that their users do not download other
-// modules.
+// Light lists packages that, including their dependencies, require no module except amqp091-go, so that their users do not
+// need other modules.
 var Light = []string{".", "backoff", "topology", "topology/preset", "broker", "reprisetest"}
 
 // testLibraries are standard packages that only tests import.

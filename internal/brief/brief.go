@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Duration formats d like [time.Duration.String], but without trailing zeros: 1h, not 1h0m0s.
+// Duration formats d like [time.Duration.String], but without trailing zero units: 1h, not 1h0m0s.
 func Duration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -27,7 +27,7 @@ type Browser struct {
 
 // NewBrowser starts a browser, which runs until ctx is done or Close is called.
 func NewBrowser(ctx context.Context) (*Browser, error) {
-	// Some test machines run Chromium as root, which needs NoSandbox. The browser only loads pages of the tests.
+	// Some test machines run Chromium as root, which needs NoSandbox. The browser loads only pages of the tests.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU)
 	if path := os.Getenv("CHROMIUM"); path != "" {
 		options = append(options, chromedp.ExecPath(path))
@@ -79,7 +79,7 @@ func (b *Browser) listen(event any) {
 	}
 }
 
-// Problems returns the errors since the last call.
+// Problems returns the script errors and policy violations since the last call.
 func (b *Browser) Problems() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -26,8 +26,8 @@ var allTraffic = []traffic{
 	{"emails", 25, 0.001, 9 * time.Millisecond},
 }
 
-// SeedHistory records a week of a shop: more traffic by day, an unrecorded night, and an outage of orders from 34 to 13
-// minutes ago, which begins two minutes after a mark. The history must use clock.
+// SeedHistory records a week of a shop's activity: more traffic by day, an unrecorded night, and an outage of orders from
+// 34 to 13 minutes ago, which begins two minutes after a mark. The history must use clock.
 func SeedHistory(ctx context.Context, db *sql.DB, h *history.History, a *failed.Archive, clock *Clock, now time.Time) error {
 	defer clock.Release()
 	outage := func(t time.Time) bool {
@@ -96,7 +96,7 @@ func SeedHistory(ctx context.Context, db *sql.DB, h *history.History, a *failed.
 	return recorded(ctx, db, now)
 }
 
-// recorded marks all minutes as recorded, except the first day and a night.
+// recorded marks the minutes of six days as recorded, except three hours of a night and six minutes of the last hour.
 func recorded(ctx context.Context, db *sql.DB, now time.Time) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

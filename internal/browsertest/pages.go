@@ -16,7 +16,7 @@ func (p Page) IsError() bool {
 	return slices.Contains([]string{"missing", "search-wrong", "search-unknown", "groups-wrong", "history-wrong", "retrying-wrong"}, p.Name)
 }
 
-// Pages returns all kinds of pages of an archive that Seed has filled.
+// Pages returns a page of each kind, for an archive that Seed has filled.
 func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 	all := []Page{
 		{"overview", "/"},

@@ -91,8 +91,8 @@ func hexID(r *rand.Rand, n int) string {
 	return string(b)
 }
 
-// Seed fills an archive with the failures of a shop during a month, and with the actions of its operators. The archive must use
-// clock. The result is always the same.
+// Seed fills an archive with the failures of a shop during a month, and with the actions of its operators. The archive
+// must use clock. For the same value of now, the result is always the same.
 func Seed(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) error {
 	defer clock.Release()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -166,7 +166,7 @@ func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) er
 	return replay(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "orders", Error: "503 Service Unavailable"}, Rate: 20, Ramp: true, Canary: 30 * time.Second}, ben, 0.37, func(*failed.Replay) error { return nil })
 }
 
-// replay begins a replay, records a part of it as sent, and calls then.
+// replay begins a replay, records a part of it as sent, and calls the function then.
 func replay(ctx context.Context, a *failed.Archive, p failed.Plan, who failed.Actor, part float64, then func(*failed.Replay) error) error {
 	r, err := a.BeginReplay(ctx, p, who)
 	if err != nil {
@@ -208,7 +208,7 @@ func refuseRest(ctx context.Context, a *failed.Archive, r *failed.Replay) error 
 	return nil
 }
 
-// failure returns a message that failed last at the given time.
+// failure returns a message whose last failure was at the given time.
 func failure(r *rand.Rand, f fault, last time.Time) failed.Message {
 	m := failed.Message{
 		Queue: f.queue, FailedQueue: f.queue + ".failed", Exchange: "shop", RoutingKey: f.queue + ".created",

@@ -48,7 +48,7 @@ type Shop struct {
 	stop []func()
 }
 
-// Topology returns the exchange of the shop, bound to a queue.
+// Topology returns the exchange of the shop and its binding to queue.
 func Topology(queue string) topology.Topology {
 	return topology.Topology{
 		Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
@@ -56,7 +56,7 @@ func Topology(queue string) topology.Topology {
 	}
 }
 
-// Open opens a shop.
+// Open starts a shop. The caller must close it.
 func Open(ctx context.Context, cfg ShopConfig) (*Shop, error) {
 	s := &Shop{Clock: &Clock{}}
 	if err := s.open(ctx, cfg); err != nil {

@@ -12,18 +12,18 @@ import (
 	"github.com/reprisemq/reprise/internal/guard"
 )
 
-// Limiter is reprise.Limiter.
+// Limiter is identical to reprise.Limiter.
 type Limiter interface {
 	Wait(ctx context.Context) error
 }
 
-// Breaker is reprise.Breaker.
+// Breaker is identical to reprise.Breaker.
 type Breaker interface {
 	Allow() (record func(error), wait time.Duration)
 	Probing() bool
 }
 
-// ErrNotAttempted is recorded for a permit that no attempt used.
+// ErrNotAttempted is passed to the record function of a Breaker if no attempt used the permission.
 var ErrNotAttempted = errors.New("reprise: not attempted")
 
 // errBreakerOpen is the reason for a pause that the Breaker requested.
@@ -58,7 +58,7 @@ func (c *Consumer) admission(alive context.Context, alone bool) *admission {
 	return &admission{consumer: c, alive: alive, need: need}
 }
 
-// slots returns the channel of the next slot, or nil if the admission has enough slots.
+// slots returns the channel that provides the next slot, or nil if the admission has enough slots.
 func (a *admission) slots() <-chan *slot {
 	if len(a.taken) == a.need {
 		return nil
@@ -96,7 +96,8 @@ func (a *admission) ready() bool {
 	return false
 }
 
-// begin starts an attempt and returns true. During a pause, begin frees the slots instead.
+// begin starts an attempt and returns true. If no attempt may start, for example during a pause, begin frees the slots and
+// returns false.
 func (a *admission) begin(d *Delivery) bool {
 	record, ok := a.consumer.pauser.enter(a.alive)
 	if !ok {
@@ -112,7 +113,7 @@ func (a *admission) begin(d *Delivery) bool {
 	return true
 }
 
-// releaseSlots frees the slots.
+// releaseSlots frees the slots and discards the permit of the limiter.
 func (a *admission) releaseSlots() {
 	for _, x := range a.taken {
 		a.consumer.slots.free <- x
@@ -135,8 +136,8 @@ func (d *Delivery) Begin(now time.Time) {
 	d.slot.handled.Store(d)
 }
 
-// End ends the attempt. It frees the slot, reports the result of the attempt to the breaker, and
-// pauses the consumer for the given time. It must be called once.
+// End ends the attempt. It frees the slot, reports the result of the attempt to the breaker, and pauses the consumer for
+// the given time. It must be called exactly once.
 func (d *Delivery) End(result error, pause time.Duration, reason error) {
 	c := d.session.consumer
 	if d.record != nil {
@@ -237,7 +238,7 @@ func (p *pauser) holdChanged() <-chan struct{} {
 	return p.changed
 }
 
-// markPaused makes paused return a closed channel. The caller must hold mu.
+// markPaused closes the channel that the method paused returns. The caller must hold mu.
 func (p *pauser) markPaused() {
 	select {
 	case <-p.closed:
@@ -284,8 +285,8 @@ func (p *pauser) remaining() (time.Duration, error) {
 	return 0, nil
 }
 
-// enter admits one attempt. record takes the result of the attempt and may be nil. enter returns false during a pause,
-// and after ctx is done.
+// enter admits one attempt. The caller passes the result of the attempt to record, unless record is nil. enter returns
+// false during a pause, and after ctx is done.
 func (p *pauser) enter(ctx context.Context) (record func(error), ok bool) {
 	if ctx.Err() != nil {
 		return nil, false

@@ -2,11 +2,11 @@ package consume
 
 import "time"
 
-// bursts collect equal messages. The first message waits for the window, and equal messages that arrive in the window join
-// it. The newest message is then handled for all of them. It must be used by one goroutine only.
+// bursts collects equal messages. A first message waits until its window ends, and equal messages that arrive within the
+// window join it. The newest message is then handled for all of them. Only one goroutine must use a bursts.
 //
-// The newest message is settled last, because it represents the others. If the channel is lost at
-// any moment, the broker redelivers at least this message.
+// The newest message is settled last, because it represents the others. Whenever the channel is lost, the broker
+// redelivers at least this message.
 type bursts struct {
 	window time.Duration
 	open   []*burst // ordered by the end of their windows
@@ -38,7 +38,7 @@ func (b *bursts) add(key string, d *Delivery) {
 	}
 }
 
-// due returns a channel that gets the time at the end of the first burst's window.
+// due returns a channel that receives the time when the window of the first burst ends.
 func (b *bursts) due() <-chan time.Time {
 	if b.timer == nil {
 		return nil

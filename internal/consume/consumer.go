@@ -24,7 +24,7 @@ type Config struct {
 	Prefetch     int
 	Certain      bool // set if the owner must know that the broker has processed acknowledgements: see ack.CertainWindow
 	Priority     int32
-	Window       time.Duration // time in which equal messages count as one; 0: each message is handled
+	Window       time.Duration // time for which equal messages are collected, to be handled as one; 0: none
 	CrashLimit   int           // 0: the default; negative: none
 	Timeout      time.Duration // acknowledgement timeout of the broker; negative: none
 	DrainTimeout time.Duration
@@ -44,12 +44,12 @@ type Owner interface {
 	// New returns an empty delivery. It may be part of a larger value.
 	New() *Delivery
 
-	// Declare declares the objects that consumption of the queue requires. If the Consumer has not consumed yet, Run
-	// returns a permanent error.
+	// Declare declares the objects that consumption of the queue requires. Run returns a permanent error, unless the
+	// Consumer has already consumed.
 	Declare(ctx context.Context) (permanent bool, err error)
 
-	// Key returns the same string for equal messages, or "" for a message that does not wait for others. After an error, the
-	// delivery is handled with the error as its Err.
+	// Key returns the same string for equal messages, or "" for a message that does not wait for others. After an error,
+	// the delivery is handled with this error in Err.
 	Key(d *Delivery) (string, error)
 
 	// Handle handles a delivery and settles it. It must call End.
@@ -92,13 +92,14 @@ func (c *Consumer) Hold(reason error) { c.pauser.hold(reason) }
 // Running yields the deliveries that handlers are processing.
 func (c *Consumer) Running() iter.Seq[*Delivery] { return c.slots.running() }
 
-// Settling returns the context for settling. It is canceled when a drain times out.
+// Settling returns the context for settling. It is canceled at the end of a drain.
 func (c *Consumer) Settling() context.Context { return c.settling }
 
-// Run consumes until ctx is done, or until an error makes further attempts pointless. Run then drains. It waits for running
-// attempts until the DrainTimeout expires or force is closed. It then cancels the context of the handlers, waits for at most
-// LastGrace, closes the session, and again waits for at most LastGrace. If an attempt is still running after that, Run
-// returns ErrDrainTimeout. Run must be called once.
+// Run consumes until ctx is done, or until an error makes further attempts pointless. Run then drains. It waits for
+// running attempts until the DrainTimeout expires or force is closed. If attempts are still running, it cancels the
+// context of the handlers and waits for at most LastGrace. Then it closes the session, and waits again for at most
+// LastGrace if necessary. If an attempt is still running after that, Run returns ErrDrainTimeout. Run must not be called
+// twice.
 func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 	values := context.WithoutCancel(ctx)
 	settling, endSettling := context.WithCancelCause(values)
@@ -134,7 +135,7 @@ func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 // messages.
 const LastGrace = 5 * time.Second
 
-// wait waits until done or cut is closed, for at most d. It reports whether done is closed.
+// wait waits until the channel done or the channel cut is closed, for at most d. It reports whether done was closed.
 func wait(done <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -21,7 +21,7 @@ type Delivery struct {
 	History topology.History
 	Attempt int       // number of the attempt with this delivery
 	Crashes int       // number of earlier deliveries that were never settled
-	Err     error     // the marks cannot be read, so earlier attempts are unknown
+	Err     error     // the marks cannot be read, so earlier attempts are unknown; or the error of Owner.Key
 	Began   time.Time // set by Begin
 
 	Burst []*Delivery // equal messages that are handled and settled with this message

@@ -147,13 +147,13 @@ func (s *session) closeReason() error {
 	return errCancelled
 }
 
-// deadline determines when deliveries must be settled before the broker closes the channel.
+// deadline determines when deliveries must be settled, so that the broker does not close the channel.
 type deadline struct {
-	every, after time.Duration // interval of checks; age of a delivery that is overdue
+	every, after time.Duration // interval of checks; age at which a delivery is overdue
 }
 
-// Deadline returns the time after which an unsettled delivery is requeued. A negative timeout
-// means that the broker has no acknowledgement timeout.
+// Deadline returns the age at which an unsettled delivery is overdue, and is requeued if it still waits for an attempt. A
+// negative timeout means that the broker has no acknowledgement timeout.
 func Deadline(timeout time.Duration) time.Duration { return newDeadline(timeout).after }
 
 // noDeadline is the deadline without an acknowledgement timeout.

@@ -11,7 +11,7 @@
 //   - consumption resumes after any failure of a connection, channel or consumer
 //   - when Run returns, no attempt is running, unless it returns ErrDrainTimeout
 //
-// This list has the files in the order in which a delivery passes through them:
+// The files, in the order in which a delivery passes through them:
 //
 //	consumer.go    Run: consecutive sessions, and the drain at the end
 //	session.go     one channel, with its deliveries and acknowledgements
@@ -21,5 +21,5 @@
 //	burst.go       collects equal messages (debounce)
 //	delivery.go    a delivery and the methods with which its owner settles it
 //
-// The package imports topology, backoff and internal/{ack,amqpconn,guard,retry}.
+// The package imports topology, backoff and internal/{ack,amqpconn,amqpvalue,guard,retry}.
 package consume

@@ -24,8 +24,8 @@ type session struct {
 	ch       *amqpconn.Channel
 	acks     *ack.Acker
 
-	// ctx is canceled when the channel closes, or when a drain has stopped waiting for copies. In both cases the broker
-	// keeps unacked messages and redelivers them.
+	// ctx is canceled when the session ends: for example, when the channel closes, or when a drain has stopped waiting for
+	// copies. The broker then keeps unacked messages and redelivers them.
 	ctx context.Context
 	end context.CancelCauseFunc
 
@@ -67,8 +67,8 @@ func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bo
 	return s, nil
 }
 
-// CountsNacks reports whether a broker counts a requeue by basic.nack as a failed
-// delivery, as RabbitMQ does before 4.3. An unknown broker does not.
+// CountsNacks reports whether a broker counts a requeue by basic.nack as a failed delivery, as RabbitMQ does before 4.3.
+// It returns false for an unknown version.
 func CountsNacks(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -104,7 +104,7 @@ func (s *session) settle() {
 	}
 }
 
-// abandon ends the session. Its attempts continue and cannot settle their messages.
+// abandon ends the session. Its attempts continue, but cannot settle their messages.
 func (s *session) abandon(reason error) {
 	s.end(reason)
 	_ = s.consumer.Tasks.Go(s.closeChannel) // a closed client has closed the channel
@@ -116,12 +116,12 @@ func (s *session) closeChannel() {
 	s.ch.Close(context.Background())
 }
 
-// quorumAckTime is an upper bound of the time in which a quorum queue processes an ack. Usually it needs a few milliseconds,
-// and more than 30 if its disk is busy.
+// quorumAckTime is an upper bound for the time that a quorum queue needs to process an ack: usually a few milliseconds,
+// but more than 30 if the disk is busy.
 const quorumAckTime = time.Second
 
-// close writes the remaining settlements and waits until RabbitMQ can no longer lose them. It then closes the channel, which
-// requeues all other deliveries.
+// close writes the remaining settlements and waits until RabbitMQ can no longer lose them. It then closes the channel,
+// which requeues all unsettled deliveries.
 func (s *session) close(timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()

@@ -175,7 +175,7 @@ func (s *session) cancel(ctx context.Context, tag string) error {
 	return nil
 }
 
-// requeuePending requeues the deliveries without an attempt.
+// requeuePending requeues the deliveries that have not had an attempt.
 func (s *session) requeuePending() {
 	for _, d := range append(s.pending, s.bursts.all()...) {
 		d.Requeue()

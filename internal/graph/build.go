@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// New returns the graph of the declarations of workers.
+// New returns the graph of the workers' declarations.
 func New(workers []Worker) *Graph {
 	b := builder{Graph: &Graph{}, waits: map[string]span{}, rejects: map[string]string{}}
 	var all topology.Topology
@@ -33,7 +33,7 @@ func New(workers []Worker) *Graph {
 type builder struct {
 	*Graph
 	hops    []hop
-	waits   map[string]span   // waiting times, by the node to which copies are published
+	waits   map[string]span   // waiting times, by the node in which or through which messages wait
 	rejects map[string]string // edge labels, by work queue that dead-letters messages for a retry
 }
 
@@ -51,7 +51,7 @@ func nodeID(exchange, key string) string {
 	return "exchange/" + exchange
 }
 
-// worker adds a work queue and the edges of its failed messages, and returns its other declarations.
+// worker adds the work queue of w and the edges of its failed messages, and returns the declarations of w.
 func (b *builder) worker(w Worker) topology.Topology {
 	s := w.Strategy.WithDefaults()
 	work := "queue/" + w.Queue
@@ -106,8 +106,8 @@ func (b *builder) worker(w Worker) topology.Topology {
 	return declares.Merge(parked.Topology)
 }
 
-// published returns a message as publishers send it to a work queue: through an exchange that is bound to the queue or, without a
-// binding, by the name of the queue.
+// published returns a message as publishers send it to a work queue: through an exchange to which the queue is bound or,
+// without a binding, through the default exchange.
 func published(queue string, t topology.Topology) topology.Delivery {
 	for _, b := range t.Bindings {
 		if b.Queue == queue {
@@ -132,7 +132,7 @@ func (b *builder) hop(h topology.Hop, kind Kind) string {
 const maxExamined = 100
 
 // wait adds the node to which a copy is published, and returns its ID and further declarations. All wait queues of Buckets
-// or Levels share a node, because they have a queue for each delay.
+// or Levels share a node, because these strategies use many wait queues.
 func (b *builder) wait(queue string, hop topology.Hop) (string, topology.Topology) {
 	id := nodeID(hop.Exchange, hop.RoutingKey)
 	_, name, _ := strings.Cut(id, "/")
@@ -210,7 +210,7 @@ func (b *builder) deadLetters(q topology.Queue) {
 	b.edge(from, to, Returns, label)
 }
 
-// kinds sets the kinds of queues by the hops that lead to them. Kind Failed takes precedence over Wait.
+// kinds sets the kind of each queue according to the hops that lead to it. Kind Failed takes precedence over Wait.
 func (b *builder) kinds(t topology.Topology) {
 	for _, kind := range []Kind{Failed, Wait} {
 		for _, h := range b.hops {
@@ -225,7 +225,7 @@ func (b *builder) kinds(t topology.Topology) {
 	}
 }
 
-// setKind sets the kind of the queues that have the kind Other.
+// setKind sets the kind of those queues whose kind is Other.
 func (b *builder) setKind(ids []string, kind Kind) {
 	for _, id := range ids {
 		if n := b.node(id, Other); n.Kind == Other {
@@ -234,14 +234,14 @@ func (b *builder) setKind(ids []string, kind Kind) {
 	}
 }
 
-// returns adds the waiting time to the labels of the return edges of messages with a per-message TTL.
+// returns adds the waiting time as a label to the edges on which messages with a per-message TTL return.
 func (b *builder) returns() {
 	for i := range b.Edges {
 		e := &b.Edges[i]
 		if e.Way != Returns || len(e.Labels) > 0 {
 			continue
 		}
-		for _, n := range b.Nodes { // the map waits has no order
+		for _, n := range b.Nodes { // in the order of the nodes, because the map waits has no order
 			s, found := b.waits[n.ID]
 			if !found || !slices.Contains(b.reached(n.ID), e.From) {
 				continue

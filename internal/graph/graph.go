@@ -1,5 +1,5 @@
-// Package graph draws the declarations of workers on a broker: exchanges, work queues, and the paths of failed messages,
-// with their waiting times.
+// Package graph draws the objects that workers declare on a broker: exchanges, work queues, and the paths of failed
+// messages, with their waiting times.
 //
 //	              fails, up to 9 retries
 //	orders ──────────────────────────────► orders.wait.*
@@ -50,7 +50,7 @@ const (
 	Other    Kind = "queue" // a queue without a role in the workers
 )
 
-// Node is an exchange, a queue, or a group of wait queues that only differ in their delay.
+// Node is an exchange, a queue, or a group of wait queues that differ only in their delay.
 type Node struct {
 	ID   string // "exchange/NAME" or "queue/NAME", because an exchange and a queue may have the same name
 	Name string // ends with .* for a group of queues
@@ -99,8 +99,8 @@ type Graph struct {
 	Edges []Edge
 }
 
-// Count sets the number of messages of each queue. Queues that do not exist on the broker have no count. The count of a group of
-// wait queues is the sum.
+// Count sets the number of messages of each queue. Queues that are not in the map have no count. The count of a group of
+// wait queues is the sum of their counts.
 func (g *Graph) Count(queues map[string]Count) {
 	for i := range g.Nodes {
 		for name, c := range queues {
@@ -120,7 +120,7 @@ func (g *Graph) find(id string) int {
 	return slices.IndexFunc(g.Nodes, func(n Node) bool { return n.ID == id })
 }
 
-// node returns the node with an ID. It adds the node if it does not exist.
+// node returns the node with the given ID. It adds the node if it does not exist.
 func (g *Graph) node(id string, kind Kind) *Node {
 	i := g.find(id)
 	if i < 0 {

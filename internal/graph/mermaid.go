@@ -38,7 +38,7 @@ func (g *Graph) WriteMermaid(w io.Writer) error {
 	return b.Flush()
 }
 
-// mermaidText escapes lines with entities, the only escapes of Mermaid.
+// mermaidText escapes lines with entities, which are the only escapes in Mermaid.
 func mermaidText(lines []string) string {
 	var b strings.Builder
 	for i, line := range lines {

@@ -1,5 +1,5 @@
-// Package guard calls user code and recovers from its panics, so that a panic does not terminate the
-// process. It imports the standard library only.
+// Package guard calls user code and recovers from its panics, so that a panic does not terminate the process. It imports
+// only the standard library.
 package guard
 
 import (
@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// Call calls f and returns its error, or an error that describes its panic. The name identifies f in
-// that error, such as "limiter".
+// Call calls f and returns its error, or an error that describes its panic. The argument name, such as "limiter",
+// identifies f in that error.
 func Call(name string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

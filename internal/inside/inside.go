@@ -1,5 +1,5 @@
-// Package inside lets package reprisetest inspect and disturb a broker in ways that package broker does not export. Package
-// broker implements it, and only package reprisetest uses it.
+// Package inside lets package reprisetest inspect and disturb a broker in ways that package broker does not export.
+// Package broker implements it. Apart from tests, only package reprisetest uses it.
 package inside
 
 import (
@@ -29,8 +29,8 @@ type Broker interface {
 	// DeadLetterTarget returns the exchange and the key with which a queue dead-letters a message that has the given key.
 	DeadLetterTarget(vhost, queue, key string) (exchange, deadLetterKey string, ok bool)
 
-	// Messages returns the messages of a queue that are not delivered to a consumer, in the order of their delivery. Delayed
-	// retries come last. It only returns messages that are in memory.
+	// Messages returns the messages of a queue that are not delivered to a consumer, in the order in which the broker will
+	// deliver them. Delayed retries come last. It returns only messages that are in memory.
 	Messages(vhost, queue string) []Message
 
 	// Route returns the names of the queues to which an exchange routes a message without headers.
@@ -43,7 +43,7 @@ type Broker interface {
 	Publish(vhost, exchange, key string, properties, body []byte)
 }
 
-// Queue is the state of a queue. Two equal states mean that nothing has happened to the queue in between.
+// Queue is the state of a queue. If two states are equal, the queue did not change in between.
 type Queue struct {
 	VHost, Name string
 
@@ -52,7 +52,7 @@ type Queue struct {
 	Dead                      int // dead letters that no other queue has stored yet
 
 	Leaving bool      // dead letters are in flight to other queues
-	Expires time.Time // next expiry, unless a message is delivered before; zero means never
+	Expires time.Time // next expiry, unless a message is delivered first; zero means never
 	Due     time.Time // time of the next delayed retry; zero means never
 
 	DeadLetters bool // whether the queue has a dead-letter exchange

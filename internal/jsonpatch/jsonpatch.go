@@ -2,8 +2,8 @@
 // that the patch changes, and preserves all other bytes: spaces, the order of names, the form of numbers, escapes, and
 // duplicate names. Therefore the result is reproducible, and a comparison of the bytes shows only the changes of the patch.
 //
-// Other libraries decode and re-encode the document, which loses these details. The package imports the standard library
-// only.
+// Other libraries decode and re-encode the document, which loses these details. The package imports only the standard
+// library.
 package jsonpatch
 
 import (
@@ -41,7 +41,7 @@ var (
 	ErrTooLarge = errors.New("result is too large")
 )
 
-// Parse reads a patch. It ignores members that RFC 6902 does not define, and refuses a repeated member.
+// Parse reads a patch. It ignores members that RFC 6902 does not define, and rejects a repeated member.
 func Parse(text []byte) (*Patch, error) {
 	text = bytes.TrimSpace(text)
 	if !json.Valid(text) {
@@ -116,8 +116,8 @@ func parseOperation(text []byte) (o operation, err error) {
 	return o, nil
 }
 
-// Apply returns the patched document, of at most limit bytes. It applies all operations or none. The error names the
-// operation that failed. It does not modify doc.
+// Apply applies all operations or none, and returns the patched document of at most limit bytes. It does not modify doc.
+// If an operation fails, the error names the operation.
 func (p *Patch) Apply(doc []byte, limit int) ([]byte, error) {
 	if !json.Valid(doc) {
 		return nil, ErrNotJSON
@@ -215,7 +215,7 @@ func add(doc []byte, path pointer, value []byte) ([]byte, error) {
 	return splice(doc, p.last.end, p.last.end, []byte(","), space, name, value), nil
 }
 
-// remove removes an element and one of its commas.
+// remove removes an element and an adjacent comma.
 func remove(doc []byte, path pointer) ([]byte, error) {
 	p, err := find(doc, path)
 	switch {
@@ -257,7 +257,7 @@ func parsePointer(text string) (p pointer, err error) {
 	return p, nil
 }
 
-// String returns the pointer in the form of RFC 6901.
+// String returns the pointer in the form of RFC 6901, or "the document" if it is empty.
 func (p pointer) String() string {
 	if len(p) == 0 {
 		return "the document"

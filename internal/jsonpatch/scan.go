@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// The functions of this file require valid JSON.
+// The functions in this file require valid JSON.
 
 // element is an element of an array or a member of an object, described by the positions of its bytes.
 type element struct {
@@ -111,7 +111,7 @@ var (
 	errDuplicate = errors.New("has a duplicate name")
 )
 
-// findElement returns an element of the array or object at start.
+// findElement returns the element with the index or name token in the array or object at start.
 func findElement(doc []byte, start int, token string) (p place, err error) {
 	at := -1
 	if doc[start] == '[' {

@@ -1,4 +1,4 @@
-// Package mgmtapi reads the management HTTP API of RabbitMQ or of the embedded broker.
+// Package mgmtapi is a read-only client of the management HTTP API of RabbitMQ and of the embedded broker.
 package mgmtapi
 
 import (
@@ -17,7 +17,7 @@ import (
 // maxAnswer is the maximum size of a response in bytes.
 const maxAnswer = 64 << 20
 
-// Timeout is the timeout of a request if the API has no client.
+// Timeout is the timeout of a request if API.Client is nil.
 const Timeout = 15 * time.Second
 
 var defaultClient = &http.Client{Timeout: Timeout}
@@ -40,7 +40,8 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("the management API at %s returned %s", e.Host, e.Status)
 }
 
-// Get decodes the JSON response for a path under /api/ into a value. The error contains the host, but not the password.
+// Get requests a path below /api/ and decodes the JSON response into the value that into points to. An error contains the
+// host, but not the password.
 func (a API) Get(ctx context.Context, path string, into any) error {
 	base := strings.TrimSuffix(strings.TrimSuffix(a.URL, "/"), "/api")
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/"+path, nil)

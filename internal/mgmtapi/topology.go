@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Topology returns the exchanges of a virtual host except the default exchange, and all bindings. An exchange includes the
-// alternate exchange that a policy sets.
+// Topology returns the exchanges and bindings of a virtual host, except the default exchange and its bindings. An exchange
+// includes the alternate exchange that a policy sets.
 func (a API) Topology(ctx context.Context, vhost string) (t topology.Topology, err error) {
 	within := "/" + url.PathEscape(vhost)
 	var exchanges []struct {

@@ -11,8 +11,8 @@
 // process exits.
 //
 // A message is removed from the outbox if the receiver accepts it, if the receiver responds with status 410, or after
-// GiveUp. To claim a message, a sender postpones the time of the next attempt. If the sender exits, another process
-// makes that attempt. A receiver can therefore get a message twice, with the same webhook-id.
+// GiveUp. To claim a message, a sender postpones the time of the message's next attempt. If the sender exits, another
+// process makes that attempt. A receiver can therefore get a message twice, with the same webhook-id.
 //
-// docs/notifications.md is the user's guide.
+// docs/notifications.md is the user guide.
 package notification

@@ -25,7 +25,7 @@ const (
 	Test             Kind = "test" // sent by `reprise notify test`
 )
 
-// Kinds returns the kinds that a webhook can choose.
+// Kinds returns the kinds that a webhook can subscribe to.
 func Kinds() []Kind {
 	return []Kind{NewGroup, GroupGrows, QueueGrows, ReplayStopped, ReplayDone, BreakerOpen, TimeoutNear, StoreUnavailable, MessagesMissing}
 }

@@ -82,7 +82,7 @@ func (d *data) lines(add func(Event)) string {
 	return ""
 }
 
-// slackText escapes the characters that Slack interprets as links or mentions.
+// slackText escapes the characters that are special in Slack messages, for example in links and mentions.
 var slackText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 func slackMessage(d data) any {

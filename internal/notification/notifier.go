@@ -25,7 +25,7 @@ const (
 // Times of a Notifier.
 const (
 	Every  = 10 * time.Second // interval between two readings
-	GiveUp = 24 * time.Hour   // age of an unaccepted message at which the sender drops the message
+	GiveUp = 24 * time.Hour   // age at which the sender drops a message that was not accepted
 	lease  = 2 * requestTimeout
 )
 
@@ -41,7 +41,7 @@ type Config struct {
 	Read func(context.Context) (*Reading, error)
 
 	Gather   time.Duration // time for which a message collects events before it is sent. Default: 30s
-	Cooldown time.Duration // minimum time between two equal events. Default: 1h
+	Cooldown time.Duration // minimum time before an equal event is sent again. Default: 1h
 	Growth   int           // number of messages that a group must gain within 5 minutes to trigger an event. Default: 100
 
 	// Logger receives "notifications" and "notification sent" (Info), "notification not accepted" and "notifications
@@ -81,7 +81,7 @@ type Notifier struct {
 	logged   condition
 }
 
-// condition is the state of a Notifier that the log reports.
+// condition is the state that a Notifier logs.
 type condition int
 
 const (
@@ -102,7 +102,7 @@ type receiver struct {
 	notified map[string]time.Time // time of the events of unstored messages, by Event.key
 }
 
-// New returns a Notifier. It does not connect to anything.
+// New returns a Notifier. It does not access the database or the webhooks.
 func New(cfg Config) *Notifier {
 	cfg = cfg.withDefaults()
 	n := &Notifier{
@@ -116,11 +116,11 @@ func New(cfg Config) *Notifier {
 	return n
 }
 
-// maxReported limits the number of reported events that wait for the database.
+// maxReported limits the number of reported events of each webhook that wait for the database.
 const maxReported = 200
 
-// Report adds an event that readings do not contain. It does not block. It ignores the event if an equal event is
-// already waiting.
+// Report adds an event that readings do not contain. It does not block. It ignores the event if an equal event, or too
+// many other events, are already waiting.
 func (n *Notifier) Report(kind Kind, subject, title, detail string) {
 	e := Event{Kind: kind, Time: n.cfg.Clock().UTC(), Subject: subject, Title: line(title), Detail: line(detail)}
 	for _, w := range n.webhooks {
@@ -147,7 +147,7 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 }
 
-// pause waits for d, or until a signal on wake. It reports false if ctx is done first.
+// pause waits for d, or until a signal on wake. It returns false if ctx is done.
 func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

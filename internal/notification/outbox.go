@@ -26,7 +26,7 @@ var tables = sqlkit.Tables{Version: 1, Lock: "7365417204", Statements: []string{
 	`CREATE INDEX IF NOT EXISTS {message_next} ON {message} (webhook, next)`,
 }}
 
-// message is the body of a request to a webhook, and its attempts.
+// message is the body of a request to a webhook, with the state of its attempts.
 type message struct {
 	id       string
 	body     []byte
@@ -42,8 +42,8 @@ type outbox struct {
 	ready   atomic.Bool // the tables exist
 }
 
-// open creates the tables on the first call. It also removes messages created before old, whose webhooks may no longer
-// be configured.
+// open creates the tables, until it succeeds for the first time. It also removes messages that were created before the
+// time old, because their webhooks may no longer be configured.
 func (o *outbox) open(ctx context.Context, old time.Time) error {
 	if o.ready.Load() {
 		return nil
@@ -138,7 +138,6 @@ func (o *outbox) retry(ctx context.Context, m *message, next time.Time) error {
 	return err
 }
 
-// remove deletes a message.
 func (o *outbox) remove(ctx context.Context, m *message) error {
 	_, err := o.db.Write(ctx, `DELETE FROM {message} WHERE id = $1`, m.id)
 	return err

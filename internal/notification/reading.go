@@ -21,7 +21,7 @@ type Reading struct {
 	Missing map[string]int64 `json:"missing"` // number of missing messages by account, negative for surplus messages; nil without a ledger
 }
 
-// Group is a group of a Reading.
+// Group is an error group in a Reading.
 type Group struct {
 	ID      failed.GroupID `json:"id"`
 	Arrived int64          `json:"arrived"` // all messages of the group, in any state
@@ -31,7 +31,7 @@ type Group struct {
 	Muted   bool           `json:"-"`
 }
 
-// Replay is a replay of a Reading.
+// Replay is a replay in a Reading.
 type Replay struct {
 	ID       failed.ReplayID    `json:"id"`
 	Ended    bool               `json:"ended"` // stopped, cancelled, or done with all outcomes known
@@ -51,7 +51,7 @@ func replayOf(p failed.Replay) Replay {
 // readGroups is the maximum number of groups with the latest failures in a reading, and also of the newest groups.
 const readGroups = 500
 
-// Read reads an archive and a ledger, which may be nil.
+// Read reads the archive a and the ledger l. l may be nil.
 func Read(ctx context.Context, a *failed.Archive, l *ledger.Ledger) (*Reading, error) {
 	r := &Reading{Time: a.Config().Clock().UTC()}
 	groups, err := a.RecentGroups(ctx, readGroups)

@@ -31,8 +31,8 @@ type batch struct {
 	Counts map[Kind]int64
 }
 
-// advance returns the state after a reading and reported events. r is nil if no reading was taken. The batch is nil if
-// no message is due. advance does not modify s.
+// advance returns the state after the reading r and the reported events. r is nil if no reading was taken. The batch is
+// nil if no message is due. advance does not modify s.
 func (s state) advance(now time.Time, r *Reading, events []Event, set settings) (state, *batch) {
 	next := s
 	next.Told, next.Counts = map[string]time.Time{}, map[Kind]int64{}

@@ -23,7 +23,7 @@ type Format string
 
 // The formats.
 const (
-	JSON  Format = "json"  // docs/notifications.md has the schema
+	JSON  Format = "json"  // docs/notifications.md contains the schema
 	Slack Format = "slack" // an incoming webhook of Slack, or of a compatible service
 	Teams Format = "teams" // a workflow of Microsoft Teams that posts an Adaptive Card
 )

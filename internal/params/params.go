@@ -1,8 +1,8 @@
-// Package params converts values to parameters of a URL and back, without loss. A repeated, empty or malformed parameter is
-// an error. A Reader ignores unknown parameters.
+// Package params converts values to parameters of a URL and back, without loss. A malformed parameter is an error. Except
+// in lists and [Texts], a repeated or empty parameter is also an error. A Reader ignores unknown parameters.
 //
-// It supports strings, [Text], [Texts], booleans, times, integers, lists of integers and lists of strings. It imports the
-// standard library only.
+// It supports strings, [Text], [Texts], booleans, times, integers, lists of integers and lists of strings. It imports only
+// the standard library.
 package params
 
 import (
@@ -19,13 +19,14 @@ import (
 // None is the value of the parameter for an empty list. A nil list has no parameter.
 const None = "none"
 
-// IsZero reports whether the value at a pointer is not set. An empty list is set, unless it is nil. An empty map is not set.
+// IsZero reports whether the value that pointer points to is not set. An empty list is set, unless it is nil. An empty map
+// is not set.
 func IsZero(pointer any) bool {
 	v := reflect.ValueOf(pointer).Elem()
 	return v.IsZero() || v.Kind() == reflect.Map && v.Len() == 0
 }
 
-// Write sets a parameter to the value at a pointer, if that value is set.
+// Write sets a parameter to the value that pointer points to, if that value is set.
 func Write(v url.Values, name string, pointer any) {
 	if IsZero(pointer) {
 		return
@@ -63,8 +64,7 @@ func (e *Error) Error() string { return e.Name + ": " + e.Err.Error() }
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Reader reads parameters and keeps the first error. Times may be relative to Now: 90m,
-// 24h, 7d.
+// Reader reads parameters and keeps the first error. A time may also be an age relative to Now, such as 90m, 24h or 7d.
 type Reader struct {
 	Values url.Values
 	Now    time.Time
@@ -78,7 +78,7 @@ func (r *Reader) Keep(name string, err error) {
 	}
 }
 
-// Read sets the value at a pointer to the value of a parameter, if the parameter is present.
+// Read sets the value that pointer points to to the value of a parameter, if the parameter is present.
 func (r *Reader) Read(name string, pointer any) {
 	values := r.Values[name]
 	if len(values) == 0 {
@@ -151,7 +151,7 @@ func readList(name string, values []string, to reflect.Value) error {
 	return nil
 }
 
-// timeLayouts are the format of Write and the formats that users may write, in UTC.
+// timeLayouts contains the format of Write, and the formats that users may write, in UTC.
 var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02"}
 
 // ReadTime parses a time that a user has written: 2026-03-01T09:00:00Z, 2026-03-01 09:00 in UTC, or 2h for two hours before

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text is a byte string, such as the name of a queue. In JSON and in a URL, a valid UTF-8 string is unchanged.
-// Any other string, and a string that begins with "base64:", is encoded as "base64:" and base64.
+// Text is a byte string, such as the name of a queue. In JSON and in a URL, a valid UTF-8 string is unchanged. Any other
+// string, and any string that begins with "base64:", is encoded as "base64:" followed by the base64 of its bytes.
 type Text string
 
 const base64Text = "base64:"

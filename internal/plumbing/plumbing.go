@@ -1,6 +1,6 @@
-// Package plumbing lets tests of other packages record the results of a replay for its messages, as a failed.Replayer does.
-// Package failed sets the functions, because the methods are not part of its API. The package imports the standard library
-// only.
+// Package plumbing lets tests of other packages record the results of a replay's messages, as a failed.Replayer does.
+// Package failed sets the functions, because the methods are not part of its API. The package imports only the standard
+// library.
 package plumbing
 
 import "context"
@@ -9,9 +9,9 @@ var (
 	// Sent records that messages of a replay were sent and confirmed. The archive is a *failed.Archive.
 	Sent func(ctx context.Context, archive any, replay int64, messages ...int64) error
 
-	// Refused records that a message of a replay cannot be sent, with the reason.
+	// Refused records that a message of a replay cannot be sent, and why.
 	Refused func(ctx context.Context, archive any, replay, message int64, why string) error
 
-	// Retried records the retries in the body of a message with a topology.RetryReport.
+	// Retried records the retries in report, which is an encoded topology.RetryReport.
 	Retried func(ctx context.Context, archive any, report []byte) error
 )

@@ -40,12 +40,12 @@ const (
 	// maxTicks limits the number of ticks that are counted together if the machine was busy.
 	maxTicks = lateTicks / 2
 
-	// maxAbandonedWait is the maximum wait for an answer without a caller. Such an answer only shows whether the destination
-	// confirms again.
+	// maxAbandonedWait is the maximum wait for an answer that no caller waits for. Such an answer only shows whether the
+	// destination confirms again.
 	maxAbandonedWait = 5 * time.Minute
 
-	// maxAwaitedWait is the maximum wait for an answer with a waiting caller. It exceeds the acknowledgement timeout of
-	// RabbitMQ for the original of a copy, which is 30 min by default.
+	// maxAwaitedWait is the maximum wait for an answer that a caller waits for. It exceeds RabbitMQ's acknowledgement
+	// timeout, 30 min by default, which applies to the original of a copy.
 	maxAwaitedWait = 40 * time.Minute
 )
 
@@ -57,8 +57,8 @@ func newChannel(l *lane, conn *amqpconn.Conn, confirms *amqpconn.Confirming) *ch
 	}
 }
 
-// serve writes requests until the channel closes or retires, or until ctx is done. If m is not nil, serve writes m
-// first. It returns the request that it has taken and could not write.
+// serve writes requests until the channel closes or retires, or until ctx is done. If m is not nil, serve writes m first.
+// It returns the request that it has taken but could not write, or nil.
 func (s *channel) serve(ctx context.Context, m *Message) *Message {
 	defer func() {
 		s.confirms.Flush()
@@ -111,7 +111,8 @@ func (s *channel) reserve(ctx context.Context) bool {
 	return false
 }
 
-// take returns the next request, or nil after the last request. It flushes the writes only if no request is pending.
+// take returns the next request, or nil if the channel must not serve another request. It flushes the writes only if no
+// request is pending.
 func (s *channel) take(ctx context.Context) *Message {
 	if m := s.lane.next(); m != nil {
 		return m
@@ -231,8 +232,8 @@ func (s *channel) write(m *Message) outcome {
 	return settled
 }
 
-// prove waits until an unproven message has a result, but at most for the proofTimeout. It returns
-// false when the channel no longer accepts messages.
+// prove waits until an unproven message has a result, but for at most proofTimeout. It returns false when the channel no
+// longer accepts messages.
 func (s *channel) prove(ctx context.Context, m *Message) bool {
 	s.confirms.Flush()
 	timer := time.NewTimer(proofTimeout)
@@ -258,8 +259,8 @@ func (s *channel) signal() {
 	}
 }
 
-// retire makes the channel refuse further messages. The channel stays open for pending answers.
-// retire may be called more than once.
+// retire stops the writing of further messages to the channel. The channel stays open for pending answers. retire may be
+// called more than once.
 func (s *channel) retire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,7 +310,7 @@ func (s *channel) listen() {
 	}
 }
 
-// close closes the channel after its messages in flight have results. RabbitMQ may take 65 s to answer each of these
+// close closes the channel when all its messages in flight have results. RabbitMQ may take 65 s to answer each of these
 // messages. If the broker does not answer in time, a ping tests whether the broker still reads from the connection. If the
 // broker does not answer the ping, the connection is closed.
 func (s *channel) close() {
@@ -364,10 +365,10 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// checkInFlight checks the messages in flight at every tick. It resolves answered messages after the oldest, and marks late
-// destinations. For late messages, it retires the fast channel, or a bulkhead that several destinations share. The broker
-// handles the messages of a channel in order, so one message can block all later messages. checkInFlight reports whether the
-// channel must be closed, because no caller waits for an answer that can still arrive.
+// checkInFlight checks the messages in flight at every tick. It resolves answered messages after the oldest, and marks
+// late destinations. If messages are late, it retires the fast channel, or the channel of a bulkhead that several
+// destinations share. The broker handles the messages of a channel in order, so one message can block all later messages.
+// checkInFlight reports whether the channel must be closed, because no caller waits for an answer that can still arrive.
 func (s *channel) checkInFlight(ticks int) (mustClose bool) {
 	if s.conn.Blocked() != nil { // the messages do not age while the broker blocks the connection
 		ticks = 0

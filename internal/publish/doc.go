@@ -11,7 +11,7 @@
 //     size. The broker refuses a forbidden message by closing the channel, which leaves
 //     all other messages in flight on the channel without an answer.
 //
-// See docs/adr/0012 for the reasons and the measurements. The package guarantees that results are correct. The result
-// nil means that the broker has stored the message. ErrUnconfirmed and ErrNacked mean that it may have stored the
-// message, and all other errors that it has not. The package imports amqpconn, retry and backoff.
+// See docs/adr/0012 for the reasons and the measurements. The package guarantees that results are correct. The result nil
+// means that the broker has stored the message. ErrUnconfirmed and ErrNacked mean that the broker may have stored the
+// message. Any other error means that it has not. The package imports amqpconn, retry and backoff.
 package publish

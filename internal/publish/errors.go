@@ -91,7 +91,7 @@ func sizeLimit(refusal *amqpconn.Refusal) int {
 	return limit
 }
 
-// tooLarge returns an error if m is larger than limit. The limit 0 means that it is unknown.
+// tooLarge returns an error if m is larger than limit. A limit of 0 means that the limit is unknown.
 func tooLarge(m *Message, limit int) error {
 	if size := len(m.Message.Body); limit > 0 && size > limit {
 		return &TooLargeError{Size: size, Limit: limit}

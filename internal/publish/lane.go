@@ -26,8 +26,8 @@ type lane struct {
 	requests  chan *Message // from callers
 
 	mu    sync.Mutex
-	moved []*Message    // from other lanes, which must not wait for this lane
-	more  chan struct{} // gets a token when a message was moved
+	moved []*Message    // from other lanes; the other lanes must not wait for this lane
+	more  chan struct{} // receives a token when a message is moved
 
 	// These fields belong to a bulkhead. Publisher.mu guards them.
 	destinations int  // number of late destinations that use the bulkhead

@@ -13,16 +13,16 @@ import (
 type Message struct {
 	amqpconn.Publication
 
-	// Reroute is called just before the message is written, if it is not nil. It may change
-	// the exchange, the routing key and the headers.
+	// Reroute, if not nil, is called just before the message is written. It may change the exchange, the routing key and
+	// the headers.
 	Reroute func(m *Message)
 
-	// Began is when publishing started. It is zero if the caller does not measure the duration.
+	// Began is the time at which publishing started. It is zero if the caller does not measure the duration.
 	Began time.Time
 
 	state         atomic.Int32  // queued; written; abandoned
-	writtenAt     int           // ticks of the channel before the write
-	answersBefore uint64        // answers before the write
+	writtenAt     int           // ticks of the channel after the write
+	answersBefore uint64        // Publisher.answers before the write
 	lane          *lane         // lane of the caller's request
 	assumed       bool          // counts as proven because its answer was late
 	done          chan struct{} // closed when err is known

@@ -8,9 +8,10 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
-// proven records the properties of messages that the broker has accepted on this connection. The default exchange and the
-// connection's user are always proven. An unproven message is in flight alone (see probeLane). If the broker refuses it by
-// closing the channel, no other messages on the channel remain unanswered, so the publisher does not publish them twice.
+// proven records the properties of messages that the broker has accepted on the current connection. The default exchange
+// and the connection's user are always proven. An unproven message is in flight alone (see probeLane). If the broker
+// refuses it by closing the channel, no other messages on the channel remain unanswered, so the publisher does not publish
+// them twice.
 type proven struct {
 	mu        sync.RWMutex
 	exchanges map[string]bool
@@ -21,15 +22,14 @@ type proven struct {
 }
 
 const (
-	// acceptedSize is a size of a body that every broker accepts.
+	// acceptedSize is a body size that every broker accepts.
 	acceptedSize = 64 << 10
 
 	// maxProven limits the number of remembered names. At the limit, proven forgets all names.
 	maxProven = 10_000
 
-	// proofTimeout limits the time for which an unproven message delays other unproven messages. The
-	// broker refuses immediately, and only a confirm may take long. After the timeout, the message
-	// counts as proven.
+	// proofTimeout limits the time for which an unproven message delays other unproven messages. The broker refuses a
+	// message immediately; only a confirm can take longer. After the timeout, the message counts as proven.
 	proofTimeout = time.Second
 )
 

@@ -17,13 +17,13 @@ const (
 	// throughput. A window of 1,024 does not reduce it.
 	maxInFlight = 1024
 
-	// bulkheadInFlight limits the messages in flight on a bulkhead. If 32 messages are unconfirmed
-	// for a queue without a majority, RabbitMQ stops reading the connection after some hundred
-	// more (measured with 3.10 and 4.3; rabbit_fifo_client).
+	// bulkheadInFlight limits the messages in flight on a bulkhead. If 32 messages are unconfirmed for a queue without a
+	// majority, RabbitMQ stops reading the connection after a few hundred more (measured with 3.10 and 4.3;
+	// rabbit_fifo_client).
 	bulkheadInFlight = 16
 
-	// maxQueued is the maximum number of messages in a lane whose callers do not wait for the write.
-	// Their callers wake up only once.
+	// maxQueued is the maximum number of messages that a lane queues without making their callers wait for the write.
+	// These callers wake up only once.
 	maxQueued = 64
 
 	// maxBulkheads limits the bulkheads for late destinations. Further late destinations share bulkheads: see
@@ -42,7 +42,7 @@ const (
 type Config struct {
 	Link      *amqpconn.Link
 	Tasks     *amqpconn.Tasks
-	Timeout   time.Duration // maximum time for sending, and for a confirm
+	Timeout   time.Duration // maximum time for sending a message and receiving its confirm
 	Reconnect backoff.Backoff
 }
 
@@ -52,7 +52,7 @@ type Config struct {
 //	                                                     │
 //	Await ◄── done ◄── listener: Answered, Result ◄──────┘
 //
-// One goroutine writes for each lane. No lock is held across a write, which the broker's flow control may block. A
+// Each lane has one goroutine that writes. No lock is held across a write, which the broker's flow control may block. A
 // caller can therefore stop waiting when its context is done. Messages of a lane are written in the order of Send.
 type Publisher struct {
 	cfg    Config
@@ -89,15 +89,15 @@ func New(ctx context.Context, cfg Config) *Publisher {
 
 // lateAfter returns the time after which an answer is late. A third of the timeout leaves enough time for a message after
 // the late message. The limit is 10 s, because RabbitMQ refuses messages for a queue without a majority only after 65 s.
-// Such messages must be late before that.
+// Such messages must count as late before then.
 func (p *Publisher) lateAfter() time.Duration { return min(p.cfg.Timeout/3, 10*time.Second) }
 
-// Silent reports whether a message is late and no answer has arrived since.
+// Silent reports whether a message is late and no answer to any message has arrived since it was written.
 func (p *Publisher) Silent() bool { return p.silent.Load() }
 
-// Publish returns nil when the broker has confirmed the message and did not return it. If the answer is late and late is not
-// nil, Publish calls late and continues to wait. A second copy would only delay a slow broker further. Publish returns when
-// the answer arrives or the channel closes.
+// Publish returns nil when the broker has confirmed the message and did not return it. If the answer is late and late is
+// not nil, Publish calls late and continues to wait, because a second copy would only delay a slow broker further. It then
+// returns when the answer arrives, the channel closes or ctx is done.
 func (p *Publisher) Publish(ctx context.Context, m *Message, late func()) error {
 	timer := p.Timer()
 	defer p.Release(timer)

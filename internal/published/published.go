@@ -1,4 +1,4 @@
-// Package published returns the result of publishing a message as a word, which is the same in metrics and traces.
+// Package published converts the result of publishing a message to a word, which is the same in metrics and traces.
 package published
 
 import (

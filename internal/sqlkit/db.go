@@ -17,8 +17,8 @@ const (
 	LongLimit  = 5 * time.Minute  // for changes of many rows; see Long
 )
 
-// DB is the database of a store. Every statement has a time limit. In SQLite, DB detects a removed or replaced file
-// before the caller relies on a write. DB classifies errors; see ErrUnavailable.
+// DB is the database of a store. Every statement has a time limit, except in transactions of Begin. In SQLite, DB detects
+// a removed or replaced file before the caller relies on a write. DB classifies errors; see ErrUnavailable.
 //
 // Statements are valid for both dialects: $1, $2, … are arguments, and {name} is the name of a table or an index, to
 // which DB adds the prefix that was passed to New.
@@ -90,9 +90,9 @@ func (d *DB) Begin(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error)
 // Committed returns ErrGone if the last commit went into a removed or replaced file.
 func (d *DB) Committed() error { return d.file.check(false) }
 
-// Transaction runs f in a transaction that the statements of begin start. It commits if f returns nil. If ctx is
-// canceled during the commit, Transaction waits up to CommitTimeout for the result, and then returns ErrUnknown. It
-// returns ErrGone if the file was removed or replaced before the commit completed.
+// Transaction runs f in a transaction that the statements in begin start. It commits if f returns nil. If ctx is canceled
+// during the commit, Transaction waits up to CommitTimeout for the result, and then returns ErrUnknown. It returns ErrGone
+// if the file was removed or replaced before the commit completed.
 func (d *DB) Transaction(ctx context.Context, begin []string, f func(*Tx) error) error {
 	if err := d.file.check(false); err != nil {
 		return err
@@ -115,8 +115,8 @@ func (d *DB) Write(ctx context.Context, query string, args ...any) (changed int6
 	return changed, err
 }
 
-// Watch records the identity of an SQLite file. Call it when the tables exist. Later calls return ErrGone if the file
-// was removed or replaced.
+// Watch records the identity of an SQLite file. Call it when the tables exist. Later calls of other methods return ErrGone
+// if the file was removed or replaced.
 func (d *DB) Watch(ctx context.Context) error {
 	begun := time.Now()
 	return explain(d.file.watch(ctx, d.pool), begun)

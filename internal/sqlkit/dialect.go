@@ -24,7 +24,7 @@ func (d Dialect) String() string {
 	return fmt.Sprintf("Dialect(%d)", int(d))
 }
 
-// Validate reports an unsupported dialect.
+// Validate returns an error for an unsupported dialect.
 func (d Dialect) Validate() error {
 	if d != PostgreSQL && d != SQLite {
 		return fmt.Errorf("Dialect %d not found (use PostgreSQL or SQLite)", d)

@@ -52,8 +52,8 @@ func (w *watchedFile) watch(ctx context.Context, pool *sql.DB) error {
 	return nil
 }
 
-// check returns ErrGone if the file was removed, replaced or emptied. After a write, while the connection is open, the
-// write-ahead log must exist, too.
+// check returns ErrGone if the file was removed, replaced or emptied. If written is set, which requires an open connection
+// after a write, the write-ahead log must also exist.
 func (w *watchedFile) check(written bool) error {
 	f := w.known.Load()
 	if f == nil || f.path == "" {

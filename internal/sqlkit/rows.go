@@ -118,7 +118,7 @@ func (c column[T]) Scan(stored any) error {
 	return c(v.V)
 }
 
-// Time returns a Scanner that converts milliseconds since 1970 to t; see Millis.
+// Time returns a Scanner that converts milliseconds since 1970 to a time and stores it in *t; see Millis.
 func Time(t *time.Time) sql.Scanner {
 	return column[int64](func(n int64) error { *t = TimeOf(n); return nil })
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Decode parses the output of Encode, or the same format written by a user. The error contains the expected format.
+// Decode parses the output of Encode, or the same format written by a user. If the type of a value is missing, the error
+// shows the expected form.
 func Decode(s string) (topology.Table, error) {
 	d := json.NewDecoder(strings.NewReader(s))
 	d.UseNumber() // because float64 cannot represent all 64-bit integers

@@ -9,8 +9,8 @@
 //	{"string": "//4="}            text that is not UTF-8, in base64
 //	{"float64": "7ff8000000000001"}  NaN and infinities: their bits
 //
-// A name that is not UTF-8, or that begins with "base64:", is written as "base64:" and its bytes in base64. Names are
-// sorted, so that equal tables have equal encodings, in all versions of this package. Control characters are escaped,
+// A name that is not UTF-8, or that begins with "base64:", is written as "base64:" followed by its bytes in base64. Names
+// are sorted, so that equal tables have equal encodings, in all versions of this package. Control characters are escaped,
 // because PostgreSQL strings cannot contain NUL.
 //
 // Package failed, the JSON API and the command reprise use this format.

@@ -7,8 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Alone acquires a lock on the broker by name, and holds it until the end of t. Use it for tests with fixed queue
-// names, because several packages are tested at the same time on the same RabbitMQ.
+// Alone acquires the lock with the given name on the broker, and holds it until the end of t. Use it for tests with fixed
+// queue names, because several packages are tested at the same time on the same RabbitMQ.
 //
 // The lock is an exclusive queue. It disappears with its connection, even if the test was killed.
 func Alone(t testing.TB, b Target, name string) {

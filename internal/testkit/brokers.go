@@ -28,9 +28,9 @@ var rabbitMQs = []struct{ version, variable string }{
 	{"4.3", "REPRISE_TEST_RABBITMQ_43"},
 }
 
-// Each runs test as a subtest for each broker. Subtests have the name of the broker. Each starts an embedded broker for
-// its subtest. All tests share the RabbitMQ brokers, so the test should name its queues and exchanges with [Name]. Each
-// skips the subtest of a RabbitMQ that is not available.
+// Each runs test once for each broker, as a subtest with the broker's name. It starts a new embedded broker. All tests
+// share the RabbitMQ brokers, so the test should name its queues and exchanges with [Name]. If a RabbitMQ is not
+// available, Each skips its subtest.
 func Each(t *testing.T, test func(t *testing.T, b Target)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -51,7 +51,7 @@ func Brokers(t *testing.T) []Target {
 	return append([]Target{Embedded(t)}, RabbitMQs()...)
 }
 
-// RabbitMQs returns all RabbitMQ versions for tests, including unavailable ones; see [Target.Require].
+// RabbitMQs returns a target for each RabbitMQ version, even if it is not available; see [Target.Require].
 func RabbitMQs() []Target {
 	var all []Target
 	for _, r := range rabbitMQs {

@@ -20,8 +20,8 @@ func EmbeddedManaged(t testing.TB, config broker.Config) (b Target, api string) 
 	return b, web.URL
 }
 
-// EachManaged is Each for tests that also use the management API of the broker. api is the URL without /api. The user
-// is guest.
+// EachManaged is Each for tests that also use the management API of the broker. The argument api is the URL of the API
+// without its path /api. The user is guest.
 func EachManaged(t *testing.T, test func(t *testing.T, b Target, api string)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {

@@ -34,8 +34,8 @@ func (d Direction) String() string {
 // other data is lost, as with an unplugged cable. Clients may reconnect immediately, unless the test calls Refuse.
 //
 // To cut at an exact place, call CutAfterBytes, CutAfterFrame or CutBeforeFrame before the connection reaches it. The
-// methods count from the call on, over all connections. They return a channel that is closed when the cut is complete
-// and the proxy no longer forwards data. Each cut happens once.
+// methods count from the call, over all connections. They return a channel that is closed when the cut is complete and the
+// proxy no longer forwards data. Each cut happens once.
 //
 // All methods are safe for concurrent use. The proxy closes at the end of its test.
 type Proxy struct {
@@ -209,7 +209,8 @@ func (p *Proxy) pass(d Direction, frames *frameScanner, data []byte) (n int, now
 	return n, now
 }
 
-// count subtracts n from all cuts of a kind, and reports whether a cut is due.
+// count subtracts n from the remaining count of all cuts with the given direction and place, and reports whether a cut is
+// due.
 func (p *Proxy) count(d Direction, place cutPlace, n int64) (due bool) {
 	for _, c := range p.armed[d] {
 		if c.place == place {

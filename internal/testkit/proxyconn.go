@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A proxyConn is a client's connection together with the connection to the target. It forwards bytes until both sides
-// have closed, or until it is canceled. The channel stopped is closed when it no longer forwards bytes.
+// A proxyConn is a client's connection together with the connection to the target. It forwards bytes until both sides have
+// closed, or until it is canceled. The channel stopped is closed when the proxyConn no longer forwards bytes.
 type proxyConn struct {
 	proxy   *Proxy
 	client  *net.TCPConn
@@ -128,9 +128,9 @@ func (c *proxyConn) forward(d Direction, dst, src *net.TCPConn) {
 	}
 }
 
-// closeGracefully closes both connections such that the peers receive all forwarded data. An immediate close is not
-// sufficient, because a close with unread bytes resets the connection, and the peer may lose data that it has not read.
-// Therefore closeGracefully sends EOF to each peer, and discards further data until the peer closes or the timeout
+// closeGracefully closes both connections in such a way that the peers receive all forwarded data. An immediate close is
+// not sufficient, because a close with unread bytes resets the connection, and the peer may lose data that it has not
+// read. Therefore closeGracefully sends EOF to each peer, and discards further data until the peer closes or the timeout
 // expires.
 func (c *proxyConn) closeGracefully() {
 	const timeout = 2 * time.Second

@@ -16,8 +16,8 @@ import (
 //	       ◄─ consuming ───      ◄──
 //
 // Record starts a recording of the crossing frames, which Cut accepts as a script. The tap then repeats the sequence,
-// frame by frame, up to the position of the cut. Each frame waits for its turn, so that frames on two lines have one
-// order, and a slow broker does not change the order.
+// frame by frame, up to the position of the cut. Each frame waits for its turn, so that the order of frames on different
+// lines is fixed, and a slow broker does not change it.
 //
 // The tap forwards heartbeats without recording them, because they depend on time.
 //
@@ -79,8 +79,8 @@ type Cut struct {
 	Then func()
 }
 
-// NewTap returns a tap that connects with dial. A new connection gets the first unused name, so list the names in the
-// order in which the client connects. The caller must close the tap.
+// NewTap returns a tap that uses dial to connect to the broker. A new connection gets the first unused name, so list the
+// names in the order in which the client connects. The caller must close the tap.
 func NewTap(dial DialFunc, names ...string) *Tap {
 	p := &Tap{
 		dial: dial, names: names,
@@ -145,7 +145,7 @@ func (p *Tap) Recorded() []Crossing {
 	return slices.Clone(p.recorded)
 }
 
-// Crossed returns the number of frames equal to c that have crossed. Lost frames do not count.
+// Crossed returns the number of frames that have crossed and are equal to c. Lost frames do not count.
 func (p *Tap) Crossed(c Crossing) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

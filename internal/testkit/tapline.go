@@ -40,7 +40,7 @@ type noConn struct{ net.Conn }
 // Close implements net.Conn.
 func (noConn) Close() error { return nil }
 
-// tapConn is the client's end of a connection.
+// tapConn is the client's end of a connection through a tap.
 type tapConn struct {
 	net.Conn
 	free func()
@@ -125,8 +125,8 @@ func (l *tapLine) waitProcessed() {
 	}
 }
 
-// closeWrite closes the direction to the server. It closes only one half of a socket, because a close with unread bytes
-// would reset the connection, and the server might lose data that it has not read.
+// closeWrite closes the direction to the server. It closes only one half of a socket, because closing a socket with unread
+// bytes would reset the connection, and the server might lose data that it has not read.
 func (l *tapLine) closeWrite() {
 	half, ok := l.server.(interface{ CloseWrite() error })
 	if !ok {

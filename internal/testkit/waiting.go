@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Waiting is a testing.M that runs 4 tests at a time, or 8 with -short, unless -parallel is set. Use it in the TestMain
-// of packages whose tests mostly wait for brokers, processes and timers.
+// Waiting is a testing.M that runs 4 parallel tests at a time, or 8 with -short, unless -parallel is set. Use it in the
+// TestMain of packages whose tests mostly wait for brokers, processes and timers.
 type Waiting struct{ *testing.M }
 
 // Run implements goleak.TestingM.

@@ -1,7 +1,7 @@
 // Package explore determines the outcome of a message for a failure at each moment of its life.
 //
-// A moment is between two frames. The life of a message is a sequence of frames, over both connections of its worker and in both
-// directions, in which the earlier frames cause each frame:
+// A moment is between two frames. The life of a message is a sequence of frames, over both connections of its worker and
+// in both directions. Each frame is a consequence of the earlier frames:
 //
 //	consuming ◄ basic.deliver, header, body ─► the handler fails
 //	publishing ► basic.publish, header, body
@@ -19,9 +19,9 @@
 //
 // # Copies
 //
-// A message is lost if, in the end, it is not done, not parked and not in another queue. A message is duplicated if two
-// messages with its ID exist that can be in queues at the same time and are each settled finally. A redelivery of an
-// unsettled message is not a copy, however often the handler receives the message.
+// A message is lost if, in the end, it is neither done nor parked nor in another queue. A message is duplicated if two
+// messages with its ID can be in queues at the same time and each of them is finally settled. A redelivery of an unsettled
+// message is not a copy, however often the handler receives the message.
 //
 // To count the copies exactly, the life of a failed message does not end with an acknowledgement alone. A retried
 // message and its copies are parked afterwards. The frames determine the number of copies: one, plus one for each

@@ -42,7 +42,8 @@ func inBubble(t *testing.T, s Setting, p *Passage, explore func(x *explorer) err
 	})
 }
 
-// Server explores passages on a shared broker, with the scripts of the passages in like.
+// Server explores passages on a shared broker. It follows the scripts in like, which contains the same passages in the
+// same order.
 func Server(t *testing.T, url string, s Setting, passages, like []*Passage) {
 	t.Helper()
 	var wg sync.WaitGroup

@@ -28,7 +28,8 @@ type place struct {
 	queue string
 }
 
-// An explorer repeats the life of a message, one message at a time, on separate queues, and causes a failure at a given moment.
+// An explorer repeats the life of a message on a separate queue, one message at a time, and causes a failure at a given
+// moment.
 type explorer struct {
 	place
 	way  Way

@@ -30,12 +30,11 @@ func Passages() (all []*Passage) {
 // String returns the names of the life and the way.
 func (p *Passage) String() string { return p.Life.Name + ", " + p.Way.Name }
 
-// Has reports whether a breakage has the outcome o.
+// Has reports whether any breakage leads to the outcome o.
 func (p *Passage) Has(o Outcome) bool {
 	return slices.ContainsFunc(p.Outcomes, func(row []Outcome) bool { return slices.Contains(row, o) })
 }
 
-// record records the script.
 func (p *Passage) record(x *explorer) error {
 	script, err := x.record()
 	p.follow(script)

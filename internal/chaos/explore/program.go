@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A program is a client with a worker, like a separate process.
+// A program is a client with a worker. It simulates a separate process.
 type program struct {
 	tap    *testkit.Tap
 	client *reprise.Client
@@ -100,7 +100,7 @@ func (x *explorer) unused() error {
 	return err
 }
 
-// ready returns an error until the program consumes and both its publishers are ready.
+// ready returns an error until the program consumes and its two publishers are ready.
 func (p *program) ready() error {
 	p.mu.Lock()
 	err := p.err
@@ -136,7 +136,7 @@ func (p *program) Observe(e reprise.Event) {
 	p.events[e.Kind]++
 }
 
-// count returns the number of events of these kinds.
+// count returns the number of events of the given kinds.
 func (p *program) count(kinds ...reprise.EventKind) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A Ledger records the messages that a broker confirmed and delivered in all its lives. It is safe
-// for concurrent use.
+// A Ledger records the confirmed and the delivered messages of a broker over all lives of the broker. It is safe for
+// concurrent use.
 type Ledger struct {
 	t *testing.T
 
@@ -87,8 +87,8 @@ func (l *Ledger) confirm(life int, m message) {
 	l.note(m, "confirmed")
 }
 
-// deliver records a delivery. It reports whether the broker is still running, so that the caller should settle the
-// delivery.
+// deliver records a delivery. It reports whether the test has not yet killed the broker. If so, the caller should settle
+// the delivery.
 func (l *Ledger) deliver(life int, from string, m message, redelivered bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,7 +32,7 @@ func deadLettered(to string, t amqp.Table) amqp.Table {
 	return t
 }
 
-// rejected reports whether consumers reject a message. The result is always the same for a message.
+// rejected reports whether consumers reject a message. The result is the same for every delivery of a message.
 func (m message) rejected() bool { return m.number%7 == 3 }
 
 // destination returns the last queue of a message.
@@ -50,8 +50,8 @@ func destination(m message) string {
 type Use struct {
 	Ledger *Ledger
 	Dial   func() (*amqp.Connection, error)
-	Pause  func()          // called after each publish, if not nil
-	Done   context.Context // stops the publishing when done, if not nil
+	Pause  func()          // if not nil, called after each publish
+	Done   context.Context // if not nil, the publishers stop when it is done
 
 	life  int
 	conns []*amqp.Connection
@@ -169,8 +169,8 @@ func (u *Use) Lost() {
 	u.group.Wait()
 }
 
-// Finish waits until every confirmed message has arrived, and closes the connections. The context Done must be done before
-// the call.
+// Finish waits until every confirmed message has arrived, or for 30 s, and closes the connections. The context Done must
+// be done before the call.
 func (u *Use) Finish(t *testing.T) {
 	t.Helper()
 	u.publishing.Wait()

@@ -1,7 +1,7 @@
 // Package replay kills processes that archive, replay and process messages, and then verifies the archive:
 //
-//   - The archive contains each message once, with the state replayed, and each message has arrived at least once.
-//   - A message of a replay with an edit arrives edited, and a duplicate has the same bytes.
+//   - The archive contains each message once, in state replayed, and each message has arrived at least once.
+//   - A message that is replayed with an edit arrives edited, and its duplicates have the same bytes.
 //   - Each message of a replay has exactly one outcome, which equals the result of its handler.
 //   - An act on waiting messages does not lose a message, and duplicates at most the copies in flight.
 //
