@@ -32,7 +32,7 @@ type consumer struct {
 	tag      uint64
 	left     uint64 // unread bytes of the body
 
-	fresh int64 // received since the last flush
+	fresh int64 // number of messages received since the last flush
 	at    int64
 	ack   []byte // the encoded frame of an ack, as a template
 	acks  []byte
@@ -106,7 +106,8 @@ func (c *consumer) frame(f amqpwire.Frame, now int64) error {
 	return nil
 }
 
-// deliver parses a basic.deliver without allocating strings for its names. The consumer tag is the number of the queue.
+// deliver parses a basic.deliver without allocating strings for the names in it. The consumer tag is the number of
+// the queue.
 func (c *consumer) deliver(f amqpwire.Frame) error {
 	id, _ := amqpwire.PeekMethodID(f.Payload)
 	if id != amqpwire.IDBasicDeliver {
@@ -152,7 +153,7 @@ func (c *consumer) receive(s stamp, now int64) error {
 	return nil
 }
 
-// received counts a message, and adds its ack if the consumer acks each message.
+// received counts a message and, if the consumer acks each message, appends its ack to c.acks.
 func (c *consumer) received() {
 	c.fresh++
 	if c.o.Ack == AckEach {

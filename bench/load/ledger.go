@@ -11,26 +11,26 @@ type flow struct {
 	publisher uint16
 }
 
-// receivedSet is the set of messages that were received of a flow.
+// receivedSet contains the numbers of the received messages of a flow.
 type receivedSet struct {
 	numbers bitset
-	highest int64 // the last number received; numbers must ascend
+	highest int64 // the last received number; numbers must ascend
 }
 
-// ledger records the messages that a consumer received, and detects duplicates and wrong order. The function settle finds lost
-// messages at the end.
+// ledger records the messages that a consumer has received, and detects duplicates and reordered messages. At the
+// end, the function settle finds lost messages.
 type ledger struct {
 	run   uint16
 	flows map[flow]*receivedSet
 
-	last     flow // the previous lookup in flows
+	last     flow // the flow of the last lookup in flows
 	lastSeen *receivedSet
 }
 
 func newLedger(run uint16) *ledger { return &ledger{run: run, flows: make(map[flow]*receivedSet)} }
 
-// furthest limits the gap between a number and the highest number before it. A larger gap is an error, detected before the bitset
-// grows.
+// furthest is the maximum difference between a number and the previous highest number. A larger difference is an
+// error, which is detected before the bitset grows.
 const furthest = 1 << 26
 
 // receive records a message from a queue.
@@ -58,7 +58,7 @@ func (l *ledger) receive(queue int, s stamp) error {
 	return nil
 }
 
-// settle compares the messages of all consumers with the number of published messages of each flow.
+// settle compares the messages that all consumers have received with the number of published messages of each flow.
 func settle(published map[flow]int64, ledgers []*ledger) error {
 	all := make(map[flow]*bitset)
 	for _, l := range ledgers {
@@ -91,7 +91,7 @@ func settle(published map[flow]int64, ledgers []*ledger) error {
 // bitset is a set of small non-negative integers.
 type bitset []uint64
 
-// add adds n and reports whether the set did not contain it.
+// add adds n and reports whether n is new to the set.
 func (b *bitset) add(n int64) bool {
 	word, bit := int(n/64), uint64(1)<<(n%64)
 	if word >= len(*b) {
@@ -104,7 +104,7 @@ func (b *bitset) add(n int64) bool {
 	return true
 }
 
-// merge adds the elements of o. If both sets have an element in common, merge stops and returns the element.
+// merge adds the elements of o. If the sets have an element in common, merge stops and returns that element and true.
 func (b *bitset) merge(o *bitset) (n int64, twice bool) {
 	if len(*o) > len(*b) {
 		*b = append(*b, make([]uint64, len(*o)-len(*b))...)

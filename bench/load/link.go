@@ -11,21 +11,21 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// handler receives the frames of a channel.
+// handler handles the frames that a channel receives.
 type handler interface {
 	// frame handles a frame that was received at now, a time of clock.
 	frame(f amqpwire.Frame, now int64) error
-	// flush is called before the link waits for more input.
+	// flush is called before the link waits for more data from the broker.
 	flush()
 }
 
-// link is a connection to the broker. Each call of Write contains whole frames, so that any goroutine can write. Only run,
-// and call before run has started, read from the connection.
+// link is a connection to the broker. Each call of conn.Write writes whole frames, so that any goroutine can write.
+// Before run starts, call reads from the connection. After that, only run does.
 type link struct {
 	conn     net.Conn
 	r        *amqpwire.Reader
 	frameMax uint32
-	channels []handler // by channel number; channel 0 is nil
+	channels []handler // indexed by channel number; channels[0] is nil
 	later    *asyncWriter
 }
 
@@ -70,7 +70,7 @@ func (l *link) handshake(u *url.URL) error {
 		return err
 	}
 	l.frameMax = tune.FrameMax
-	// Heartbeats are off: the generator also measures brokers that are too busy to send them.
+	// Disable heartbeats: the generator also measures brokers that are too busy to send them in time.
 	if err := l.send(0, &amqpwire.ConnectionTuneOk{ChannelMax: tune.ChannelMax, FrameMax: tune.FrameMax}); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (l *link) handshake(u *url.URL) error {
 	return l.call(0, &amqpwire.ConnectionOpen{VirtualHost: vhost}, &amqpwire.ConnectionOpenOk{})
 }
 
-// channel opens a channel. Its frames go to h.
+// channel opens a channel, whose frames h handles, and returns its number.
 func (l *link) channel(h handler) (uint16, error) {
 	l.channels = append(l.channels, h)
 	id := uint16(len(l.channels) - 1)
@@ -97,7 +97,7 @@ func (l *link) send(channel uint16, m amqpwire.Method) error {
 	return err
 }
 
-// call sends a method and waits for the reply.
+// call sends m and reads the reply into answer.
 func (l *link) call(channel uint16, m, answer amqpwire.Method) error {
 	if err := l.send(channel, m); err != nil {
 		return fmt.Errorf("%v: %w", m.ID(), err)
@@ -108,7 +108,7 @@ func (l *link) call(channel uint16, m, answer amqpwire.Method) error {
 	return nil
 }
 
-// await reads frames until it receives the given method on the channel, and dispatches all other frames.
+// await reads frames until it receives the method answer on the channel, and dispatches all frames before it.
 func (l *link) await(channel uint16, answer amqpwire.Method) error {
 	for {
 		f, err := l.r.ReadFrame()
@@ -127,7 +127,7 @@ func (l *link) await(channel uint16, answer amqpwire.Method) error {
 	}
 }
 
-// run dispatches frames until the broker confirms the close of the connection, or reading fails.
+// run dispatches frames until the broker confirms that the connection is closed, or until an error occurs.
 func (l *link) run() error {
 	now := clock()
 	for {
@@ -160,7 +160,8 @@ func (l *link) dispatch(f amqpwire.Frame, now int64) (closed bool, err error) {
 	return false, l.channels[f.Channel].frame(f, now)
 }
 
-// control handles the frames of channel 0. It ignores connection.blocked, because writes block while the broker does not read.
+// control handles the frames of channel 0. It ignores connection.blocked, because writes block anyway while the
+// broker does not read.
 func control(f amqpwire.Frame) (closed bool, err error) {
 	if f.Type != amqpwire.FrameMethod {
 		return false, nil
@@ -174,7 +175,7 @@ func control(f amqpwire.Frame) (closed bool, err error) {
 	return false, errors.New("the broker closed the connection" + reason(f))
 }
 
-// reason describes an unexpected frame for an error message.
+// reason describes an unexpected frame, as the suffix of an error message.
 func reason(f amqpwire.Frame) string {
 	if f.Type != amqpwire.FrameMethod {
 		return fmt.Sprintf(": frame of type %d", f.Type)
@@ -192,8 +193,8 @@ func reason(f amqpwire.Frame) string {
 	return fmt.Sprintf(": %v", m.ID())
 }
 
-// close sends connection.close after the buffered frames. The run method returns when the broker confirms the close, and the broker
-// has then read all previous frames.
+// close sends connection.close after the buffered frames. When the broker replies, it has read all previous frames,
+// and run returns.
 func (l *link) close() error {
 	l.later.wait()
 	return l.send(0, &amqpwire.ConnectionClose{ReplyCode: 200, ReplyText: "done"})

@@ -12,41 +12,41 @@ import (
 // The acknowledgement modes of consumers.
 const (
 	AckAuto     = "auto"     // no acks: the broker treats sent messages as settled
-	AckEach     = "each"     // one basic.ack per message; the acks for one read are one write
+	AckEach     = "each"     // one basic.ack per message; the acks of all messages in one read are written together
 	AckMultiple = "multiple" // one basic.ack per read
 )
 
-// Options configures a run. A field with the zero value has its default.
+// Options configures a run. The zero value of a field selects the default.
 type Options struct {
 	URL string // amqp://user:password@host:port/vhost
 
 	Publishers  int // Default: 1.
 	Consumers   int // Default: 1. If negative, the messages stay in the queues.
-	Connections int // Publishers and consumers share the connections. Default: one for each publisher and consumer.
-	Queues      int // Publisher i and consumer i use the queues i, i+Publishers (i+Consumers) and so on. Default: 1.
+	Connections int // Number of connections, which publishers and consumers share. Default: one per publisher and consumer.
+	Queues      int // Publisher i uses the queues i, i+Publishers, …; consumer i uses i, i+Consumers, …. Default: 1.
 
-	Queue     string         // Prefix of the names; a number follows. Default: "bench".
+	Queue     string         // Prefix of the queue names, before "-" and a number. Default: "bench".
 	QueueType string         // classic or quorum. Default: "classic".
 	Arguments amqpwire.Table // Additional arguments of the queues.
 	Transient bool           // Messages are transient; the queues remain durable.
 	Body      int            // Size of a message in bytes, at least 16. Default: 16.
 
-	// TTL is the time that messages wait before the broker dead-letters them into a second queue, where the consumers receive them.
-	// Default: no delay.
+	// TTL is the time after which the broker dead-letters a message to a second queue, from which the consumers consume.
+	// Default: no second queue.
 	TTL time.Duration
 
 	Confirms int    // Maximum number of unconfirmed messages per publisher. Default: no publisher confirms.
 	Prefetch int    // Maximum number of unacked messages per subscription. Default: no limit.
 	Ack      string // AckAuto, AckEach or AckMultiple. Default: AckEach.
 
-	Rate     float64       // Messages per second of all publishers, evenly spaced. Default: no limit.
-	Count    int64         // Number of messages. Set either Count or Duration.
-	Duration time.Duration // Time to publish.
-	WarmUp   time.Duration // Time to publish before the measurement. Default: no warm-up.
+	Rate     float64       // Messages per second of all publishers together, evenly spaced. Default: no limit.
+	Count    int64         // Number of messages of all publishers together.
+	Duration time.Duration // Time for which to publish. Set either Count or Duration.
+	WarmUp   time.Duration // Time for which to publish before the measurement. Default: no warm-up.
 
-	Late  time.Duration // Lateness from which a message counts as late, if TTL is set. Default: 50 ms.
-	Stall time.Duration // Maximum time without a new message; later messages count as lost. Default: 30 s.
-	Keep  bool          // Do not delete the queues and their messages at the end.
+	Late  time.Duration // Lateness above which a message counts as late, if TTL is set. Default: 50 ms.
+	Stall time.Duration // Maximum time, in addition to TTL, without a confirm or delivery at the end. Default: 30 s.
+	Keep  bool          // Do not delete the queues at the end.
 
 	// Dial connects to the broker. Default: net.Dialer with a timeout of 10s.
 	Dial func(network, address string) (net.Conn, error)
@@ -93,10 +93,10 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// queueName returns the name of the queue that publishers use.
+// queueName returns the name of queue i, to which publishers publish.
 func (o *Options) queueName(i int) string { return fmt.Sprintf("%s-%d", o.Queue, i) }
 
-// outName returns the name of the queue that consumers use.
+// outName returns the name of the queue from which consumers receive the messages of queue i.
 func (o *Options) outName(i int) string {
 	if o.TTL > 0 {
 		return o.queueName(i) + "-expired"
@@ -104,8 +104,8 @@ func (o *Options) outName(i int) string {
 	return o.queueName(i)
 }
 
-// share returns the items of taker i, out of n items. Each taker has at least one item, and each item has at least one
-// taker.
+// share distributes n items to takers, and returns the items of taker i. Each taker has at least one item, and each
+// item has at least one taker.
 func share(i, takers, n int) []int {
 	if n <= takers {
 		return []int{i % n}

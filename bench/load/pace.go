@@ -14,8 +14,9 @@ type plan struct {
 	interval float64
 }
 
-// tick is the minimum time between two writes of a paced publisher. At rates above one message per tick, it writes several messages
-// at a time, because a wake-up per message would cost more processor time than the messages.
+// tick is the minimum time for which a paced publisher sleeps. At rates above one message per tick, the publisher
+// writes several messages at a time, because one wake-up per message would use more processor time than the messages
+// themselves.
 const tick = 500 * time.Microsecond
 
 func newPlan(o *Options, count int64, duration time.Duration, publisher int) plan {
@@ -30,16 +31,17 @@ func newPlan(o *Options, count int64, duration time.Duration, publisher int) pla
 	}
 	if o.Rate > 0 {
 		p.interval = 1e9 / o.Rate * float64(o.Publishers)
-		p.begin += int64(1e9 / o.Rate * float64(publisher)) // spreads the publishers evenly
+		p.begin += int64(1e9 / o.Rate * float64(publisher)) // space the publishers evenly
 	}
 	return p
 }
 
 func (p *plan) paced() bool { return p.interval > 0 }
 
-// wait waits until the next message is due. It returns the number of due messages, at least one, and the start time for their
-// latency. This time is now, if the publisher is on schedule. If the broker delayed the publisher, it is the time at which the
-// first of the messages was due, so that the latency includes the delay (no coordinated omission).
+// wait waits until the next message is due. It returns the number of due messages, at least one, and the time from
+// which to measure their latency. If the publisher is on schedule, this time is now. If the broker has delayed the
+// publisher, it is the time at which the first of these messages was due, so that the latency includes the delay (no
+// coordinated omission).
 func (p *plan) wait(sent int64) (due, at int64) {
 	at = p.begin + int64(float64(sent)*p.interval)
 	now := clock()
@@ -50,12 +52,12 @@ func (p *plan) wait(sent int64) (due, at int64) {
 	return max(1, int64(float64(now-p.begin)/p.interval)+1-sent), at
 }
 
-// sleepUntil sleeps in the kernel, because the timers of the Go runtime can be late by a millisecond: two messages at a rate of
-// 2,000 per second.
+// sleepUntil sleeps until t and returns the current time. It sleeps in the kernel, because timers of the Go runtime
+// can be a millisecond late, which is two messages at a rate of 2,000 per second.
 func sleepUntil(t int64) (now int64) {
 	for now = clock(); now < t; now = clock() {
 		left := syscall.NsecToTimespec(t - now)
-		_ = syscall.Nanosleep(&left, nil) // the loop continues after an interrupt
+		_ = syscall.Nanosleep(&left, nil) // a signal can interrupt the sleep; the loop continues it
 	}
 	return now
 }

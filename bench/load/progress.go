@@ -14,7 +14,7 @@ type progress struct {
 	published, confirmed, delivered atomic.Int64
 	confirmedAt, deliveredAt        atomic.Int64 // times of clock
 
-	waitsFor atomic.Int64 // number of messages to confirm and deliver; negative if not known yet
+	waitsFor atomic.Int64 // number of messages that must be confirmed and delivered; negative if not known yet
 	confirms bool
 	consumes bool
 	complete chan struct{}
@@ -55,7 +55,8 @@ func (p *progress) done() bool {
 	return n >= 0 && (!p.confirms || p.confirmed.Load() >= n) && (!p.consumes || p.delivered.Load() >= n)
 }
 
-// wait waits until all published messages are confirmed and delivered. It fails if no message arrives for the duration stall.
+// wait waits until all published messages are confirmed and delivered. If there is no confirm or delivery for the
+// duration stall, wait returns an error.
 func (p *progress) wait(ctx context.Context, stall time.Duration) error {
 	p.waitsFor.Store(p.published.Load())
 	defer p.waitsFor.Store(-1)
@@ -68,7 +69,7 @@ func (p *progress) wait(ctx context.Context, stall time.Duration) error {
 			if p.done() {
 				return nil
 			}
-			continue // a signal that remained from the warm-up
+			continue // the warm-up sent this signal
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-timer.C:

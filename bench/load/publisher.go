@@ -9,7 +9,7 @@ import (
 
 const (
 	classBasic = 60
-	// writeSize is the approximate size of a write in bytes.
+	// writeSize is the approximate maximum size of a write in bytes.
 	writeSize = 1 << 16
 )
 
@@ -21,12 +21,12 @@ type publisher struct {
 	run, id  uint16
 	targets  []target
 	next     int
-	window   *window // nil without confirms
+	window   *window // nil without publisher confirms
 	progress *progress
 	buf      []byte
 }
 
-// target is a queue of a publisher.
+// target is a queue to which a publisher publishes.
 type target struct {
 	queue    int
 	encoded  []byte // the method, the header and the body of a message
@@ -92,7 +92,7 @@ func (p *publisher) publish(plan plan) error {
 				return nil
 			}
 		}
-		if at == 0 || p.o.TTL > 0 { // the TTL starts when the broker receives the message, not at its due time
+		if at == 0 || p.o.TTL > 0 { // lateness is measured from now, because the TTL starts when the broker receives the message
 			at = clock()
 		}
 		if err := p.write(n, at); err != nil {
@@ -104,7 +104,7 @@ func (p *publisher) publish(plan plan) error {
 	return nil
 }
 
-// write sends n messages with one call of Write. Their stamps contain the time at.
+// write sends n messages, stamped with the time at, in one call of conn.Write.
 func (p *publisher) write(n, at int64) error {
 	p.buf = p.buf[:0]
 	for range n {

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// admin declares, inspects and deletes the queues on a separate connection.
+// admin declares, inspects and deletes the queues over a separate connection.
 type admin struct {
 	o       *Options
 	link    *link
@@ -94,8 +94,8 @@ func (a *admin) names(i int) []string {
 
 const depthTimeout = 2 * time.Second
 
-// Depth returns the number of messages in a queue, which must exist. A result without an error shows that the broker is
-// ready. If the broker accepts the connection but does not reply within two seconds, Depth returns an error.
+// Depth returns the number of messages in an existing queue. If Depth returns no error, the broker is ready. If the
+// broker does not reply within two seconds of accepting the connection, Depth returns an error.
 func Depth(url, queue string) (messages int, err error) {
 	o, err := Options{URL: url, Count: 1, Dial: func(network, address string) (net.Conn, error) {
 		conn, err := net.DialTimeout(network, address, depthTimeout)
@@ -123,7 +123,8 @@ func (a *admin) depth(queue string) (int, error) {
 	return int(ok.MessageCount), nil
 }
 
-// empty waits until the queues are empty. The message count of a broker can be outdated, in particular for a replicated queue.
+// empty waits until the queues are empty, because the message count that a broker reports can be outdated, in
+// particular for a replicated queue.
 func (a *admin) empty(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.o.Stall)
 	defer cancel()

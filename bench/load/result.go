@@ -7,8 +7,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Result contains the measurements of a run. The rates are messages per second, from the first publish to the last publish, the
-// last confirm and the last delivery.
+// Result contains the measurements of a run. The rates are in messages per second, from the start of the measurement
+// to the last publish, confirm or delivery.
 type Result struct {
 	Published          int64   `json:"published"`
 	Confirmed          int64   `json:"confirmed"`
@@ -16,7 +16,7 @@ type Result struct {
 	PublishedPerSecond float64 `json:"published_per_s"`
 	ConfirmedPerSecond float64 `json:"confirmed_per_s"`
 	DeliveredPerSecond float64 `json:"delivered_per_s"`
-	Seconds            float64 `json:"seconds"` // to the last of these events
+	Seconds            float64 `json:"seconds"` // time from the start of the measurement to the last of these events
 
 	Latency  *Percentiles `json:"publish_to_deliver,omitempty"`
 	Lateness *Lateness    `json:"lateness,omitempty"` // if Options.TTL is set
@@ -24,7 +24,7 @@ type Result struct {
 	CPUSeconds float64 `json:"cpu_s"` // processor time of the generator during the measurement
 }
 
-// Percentiles contains the percentiles of a duration, in microseconds.
+// Percentiles contains percentiles of measured durations, in microseconds.
 type Percentiles struct {
 	P50  float64 `json:"p50_us"`
 	P90  float64 `json:"p90_us"`
@@ -33,8 +33,8 @@ type Percentiles struct {
 	Max  float64 `json:"max_us"`
 }
 
-// Lateness is the time between the expiry of the TTL and the delivery. A message that is delivered before the expiry has a
-// lateness of 0. Early counts these messages.
+// Lateness describes the time between the expiry of the TTL and the delivery. A message that is delivered before the
+// expiry has a lateness of 0, and counts in Early.
 type Lateness struct {
 	Percentiles
 	Late  int64 `json:"late"`
@@ -53,7 +53,7 @@ func rate(n, from, to int64) float64 {
 	return float64(n) / time.Duration(to-from).Seconds()
 }
 
-// cpu returns the processor time of this process, in seconds.
+// cpu returns the processor time that this process has used, in seconds.
 func cpu() float64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

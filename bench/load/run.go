@@ -13,7 +13,7 @@ type Event string
 
 // The events of a run, in order.
 const (
-	Measuring Event = "measuring" // the warm-up is complete and its queues are drained
+	Measuring Event = "measuring" // the warm-up is complete and its messages are drained
 	Published Event = "published" // all messages are published
 	Drained   Event = "drained"   // all messages are confirmed, delivered and acked
 )
@@ -31,8 +31,8 @@ type runner struct {
 	serving sync.WaitGroup
 }
 
-// Run performs a run and returns its measurements. It calls observe for each event, unless observe is nil. Run returns an error if
-// the options are invalid, the broker fails or a message is missing, duplicated or out of order.
+// Run performs a run and returns its measurements. It calls observe for each event, unless observe is nil. Run
+// returns an error if the options are invalid, the broker fails or a message is missing, duplicated or out of order.
 func Run(ctx context.Context, o Options, observe func(Event)) (Result, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options, observe func(Event)) (Result, error) {
 	return result, nil
 }
 
-// prepare declares the queues and connects the publishers and consumers.
+// prepare declares the queues, connects the publishers and starts the consumers.
 func (r *runner) prepare() (err error) {
 	if r.admin, err = newAdmin(&r.o); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (r *runner) serve() {
 	}
 }
 
-// measure publishes during the warm-up, and then measures.
+// measure performs the warm-up and then the measurement.
 func (r *runner) measure(ctx context.Context) (Result, error) {
 	if r.o.WarmUp > 0 {
 		if _, err := r.phase(ctx, 0, r.o.WarmUp, func() {}); err != nil {
@@ -143,7 +143,8 @@ func (r *runner) measure(ctx context.Context) (Result, error) {
 	return result, nil
 }
 
-// phase publishes, and waits until all messages have arrived. It calls published after the last publish and returns its time.
+// phase publishes, and waits until all messages are confirmed and delivered. After the last publish, it calls
+// published. It returns the time of the last publish.
 func (r *runner) phase(ctx context.Context, count int64, duration time.Duration, published func()) (last int64, err error) {
 	var publishing sync.WaitGroup
 	for i, p := range r.publishers {
@@ -163,7 +164,8 @@ func (r *runner) phase(ctx context.Context, count int64, duration time.Duration,
 	return last, r.progress.wait(ctx, r.o.Stall+r.o.TTL)
 }
 
-// verify closes the connections, compares the received with the published messages, and checks that the queues are empty.
+// verify closes the connections, compares the received messages with the published messages, checks that the queues
+// are empty, and deletes the queues unless Options.Keep is set.
 func (r *runner) verify(ctx context.Context) error {
 	for _, l := range r.links {
 		if err := l.close(); err != nil {
@@ -218,7 +220,7 @@ func (r *runner) histograms(result *Result) {
 	}
 }
 
-// cut closes all connections immediately.
+// cut closes all connections without waiting for the broker.
 func (r *runner) cut() {
 	for _, p := range r.publishers {
 		if p.window != nil {

@@ -9,10 +9,10 @@ import (
 type window struct {
 	size int64
 
-	// Only the reading side uses these fields.
+	// Only the goroutine that reads from the connection uses these fields.
 	seen  bitset
 	low   int64 // the lowest unconfirmed delivery tag
-	fresh int64 // confirmed since the last flush
+	fresh int64 // number of confirms since the last flush
 
 	mu        sync.Mutex
 	moved     *sync.Cond
@@ -27,7 +27,8 @@ func newWindow(size int) *window {
 	return w
 }
 
-// reserve waits until the window has room, counts up to most messages as sent, and returns their number. It returns 0 after close.
+// reserve waits until the window has room, counts at most the given number of messages as sent, and returns their
+// number. After close, it returns 0.
 func (w *window) reserve(most int64) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,7 +43,7 @@ func (w *window) reserve(most int64) int64 {
 	return n
 }
 
-// ack records a confirm.
+// ack records the confirm of message tag or, if multiple is set, of all messages up to tag.
 func (w *window) ack(tag uint64, multiple bool) error {
 	n := int64(tag)
 	if n-w.low > furthest {
@@ -70,7 +71,7 @@ func (w *window) contains(n int64) bool {
 	return word < len(w.seen) && w.seen[word]&(1<<(n%64)) != 0
 }
 
-// flush releases the confirmed messages to the publisher and returns their number.
+// flush removes the messages that were confirmed since the last flush from the window, and returns their number.
 func (w *window) flush() (fresh int64, err error) {
 	if w.fresh == 0 {
 		return 0, nil

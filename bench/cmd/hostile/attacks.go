@@ -11,12 +11,12 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// attack describes a hostile client. The function run returns a description of the outcome.
+// attack is a scenario with a hostile client. The field run executes it and returns a description of the outcome.
 type attack struct {
 	name    string
-	flags   []string      // flags of the broker
-	lasts   time.Duration // minimum duration of an attack that runs until its time limit
-	blocks  bool          // blocks all publishers during the attack
+	flags   []string      // additional flags for the broker
+	lasts   time.Duration // time limit, if it is longer than -duration
+	blocks  bool          // the broker blocks all publishers during the attack
 	prepare func(context.Context, *target) error
 	run     func(context.Context, *target) string
 }
@@ -108,7 +108,7 @@ func prefill(name string, n, size int) func(context.Context, *target) error {
 	}
 }
 
-// repeat calls do until it fails or the attack ends, and returns a description of the outcome.
+// repeat calls do until do fails or the attack ends, and returns a description of the outcome.
 func (t *target) repeat(ctx context.Context, c *client, do func(i int) error) string {
 	for i := 0; ctx.Err() == nil && !t.spent(); i++ {
 		if err := do(i); err != nil {
@@ -134,7 +134,7 @@ func consumeTables(ctx context.Context, t *target) string {
 	return t.answered(ctx, c)
 }
 
-// answered sends a request with a reply, which shows that the broker has processed all earlier requests.
+// answered sends a request and waits for the reply, which shows that the broker has processed all earlier requests.
 func (t *target) answered(ctx context.Context, c *client) string {
 	_, err := c.call(1, &amqpwire.BasicQos{PrefetchCount: 1})
 	if err == nil {
@@ -143,7 +143,7 @@ func (t *target) answered(ctx context.Context, c *client) string {
 	return t.outcome(ctx, c, err)
 }
 
-// flood sends methods without waiting.
+// flood sends methods without waiting for replies.
 func flood(method func(i int) amqpwire.Method) func(context.Context, *target) string {
 	return func(ctx context.Context, t *target) string {
 		c, err := t.open(ctx)
@@ -154,7 +154,7 @@ func flood(method func(i int) amqpwire.Method) func(context.Context, *target) st
 	}
 }
 
-// reading is like repeat, for a client that also reads.
+// reading is like repeat, but also reads from the connection.
 func (t *target) reading(ctx context.Context, c *client, do func(i int) error) string {
 	ended := make(chan error, 1)
 	go func() { ended <- c.end() }()
@@ -178,8 +178,8 @@ func (t *target) reading(ctx context.Context, c *client, do func(i int) error) s
 	}
 }
 
-// nested declares queues whose arguments are nested tables. It opens a connection for each queue, because the broker closes
-// the connection.
+// nested declares queues whose arguments are deeply nested tables. It opens a new connection for each queue, because
+// the broker closes the connection after each attempt.
 func nested(ctx context.Context, t *target) string {
 	table := []byte{0, 0, 0, 0}
 	for range 10_000 { // each table is the field "a" of the next table
@@ -210,8 +210,7 @@ func nested(ctx context.Context, t *target) string {
 	return outcome
 }
 
-// unfinished begins a message on each channel. It sends body frames on the channels in turn, and omits the last part of each
-// body.
+// unfinished begins a message on each channel, sends body frames on the channels in turn, and never completes a body.
 func unfinished(ctx context.Context, t *target) string {
 	c, err := t.connect(ctx)
 	if err != nil {
@@ -286,7 +285,7 @@ func gets(ctx context.Context, t *target) string {
 	return t.repeat(ctx, c, func(int) error { return c.write(many) })
 }
 
-// recovers consumes all messages of a queue, and requeues them repeatedly with basic.recover.
+// recovers consumes all messages of a queue without acknowledging them, and repeatedly requeues them with basic.recover.
 func recovers(ctx context.Context, t *target) string {
 	c, err := t.open(ctx)
 	if err == nil {
@@ -298,7 +297,7 @@ func recovers(ctx context.Context, t *target) string {
 	return t.reading(ctx, c, func(int) error { return c.send(1, &amqpwire.BasicRecover{Requeue: true}) })
 }
 
-// deletes repeatedly fills a queue and deletes it.
+// deletes repeatedly fills a queue and deletes the queue.
 func deletes(ctx context.Context, t *target) string {
 	for n := 0; ; n++ {
 		c, err := t.open(ctx)
@@ -317,7 +316,8 @@ func deletes(ctx context.Context, t *target) string {
 	}
 }
 
-// alarm publishes to a queue without consumers, while another queue has a consumer.
+// alarm publishes to a queue without consumers until the broker stops reading, while a second client consumes from
+// another queue.
 func alarm(ctx context.Context, t *target) string {
 	if err := declare("heap")(ctx, t); err != nil {
 		return t.after("%v", err)

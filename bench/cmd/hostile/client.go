@@ -28,7 +28,7 @@ type client struct {
 	capabilities amqpwire.Table // additional client capabilities, which the broker stores
 }
 
-// dial connects without sending data.
+// dial opens a TCP connection and does not send any data.
 func (t *target) dial(ctx context.Context) (*client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", t.address)
@@ -36,11 +36,11 @@ func (t *target) dial(ctx context.Context) (*client, error) {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
-	_ = stop // the connection does not outlive the attack
+	_ = stop // not needed, because the connection does not outlive the attack
 	return &client{conn: conn, in: amqpwire.NewReader(conn, frameMax), sent: &t.sent}, nil
 }
 
-// connect connects and logs in.
+// connect opens a connection and logs in as guest.
 func (t *target) connect(ctx context.Context) (*client, error) {
 	return t.connectAs(ctx, "guest", "guest")
 }
@@ -63,7 +63,7 @@ func (t *target) connectWith(ctx context.Context, user, password string, capabil
 	return c, nil
 }
 
-// open connects, logs in, and opens a channel.
+// open opens a connection, logs in, and opens channel 1.
 func (t *target) open(ctx context.Context) (*client, error) {
 	c, err := t.connect(ctx)
 	if err == nil {
@@ -112,7 +112,7 @@ func (c *client) send(channel uint16, m amqpwire.Method) error {
 	return c.write(b)
 }
 
-// call sends a method and returns the next received method.
+// call sends a method and returns the next method from the broker.
 func (c *client) call(channel uint16, m amqpwire.Method) (amqpwire.Method, error) {
 	if err := c.send(channel, m); err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (c *client) receive() (amqpwire.Method, error) {
 	}
 }
 
-// end reads until the broker closes the connection, and returns the reason.
+// end reads until the broker closes the connection or a channel, and returns the reason.
 func (c *client) end() error {
 	for {
 		if _, err := c.receive(); err != nil {
@@ -150,13 +150,14 @@ func (c *client) end() error {
 	}
 }
 
-// over reports whether an attack has reached its time limit, according to ctx or to the error of a network operation.
+// over reports whether an attack has reached its time limit: whether ctx is done or err, from a network operation, is
+// a timeout.
 func over(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// outcome describes the error of a client's last action. It includes the reason of the broker, if the broker
-// sent a reason.
+// outcome describes the error of a client's last action. If the broker sent a reason for closing the connection,
+// outcome includes the reason.
 func (t *target) outcome(ctx context.Context, c *client, err error) string {
 	if over(ctx, err) {
 		return t.after("not stopped")
@@ -186,7 +187,7 @@ func short(err error) string {
 
 // publish returns the frames of a message.
 func publish(channel uint16, key string, body []byte) []byte {
-	b, _ := amqpwire.AppendMethodFrame(nil, channel, &amqpwire.BasicPublish{RoutingKey: key}) // the names are short enough
+	b, _ := amqpwire.AppendMethodFrame(nil, channel, &amqpwire.BasicPublish{RoutingKey: key}) // cannot fail: the names are short enough
 	b = amqpwire.AppendHeaderFrame(b, channel, 60, uint64(len(body)), []byte{0, 0})
 	return amqpwire.AppendBodyFrames(b, channel, body, frameMax)
 }

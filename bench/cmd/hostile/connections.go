@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// parallel calls do in n goroutines and waits for all of them.
+// parallel calls do in n goroutines and waits for all goroutines.
 func parallel(n int, do func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -45,7 +45,7 @@ func (f *errorCount) String() string {
 	return fmt.Sprintf("%d errors (the first: %s)", f.n, short(f.first))
 }
 
-// idle opens connections with the given capabilities, and does not use them.
+// idle opens connections with the given client capabilities, and sends nothing after the login.
 func idle(capabilities amqpwire.Table) func(context.Context, *target) string {
 	return func(ctx context.Context, t *target) string {
 		var opened, closed counter
@@ -74,7 +74,7 @@ func idle(capabilities amqpwire.Table) func(context.Context, *target) string {
 	}
 }
 
-// silent connects and only sends the protocol header.
+// silent opens connections and sends only the protocol header on each.
 func silent(ctx context.Context, t *target) string {
 	var ended errorCount
 	var all sync.WaitGroup
@@ -161,7 +161,7 @@ func guess(ctx context.Context, t *target) string {
 	return outcome
 }
 
-// request sends a request to the management API, and returns the number of bytes in the answer.
+// request sends a request to the management API, and returns the number of bytes in the response.
 func (t *target) request(ctx context.Context, method, path string, body io.Reader) (int64, error) {
 	r, err := http.NewRequestWithContext(ctx, method, t.management+path, body)
 	if err != nil {
@@ -180,7 +180,7 @@ func (t *target) request(ctx context.Context, method, path string, body io.Reade
 	return io.Copy(io.Discard, answer.Body)
 }
 
-// queues returns definitions of n queues, whose names have a prefix.
+// queues returns a definitions document with n queues, whose names begin with prefix.
 func queues(prefix string, n int) []byte {
 	b := []byte(`{"queues":[`)
 	for i := range n {
@@ -212,7 +212,7 @@ func list(path string) func(context.Context, *target) string {
 func unreadList(ctx context.Context, t *target) string {
 	var waited counter
 	parallel(100, func(int) {
-		r, _ := http.NewRequestWithContext(ctx, "GET", t.management+"/api/queues", nil) // the URL is valid
+		r, _ := http.NewRequestWithContext(ctx, "GET", t.management+"/api/queues", nil) // cannot fail: the URL is valid
 		r.SetBasicAuth("guest", "guest")
 		answer, err := http.DefaultTransport.RoundTrip(r)
 		if err != nil {

@@ -1,11 +1,12 @@
-// Command hostile starts a broker in a separate process and runs hostile clients against it, one after the other. It prints a
-// Markdown table with the memory of the broker and the latency of a well-behaved client during each attack.
+// Command hostile starts a broker in a separate process and runs hostile clients against it, one after the other. It
+// prints a Markdown table with the memory use of the broker and the latency of a well-behaved client during each
+// attack.
 //
 //	hostile -reprise bin/reprise
 //	hostile -reprise bin/reprise -run 'tables|channels' -duration 30s
 //
-// The well-behaved client publishes 200 messages per second with confirms, and consumes and acknowledges them. The
-// command measures the latency of this client during the five seconds before the attack, and during the attack.
+// The well-behaved client publishes 200 messages per second with publisher confirms, and also consumes and acknowledges
+// them. The command measures the latency of this client during the attack and during the five seconds before.
 package main
 
 import (
@@ -113,7 +114,7 @@ func (o *options) attempt(ctx context.Context, a attack) (string, error) {
 		return "", err
 	}
 	defer func() {
-		kill() // before close, because the broker may have stopped reading
+		kill() // kill before close: if the broker has stopped reading, close would block
 		w.close()
 	}()
 	sleep(ctx, o.before)
@@ -130,7 +131,7 @@ func (o *options) attempt(ctx context.Context, a attack) (string, error) {
 	t.began = time.Now()
 	outcome := a.run(attacking, t)
 	if left := 3*time.Second - time.Since(t.began); left > 0 {
-		sleep(ctx, left) // the measurement needs some seconds
+		sleep(ctx, left) // measure for at least 3 s
 	}
 	during := w.next()
 	after, err := proc.MemoryOf(server.PID())
@@ -158,7 +159,7 @@ type target struct {
 	conns []net.Conn
 }
 
-// keep records a connection for closeAll, so that the connection stays open until the end of the measurement.
+// keep registers a connection that stays open until closeAll, after the measurement.
 func (t *target) keep(c net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,12 +174,12 @@ func (t *target) closeAll() {
 	}
 }
 
-// after appends the time since the start of the attack to a description.
+// after formats a description and appends the time since the start of the attack.
 func (t *target) after(format string, args ...any) string {
 	return fmt.Sprintf(format, args...) + fmt.Sprintf(", after %.1f s", time.Since(t.began).Seconds())
 }
 
-// spent reports whether an attack has sent the maximum number of bytes.
+// spent reports whether the attack has sent the maximum number of bytes.
 func (t *target) spent() bool { return t.sent.Load() >= t.most }
 
 func freeAddress() (string, error) {

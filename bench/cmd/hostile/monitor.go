@@ -11,8 +11,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// monitor is the well-behaved client. It publishes 200 messages per second with confirms, and consumes and acknowledges
-// them. The latency of a message is the time between its due time and the later of its delivery and its confirm.
+// monitor is the well-behaved client. It publishes 200 messages per second with publisher confirms, and also consumes and
+// acknowledges them. The latency of a message is the time from its due time until it is both delivered and confirmed.
 type monitor struct {
 	publisher, consumer *amqp.Connection
 	stop                chan struct{}
@@ -20,7 +20,7 @@ type monitor struct {
 
 	mu       sync.Mutex
 	taken    *hdrhistogram.Histogram
-	arrived  map[uint64]time.Time // due times of messages that are not yet delivered and confirmed
+	arrived  map[uint64]time.Time // due times of messages that are not both delivered and confirmed
 	sent     int
 	complete int
 	problems []string
@@ -107,17 +107,18 @@ func (w *monitor) consume(deliveries <-chan amqp.Delivery) {
 	}
 }
 
-// expect records the due time of a message before its publication.
+// expect records the due time of message n. Call it before publishing the message.
 func (w *monitor) expect(n uint64, due time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.arrived[n] = due
 }
 
-// firstHalf marks the entry of a message that is delivered or confirmed, but not both.
+// firstHalf is added to the key of an additional entry in arrived, for a message that is delivered or confirmed, but
+// not both.
 const firstHalf = 1 << 63
 
-// half records a delivery or a confirm. After both, the message is complete.
+// half records the delivery or the confirm of message n. After both, the message is complete.
 func (w *monitor) half(n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,8 +149,8 @@ func (w *monitor) problem(format string, args ...any) {
 // latencies contains the latencies of a period.
 type latencies struct{ taken *hdrhistogram.Histogram }
 
-// next ends a period and returns its latencies. For a message that has been in flight for more than a second, it includes
-// the time so far.
+// next ends a period and returns its latencies. A message that has been in flight for more than a second counts with
+// its latency so far.
 func (w *monitor) next() latencies {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,8 +171,8 @@ func (l latencies) at(percentile float64) string {
 	return fmt.Sprintf("%.1f ms", float64(l.taken.ValueAtPercentile(percentile))/1000)
 }
 
-// troubles describes the problems of the client. Unless publishers are blocked, it first waits up to 30 s for the messages
-// in flight.
+// troubles describes the problems of the client. Unless publishers are blocked, troubles first waits up to 30 s for
+// the messages in flight.
 func (w *monitor) troubles(blocked bool) string {
 	var missing int
 	for range 300 {

@@ -10,12 +10,12 @@ import (
 // message returns the frames of an empty message with headers.
 func message(publish *amqpwire.BasicPublish, headers amqpwire.Table) []byte {
 	p := amqpwire.Properties{Flags: amqpwire.PropHeaders, Headers: headers}
-	encoded, _ := p.Append(nil) // Append supports the types of all values
+	encoded, _ := p.Append(nil) // cannot fail: Append supports the types of all values
 	b, _ := amqpwire.AppendMethodFrame(nil, 1, publish)
 	return amqpwire.AppendHeaderFrame(b, 1, 60, 0, encoded)
 }
 
-// repeated returns 25,000 headers with repeated names, which almost fill a frame.
+// repeated returns 25,000 headers that share a few names and almost fill a frame.
 func repeated() (t amqpwire.Table) {
 	for i := range 25_000 {
 		t = append(t, amqpwire.Field{Name: string(rune('a' + i%26)), Value: true})
@@ -40,8 +40,7 @@ func keys() amqpwire.Table {
 	return amqpwire.Table{{Name: "CC", Value: all}}
 }
 
-// bind declares queues with a maximum length of one message, and binds them to an
-// exchange.
+// bind declares queues with a maximum length of one message, and binds them as described by bind.
 func (t *target) bind(ctx context.Context, queues int, bind amqpwire.QueueBind) error {
 	c, err := t.open(ctx)
 	if err != nil {

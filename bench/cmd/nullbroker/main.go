@@ -1,5 +1,5 @@
-// Command nullbroker runs a broker that stores no messages and routes only by queue name. Its rate is the upper limit for
-// other brokers. It prints its URL, and runs until SIGINT or SIGTERM.
+// Command nullbroker runs a broker that stores no messages and routes only by queue name. Its message rate is an
+// upper limit for real brokers. It prints its URL, and runs until SIGINT or SIGTERM.
 package main
 
 import (

@@ -1,9 +1,9 @@
-// Command profiledbroker runs the embedded broker with profiles. When it exits, it writes the profiles of the processor, of memory
-// and of locks to files.
+// Command profiledbroker runs the embedded broker and profiles it. When it exits, it writes CPU, memory and mutex
+// profiles to files.
 //
 //	profiledbroker -cpuprofile cpu.prof -memprofile mem.prof -mutexprofile mutex.prof
 //
-// It prints its URL, as `reprise broker` does, and runs until SIGINT or SIGTERM. SIGUSR1 restarts the profile of the processor, to
+// It prints its URL, as `reprise broker` does, and runs until SIGINT or SIGTERM. SIGUSR1 restarts the CPU profile, to
 // exclude the warm-up.
 package main
 

@@ -20,7 +20,7 @@ import (
 type bench struct {
 	*options
 	tmp    string
-	self   string         // this program
+	self   string         // path of this program
 	broker brokers.Broker // nil if the broker at the URL was already running
 }
 
@@ -80,7 +80,7 @@ func (b *bench) measure(ctx context.Context, s scenario) (*report.Table, error) 
 	return t, err
 }
 
-// round runs a contender once, and verifies the result in the queues.
+// round runs a contender once, and verifies the number of messages in each queue afterwards.
 func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics, error) {
 	messages := b.messages
 	if e.share > 0 {
@@ -96,7 +96,7 @@ func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics,
 	if err := b.fill(ctx, filled); err != nil {
 		return nil, fmt.Errorf("cannot fill the queue: %w", err)
 	}
-	// On a machine that does not become idle, the result includes the processor use of other programs.
+	// If the machine does not become idle, measure anyway. The result includes the processor use of other programs.
 	if _, err := proc.AwaitIdle(ctx, proc.Busy); err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics,
 	return m, nil
 }
 
-// contend runs a contender's process.
+// contend runs a contender in a separate process.
 func (b *bench) contend(ctx context.Context, e entry, messages int) (result, error) {
 	args := append([]string{contending, "-name", e.contender, "-url", b.url, "-queue", workQueue, "-messages", fmt.Sprint(messages)}, e.job.args()...)
 	if b.broker != nil {

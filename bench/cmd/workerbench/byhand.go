@@ -8,8 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Code "by hand" is written directly with the AMQP client for one purpose. It does less than package reprise. For
-// example, it stops when the connection is lost.
+// Code "by hand" calls the AMQP client directly and is written for this benchmark only. It does less than package
+// reprise. For example, it stops when the connection is lost.
 
 // byHand is a connection with a channel.
 type byHand struct {
@@ -31,7 +31,7 @@ func dial(url string) (*byHand, error) {
 
 func (h *byHand) close() { _ = h.conn.Close() }
 
-// consumer is byHand with deliveries.
+// consumer is a byHand that consumes from a queue.
 type consumer struct {
 	*byHand
 	deliveries <-chan amqp.Delivery
@@ -53,8 +53,8 @@ func (j *job) consume(autoAck bool) (*consumer, error) {
 	return c, nil
 }
 
-// grace is the time for which a channel stays open after its last ack. If the channel closes earlier, RabbitMQ drops the acks that
-// a quorum queue has not processed.
+// grace is the time for which a channel stays open after its last ack. If the channel closes earlier, RabbitMQ drops
+// the acks that a quorum queue has not processed.
 const grace = 500 * time.Millisecond
 
 // finish stops the measurement when the broker has read all acks, and closes the channel when the broker has processed
@@ -68,14 +68,15 @@ func (j *job) finish(c *consumer) error {
 	return c.ch.Close()
 }
 
-// publisher is byHand with confirms.
+// publisher is a byHand in confirm mode.
 type publisher struct {
 	*byHand
 	confirms <-chan amqp.Confirmation
 	returns  <-chan amqp.Return
 }
 
-// publish opens a channel for up to inFlight unconfirmed messages. The client blocks if the notifications are not read.
+// publish opens a channel for up to inFlight unconfirmed messages. The AMQP client blocks if a notification does not
+// fit into its buffer.
 func (j *job) publish(inFlight int) (*publisher, error) {
 	h, err := dial(j.url)
 	if err != nil {

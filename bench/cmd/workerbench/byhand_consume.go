@@ -7,13 +7,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// work is the handler of the loops by hand.
+// work is the handler that the loops by hand call for each delivery.
 func (j *job) work(amqp.Delivery) error {
 	j.meter.handled()
 	return nil
 }
 
-// consumeWithoutAcks measures the upper limit, because the broker treats sent messages as settled.
+// consumeWithoutAcks consumes with automatic acks. Its rate is the upper limit, because the broker treats sent
+// messages as settled.
 func consumeWithoutAcks(_ context.Context, j *job) error {
 	c, err := j.consume(true)
 	if err != nil {
@@ -32,7 +33,7 @@ func consumeWithoutAcks(_ context.Context, j *job) error {
 	return j.finish(c)
 }
 
-// consumeAckEach acks each processed message.
+// consumeAckEach acks each message separately.
 func consumeAckEach(_ context.Context, j *job) error {
 	c, err := j.consume(false)
 	if err != nil {
@@ -54,7 +55,7 @@ func consumeAckEach(_ context.Context, j *job) error {
 	return j.finish(c)
 }
 
-// consumeAckBatch acks many messages at a time. It acks each complete batch, and the remaining messages every tick.
+// consumeAckBatch acks many messages at a time. It acks each complete batch and, at every tick, an incomplete batch.
 func consumeAckBatch(_ context.Context, j *job) error {
 	c, err := j.consume(false)
 	if err != nil {

@@ -26,7 +26,7 @@ func publishOneByOne(_ context.Context, j *job) error {
 	return j.publishWindow(1)
 }
 
-// publishPipelined keeps up to concurrency messages in flight.
+// publishPipelined keeps up to j.concurrency messages in flight.
 func publishPipelined(_ context.Context, j *job) error {
 	return j.publishWindow(j.concurrency)
 }

@@ -10,16 +10,17 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// errDown is the error of each attempt in the scenario retries.
+// errDown is the error of each attempt in the scenario "retries".
 var errDown = errors.New("payment provider: 503 Service Unavailable")
 
-// fail is the handler that fails.
+// fail is a handler that always fails.
 func (j *job) fail(amqp.Delivery) error {
 	j.meter.handled()
 	return errDown
 }
 
-// copyOf returns the copy for the wait queue, with all properties, and with the attempts and the error in two headers.
+// copyOf returns the copy of d for the wait queue. It keeps the properties that a retry needs, and writes the number
+// of attempts and the error to two headers.
 func copyOf(d amqp.Delivery, failure error) amqp.Publishing {
 	headers := make(amqp.Table, len(d.Headers)+2)
 	maps.Copy(headers, d.Headers)
@@ -46,7 +47,8 @@ func copyOf(d amqp.Delivery, failure error) amqp.Publishing {
 
 var host, _ = os.Hostname()
 
-// copyWithTrail writes the same headers as package reprise: the history of errors and the origin of the message.
+// copyWithTrail is like copyOf, but writes the same headers as package reprise: the history of errors and the origin
+// of the message.
 func (j *job) copyWithTrail(d amqp.Delivery, failure error) amqp.Publishing {
 	p := copyOf(d, failure)
 	now := time.Now()
@@ -98,8 +100,9 @@ func retryPipelined(_ context.Context, j *job) error { return j.pipeline(copyOf)
 
 func retryPipelinedTrail(_ context.Context, j *job) error { return j.pipeline(j.copyWithTrail) }
 
-// pipeline publishes copies while messages arrive, and acks many originals at a time as confirms arrive. The confirms are in the
-// order of the copies, which is the order of the deliveries. Confirm n is for delivery n, because delivery tags also begin with 1.
+// pipeline publishes copies while messages arrive, and acks many originals at a time as confirms arrive. The confirms
+// are in the order of the copies, which is the order of the deliveries. Confirm n is for delivery n, because delivery
+// tags also begin with 1.
 func (j *job) pipeline(makeCopy func(amqp.Delivery, error) amqp.Publishing) error {
 	c, err := j.consume(false)
 	if err != nil {

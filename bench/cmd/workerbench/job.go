@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/profiles"
 )
 
-// job is the work of a contender, in a separate process.
+// job is the task of a contender. Each contender runs in a separate process.
 type job struct {
 	contender contender
 
@@ -20,13 +20,14 @@ type job struct {
 	messages    int    // number of messages
 	prefetch    int    // 0: no limit
 	concurrency int    // number of concurrent handlers or publishers
-	batch       int    // number of messages that a loop by hand acks at a time
+	batch       int    // number of messages that a loop by hand acks with one ack
 
 	meter    meter
 	profiles profiles.Files
 }
 
-// contender performs a job. It calls meter.handled for each message, and meter.end when the broker has received all acks.
+// contender performs a job. It calls meter.handled for each message, and meter.end when the broker has received all
+// acks or, for publishers, confirmed all messages.
 type contender func(context.Context, *job) error
 
 var contenders = map[string]contender{

@@ -10,12 +10,13 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/proc"
 )
 
-// warmUpShare is the share of the messages before the measurement.
+// warmUpShare is the fraction of the messages that are handled before the measurement begins.
 const warmUpShare = 0.2
 
-// meter counts the messages of a job and the resources that they use after the warm-up. Its methods are safe for concurrent use.
+// meter counts the messages of a job, and measures the resource use after the warm-up. The method handled is safe for
+// concurrent use.
 type meter struct {
-	broker int // process of the broker; 0 if unknown
+	broker int // process ID of the broker; 0 if unknown
 
 	warmUp, messages int64
 	count            atomic.Int64
@@ -40,10 +41,10 @@ func (m *meter) handled() {
 	}
 }
 
-// end records the end of the measurement. Call it when the broker has received all acks.
+// end takes the last sample of the measurement.
 func (m *meter) end() { m.to = m.sample() }
 
-// sample is the resource use until a point in time.
+// sample is the total resource use up to a point in time.
 type sample struct {
 	at                time.Time
 	own, broker, busy float64 // processor time in seconds: this process, the broker, the machine

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// workQueue is the queue with the messages.
+// workQueue is the queue from which contenders consume, or to which they publish.
 const workQueue = "workerbench"
 
 // hop returns the destination of the copy that a Worker makes of a failed message.
@@ -31,7 +31,7 @@ var (
 	expiration = strconv.FormatInt(hop(workQueue).TTL.Milliseconds(), 10)
 )
 
-// fill deletes and declares the queues of a Worker, and publishes messages.
+// fill deletes and redeclares the queues of a Worker, and publishes messages to workQueue.
 func (b *bench) fill(ctx context.Context, messages int) error {
 	h, err := dial(b.url)
 	if err != nil {
@@ -59,10 +59,10 @@ func (b *bench) fill(ctx context.Context, messages int) error {
 	return j.publishWindow(1000)
 }
 
-// timeout limits the wait until a broker reports the current state of a queue.
+// timeout limits the wait until the broker reports the expected number of messages.
 const timeout = 20 * time.Second
 
-// verify checks that the messages are in the expected queue and in no other queue.
+// verify checks that the queue where contains all messages, and that the other queues are empty.
 func (b *bench) verify(ctx context.Context, where string, messages int) error {
 	h, err := dial(b.url)
 	if err != nil {

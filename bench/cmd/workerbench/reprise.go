@@ -12,10 +12,10 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// delay is the delay of retries, which is longer than the benchmark.
+// delay is the delay of retries. It is longer than the benchmark, so that all copies stay in the wait queue.
 const delay = 24 * time.Hour
 
-// consumeReprise is a Worker whose handler returns nil.
+// consumeReprise runs a Worker whose handler returns nil.
 func consumeReprise(ctx context.Context, j *job) error {
 	return j.worker(ctx, nil, func(context.Context, *reprise.Message) error {
 		j.meter.handled()
@@ -23,10 +23,10 @@ func consumeReprise(ctx context.Context, j *job) error {
 	})
 }
 
-// retryReprise is a Worker whose handler fails.
+// retryReprise runs a Worker whose handler always fails.
 func retryReprise(ctx context.Context, j *job) error { return j.failEach(ctx, nil) }
 
-// retryAnnounced is retryReprise with announcements of each retry.
+// retryAnnounced is like retryReprise, but announces each retry.
 func retryAnnounced(ctx context.Context, j *job) error {
 	return j.failEach(ctx, &reprise.Config{Announce: true})
 }

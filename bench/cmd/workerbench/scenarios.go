@@ -6,7 +6,7 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/report"
 )
 
-// scenario is a measurement.
+// scenario is a measurement that several contenders repeat.
 type scenario struct {
 	name, text, target string
 	filled             bool // the work queue contains the messages before a round
@@ -14,12 +14,12 @@ type scenario struct {
 	entries            []entry
 }
 
-// entry is a contender of a scenario.
+// entry is a contender in a scenario.
 type entry struct {
 	name, contender string
 	against, limit  string
 	job             settings
-	share           float64 // fraction of the messages; 0 means 1
+	share           float64 // fraction of the messages that the contender handles; 0 means 1
 }
 
 type settings struct{ prefetch, concurrency, batch int }

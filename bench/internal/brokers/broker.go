@@ -1,4 +1,4 @@
-// Package brokers starts and stops the compared brokers, each in a separate process.
+// Package brokers starts and stops the brokers that benchmarks compare. Each broker runs in a separate process.
 package brokers
 
 import (
@@ -13,7 +13,7 @@ import (
 
 // Broker is a broker that has been set up.
 type Broker interface {
-	// Start starts the broker. A durable broker still has its messages.
+	// Start starts the broker. After a restart, a durable broker still has its messages.
 	Start(context.Context) error
 	// URL returns the address of the running broker. It may change at the next start.
 	URL() string
@@ -22,7 +22,7 @@ type Broker interface {
 	// Stop shuts the broker down gracefully. Kill stops its process immediately.
 	Stop() error
 	Kill() error
-	// Remove stops the broker, if it runs, and removes its files.
+	// Remove stops the broker, if it is running, and removes its files.
 	Remove() error
 }
 
@@ -33,22 +33,23 @@ const (
 	Null     = "null"
 )
 
-// Setup contains the settings of brokers.
+// Setup contains the settings that brokers share.
 type Setup struct {
-	Root   string    // of the repository
-	Bin    string    // the folder with nullbroker and profiledbroker
-	Binary string    // the command reprise
+	Root   string    // root folder of the repository
+	Bin    string    // folder with the programs nullbroker and profiledbroker
+	Binary string    // path of the command reprise
 	Data   string    // folder for the data of brokers
 	Memory bool      // reprise keeps messages in memory only
 	Log    io.Writer // destination of the log output of brokers
 
-	// Profiles is the folder for profiles of reprise. If it is set, profiledbroker runs the broker. Default: no profiles.
+	// Profiles is the folder for profiles of the embedded broker. If it is set, the broker runs in profiledbroker.
+	// Default: no profiles.
 	Profiles string
 
 	number int
 }
 
-// New returns an empty broker of a kind.
+// New returns a new, empty broker of the given kind. Call Start to start it.
 func (s *Setup) New(kind string) (Broker, error) {
 	s.number++
 	switch kind {

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// rabbitVersion is the RabbitMQ release of the comparison.
+// rabbitVersion is the RabbitMQ release that benchmarks compare with.
 const rabbitVersion = "4.3"
 
-// scripts/rabbitmq reduces some settings, because tests run many brokers. rabbitSettings restores RabbitMQ's defaults for this
-// machine.
+// scripts/rabbitmq reduces some settings, because tests run many brokers. rabbitSettings restores RabbitMQ's defaults
+// for this machine.
 var rabbitSettings = []string{
 	"vm_memory_high_watermark.absolute = 12GB",
 	"raft.wal_max_size_bytes = 536870912",
@@ -44,7 +44,8 @@ func (b *rabbit) script(ctx context.Context, command string, args ...string) (st
 	return out.String(), nil
 }
 
-// Start returns when the process has started. The node may not be ready yet, because the caller may measure this time.
+// Start returns when the process has started. It does not wait until the node is ready, so that the caller can
+// measure this time.
 func (b *rabbit) Start(ctx context.Context) error {
 	args := []string{"--name", b.name}
 	if !b.made {
@@ -67,7 +68,7 @@ func (b *rabbit) Start(ctx context.Context) error {
 	return err
 }
 
-// find returns the node's process.
+// find returns the process ID of the node.
 func (b *rabbit) find(ctx context.Context) (int, error) {
 	status, err := b.script(ctx, "status")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// Point is a point of a line; both values are above zero.
+// Point is a point on a line. Both values must be positive.
 type Point struct{ X, Y float64 }
 
 // Line is a line with a name.
@@ -20,7 +20,8 @@ type Line struct {
 	Points []Point
 }
 
-// Draw writes a chart to a file. The file name extension determines its format, such as .svg. Draw creates a missing folder.
+// Draw writes a chart to a file, with the axis titles x and y. The file name extension, such as .svg, determines the
+// format. If the folder is missing, Draw creates it.
 func Draw(file, x, y string, lines []Line) error {
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text = x, y

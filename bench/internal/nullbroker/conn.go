@@ -15,7 +15,7 @@ const (
 	frameMax   = 131072
 )
 
-// conn is a connection of a client. Only the reading goroutine may use the fields, except the outbox.
+// conn is a client connection. Except for out, its fields belong to the goroutine that reads from the connection.
 type conn struct {
 	server *Server
 	net    net.Conn
@@ -23,20 +23,20 @@ type conn struct {
 	out    *outbox
 
 	publishing map[uint16]*publishState
-	last       *publishState // result of the last lookup
+	last       *publishState // result of the last lookup in publishing
 
 	// Encoded deliveries for one consumer.
 	batch   []byte
 	batchTo *conn
-	partial bool // the last message is incomplete
+	partial bool // the last delivery in batch is incomplete
 }
 
-// publishState is the state of a message that a channel publishes.
+// publishState is the state of a channel on which the client publishes.
 type publishState struct {
 	channel  uint16
 	confirms bool
-	tag      uint64 // delivery tag of the last message
-	due      uint64 // delivery tags up to due must be confirmed
+	tag      uint64 // number of the last message on the channel, from 1
+	due      uint64 // if not 0, messages up to this number must be confirmed
 	to       *consumer
 	expected amqpwire.FrameType
 	left     uint64
@@ -140,7 +140,7 @@ func (c *conn) method(p *publishState, f amqpwire.Frame) (closed bool, err error
 	return m.ID() == amqpwire.IDConnectionClose, nil
 }
 
-// publish begins a message: the ticket, the exchange and the routing key.
+// publish begins a message. The arguments are the ticket, the exchange, the routing key and the flags.
 func (c *conn) publish(p *publishState, arguments []byte) error {
 	b := arguments
 	if len(b) < 3 || len(b) < 4+int(b[2]) {
@@ -171,7 +171,7 @@ func (c *conn) publish(p *publishState, arguments []byte) error {
 	return nil
 }
 
-// appendDeliver appends a basic.deliver. The codec would allocate a method on the heap.
+// appendDeliver appends a basic.deliver frame. It does not use the codec, which would allocate the method on the heap.
 func appendDeliver(b []byte, to *consumer, number uint64) []byte {
 	size := 4 + 1 + len(to.tag) + 8 + 1 + 1 + 1 + len(to.queue)
 	b = append(b, byte(amqpwire.FrameMethod), byte(to.channel>>8), byte(to.channel))
@@ -218,11 +218,11 @@ func (c *conn) published(p *publishState) {
 	}
 }
 
-// batchSize is the approximate size of a write of deliveries, in bytes.
+// batchSize is the approximate number of bytes after which collected deliveries are written.
 const batchSize = 1 << 16
 
-// flush writes the collected deliveries and confirms when the read buffer is empty. If the buffer ended within a message, flush waits
-// for the rest of this message.
+// flush writes the collected deliveries and confirms. If the last delivery is incomplete, flush does nothing. The
+// caller calls flush when the read buffer is empty.
 func (c *conn) flush() {
 	if c.partial {
 		return

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// outboxLimit is the number of buffered bytes per client above which writers block.
+// outboxLimit is the number of buffered bytes above which writers to a client block.
 const outboxLimit = 4 << 20
 
 // outbox buffers frames while earlier frames are written.
@@ -45,7 +45,7 @@ func (o *outbox) finish() {
 	o.changed.Broadcast()
 }
 
-// run writes to w until the outbox is finished.
+// run writes the frames to w until the outbox is finished or a write fails.
 func (o *outbox) run(w io.Writer) error {
 	for {
 		o.mu.Lock()

@@ -1,8 +1,8 @@
-// Package nullbroker answers AMQP clients with as little work as possible. It sends each message that is published to a
-// queue to one consumer of the queue, or drops the message if there is no consumer, and confirms it. It does not store
+// Package nullbroker implements an AMQP broker that does as little work as possible. It confirms each published
+// message, and sends it to one consumer of the queue, or drops it if the queue has no consumers. It does not store
 // messages, route by bindings, limit deliveries by prefetch, or remember deliveries.
 //
-// Its rate is the upper limit for a Go broker with the same codec.
+// Its message rate is an upper limit for Go brokers with the same codec.
 package nullbroker
 
 import (
@@ -22,7 +22,7 @@ type Server struct {
 	wait   sync.WaitGroup
 }
 
-// queue is the list of the consumers of a queue, in turn.
+// queue contains the consumers of a queue, which receive messages in turn.
 type queue struct {
 	mu        sync.Mutex
 	consumers []*consumer
@@ -34,7 +34,7 @@ type consumer struct {
 	channel uint16
 	tag     string
 	queue   string
-	number  uint64 // delivery tag of the last delivery
+	number  uint64 // number of the last delivery, from 1
 }
 
 // New returns a null broker.
@@ -90,7 +90,7 @@ func (s *Server) Close() {
 	s.wait.Wait()
 }
 
-// queue returns a queue, even if it was not declared.
+// queue returns the queue with the given name, and creates it if it is missing.
 func (s *Server) queue(name []byte) *queue {
 	s.mu.RLock()
 	q := s.queues[string(name)]
@@ -135,7 +135,7 @@ func (q *queue) add(c *consumer) {
 	q.consumers = append(q.consumers, c)
 }
 
-// take returns the next consumer in turn, or nil, and its delivery tag.
+// take returns the next consumer in turn and its next delivery tag, or nil and 0 if the queue has no consumers.
 func (q *queue) take() (*consumer, uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -148,7 +148,7 @@ func (q *queue) take() (*consumer, uint64) {
 	return c, c.number
 }
 
-// answer returns the answer to a method, or nil if the method has no answer.
+// answer returns the reply to m, or nil if m has no reply.
 func (c *conn) answer(channel uint16, m amqpwire.Method) amqpwire.Method {
 	switch m := m.(type) {
 	case *amqpwire.ConnectionOpen:

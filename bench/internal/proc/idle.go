@@ -11,9 +11,9 @@ const (
 	idleTries = 200
 )
 
-// AwaitIdle waits until the processor time that the function used returns stops growing; see [Busy]. Otherwise, a
-// broker that still collects garbage from one round would delay the next round. AwaitIdle returns false if the machine
-// is still busy after a minute.
+// AwaitIdle calls used, such as [Busy], until the processor time that it returns has almost stopped growing.
+// Otherwise, a broker that still collects garbage from one round would delay the next round. If the machine is still
+// busy after a minute, AwaitIdle returns false.
 func AwaitIdle(ctx context.Context, used func() (float64, error)) (bool, error) {
 	for range idleTries {
 		before, err := used()

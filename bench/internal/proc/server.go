@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// Server is a running process that has printed its URL in its first line.
+// Server is a process that has started and printed its URL on the first line of its output.
 type Server struct {
 	URL string
 	cmd *exec.Cmd
 }
 
-// Start starts a server and waits for its URL. It writes further output to log.
+// Start starts the program name and waits for its URL. It copies further output to log.
 func Start(ctx context.Context, log io.Writer, name string, args ...string) (*Server, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Stderr = log
-	// The benchmark receives the signals of the terminal, and stops its servers.
+	// Only the benchmark receives signals from the terminal. It stops its servers itself.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Server) Kill() {
 	_ = s.cmd.Wait()
 }
 
-// grace is the maximum time for the shutdown of a process.
+// grace is the time after which Stop kills the process.
 const grace = 60 * time.Second
 
 // Stop sends SIGTERM to the process and waits until it has exited.

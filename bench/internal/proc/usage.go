@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Memory is the memory of a process in bytes.
+// Memory is the memory use of a process in bytes.
 type Memory struct {
 	Resident int64
 	Peak     int64 // maximum since the start of the process or since ResetPeak
@@ -37,16 +37,16 @@ func MemoryOf(pid int) (Memory, error) {
 	return m, nil
 }
 
-// ResetPeak resets the peak of a process to its current memory.
+// ResetPeak resets the peak of a process to its current memory use.
 func ResetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// ticksPerSecond is the clock rate of the times in /proc/PID/stat. It is the same on every Linux platform that Go
-// supports.
+// ticksPerSecond converts the times in /proc/PID/stat to seconds. Its value is the same on every Linux platform that
+// Go supports.
 const ticksPerSecond = 100
 
-// CPU returns the processor time of all threads of a process in seconds.
+// CPU returns the processor time that all threads of a process have used, in seconds.
 func CPU(pid int) (float64, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -69,8 +69,8 @@ func CPU(pid int) (float64, error) {
 	return float64(ticks) / ticksPerSecond, nil
 }
 
-// Busy returns the processor time that all processes of the machine have used, in seconds. It
-// includes the time that the hypervisor has taken (steal time).
+// Busy returns the processor time that the machine has used, in seconds. It includes the time that the hypervisor
+// gave to other machines (steal time).
 func Busy() (float64, error) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {

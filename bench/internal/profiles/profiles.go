@@ -1,4 +1,4 @@
-// Package profiles writes profiles of its process to files.
+// Package profiles writes profiles of the current process to files.
 package profiles
 
 import (
@@ -9,21 +9,20 @@ import (
 	"runtime/pprof"
 )
 
-// Files contains the names of the files. An empty name disables the profile. Files is not safe for concurrent
-// use.
+// Files contains the file name of each profile. An empty name disables the profile. Files is not safe for concurrent use.
 type Files struct {
 	cpu, memory, mutex string
 	cpuFile            *os.File
 }
 
-// Flags defines a flag for each file name.
+// Flags defines a command-line flag for each file name.
 func (p *Files) Flags(f *flag.FlagSet) {
 	f.StringVar(&p.cpu, "cpuprofile", "", "`file` for the profile of the processor")
 	f.StringVar(&p.memory, "memprofile", "", "`file` for the profile of what was allocated")
 	f.StringVar(&p.mutex, "mutexprofile", "", "`file` for the profile of contended locks")
 }
 
-// Start starts the profiles. Call it early, because the profile of memory does not contain earlier allocations.
+// Start starts the profiles. Call it early, because the memory profile does not contain earlier allocations.
 func (p *Files) Start() (err error) {
 	if p.mutex != "" {
 		runtime.SetMutexProfileFraction(10)
@@ -40,7 +39,7 @@ func (p *Files) Start() (err error) {
 	return pprof.StartCPUProfile(p.cpuFile)
 }
 
-// Restart restarts the profile of the processor.
+// Restart restarts the CPU profile.
 func (p *Files) Restart() error {
 	if p.cpu == "" {
 		return nil

@@ -9,17 +9,17 @@ import (
 // Metrics are the results of one round, by name.
 type Metrics map[string]float64
 
-// Contender is a subject of a comparison: a broker with a way to use it.
+// Contender is a broker or a client that the table compares with others.
 type Contender struct {
 	Name    string    `json:"name"`
-	Against string    `json:"against,omitempty"` // the base contender of the ratio
-	Limit   string    `json:"limit,omitempty"`   // the base contender of the percentage
+	Against string    `json:"against,omitempty"` // name of the contender that the ratio refers to
+	Limit   string    `json:"limit,omitempty"`   // name of the contender that the percentage refers to
 	Rounds  []Metrics `json:"rounds"`
 	Median  Metrics   `json:"median"`
-	Failed  string    `json:"failed,omitempty"` // error after which its rounds were omitted
+	Failed  string    `json:"failed,omitempty"` // error after which further rounds were omitted
 }
 
-// Add adds a round.
+// Add adds the metrics of a round, and updates Median.
 func (c *Contender) Add(m Metrics) {
 	c.Rounds = append(c.Rounds, m)
 	c.Median = Metrics{}
@@ -43,7 +43,7 @@ func median(all []float64) float64 {
 	return all[middle]
 }
 
-// spread returns the difference between the largest and the smallest round, as a fraction of the median.
+// spread returns the difference between the largest and the smallest value of a metric, as a fraction of its median.
 func (c *Contender) spread(key string) float64 {
 	if len(c.Rounds) < 2 || c.Median[key] == 0 {
 		return 0
@@ -52,7 +52,7 @@ func (c *Contender) spread(key string) float64 {
 	return (slices.MaxFunc(c.Rounds, by)[key] - slices.MinFunc(c.Rounds, by)[key]) / c.Median[key]
 }
 
-// Column is a metric in a table.
+// Column describes how a table shows a metric.
 type Column struct {
 	Metric string `json:"metric"`
 	Title  string `json:"title"`
@@ -65,15 +65,15 @@ type Column struct {
 type Table struct {
 	Name       string       `json:"name"`
 	Text       string       `json:"text"`   // description
-	Target     string       `json:"target"` // goal
-	Subject    string       `json:"-"`      // title of the contenders. Default: broker
-	Base       string       `json:"-"`      // title of ratios. Default: × RabbitMQ
+	Target     string       `json:"target"` // goal of the measurement
+	Subject    string       `json:"-"`      // title of the column of contenders. Default: broker
+	Base       string       `json:"-"`      // title of the columns of ratios. Default: × RabbitMQ
 	Columns    []Column     `json:"columns"`
 	Contenders []*Contender `json:"contenders"`
 	Notes      []string     `json:"notes,omitempty"`
 }
 
-// Contender returns the contender with a name, or nil.
+// Contender returns the contender with the given name, or nil.
 func (t *Table) Contender(name string) *Contender {
 	i := slices.IndexFunc(t.Contenders, func(c *Contender) bool { return c.Name == name })
 	if i < 0 {
@@ -82,7 +82,7 @@ func (t *Table) Contender(name string) *Contender {
 	return t.Contenders[i]
 }
 
-// ratio returns a metric as a fraction of the metric of another contender.
+// ratio returns the metric of c as a fraction of the same metric of the contender named other.
 func (t *Table) ratio(c *Contender, other, metric string) (float64, bool) {
 	o := t.Contender(other)
 	if o == nil {

@@ -9,15 +9,16 @@ import (
 	"strings"
 )
 
-// Others is the metric of the processors that unrelated processes used during a round.
+// Others is the metric with the average number of processors that unrelated processes used during a round.
 const Others = "others_cpus"
 
 // Tolerable is the highest acceptable value of Others, which idle brokers and kernel threads can cause.
 const Tolerable = 0.15
 
-// Interleave measures the contenders in turn, so that a temporary disturbance of the machine affects all of them. After
-// an error, Interleave omits a contender from further rounds and reports the error in the table. It writes a line to
-// log for each round. It calls measure with the index of the contender, and ignores the result if ctx is done.
+// Interleave measures the contenders in turn, so that a temporary load on the machine affects all contenders. It
+// calls measure with the index of the contender. If measure returns an error, Interleave omits this contender from
+// further rounds and reports the error in the table. If ctx is done, Interleave ignores the result and returns. It
+// writes a line to log for each round.
 func (t *Table) Interleave(ctx context.Context, rounds int, log io.Writer, measure func(i int) (Metrics, error)) error {
 	for round := range rounds {
 		for i, c := range t.Contenders {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Run contains all results of one execution, and its environment.
+// Run contains the results of one execution of a benchmark, and describes its environment.
 type Run struct {
 	Began   time.Time `json:"began"`
 	Ended   time.Time `json:"ended"`
@@ -24,7 +24,7 @@ type Run struct {
 	Tables  []*Table  `json:"scenarios"`
 }
 
-// NewRun records the environment. The argument root is the root of the repository.
+// NewRun returns a Run that describes the environment. The argument root is the root folder of the repository.
 func NewRun(root string) *Run {
 	r := &Run{Began: time.Now(), Command: os.Args[1:], CPUs: runtime.NumCPU(), Go: runtime.Version()}
 	r.Commit = output("git", "-C", root, "describe", "--always", "--dirty", "--exclude=*")
@@ -48,8 +48,8 @@ func output(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Add prints a table and, unless file is "", writes all results so far to the file as JSON, because later measurements may take
-// long or fail.
+// Add prints a table and, unless file is "", writes all results so far to the file as JSON, in case a later
+// measurement takes long or fails.
 func (r *Run) Add(w io.Writer, t *Table, file string) error {
 	r.Ended = time.Now()
 	r.Tables = append(r.Tables, t)

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Write prints a table in Markdown, with aligned columns.
+// Write writes the table in Markdown, with aligned columns.
 func (t *Table) Write(w io.Writer) error {
 	rows := [][]string{t.header()}
 	for _, c := range t.Contenders {
@@ -71,7 +71,7 @@ func cell(known bool, format string, v any) string {
 	return fmt.Sprintf(format, v)
 }
 
-// number formats a number with separators between thousands.
+// number formats a number with thousands separators.
 func number(v float64, digits int) string {
 	s := strconv.FormatFloat(v, 'f', digits, 64)
 	whole, rest, _ := strings.Cut(s, ".")
