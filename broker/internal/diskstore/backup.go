@@ -24,9 +24,9 @@ func (d *disk) Backup(dir string) error {
 	if err := d.db.Checkpoint(d.fs.PathJoin(dir, databaseDir), pebble.WithFlushedWAL()); err != nil {
 		return err
 	}
-	// With the known extents, sealInventory does not read the hard-linked files again.
+	// The tracker knows the extents, so sealInventory does not need to read the hard-linked files again.
 	if err := sealInventory(d.fs, d.fs.PathJoin(dir, databaseDir), d.fs.tracker.extents()); err != nil {
 		return err
 	}
-	return writeFormat(d.fs, dir) // FORMAT comes last, because a copy without it is not a data directory
+	return writeFormat(d.fs, dir) // written last: without FORMAT, an incomplete copy is not a data directory
 }

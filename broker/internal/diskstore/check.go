@@ -18,18 +18,18 @@ type Report struct {
 	Damage    []Damage
 	Queues    []Contents
 	Documents []Document
-	Aside     string // directory to which Salvage moved the old files; empty if it did not move them
+	Aside     string // directory to which Salvage moved the old files; empty if Salvage did not move them
 }
 
-// Contents describes the messages of a queue.
+// Contents describes the messages of one queue.
 type Contents struct {
 	Queue    uint64
 	Expected int // number of messages according to the saved counts; -1 if the counts are unreadable
 	Found    int // number of readable messages
 }
 
-// Check reads all files of a data directory that no process has open. Check does not change the files. The report contains
-// the damage. Check returns an error if it cannot check the directory.
+// Check verifies a data directory that no process has open, and does not change it. The report contains the damage.
+// Check returns an error only if it cannot check the directory.
 func Check(o Options) (Report, error) {
 	d, whole, err := openOffline(&o)
 	if err != nil {
@@ -68,7 +68,8 @@ func Check(o Options) (Report, error) {
 // errNoData is returned for a directory that is not a data directory.
 var errNoData = fmt.Errorf("file %s and directory %s not found", formatFile, databaseDir)
 
-// openOffline locks an existing data directory. whole reports whether the file FORMAT is intact.
+// openOffline locks an existing data directory that no broker uses. The result whole reports whether the file FORMAT
+// is intact.
 func openOffline(o *Options) (d *disk, whole bool, err error) {
 	o.FS = cmp.Or(o.FS, system)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
@@ -94,14 +95,13 @@ func openOffline(o *Options) (d *disk, whole bool, err error) {
 	return d, whole, nil
 }
 
-// isFormatDamaged reports whether the content of the file FORMAT is damaged. It returns false if another version wrote the
-// content.
+// isFormatDamaged reports whether the content of the file FORMAT is damaged, rather than written by another version.
 func isFormatDamaged(fs vfs.FS, dir string) bool {
 	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
 	return err == nil && (!bytes.HasPrefix(text, []byte("reprise ")) || !bytes.HasSuffix(text, []byte("\n")))
 }
 
-// compare returns the differences between the files and the inventory.
+// compare returns the differences between the files of the database and the inventory.
 func (d *disk) compare(database string, whole bool) (wrong []Damage, err error) {
 	if !whole {
 		wrong = append(wrong, Damage{d.fs.PathJoin(d.dir, formatFile), "it is missing or damaged"})
@@ -110,7 +110,7 @@ func (d *disk) compare(database string, whole bool) (wrong []Damage, err error) 
 	if err != nil {
 		return append(wrong, inventories...), nil
 	}
-	if v.sealed { // after a crash, one of the two inventories may be torn
+	if v.sealed { // not after a crash, which can tear one of the two inventories
 		wrong = append(wrong, inventories...)
 	}
 	found, err := verify(d.fs, database, v, true)
@@ -123,7 +123,7 @@ type contents struct {
 	expected  map[uint64]int // messages in each queue, according to the counts
 	counted   bool           // all counts are readable
 	found     map[level]*tally
-	visit     func(key, value []byte) error // called for each message; may be nil
+	visit     func(key, value []byte) error // called for each valid message; may be nil
 }
 
 // readCounts reads the readable documents and counts.
@@ -136,7 +136,7 @@ func (c *contents) readCounts(from *source) error {
 	if err != nil {
 		return err
 	}
-	// Empty queues have no count.
+	// Empty queues do not have a count.
 	c.counted, err = from.scan([]byte{prefixCount}, []byte{prefixCount + 1}, func(key, value []byte) error {
 		n, err := parseCount(key, value)
 		if err == nil {
@@ -147,7 +147,7 @@ func (c *contents) readCounts(from *source) error {
 	return err
 }
 
-// read reads the readable part of the database.
+// read reads the readable documents, counts and messages.
 func (c *contents) read(from *source) error {
 	c.found = make(map[level]*tally)
 	if err := c.readCounts(from); err != nil {
@@ -179,7 +179,7 @@ func (c *contents) read(from *source) error {
 	return err
 }
 
-// queues returns the expected and the found number of messages of each queue.
+// queues returns the expected number and the found number of messages of each queue.
 func (c *contents) queues() (all []Contents) {
 	found := make(map[uint64]int)
 	for at, n := range c.found {

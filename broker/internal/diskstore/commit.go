@@ -7,7 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// commitSoon starts a commit of the pending changes immediately or, if canWait is set, after commitDelay.
+// commitSoon requests a commit of the pending changes, immediately or, if canWait is set, within commitDelay.
 func (d *disk) commitSoon(canWait bool) {
 	g := &d.pending
 	if !canWait {
@@ -27,14 +27,14 @@ func (d *disk) commitNow() {
 	}
 }
 
-// maxReused is the maximum number of changes for which the next commit reuses the memory.
+// maxReused is the maximum capacity of a change set whose memory is reused for a later change set.
 const maxReused = 16 << 10
 
 // run commits until the store is closed or has failed.
 func (d *disk) run() {
 	defer close(d.stopped)
 	batch := d.db.NewBatch()
-	var spare changeSet // previous commit, whose memory is reused
+	var spare changeSet // the previous change set, whose memory is reused
 	for {
 		closing := false
 		select {
@@ -55,7 +55,7 @@ func (d *disk) run() {
 			return
 		}
 		if spare = sealed; cap(spare.changes) > maxReused {
-			spare = changeSet{} // release the memory of a large burst
+			spare = changeSet{} // release the memory that a burst needed
 		}
 		clear(spare.changes)
 		clear(spare.others)
@@ -64,7 +64,7 @@ func (d *disk) run() {
 	}
 }
 
-// seal returns the pending changes and starts a new change set.
+// seal returns the pending changes and starts a new change set in the memory of spare.
 func (d *disk) seal(spare changeSet) changeSet {
 	d.hold.Lock()
 	defer d.hold.Unlock()
@@ -84,7 +84,7 @@ func (d *disk) seal(spare changeSet) changeSet {
 	return sealed
 }
 
-// commit makes a change set durable.
+// commit writes a change set to the database and syncs it to disk.
 func (d *disk) commit(batch *pebble.Batch, g *changeSet) error {
 	if len(g.changes) == g.dropped && len(g.others) == 0 {
 		return nil
@@ -105,7 +105,7 @@ func (d *disk) commit(batch *pebble.Batch, g *changeSet) error {
 				return err
 			}
 			batch.Reset()
-		case last && i > 0: // syncs the earlier parts
+		case last && i > 0: // the last part is empty: sync the earlier parts
 			if err := d.db.LogData(nil, pebble.Sync); err != nil {
 				return err
 			}
@@ -115,7 +115,7 @@ func (d *disk) commit(batch *pebble.Batch, g *changeSet) error {
 	return nil
 }
 
-// write encodes the changes in part p. The argument before is the previous part.
+// write adds the changes of part p to the batch. The argument before is the previous part.
 func (g *changeSet) write(batch *pebble.Batch, before, p part) error {
 	others := g.others[before.others:p.others]
 	var key, value []byte
@@ -152,8 +152,8 @@ func (g *changeSet) write(batch *pebble.Batch, before, p part) error {
 	return nil
 }
 
-// finish notifies the callers that wait for a commit, and returns true. If the store has failed in the meantime, finish
-// returns false.
+// finish notifies the callers that wait for the commit, and returns true. If the store has failed in the meantime,
+// finish does not notify them and returns false.
 func (d *disk) finish(g *changeSet) (reported bool) {
 	d.mu.Lock()
 	if reported = d.err == nil; reported {
@@ -169,7 +169,7 @@ func (d *disk) finish(g *changeSet) (reported bool) {
 	return reported
 }
 
-// fail stops all commits after a failed write.
+// fail records that a write has failed, after which the store no longer commits.
 func (d *disk) fail(cause error) {
 	err := fmt.Errorf("cannot write data directory %s: %w (further messages are not confirmed)", d.dir, cause)
 	if d.end(err, cause) && d.running.Load() {
@@ -178,7 +178,8 @@ func (d *disk) fail(cause error) {
 	}
 }
 
-// end wakes all waiting callers with err. It reports whether this was the first error.
+// end closes the store to further changes with err, and wakes all waiting callers. It reports whether err was the
+// first error.
 func (d *disk) end(err, cause error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -205,7 +206,7 @@ func (d *disk) GiveUp(why error) {
 // pebbleLog is a [pebble.Logger].
 type pebbleLog struct{ d *disk }
 
-// Fatalf handles a fatal error of Pebble. It must not return.
+// Fatalf is called for a fatal error in Pebble. It must not return.
 func (l pebbleLog) Fatalf(format string, args ...any) {
 	l.d.fail(fmt.Errorf(format, args...))
 	blockForever()

@@ -20,7 +20,7 @@ func Copy(from, to string) error {
 	switch {
 	case err == nil:
 		defer lock.Close()
-	case errors.Is(err, syscall.EROFS): // on a read-only file system, no other process can have the directory open
+	case errors.Is(err, syscall.EROFS): // on a read-only file system, no broker can have the directory open
 	default:
 		return fmt.Errorf("%s: %w", from, inUse(err))
 	}
@@ -34,7 +34,7 @@ func Copy(from, to string) error {
 	if err := syncDir(fs, to); err != nil {
 		return err
 	}
-	return writeFormat(fs, to) // FORMAT comes last, because a copy without it is not a data directory
+	return writeFormat(fs, to) // written last: without FORMAT, an incomplete copy is not a data directory
 }
 
 // copyable returns an error if Copy cannot copy the data directory to the destination.

@@ -12,18 +12,18 @@ type level struct {
 	level uint8
 }
 
-// tally is the saved number and size of the messages in a level. The store writes it together with the changes of the level,
-// so that Open does not have to count all messages.
+// tally is the number and size of the messages in a level. The store saves it in the same batch as the messages, so
+// that Open does not have to count all messages.
 type tally struct {
 	level    level
 	messages int
 	bytes    int64
-	// transients is set if the level may contain messages that the next open removes. It remains set until the level is
-	// empty.
+	// transients is set if the level may contain transient messages, which the next Open removes. It remains set until
+	// the level is empty.
 	transients bool
 }
 
-// count is the current tally of a level.
+// count is the current tally of a level, with the pending changes.
 type count struct {
 	tally
 	dirty   bool // is in changeSet.counts
@@ -41,7 +41,7 @@ func (d *disk) count(k Key, messages int, bytes int64, transient bool) {
 	}
 }
 
-// countOf returns the count of a level. It searches linearly, because a queue has few levels.
+// countOf returns the count of a level, and adds it if it is missing. The search is linear, because a queue has few levels.
 func (d *disk) countOf(at level) *count {
 	for _, c := range d.counts[at.queue] {
 		if c.level == at {

@@ -12,20 +12,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// format is the content of the file FORMAT in a data directory. A version of Reprise does not open a directory whose format
-// it does not know. Format 1 had no inventory and is not supported.
+// format is the content of the file FORMAT in a data directory. This version of Reprise does not open a directory
+// with any other format. Format 1 had no inventory and is not supported.
 const (
 	formatFile = "FORMAT"
 	format     = "reprise 2\n"
 )
 
-// unfinished is the name suffix of a file or directory that is not complete yet.
+// unfinished is the name suffix of a file or directory that is not yet complete.
 const unfinished = ".new"
 
 // create initializes a data directory, unless it already has a database.
 //
-// It writes the file FORMAT after the database is complete and before the rename of the database. A directory with a
-// database therefore always has the file, and a directory that has lost the file is not mistaken for a new directory.
+// It writes the file FORMAT after the database is complete and before it renames the database. A directory with a
+// database therefore always has the file FORMAT, and a directory that has lost the file is not mistaken for a new
+// directory.
 func (d *disk) create() error {
 	path := d.fs.PathJoin(d.dir, databaseDir)
 	there, err := d.isDataDir()
@@ -63,8 +64,8 @@ func (d *disk) create() error {
 	return d.rename(path)
 }
 
-// isDataDir reports whether the directory is a data directory. It returns an error if the directory cannot become one. It
-// does not change the directory.
+// isDataDir reports whether the directory is a data directory. If it is not, and cannot become one, isDataDir returns
+// an error. It does not change the directory.
 func (d *disk) isDataDir() (there bool, err error) {
 	if there, err = hasFormat(d.fs, d.dir); !there && err == nil {
 		err = d.checkEmpty()
@@ -79,7 +80,7 @@ func (d *disk) rename(path string) error {
 	return syncDir(d.fs, d.dir)
 }
 
-// checkEmpty returns an error if the directory contains files that prevent a new data directory.
+// checkEmpty returns an error if the directory contains files that must not be in a new data directory.
 func (d *disk) checkEmpty() error {
 	names, err := d.fs.List(d.dir)
 	if err != nil {
@@ -95,7 +96,8 @@ func (d *disk) checkEmpty() error {
 		ErrDamaged, names[0], formatFile)
 }
 
-// hasFormat reports whether a data directory has the file FORMAT. It returns an error if the format is not supported.
+// hasFormat reports whether a directory has the file FORMAT. It returns an error if the format in the file is not
+// supported.
 func hasFormat(fs vfs.FS, dir string) (bool, error) {
 	name := fs.PathJoin(dir, formatFile)
 	f, err := fs.Open(name)
@@ -117,7 +119,7 @@ func hasFormat(fs vfs.FS, dir string) (bool, error) {
 		"is damaged, restore a backup", ErrFormat, name, strings.TrimSpace(string(text)), strings.TrimSpace(format))
 }
 
-// writeFormat writes the file atomically.
+// writeFormat writes the file FORMAT atomically.
 func writeFormat(fs vfs.FS, dir string) error {
 	name := fs.PathJoin(dir, formatFile)
 	if err := writeFile(fs, name+unfinished, []byte(format)); err != nil {

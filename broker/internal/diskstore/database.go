@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// Memory limits of Pebble: two memtables at a time, and the cache of blocks. Pebble never writes a message to a table if the
-// message is deleted before its memtable is full.
+// Memory limits of Pebble, which uses at most two memtables at a time, and a block cache. If a message is deleted
+// before its memtable is full, Pebble does not write the message to a table.
 const (
 	memTableSize = 8 << 20
 	cacheSize    = 8 << 20
@@ -42,13 +42,14 @@ func (d *disk) options() *pebble.Options {
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		CacheSize:          cacheSize,
 		MemTableSize:       memTableSize,
-		// A read of damaged data returns an error. The other data remains readable.
+		// A read of damaged data returns an error and calls DataCorruption. All other data remains readable.
 		EventListener: &pebble.EventListener{
 			DataCorruption:  func(c pebble.DataCorruptionInfo) { d.recordDamage(c.Path, c.Details) },
 			BackgroundError: d.backgroundError,
 		},
 	}
-	// Most messages are written, read and deleted once, so bodies stay in their first file.
+	// Most messages are written, read and deleted once, so large values stay in the value file to which they were first
+	// written.
 	o.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
 		return pebble.ValueSeparationPolicy{
 			Enabled: true, MinimumSize: 256, MaxBlobReferenceDepth: 10,
@@ -61,7 +62,7 @@ func (d *disk) options() *pebble.Options {
 	return o
 }
 
-// backgroundPause is the delay after an error of Pebble's background work, because Pebble retries immediately.
+// backgroundPause is the delay after an error in Pebble's background work. Without it, Pebble would retry immediately.
 const backgroundPause = 100 * time.Millisecond
 
 func (d *disk) backgroundError(err error) {
@@ -73,7 +74,7 @@ func (d *disk) backgroundError(err error) {
 	time.Sleep(backgroundPause)
 }
 
-// recordDamage logs and records a file that is found damaged while the store is open.
+// recordDamage logs that a file was found to be damaged while the store is open, and raises the alarm.
 func (d *disk) recordDamage(file string, err error) {
 	if _, logged := d.corrupt.LoadOrStore(file, true); !logged {
 		d.log.Error("data directory is damaged: "+advice, "directory", d.dir, "file", file, "error", err)

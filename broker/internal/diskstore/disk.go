@@ -11,12 +11,12 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
-// commitDelay is the delay before changes without a waiting caller are committed. Most of them are acknowledgements. If a
-// commit is running, these changes are part of the next commit. If the broker crashes before they are durable, it redelivers
-// the acknowledged messages. Any acknowledgement in flight has the same risk.
+// commitDelay is the maximum delay before changes for which no caller waits are committed. Most of these changes are
+// acknowledgements. If a commit is running, they are part of the next commit. If the broker crashes before they are
+// durable, the messages are redelivered, like messages whose acknowledgement was in flight.
 const commitDelay = 10 * time.Millisecond
 
-// disk implements Store on a file system with Pebble (https://github.com/cockroachdb/pebble).
+// disk implements [Store] with the database Pebble (https://github.com/cockroachdb/pebble).
 //
 // The lock order is hold, mu.
 type disk struct {
@@ -36,10 +36,10 @@ type disk struct {
 	counts    map[uint64][]*count // by queue
 	committed Ticket
 	progress  *sync.Cond // signals changes of committed or err
-	err       error      // why no further commit can succeed; nil: usable
+	err       error      // why no further commit can succeed; nil if the store is usable
 	cause     error      // the failed write, if any
 
-	backlog       alarm.Alarm   // raised above backlogBytes
+	backlog       alarm.Alarm   // raised while the size of pending exceeds backlogBytes
 	running       atomic.Bool   // false during Open and Close
 	corrupt       sync.Map      // damaged files already logged
 	damageOnce    sync.Once     // closes damaged
@@ -74,23 +74,23 @@ type changeSet struct {
 // part is the content of one batch. Most commits have one part. A batch is limited to 4 GiB and should be much smaller,
 // because it is a copy of the data.
 type part struct {
-	changes, others int // counts of changes and others, including the earlier parts
+	changes, others int // number of changes and others up to the end of this part
 	counts          []tally
 }
 
-// partBytes is the size after which the next part begins. Changes between Hold and Release stay in one part.
+// partBytes is the size above which the next part begins. Changes between Hold and Release stay in one part.
 const partBytes = 64 << 20
 
 const (
-	// backlogBytes is the size of pending changes above which publishers wait for the next commit to begin. It limits the
-	// time until an acknowledgement is durable, which takes the running commit and the next one. A lower value reduces the
-	// throughput, because the disk is idle while publishers catch up, and publishers are idle while the disk catches up.
+	// backlogBytes is the size of pending changes above which publishers wait for the next commit to begin. It limits
+	// the time until an acknowledgement is durable, which is at most the duration of the running commit and the next
+	// one. A lower value reduces the throughput, because the disk and the publishers then wait for each other in turn.
 	backlogBytes = 16 << 20
 	// changeBytes is the approximate overhead of a change, in addition to the message.
 	changeBytes = 128
 )
 
-// change puts or deletes one message. An undone change has no effect.
+// change is the put or the deletion of one message. An undone change has no effect.
 type change struct {
 	kind  kind
 	entry Entry // a deletion sets only the key
@@ -98,7 +98,7 @@ type change struct {
 
 // other is a change that does not belong to one message.
 type other struct {
-	before int // index of the change that must follow it
+	before int // index of the first change that must follow it
 	do     func(*pebble.Batch) error
 }
 
@@ -152,9 +152,9 @@ func (d *disk) Move(from Key, old Ref, to Entry) Ref {
 	return d.put(put, to)
 }
 
-// replaceable reports whether a new put can replace a pending change. The pending change must be an unwritten put, and no
-// later entry in others may have to precede the new put. Without replacement, a message that moves repeatedly would add a
-// change for each move, without limit while the disk does not respond.
+// replaceable reports whether a new put can replace the pending change r. That change must be a put that is still
+// undoable, and the changes in others must not have to precede the new put. Without replacement, a message that moves
+// repeatedly would add a change for each move, without limit while the disk does not respond.
 func (d *disk) replaceable(r Ref) bool {
 	g := &d.pending
 	return d.undoable(r) && g.changes[r.Slot].kind == put && (len(g.others) == 0 || g.others[len(g.others)-1].before <= r.Slot)
@@ -163,7 +163,7 @@ func (d *disk) replaceable(r Ref) bool {
 func (d *disk) put(how kind, e Entry) Ref {
 	g := &d.pending
 	if d.err != nil {
-		// A failed store collects no changes. Callers that wait for the ticket receive the error.
+		// A failed store does not collect changes. Callers that wait for the ticket get the error.
 		return Ref{Ticket: g.ticket, Slot: -1}
 	}
 	if g.bytes > d.partBytes && d.holders == 0 {
@@ -176,8 +176,8 @@ func (d *disk) put(how kind, e Entry) Ref {
 	return Ref{Ticket: g.ticket, Slot: len(g.changes) - 1}
 }
 
-// undo reverts the pending change that put a message. If the change is already written, undo deletes the message. Undo turns
-// an update into a deletion, because the previous version of the message is on disk.
+// undo reverts the pending change r, which put the message k. If it can no longer be reverted, undo adds a deletion.
+// It turns an update into a deletion, because the previous version of the message is on disk.
 func (d *disk) undo(k Key, r Ref) {
 	g := &d.pending
 	if d.err != nil {
@@ -200,7 +200,7 @@ func (d *disk) undo(k Key, r Ref) {
 	d.commitSoon(true)
 }
 
-// grow adds to the size of the pending changes and updates the alarm that makes publishers wait.
+// grow adds bytes to the size of the pending changes, and updates the alarm that makes publishers wait.
 func (d *disk) grow(bytes int64) {
 	d.pending.size += bytes
 	if full := d.pending.size > backlogBytes; full != (d.backlog.Raised() != nil) {

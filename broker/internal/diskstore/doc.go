@@ -1,7 +1,8 @@
-// Package diskstore implements [store.Store] on a file system with Pebble (https://github.com/cockroachdb/pebble).
+// Package diskstore implements [store.Store] with the database Pebble (https://github.com/cockroachdb/pebble).
 //
-// It guarantees that the data of a successful commit survives a crash of the process or the machine, and that it detects
-// damage before it uses the data. See docs/adr/0010-an-inventory-of-the-data-directory.md. Only this package imports Pebble.
+// It guarantees that the data of a successful commit survives a crash of the process or the machine, and that damaged
+// data is detected before it is used. See docs/adr/0010-an-inventory-of-the-data-directory.md. Outside of tests and
+// the simulation, only this package imports Pebble.
 package diskstore
 
 import "github.com/reprisemq/reprise/broker/internal/store"
@@ -21,7 +22,7 @@ type (
 	Waiter   = store.Waiter
 )
 
-// Errors of [Open], and of a closed store.
+// Errors that [Open] and a closed store return.
 var (
 	ErrInUse   = store.ErrInUse
 	ErrFormat  = store.ErrFormat

@@ -18,15 +18,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fullRetryDelay is the delay before a write to a full disk is retried.
+// fullRetryDelay is the delay before a guard retries a write to a full disk.
 const fullRetryDelay = time.Second
 
-// guard is the file system that Pebble writes to. After a failed write, Pebble terminates the process, or panics with locks
-// released. The guard therefore hides failed writes from Pebble. A write to a full disk waits until there is space. After
-// any other error, the store fails and the write never returns. As a result, unconfirmed data never counts as written, the
-// data in memory and on disk remains readable, and publishers receive an error instead of a closed connection.
+// guard is the file system that Pebble writes to. After a failed write, Pebble terminates the process or panics. The
+// guard therefore hides failed writes from Pebble. A write to a full disk waits until there is space. After any other
+// error, the store fails and the write never returns. As a result, data that may not be on disk is never confirmed,
+// the data in memory and on disk remains readable, and publishers receive an error instead of a closed connection.
 //
-// The guard applies only to files in the data directory. A backup in another directory may fail.
+// The guard affects only files in the data directory. A write to a backup in another directory can fail.
 type guard struct {
 	vfs.FS
 	d          *disk
@@ -34,7 +34,8 @@ type guard struct {
 	loggedFull atomic.Int64 // time of the last log message about a full disk, in Unix seconds
 }
 
-// trackedName returns the base name of a file in the directory of the database. ok is false without a tracker.
+// trackedName returns the base name of a file in the directory of the database. For any other file, and without a
+// tracker, ok is false.
 func (g *guard) trackedName(path string) (name string, ok bool) {
 	if g.tracker == nil || filepath.Dir(filepath.Clean(path)) != filepath.Clean(g.tracker.dir) {
 		return "", false
@@ -42,15 +43,16 @@ func (g *guard) trackedName(path string) (name string, ok bool) {
 	return filepath.Base(path), true
 }
 
-// contains reports whether the path is the data directory or inside it.
+// contains reports whether name is the path of the data directory or a path inside it.
 func (g *guard) contains(name string) bool {
 	name, within := filepath.Clean(name), filepath.Clean(g.d.dir)
 	rest, found := strings.CutPrefix(name, within)
 	return found && (rest == "" || os.IsPathSeparator(rest[0]))
 }
 
-// shouldRetry handles the result of a write. It reports whether the caller must retry, and returns false if the write has
-// succeeded. After any other error, the store fails and shouldRetry never returns.
+// shouldRetry handles the result of a write, and reports whether the caller must retry. It returns false if the write
+// has succeeded. If the disk is full, shouldRetry waits and returns true. Otherwise, the store fails and shouldRetry
+// never returns.
 func (g *guard) shouldRetry(err error) (again bool) {
 	switch {
 	case err == nil:
@@ -68,14 +70,15 @@ func (g *guard) shouldRetry(err error) (again bool) {
 // full reports whether an error means that the disk is full.
 func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// awaitSpace waits before a retry. While the store is being opened or closed it does not wait, because the caller needs the
-// error.
+// awaitSpace waits before a retry and returns true. While the store is being opened or closed, it returns false
+// without waiting, because the caller needs the error.
 func (g *guard) awaitSpace(err error) bool {
 	g.logFull(err)
 	return g.wait()
 }
 
-// wait waits for fullRetryDelay. It returns false if the store is being opened or closed, or fails in the meantime.
+// wait waits for fullRetryDelay and returns true. It returns false if the store is being opened or closed, or fails
+// in the meantime.
 func (g *guard) wait() bool {
 	if !g.d.running.Load() {
 		return false
@@ -90,8 +93,7 @@ func (g *guard) wait() bool {
 	}
 }
 
-// isTemporary reports whether an error of opening a file is temporary, because clients or other processes have too many
-// files open.
+// isTemporary reports whether an error from opening a file is temporary, for example because too many files are open.
 func isTemporary(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) ||
 		errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN)
@@ -118,7 +120,7 @@ func (g *guard) file(name string, open func() (vfs.File, error)) (vfs.File, erro
 			return &guardedFile{File: f, g: g}, nil
 		}
 		if isTemporary(err) && g.wait() {
-			continue // the failed open has not written any data
+			continue // safe, because the failed call has not written any data
 		}
 		if !g.shouldRetry(err) {
 			return nil, err
@@ -156,7 +158,7 @@ func (g *guard) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (
 	return g.trackFile(to, f), err
 }
 
-// trackFile registers a new file with the tracker.
+// trackFile registers a new file with the tracker, if the inventory lists the file.
 func (g *guard) trackFile(name string, f vfs.File) vfs.File {
 	if opened, ok := f.(*guardedFile); ok {
 		if base, ok := g.trackedName(name); ok && listed(base) {
@@ -166,8 +168,8 @@ func (g *guard) trackFile(name string, f vfs.File) vfs.File {
 	return f
 }
 
-// Open implements [vfs.FS]. It checks value files first, because Pebble panics if the file is missing or has
-// no valid end.
+// Open implements [vfs.FS]. It checks value files before it opens them, because Pebble panics if a value file is
+// missing or does not end correctly.
 func (g *guard) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	if base, ok := g.trackedName(name); ok && isBlob(base) {
 		if err := checkBlob(g.FS, name); err != nil {
@@ -178,14 +180,14 @@ func (g *guard) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	return g.FS.Open(name, options...)
 }
 
-// checkBlob returns an error if a value file is missing or has no valid end.
+// checkBlob returns an error if a value file is missing or does not end correctly.
 func checkBlob(fs vfs.FS, name string) error {
 	f, err := fs.Open(name)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		return nil // Pebble returns the error
+		return nil // Pebble returns this error when it opens the file
 	}
 	readable, err := objstorageprovider.NewFileReadable(f, fs, objstorageprovider.NewReadaheadConfig(), name)
 	if err != nil {
@@ -209,7 +211,7 @@ func (g *guard) OpenDir(name string) (vfs.File, error) {
 	return f, err
 }
 
-// Remove implements [vfs.FS]. It defers the removal of a database file until the inventory no longer lists the file.
+// Remove implements [vfs.FS]. It defers the removal of a listed file until the inventory no longer lists the file.
 func (g *guard) Remove(name string) error {
 	if base, ok := g.trackedName(name); ok && listed(base) {
 		g.tracker.remove(base)
@@ -247,10 +249,10 @@ type guardedFile struct {
 	name string
 	t    *trackedFile // nil if the inventory does not list the file
 	dir  bool         // the directory of the database
-	copy vfs.File     // copy of a MANIFEST, or nil
+	copy vfs.File     // copy of the file, if it is a MANIFEST; otherwise nil
 }
 
-// Write implements [vfs.File]. On a full disk it continues after the bytes that are already written.
+// Write implements [vfs.File]. After a retry, it continues after the bytes that are already written.
 func (f *guardedFile) Write(b []byte) (written int, err error) {
 	if f.copy != nil {
 		if _, err := f.copy.Write(slices.Clone(b)); err != nil {
@@ -261,7 +263,7 @@ func (f *guardedFile) Write(b []byte) (written int, err error) {
 		rest, n := b[written:], 0
 		var all extent
 		if f.t != nil {
-			all = f.t.written.add(rest) // before Write, because Write may reuse the memory of b
+			all = f.t.written.add(rest) // computed before Write, because Write may overwrite b
 		}
 		n, err = f.File.Write(rest)
 		switch {
@@ -281,8 +283,8 @@ func (f *guardedFile) WriteAt([]byte, int64) (int, error) {
 	return 0, errors.ErrUnsupported // Pebble does not call WriteAt, and the checksum covers only appended data
 }
 
-// Sync implements [vfs.File]. It does not retry, even on a full disk, because the system may have dropped unwritten pages,
-// and may then report success.
+// Sync implements [vfs.File]. It does not retry, even on a full disk, because the operating system may have dropped
+// the unwritten pages. A second sync would then succeed without writing them.
 func (f *guardedFile) Sync() error { return f.sync(f.File.Sync) }
 
 // SyncData implements [vfs.File].
@@ -310,7 +312,7 @@ func (f *guardedFile) sync(do func() error) error {
 		return f.g.synced(do())
 	}
 	if isManifest(f.name) {
-		f.g.inventory() // to list all files that the MANIFEST is about to refer to
+		f.g.inventory() // list all files that the MANIFEST is about to refer to
 	}
 	written := f.t.written
 	err := f.g.synced(do())

@@ -15,17 +15,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// inventoryFiles are the names of the two inventories in the directory of the database. The newer inventory is the
-// current one.
+// inventoryFiles contains the names of the two inventory files in the directory of the database. The newer of the two
+// inventories is current.
 var inventoryFiles = [2]string{"INVENTORY-1", "INVENTORY-2"}
 
-// extent is the length and the CRC-32C of the first bytes of a file.
+// extent contains the number of bytes at the start of a file, and their CRC-32C.
 type extent struct {
 	length int64
 	sum    uint32
 }
 
-// add returns the extent after b is appended.
+// add returns the extent after b has been appended.
 func (e extent) add(b []byte) extent {
 	return extent{e.length + int64(len(b)), crc32.Update(e.sum, castagnoli, b)}
 }
@@ -33,15 +33,15 @@ func (e extent) add(b []byte) extent {
 // inventory lists the durable files of a database, with the durable extent of each file. See
 // docs/adr/0010-an-inventory-of-the-data-directory.md.
 type inventory struct {
-	number uint64 // higher in the newer inventory
-	sealed bool   // the list of files is complete
+	number uint64 // the newer inventory has the higher number
+	sealed bool   // the database was closed cleanly, and the list of files is complete
 	files  map[string]extent
 }
 
 const inventoryTitle = "reprise-inventory"
 
-// encode returns the inventory as text. Readers ignore bytes after the end, so that a shorter inventory can overwrite a
-// longer one.
+// encode returns the inventory as text. Readers ignore bytes after LENGTH, so that a shorter inventory can overwrite
+// a longer one in place.
 //
 //	reprise-inventory LENGTH CHECKSUM
 //	number 17
@@ -96,8 +96,8 @@ func decodeInventory(text []byte) (v inventory, err error) {
 	return v, nil
 }
 
-// readInventory returns the current inventory of a database, and the damage of the inventory files. After a crash, one of
-// these files may be torn. It returns an error if it cannot read either file.
+// readInventory returns the current inventory of a database, and the damage to the inventory files. After a crash,
+// one of the two files may be torn. If both files are unreadable, readInventory returns an error.
 func readInventory(fs vfs.FS, database string) (current inventory, wrong []Damage, err error) {
 	found := 0
 	for _, name := range inventoryFiles {
@@ -121,7 +121,7 @@ func readInventory(fs vfs.FS, database string) (current inventory, wrong []Damag
 	return current, wrong, nil
 }
 
-// writeInventory overwrites both inventory files and syncs them and the directory.
+// writeInventory overwrites both inventory files, and syncs the files and the directory.
 func writeInventory(fs vfs.FS, database string, v inventory) error {
 	for _, name := range inventoryFiles {
 		if err := writeFile(fs, fs.PathJoin(database, name), v.encode()); err != nil {
@@ -131,8 +131,8 @@ func writeInventory(fs vfs.FS, database string, v inventory) error {
 	return syncDir(fs, database)
 }
 
-// sealInventory writes the inventory of a database that no process has open. It reads all files except the known tables
-// and value files.
+// sealInventory writes the sealed inventory of a database that no process has open. It reads all files, except tables
+// and value files whose extents are in known.
 func sealInventory(fs vfs.FS, database string, known map[string]extent) error {
 	v := inventory{number: 1, sealed: true, files: make(map[string]extent)}
 	names, err := fs.List(database)
@@ -205,7 +205,7 @@ func writeFile(fs vfs.FS, name string, content []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// describe returns the message of an error, without the name of the file.
+// describe returns the message of err without the name of the file.
 func describe(err error) string {
 	if errors.Is(err, os.ErrNotExist) {
 		return "it is missing"

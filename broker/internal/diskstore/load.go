@@ -22,7 +22,8 @@ func (d *disk) Load(queue uint64, l uint8, after uint64, n, bytes int) (all []Lo
 	return all, err
 }
 
-// messages visits the messages of a level whose order is higher than after. The message is valid only during the visit.
+// messages visits the messages of a level whose order is higher than after. The argument of visit is valid only until
+// visit returns.
 func (d *disk) messages(queue uint64, l uint8, after uint64, visit func(Loaded) (more bool)) error {
 	from, to := messageKey(keyOf(queue, l, after+1)), messageKey(keyOf(queue, l, maxOrder))
 	return d.scan(from, to, func(key, value []byte) (more bool, err error) {
@@ -59,7 +60,7 @@ func (d *disk) scan(from, to []byte, visit func(key, value []byte) (more bool, e
 			return nil
 		}
 	}
-	return nil // the deferred Close returns an error of the iterator
+	return nil // the deferred function returns the iterator's error, if any
 }
 
 func (d *disk) unreadable(err error) error {
@@ -95,8 +96,8 @@ func (d *disk) Levels(queue uint64) (all []Level, err error) {
 	return all, err
 }
 
-// dropTransients removes the messages that were on disk only for lack of memory. Like messages in memory, they do not
-// survive a restart.
+// dropTransients removes the transient messages of a level. They were on disk only for lack of memory and, like
+// messages in memory, do not survive a restart.
 func (d *disk) dropTransients(c *tally) error {
 	b := d.db.NewBatch()
 	defer b.Close()
@@ -118,7 +119,7 @@ func (d *disk) dropTransients(c *tally) error {
 	return b.Commit(pebble.Sync)
 }
 
-// last returns the highest order of a level that is not empty.
+// last returns the highest order in a level. The level must not be empty.
 func (d *disk) last(l level) (uint64, error) {
 	it, err := d.db.NewIter(&pebble.IterOptions{
 		LowerBound: messageKey(keyOf(l.queue, l.level, 0)), UpperBound: messageKey(keyOf(l.queue, l.level, maxOrder)),

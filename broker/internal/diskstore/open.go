@@ -22,14 +22,14 @@ const databaseDir = "pebble"
 type Options struct {
 	Dir string
 	Log *slog.Logger
-	FS  vfs.FS // default: the file system of the machine
+	FS  vfs.FS // default: the file system of the operating system
 
-	// Everything makes Open read all files before it returns, without a time limit.
+	// Everything makes Open verify all files before it returns, without a time limit.
 	Everything bool
 }
 
-// Open opens a data directory. It creates a missing directory. If Open fails because of the disk, and not because of the
-// data, the same process cannot open the directory again.
+// Open opens a data directory, and creates it if it is missing. If a write fails during Open, the same process cannot
+// open the directory again.
 func Open(o Options) (Store, error) {
 	o.FS = cmp.Or(o.FS, system)
 	d := &disk{
@@ -116,7 +116,7 @@ func (d *disk) openDatabase() (err error) {
 	return nil
 }
 
-// track keeps the inventory up to date from now on.
+// track starts a tracker, which keeps the inventory up to date.
 func (d *disk) track(path string, v inventory) (err error) {
 	fs := d.fs.FS
 	if !v.sealed {
@@ -143,9 +143,9 @@ func (d *disk) track(path string, v inventory) (err error) {
 	return t.write(false)
 }
 
-// openError classifies the error of opening a database.
+// openError classifies an error from opening a database.
 func openError(err error) error {
-	// Pebble does not mark all errors about damage. An error of the operating system always has an errno.
+	// Pebble does not mark all errors that mean damage, but an error of the operating system always has an errno.
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if held := inUse(err); errors.Is(held, ErrInUse) || ok && errno != syscall.ENOENT {
 		return held
@@ -153,7 +153,8 @@ func openError(err error) error {
 	return unreadable(err)
 }
 
-// mark records that the store is open, and sets unclean if the previous process did not remove the record.
+// mark records in the database that the store is open. If the previous process did not remove its record, mark sets
+// unclean.
 func (d *disk) mark() error {
 	_, closer, err := d.db.Get([]byte{prefixOpen})
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/record"
 )
 
-// wholeRecords returns the length of the valid part at the start of a manifest.
+// wholeRecords returns the length of the intact records at the start of a manifest.
 func wholeRecords(content []byte) int {
 	rest := record.NewReader(bytes.NewReader(content), 0)
 	whole := int64(0)
@@ -29,12 +29,12 @@ func wholeRecords(content []byte) int {
 	}
 }
 
-// chunkHeader is the size of the header of a chunk of a record: checksum, length, kind.
+// chunkHeader is the size of a chunk's header: checksum, length and kind. A record consists of one or more chunks.
 const chunkHeader = 4 + 2 + 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendRecord returns a manifest with an additional record.
+// appendRecord returns the intact records of a manifest, followed by an additional record.
 func appendRecord(manifest, edit []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w := record.NewWriter(&out)
@@ -42,7 +42,7 @@ func appendRecord(manifest, edit []byte) ([]byte, error) {
 	for {
 		r, err := in.Next()
 		if err != nil {
-			break // the rest is damaged
+			break // the end of the manifest, or damage
 		}
 		text, err := io.ReadAll(r)
 		if err != nil {
@@ -59,13 +59,13 @@ func appendRecord(manifest, edit []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// repairLog returns a log with the intact records of another log, including the records after a damaged part.
+// repairLog returns a new log with the intact records of a log, including records after a damaged part.
 func repairLog(content []byte, number uint32) ([]byte, error) {
 	const block, longestHeader = 32 << 10, chunkHeader + 4 + 8
 	var out bytes.Buffer
 	w := record.NewWriter(&out)
 	var text []byte
-	begun, end := false, 0 // begun: the start of a record was read; end: the offset after its last chunk
+	begun, end := false, 0 // begun: text contains the start of a record; end: the offset after the last valid chunk
 	for at := 0; at+chunkHeader < len(content); {
 		payload, kind, size := readChunk(content[at:], number)
 		if size == 0 {
@@ -100,8 +100,9 @@ const (
 	lastPiece
 )
 
-// readChunk reads a chunk of a log. The size is 0 if the chunk is not valid. All three formats have a header with the
-// checksum, length and kind. The second format adds the number of the log. The third format also adds the synced offset.
+// readChunk reads a chunk of a log. If the chunk is not valid, the size is 0. In all three formats of chunks, the
+// header contains the checksum, the length and the kind. The second format adds the number of the log, and the third
+// format also adds the synced offset.
 func readChunk(content []byte, number uint32) (payload []byte, kind, size int) {
 	length, encoding := int(binary.LittleEndian.Uint16(content[4:])), int(content[6])
 	if encoding < 1 || encoding > 12 {
@@ -113,7 +114,7 @@ func readChunk(content []byte, number uint32) (payload []byte, kind, size int) {
 		return nil, 0, 0
 	}
 	if header > chunkHeader && binary.LittleEndian.Uint32(content[chunkHeader:]) != number {
-		return nil, 0, 0 // the chunk belongs to an earlier log in a reused file
+		return nil, 0, 0 // the chunk belongs to an earlier log, whose file was reused
 	}
 	if !sumMatches(content[:size]) {
 		return nil, 0, 0

@@ -20,12 +20,12 @@ import (
 // salvagedDir is the directory of the new database during a salvage.
 const salvagedDir = databaseDir + ".salvage"
 
-// Salvage creates a database from the readable data of a data directory that no process has open, and moves the old database
-// to a subdirectory. The function repair may add missing documents. The report compares the expected data with the data
-// found.
+// Salvage creates a database from the readable data of a data directory that no process has open, and moves the old
+// database to a subdirectory. The function repair, if not nil, returns the documents with missing documents added.
+// The report contains the expected and the found number of messages of each queue.
 //
-// Salvage omits tables that are completely unreadable. If such a table contained deletions of messages in older tables, the
-// broker delivers these messages again.
+// Salvage omits tables that are completely unreadable. If such a table contained deletions of messages in older
+// tables, these messages reappear, and the broker redelivers them.
 func Salvage(o Options, repair func([]Document) []Document) (r Report, err error) {
 	d, whole, err := openOffline(&o)
 	if err != nil {
@@ -35,7 +35,7 @@ func Salvage(o Options, repair func([]Document) []Document) (r Report, err error
 	fs := d.fs.FS
 	old, made := fs.PathJoin(o.Dir, databaseDir), fs.PathJoin(o.Dir, salvagedDir)
 	if _, err := fs.Stat(old); errors.Is(err, os.ErrNotExist) {
-		// A previous salvage was interrupted after it had completed the new database.
+		// If the new database is complete, a previous salvage was interrupted between the two renames.
 		if v, _, err := readInventory(fs, made); err == nil && v.sealed {
 			return r, d.install(made, old)
 		}
@@ -71,7 +71,7 @@ func Salvage(o Options, repair func([]Document) []Document) (r Report, err error
 	return r, errors.Join(syncDir(fs, r.Aside), d.install(made, old))
 }
 
-// install renames a database.
+// install renames the database made to name, and completes the data directory.
 func (d *disk) install(made, name string) error {
 	fs := d.fs.FS
 	if err := fs.Rename(made, name); err != nil {
@@ -83,7 +83,7 @@ func (d *disk) install(made, name string) error {
 	return writeFormat(fs, d.dir)
 }
 
-// rewrite creates a database from the readable data of another one.
+// rewrite creates the database made from the readable data of another database.
 func (d *disk) rewrite(from *source, made string, repair func([]Document) []Document) (*contents, error) {
 	options := d.options()
 	options.FS = d.fs.FS
@@ -113,7 +113,8 @@ func (d *disk) rewrite(from *source, made string, repair func([]Document) []Docu
 	for _, n := range c.found {
 		err = errors.Join(err, n.write(b))
 	}
-	// It is unknown which messages were delivered before the damage, so mark the new database as not closed cleanly.
+	// It is unknown which messages were delivered before the damage, so mark the new database as if it had not been
+	// closed cleanly.
 	if err = errors.Join(err, b.Set([]byte{prefixOpen}, nil, nil)); err == nil {
 		err = flush()
 	}
@@ -136,17 +137,18 @@ func valueOf(it *pebble.Iterator) (value []byte, err error) {
 	return it.ValueAndErr()
 }
 
-// span is a range of keys, excluding the end.
+// span is a range of keys from from (inclusive) to to (exclusive).
 type span struct{ from, to []byte }
 
-// source is a database with unreadable ranges of keys. In these ranges, a scan omits the damaged tables.
+// source is a database with unreadable ranges of keys. In these ranges, a scan reads the database without the damaged
+// tables.
 type source struct {
 	db      *pebble.DB
 	gaps    []span // sorted and disjoint
 	without *pebble.DB
 }
 
-// scan visits the readable entries in [from, to). It reports whether all entries were readable.
+// scan visits the readable entries in [from, to), and reports whether all entries were readable.
 func (s *source) scan(from, to []byte, visit func(key, value []byte) error) (complete bool, err error) {
 	complete = true
 	read := func(db *pebble.DB, from, to []byte) {
@@ -172,7 +174,7 @@ func (s *source) scan(from, to []byte, visit func(key, value []byte) error) (com
 func earlier(a, b []byte) []byte { return slices.MinFunc([][]byte{a, b}, bytes.Compare) }
 func later(a, b []byte) []byte   { return slices.MaxFunc([][]byte{a, b}, bytes.Compare) }
 
-// scanAll visits the readable entries up to the first unreadable key. It skips keys with unreadable values.
+// scanAll visits the entries up to the first unreadable key, and skips keys with unreadable values.
 func scanAll(db *pebble.DB, from, to []byte, visit func(key, value []byte) error) (complete bool, err error) {
 	complete = true
 	for from != nil {
@@ -198,7 +200,8 @@ func scanAll(db *pebble.DB, from, to []byte, visit func(key, value []byte) error
 	return complete, nil
 }
 
-// gap returns the unreadable part of a range. It reads the range from both ends.
+// gap returns the unreadable part of a range. It reads from each end up to the first error. If the whole range is
+// readable, ok is false.
 func gap(db *pebble.DB, all span) (part span, ok bool) {
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: all.from, UpperBound: all.to})
 	if err != nil {
@@ -221,7 +224,7 @@ func gap(db *pebble.DB, all span) (part span, ok bool) {
 	return part, true
 }
 
-// merged returns the union of ranges.
+// merged returns the union of spans, as sorted and disjoint spans.
 func merged(all []span) (apart []span) {
 	slices.SortFunc(all, func(a, b span) int { return bytes.Compare(a.from, b.from) })
 	for _, s := range all {
@@ -234,7 +237,7 @@ func merged(all []span) (apart []span) {
 	return apart
 }
 
-// table is a table of a database.
+// table is a table (sstable) of a database.
 type table struct {
 	level int
 	num   uint64
@@ -265,7 +268,7 @@ func (d *disk) tables(v *view, database string) (all []table, err error) {
 	return all, err
 }
 
-// readSource reads the readable part of a database.
+// readSource calls do with the readable part of a database.
 func (d *disk) readSource(v *view, database string, do func(*source) error) error {
 	all, err := d.tables(v, database)
 	if err != nil {
@@ -306,7 +309,7 @@ func (d *disk) readSource(v *view, database string, do func(*source) error) erro
 	})
 }
 
-// leaveOut returns a view of the database without the given tables.
+// leaveOut returns a view of the database without some of its tables.
 func (v *view) leaveOut(all, tables []table) (*view, error) {
 	const deletedTable, deletedBlob = 6, 108 // tags in a version edit of Pebble
 	var edit []byte
@@ -323,7 +326,7 @@ func (v *view) leaveOut(all, tables []table) (*view, error) {
 		}
 	}
 	for _, t := range tables {
-		for _, blob := range t.blobs { // skip files that another table refers to
+		for _, blob := range t.blobs { // keep files that a remaining table refers to
 			if !used[blob] {
 				used[blob] = true
 				edit = binary.AppendUvarint(edit, deletedBlob)
@@ -350,7 +353,7 @@ func (v *view) leaveOut(all, tables []table) (*view, error) {
 	return &other, nil
 }
 
-// checkTable reports whether Pebble can use a table, and whether the whole table is readable.
+// checkTable reports whether Pebble can open a table, and whether the whole table is readable.
 func checkTable(fs vfs.FS, name string) (usable, whole bool) {
 	f, err := fs.Open(name)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Survey returns the documents of a data directory that no process has open, and the number of messages in each queue. It
-// does not change the directory. If the directory is missing or has no data, both results are nil.
+// Survey returns the documents of a data directory that no process has open, and the number of messages in each
+// queue. It does not change the directory. If the directory is missing or is not a data directory, both results are
+// nil.
 func Survey(dir string) (documents []Document, messages map[uint64]int, err error) {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil

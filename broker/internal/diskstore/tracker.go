@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// inventoryDelay is the time during which the tracker collects changes before it writes the inventory.
+// inventoryDelay is the time for which the tracker collects changes before it writes the inventory.
 const inventoryDelay = 500 * time.Millisecond
 
 // tracker maintains the inventory of an open database. [guard] reports all writes to it. The tracker removes a file only
@@ -19,22 +19,22 @@ type tracker struct {
 	fs  vfs.FS // without the guard
 	dir string // directory of the database
 
-	writing sync.Mutex // held while the inventory is written; locked before mu
+	writing sync.Mutex // held while the inventory is being written; locked before mu
 	slots   [2]vfs.File
 	number  uint64 // number of the last written inventory
 
 	mu       sync.Mutex
 	files    map[string]*trackedFile
 	obsolete map[string]bool // names of files to be removed
-	pending  *time.Timer     // timer of the next write; nil: the inventory is up to date, or ended is set
+	pending  *time.Timer     // timer of the next write; nil if no write is scheduled
 	ended    bool
 
-	update func() // calls refresh, in a goroutine of the timer
+	update func() // calls refresh in the goroutine of the timer
 }
 
 // trackedFile is a file of the database.
 type trackedFile struct {
-	written extent // changed only by the writer of the file; others read it while they hold the writer's lock, or after the file is closed
+	written extent // changed only by the writer of the file; read by others only after the file is closed
 	synced  extent
 	named   bool // the directory entry is durable
 }
@@ -63,7 +63,7 @@ func (t *tracker) closeSlots() {
 	}
 }
 
-// changed schedules a write of the inventory. The caller holds mu.
+// changed schedules a write of the inventory. The caller must hold mu.
 func (t *tracker) changed() {
 	if t.pending == nil && !t.ended {
 		t.pending = time.AfterFunc(inventoryDelay, t.update)
@@ -81,7 +81,7 @@ func (t *tracker) stop() {
 	}
 }
 
-// end calls stop, waits for a running update and closes the files.
+// end calls stop, waits for a write in progress, and closes the inventory files.
 func (t *tracker) end() {
 	t.stop()
 	t.writing.Lock()
@@ -90,7 +90,7 @@ func (t *tracker) end() {
 	t.slots = [2]vfs.File{}
 }
 
-// created registers a new file.
+// created registers a new file with the given name.
 func (t *tracker) created(name string) *trackedFile {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,7 +111,7 @@ func (t *tracker) renamed(from, to string) {
 	}
 }
 
-// remove removes a file when the inventory no longer lists it.
+// remove removes a file from the inventory, and later from the disk, when the inventory on disk no longer lists the file.
 func (t *tracker) remove(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,7 +127,7 @@ func (t *tracker) unlist(name string) {
 	delete(t.files, name)
 }
 
-// synced records that the extent, taken before the sync, is durable.
+// synced records that the extent e of a file is durable. The caller read e before it synced the file.
 func (t *tracker) synced(f *trackedFile, e extent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,14 +182,15 @@ func (t *tracker) syncNames() error {
 	return nil
 }
 
-// write writes the inventory and removes the files that it no longer lists. If the disk is full, a later write may succeed.
+// write writes the inventory, and removes obsolete files, which it no longer lists. A failed write has no effect and
+// can be repeated.
 func (t *tracker) write(sealed bool) error {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	return t.writeNext(sealed)
 }
 
-// refresh calls write after inventoryDelay, unless the tracker was stopped.
+// refresh is like write, but does nothing if the tracker was stopped. The timer calls it.
 func (t *tracker) refresh() error {
 	t.writing.Lock()
 	defer t.writing.Unlock()
@@ -202,7 +203,7 @@ func (t *tracker) refresh() error {
 	return t.writeNext(false)
 }
 
-// writeNext is like write, for a caller that holds writing.
+// writeNext is like write. The caller must hold writing.
 func (t *tracker) writeNext(sealed bool) error {
 	t.mu.Lock()
 	if t.pending != nil {
@@ -244,7 +245,7 @@ func (t *tracker) writeNext(sealed bool) error {
 	return nil
 }
 
-// seal writes the final inventory of a closed database. It waits for a running update. Later updates have no effect.
+// seal writes the final inventory of a closed database. It waits for a running update, and later updates do nothing.
 func (t *tracker) seal() error {
 	t.stop()
 	t.writing.Lock()
@@ -253,14 +254,15 @@ func (t *tracker) seal() error {
 	if err != nil {
 		return err
 	}
-	// Remove obsolete files first, because a sealed inventory must list exactly the existing files.
+	// Write an unsealed inventory first to remove obsolete files, because a sealed inventory must list exactly the
+	// existing files.
 	if err := errors.Join(t.syncNames(), t.write(false), t.syncNames()); err != nil {
 		return err
 	}
 	return errors.Join(t.write(true), t.write(true))
 }
 
-// syncAll syncs closed files that have unsynced data. The caller holds writing.
+// syncAll syncs closed files that have unsynced data. The caller must hold writing.
 func (t *tracker) syncAll() error {
 	for name, f := range t.files {
 		if f.written == f.synced {
@@ -281,7 +283,8 @@ func (t *tracker) scheduleRetry() {
 	t.changed()
 }
 
-// inventory writes the inventory before an action that relies on it. If the write fails, the store fails.
+// inventory writes the inventory before an action that relies on it. If the disk is full, it retries; otherwise, a
+// failed write makes the store fail.
 func (g *guard) inventory() {
 	for again := true; again; {
 		again = g.shouldRetry(g.tracker.write(false))
@@ -296,18 +299,19 @@ func syncFile(fs vfs.FS, name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// isMarker reports whether a file is a marker. The name of a marker contains the name of the current MANIFEST.
+// isMarker reports whether a file is a MANIFEST marker. The name of the marker contains the name of the current MANIFEST.
 func isMarker(name string) bool { return strings.HasPrefix(name, "marker.manifest.") }
 
-// manifestCopy is the name prefix of the copy of a MANIFEST. The tracker keeps a copy because only the MANIFEST records
-// which files contain which messages.
+// manifestCopy is the name prefix of the copy of a MANIFEST. The guard writes the copy because only the MANIFEST
+// records which files belong to the database.
 const manifestCopy = "COPY-"
 
 func isManifest(name string) bool { return strings.HasPrefix(name, "MANIFEST-") }
 
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
-// isBulk reports whether a file contains messages that are no longer in the log. The number of these files is unlimited.
+// isBulk reports whether a file is a table or a value file. These files contain the messages that are no longer in
+// the log, and their number is unlimited.
 func isBulk(name string) bool { return strings.HasSuffix(name, ".sst") || isBlob(name) }
 
 func isBlob(name string) bool { return strings.HasSuffix(name, ".blob") }

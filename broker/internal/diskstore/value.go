@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Flags at the start of a value. A value omits fields that are zero.
+// Flags at the start of a value. They indicate which optional fields follow. A value omits optional fields that are zero.
 const (
 	hasDeadline = 1 << iota
 	hasDue
@@ -50,7 +50,7 @@ func appendValue(dst []byte, e *Entry) []byte {
 	return e.Message.Append(dst)
 }
 
-// parseValue is the inverse of appendValue. The returned message is a slice of b.
+// parseValue is the inverse of appendValue. The returned message shares the memory of b.
 func parseValue(b []byte) (s State, message []byte, err error) {
 	if len(b) == 0 {
 		return s, nil, errValue
@@ -59,7 +59,7 @@ func parseValue(b []byte) (s State, message []byte, err error) {
 	s.Redelivered, s.Transient = flags&isRedelivered != 0, flags&isTransient != 0
 	b = b[1:]
 	for _, f := range []struct {
-		in byte // flag of the field; 0: always present
+		in byte // flag of the field; 0 if the field is always present
 		to *int64
 	}{
 		{0, &s.Bytes},

@@ -13,14 +13,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Opening a store reads tables and value files for verifyTime, or up to verifyBytes if that takes longer. It always reads
-// the other files, which are small.
+// Open verifies tables and value files, newest first, until it has read verifyBytes and verifyTime has passed. It
+// always verifies all other files, which are small.
 const (
 	verifyTime  = 5 * time.Second
 	verifyBytes = 64 << 20
 )
 
-// Damage describes a file whose content differs from the written data.
+// Damage describes a file that is missing or unreadable, or whose content differs from the written data.
 type Damage struct {
 	File    string
 	Problem string
@@ -32,7 +32,7 @@ func (d Damage) String() string { return d.File + ": " + d.Problem }
 const advice = "restore a backup, or run `reprise broker check --data DIR --salvage` to keep the readable messages, " +
 	"or move the directory away to start empty"
 
-// damaged returns an error that names the first damaged files.
+// damaged returns an ErrDamaged that names the first damaged files.
 func damaged(all []Damage) error {
 	const most = 5
 	var text []string
@@ -45,14 +45,14 @@ func damaged(all []Damage) error {
 	return fmt.Errorf("%w: %s: %s", ErrDamaged, strings.Join(text, "; "), advice)
 }
 
-// unreadable returns an error for a database that Pebble cannot read.
+// unreadable returns an ErrDamaged for a database that Pebble cannot read.
 func unreadable(err error) error {
 	text, _, _ := strings.Cut(err.Error(), "\n") // the other lines of Pebble's error are internal details
 	return fmt.Errorf("%w: %s: %s", ErrDamaged, text, advice)
 }
 
-// verify compares the files of a database with its inventory. Unless everything is set, it may skip tables and value files,
-// starting with the oldest. It returns an error if it cannot read the disk.
+// verify compares the files of a database with its inventory. Unless everything is set, it may skip the oldest tables
+// and value files. It returns an error if it cannot read a file.
 func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []Damage, err error) {
 	began, read := time.Now(), int64(0)
 	for _, name := range slices.SortedFunc(maps.Keys(v.files), smallFirst) {
@@ -62,14 +62,14 @@ func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []D
 			wrong = append(wrong, Damage{path, describe(err)})
 			continue
 		}
-		// A reused log ends with data of its previous use.
+		// A reused log can end with data from its previous use, so it can be longer.
 		exact := isBulk(name) || v.sealed && !isLog(name)
 		if size := about.Size(); size < is.length || exact && size != is.length {
 			wrong = append(wrong, Damage{path, fmt.Sprintf("it has %d bytes instead of %d", size, is.length)})
 			continue
 		}
 		if isBulk(name) && !everything && read > verifyBytes && time.Since(began) > verifyTime {
-			continue // Pebble checks the checksums of the blocks when it reads them
+			continue // Pebble verifies the checksum of each block that it reads
 		}
 		read += is.length
 		found, err := measure(fs, path, is.length)
@@ -83,12 +83,12 @@ func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []D
 	return wrong, nil
 }
 
-// smallFirst sorts the files of a database. Tables and value files come last, with the newest first.
+// smallFirst compares the names of two files of a database. Tables and value files sort last, the newest of them first.
 func smallFirst(a, b string) int {
 	if c := cmp.Compare(boolInt(isBulk(a)), boolInt(isBulk(b))); c != 0 || !isBulk(a) {
 		return cmp.Or(c, cmp.Compare(a, b))
 	}
-	return -cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // numbers with leading zeros
+	return -cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // the names are numbers with leading zeros
 }
 
 func boolInt(b bool) int {
@@ -123,7 +123,7 @@ func (d *disk) examine(database string, everything bool) (v inventory, err error
 	return v, d.tryOpen(database)
 }
 
-// tryOpen opens a database that was not closed cleanly, in read-only mode.
+// tryOpen checks whether Pebble can open a database that was not closed cleanly. It opens the database read-only.
 func (d *disk) tryOpen(database string) error {
 	options := d.options()
 	options.ErrorIfNotExists, options.ReadOnly = true, true
@@ -139,7 +139,8 @@ func (d *disk) tryOpen(database string) error {
 	return openError(err)
 }
 
-// lastOpened is a file system that records the last opened file, because Pebble's errors about logs do not name the log.
+// lastOpened is a file system that records the name of the last opened file, because Pebble's errors about a log do
+// not name the log.
 type lastOpened struct {
 	vfs.FS
 	last atomic.Pointer[string]
@@ -151,7 +152,7 @@ func (r *lastOpened) Open(name string, options ...vfs.OpenOption) (vfs.File, err
 	return r.FS.Open(name, options...)
 }
 
-// complete adds the files and bytes that were written after the inventory, and syncs them.
+// complete adds the files and bytes that were written after the last inventory, and syncs them.
 func (v inventory) complete(fs vfs.FS, database string) error {
 	names, err := fs.List(database)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// view is a file system in which some files have different contents, are hidden or are added.
+// view is a file system that replaces the contents of some files, hides some files, and adds empty files.
 type view struct {
 	vfs.FS
 	other  map[string][]byte // by path
@@ -39,11 +39,11 @@ func (v *view) List(dir string) ([]string, error) {
 	return append(names, v.added...), err
 }
 
-// Lock implements [vfs.FS]. It has no effect, because the data directory is already locked, and one process may open the
-// database twice.
+// Lock implements [vfs.FS]. It has no effect, because the data directory is already locked, and Salvage opens the
+// database twice at the same time.
 func (*view) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// readView opens a database read-only while do runs.
+// readView opens a database read-only, calls do, and closes the database.
 func (d *disk) readView(v *view, database string, do func(*pebble.DB) error) error {
 	options := d.options()
 	options.FS, options.ReadOnly, options.ErrorIfNotExists = v, true, true
@@ -55,7 +55,7 @@ func (d *disk) readView(v *view, database string, do func(*pebble.DB) error) err
 	return errors.Join(do(db), db.Close())
 }
 
-// repair replaces damaged files that Pebble needs to open a database.
+// repair makes v replace damaged files that Pebble needs to open a database.
 func (v *view) repair(database string, wrong []Damage) error {
 	names, err := v.FS.List(database)
 	if err != nil {
@@ -101,8 +101,8 @@ func (v *view) repair(database string, wrong []Damage) error {
 	return nil
 }
 
-// manifest returns the name and the content of the MANIFEST to use: the newest MANIFEST, its copy, or the longest readable
-// part of either.
+// manifest returns the name and the content of the newest MANIFEST. The content is from the file or its copy, if one
+// of them is intact, or else the longest readable part of either.
 func (v *view) manifest(database string, names []string, broken func(string) bool) (name string, content []byte, err error) {
 	for _, n := range append(slices.Clone(names), wrongNames(names)...) {
 		if base := strings.TrimPrefix(n, manifestCopy); isManifest(base) && base > name {
@@ -127,7 +127,7 @@ func (v *view) manifest(database string, names []string, broken func(string) boo
 	return name, content, nil
 }
 
-// wrongNames returns the names of manifests that markers refer to, including missing ones.
+// wrongNames returns the names of the manifests that markers refer to, even if the manifests are missing.
 func wrongNames(names []string) (all []string) {
 	for _, name := range names {
 		if i := strings.Index(name, "MANIFEST-"); isMarker(name) && i >= 0 {

@@ -18,7 +18,7 @@ func (d *disk) Notify(w Waiter) Ticket {
 func (d *disk) Wait(ctx context.Context, t Ticket) error {
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, func() {
-			d.mu.Lock() // so that no wake-up is lost between the check of ctx and Wait
+			d.mu.Lock() // without the lock, Wait could miss a broadcast between its check of ctx and progress.Wait
 			defer d.mu.Unlock()
 			d.progress.Broadcast()
 		})
