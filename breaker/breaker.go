@@ -1,6 +1,5 @@
-// Package breaker implements a circuit breaker for workers. While the service that
-// a handler calls is down, the worker stops consuming. Messages wait in their queue
-// and keep their attempts.
+// Package breaker implements a circuit breaker for workers. While the service that a handler calls is down, the
+// worker stops consuming. Messages wait in their queue, which does not count as an attempt.
 //
 //	closed ──── Failures in a row ───► open ──── OpenFor ───► half-open
 //	   ▲                                 ▲                     │  │
@@ -48,20 +47,21 @@ type Config struct {
 	// Failures is the number of consecutive failed attempts that open the breaker. Default: 5.
 	Failures int
 
-	// OpenFor is the time for which the breaker stays open before it admits a probe. Default: 30 s.
+	// OpenFor is the time for which the breaker stays open before it becomes half-open. Default: 30 s.
 	OpenFor time.Duration
 
 	// Probes is the number of consecutive successful probes that close the breaker. Default: 1.
 	Probes int
 
-	// Counts reports whether an error indicates a failure of the downstream service. The breaker treats any other error as a
-	// success, because the service has responded. The breaker does not call Counts for an error that wraps
-	// reprise.ErrNotAttempted, such as idempotent.ErrBusy. Such an error is neither a success nor a failure. Default: all
-	// errors count except reprise.Park, which marks the message as faulty.
+	// Counts reports whether an error indicates a failure of the downstream service. If Counts returns false, the
+	// breaker treats the attempt as a success, because the service has responded. An error that wraps
+	// reprise.ErrNotAttempted, such as idempotent.ErrBusy, is neither a success nor a failure, and the breaker does not
+	// call Counts for it. Default: all errors count, except errors that reprise.Park returns, because they mark the
+	// message as faulty.
 	Counts func(error) bool
 
-	// OnChange, if set, is called after each change of the state. It must return
-	// immediately and must be safe for concurrent use. Default: nil.
+	// OnChange, if not nil, is called after each state change. It must not block and must be safe for concurrent use.
+	// Default: nil.
 	OnChange func(from, to State)
 }
 
@@ -78,7 +78,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate returns an error that lists the invalid fields and their permitted values.
+// Validate returns an error that lists all invalid fields and their permitted values.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Failures < 0 || c.Failures > math.MaxInt32 {
@@ -93,24 +93,23 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Breaker is a circuit breaker for the Breaker field of a reprise.WorkerConfig.
-// Workers that depend on the same service may share a Breaker. It is safe for
-// concurrent use.
+// Breaker is a circuit breaker for the Breaker field of a reprise.WorkerConfig. Workers that depend on the same
+// service may share a Breaker. A Breaker is safe for concurrent use.
 type Breaker struct {
 	cfg Config
 
-	// mu guards the fields below and the state of gobreaker. OnChange is not a
-	// callback of gobreaker, because gobreaker holds its lock during callbacks.
+	// mu guards the fields below and the state of gobreaker. OnChange is not passed to gobreaker as a callback, because
+	// gobreaker holds its lock during callbacks.
 	mu     sync.Mutex
 	cb     *gobreaker.TwoStepCircuitBreaker[any]
-	state  gobreaker.State // at the last call of refresh
+	state  gobreaker.State // result of the last call of refresh
 	opened time.Time
 	probe  bool // a probe is in progress
 }
 
 var _ reprise.Breaker = (*Breaker)(nil)
 
-// maxProbeWait limits the time that a worker waits before it calls Allow again, if a probe is in progress.
+// maxProbeWait limits the time for which a worker waits before it calls Allow again while a probe is in progress.
 const maxProbeWait = 5 * time.Second
 
 // New returns a closed Breaker.
@@ -133,7 +132,7 @@ func New(cfg Config) (*Breaker, error) {
 func (b *Breaker) Allow() (record func(error), wait time.Duration) {
 	returned := false
 	defer func() {
-		if !returned && record != nil { // if OnChange panicked, the caller does not receive record
+		if !returned && record != nil { // OnChange panicked, so the caller will not receive record
 			record(reprise.ErrNotAttempted)
 		}
 	}()
@@ -167,7 +166,7 @@ func (b *Breaker) allow() (record func(error), wait time.Duration) {
 	}, 0
 }
 
-// refresh returns the current state, and records the time at which the breaker opened.
+// refresh updates the fields to the state of gobreaker, and returns this state. The caller must hold the lock.
 func (b *Breaker) refresh() gobreaker.State {
 	now := b.cb.State()
 	if now == gobreaker.StateOpen && b.state != now {
@@ -180,7 +179,7 @@ func (b *Breaker) refresh() gobreaker.State {
 	return now
 }
 
-// update calls change while it holds the lock. Then it releases the lock and reports a new state to OnChange.
+// update calls change while it holds the lock. Then it releases the lock and, if the state has changed, calls OnChange.
 func (b *Breaker) update(change func()) {
 	b.mu.Lock()
 	before := b.state

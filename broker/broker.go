@@ -1,14 +1,14 @@
-// Package broker provides an embeddable message broker. The broker implements RabbitMQ's AMQP 0-9-1 with the behavior of
-// RabbitMQ 4.3. It keeps its state in the memory of the process or, with a [Config.Store], on disk.
+// Package broker provides an embeddable message broker. The broker implements AMQP 0-9-1 with RabbitMQ's extensions,
+// and behaves like RabbitMQ 4.3. It keeps its state in memory or, if [Config.Store] is set, on disk.
 //
 //	b, err := broker.New(broker.Config{})          // does not listen yet
 //	go b.Serve(listener)                           // clients in any language
 //	client, err := reprise.Dial(ctx, "amqp://guest:guest@broker/", &reprise.Config{Dial: b.DialContext})
 //	b.Shutdown(ctx)                                // closes the connections and stops all goroutines
 //
-// A process or a test can run many Brokers. They share only a pool of write buffers. A Broker reads the clock only through
-// package time, and [Broker.DialContext] uses no socket. A broker and its clients can therefore run inside testing/synctest,
-// where hours of waiting pass immediately.
+// A process or a test can run many Brokers. They share nothing but a pool of write buffers. A Broker reads the clock only
+// through package time, and [Broker.DialContext] uses no socket. A broker and its clients can therefore run in a
+// testing/synctest bubble, where hours of waiting pass immediately.
 //
 // The broker supports:
 //
@@ -22,9 +22,10 @@
 //   - connection.blocked while memory or disk space is low
 //   - RabbitMQ's management HTTP API and metrics ([Broker.Management], [Broker.Metrics])
 //
-// With a data directory, durable objects and persistent messages survive a restart or a crash, a publisher confirm means
-// that the message is on disk, and messages that exceed the memory limits wait on disk. Without a data directory, the state
-// is lost when the process exits. The file docs/compatibility.md lists the other differences from RabbitMQ.
+// With a data directory, durable queues and their persistent messages survive a restart or a crash. A publisher
+// confirm for such a message means that the message is on disk. Messages that exceed the memory limits wait on disk.
+// Without a data directory, the state is lost when the process exits. The file docs/compatibility.md lists the
+// differences from RabbitMQ.
 package broker
 
 import (
@@ -53,15 +54,15 @@ type Broker struct {
 	disk       disk
 	management *management.Handler
 
-	dialled atomic.Uint64 // number of in-memory connections so far
+	dialled atomic.Uint64 // number of connections that DialContext has opened so far
 
 	mu        sync.Mutex
 	closed    bool
 	listeners map[net.Listener]struct{}
 }
 
-// New returns a broker that does not listen yet. The zero Config is valid. New returns an error if the configuration is
-// invalid, or if the data directory cannot be used.
+// New returns a broker that does not listen yet; see Serve. The zero Config is valid. New returns an error if the
+// configuration is invalid, or if the data directory cannot be used.
 func New(config Config) (*Broker, error) {
 	config, err := config.complete()
 	if err != nil {
@@ -73,14 +74,14 @@ func New(config Config) (*Broker, error) {
 	}
 	b.management = management.New(b.node, b.addresses, config.Logger)
 	if err := b.begin(); err != nil {
-		return nil, errors.Join(err, b.Shutdown(context.Background())) // queues may already have timers
+		return nil, errors.Join(err, b.Shutdown(context.Background())) // stops the timers that loaded queues may have started
 	}
 	return b, nil
 }
 
-// begin applies the configuration to the existing state. A data directory gets the user guest and the virtual host "/" only
-// once, because an operator may delete them later. begin records their creation last, so that they are created at the next
-// start if this start fails midway.
+// begin applies the configuration to the loaded state. The user guest and the virtual host "/" are created only once
+// per data directory, because an operator may delete them later. begin records their creation last. If this start
+// fails midway, the next start therefore creates them.
 func (b *Broker) begin() error {
 	if err := b.importDefinitions(); err != nil {
 		return fmt.Errorf("broker: Config.Definitions: %w", err)
@@ -96,7 +97,7 @@ func (b *Broker) begin() error {
 // closes the listener. A broker may serve several listeners.
 //
 // The default user guest with its default password can log in only from this machine: over loopback, a Unix socket or
-// [Broker.DialContext]. While this login exists, Serve returns an error for a listener that is not on loopback.
+// [Broker.DialContext]. While this login is enabled, Serve returns an error for a listener that other machines could reach.
 func (b *Broker) Serve(l net.Listener) error {
 	defer l.Close()
 	if !loopback(l.Addr()) && b.DefaultLogin() {
@@ -135,18 +136,18 @@ func (b *Broker) Serve(l net.Listener) error {
 	}
 }
 
-// acceptPause is the time that Serve waits for other connections to close before it accepts again.
+// acceptPause is the time for which Serve waits before it accepts again, so that other connections can close.
 const acceptPause = 50 * time.Millisecond
 
-// outOfFiles reports whether err means that no file descriptors or memory are available. Such an error is temporary, because
-// other connections close.
+// outOfFiles reports whether err means that no file descriptors or no memory is available. Such an error is
+// temporary, because other connections close.
 func outOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
 		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
 }
 
-// DialContext connects to the broker without a socket. It ignores network and address, so that it can replace the method
-// DialContext of a net.Dialer.
+// DialContext connects to the broker without a socket. It has the signature of the DialContext method of net.Dialer,
+// and ignores network and address.
 func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -158,7 +159,7 @@ func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 	return client, nil
 }
 
-// memoryConn is a connection with a unique number as its remote address.
+// memoryConn is an in-memory connection with a unique number as its remote address.
 type memoryConn struct {
 	net.Conn
 	remote memoryAddr
@@ -173,11 +174,12 @@ func (memoryAddr) Network() string  { return "pipe" }
 func (a memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(a)) }
 
 // Shutdown stops the listeners and closes the connections with the code 320 (CONNECTION_FORCED), as RabbitMQ does on
-// shutdown. It waits until all goroutines of the broker have returned and all durable data is on disk. If ctx is done first,
-// Shutdown cuts the connections and returns the error of ctx. After that it waits at most five seconds for a disk that is
-// full or does not respond, and at most five seconds for a [Broker.Backup]. If one of these timeouts expires, the returned
-// error reports it. Unconfirmed messages may then be lost, and the broker redelivers delivered messages, as after a crash.
-// In this case the process must exit before another broker can use the directory. Further calls to Shutdown are harmless.
+// shutdown. It waits until all goroutines of the broker have returned and all durable data is on disk. If ctx is done
+// first, Shutdown cuts the connections and returns the error of ctx. Before it returns, it waits at most five seconds
+// more for a disk that is full or does not respond, and at most five seconds more for a [Broker.Backup]. If one of
+// these timeouts expires, the returned error reports it. In this case, unconfirmed messages may be lost, the next
+// broker redelivers delivered messages, as after a crash, and the process must exit before another broker can use the
+// directory. Further calls to Shutdown are harmless.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -188,7 +190,7 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	return errors.Join(b.node.Shutdown(ctx), b.disk.close(ctx, true))
 }
 
-// QueueStats is a snapshot of a queue.
+// QueueStats contains the statistics of a queue at one point in time.
 type QueueStats struct {
 	VHost     string
 	Name      string
@@ -197,7 +199,8 @@ type QueueStats struct {
 	Consumers int
 }
 
-// Queues returns the statistics of all queues, sorted by virtual host and name. It omits the queues of direct reply-to.
+// Queues returns the statistics of all queues, sorted by virtual host and name. It omits the pseudo-queues of direct
+// reply-to.
 func (b *Broker) Queues() []QueueStats {
 	var all []QueueStats
 	for _, v := range b.node.VHosts() {

@@ -17,15 +17,15 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Config configures a broker. The zero value configures an in-memory broker with the default user.
+// Config configures a broker. The zero value configures an in-memory broker with the user guest.
 type Config struct {
-	// Users maps user names to passwords. The Store may contain further users. Default: the user guest with the password
-	// guest, unless Definitions contain users or the data directory is not new. The broker accepts this well-known login
-	// only from this machine.
+	// Users maps user names to passwords. These users are administrators with all permissions in the virtual host "/".
+	// The Store may contain further users. Default: the user guest with the password guest, unless Definitions contain
+	// users or the data directory is not new. The broker accepts this well-known login only from the same machine.
 	Users map[string]string
 
-	// TemporaryUsers maps further user names to passwords. These users exist only for the lifetime of this process. The
-	// Store does not save them.
+	// TemporaryUsers maps further user names to passwords. The Store does not save these users, so they exist only until
+	// the process exits.
 	TemporaryUsers map[string]string
 
 	// Definitions is the initial state in the format of RabbitMQ's definitions files: users, virtual hosts, permissions,
@@ -36,54 +36,55 @@ type Config struct {
 	// Logger logs connections and protocol errors of clients. Default: no logging.
 	Logger *slog.Logger
 
-	// Heartbeat is the interval that the broker proposes to clients. The broker cuts a connection that is silent for two and
-	// a half intervals. It must be a multiple of one second. A negative value disables heartbeats. Default: 60 s.
+	// Heartbeat is the interval that the broker proposes to clients. If the broker receives nothing from a connection
+	// for two and a half intervals, it cuts the connection. Heartbeat must be a multiple of one second. A negative value
+	// disables heartbeats. Default: 60 s.
 	Heartbeat time.Duration
 
-	// FrameMax is the maximum size of a frame in bytes, at least 8192. Default: 131072.
+	// FrameMax is the maximum size of a frame in bytes, between 8192 and 16 MiB. Default: 131072.
 	FrameMax uint32
 
-	// ChannelMax is the maximum number of open channels of a connection. Default: 2047.
+	// ChannelMax is the maximum number of open channels on a connection. Default: 2047.
 	ChannelMax uint16
 
 	// MaxMessageSize is the maximum size of a message body in bytes. Default: 16 MiB.
 	MaxMessageSize int
 
 	// Store saves the state of the broker: virtual hosts, users, permissions, durable queues and exchanges, and persistent
-	// messages. To use a directory, import package broker/disk and set disk.Dir("/var/lib/app"). New returns [ErrInUse],
-	// [ErrFormat] or [ErrDamaged] if it cannot use the directory. The file docs/durability.md describes which data is saved,
-	// and when. Default: none, which keeps everything in memory.
+	// messages. To use a directory, import package broker/disk and set disk.Dir("/var/lib/app"). New returns an error such
+	// as [ErrInUse], [ErrFormat] or [ErrDamaged] if it cannot use the directory. The file docs/durability.md describes
+	// which data is saved, and when. Default: none; the broker keeps everything in memory.
 	Store Store
 
-	// DiskLimit is the minimum free disk space of the Store in bytes. Below it, the broker blocks connections that
-	// publish. Default: 256 MiB.
+	// DiskLimit is the minimum free space, in bytes, on the disk of the Store. If less space is free, the broker blocks
+	// connections that publish. Default: 256 MiB.
 	DiskLimit int64
 
 	// MemoryLimit is the maximum size of the messages in all queues, in bytes. Above it, the broker blocks connections that
-	// publish and notifies them with connection.blocked, until the size is 10% below the limit. With a Store, only messages
-	// in memory count, and the limit must not exceed 2 GiB. Default: 1 GiB.
+	// publish and notifies them with connection.blocked, until the size is 10% below the limit. With a Store, messages that
+	// are only on disk do not count, and the limit must not exceed 2 GiB. Default: 1 GiB.
 	MemoryLimit int64
 
-	// MessageCache is the maximum size, in bytes, of the messages that stay in memory although they are on disk. It
-	// applies only with a Store. Above it, queues keep only their next messages in memory. Default: 8 MiB.
+	// MessageCache is the maximum size, in bytes, of the messages that are both in memory and on disk. It applies only
+	// with a Store. Above it, each queue keeps only its next messages in memory. Default: 8 MiB.
 	MessageCache int64
 
 	// ConnectionMemoryLimit is the maximum memory of a connection in bytes, without the messages in queues. It covers
-	// consumers with their arguments, incomplete and uncommitted messages, exclusive queues, data that the client does not
-	// read, and similar state. If a connection exceeds it, the broker closes the connection with the error 506,
-	// RESOURCE_ERROR. The limit must be at least twice MaxMessageSize, because a connection may publish a message while it
-	// receives another message. Default: 64 MiB, or four times MaxMessageSize if that is more.
+	// consumers and their arguments, incomplete and uncommitted messages, exclusive queues, data that the client has not
+	// yet read, and similar state. If a connection exceeds the limit, the broker closes it with the error 506,
+	// RESOURCE_ERROR. The limit must be at least twice MaxMessageSize, because a connection may publish one message
+	// while it receives another. Default: 64 MiB, or four times MaxMessageSize if that is more.
 	ConnectionMemoryLimit int64
 
-	// TotalConnectionMemoryLimit is the maximum memory of all connections together, in bytes, counted like
-	// ConnectionMemoryLimit. Above it, the broker closes the connection that uses the most memory. If both limits are set,
-	// this limit must be at least ConnectionMemoryLimit. Default: 512 MiB, or eight times ConnectionMemoryLimit if that is
-	// more.
+	// TotalConnectionMemoryLimit is the maximum memory of all connections together, in bytes. It covers the same memory
+	// as ConnectionMemoryLimit. Above it, the broker closes the connection that uses the most memory. If both limits are
+	// set, TotalConnectionMemoryLimit must be at least ConnectionMemoryLimit. Default: 512 MiB, or eight times
+	// ConnectionMemoryLimit if that is more.
 	TotalConnectionMemoryLimit int64
 
 	// TopologyMemoryLimit is the maximum memory, in bytes, of the queues, exchanges and bindings in all virtual hosts,
-	// without messages and without exclusive queues. Above it, the broker rejects declarations with a channel error. The
-	// broker always loads all objects of the Store. Default: 512 MiB.
+	// without messages and without exclusive queues. Above it, the broker rejects declarations with a channel error. On
+	// start, the broker loads all objects of the Store, even if they exceed the limit. Default: 512 MiB.
 	TopologyMemoryLimit int64
 
 	// MaxConnections is the maximum number of connections. The broker closes further connections immediately. Default: no
@@ -94,8 +95,9 @@ type Config struct {
 	// error. Default: no limit.
 	MaxQueues int
 
-	// CertificateUser returns the user name for a verified client certificate. The broker calls it if a client on a TLS
-	// listener chooses the mechanism EXTERNAL. The user must exist. Default: the common name of the certificate.
+	// CertificateUser returns the user name for a verified client certificate. The broker calls it when a client of a
+	// TLS listener logs in with the mechanism EXTERNAL. The user must exist. Default: a function that returns the common
+	// name of the certificate.
 	CertificateUser func(*x509.Certificate) string
 }
 
@@ -167,8 +169,8 @@ func (c *Config) negativeLimit() (field string, n int64) {
 const (
 	minFrameMax = 8192
 	maxFrameMax = 16 << 20
-	// maxMemoryOnDisk is the maximum MemoryLimit with a Store. It is far below the maximum size of a commit, because one
-	// commit may have to contain all messages in memory.
+	// maxMemoryOnDisk is the maximum MemoryLimit with a Store. One commit may have to contain all messages in memory, so
+	// this limit is far below the maximum size of a commit.
 	maxMemoryOnDisk = 2 << 30
 )
 
@@ -195,7 +197,7 @@ func (c *Config) node(s store.Store) (*node.Node, error) {
 	})
 }
 
-// addUsers adds the configured users and gives them all permissions in the virtual host "/".
+// addUsers adds the configured users as administrators with all permissions in the virtual host "/".
 func (b *Broker) addUsers() error {
 	users := b.config.Users
 	if users == nil && !b.node.Begun() && len(b.node.Access.Users()) == 0 {
@@ -223,9 +225,9 @@ func (b *Broker) DefaultLogin() bool {
 	return b.node.Access.Authenticate(access.DefaultUser, access.DefaultPassword)
 }
 
-// serverProperties returns the server properties for the handshake. Clients enable features by product, version and
-// capabilities, so these properties describe the RabbitMQ version that the broker emulates. The field information names
-// Reprise.
+// serverProperties returns the server properties for the handshake. Clients enable features according to the product,
+// the version and the capabilities, so these properties describe the RabbitMQ version that the broker emulates. Only
+// the properties copyright and information name Reprise.
 func serverProperties() amqpwire.Table {
 	var capabilities amqpwire.Table
 	for _, name := range []string{

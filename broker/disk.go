@@ -13,30 +13,30 @@ import (
 
 // Errors that New returns if it cannot use the data directory.
 var (
-	// ErrInUse is returned if another broker, in this or another process, has the directory open.
+	// ErrInUse is returned if another broker, in the same process or in another process, has the directory open.
 	ErrInUse = store.ErrInUse
-	// ErrFormat is returned if another version of Reprise wrote the directory in a format that this version cannot read.
+	// ErrFormat is returned if the directory has the format of another version of Reprise, which this version cannot read.
 	ErrFormat = store.ErrFormat
-	// ErrDamaged is returned if files are missing or differ from the written data.
+	// ErrDamaged is returned if files in the directory are missing, or differ from the data that the broker wrote.
 	ErrDamaged = store.ErrDamaged
 )
 
-// Store saves the state of a broker, so that the state survives the process. Package broker/disk implements it:
+// Store saves the state of a broker, so that the state outlives the process. Package broker/disk implements Store:
 // disk.Dir("/var/lib/app").
 //
-// Store is an interface, so that a program with an in-memory broker does not link a database.
+// Store is an interface so that a program that only uses in-memory brokers does not link a database.
 type Store interface {
-	// Open opens the store. The broker closes it.
+	// Open opens the store. The broker closes the store in Shutdown.
 	Open(*slog.Logger) (store.Store, error)
 }
 
-// disk is the open store of a broker. An in-memory broker has the zero disk.
+// disk is the open store of a broker, and counts its backups.
 type disk struct {
 	store store.Store // nil for an in-memory broker
 
-	mu      sync.Mutex    // held only briefly, because a caller that waits for the disk must not block GiveUp
+	mu      sync.Mutex    // never held while waiting for the disk, so that GiveUp does not block
 	backups int           // number of backups in progress
-	closed  bool          // no further backup may start
+	closed  bool          // no further backups may start
 	idle    chan struct{} // closed when closed is set and no backup is in progress
 
 	once sync.Once
@@ -52,15 +52,16 @@ func (b *Broker) open() (err error) {
 		}
 	}
 	if b.node, err = b.config.node(b.disk.store); err != nil {
-		// Not clean: if the previous broker crashed, this broker has not completed the recovery, and the next one must.
+		// Not clean: if the previous broker crashed, this broker has not completed the recovery, and the next broker must do so.
 		_ = b.disk.close(context.Background(), false)
 		return fmt.Errorf("broker: %w", err)
 	}
 	return nil
 }
 
-// close waits for all backups and closes the store once. The argument clean reports whether all other users of the store
-// have stopped. When ctx is done, close stops waiting for backups and for a disk that does not respond.
+// close waits for all backups, and closes the store once. The argument clean reports whether all other users of the
+// store have stopped. After ctx is done, close waits at most a few seconds for backups and for a disk that does not
+// respond.
 func (d *disk) close(ctx context.Context, clean bool) error {
 	if d.store == nil {
 		return nil
@@ -79,7 +80,7 @@ func (d *disk) close(ctx context.Context, clean bool) error {
 	return d.err
 }
 
-// beginBackup registers a backup. It returns false if the store is closed.
+// beginBackup registers a backup. It returns false if the store is closed or being closed.
 func (d *disk) beginBackup() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,8 +114,9 @@ func (d *disk) writing() bool {
 	return d.backups > 0
 }
 
-// Backup writes a copy of the current data directory into a directory that it creates. The copy can replace a lost data
-// directory. The broker continues to run during the backup. Backup checks ctx only before it starts to write.
+// Backup creates the directory dir and writes a copy of the current data directory into it. The copy can replace a
+// lost data directory. The broker continues to run during the backup. Backup checks ctx only before it starts to
+// write.
 func (b *Broker) Backup(ctx context.Context, dir string) error {
 	if err := ctx.Err(); err != nil {
 		return err

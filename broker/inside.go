@@ -119,5 +119,5 @@ func (i insider) Publish(host, exchange, key string, properties, body []byte) {
 	}
 }
 
-// Node returns the node for tests of the packages under broker.
+// Node returns the node, for the tests of packages in the broker folder.
 func (i insider) Node() *node.Node { return i.node }

@@ -7,23 +7,25 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/management"
 )
 
-// Management returns a handler for RabbitMQ's management HTTP API under /api and the metrics under /metrics. Serve it with
-// net/http:
+// Management returns a handler that serves RabbitMQ's management HTTP API under /api and the metrics under /metrics.
+// Serve it with net/http:
 //
 //	go http.Serve(listener, b.Management())
 //
-// Users log in with their name and password, and need a tag. The users of [Config.Users] are administrators. Serve the
-// handler on loopback or over TLS. The user guest with its default password can log in only from this machine, according to
-// the RemoteAddr of the request. A request from httptest.NewRequest counts as a request from another machine.
+// Users log in with their name and password, and need a tag such as "management". The users in [Config.Users] are
+// administrators. Serve the handler only on loopback or over TLS, because clients send passwords. The user guest with
+// its default password can log in only from the same machine, according to the RemoteAddr of the request. A request
+// from httptest.NewRequest counts as a request from another machine.
 //
-// Set a WriteTimeout on the server. The handler processes at most two list requests of a user at a time, and a client that
-// reads slowly occupies one of them.
+// Set a WriteTimeout on the server. For each user, the handler processes at most two list requests at a time. While a
+// slow client reads a response, its request counts as one of the two.
 //
 // The handler starts no goroutines, and continues to respond after Shutdown.
 func (b *Broker) Management() http.Handler { return b.management }
 
-// Metrics returns a handler that serves only the metrics, for Prometheus, under RabbitMQ's names. The handler requires no
-// password. The metrics contain numbers and, for paths that end in /per-object, names of queues.
+// Metrics returns a handler that serves only the metrics, in the Prometheus format and with RabbitMQ's metric names.
+// The handler does not require a password. The metrics contain numbers and, for paths that end in /per-object, the
+// names of queues.
 func (b *Broker) Metrics() http.Handler { return management.Metrics(b.node) }
 
 // addresses returns the addresses of the listeners.

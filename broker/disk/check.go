@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// Checked is the result of Check or Salvage.
+// Checked is the result of [Check] or [Salvage].
 type Checked struct {
 	Damage []string // damage per file; nil if the files are intact
 	Queues []CheckedQueue
@@ -16,13 +16,14 @@ type Checked struct {
 
 // CheckedQueue is a durable queue in a data directory.
 type CheckedQueue struct {
-	VHost, Name string // empty if the declaration is unreadable; the messages are then lost
+	VHost, Name string // empty if the declaration is unreadable, in which case the messages are lost
 	Expected    int    // number of messages according to the stored counters; -1 if the counters are unreadable
 	Found       int    // number of readable messages
 }
 
-// Check reads all data in a data directory. It does not change the directory. No broker may use the directory at this time.
-// Check returns an error if it cannot check the directory. Damage is not an error.
+// Check reads all data in a data directory and reports damage. It does not change the directory. No broker may use
+// the directory during the check. Check returns an error only if it cannot check the directory: damage is not an
+// error.
 func Check(dir string) (Checked, error) {
 	r, err := diskstore.Check(diskstore.Options{Dir: dir})
 	if err != nil {
@@ -31,9 +32,9 @@ func Check(dir string) (Checked, error) {
 	return checked(r), nil
 }
 
-// Salvage rebuilds a damaged data directory from its readable data. No broker may use the directory at this time. Salvage
-// moves the old files to a directory within the data directory, and needs free disk space for another copy of the messages.
-// Salvage marks all messages as redelivered. Messages that were already acknowledged may reappear.
+// Salvage rebuilds a damaged data directory from its readable data. No broker may use the directory at the same time.
+// Salvage moves the old files to a subdirectory of the data directory, and needs free disk space for another copy of
+// the messages. It marks all messages as redelivered. Messages that were already acknowledged may reappear.
 func Salvage(dir string) (Checked, error) {
 	r, err := diskstore.Salvage(diskstore.Options{Dir: dir}, vhost.Complete)
 	if err != nil {

@@ -15,8 +15,9 @@ type QueueCount struct {
 	Messages    int
 }
 
-// Count returns the durable queues in a data directory, sorted by virtual host and name. No broker may use the directory at
-// this time. Count does not change the directory. It returns no queues if the directory does not exist.
+// Count returns the durable queues in a data directory and their numbers of messages, sorted by virtual host and
+// name. No broker may use the directory at the same time. Count does not change the directory. If the directory does
+// not exist, Count returns no queues.
 func Count(dir string) ([]QueueCount, error) {
 	documents, counts, err := diskstore.Survey(dir)
 	if err != nil {
@@ -30,7 +31,7 @@ func Count(dir string) ([]QueueCount, error) {
 	return all, nil
 }
 
-// Copy copies a data directory that no broker uses, or a backup. The target must be empty or must not exist.
+// Copy copies a backup, or a data directory that no broker uses. The directory to must be empty or must not exist.
 func Copy(from, to string) error {
 	if err := diskstore.Copy(from, to); err != nil {
 		return fmt.Errorf("broker: copy: %w", err)

@@ -2,10 +2,10 @@
 //
 //	b, err := broker.New(broker.Config{Store: disk.Dir("/var/lib/app")})
 //
-// It also copies, restores, counts, checks and salvages data directories that no broker uses.
+// It also contains functions for data directories that no broker uses: Check, Copy, Count, Restore and Salvage.
 //
-// Package broker does not import this package, so that a program with an in-memory broker does not link the database
-// (Pebble).
+// Package broker does not import this package, so that a program that only uses in-memory brokers does not link the
+// database (Pebble).
 package disk
 
 import (

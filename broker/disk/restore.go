@@ -9,18 +9,18 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// Restored is the result of Restore.
+// Restored is the result of [Restore].
 type Restored struct {
 	Queues   int // number of durable queues
 	Messages int // number of messages in these queues
 }
 
-// Restore creates a data directory from the output of [Broker.Backup]. The directory must be empty or must not exist.
-// Restore reads the complete backup and returns a summary. If Restore fails, the directory contains the data that was copied
-// before the error.
+// Restore creates the data directory dir from the output of [broker.Broker.Backup]. The directory dir must be empty
+// or must not exist. Restore reads the complete backup and returns a summary. If Restore fails, dir contains the data
+// that was copied before the error.
 //
-// A backup does not record which messages had been delivered. If clients had consumed from a queue, all its messages are
-// therefore marked as redelivered after the restore.
+// A backup does not record which messages had been delivered. If clients had consumed from a queue, the restored
+// broker therefore marks all its messages as redelivered.
 func Restore(backup, dir string) (found Restored, err error) {
 	if err := diskstore.Copy(backup, dir); err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)

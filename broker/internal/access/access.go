@@ -1,6 +1,6 @@
-// Package access implements authentication and permissions. Users have hashed passwords. For each virtual host, a user has
-// three regular expressions that match names of queues and exchanges, for configure, write and read operations
-// (https://www.rabbitmq.com/docs/access-control).
+// Package access implements authentication and permissions. Users have hashed passwords. For each virtual host, a
+// user can have three regular expressions that match names of queues and exchanges, for configure, write and read
+// operations (https://www.rabbitmq.com/docs/access-control).
 package access
 
 import (
@@ -45,13 +45,13 @@ const (
 
 func (op Operation) String() string { return [...]string{"configure", "write", "read"}[op] }
 
-// ErrUnknownUser is returned if a user does not exist.
+// ErrUnknownUser is returned if the user does not exist.
 var ErrUnknownUser = errors.New("user not found")
 
 // Control stores users and permissions. Its methods are safe for concurrent use.
 type Control struct {
 	generation atomic.Uint64
-	registry   *registry.Registry // records every change, under the lock
+	registry   *registry.Registry // records every change while mu is held
 	guesses    *throttle.Throttle
 	known      knownUsers
 	delayed    delayedLogins
@@ -68,7 +68,7 @@ type compiledPermission struct {
 	patterns [3]*regexp.Regexp // indexed by operation
 }
 
-// New returns a control without users. It does not save changes.
+// New returns a Control without users, which does not save changes.
 func New() *Control {
 	c := &Control{
 		users: make(map[string]User), permissions: make(map[grantee]compiledPermission),
@@ -95,8 +95,8 @@ func (c *Control) SetUser(u User) error {
 	return nil
 }
 
-// AddTemporary adds a user with all permissions in a virtual host. It does not save the user, who exists only until the
-// process exits.
+// AddTemporary adds a user with all permissions in a virtual host. It does not save the user, so the user exists only
+// until the process exits.
 func (c *Control) AddTemporary(u User, vhost string) error {
 	p := Permission{User: u.Name, VHost: vhost, Configure: ".*", Write: ".*", Read: ".*"}
 	granted, err := compile(p)
@@ -111,7 +111,7 @@ func (c *Control) AddTemporary(u User, vhost string) error {
 	return nil
 }
 
-// DeleteUser removes a user with all permissions.
+// DeleteUser removes a user and all permissions of the user.
 func (c *Control) DeleteUser(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +124,7 @@ func (c *Control) DeleteUser(name string) error {
 	return nil
 }
 
-// User returns the user with the name.
+// User returns the user with the given name.
 func (c *Control) User(name string) (User, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -139,7 +139,7 @@ func (c *Control) Users() []User {
 	return slices.SortedFunc(maps.Values(c.users), func(a, b User) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Authenticate reports whether password is the password of the user. It takes the same time if the user does not exist.
+// Authenticate reports whether the password of the user is correct. It takes as long if the user does not exist.
 func (c *Control) Authenticate(name, password string) bool {
 	u, known := c.User(name)
 	return u.Hash.Matches(password) && known
@@ -215,7 +215,7 @@ func (c *Control) Permissions() []Permission {
 	return all
 }
 
-// Permission returns the permissions of a user in a virtual host. It returns false if the user has no permission there.
+// Permission returns the permissions of a user in a virtual host. It returns false if the user has no permissions there.
 func (c *Control) Permission(user, vhost string) (Permission, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -231,7 +231,7 @@ func (c *Control) MayEnter(user, vhost string) bool {
 	return granted
 }
 
-// Allowed reports whether a user has the permission for an operation on the queue or exchange with the name.
+// Allowed reports whether a user has the permission for an operation on the queue or exchange with the given name.
 func (c *Control) Allowed(user, vhost string, op Operation, name string) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -27,7 +27,7 @@ func (c *Control) savePermission(p Permission) {
 	c.registry.Set(permissionDocument{p.Configure, p.Write, p.Read}, permissionKind, p.User, p.VHost)
 }
 
-// Load returns a control with the users and permissions of the registry. The control saves changes in the registry.
+// Load returns a Control with the users and permissions in the registry. The Control saves changes in the registry.
 func Load(r *registry.Registry) (*Control, error) {
 	c := New()
 	for d, err := range registry.All[userDocument](r, userKind, 1) {
@@ -47,7 +47,7 @@ func Load(r *registry.Registry) (*Control, error) {
 		}
 		user, vhost := d.Names[0], d.Names[1]
 		if _, known := c.users[user]; !known {
-			r.Delete(permissionKind, user, vhost) // the process exited while it was deleting the user
+			r.Delete(permissionKind, user, vhost) // the previous process exited while it was deleting the user
 			continue
 		}
 		kept := d.Value

@@ -14,7 +14,7 @@ const saltSize = 4
 // (https://www.rabbitmq.com/docs/passwords). The zero value does not match any password.
 type Hash struct{ saltAndSum []byte }
 
-// HashPassword hashes a password with a new salt.
+// HashPassword hashes a password with a new, random salt.
 func HashPassword(password string) Hash {
 	var salt [saltSize]byte
 	_, _ = rand.Read(salt[:]) // never fails
@@ -39,10 +39,10 @@ func newHash(saltAndSum []byte) (Hash, error) {
 	return Hash{saltAndSum}, nil
 }
 
-// String returns the hash in the format of ParseHash.
+// String returns the hash in the format that ParseHash parses.
 func (h Hash) String() string { return base64.StdEncoding.EncodeToString(h.saltAndSum) }
 
-// Matches reports whether h is the hash of a password.
+// Matches reports whether h is a hash of password.
 func (h Hash) Matches(password string) bool {
 	stored := h.saltAndSum
 	if len(stored) == 0 {

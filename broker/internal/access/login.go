@@ -14,34 +14,35 @@ import (
 const (
 	// maxDelay is the maximum delay of a login after wrong passwords. Clients time out after ten seconds or more.
 	maxDelay = 5 * time.Second
-	// maxDelayed is the maximum number of delayed logins from an address. The broker immediately refuses further logins that
-	// must wait. There is no limit for all addresses together, because attackers could exhaust it and lock out other users.
-	// A delayed login uses no more resources than any other connection.
+	// maxDelayed is the maximum number of delayed logins from an address at a time. The broker immediately refuses
+	// further logins that must wait. There is no limit for all addresses together, because attackers could exhaust it
+	// and lock out other users. A delayed login uses no more resources than any other connection.
 	maxDelayed = 100
-	// maxDelayedForKnown is the number of delayed logins from an address at which the broker also delays known users there.
+	// maxDelayedForKnown is the number of delayed logins from an address from which the broker also delays known users
+	// at this address.
 	maxDelayedForKnown = maxDelayed / 2
 	// knownDuration is the time for which a user is known at an address after a login.
 	knownDuration = 24 * time.Hour
-	// maxKnown is the maximum number of pairs of a known user and an address.
+	// maxKnown is the maximum number of entries in knownUsers.
 	maxKnown = 4096
 )
 
-// userAddress is a user at an address.
+// userAddress is a user name and the address from which the user logs in.
 type userAddress struct {
 	from netip.Prefix
 	user string
 }
 
-// knownUsers contains the users that have logged in.
+// knownUsers contains the users that have recently logged in, by address, with the time of the last login.
 type knownUsers struct {
 	mu        sync.Mutex
 	addresses *bounded.Map[userAddress, time.Time]
 }
 
-// has reports whether a user has recently logged in from an address. A correct password there is probably from the user and
-// not from an attacker, so the broker does not delay the login. Workers with a new password can log in although another
-// worker at the address repeats the old password. An attacker at this address gains little, because only a few logins from
-// there can be delayed at a time.
+// has reports whether a user has recently logged in from an address. The broker does not delay a login with the
+// correct password from there, because it is probably from the user and not from an attacker. Therefore workers with
+// a new password can log in while another worker at the same address repeats the old password. An attacker at this
+// address gains little, because only a few logins from there can be delayed at a time.
 func (k *knownUsers) has(p userAddress) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -55,7 +56,7 @@ func (k *knownUsers) add(p userAddress) {
 	k.addresses.Put(p, time.Now())
 }
 
-// delayedLogins counts the delayed logins by address.
+// delayedLogins contains the number of delayed logins by address.
 type delayedLogins struct {
 	mu sync.Mutex
 	at map[netip.Prefix]int
@@ -67,7 +68,7 @@ func (h *delayedLogins) count(from netip.Prefix) int {
 	return h.at[from]
 }
 
-// begin counts an additional delayed login. It returns false if the limit is reached.
+// begin counts an additional delayed login. If the limit is reached, it returns false instead.
 func (h *delayedLogins) begin(from netip.Prefix) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,10 +87,11 @@ func (h *delayedLogins) end(from netip.Prefix) {
 	}
 }
 
-// WaitError is returned for a login whose password was not checked, because of earlier wrong passwords.
+// WaitError is returned for a login that was refused because of earlier wrong passwords, whether its password was
+// correct or not.
 type WaitError struct {
 	User string
-	Wait time.Duration // time until the next login is checked
+	Wait time.Duration // time until a login of the user from this address is accepted again
 	Held bool          // the login was delayed before it was refused
 }
 
@@ -98,8 +100,9 @@ func (e *WaitError) Error() string {
 		e.User, e.Wait.Round(time.Second))
 }
 
-// Login reports whether the password of a user is correct. After a wrong password, the next login of this user from the same
-// address must wait. If a login must wait, Login returns a [*WaitError], even if the password is correct.
+// Login reports whether the password of a user is correct. After a wrong password, the next login of the same user
+// from the same address must wait. If the login must wait, Login returns a [*WaitError], even if the password is
+// correct.
 func (c *Control) Login(peer, name, password string) (ok bool, err error) {
 	return c.admit(peer, name, c.authenticFrom(peer, name, password))
 }
@@ -112,8 +115,9 @@ func (c *Control) admit(peer, name string, right bool) (ok bool, err error) {
 	return right, nil
 }
 
-// AwaitLogin is like Login, but delays a login that must wait, for a few seconds or until ctx is done. It does not delay
-// users who have recently logged in from the same address.
+// AwaitLogin is like Login, but if the login must wait, AwaitLogin waits and tries again. After maxDelay it returns
+// the [*WaitError]; if ctx is done, it returns the cause. If too many logins from the address are already delayed, it
+// does not wait. A user who has recently logged in from the same address usually need not wait.
 func (c *Control) AwaitLogin(ctx context.Context, peer, name, password string) (ok bool, err error) {
 	at := userAddress{throttle.Network(peer), name}
 	right := c.authenticFrom(peer, name, password)

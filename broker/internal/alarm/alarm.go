@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Resource is the resource of an alarm, with RabbitMQ's name.
+// Resource is the resource that an alarm is about. Memory and Disk are RabbitMQ's names.
 type Resource string
 
 // RabbitMQ has no alarms Store and Damage, because it stops if its disk fails.
@@ -19,11 +19,11 @@ const (
 	Damage Resource = "damage"
 )
 
-// Alarm is raised while a resource is low. The zero Alarm is not raised.
+// Alarm is raised while a resource is low or damaged. The zero Alarm is not raised.
 type Alarm struct {
 	Resource Resource
 
-	mu   sync.Mutex                    // held while the alarm is raised or cleared
+	mu   sync.Mutex                    // held while Set raises or clears the alarm
 	over atomic.Pointer[chan struct{}] // nil if the alarm is not raised
 }
 
@@ -45,8 +45,8 @@ func (a *Alarm) Set(raised bool) (changed bool) {
 	return true
 }
 
-// Raised returns nil if the alarm is not raised. Otherwise it returns a channel that is closed when the alarm is cleared. It
-// does not block.
+// Raised returns nil if the alarm is not raised. Otherwise, it returns a channel that is closed when the alarm is
+// cleared. Raised does not block.
 func (a *Alarm) Raised() <-chan struct{} {
 	if over := a.over.Load(); over != nil {
 		return *over
@@ -57,8 +57,8 @@ func (a *Alarm) Raised() <-chan struct{} {
 // Set contains the alarms of a broker. The zero Set is never raised.
 type Set []*Alarm
 
-// Raised returns nil if no alarm is raised. Otherwise it returns a channel that is closed when one of the raised alarms is
-// cleared.
+// Raised returns nil if no alarm is raised. Otherwise, it returns a channel that is closed when the first of the
+// raised alarms is cleared.
 func (s Set) Raised() <-chan struct{} {
 	for _, a := range s {
 		if over := a.Raised(); over != nil {
@@ -78,7 +78,7 @@ func (s Set) Resources() (all []Resource) {
 	return all
 }
 
-// Has reports whether the alarm of a resource is raised.
+// Has reports whether the alarm of the given resource is raised.
 func (s Set) Has(r Resource) bool { return slices.Contains(s.Resources(), r) }
 
 // Reason returns the reason that the broker sends to blocked publishers.

@@ -6,12 +6,13 @@
 //	              └── Account of another connection
 //	Limit: queues, exchanges and bindings, which outlive connections
 //
-// A [Limit] refuses a declaration if no memory is left. An [Account] of a connection never refuses memory, because the
-// connection may be in the middle of an operation. Instead, the broker closes a connection that exceeds the limit of a
-// connection. If all connections together exceed their limit, the broker closes the connection with the largest account.
+// A [Limit] refuses memory for a declaration if no memory is left. The [Account] of a connection never refuses
+// memory, because the connection may be in the middle of an operation. Instead, the broker closes a connection that
+// exceeds the limit for one connection. If all connections together exceed their common limit, the broker closes the
+// connection with the largest account.
 //
-// The numbers are approximate. They differ from the real memory use by a factor of at most about two. For example, the
-// budget counts the capacity of a list of deliveries, and not each delivery.
+// The numbers are approximate. They differ from the actual memory use by a factor of at most about two. For example,
+// the budget counts the capacity of a list of deliveries, and not each delivery.
 package budget
 
 import (
@@ -19,7 +20,7 @@ import (
 	"sync/atomic"
 )
 
-// Kind is the purpose of memory.
+// Kind is a purpose for which memory is used.
 type Kind uint8
 
 // Kinds of memory.
@@ -43,7 +44,7 @@ func (k Kind) String() string {
 	}[k]
 }
 
-// Connections is the memory budget of all connections. The accounts of a nil Connections count nothing.
+// Connections is the memory budget of all connections. A nil Connections opens nil accounts, which do not count.
 type Connections struct {
 	each, limit int64
 	used        atomic.Int64
@@ -53,8 +54,8 @@ type Connections struct {
 	closing  map[*Account]struct{} // accounts of connections that are being closed
 }
 
-// NewConnections returns a budget. The argument each limits the memory of one connection, and limit the memory of all
-// connections, in bytes.
+// NewConnections returns a budget. The argument each limits the memory of one connection, and the argument limit the
+// memory of all connections together, in bytes.
 func NewConnections(each, limit int64) *Connections {
 	return &Connections{
 		each: each, limit: limit, accounts: make(map[*Account]struct{}), closing: make(map[*Account]struct{}),
@@ -69,19 +70,19 @@ func (c *Connections) Used() int64 {
 	return c.used.Load()
 }
 
-// Limit returns the limit of all connections in bytes.
+// Limit returns the limit for all connections together, in bytes.
 func (c *Connections) Limit() int64 { return c.limit }
 
 // Excess describes why the broker must close a connection.
 type Excess struct {
 	Together bool  // all connections together exceed their limit, and this connection uses the most
-	Limit    int64 // exceeded limit in bytes
+	Limit    int64 // the exceeded limit in bytes
 	Used     int64 // bytes used by the connection
 	Mostly   Kind
 }
 
-// Open returns the account of a new connection. It calls exceeded at most once, in a separate goroutine, when the connection
-// must be closed.
+// Open returns the account of a new connection. When the connection must be closed, the budget calls exceeded once,
+// in a separate goroutine.
 func (c *Connections) Open(exceeded func(Excess)) *Account {
 	if c == nil {
 		return nil
@@ -93,8 +94,8 @@ func (c *Connections) Open(exceeded func(Excess)) *Account {
 	return a
 }
 
-// check closes the connection of a if it exceeds its limit. Then it closes the largest connections until the others are
-// within the limit for all connections.
+// check closes the connection of a if the connection exceeds its limit. Then it closes the largest connections until
+// the remaining connections are within the common limit.
 func (c *Connections) check(a *Account) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +113,7 @@ func (c *Connections) check(a *Account) {
 	}
 }
 
-// usedByOpen returns the memory of the connections that are not being closed.
+// usedByOpen returns the memory use of the connections that are not being closed.
 func (c *Connections) usedByOpen() int64 {
 	n := c.used.Load()
 	for a := range c.closing {
@@ -128,8 +129,8 @@ func (c *Connections) close(a *Account, e Excess) {
 	a.closing.Go(func() { a.exceeded(e) })
 }
 
-// Account counts the memory of a connection. It is safe for concurrent use, even while the caller holds a lock. A nil
-// Account does not count.
+// Account counts the memory of a connection. It is safe for concurrent use. All methods except Close may be called
+// while the caller holds locks. A nil Account does not count.
 type Account struct {
 	all      *Connections
 	exceeded func(Excess)
@@ -169,16 +170,17 @@ func (a *Account) Take(k Kind, n int64) {
 // Give subtracts n bytes.
 func (a *Account) Give(k Kind, n int64) { a.Take(k, -n) }
 
-// Exceeds reports whether a kind uses more than the given percentage of the limit of the connection.
+// Exceeds reports whether memory of kind k uses more than the given percentage of the limit for one connection.
 func (a *Account) Exceeds(k Kind, percent int64) bool {
 	return a != nil && a.byKind[k].Load() > a.all.each/100*percent
 }
 
-// Scarce reports whether all connections together use more than half of their limit. Callers should then defer optional
-// memory use.
+// Scarce reports whether all connections together use more than half of their common limit. If so, callers should
+// defer optional memory use.
 func (a *Account) Scarce() bool { return a != nil && a.all.Used() > a.all.limit/2 }
 
-// Close closes the account, and waits for a running call of exceeded. It returns the number of bytes that are still in use.
+// Close closes the account, and waits until a running call of exceeded has returned. It returns the number of bytes
+// that the account still counted as used.
 func (a *Account) Close() (left int64) {
 	if a == nil {
 		return 0
@@ -194,7 +196,7 @@ func (a *Account) Close() (left int64) {
 	return left
 }
 
-// Share is a part of an account whose size is set as a whole. It is not safe for concurrent use. The zero Share does
+// Share is a part of an account. Set sets its total size. Share is not safe for concurrent use. The zero Share does
 // not count.
 type Share struct {
 	account *Account
@@ -215,7 +217,7 @@ func (s *Share) Set(n int64) {
 	s.account.Take(s.kind, change)
 }
 
-// Exceeds is like [Account.Exceeds], for all shares of this kind.
+// Exceeds is like [Account.Exceeds], for all memory of the share's kind.
 func (s *Share) Exceeds(percent int64) bool { return s.account.Exceeds(s.kind, percent) }
 
 // Scarce is like [Account.Scarce].

@@ -1,3 +1,3 @@
-// Package chaos tests a broker whose power is cut at any moment, and a broker whose data directory is damaged. It runs the
-// broker on a file system in memory that loses a part of the unsynced data.
+// Package chaos tests how a broker recovers from a power failure at an arbitrary moment and from a damaged data
+// directory. It runs the broker on an in-memory file system that loses a part of the unsynced data.
 package chaos

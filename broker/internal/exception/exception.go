@@ -1,8 +1,8 @@
-// Package exception defines the errors of AMQP 0-9-1: a reply code and a reply text.
+// Package exception defines the errors of AMQP 0-9-1, which consist of a reply code and a reply text.
 //
-// The code determines the scope of an error. A soft error closes the channel, a hard error closes the connection (AMQP
-// 0-9-1, section 1.2, "hard error" and "soft error"). Clients compare the texts, so they are identical to RabbitMQ's texts,
-// including the name of the code at the start: "NOT_FOUND - no queue 'x' in vhost '/'".
+// The code determines the scope of an error. A soft error closes the channel. A hard error closes the connection
+// (AMQP 0-9-1, section 1.2, "hard error" and "soft error"). Some clients compare error strings, so each string is
+// identical to RabbitMQ's, including the name of the code at the start: "NOT_FOUND - no queue 'x' in vhost '/'".
 package exception
 
 import "fmt"
@@ -49,7 +49,7 @@ var names = map[Code]string{
 	InternalError:      "INTERNAL_ERROR",
 }
 
-// String returns the name of the code in the specification, in upper case like RabbitMQ.
+// String returns the name of the code in the specification, in upper case, as RabbitMQ writes it.
 func (c Code) String() string {
 	if name, ok := names[c]; ok {
 		return name
@@ -57,7 +57,7 @@ func (c Code) String() string {
 	return fmt.Sprintf("CODE_%d", uint16(c))
 }
 
-// Hard reports whether an error with this code closes the connection. Otherwise it closes only the channel.
+// Hard reports whether an error with this code closes the connection, and not only the channel.
 func (c Code) Hard() bool {
 	return c == ConnectionForced || c >= FrameError
 }
@@ -73,5 +73,5 @@ func New(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// Error returns the reply text.
+// Error returns the reply text, with the name of the code.
 func (e *Error) Error() string { return e.Code.String() + " - " + e.Text }
