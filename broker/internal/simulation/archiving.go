@@ -128,7 +128,7 @@ func (a *archiveActor) Begin(l *Life) {
 }
 
 // forgotAck reports whether the broker may have lost an acknowledgement at the time stored, because it stopped
-// between the two times: it crashed within grace after stored, or its disk was faulty.
+// between the two times. The stop must be a crash within grace after stored, or the disk must have been faulty.
 func (l *Life) forgotAck(stored, again time.Time) bool {
 	for _, d := range l.Disturbed(brokerName, stored, again, "crash", "stop") {
 		last := d.Why == "crash" && d.From.Sub(stored) <= grace

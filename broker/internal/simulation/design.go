@@ -12,10 +12,10 @@ import (
 // design is a retry topology that a work can use. Its fields state the documented properties of the topology.
 type design struct {
 	Name    string
-	Copies  bool // a retry is a copy of the message, so a fault can leave two copies
-	Counts  bool // the broker counts attempts, including deliveries whose connection was closed
-	Loses   bool // the worker acknowledges the original first, so a fault can lose the message
-	Once    bool // duplicates are suppressed; a duplicate delivered during an attempt counts as an attempt
+	Copies  bool // a retry is a copy of the message, so a fault can leave two copies.
+	Counts  bool // the broker counts attempts, including deliveries whose connection was closed.
+	Loses   bool // the worker acknowledges the original first, so a fault can lose the message.
+	Once    bool // duplicates are suppressed; a duplicate delivered during an attempt counts as an attempt.
 	Quorum  bool // the work queue must be a quorum queue
 	Marks   bool // parked messages have the header x-reprise-attempts
 	Build   func(w Work) built
