@@ -2,19 +2,19 @@ package console
 
 import "github.com/reprisemq/reprise/console/internal/access"
 
-// Role specifies the permissions of a token. Each role includes the permissions of the lower roles. The text form of
-// a role is view, operate or admin.
+// Role specifies the permissions of a token. Each role includes the permissions of the lower roles. The text form of a
+// token's role is view, operate or admin.
 type Role = access.Role
 
 // Roles in ascending order.
 const (
 	Nobody  = access.Nobody  // not logged in
-	View    = access.View    // read everything except for secrets
+	View    = access.View    // read everything except secrets
 	Operate = access.Operate // replay, edit, discard, and undo
 	Admin   = access.Admin   // see secrets, import, purge
 )
 
-// Token grants access to a user or a program.
+// Token grants a user or a program access to the console.
 type Token struct {
 	// Name is the name of the owner in the audit log: 1 to 64 letters, digits and the characters . _ - @.
 	Name string

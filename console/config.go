@@ -24,17 +24,17 @@ import (
 
 // Config configures a Console. Archive is required.
 type Config struct {
-	// Archive stores the failed messages. The console does not close it. Required.
+	// Archive stores the failed messages. The console does not close the archive. Required.
 	Archive *failed.Archive
 
 	// Replayer sends replays. Default: none; users cannot start replays.
 	Replayer Replayer
 
-	// Routing is the ReplayerConfig.Routing of the Replayer. Pages and API use it to show the destinations of messages.
-	// Default: none; the destinations are unknown.
+	// Routing is the ReplayerConfig.Routing of the Replayer. The console uses it to show the destinations of messages.
+	// Default: none; the console does not show destinations.
 	Routing failed.Routing
 
-	// Management is the source of the broker's live figures. Default: none; pages show only the data of the archive.
+	// Management is the source of the broker's live figures. Default: none; pages do not show these figures.
 	Management *Management
 
 	// Ledger detects lost messages. Default: none; the page Ledger is empty.
@@ -43,7 +43,7 @@ type Config struct {
 	// Fleet lists the workers of all processes, and pauses them. Default: none; the page Workers is empty.
 	Fleet Fleet
 
-	// Rescheduler acts on messages that wait for a retry. Default: none; the messages are only listed.
+	// Rescheduler acts on messages that wait for a retry. Default: none; the console only lists these messages.
 	Rescheduler Rescheduler
 
 	// History contains the recorded activity of queues. Default: none; the page History is empty.
@@ -52,39 +52,40 @@ type Config struct {
 	// Topology is drawn as a graph, together with the topology from Management. Default: empty.
 	Topology []topology.Topology
 
-	// Workers are the workers of this program, shown with their states. Default: none.
+	// Workers are the workers of this program, which the overview shows with their states. Default: none.
 	Workers []Worker
 
 	// Tokens grant access to users and programs. Default: none; only local users have access, with the role Admin.
 	Tokens []Token
 
-	// Secure sets the attribute Secure of all session cookies, so that browsers send them only over HTTPS. Set it if a
-	// proxy receives HTTPS and forwards HTTP. Default: false; a session cookie is Secure if this program received the
-	// login over HTTPS.
+	// Secure sets the attribute Secure of all session cookies, so that browsers send them only over HTTPS. Set Secure
+	// if a proxy terminates HTTPS and forwards plain HTTP. Default: false; a session cookie has the attribute only if
+	// the console itself received the login over HTTPS.
 	Secure bool
 
-	// Prefix is the path prefix under which a proxy publishes the console, such as /reprise. The proxy must not remove the
-	// prefix, because all paths of the console, including the API, start with it. Letters, digits and the characters - . _
-	// ~ are allowed between slashes. Default: none.
+	// Prefix is the path prefix under which a proxy publishes the console, such as /reprise. The proxy must not remove
+	// the prefix, because all paths of the console, including the API, start with it. Each segment starts with a letter
+	// or a digit, followed by letters, digits and the characters - . _ ~. Default: none.
 	Prefix string
 
-	// TraceURL is the URL of a trace in another system, such as https://traces.example.com/trace/{trace_id}. If a
-	// message has the header traceparent of W3C Trace Context, its page links to this URL. The IDs in the header replace
-	// {trace_id}, which is required, and {span_id}. Default: no links.
+	// TraceURL is a template for the URL of a trace in another system, such as
+	// https://traces.example.com/trace/{trace_id}. If a message has a traceparent header (W3C Trace Context), the page
+	// of the message links to this URL. The IDs in the header replace {trace_id}, which is required, and {span_id}.
+	// Default: no links.
 	TraceURL string
 
-	// Broker returns the client that publishes messages and purges queues, or nil while there is no connection. Default:
-	// none; users can neither publish nor purge.
+	// Broker returns the client for publishing messages and purging queues, or nil while there is no connection.
+	// Default: none; users can neither publish nor purge.
 	Broker func() *reprise.Client
 
 	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
-	// Logger receives refused logins (Warn), logins (Info), and internal errors (Error). Default: none.
+	// Logger logs logins (Info), refused logins (Warn), and internal errors (Error). Default: none.
 	Logger *slog.Logger
 }
 
-// Replayer sends the replays that were started in the archive. *failed.Replayer implements it.
+// Replayer carries out the replays that users start. *failed.Replayer implements it.
 type Replayer interface {
 	// Wake makes the Replayer look for new replays immediately instead of after its interval. It does not block.
 	Wake()
@@ -120,13 +121,14 @@ type Worker struct {
 	State   func() error  // returns nil if the worker consumes, and otherwise the reason; set it to reprise.Worker.Consuming
 	Breaker func() string // state of the circuit breaker in one word; nil without a breaker
 
-	// Config is the configuration of the worker. With it, the graph of the topology shows the number of attempts and the
-	// delays between them, as `reprise topology graph` does. Default: nil; the graph shows only the data of the queues.
+	// Config is the configuration of the worker. The topology page derives the number of attempts and the delays
+	// between them from Config, as `reprise topology graph` does. Default: nil; the page derives the delays from the
+	// arguments and names of the queues.
 	Config *reprise.WorkerConfig
 }
 
-// prefixForm is the form of Config.Prefix. Its characters do not require escaping in URLs, and are not wildcards in
-// patterns of routes. A segment starts with a letter or a digit, so that it cannot be . or ..
+// prefixForm is the form of Config.Prefix. Its characters do not require escaping in URLs and have no special meaning
+// in the patterns of [http.ServeMux]. A segment starts with a letter or a digit, so that it cannot be "." or "..".
 var prefixForm = regexp.MustCompile(`^(/[A-Za-z0-9][A-Za-z0-9._~-]*)+/?$`)
 
 // Validate reports invalid settings and suggests valid values.

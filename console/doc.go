@@ -3,37 +3,37 @@
 //	c, err := console.New(console.Config{Archive: archive, Replayer: replayer})
 //	http.Serve(listener, c)
 //
-// Without Config.Tokens, only local users have access, with the role admin. A request must come from a loopback
-// address and name a loopback host, so that another site cannot reach the console through a host name that resolves
-// to this machine (DNS rebinding). The console refuses requests with a header of a proxy, such as X-Forwarded-For.
-// But a proxy may omit these headers, so a console behind a proxy requires tokens.
+// Without Config.Tokens, only local users have access, with the role admin. A request must come from a loopback address
+// and name a loopback host, so that another site cannot reach the console through a host name that resolves to this
+// machine (DNS rebinding). The console also refuses requests with a header that proxies add, such as X-Forwarded-For.
+// Some proxies do not add such headers, so configure tokens if the console is behind a proxy.
 //
-// With tokens, every visitor needs a token. A program sends its token in the header Authorization of each request
-// ("Authorization: Bearer …"). A browser sends the token to /login once, and gets a session that lasts twelve hours
-// or until this program exits. A token has one of three roles. Each role includes the permissions of the previous
-// roles:
+// With tokens, every visitor needs a token. A program sends its token with each request, in the header Authorization
+// ("Authorization: Bearer …"). A browser sends the token to /login once, and gets a session that lasts twelve hours or
+// until this program exits. A token has one of three roles. Each role includes the permissions of the previous roles:
 //
 //	view     read everything except for secrets (failed.Config.Redact)
 //	operate  replay, edit, discard, and undo
 //	admin    see secrets, import, purge
 //
-// After five wrong tokens, the address of the visitor must wait before the next attempt. Each further wrong token
-// doubles the wait, up to one minute. Tokens from NewToken cannot be guessed, so the console accepts them even during
-// the wait: visitors who send wrong tokens cannot lock out other visitors behind the same proxy.
+// After more than five wrong tokens from an address, the console makes the address wait before the next attempt. Each
+// further wrong token doubles the wait, up to one minute. Tokens from NewToken cannot be guessed, so the console
+// accepts them even during the wait. Therefore visitors who send wrong tokens cannot lock out other visitors behind the
+// same proxy.
 //
-// The console refuses a request that changes data if the request comes from a page of another site
-// ([http.CrossOriginProtection]), or if it has a session but neither the header Origin nor Sec-Fetch-Site. Pages load
-// only scripts and styles of the console, and show messages as plain text, never as markup. Visitors without the role
-// admin see "[redacted]" instead of secrets, and can neither change nor export them. The console does not encrypt
-// connections. Use HTTPS for access from other machines, because requests contain tokens.
+// The console refuses a request that changes data if a page of another site sent it ([http.CrossOriginProtection]), or
+// if it belongs to a session and has neither an Origin nor a Sec-Fetch-Site header. Pages load only scripts and styles
+// that the console serves, and show messages as plain text, never as markup. Visitors without the role admin see
+// "[redacted]" instead of secrets, and can neither change nor export them. The console does not encrypt connections.
+// Use HTTPS for access from other machines, because requests contain tokens.
 //
-// /api/v1/openapi.json describes the API. An error is an object with the fields error and advice. An action on many
-// messages requires a filter, or "all": true to select all messages. With ?dry_run=true, the action only counts the
-// messages. In JSON, names and values that are not valid UTF-8 are "base64:" strings. The archive's audit log records
-// all actions with their actor: the name of the token or, without tokens, the value of the header Reprise-Actor
-// (default: "local").
+// /api/v1/openapi.json describes the API. An error is an object with the fields error and advice. An action on several
+// messages requires a filter, or "all": true to select all messages. With ?dry_run=true, such an action only counts the
+// messages. In JSON, names and values that are not valid UTF-8 are strings of the form "base64:…". The audit log in the
+// archive records each action with its actor, which is the name of the token or, without tokens, the value of the
+// header Reprise-Actor (default: "local").
 //
-// A request passes through the packages of console/internal in this order: web (origin, role, parameters), then pages or
-// jsonapi (handlers). The packages access, fault, show, editor, figures and flow do not depend on routes. Package pages
-// describes how to add a column to the lists of messages.
+// A request passes through the packages of console/internal in this order: web (origin, role, parameters), then pages
+// or jsonapi (handlers). The packages access, fault, show, editor, figures and flow do not know the routes. The comment
+// of package pages describes how to add a column to the lists of messages.
 package console

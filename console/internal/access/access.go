@@ -1,5 +1,5 @@
-// Package access authenticates requests and determines the role of the user: by token, by session, or, without tokens, by the
-// loopback address. It is independent of routes and pages.
+// Package access authenticates requests and determines the role of the user by token, by session or, if no tokens are
+// configured, by loopback address. It does not depend on routes or pages.
 package access
 
 import (
@@ -26,7 +26,7 @@ type Visitor struct {
 // Guard authenticates requests.
 type Guard struct {
 	tokens   []Token
-	secure   bool   // sets the Secure attribute of cookies
+	secure   bool   // whether cookies always have the attribute Secure
 	path     string // of cookies
 	logger   *slog.Logger
 	Sessions *sessions
@@ -43,10 +43,10 @@ func NewGuard(tokens []Token, secure bool, path string, clock func() time.Time, 
 // HasTokens reports whether users need a token.
 func (g *Guard) HasTokens() bool { return len(g.tokens) > 0 }
 
-// ActorHeader is the header with the name of the user, if no tokens are configured.
+// ActorHeader is the header that contains the name of the user if no tokens are configured.
 const ActorHeader = "Reprise-Actor"
 
-// localActor is the name of the user without an ActorHeader.
+// localActor is the name of a user without a valid ActorHeader.
 const localActor = "local"
 
 // errForeign is returned, if no tokens are configured, for a request from another machine, through a proxy, or for a
@@ -85,7 +85,7 @@ func Forbidden(who Visitor, needed Role) *fault.Failure {
 	}
 }
 
-// Identify returns the sender of a request.
+// Identify authenticates the sender of a request.
 func (g *Guard) Identify(w http.ResponseWriter, r *http.Request) (Visitor, error) {
 	if len(g.tokens) == 0 {
 		return identifyLocal(r)
@@ -118,7 +118,8 @@ func identifyLocal(r *http.Request) (Visitor, error) {
 	return Visitor{Actor: claimedActor(r), Role: Admin}, nil
 }
 
-// claimedActor returns the name in ActorHeader. The name needs no proof, because all users of this machine have the role admin.
+// claimedActor returns the name in ActorHeader. The name is not verified, because all users of this machine have the
+// role admin.
 func claimedActor(r *http.Request) failed.Actor {
 	text := r.Header.Get(ActorHeader)
 	if text == "" || len(text) > maxTokenName || strings.ContainsFunc(text, Unprintable) {
@@ -150,7 +151,7 @@ func isLoopbackHost(host string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// IsSafe reports whether requests with a method must not change data.
+// IsSafe reports whether method is one of the methods whose requests must not change data.
 func IsSafe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }

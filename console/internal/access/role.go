@@ -28,7 +28,7 @@ func (r Role) String() string {
 // MarshalText implements [encoding.TextMarshaler].
 func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText implements [encoding.TextUnmarshaler]: view, operate or admin.
+// UnmarshalText implements [encoding.TextUnmarshaler]. It accepts view, operate and admin.
 func (r *Role) UnmarshalText(text []byte) error {
 	i := slices.Index(roleNames, string(text))
 	if i <= 0 {

@@ -18,7 +18,8 @@ const (
 	mostSessions  = 10_000
 )
 
-// sessions stores the sessions of browsers. At the limit, a new session replaces the oldest session.
+// sessions stores the sessions of browsers. If there are mostSessions sessions, a new session replaces the oldest
+// session.
 type sessions struct {
 	clock func() time.Time
 
@@ -65,9 +66,9 @@ func (s *sessions) End(id string) {
 	s.byID.Drop(sha256.Sum256([]byte(id)))
 }
 
-// identifySession returns the user of the session cookie. Browsers send the cookie with all requests, including forged requests of
-// other sites. A request that changes data must therefore have a header with its origin, which sameOrigin compares with the
-// console's origin.
+// identifySession returns the user of the session cookie. Pages of other origins of the same site, and old browsers,
+// can send forged requests with the cookie. A request that changes data must therefore have a header with its origin,
+// which package web compares with the origin of the console.
 func (g *Guard) identifySession(r *http.Request) (Visitor, error) {
 	cookie, err := r.Cookie(SessionCookie)
 	if err != nil {
@@ -95,7 +96,7 @@ func (g *Guard) setCookie(w http.ResponseWriter, r *http.Request, value string) 
 	})
 }
 
-// LogIn begins a session for the token with this secret. It ends the current session of the visitor.
+// LogIn begins a session for the token with this secret. It ends the previous session of the visitor, if any.
 func (g *Guard) LogIn(w http.ResponseWriter, r *http.Request, who Visitor, secret string) error {
 	t, err := g.check(r, strings.TrimSpace(secret))
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 	maxTokenName = 64
 )
 
-// NewToken returns a token of 256 random bits for a user, and its hash for Token.Hash.
+// NewToken returns a token of 256 random bits and its hash for Token.Hash.
 func NewToken() (token, hash string) {
 	var b [tokenBytes]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -38,9 +38,9 @@ func NewToken() (token, hash string) {
 }
 
 // HashToken returns the SHA-256 hash of a token, without salt. This fast hash is safe only for the random tokens from
-// NewToken. An attacker who knows the hash of any other token can find the token by guessing. An attacker who does
-// not know the hash is limited only by the delay after wrong tokens, which also applies to the owner if both have the
-// same address.
+// NewToken. An attacker who knows the hash of any other token can find the token by guessing. For such a token, only
+// the wait after wrong tokens slows down an attacker who does not know the hash, and the wait also affects the owner if
+// both have the same address.
 func HashToken(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hashPrefix + hex.EncodeToString(sum[:])
@@ -73,14 +73,14 @@ func ValidateTokens(tokens []Token) error {
 
 const tokenNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@"
 
-// check returns the token with this secret. After wrong tokens, an address must wait. Tokens from NewToken are
-// exempt: their 256 random bits resist guessing at any rate, and behind a proxy, where all users have the same
-// address, an attacker could otherwise lock out the owner. All other tokens must wait, even if they are valid,
-// because only the delay protects them.
+// check returns the token with this secret. After wrong tokens, an address must wait. Tokens from NewToken are exempt:
+// their 256 random bits resist guessing at any rate, and behind a proxy, where all users have the same address, an
+// attacker could otherwise lock out the owner. All other tokens are refused during the wait, even valid tokens, because
+// only the wait protects them.
 func (g *Guard) check(r *http.Request, secret string) (Token, error) {
 	hash := []byte(HashToken(secret))
 	var found *Token
-	for i := range g.tokens { // compares all tokens, so that the time does not depend on the match
+	for i := range g.tokens { // compares all tokens, so that the duration does not reveal a match
 		if subtle.ConstantTimeCompare([]byte(strings.ToLower(g.tokens[i].Hash)), hash) == 1 {
 			found = &g.tokens[i]
 		}
@@ -108,7 +108,7 @@ func tooOften(wait time.Duration) *fault.Failure {
 	}
 }
 
-// isRandom reports whether a secret has the form of a token from NewToken, with 256 bits.
+// isRandom reports whether a secret has the form of a token from NewToken.
 func isRandom(secret string) bool {
 	bits, ok := strings.CutPrefix(secret, tokenPrefix)
 	b, err := base64.RawURLEncoding.DecodeString(bits)

@@ -22,13 +22,14 @@ const maxIndented = 2 * maxEdited
 // Representations of a body in a form.
 const (
 	bodyText   = "text"   // unchanged
-	bodyIndent = "indent" // JSON on one line, formatted; saved on one line
+	bodyIndent = "indent" // JSON on one line, which the form shows indented
 	bodyHex    = "hex"    // binary data
 	bodyNone   = "none"   // too large to edit
 )
 
-// editableBody returns the representation of a body that a form returns without loss. Browsers convert all line breaks of a form to
-// CR LF. A body with CR LF is therefore editable as text only if all its line breaks are CR LF.
+// editableBody returns a representation of a body that survives the submission of a form unchanged. Browsers convert
+// all line breaks in a form to CR LF. A body is therefore editable as text only if its line breaks are either all LF or
+// all CR LF.
 func editableBody(body []byte) (how, text string) {
 	switch {
 	case len(body) > maxEdited:
@@ -52,7 +53,7 @@ func mixedBreaks(s string) bool {
 	return strings.Count(s, "\r") != crlf || crlf > 0 && strings.Count(s, "\n") != crlf
 }
 
-// hexLines formats bytes as hexadecimal, 16 on each line.
+// hexLines formats a body in hexadecimal, 16 bytes per line.
 func hexLines(body []byte) string {
 	var lines []string
 	for line := range slices.Chunk(body, 16) {
@@ -61,7 +62,7 @@ func hexLines(body []byte) string {
 	return strings.Join(lines, "\n")
 }
 
-// bytes decodes the body of the form.
+// bytes decodes the body in the form. The parameter before is the body without the edit.
 func (f *EditFormView) bytes(before []byte) ([]byte, error) {
 	switch f.How {
 	case bodyNone:
@@ -84,7 +85,8 @@ func (f *EditFormView) bytes(before []byte) ([]byte, error) {
 	return []byte(f.Body), nil
 }
 
-// onOneLine returns the edited JSON on one line, with the same spacing as before. If only white space differs, it returns before.
+// onOneLine returns edited, which contains JSON, on one line. It keeps the spacing of before if that is compact or the
+// spacing of Python (see spaced). If the two differ only in white space, it returns before.
 func onOneLine(edited, before []byte) []byte {
 	compact, was := compacted(edited), compacted(before)
 	switch {
@@ -107,7 +109,7 @@ func compacted(body []byte) []byte {
 	return compact.Bytes()
 }
 
-// spaced adds a space after each comma and colon of compact JSON. Python, for example, writes JSON with these spaces.
+// spaced adds a space after each comma and colon of compact JSON, as Python does by default.
 func spaced(compact []byte) []byte {
 	var b bytes.Buffer
 	inText, escaped := false, false

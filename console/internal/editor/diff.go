@@ -13,21 +13,21 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// maxDiffLines is the maximum number of displayed lines of a comparison.
+// maxDiffLines is the maximum number of lines of a comparison that a page displays.
 const maxDiffLines = 2000
 
 // diffLine is a line of a comparison. Class is "add", "del", "skip-lines", or "" for a line in both texts.
 type diffLine struct{ Class, Text string }
 
-// diff compares two texts by line. It returns the differences with up to context lines before and after them, cut after
-// maxDiffLines, or nil for equal texts.
+// diff compares two texts line by line. It returns nil for equal texts, and otherwise the differences, with at most the
+// given number of context lines before and after each. The result is cut after maxDiffLines lines.
 func diff(before, after string, context int) []diffLine {
 	if before == after {
 		return nil
 	}
-	before, after = before+"\n", after+"\n" // so that all edits are of whole lines
+	before, after = before+"\n", after+"\n" // so that all edits affect whole lines
 	var lines []diffLine
-	at := 1 // the next line of before
+	at := 1 // next line of before to show
 	alike := func(until int) {
 		if until > at {
 			lines = append(lines, diffLine{"skip-lines", show.Plural(int64(until-at), "unchanged line")})
@@ -60,7 +60,7 @@ type EditDiff struct {
 	Same          bool
 }
 
-// Compare compares two contents in the form that pages display.
+// Compare compares two contents in the format in which pages show them.
 func Compare(before, after failed.Content) EditDiff {
 	d := EditDiff{
 		Body:    diff(diffText(before.Body), diffText(after.Body), 3),
@@ -87,7 +87,7 @@ func diffText(body []byte) string {
 	return show.Visible(string(body))
 }
 
-// fieldText formats properties and headers of the application, one on each line.
+// fieldText formats the properties and the headers of the application, one per line.
 func fieldText(c failed.Content) string {
 	var b strings.Builder
 	for _, e := range editFields {

@@ -18,7 +18,7 @@ import (
 // spareHeaders is the number of empty rows for new headers.
 const spareHeaders = 2
 
-// EditFormView is a form that edits a message.
+// EditFormView is a form for editing a message.
 type EditFormView struct {
 	How        string
 	Body       string
@@ -38,8 +38,8 @@ type editField struct {
 // isPlain reports whether browsers return s unchanged from a form field.
 func isPlain(s string) bool { return show.Visible(s) == s && !strings.ContainsAny(s, "\r\n") }
 
-// isKept reports whether the form cannot edit a header, because Reprise or the broker sets it or because a field cannot hold its
-// name.
+// isKept reports whether the form cannot edit the header with this name, because Reprise or the broker sets the header,
+// or because a form field cannot contain the name.
 func isKept(name string) bool { return show.IsBrokerHeader(name) || !isPlain(name) || name == "" }
 
 type editHeader struct {
@@ -101,20 +101,20 @@ func NewEditForm(m *failed.Message) *EditFormView {
 	return f
 }
 
-// NewPublishForm returns the form of a new message with a random message ID. The default content type is JSON.
+// NewPublishForm returns the form for a new message, with a random message ID. The default content type is JSON.
 func NewPublishForm() *EditFormView {
 	f := NewEditForm(&failed.Message{})
 	f.How = bodyIndent
 	f.Properties[0].Value = "application/json"
 	for i := range f.Properties {
 		if f.Properties[i].Name == "message_id" {
-			f.Properties[i].Value = rand.Text() // a form that is submitted twice publishes duplicates, which consumers recognize
+			f.Properties[i].Value = rand.Text() // so that consumers recognize the duplicate if the form is submitted twice
 		}
 	}
 	return f
 }
 
-// ReadPublishForm reads the submitted form of a new message and indents a JSON body.
+// ReadPublishForm reads the submitted form for a new message. It indents the body if the body is JSON.
 func ReadPublishForm(v url.Values) *EditFormView {
 	f := ReadEditForm(v, &failed.Message{})
 	f.How = bodyIndent
@@ -160,7 +160,8 @@ func ReadEditForm(v url.Values, m *failed.Message) *EditFormView {
 	return f
 }
 
-// Content applies the form to the message and returns the result. Content that the form omits remains unchanged.
+// Content applies the form to the message and returns the result. A body and headers that the form cannot edit remain
+// unchanged.
 func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
 	before := m.Current()
 	after := before
@@ -215,7 +216,7 @@ func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
 	return after, nil
 }
 
-// unchanged reports whether a header has the same value as in the original form.
+// unchanged reports whether h still has the value that the form showed for the header before the edit.
 func unchanged(was any, h editHeader) bool {
 	if s, ok := was.(string); ok && s == h.Value {
 		return true

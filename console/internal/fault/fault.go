@@ -1,5 +1,5 @@
-// Package fault defines the errors that the console returns to users, with advice, and converts errors of package
-// failed to these errors.
+// Package fault defines Failure, an error with advice for users of the console, and converts errors of other packages
+// to Failures.
 package fault
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/params"
 )
 
-// Failure is an error that the console returns to the user.
+// Failure is an error that the console shows to the user.
 type Failure struct {
 	Status     int
 	Text       string

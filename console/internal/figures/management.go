@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Maximum age of a cached response of the management API, and timeout of a request.
+// Maximum ages of cached responses of the management API, and timeout of its requests.
 const (
 	figuresAge     = 2 * time.Second
 	topologyAge    = 10 * time.Second
@@ -27,17 +27,17 @@ const (
 // ErrNoFigures is returned if no management API is configured.
 var ErrNoFigures = errors.New("no management API is configured")
 
-// QueueFigures has the current figures of a queue.
+// QueueFigures contains the current figures of a queue.
 type QueueFigures struct {
 	Name      string
 	Ready     int64 // messages in the backlog
 	Unacked   int64 // delivered and not yet acknowledged
 	Consumers int
-	In        float64 // published, messages per second
+	In        float64 // messages published per second
 	Args      topology.Table
 }
 
-// Depth returns the number of messages in the queue, ready and unacked.
+// Depth returns the number of messages in the queue, both ready and unacked.
 func (q QueueFigures) Depth() int64 { return q.Ready + q.Unacked }
 
 // Broker reads the figures of queues from the management API of RabbitMQ or of the embedded broker. All methods are safe for
@@ -50,7 +50,7 @@ type Broker struct {
 	layout  Cached[topology.Topology]
 }
 
-// NewBroker returns nil if api has no URL.
+// NewBroker returns a Broker for one virtual host, or nil if api has no URL.
 func NewBroker(api mgmtapi.API, vhost string) *Broker {
 	if api.URL == "" {
 		return nil
@@ -59,7 +59,7 @@ func NewBroker(api mgmtapi.API, vhost string) *Broker {
 	if api.Client != nil {
 		client = *api.Client
 	}
-	client.Timeout = figuresTimeout // a page waits for it
+	client.Timeout = figuresTimeout // short, because a page waits for the response
 	api.Client = &client
 	return &Broker{
 		api:     api,
@@ -77,7 +77,7 @@ func (b *Broker) Queues(ctx context.Context) (map[string]QueueFigures, error) {
 	return b.figures.Get(ctx, b.fetchQueues)
 }
 
-// Topology returns the current exchanges, queues and bindings.
+// Topology returns the exchanges, queues and bindings. They are at most topologyAge old.
 func (b *Broker) Topology(ctx context.Context) (topology.Topology, error) {
 	if b == nil {
 		return topology.Topology{}, ErrNoFigures
@@ -136,7 +136,7 @@ func (b *Broker) fetchTopology(ctx context.Context) (t topology.Topology, err er
 	return t, nil
 }
 
-// denied adds the virtual host to an authorization error.
+// denied adds the virtual host to err if err is an authorization error.
 func (b *Broker) denied(err error) error {
 	bad, ok := errors.AsType[*mgmtapi.StatusError](err)
 	if ok && (bad.Code == http.StatusUnauthorized || bad.Code == http.StatusForbidden) {
@@ -145,7 +145,7 @@ func (b *Broker) denied(err error) error {
 	return err
 }
 
-// Cached caches a value for concurrent callers. If the value is older than Age, one of the callers fetches it again.
+// Cached caches a value for concurrent callers. If the value is older than Age, one caller fetches it again.
 type Cached[T any] struct {
 	Age time.Duration
 
@@ -156,8 +156,8 @@ type Cached[T any] struct {
 	err   error
 }
 
-// Get returns the cached value, or fetches it. Callers during a fetch wait for its result. Get also caches an error, so that a
-// broker that does not respond delays one page per Age instead of every page.
+// Get returns the cached value, or fetches it. If another caller is already fetching it, Get waits for the result. Get
+// also caches errors, so that a broker that does not respond delays pages only once per Age.
 func (r *Cached[T]) Get(ctx context.Context, fetch func(context.Context) (T, error)) (T, error) {
 	for {
 		r.mu.Lock()

@@ -17,8 +17,8 @@ func NewDoneRates(l *ledger.Ledger) *DoneRates {
 	return &DoneRates{ledger: l, kept: Cached[[]ledger.Rate]{Age: figuresAge}}
 }
 
-// Get returns the rates of all accounts. It returns nil if there is no ledger or if the ledger returns an error, because pages can
-// omit the rates.
+// Get returns the rates of all accounts. If there is no ledger, or if the ledger returns an error, Get returns nil, and
+// pages omit the rates.
 func (d *DoneRates) Get(ctx context.Context) []ledger.Rate {
 	if d.ledger == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package flow builds the graph of exchanges and queues for the topology page, from the topology of the broker and from the workers
-// of this program.
+// Package flow builds the graph of exchanges and queues for the topology page, from the topology of the broker and the
+// workers of this program.
 package flow
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// NewGraph returns the graph of a topology. It combines all wait queues of a work queue (up to several dozen), and
-// the exchanges between the wait queues, into one node.
+// NewGraph returns the graph of a topology. It combines the wait queues of a work queue (up to several dozen) and the
+// exchanges between these queues into one node.
 //
-// A topology does not specify the destinations of failed messages. NewGraph takes them from workers or, for other work queues,
-// derives them from the names and the dead-letter arguments of queues.
+// A topology does not specify the destinations of failed messages. NewGraph takes the destinations from workers. For a
+// work queue without a worker, it derives them from the names and the dead-letter arguments of queues.
 func NewGraph(t topology.Topology, works []string, workers []graph.Worker, counts map[string]graph.Count) *graph.Graph {
 	b := graphBuilder{
 		Graph: &graph.Graph{}, names: map[string]bool{},
@@ -58,7 +58,7 @@ func NewGraph(t topology.Topology, works []string, workers []graph.Worker, count
 	return b.Graph
 }
 
-// labels labels the edges from wait queues with the range of their delays.
+// labels labels the edges on which messages return from wait queues with the range of the delays.
 func (b *graphBuilder) labels() {
 	for i, e := range b.Edges {
 		if w := b.waits[e.From]; w != nil && e.Way == graph.Returns && w.high > 0 {
@@ -74,13 +74,13 @@ func (b *graphBuilder) labels() {
 type graphBuilder struct {
 	*graph.Graph
 	names map[string]bool   // names of all queues
-	index map[string]int    // nodes by ID, and by the IDs of the queues and exchanges that a node combines
+	index map[string]int    // indices of nodes, by ID and by the IDs of the queues and exchanges that a node combines
 	waits map[string]*waits // by the ID of the node that combines the wait queues
 	ways  map[way]int       // indices of edges
 	into  map[string][]string
 }
 
-// way identifies an edge. Two nodes have at most one edge for each reason.
+// way identifies an edge. There is at most one edge for each reason between two nodes.
 type way struct {
 	from, to string
 	why      graph.Way
@@ -119,7 +119,7 @@ func (b *graphBuilder) exchanges(t topology.Topology) {
 	}
 }
 
-// add adds a node, unless the graph contains it.
+// add adds a node, unless the graph already contains it.
 func (b *graphBuilder) add(id string, kind graph.Kind, note string) {
 	if _, known := b.index[id]; known {
 		return
@@ -129,7 +129,7 @@ func (b *graphBuilder) add(id string, kind graph.Kind, note string) {
 	b.Nodes = append(b.Nodes, graph.Node{ID: id, Name: show.Visible(name), Kind: kind, Note: note})
 }
 
-// node returns the node with an ID, or nil.
+// node returns the node that has or combines the given ID, or nil.
 func (b *graphBuilder) node(id string) *graph.Node {
 	if i, ok := b.index[id]; ok {
 		return &b.Nodes[i]
@@ -137,7 +137,8 @@ func (b *graphBuilder) node(id string) *graph.Node {
 	return nil
 }
 
-// edge adds an edge between two nodes. If the edge exists, it adds the label. It ignores nodes that the graph does not contain.
+// edge adds an edge between two different nodes. If the edge already exists, edge only adds the label. It does nothing
+// if the graph does not contain both nodes.
 func (b *graphBuilder) edge(from, to string, why graph.Way, label string) {
 	f, t := b.node(from), b.node(to)
 	if f == nil || t == nil || f == t {
@@ -201,9 +202,9 @@ func (b *graphBuilder) byName() {
 	}
 }
 
-// byWayBack connects work queues with wait queues and failed queues that have no incoming edge. A wait queue belongs
-// to the work queue to which its messages return. A failed queue belongs to the work queues whose names start with
-// the name of the failed queue without "failed".
+// byWayBack connects work queues with the wait queues and failed queues that no other queue leads to. A wait queue
+// belongs to the work queue to which its messages return. A failed queue belongs to the work queues whose names start
+// with its name without the suffix "failed".
 func (b *graphBuilder) byWayBack() {
 	for _, n := range b.Nodes {
 		if n.Kind != graph.Wait && n.Kind != graph.Failed {
@@ -226,8 +227,9 @@ func (b *graphBuilder) byWayBack() {
 	}
 }
 
-// entry returns the node that publishers of a queue use: the queue, or the only exchange that routes to it. If the queue has other
-// incoming edges, ok is false.
+// entry returns the node at which messages for a queue enter the graph: the queue itself, or the first exchange of the
+// only chain of exchanges that leads to it. If a node on this path has several incoming edges, or an edge from a queue,
+// ok is false.
 func (b *graphBuilder) entry(id string) (entry string, ok bool) {
 	for range b.Nodes { // a cycle of exchanges has no entry
 		from := b.into[id]

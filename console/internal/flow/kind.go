@@ -14,7 +14,7 @@ import (
 // stakingMark is the suffix of the names of failed queues in preset.Staking.
 const stakingMark = "_failed"
 
-// kindOf returns the kind of a queue, derived from its arguments and its name, and a note.
+// kindOf derives the kind of a queue, and a note about the queue, from its arguments and its name.
 func (b *graphBuilder) kindOf(q topology.Queue, works []string) (graph.Kind, string) {
 	ttl, waits := millis(q.Args["x-message-ttl"])
 	_, back := q.Args["x-dead-letter-exchange"]
@@ -37,17 +37,19 @@ func (b *graphBuilder) isFailed(name string) bool {
 	return strings.HasSuffix(name, topology.FailedQueue("")) || found && b.names[work]
 }
 
-// millis converts an argument in milliseconds to a duration.
+// millis converts v, a number of milliseconds, to a duration.
 func millis(v any) (time.Duration, bool) {
 	n, ok := amqpvalue.Integer(v)
 	return time.Duration(n) * time.Millisecond, ok
 }
 
-// waitMarks are the markers in the names of wait queues. Topology.Buckets has one marker. Topology.Levels has markers for retries to a
-// queue and to an exchange. The exchanges of Levels have the names of their queues.
+// waitMarks are the markers in the names of wait queues: the marker of topology.Buckets, and the two markers of
+// topology.Levels, for retries to a queue and to an exchange. An exchange of topology.Levels has the same name as its
+// queue.
 var waitMarks = []string{".wait.", ".level.", ".level-"}
 
-// family splits the name of one of Reprise's wait queues into the ID of the combined node and the suffix that identifies the queue.
+// family splits the name of a wait queue of Reprise into the ID of the node that combines the wait queues and the
+// suffix that identifies the queue.
 func family(name string) (id, rest string, ok bool) {
 	if !amqpvalue.IsWaitQueue(name) {
 		return "", "", false
@@ -66,7 +68,7 @@ type waits struct {
 	low, high time.Duration
 }
 
-// add adds a wait queue. If bounds has the form LOW-HIGH, it is the range of the delay in milliseconds.
+// add adds a wait queue. If bounds has the form LOW-HIGH, it specifies the range of the delay in milliseconds.
 func (w *waits) add(bounds string) {
 	w.n++
 	from, to, ok := strings.Cut(bounds, "-")

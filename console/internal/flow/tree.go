@@ -23,8 +23,8 @@ type Way struct {
 	To     *Step
 }
 
-// Trees returns the graph as trees, in the order of its nodes. A node is a root if it has no incoming edge except edges that return
-// messages.
+// Trees returns the graph as trees, in the order of its nodes. A root is a node without incoming edges, apart from
+// edges that return messages, or the first node of a cycle that no root leads to.
 func Trees(g *graph.Graph) []*Step {
 	t := treeBuilder{nodes: map[string]graph.Node{}, out: map[string][]graph.Edge{}, seen: map[string]bool{}, above: map[string]bool{}}
 	entered := map[string]bool{}
@@ -38,7 +38,7 @@ func Trees(g *graph.Graph) []*Step {
 		}
 	}
 	var roots []*Step
-	for _, all := range []bool{false, true} { // the second pass adds nodes that only a cycle reaches
+	for _, all := range []bool{false, true} { // the second pass adds the cycles that no root leads to
 		for _, n := range g.Nodes {
 			if !t.seen[n.ID] && (all || !entered[n.ID]) {
 				roots = append(roots, t.step(n.ID))
@@ -52,7 +52,7 @@ type treeBuilder struct {
 	nodes map[string]graph.Node
 	out   map[string][]graph.Edge
 	seen  map[string]bool
-	above map[string]bool // the nodes between the root and the current node
+	above map[string]bool // the nodes from the root to the current node
 }
 
 func (t *treeBuilder) step(id string) *Step {
@@ -78,7 +78,7 @@ func (t *treeBuilder) step(id string) *Step {
 	return s
 }
 
-// isBack reports whether an edge leads back: to a node between the root and the current node, or from a wait queue to its work
+// isBack reports whether an edge leads back to a node in above, or returns messages from a wait queue to their work
 // queue.
 func isBack(e graph.Edge, above map[string]bool) bool { return above[e.To] || e.Way == graph.Returns }
 

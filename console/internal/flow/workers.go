@@ -11,12 +11,12 @@ import (
 // Worker is a worker of this program.
 type Worker struct {
 	Queue   string
-	State   func() error  // the reason why the worker does not consume; if the function is nil, it consumes
-	Breaker func() string // the state of the circuit breaker; nil without a breaker
+	State   func() error  // returns nil if the worker consumes, and otherwise the reason
+	Breaker func() string // returns the state of the circuit breaker; nil without a breaker
 	Config  *reprise.WorkerConfig
 }
 
-// Policies returns the workers whose retry policy is known.
+// Policies returns the workers that have a Config, and therefore a known retry policy.
 func Policies(workers []Worker) (known []graph.Worker) {
 	for _, w := range workers {
 		if w.Config != nil {
@@ -26,8 +26,9 @@ func Policies(workers []Worker) (known []graph.Worker) {
 	return known
 }
 
-// addReported adds the graph of the workers' configurations. It replaces the edges that were derived from the same queues, because
-// the name of a wait queue contains only the longest permitted delay, not the delays of the worker.
+// addReported adds g, the graph of the workers' configurations. For nodes in g, it replaces the edges that were derived
+// from the topology, because the name of a wait queue contains only the longest permitted delay, not the delays of the
+// worker.
 func (b *graphBuilder) addReported(g *graph.Graph) {
 	replaced := map[way]bool{}
 	for _, e := range g.Edges {

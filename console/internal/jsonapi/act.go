@@ -62,7 +62,7 @@ func restore(c *web.Call, isDryRun bool) (int64, error) {
 	return c.Archive.Restore(c.R.Context(), f, c.Who.Actor)
 }
 
-// erase deletes contents of messages permanently.
+// erase permanently deletes the contents of messages.
 func erase(c *web.Call) (done api.Done, err error) {
 	if done.DryRun, err = c.Flag("dry_run"); err != nil {
 		return done, err
@@ -113,7 +113,7 @@ func publish(c *web.Call) (api.Published, error) {
 	return api.Published{MessageID: api.Text(id)}, err
 }
 
-// purge removes messages that are older than the archive's retention.
+// purge removes the messages whose retention in the archive has expired.
 func purge(c *web.Call, isDryRun bool) (int64, error) {
 	if isDryRun {
 		return c.Archive.WouldPurge(c.R.Context())

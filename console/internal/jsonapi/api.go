@@ -97,7 +97,7 @@ func answer[T any](f func(*web.Call) (T, error)) handler {
 	}
 }
 
-// byID is like answer, and passes the ID in the path to f.
+// byID is like answer, but also passes the ID in the path to f.
 func byID[T any](f func(*web.Call, int64) (T, error)) handler {
 	return answer(func(c *web.Call) (v T, err error) {
 		id, err := pathNumber(c, "id")
@@ -140,8 +140,8 @@ func me(c *web.Call) (api.Me, error) {
 
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// absentRoutes respond with a JSON error to unknown paths under /api. Their patterns contain methods, so that they do
-// not conflict with the pattern of the page for all other paths.
+// absentRoutes returns routes that respond with a JSON error to unknown paths under /api. Their patterns contain
+// methods, so that they do not conflict with the pattern of the not-found page, which matches all other paths.
 func absentRoutes() []web.Route {
 	var absent []web.Route
 	for _, method := range methods {

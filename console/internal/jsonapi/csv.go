@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// csvColumns are the columns of a list in CSV, with the JSON names of the fields. They do not include the bodies and headers of
-// messages.
+// csvColumns are the columns of a list in CSV, with the JSON names of the fields. The bodies and headers of messages
+// are not included.
 var csvColumns = []struct {
 	name string
 	of   func(api.Summary) string
@@ -92,7 +92,8 @@ func csvTime(t time.Time) string {
 }
 
 // formulas matches the beginning of spreadsheet formulas: = + - @, also in full width, at the beginning of a cell. A
-// spreadsheet with a separator other than the comma ignores the quotes, so a cell can also begin after its separator.
+// program that expects a separator other than the comma ignores the quotes, so a cell can also begin after such a
+// separator.
 var formulas = regexp.MustCompile(`(^|[;|\t\r\n])([\s\p{Z}\p{Cc}"]*)([=+\-@＝＋－＠])`)
 
 // csvText returns t with an apostrophe before each possible formula, so that spreadsheets do not execute it.

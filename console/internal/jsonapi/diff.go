@@ -67,7 +67,7 @@ func propertyLines(p api.Properties) map[string]string {
 	return lines
 }
 
-// fields joins lines, sorted by name.
+// fields joins the lines in the order of their names.
 func fields(lines map[string]string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(lines)) {

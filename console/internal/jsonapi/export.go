@@ -15,7 +15,7 @@ import (
 
 const jsonLines = "application/x-ndjson"
 
-// errSecrets is returned to users who may not see secrets, because an export contains them.
+// errSecrets is returned to users who may not see secrets, because an export in JSON Lines contains the secrets.
 var errSecrets = &fault.Failure{
 	Status: http.StatusForbidden,
 	Text:   "an export has secrets in it that you may not see",
@@ -67,7 +67,8 @@ func importMessages(c *web.Call) (api.Done, error) {
 // idleTimeout is the timeout of a single read or write within a long body.
 const idleTimeout = time.Minute
 
-// extendingWriter extends the write deadline with each write, because the server's deadline covers the complete response.
+// extendingWriter extends the write deadline before each write, because the server sets one deadline for the complete
+// response.
 type extendingWriter struct {
 	w       io.Writer
 	control *http.ResponseController
@@ -80,7 +81,7 @@ func (p *extendingWriter) Write(b []byte) (int, error) {
 	return p.w.Write(b)
 }
 
-// extendingReader extends the read and write deadlines with each read.
+// extendingReader extends the read and write deadlines before each read.
 type extendingReader struct {
 	r       io.Reader
 	control *http.ResponseController

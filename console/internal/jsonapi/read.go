@@ -54,7 +54,7 @@ func message(c *web.Call, id int64) (api.Message, error) {
 	return shown, nil
 }
 
-// body responds with the body that a replay would publish, or with ?original=true the received body.
+// body responds with the body that a replay would publish or, with ?original=true, with the original body.
 func body(c *web.Call) error {
 	id, err := pathNumber(c, "id")
 	if err != nil {

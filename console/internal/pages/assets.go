@@ -13,8 +13,8 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// serveAsset serves a script or a style sheet. Browsers revalidate the file for each use. The ETag is the hash of the
-// file.
+// serveAsset serves a script or a style sheet. Browsers revalidate the file before each use, by its ETag, which is a
+// hash of the file.
 func serveAsset(c *web.Call) error {
 	name := c.R.PathValue("file")
 	data, err := assetFiles.ReadFile("assets/" + name)
@@ -31,7 +31,7 @@ func serveAsset(c *web.Call) error {
 		return nil
 	}
 	kind := "text/plain; charset=utf-8"
-	switch path.Ext(name) { // the MIME types of the operating system may differ
+	switch path.Ext(name) { // not mime.TypeByExtension, which depends on the operating system
 	case ".css":
 		kind = "text/css; charset=utf-8"
 	case ".js":

@@ -13,11 +13,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// bulkEditNames are the fields of the edit in the form of a replay. The value of previewed is the digest of the edit
-// that the page has shown.
+// bulkEditNames are the fields of the edit in the form of a replay. The field previewed contains the digest of the edit
+// whose preview the page showed.
 var bulkEditNames = []string{"patch", "find", "with", "regexp", "set_name", "set_value", "remove", "send_unchanged", "send_impossible", "previewed"}
 
-// readBulkEdit reads the edit of the form. It returns nil if the form has no edit.
+// readBulkEdit reads the edit in the form of a replay. It returns nil if the form contains no edit.
 func readBulkEdit(v url.Values) (*failed.BulkEdit, wrong) {
 	parts := []struct {
 		name string
@@ -67,7 +67,7 @@ func readBulkEdit(v url.Values) (*failed.BulkEdit, wrong) {
 	return nil, wrong{}
 }
 
-// digestOf identifies an edit of the form.
+// digestOf returns a digest that identifies an edit, or "" without an edit.
 func digestOf(e *failed.BulkEdit) string {
 	if e == nil {
 		return ""
@@ -76,7 +76,7 @@ func digestOf(e *failed.BulkEdit) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// editPreview shows the effect of an edit on a page.
+// editPreview is the effect of an edit, prepared for a page.
 type editPreview struct {
 	failed.EditPreview
 	Digest                        string

@@ -23,7 +23,7 @@ import (
 // discarded messages.
 const maxUndo = 200
 
-// selection describes the messages that an act applies to.
+// selection describes the messages to which an act applies.
 type selection struct {
 	Filter       failed.Filter // selects messages in one state
 	Words        string
@@ -82,7 +82,7 @@ func readSelection(c *web.Call, v url.Values, state failed.State, count counter)
 	return s, nil
 }
 
-// back sets the link to the page on which the user selected the messages.
+// back sets Back to the page on which the user selected the messages.
 func (s *selection) back() {
 	f := s.Filter
 	f.AtMost = 0
@@ -115,11 +115,11 @@ func countQuickly(c *web.Call, f failed.Filter) (failed.Total, error) {
 	return c.Archive.Count(c.R.Context(), f)
 }
 
-// notCounted returns zero. The caller counts the messages.
+// notCounted returns zero, for callers that count the messages themselves.
 func notCounted(*web.Call, failed.Filter) (failed.Total, error) { return failed.Total{}, nil }
 
-// countShown is countQuickly for a form that confirms Filter.AtMost messages. If the quick count is not exact, the form shows the
-// confirmed number. The archive refuses the act if it selects more messages.
+// countShown is like countQuickly, for a form that confirms Filter.AtMost messages. If the quick count is not exact,
+// countShown returns the confirmed number. The archive refuses the act if the filter then selects more messages.
 func countShown(c *web.Call, f failed.Filter) (failed.Total, error) {
 	t, err := countQuickly(c, f)
 	if t.More {
@@ -128,7 +128,7 @@ func countShown(c *web.Call, f failed.Filter) (failed.Total, error) {
 	return t, err
 }
 
-// maxCounting limits the time of countExactly.
+// maxCounting limits the duration of countExactly.
 const maxCounting = 20 * time.Second
 
 func countExactly(c *web.Call, f failed.Filter) (failed.Total, error) {
@@ -149,8 +149,8 @@ var errNonePicked = fault.BadRequest("no messages are selected", "go back and se
 // errNoCount is returned for a form that does not contain the displayed number of messages.
 var errNoCount = fault.BadRequest("at_most must be the number of messages that the form showed", "open the page again, and confirm the action there")
 
-// selectionValues returns the selection of an act from the URL of a page or from a form. The form is necessary because the IDs of
-// many picked messages exceed the length of a URL.
+// selectionValues returns the selection of an act from the URL of a page or from a form. The form is necessary for many
+// picked messages, whose IDs exceed the maximum length of a URL.
 func selectionValues(c *web.Call) (url.Values, error) {
 	if c.R.Method != http.MethodPost {
 		return c.Params, nil
@@ -171,9 +171,9 @@ func pageSelection(c *web.Call, state failed.State, count counter) (*selection, 
 	return readSelection(c, v, state, count)
 }
 
-// formSelection reads the selection of a submitted form, of messages in one state. A form that does not list the
+// formSelection reads a selection of messages in one state from a submitted form. A form that does not list the
 // messages by ID contains the number that the page showed. If the page did not show an exact number, formSelection
-// counts the messages and returns isCounted; the caller must then show the form again.
+// counts the messages and sets isCounted. The caller must then show the form again.
 func formSelection(c *web.Call, state failed.State) (s *selection, v url.Values, isCounted bool, err error) {
 	v, err = c.Form()
 	if err != nil {
@@ -188,8 +188,8 @@ func formSelection(c *web.Call, state failed.State) (s *selection, v url.Values,
 	return s, v, isCounted, err
 }
 
-// handleMoreMessages handles an act that was refused because it would apply to more messages than the form showed. It returns a
-// message for the user and an updated selection. The message is "" for any other error.
+// handleMoreMessages handles an act that was refused because it would apply to more messages than the form showed. It
+// returns a message for the user and an updated selection. For any other error, this message is "".
 func handleMoreMessages(c *web.Call, s *selection, v url.Values, state failed.State, err error) (string, *selection, error) {
 	if !errors.Is(err, failed.ErrState) || s.Filter.AtMost == 0 {
 		return "", s, err
@@ -202,11 +202,11 @@ func handleMoreMessages(c *web.Call, s *selection, v url.Values, state failed.St
 		show.Plural(s.Filter.AtMost, "message"), show.Thousands(now.N)), now, nil
 }
 
-// actPage confirms and performs the discard or restore of selected messages.
+// actPage is a page that discards or restores selected messages after a confirmation.
 type actPage struct {
 	name, title string
 	did         string       // value of the parameter did on the next page
-	state       failed.State // state of the messages
+	state       failed.State // required state of the messages
 	hasReason   bool
 	act         func(c *web.Call, f failed.Filter, reason string) (int64, error)
 }
@@ -225,7 +225,7 @@ var restorePage = actPage{
 	},
 }
 
-// ask shows the selected messages with a form.
+// ask shows the confirmation form for the selected messages.
 func (a actPage) ask(c *web.Call) error {
 	s, err := pageSelection(c, a.state, countQuickly)
 	if err != nil {
@@ -275,8 +275,8 @@ func (a actPage) do(c *web.Call) error {
 		q.Del("state") // the messages have left this state
 		return c.SeeOther(s.path, q)
 	}
-	// Offer an undo only for messages that this act discarded. If another act discarded several of them first, n is lower, and
-	// it is unknown which messages this act discarded.
+	// Offer an undo only for messages that this act discarded. If another act discarded some of them first, n is lower,
+	// and it is unknown which messages this act discarded.
 	if ids := len(s.Filter.IDs); ids <= maxUndo && int64(ids) == n {
 		for _, id := range s.Filter.IDs {
 			q.Add("undo", strconv.FormatInt(int64(id), 10))

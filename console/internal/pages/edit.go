@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// editForm shows a form with the content that a replay would send now.
+// editForm shows a form with the content that a replay would currently send.
 func (p *Pages) editForm(c *web.Call, id failed.ID) error {
 	m, err := editable(c, id)
 	if err != nil {
@@ -28,15 +28,15 @@ func (p *Pages) editForm(c *web.Call, id failed.ID) error {
 // edition is a message and the state of its form.
 type edition struct {
 	M    *failed.Message // current message
-	Base *failed.Message // message on which the form is based
-	Seen int             // revision that the user has seen
+	Base *failed.Message // the message at the revision on which the form is based
+	Seen int             // latest revision that the user has seen
 	Form *editor.EditFormView
 
 	Problem error
 	Theirs  *failed.Revision // concurrent edit by another user; nil: none
 }
 
-// edit processes the form. It shows the differences, saves the edit, or saves and replays it.
+// edit processes the form. It shows the differences, saves the edit, or saves the edit and begins a replay.
 func (p *Pages) edit(c *web.Call, id failed.ID) error {
 	e, v, err := readEdition(c, id)
 	if err != nil {
@@ -64,8 +64,8 @@ func (p *Pages) edit(c *web.Call, id failed.ID) error {
 	return c.SeeOther(to, url.Values{"did": {"edited"}})
 }
 
-// keepEdit saves content as the content that a replay sends, and begins the replay if do requests it. It returns the
-// next page.
+// keepEdit saves content as the content that a replay sends, and begins a replay if the parameter do is "replay". It
+// returns the URL of the next page.
 func keepEdit(c *web.Call, do string, e *edition, content failed.Content) (to string, err error) {
 	if do == "replay" {
 		r, err := c.EditAndReplay(e.M.ID, e.Seen, content, failed.Plan{})
@@ -113,7 +113,8 @@ func revisionIn(v url.Values, name string) (int, error) {
 	return n, nil
 }
 
-// atRevision returns a message at a revision. The caller must have permission to see it.
+// atRevision returns m with the content of a revision, where 0 is the original. It returns errHidden if the edit
+// contains secrets that the visitor may not see.
 func atRevision(c *web.Call, m *failed.Message, revision int) (*failed.Message, error) {
 	was := *m
 	was.Revision, was.Edited = revision, nil
@@ -133,7 +134,7 @@ func atRevision(c *web.Call, m *failed.Message, revision int) (*failed.Message, 
 
 func (e *edition) moved() bool { return e.Seen != e.M.Revision }
 
-// revert undoes an edit.
+// revert undoes all edits of a message.
 func (p *Pages) revert(c *web.Call, id failed.ID) error {
 	v, err := c.Form()
 	if err != nil {
@@ -149,7 +150,7 @@ func (p *Pages) revert(c *web.Call, id failed.ID) error {
 	return c.SeeOther(messagePath(id), url.Values{"did": {"reverted"}})
 }
 
-// editable returns the message in the URL, or an error if the user cannot edit it.
+// editable returns the message with an ID, or an error if the user cannot edit the message.
 func editable(c *web.Call, id failed.ID) (*failed.Message, error) {
 	m, hidden, err := c.Message(id)
 	if err != nil {
@@ -172,14 +173,14 @@ var errHidden = &fault.Failure{
 	Advice: "ask a user with the role admin to edit the message, or replay it unchanged",
 }
 
-// showEdit shows the form and the differences from the original. If another user has edited the message in the
-// meantime, it shows the differences from that edit.
+// showEdit shows the form and the differences from the original. If the message has been edited in the meantime, it
+// instead shows the differences from that edit.
 func showEdit(c *web.Call, e *edition) error {
-	isLive := c.R.Header.Get("HX-Request") != "" // only the differences are requested
+	isLive := c.R.Header.Get("HX-Request") != "" // the page requests only the differences
 	data := struct {
 		*edition
 		Problem  string
-		Revision int // revision that the user has seen after this page
+		Revision int // revision that this page shows to the user
 		Diff     *editor.EditDiff
 		Broken   bool // the original is valid JSON, and the edit is not
 		Unsaved  bool // the form was submitted and not saved

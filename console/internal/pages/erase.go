@@ -15,17 +15,17 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// eraseForm confirms that contents of messages are erased.
+// eraseForm is the form that confirms that the contents of messages are erased.
 type eraseForm struct {
 	*selection
 	State   failed.State
-	Left    int64 // messages of a running replay
+	Left    int64 // messages that are not erased, because a replay is running
 	Form    url.Values
 	Wrong   wrong
 	Problem string
 }
 
-// erasable reports whether pages erase messages in a state.
+// erasable reports whether pages can erase messages in a state.
 func erasable(s failed.State) bool {
 	return s == failed.Failed || s == failed.Discarded || s == failed.Replayed
 }
@@ -51,7 +51,8 @@ func erasing(c *web.Call, v url.Values) (*eraseForm, error) {
 	return form, nil
 }
 
-// askErase shows the selected messages with a form. Picked messages come from a form.
+// askErase shows the confirmation form for the selected messages. If the user picked messages, the selection comes from
+// a form.
 func (p *Pages) askErase(c *web.Call) error {
 	v, err := selectionValues(c)
 	if err != nil {
@@ -114,7 +115,7 @@ func (p *Pages) erase(c *web.Call) error {
 	return c.SeeOther(form.path, q)
 }
 
-// showChangedErase shows the form with a number that differs from the previous page.
+// showChangedErase shows the form again, because the number of messages has changed since the previous page.
 func showChangedErase(c *web.Call, form *eraseForm, shown int64) error {
 	form.Form = nil // the number must be entered again
 	form.Problem = fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Check the messages before you confirm.",

@@ -29,7 +29,7 @@ func groupRows(groups []failed.Group) []groupRow {
 	return rows
 }
 
-// groupName returns the error of a group without its variable parts.
+// groupName returns the first line of a group's error, in which placeholders replace the variable parts.
 func groupName(g failed.Group) string {
 	if name := show.FirstLine(g.Text); name != "" {
 		return name
@@ -91,7 +91,8 @@ type tab struct {
 	Current bool
 }
 
-// stateTabs returns links to the same list for other states. "" means all states.
+// stateTabs returns a link to the list at path for each state and for all states. If current is "", the page shows all
+// states.
 func stateTabs(path string, q url.Values, current failed.State) []tab {
 	var tabs []tab
 	for _, s := range append(failed.States(), "") {
@@ -107,7 +108,7 @@ func stateTabs(path string, q url.Values, current failed.State) []tab {
 	return tabs
 }
 
-// nextPage returns the URL of the page that begins at a cursor.
+// nextPage returns the URL of the page that begins at the cursor next, or "" without a cursor.
 func nextPage(path string, q url.Values, next string) template.URL {
 	if next == "" {
 		return ""

@@ -28,9 +28,9 @@ type historyRow struct {
 	Unrecorded bool // true if no interval was recorded
 }
 
-// historyView is the page of one queue, or the list of queues.
+// historyView contains the data of the page of one queue, or of the list of queues.
 type historyView struct {
-	Known bool // whether a history is recorded
+	Known bool // whether the console records a history
 	Queue string
 	Tabs  []tab
 	Here  template.URL // URL of this page
@@ -48,9 +48,9 @@ type historyView struct {
 
 // markForm is the form of a new mark.
 type markForm struct {
-	Range    string // of the page
+	Range    string // range of the page
 	Text, At string
-	Only     bool // for the queue of the page
+	Only     bool // only for the queue of the page
 	Wrong    wrong
 }
 
@@ -69,13 +69,13 @@ func (p *Pages) history(c *web.Call) error {
 // markTime is the format of the time of a mark in a form.
 const markTime = "2006-01-02T15:04"
 
-// addMark adds a mark from the form of the page.
+// addMark adds the mark in the form of the page.
 func (p *Pages) addMark(c *web.Call) error {
 	v, err := c.Form()
 	if err != nil {
 		return err
 	}
-	c.Params = web.Only(v, api.HistoryNames) // of the page
+	c.Params = web.Only(v, api.HistoryNames) // parameters of the page
 	form := markForm{Text: v.Get("text"), At: v.Get("at"), Only: v.Get("only") != ""}
 	m := history.Mark{Text: strings.TrimSpace(form.Text)}
 	if form.Only {
@@ -142,7 +142,7 @@ func historyHref(queue string, r history.Range) template.URL {
 	q := url.Values{"range": {r.Name}}
 	if queue != "" {
 		text, err := api.Text(queue).MarshalText()
-		if err != nil { // arbitrary bytes can be encoded
+		if err != nil { // cannot happen, because arbitrary bytes can be encoded
 			panic(err)
 		}
 		q.Set("queue", string(text))
@@ -153,7 +153,7 @@ func historyHref(queue string, r history.Range) template.URL {
 // maxListedMarks is the maximum number of marks on a page.
 const maxListedMarks = 20
 
-// list fills a row for each queue. The queue with the most failures comes first.
+// list adds a row for each queue. The queue with the most failures comes first.
 func (v *historyView) list(all web.Histories) {
 	for _, s := range all.Queues {
 		sum := s.Sum()
@@ -175,7 +175,7 @@ func (v *historyView) list(all web.Histories) {
 	v.Marks = all.Marks[:min(len(all.Marks), maxListedMarks)]
 }
 
-// historySpark returns the sparkline of the failures of a queue.
+// historySpark returns a sparkline of the failures in the history of a queue.
 func historySpark(s history.Series, r history.Range) show.ChartView {
 	var buckets []failed.Bucket
 	for _, p := range s.Merged(48).Points {
@@ -193,7 +193,7 @@ func tookOf(t history.Totals, q float64) string {
 	return show.Took(t.Took.Quantile(q))
 }
 
-// one fills the history of one queue.
+// one fills in the history of a single queue.
 func (v *historyView) one(all web.Histories) {
 	s := all.Queues[0]
 	marks := s.Marks(all.Marks)
@@ -217,8 +217,8 @@ func (v *historyView) one(all web.Histories) {
 	v.Marks = marks[:min(len(marks), maxListedMarks)]
 }
 
-// addTrends adds the failures of the last 24 hours to rows. It reports whether a history exists. Without a history, the
-// overview has no trends.
+// addTrends adds the failures of the last 24 hours to rows. It returns false without a history; the overview then has
+// no trends.
 func addTrends(c *web.Call, rows []queueRow) bool {
 	if c.History == nil {
 		return false

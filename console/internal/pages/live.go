@@ -16,15 +16,15 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// livePause is the minimum time between two change events of a page. liveBeat is the maximum time without an event,
-// so that a page can detect a broken connection.
+// livePause is the minimum time between two events for a page. After liveBeat without an event, the console sends a
+// comment, so that a page can detect a broken connection.
 const (
 	livePause = time.Second
 	liveBeat  = 15 * time.Second
 )
 
-// live notifies pages of changes in the archive or in the broker's queues. It checks for changes only while pages
-// listen, once for all pages.
+// live notifies pages of changes in the archive, in the broker's queues or in the workers. It checks for changes only
+// while pages listen, and then once for all pages.
 type live struct {
 	archive *failed.Archive
 	broker  *figures.Broker
@@ -44,12 +44,13 @@ func NewLive(a *failed.Archive, b *figures.Broker, d *figures.DoneRates, f web.F
 	return &live{archive: a, broker: b, done: d, fleet: f, stamp: figures.Cached[stamps]{Age: livePause}}
 }
 
-// serve sends server-sent events: "changed", and "archive" if lists of the archive must be updated. An event contains
-// only a number, and pages then request their content. Therefore a slow page gets one event instead of a backlog, and
-// the usual access control applies to the content. https://html.spec.whatwg.org/multipage/server-sent-events.html
+// serve sends server-sent events: "changed" after each change and, if lists of the archive must be updated, also
+// "archive". An event contains only a number, and pages then request their content. Therefore a slow page gets one
+// event instead of a backlog, and the usual access control applies to the content. See
+// https://html.spec.whatwg.org/multipage/server-sent-events.html
 func (l *live) serve(c *web.Call) error {
 	ctx, out := c.R.Context(), http.NewResponseController(c.W)
-	// The timeouts of the server are for short requests.
+	// The timeouts of the server are too short for this request.
 	if err := out.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (l *live) serve(c *web.Call) error {
 		_, err := io.WriteString(c.W, text)
 		return err == nil && out.Flush() == nil
 	}
-	last, _ := l.stamp.Get(ctx, l.look) // before the first event, so that a connected page misses no change
+	last, _ := l.stamp.Get(ctx, l.look) // before the first event, so that a page that sees the event misses no change
 	if !say("retry: 3000\n\n") {
 		return nil
 	}
@@ -99,7 +100,7 @@ func (l *live) serve(c *web.Call) error {
 	}
 }
 
-// look returns hashes of the current figures of all pages.
+// look returns hashes of the current figures that pages show.
 func (l *live) look(ctx context.Context) (s stamps, err error) {
 	sum := fnv.New64a()
 	queues, err := l.archive.Queues(ctx)
@@ -112,7 +113,7 @@ func (l *live) look(ctx context.Context) (s stamps, err error) {
 		return s, err
 	}
 	l.rates.observe(time.Now(), running)
-	// The outcomes of a replay arrive after it has stopped.
+	// The outcomes of a replay can arrive after its end.
 	latest, _, err := l.archive.Replays(ctx, failed.Page{})
 	if err != nil {
 		return s, err
@@ -121,7 +122,7 @@ func (l *live) look(ctx context.Context) (s stamps, err error) {
 		fmt.Fprint(sum, r.ID, r.Sent, r.Back, r.Succeeded, r.Settled, r.Retrying, r.Unknown, r.Refused, r.State)
 	}
 	s.archive = sum.Sum64()
-	inBroker, _ := l.broker.Queues(ctx) // on an error, changes of the archive still count
+	inBroker, _ := l.broker.Queues(ctx) // after an error, changes in the archive are still detected
 	for _, name := range slices.Sorted(maps.Keys(inBroker)) {
 		q := inBroker[name]
 		fmt.Fprint(sum, name, q.Ready, q.Unacked, q.Consumers, int(q.In*10))

@@ -24,7 +24,7 @@ func showLogin(c *web.Call) error {
 	return loginPage(c, next, nil)
 }
 
-// login processes a form with the token and the next page.
+// login processes the login form, which contains the token and the next page.
 func login(c *web.Call) error {
 	v, err := c.Form()
 	if err != nil {
@@ -45,8 +45,8 @@ func logout(c *web.Call) error {
 	return c.SeeOther("/login", nil)
 }
 
-// LocalPath returns the page after the login. It accepts only paths of the console, because another site may have
-// created the link.
+// LocalPath returns next, the page after the login, if it is a path without a host, and otherwise "/". Another site may
+// have created the link.
 func LocalPath(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") ||

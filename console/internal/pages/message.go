@@ -45,7 +45,7 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 		M           *failed.Message
 		Journey     []step
 		Body        show.BodyView
-		Own, Theirs []show.HeaderRow // headers of the application; headers of Reprise and the broker
+		Own, Theirs []show.HeaderRow // headers of the application; headers of Reprise and of the broker
 		Properties  []pair
 		Edit        *editor.EditDiff
 		Hidden      bool   // the message contains secrets
@@ -72,7 +72,8 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 // fields. https://www.w3.org/TR/trace-context/#traceparent-header
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-|$)`)
 
-// traceURL returns the URL of the trace of a message, or "" if the message has no trace.
+// traceURL returns the URL of a message's trace, or "" if the message has no trace. The parameter form is
+// Config.TraceURL.
 func traceURL(form string, headers topology.Table) string {
 	text, _ := headers["traceparent"].(string)
 	ids := traceparent.FindStringSubmatch(text)
@@ -82,7 +83,7 @@ func traceURL(form string, headers topology.Table) string {
 	return strings.NewReplacer("{trace_id}", ids[1], "{span_id}", ids[2]).Replace(form)
 }
 
-// body sends the original body of a message as a download, so that browsers do not display it.
+// body sends the body of a message as a download, so that browsers do not display the body.
 func (p *Pages) body(c *web.Call, id failed.ID) error {
 	return c.SendBody(id, ".bin")
 }
@@ -95,12 +96,12 @@ type step struct {
 	What    string
 	Details []string
 	Text    string // error or reason
-	Href    string // page with details
+	Href    string // URL of a page with details
 	Linked  string
 }
 
-// laterFailure returns the message in the archive that results from an unsuccessful replay of m, or nil if it is not among the newest
-// matches.
+// laterFailure returns the message that was archived after an unsuccessful replay of m, or nil if it is not among the
+// newest 100 matches.
 func laterFailure(c *web.Call, m *failed.Message) (*failed.Summary, error) {
 	f := failed.Filter{Replay: m.ReplayedBy, Text: m.Properties.MessageID}
 	if f.Validate() != nil { // the message id has no words
@@ -113,7 +114,8 @@ func laterFailure(c *web.Call, m *failed.Message) (*failed.Summary, error) {
 	return nil, err
 }
 
-// journey returns the history of a message since its publication. again is the result of the replay, if the message failed again.
+// journey returns the history of a message since its publication. The parameter again is the message that failed again
+// after the replay, or nil.
 func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, again *failed.Summary) []step {
 	var steps []step
 	add := func(s step) { steps = append(steps, s) }
@@ -197,7 +199,7 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, 
 	return steps
 }
 
-// outcomeSteps are the last steps of a journey, by the outcome of the replay.
+// outcomeSteps contains the last step of a journey for each outcome of a replay.
 var outcomeSteps = map[failed.Outcome]step{
 	failed.OutcomePending:     {Mark: "dot", What: "No outcome yet"},
 	failed.OutcomeRetrying:    {Mark: "replaying", Tone: "act", What: "Retrying", Details: []string{"attempt failed"}},
@@ -207,7 +209,7 @@ var outcomeSteps = map[failed.Outcome]step{
 	failed.OutcomeUnknown:     {Mark: "dot", What: "Outcome unknown"},
 }
 
-// published returns the exchange and the routing key of a message.
+// published describes the exchange and the routing key of a message.
 func published(m *failed.Message) []string {
 	exchange := "the default exchange"
 	if m.Exchange != "" {
@@ -219,7 +221,7 @@ func published(m *failed.Message) []string {
 	return []string{"to " + exchange, "key " + show.Visible(m.RoutingKey)}
 }
 
-// unbroken returns s with non-breaking spaces.
+// unbroken replaces the spaces in s with non-breaking spaces.
 func unbroken(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
 
 // runTime formats the duration of an attempt.
@@ -233,7 +235,7 @@ func runTime(d time.Duration) string {
 	return show.Exactly(d.Round(time.Second))
 }
 
-// properties returns the properties that are set, in the order of AMQP.
+// properties returns the properties that are set, in the order of the AMQP specification.
 func properties(p failed.Properties) []pair {
 	key := "Delivery key"
 	if p.Exchange == "" { // the key is the name of the failed queue
@@ -265,7 +267,7 @@ func properties(p failed.Properties) []pair {
 	return all
 }
 
-// revision shows a message after an edit.
+// revision shows the content of a message after one of its edits.
 func (p *Pages) revision(c *web.Call, id failed.ID) error {
 	number, err := pathInt(c, "number")
 	if err != nil {

@@ -71,7 +71,7 @@ func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*mes
 	return l, nil
 }
 
-// messages searches all messages.
+// messages shows the search form and the messages that match it.
 func (p *Pages) messages(c *web.Call) error {
 	q := web.Only(c.Params, api.FilterNames)
 	form, err := newSearchForm(c, q)
@@ -84,7 +84,7 @@ func (p *Pages) messages(c *web.Call) error {
 		Tabs  []tab
 		Words string
 
-		CSV, JSONLines template.URL // URLs of the listed messages as a file; "" if the user must not export
+		CSV, JSONLines template.URL // URLs of files with the listed messages; "" if the user may not export them
 	}{searchForm: form}
 	show := func(status int) error {
 		return render(c, status, "messages", page{Title: "Messages", Nav: "messages", Flash: readFlash(c)}, data)
@@ -116,14 +116,14 @@ func (p *Pages) messages(c *web.Call) error {
 	return show(http.StatusOK)
 }
 
-// exportHref returns the URL of a file with the messages of a filter.
+// exportHref returns the URL of a file with the messages that a filter selects.
 func exportHref(f failed.Filter, format string) template.URL {
 	q := f.Values()
 	q.Set("format", format)
 	return web.Href("/api/v1/messages/export", q)
 }
 
-// byID returns a handler for an object with the ID in the path.
+// byID returns a handler that calls f with the ID in the path.
 func byID[ID ~int64](f func(*web.Call, ID) error) func(*web.Call) error {
 	return func(c *web.Call) error {
 		id, err := pathInt(c, "id")
@@ -180,7 +180,7 @@ func readFlash(c *web.Call) *flash {
 	return nil
 }
 
-// outOf formats a number of messages, followed by the number that the page showed if that number was larger.
+// outOf formats a number of messages. If the page showed a larger number, outOf appends that number.
 func outOf(n int64, q url.Values) string {
 	of, _ := strconv.ParseInt(q.Get("of"), 10, 64)
 	if n < of {
@@ -191,10 +191,10 @@ func outOf(n int64, q url.Values) string {
 
 func messagePath(id failed.ID) string { return fmt.Sprintf("/messages/%d", id) }
 
-// pair is a hidden field of a form.
+// pair is a name with a value, such as a hidden field of a form.
 type pair struct{ Name, Value string }
 
-// pairs are the values of a form, sorted by name.
+// pairs returns the values of a form, sorted by name.
 func pairs(v url.Values) []pair {
 	var all []pair
 	for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -205,7 +205,7 @@ func pairs(v url.Values) []pair {
 	return all
 }
 
-// DescribeFilter describes the messages that a filter selects, with the name of the group.
+// DescribeFilter describes the messages that a filter selects. It adds the name of the group, if given.
 func DescribeFilter(f failed.Filter, groupName ...string) string {
 	words := show.Visible(f.String())
 	for _, name := range groupName {

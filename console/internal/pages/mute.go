@@ -27,7 +27,7 @@ func (p *Pages) mute(c *web.Call, id failed.GroupID) error {
 	return c.SeeOther(fmt.Sprintf("/groups/%d", id), nil)
 }
 
-// unmute removes the mute of a group.
+// unmute ends the mute of a group.
 func (p *Pages) unmute(c *web.Call, id failed.GroupID) error {
 	if err := c.Archive.Unmute(c.R.Context(), id, c.Who.Actor); err != nil {
 		return err

@@ -30,7 +30,7 @@ func (p *Pages) overview(c *web.Call) error {
 		Live    bool   // whether figures are available
 		Past    bool   // rows have a trend
 		Breaker bool   // a worker has a circuit breaker
-		Problem string // why expected figures are missing
+		Problem string // reason why expected figures are missing
 	}{Queues: s.rows(p.Workers), Groups: groupRows(groups), Live: s.problem == nil, Problem: s.noFigures()}
 	data.Past = addTrends(c, data.Queues)
 	for _, q := range data.Queues {
@@ -50,7 +50,7 @@ func (p *Pages) overview(c *web.Call) error {
 	return render(c, http.StatusOK, "overview", page{Title: "Overview", Nav: "overview"}, data)
 }
 
-// overviewSums are totals over all queues.
+// overviewSums contains totals over all queues.
 type overviewSums struct {
 	Counts                failed.Counts
 	Depth, Retrying       int64

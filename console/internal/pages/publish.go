@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// publication is the form of a new message.
+// publication is the form for a new message.
 type publication struct {
 	Queue   string // encoded as an api.Text
 	Form    *editor.EditFormView
@@ -41,7 +41,7 @@ func showPublish(c *web.Call, status int, form *publication, content failed.Cont
 	return render(c, status, "publish", page{Title: "Publish", Nav: "topology"}, form)
 }
 
-// publish publishes the message of the form, or shows it formatted.
+// publish publishes the message in the form, or shows a preview.
 func (p *Pages) publish(c *web.Call) error {
 	v, err := c.Form()
 	if err != nil {

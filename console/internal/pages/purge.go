@@ -23,7 +23,7 @@ func queueIn(v url.Values) (string, error) {
 	return string(queue), nil
 }
 
-// purgeForm confirms the purge of a queue.
+// purgeForm is the form that confirms the purge of a queue.
 type purgeForm struct {
 	Queue   string
 	N       int64 // ready messages
@@ -32,7 +32,7 @@ type purgeForm struct {
 	Problem string
 }
 
-// askPurge shows the number of messages with a form.
+// askPurge shows the confirmation form, with the number of messages.
 func (p *Pages) askPurge(c *web.Call) error {
 	queue, err := queueIn(c.Params)
 	if err != nil {
@@ -49,10 +49,10 @@ func showPurge(c *web.Call, status int, form purgeForm) error {
 	return render(c, status, "purge", page{Title: "Purge " + show.Visible(form.Queue), Nav: "topology"}, form)
 }
 
-// purgeTime limits the time in which a request begins further batches.
+// purgeTime limits the time during which a request begins further batches.
 const purgeTime = 10 * time.Second
 
-// purge removes the oldest messages of a queue, and no more than the page showed.
+// purge removes the oldest messages of a queue, at most as many as the page showed.
 func (p *Pages) purge(c *web.Call) error {
 	v, err := c.Form()
 	if err != nil {
@@ -91,7 +91,8 @@ func (p *Pages) purge(c *web.Call) error {
 	return c.SeeOther("/topology", q)
 }
 
-// purgeQueue removes up to n messages in batches. A large queue can take several requests.
+// purgeQueue removes up to n messages in batches, for at most about purgeTime. A large queue can require several
+// requests.
 func purgeQueue(c *web.Call, what api.PurgeQueue, n int) (done int, err error) {
 	for begun := time.Now(); done < n && time.Since(begun) < purgeTime; {
 		what.Limit = n - done
@@ -106,7 +107,7 @@ func purgeQueue(c *web.Call, what api.PurgeQueue, n int) (done int, err error) {
 		if err != nil {
 			return done, err
 		}
-		if some == 0 { // consumers have taken the others
+		if some == 0 { // consumers have received the other messages
 			break
 		}
 	}

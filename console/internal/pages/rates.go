@@ -10,7 +10,7 @@ import (
 // rateWindow is the period over which the rate of a replay is measured.
 const rateWindow = 10 * time.Second
 
-// replayRates measures the rates of running replays. Each request of a page adds a sample.
+// replayRates measures the rates of running replays. It has samples only while pages listen for events (see live).
 type replayRates struct {
 	mu      sync.Mutex
 	samples map[failed.ReplayID][]rateSample // oldest first; at most one sample is older than rateWindow
@@ -39,8 +39,8 @@ func (r *replayRates) observe(now time.Time, running []failed.Replay) {
 	}
 }
 
-// rate returns the current rate of a replay in messages per second. Without enough samples, it returns the average since
-// the start of the replay.
+// rate returns the current rate of a replay in messages per second. If the samples span less than two seconds, rate
+// returns the average since the start of the replay.
 func (r *replayRates) rate(now time.Time, replay *failed.Replay) float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,11 +23,12 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// pageSets caches the results of templates, by prefix.
+// pageSets caches the results of the function templates, by prefix.
 var pageSets sync.Map
 
-// templates returns the pages by name: the blocks of each file in the common frame. The URLs in the pages begin with
-// the prefix. The pages are parsed on first use, because most commands do not show pages.
+// templates returns the templates of the pages by name. A page consists of the common frame and the blocks in its file.
+// The URLs in the pages begin with the prefix. The files are parsed on first use, because most commands do not show
+// pages.
 func templates(prefix string) map[string]*template.Template {
 	if set, ok := pageSets.Load(prefix); ok {
 		return set.(map[string]*template.Template)
@@ -50,7 +51,7 @@ func templates(prefix string) map[string]*template.Template {
 	return set.(map[string]*template.Template)
 }
 
-// page has the data of the frame, and in Data the data of the page.
+// page contains the data of the frame and, in Data, the data of the page.
 type page struct {
 	Title string
 	Nav   string // menu entry of the page
@@ -96,7 +97,7 @@ func render(c *web.Call, status int, name string, p page, data any) error {
 	return nil
 }
 
-// fillFrame fills the figures of the menu. If the archive fails, the page does not show them.
+// fillFrame fills in the figures in the menu. If the archive returns an error, the page does not show these figures.
 func fillFrame(c *web.Call, p *page) {
 	queues, err := c.Archive.Queues(c.R.Context())
 	if err != nil {
@@ -141,7 +142,7 @@ var functions = template.FuncMap{
 	"for_message": web.HrefMessage,
 }
 
-// shownState returns the state of a message, or "failed again" if the message was replayed without success.
+// shownState returns the state of a message, or "failed again" if the message failed again after its replay.
 func shownState(s failed.State, o failed.Outcome) string {
 	if s == failed.Replayed && o == failed.OutcomeFailedAgain {
 		return string(o)
@@ -170,7 +171,8 @@ func more(t failed.Total) string {
 	return ""
 }
 
-// relative returns a time as text relative to now, with the exact time in a tooltip. The values cannot contain markup.
+// relative returns a time element with text, which is relative to now, and with the exact time in a tooltip. None of
+// the values can contain markup.
 func relative(t time.Time, kind, text string) template.HTML {
 	if t.IsZero() {
 		return `<span class="soft">unknown</span>`
@@ -179,7 +181,7 @@ func relative(t time.Time, kind, text string) template.HTML {
 		t.UTC().Format(time.RFC3339), show.Exact(t), kind, text))
 }
 
-// nameParts formats a name so that lines break only after dots, dashes and other separators.
+// nameParts formats a name so that lines break only after separators, such as dots and dashes.
 func nameParts(name string) template.HTML {
 	var b strings.Builder
 	b.WriteString(`<span class="name-parts">`)
@@ -202,7 +204,7 @@ func percent(part, whole int64) int64 {
 	return part * 100 / whole
 }
 
-// dict returns a map of names and values, for templates with several arguments.
+// dict returns a map from pairs of a name and a value, for templates that need several arguments.
 func dict(pairs ...any) map[string]any {
 	m := make(map[string]any, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {

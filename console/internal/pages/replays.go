@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// replayView is a replay on a page.
+// replayView is a replay, prepared for a page.
 type replayView struct {
 	*failed.Replay
 	Words   string // description of the messages
@@ -32,7 +32,7 @@ type replayView struct {
 	Outcomes []outcomeView
 }
 
-// outcomeView counts the sent messages with an outcome, and links to them. The count is positive.
+// outcomeView contains the number of sent messages with one outcome, which is positive, and a link to these messages.
 type outcomeView struct {
 	Name string
 	Help string
@@ -41,7 +41,7 @@ type outcomeView struct {
 	Href template.URL
 }
 
-// outcomesOf omits outcomes without messages.
+// outcomesOf returns the outcomes of the sent messages. It omits outcomes without messages.
 func outcomesOf(r *failed.Replay) (all []outcomeView) {
 	for _, o := range []struct {
 		outcome    failed.Outcome
@@ -70,8 +70,8 @@ type canaryView struct {
 	Error   string // "": unknown
 }
 
-// canaryThatStopped returns the canary that stopped a replay, or nil if the replay stopped for another reason.
-// Replay.Why contains the result of the canary, and the error after a colon.
+// canaryThatStopped returns the canary that stopped a replay, or nil if the replay stopped for another reason. If the
+// canary failed, Replay.Why contains its result, a colon and the error.
 func canaryThatStopped(c *web.Call, r *failed.Replay) (*canaryView, error) {
 	if r.State != failed.ReplayStopped || r.Plan.Canary == 0 || r.Sent != 1 {
 		return nil, nil
@@ -134,7 +134,7 @@ func canaryResult(r *failed.Replay) string {
 	return ""
 }
 
-// describePlan describes the settings of a replay.
+// describePlan describes the destination and the settings of a replay.
 func describePlan(p failed.Plan) string {
 	to := "to the original queue"
 	if p.To != nil {
@@ -217,7 +217,7 @@ func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 	return render(c, http.StatusOK, "replay", page{Title: fmt.Sprintf("Replay %d", r.ID), Nav: "replays", Flash: readFlash(c)}, data)
 }
 
-// replayForm shows a form with the settings of a replay.
+// replayForm shows the form for the settings of a new replay.
 func (p *Pages) replayForm(c *web.Call) error {
 	var where *sampleDestinations
 	s, err := pageSelection(c, failed.Failed, func(c *web.Call, f failed.Filter) (t failed.Total, err error) {
@@ -240,7 +240,7 @@ func (p *Pages) replayForm(c *web.Call) error {
 	return showReplayForm(c, http.StatusOK, s, replayForm{Form: form, Where: where})
 }
 
-// replayForm is the submitted form of a replay, with its problems.
+// replayForm is the submitted form for a replay, with its problems.
 type replayForm struct {
 	Form    url.Values
 	Problem string
@@ -264,7 +264,7 @@ func showReplayForm(c *web.Call, status int, s *selection, form replayForm) erro
 	return render(c, status, "replay_new", page{Title: "Replay", Nav: "replays"}, data)
 }
 
-// beginReplay begins a replay from the form, or from a message's page, which has no form.
+// beginReplay begins a replay from the form, or from the page of a message, which begins a replay without settings.
 func (p *Pages) beginReplay(c *web.Call) error {
 	s, v, isCounted, err := formSelection(c, failed.Failed)
 	if err != nil {
@@ -305,7 +305,7 @@ func (p *Pages) beginReplay(c *web.Call) error {
 	return c.SeeOther(fmt.Sprintf("/replays/%d", r.ID), nil)
 }
 
-// formParser reads fields of a form, and keeps the first error.
+// formParser parses the fields of a form, and keeps the first error.
 type formParser struct {
 	v   url.Values
 	err error
@@ -330,7 +330,7 @@ func (p *formParser) decimal(name string) float64 {
 	return n
 }
 
-// readPlan reads the settings of a replay.
+// readPlan reads the settings of a replay from a form.
 func readPlan(v url.Values) (failed.Plan, error) {
 	p := formParser{v: v}
 	plan := failed.Plan{
@@ -366,11 +366,11 @@ func (p *Pages) cancelReplay(c *web.Call, id failed.ReplayID) error {
 	return c.SeeOther(fmt.Sprintf("/replays/%d", id), nil)
 }
 
-// sampleDestinations are the destinations of messages that return to their work queues.
+// sampleDestinations contains the destinations of messages that a replay returns to their work queues.
 type sampleDestinations struct {
 	All     []failed.Destination // most messages first, up to maxDestinations
 	More    int                  // number of omitted destinations
-	Warned  bool                 // some of All have a Warning
+	Warned  bool                 // at least one of All has a Warning
 	Unknown int64                // messages that cannot be sent, because their work queue is unknown
 	Looked  int64                // number of inspected messages; 0: all
 

@@ -22,12 +22,12 @@ var (
 	waitingActNames  = append([]string{"do", "all", "at_most"}, api.WaitingNames...)
 )
 
-// waitingVerbs are the labels and the past tenses of the acts on waiting messages.
+// waitingVerbs contains the label and the past tense of each act on waiting messages.
 var waitingVerbs = map[failed.WaitingDo][2]string{
 	failed.RetryNow: {"Retry now", "retried"}, failed.Postpone: {"Postpone", "postponed"}, failed.ParkNow: {"Park", "parked"},
 }
 
-// waitingLinks lead to the forms of the acts.
+// waitingLinks are the URLs of the forms of the acts.
 type waitingLinks struct{ Retry, Postpone, Park template.URL }
 
 func linksOf(f api.WaitingFilter) waitingLinks {
@@ -58,7 +58,7 @@ type waitingRow struct {
 	waitingLinks
 }
 
-// waitingSelect is a field of the filter.
+// waitingSelect is a select field of the filter.
 type waitingSelect struct {
 	Name, Label string
 	Options     []waitingOption
@@ -69,7 +69,8 @@ type waitingOption struct {
 	Selected    bool
 }
 
-// selectOf returns a field with pairs of values and labels. The URL determines the selected value.
+// selectOf returns a field with the given options, which alternate between values and labels. The URL determines the
+// selected value.
 func selectOf(q url.Values, name, label string, options ...string) waitingSelect {
 	s := waitingSelect{Name: name, Label: label}
 	found := false
@@ -163,7 +164,8 @@ func (p *Pages) retrying(c *web.Call) error {
 	return render(c, http.StatusOK, "retrying", page1, data)
 }
 
-// waitingFlash describes the result of the act that led to the page.
+// waitingFlash describes the result of the act that led to the page. It returns left if the act may not have changed
+// some messages.
 func waitingFlash(v url.Values) (text string, left bool) {
 	verb, ok := waitingVerbs[failed.WaitingDo(v.Get("act"))]
 	if !ok {
@@ -191,11 +193,11 @@ type waitingForm struct {
 	N              int64
 	Fields         []pair
 	Delay, Reason  string
-	Problem, Where string // problem, and name of the invalid field
+	Problem, Where string // problem, and name of the field with the problem
 	Back           template.URL
 }
 
-// askWaiting shows the form of an act. It reads the selection from the URL, or picked messages from a form.
+// askWaiting shows the form of an act. The selection comes from the URL or, if the user picked messages, from a form.
 func (p *Pages) askWaiting(c *web.Call) error {
 	v, err := selectionValues(c)
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Pages are the handlers of the pages, with their shared values.
+// Pages contains the values that the handlers of the pages share. The handlers are its methods.
 type Pages struct {
-	Topology []topology.Topology // drawn in addition to the objects on the broker
+	Topology []topology.Topology // the topology page draws it in addition to the objects on the broker
 	TraceURL string              // contains {trace_id}; "": no traces
 	Workers  []flow.Worker
 	Broker   *figures.Broker
@@ -31,7 +31,7 @@ type Pages struct {
 	Live     *live
 }
 
-// Names of parameters and form fields, except filters.
+// Names of query parameters and form fields, without the names of filters.
 var (
 	afterName    = []string{"after"}
 	pickedName   = []string{"id"}
@@ -40,7 +40,7 @@ var (
 	publishNames = append([]string{"queue", "body", "header_name", "header_kind", "header_value", "do", "submission"}, editor.PropertyNames()...)
 )
 
-// Routes returns all pages.
+// Routes returns the routes of all pages.
 func (p *Pages) Routes() []web.Route {
 	return append([]web.Route{
 		{Method: "GET", Path: "/{$}", Role: access.View, Handle: p.overview},
@@ -101,7 +101,7 @@ func noPage(*web.Call) error {
 // FailPage renders an error as a page.
 func FailPage(c *web.Call, f *fault.Failure) {
 	if c.R.Header.Get("HX-Request") != "" {
-		// On an error, htmx keeps the current content of a part of a page.
+		// htmx does not display the response to a failed request for a part of a page.
 		http.Error(c.W, f.Text+"\n"+f.Advice, f.Status)
 		return
 	}
@@ -111,7 +111,7 @@ func FailPage(c *web.Call, f *fault.Failure) {
 	}{sentence(f.Text), sentence(f.Advice), f.Status == http.StatusUnauthorized})
 }
 
-// loginPage renders the login form. Next is the page after the login. Problem is the failure of the previous attempt,
+// loginPage renders the login form. The page after the login is next. The failure of the previous attempt is problem,
 // or nil.
 func loginPage(c *web.Call, next string, problem *fault.Failure) error {
 	status := http.StatusOK

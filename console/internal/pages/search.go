@@ -12,13 +12,13 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// searchForm is the search form of the list of messages, with its current values.
+// searchForm is the search form above the list of messages, with its current values.
 type searchForm struct {
 	Form   url.Values
 	Queues []failed.QueueSummary
 	Fields []searchField
 	Rest   []pair // conditions without a field in the form
-	Since  string // time that is not an option of the form
+	Since  string // the selected time, if it is not an option of the form
 	Sought bool   // a filter other than the state applies
 	More   bool   // Fields or Rest contain a condition
 	Wrong  wrong
@@ -45,10 +45,10 @@ var searchTexts = map[string][2]string{
 	"outcome":      {"Outcome"},
 }
 
-// sinces are the time options of the form.
+// sinces are the times that the form offers.
 var sinces = []string{"1h", "24h", "7d", "30d"}
 
-// newSearchForm returns the form for the parameters of a URL.
+// newSearchForm returns the search form with the values in q, the parameters of the URL.
 func newSearchForm(c *web.Call, q url.Values) (*searchForm, error) {
 	queues, err := c.Archive.Queues(c.R.Context())
 	if err != nil {
@@ -68,8 +68,8 @@ func newSearchForm(c *web.Call, q url.Values) (*searchForm, error) {
 	return s, nil
 }
 
-// searchFields returns the fields below “More filters”, one for each condition that a user can type. It also returns the
-// values in q that have no field in the form.
+// searchFields returns the fields below “More filters”, one for each condition that a user can type. It also returns,
+// as rest, the values in q that have no field in the form.
 func searchFields(q url.Values) (fields []searchField, rest url.Values) {
 	rest = url.Values{}
 	for _, p := range failed.FilterParams() {
@@ -105,7 +105,7 @@ func searchFields(q url.Values) (fields []searchField, rest url.Values) {
 	return fields, rest
 }
 
-// TopNames are the names of the fields above “More filters”.
+// TopNames returns the names of the fields above “More filters”.
 func (s *searchForm) TopNames() []string { return []string{"text", "queue", "since"} }
 
 // names returns the names of the visible fields.
@@ -117,7 +117,7 @@ func (s *searchForm) names() []string {
 	return names
 }
 
-// wrong is a problem with a field of a form. If Name is "", no visible field has the problem.
+// wrong is a problem with a field of a form. If Name is "", the problem does not belong to a visible field.
 type wrong struct{ Name, Text string }
 
 // wrongIn returns the problem with a filter, and the status of the page that shows it. It returns false if the error
@@ -137,7 +137,7 @@ func wrongIn(err error, shown ...string) (w wrong, status int, ok bool) {
 	return w, f.Status, true
 }
 
-// stateOf returns the state in the URL of a list. "" means any state.
+// stateOf returns the state in the URL of a list, or "" for any state. Default: failed.
 func stateOf(q url.Values) failed.State {
 	switch state := q.Get("state"); state {
 	case "":
@@ -149,7 +149,7 @@ func stateOf(q url.Values) failed.State {
 	}
 }
 
-// Invalid returns the HTML attributes of the field with this name.
+// Invalid returns the HTML attributes that mark the field called name as invalid, if it has the problem.
 func (w wrong) Invalid(name string) template.HTMLAttr {
 	if w.Text == "" || w.Name != name {
 		return ""

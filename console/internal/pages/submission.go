@@ -10,9 +10,10 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// claimSubmission returns an error if the form was submitted before: the browser repeated the request, or the user went
-// back to the page. Handlers call it directly before the action, so that a form with a mistake can be submitted again.
-// The limit of the form (at_most) is not sufficient, because a repeated form would apply to messages that arrived later.
+// claimSubmission returns an error if the form was submitted before, because the browser repeated the request or the
+// user went back to the page. Handlers call it directly before the action, so that a form with a mistake can be
+// submitted again. The limit in the form (at_most) does not prevent a repetition, because the repeated form could apply
+// to messages that arrived later.
 func claimSubmission(c *web.Call, v url.Values) error {
 	if !v.Has("submission") { // not a form of a page
 		return nil

@@ -28,7 +28,7 @@ type system struct {
 	problem  error // error of the management API; figures.ErrNoFigures if none is configured
 }
 
-// system reads the current state. Only errors of the archive are fatal.
+// system reads the current state. It fails only if the archive returns an error.
 func (p *Pages) system(c *web.Call) (*system, error) {
 	ctx := c.R.Context()
 	summaries, err := c.Archive.Queues(ctx)
@@ -62,8 +62,8 @@ func (s *system) noFigures() string {
 	return sentence(s.problem.Error())
 }
 
-// everything merges the configured topology with the topology on the broker. If they differ, the broker takes
-// precedence.
+// everything merges the configured topologies with the topology on the broker. For an object in both, the topology on
+// the broker takes precedence.
 func (p *Pages) everything(ctx context.Context, configured []topology.Topology) topology.Topology {
 	found, _ := p.Broker.Topology(ctx)
 	known := map[string]bool{}
@@ -93,8 +93,8 @@ type queueRow struct {
 	Parked    int64 // messages in its failed queue, not yet in the archive
 	Archived  failed.QueueSummary
 	Workers   int    // consumers according to the broker, or workers of this program
-	Stopped   string // why a worker of this program does not consume
-	Here      bool   // whether this program has a worker of the queue
+	Stopped   string // reason why a worker of this program does not consume; "": it consumes
+	Here      bool   // whether this program has a worker for the queue
 	Breaker   string
 	HasOldest bool
 	Trend     show.ChartView // failures of the last 24 hours
@@ -152,7 +152,7 @@ func (s *system) rows(workers []flow.Worker) []queueRow {
 	return rows
 }
 
-// reach counts the messages in queues of a kind that receive failures of the work queue, directly or through exchanges.
+// reach counts the messages in the queues of the given kind that the node from leads to, directly or through exchanges.
 func (s *system) reach(from string, kind graph.Kind) (total int64) {
 	beyond := s.graph.Beyond(from)
 	for _, n := range s.graph.Nodes {

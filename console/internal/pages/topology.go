@@ -13,7 +13,8 @@ import (
 	"github.com/reprisemq/reprise/internal/graph"
 )
 
-// maxDrawn is the maximum number of exchanges and queues in a drawing. A larger topology is not drawn.
+// maxDrawn is the maximum number of exchanges and queues in a drawing, and of queues in the list below it. A larger
+// topology is not drawn.
 const maxDrawn = 300
 
 // topology draws the exchanges and queues with their current depths.
@@ -41,10 +42,10 @@ func (p *Pages) topology(c *web.Call) error {
 	return render(c, http.StatusOK, "topology", page{Title: "Topology", Nav: "topology", Flash: readFlash(c)}, data)
 }
 
-// queueHref returns the URL of a page for a queue.
+// queueHref returns the URL of the page at path, for a queue.
 func queueHref(path, queue string) template.URL {
 	text, err := api.Text(queue).MarshalText()
-	if err != nil { // arbitrary bytes can be encoded
+	if err != nil { // cannot happen, because arbitrary bytes can be encoded
 		panic(err)
 	}
 	return web.Href(path, url.Values{"queue": {string(text)}})

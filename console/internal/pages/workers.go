@@ -18,7 +18,7 @@ var (
 	pauseNames  = append([]string{"for", "reason"}, workerNames...)
 )
 
-// queueWorkers are the workers of a queue on a page.
+// queueWorkers contains the workers of a queue, prepared for a page.
 type queueWorkers struct {
 	Name    string
 	Pause   *topology.Pause // pause of the queue; nil: none
@@ -27,10 +27,10 @@ type queueWorkers struct {
 	PauseHref, ResumeHref template.URL
 }
 
-// workerRow is a worker on a page.
+// workerRow is a worker, prepared for a page.
 type workerRow struct {
 	api.Worker
-	Note     string // why it does not consume
+	Note     string // reason why the worker does not consume
 	Paused   bool   // an operator paused only this worker
 	Messages []messageRow
 	More     int // number of messages in progress that Messages omits
@@ -42,7 +42,7 @@ type workerRow struct {
 type messageRow struct {
 	ID      string
 	Attempt int
-	For     string // duration at the last status of the worker
+	For     string // duration of the attempt at the last status of the worker
 }
 
 // workers lists the workers of all processes, by queue.
@@ -52,7 +52,7 @@ func (p *Pages) workers(c *web.Call) error {
 		Queues  []*queueWorkers
 		Workers int
 		Problem string
-		Known   bool // a listener for statuses exists
+		Known   bool // whether the console receives the statuses of workers
 	}{Workers: len(all.Workers), Problem: sentence(all.Problem), Known: c.Fleet != nil}
 	for _, w := range all.Workers {
 		var q *queueWorkers
@@ -68,7 +68,7 @@ func (p *Pages) workers(c *web.Call) error {
 	return render(c, http.StatusOK, "workers", page{Title: "Workers", Nav: "workers"}, data)
 }
 
-// elapsedText formats the time since the start of an attempt.
+// elapsedText formats d, the time since the start of an attempt.
 func elapsedText(d time.Duration) string {
 	if d < time.Second {
 		return fmt.Sprintf("%d ms", d.Milliseconds())
@@ -100,14 +100,14 @@ func (q *queueWorkers) add(w api.Worker) {
 	q.Workers = append(q.Workers, row)
 }
 
-// workerForm confirms a pause or resumption of workers.
+// workerForm is the form that confirms a pause or a resumption of workers.
 type workerForm struct {
 	Queue, Worker string
 	Resume        bool
 	Workers       int // number of workers of the queue
 }
 
-// askWorkers returns a handler that shows the confirmation form.
+// askWorkers returns a handler that shows the form that confirms a pause or, if resume is set, a resumption.
 func askWorkers(resume bool) func(*web.Call) error {
 	return func(c *web.Call) error {
 		form := workerForm{Queue: c.Params.Get("queue"), Worker: c.Params.Get("worker"), Resume: resume}
@@ -148,7 +148,7 @@ func (p *Pages) pauseWorkers(c *web.Call) error {
 	return c.SeeOther("/workers", nil)
 }
 
-// resumeWorkers ends the pause of a queue or a worker.
+// resumeWorkers resumes a queue or a worker.
 func (p *Pages) resumeWorkers(c *web.Call) error {
 	v, err := c.Form()
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// Limits of the displayed body. The page has a link to the complete body.
+// Limits of a body on a page. The page links to the complete body.
 const (
 	MaxBodyShown = 256 << 10
 	MaxHexShown  = 16 << 10
 	MaxFields    = 1000 // of a form
 )
 
-// BodyView is a body prepared for a page. All kinds of bodies are displayed as text.
+// BodyView is a body, prepared for a page.
 type BodyView struct {
 	Kind   string      // JSON, XML, form, text or binary
-	Size   int         // of the received body, in bytes
+	Size   int         // size of the body in bytes, before decoding
 	Spans  []span      // for all kinds except binary
 	Hex    string      // for binary
 	Cut    bool        // the page omits the end of the body
@@ -35,10 +35,11 @@ type BodyView struct {
 	Fields [][2]string // for form
 }
 
-// span is a run of text with a CSS class, or "" for plain text.
+// span is a run of text with a CSS class. Plain text has the class "".
 type span struct{ Class, Text string }
 
-// ViewBody formats a body according to its content type, or else according to its first bytes.
+// ViewBody formats the body of c according to its content type or, if the content type does not determine the kind, its
+// first bytes.
 func ViewBody(c failed.Content) BodyView {
 	v := BodyView{Size: len(c.Body)}
 	body := c.Body
@@ -49,7 +50,7 @@ func ViewBody(c failed.Content) BodyView {
 	}
 	if len(body) > MaxBodyShown {
 		body, v.Cut = body[:MaxBodyShown], true
-		for range utf8.UTFMax - 1 { // not in the middle of a character
+		for range utf8.UTFMax - 1 { // do not cut in the middle of a character
 			if r, _ := utf8.DecodeLastRune(body); r != utf8.RuneError {
 				break
 			}
@@ -69,7 +70,7 @@ func ViewBody(c failed.Content) BodyView {
 	return v
 }
 
-// gunzip decompresses at most the displayed part of a body. A small body can decompress to any size.
+// gunzip decompresses only the part of a body that is displayed, because a small body can decompress to a huge size.
 func gunzip(body []byte) (plain []byte, cut bool, err error) {
 	z, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
@@ -112,8 +113,8 @@ func looksLikeXML(media string, body []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(body), []byte("<?xml"))
 }
 
-// json indents and highlights the body. It preserves the form of numbers, the order of names and duplicate names, because they can
-// be the cause of the failure.
+// json indents and highlights the body. It keeps the notation of numbers, the order of names and duplicate names,
+// because any of these can be the cause of the failure.
 func (v *BodyView) json(body []byte) bool {
 	indented, ok := api.Indent(bytes.TrimSpace(body), 4*MaxBodyShown)
 	if !ok {
@@ -164,7 +165,7 @@ func colourJSON(s string) []span {
 // prefix returns the number of leading bytes of s that are in set.
 func prefix(s, set string) int { return len(s) - len(strings.TrimLeft(s, set)) }
 
-// xml indents the body, unless an element contains both text and elements. Such a body remains unchanged.
+// xml indents the body. If an element contains both text and elements, the body remains unchanged.
 func (v *BodyView) xml(body []byte) bool {
 	text, err := indentXML(body)
 	if err != nil {
@@ -239,7 +240,7 @@ func indentXML(body []byte) (string, error) {
 	return b.String(), nil
 }
 
-// form lists the fields of a form in the order of the body.
+// form lists the fields of a form in their order in the body.
 func (v *BodyView) form(body []byte) bool {
 	for pair := range strings.SplitSeq(string(body), "&") {
 		if len(v.Fields) == MaxFields {

@@ -36,18 +36,18 @@ type chartLabel struct {
 	Text   string
 }
 
-// Hours returns the chart of the last 24 hours.
+// Hours returns the chart of the failures of g in the last 24 hours.
 func Hours(g failed.Group) ChartView {
 	return barChart(g.Hours, "Failures per hour, last 24 hours", "15:04 UTC", "15:04", 6)
 }
 
-// Days returns the chart of the last 30 days.
+// Days returns the chart of the failures of g in the last 30 days.
 func Days(g failed.Group) ChartView {
 	return barChart(g.Days, "Failures per day, last 30 days", "Mon 2 Jan", "2 Jan", 7)
 }
 
-// barChart returns a chart with a bar for each bucket. A bucket has a label if its index, counted from the newest
-// bucket, is a multiple of every.
+// barChart returns a chart with a bar for each bucket. The parameter every is the distance between buckets with a
+// label, which include the newest bucket.
 func barChart(buckets []failed.Bucket, title, exact, short string, every int) ChartView {
 	const width, height, left, top, bottom = 440, 150, 36, 10, 22
 	c := ChartView{Width: width, Height: height, Base: height - bottom, Title: title}
@@ -95,7 +95,8 @@ func nowWord(buckets []failed.Bucket) string {
 	return "now"
 }
 
-// ceiling returns the smallest number that is at least n and is 2, 4, 6, 8 or 10 times a power of ten, so that its half is an integer.
+// ceiling returns the smallest number that is at least n and 2, 4, 6, 8 or 10 times a power of ten. Half of this number
+// is an integer.
 func ceiling(n int64) int64 {
 	for unit := int64(1); ; unit *= 10 {
 		for _, m := range []int64{2, 4, 6, 8, 10} {

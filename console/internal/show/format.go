@@ -1,5 +1,5 @@
-// Package show formats values for pages: numbers, times, bodies, headers, charts and icons. It displays all bytes as text, never as
-// markup, and limits the size of the output.
+// Package show formats values for pages: numbers, times, bodies, headers, charts and icons. It formats all bytes as
+// text, never as markup, and limits the size of the output.
 package show
 
 import (
@@ -25,7 +25,7 @@ func Thousands(n int64) string {
 	return sign + s
 }
 
-// PerSecond formats a rate with one decimal place below 10, and as an integer from 10.
+// PerSecond formats a rate with one decimal place if it is less than 10, and otherwise as an integer.
 func PerSecond(r float64) string {
 	switch {
 	case r <= 0 || math.IsNaN(r):
@@ -41,7 +41,7 @@ func PerSecond(r float64) string {
 // Decimal formats f with the smallest number of digits that represents it exactly.
 func Decimal(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
-// ByteSize formats a number of bytes with the unit that needs one to four digits.
+// ByteSize formats a number of bytes in the largest of the units B, KiB, MiB and GiB in which the number is at least 1.
 func ByteSize(n int) string {
 	if n < 1024 {
 		return strconv.Itoa(n) + " B"
@@ -70,7 +70,7 @@ func Ago(now, t time.Time) string {
 	return text + " ago"
 }
 
-// Due formats the time until t like Ago, but returns "in less than 5 s" instead of "just now" for the next 5 seconds.
+// Due is like Ago, but if t is within the next 5 seconds, it returns "in less than 5 s" instead of "just now".
 func Due(now, t time.Time) string {
 	if d := t.Sub(now).Round(time.Second); d > 0 && d < 5*time.Second {
 		return "in less than 5 s"
@@ -94,7 +94,7 @@ func Short(d time.Duration) string {
 	return strconv.Itoa(int(d/time.Millisecond)) + " ms"
 }
 
-// Exactly formats a configured duration without rounding: 300000 ms is 5 min.
+// Exactly formats a configured duration without rounding: 300000 ms becomes 5 min.
 func Exactly(d time.Duration) string {
 	const day = 24 * time.Hour
 	var parts []string
@@ -121,8 +121,8 @@ func Plural(n int64, one string) string {
 	return Thousands(n) + " " + one + "s"
 }
 
-// Visible replaces invalid UTF-8, control characters and characters that change the direction of text by escapes. Line breaks and
-// tabs remain. Templates must escape the result.
+// Visible replaces invalid UTF-8 and odd characters (see Odd), such as control characters and characters that change
+// the direction of text, with escape sequences. Line breaks and tabs remain. Templates must escape the result.
 func Visible(s string) string {
 	if !strings.ContainsFunc(s, Odd) && utf8.ValidString(s) {
 		return s
@@ -145,18 +145,19 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// Odd reports whether a character is invisible or changes the appearance of other characters.
+// Odd reports whether a character is invisible or changes the appearance of other characters. Line breaks, tabs and
+// joiners are not odd.
 func Odd(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t' || r == '\r':
 		return false
-	case r == '\u200c' || r == '\u200d': // needed to write Persian, and many emoji
+	case r == '\u200c' || r == '\u200d': // required by Persian text and by many emoji
 		return false
 	}
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
 }
 
-// Clip cuts s after n characters.
+// Clip cuts s after n characters. A shortened string ends with an ellipsis.
 func Clip(s string, n int) string {
 	count := 0
 	for i := range s {

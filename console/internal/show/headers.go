@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Limits of a displayed header.
+// Limits of the value of a header on a page.
 const (
 	maxHeaderDepth = 8
 	maxHeaderShown = 8 << 10
@@ -41,7 +41,7 @@ func SplitHeaders(t topology.Table) (own, theirs []HeaderRow) {
 	return own, theirs
 }
 
-// HeaderKind returns the displayed name of a header's type.
+// HeaderKind returns the name of v's type for users.
 func HeaderKind(v any) string {
 	switch v.(type) {
 	case string:
@@ -131,7 +131,8 @@ func writeHeader(b *strings.Builder, v any, depth int) {
 	}
 }
 
-// ParseHeader parses the form field of a header of a kind. A number keeps the integer type of the previous value, if it fits.
+// ParseHeader parses text, the form field of a header, as a value of the given kind. An integer keeps the type of the
+// value before, if it fits.
 func ParseHeader(kind, text string, before any) (any, error) {
 	switch kind {
 	case "text":

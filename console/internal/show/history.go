@@ -10,10 +10,10 @@ import (
 	"github.com/reprisemq/reprise/history"
 )
 
-// HistoryChart is a chart of a history, with bars or with lines of quantiles. It has a wide and a narrow drawing. The style sheet
-// selects one of them.
+// HistoryChart is a chart of a history, with bars or with lines of quantiles. It has a wide and a narrow drawing. The
+// style sheet displays one of the two.
 type HistoryChart struct {
-	ID    string // in the page
+	ID    string // unique on the page
 	Title string
 	Desc  string
 	Draws []HistoryDrawing
@@ -23,9 +23,9 @@ type HistoryChart struct {
 type HistoryDrawing struct {
 	ID, Class     string
 	Width, Height int
-	Left, Top     int    // of the area of bars and lines
+	Left, Top     int    // of the plot area
 	Base          int    // y of the base line
-	Bars, Guesses string // paths; guesses are shares of unrecorded time
+	Bars, Guesses string // paths; Guesses are the bars of intervals with unrecorded time
 	Lines         []historyLine
 	Gaps          []historyBox
 	Hovers        []historyBox
@@ -34,7 +34,7 @@ type HistoryDrawing struct {
 	Marks         []historyMark
 }
 
-// Room returns the height of the plot area.
+// Room returns the height of the plot area, which contains the bars and lines.
 func (d HistoryDrawing) Room() int { return d.Base - d.Top }
 
 type historyLine struct{ Class, Path string }
@@ -56,7 +56,7 @@ type historyMark struct {
 	Title             string
 }
 
-// historySize has the dimensions of the wide or the narrow drawing.
+// historySize contains the dimensions of the wide or the narrow drawing.
 type historySize struct {
 	class      string
 	width      int
@@ -72,12 +72,12 @@ var historySizes = []historySize{
 const (
 	historyLeft   = 46
 	historyRight  = 8
-	historyTop    = 34 // two lines of labels of marks
+	historyTop    = 34 // room for two lines of mark labels
 	historyBottom = 22
 	historyHeight = 190
 )
 
-// HistoryBars returns a chart of a count for each interval, as a rate per minute.
+// HistoryBars returns a bar chart of a count, as a rate per minute. The function of returns the count of an interval.
 func HistoryBars(s history.Series, marks []history.Mark, id, title string, of func(history.Totals) uint64) HistoryChart {
 	sum := of(s.Sum())
 	highest := 0.0
@@ -155,7 +155,7 @@ func HistoryTimes(s history.Series, marks []history.Mark, id, title string) Hist
 	return c
 }
 
-// line returns a path through the middle of each interval that has handling times.
+// line returns the path of quantile q. It passes through the middle of each interval that has handling times.
 func (d *HistoryDrawing) line(s history.Series, q float64, y func(time.Duration) float64) string {
 	var b strings.Builder
 	drawn := false
@@ -245,7 +245,8 @@ func (d *HistoryDrawing) box(s history.Series, i int) (x, w float64) {
 // maxMarkLabel is the maximum length of a mark's label, in characters.
 const maxMarkLabel = 18
 
-// mark adds marks, the oldest first. Each label is in the first of two lines that has room for it.
+// mark adds marks, the oldest first. Each label is in the first of the two lines if it has room there, or else in the
+// second.
 func (d *HistoryDrawing) mark(s history.Series, marks []history.Mark) {
 	var ends [2]float64
 	for _, m := range marks {
@@ -296,7 +297,7 @@ func historyTime(s history.Series, t time.Time) string {
 	return t.UTC().Format("15:04 UTC")
 }
 
-// Took formats a handling time, which is the bound of a bucket: 125 µs, 64 ms, 2 s, 17 min.
+// Took formats a handling time, which is the upper bound of a bucket: 125 µs, 64 ms, 2 s, 17 min.
 func Took(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// icons are SVG paths on a grid of 16 by 16, with a stroke width of 1.5.
+// icons contains SVG shapes on a grid of 16 by 16, for a stroke width of 1.5.
 var icons = map[string]string{
 	"brand":    `<path d="M13 4.5A6 6 0 1 0 14 8"/><path d="M14 1.5v3.2h-3.2"/><circle cx="8" cy="8" r="1.6" fill="currentColor" stroke="none"/>`,
 	"overview": `<rect x="2" y="2" width="5" height="5" rx="1"/><rect x="9" y="2" width="5" height="5" rx="1"/><rect x="2" y="9" width="5" height="5" rx="1"/><rect x="9" y="9" width="5" height="5" rx="1"/>`,
@@ -41,7 +41,7 @@ var likeIcons = map[string]string{
 	"consuming": "replayed", "failed again": "failed", "connecting": "warn", "silent": "warn",
 }
 
-// Icon returns a decorative icon, which screen readers ignore. The adjacent text has the meaning.
+// Icon returns a decorative icon, which screen readers ignore. The adjacent text conveys the meaning.
 func Icon(name string) template.HTML {
 	if like, ok := likeIcons[name]; ok {
 		name = like
@@ -58,7 +58,7 @@ func Icon(name string) template.HTML {
 		`stroke-width="1.5" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">%s</svg>`, size, size, drawing))
 }
 
-// Tag returns a state as an icon and a word with a color.
+// Tag returns a colored tag with the icon and the name of a state.
 func Tag(state any) template.HTML {
 	word := fmt.Sprint(state)
 	drawn := strings.Replace(string(Icon(word)), `width="16" height="16"`, `width="12" height="12"`, 1)

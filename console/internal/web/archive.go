@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Begin begins a replay and wakes the replayer.
+// Begin begins a replay and wakes the Replayer.
 func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
 	plan = c.withoutHiddenSecrets(plan)
 	return c.runReplay(func() (*failed.Replay, error) {
@@ -34,7 +34,8 @@ func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
 	})
 }
 
-// withoutHiddenSecrets returns a plan whose edit does not change the secrets that the visitor may not see.
+// withoutHiddenSecrets returns the plan. If the visitor may not see secrets, the edit in the result does not apply to
+// messages that contain secrets.
 func (c *Call) withoutHiddenSecrets(plan failed.Plan) failed.Plan {
 	if plan.Edit != nil {
 		edit := *plan.Edit
@@ -49,7 +50,8 @@ func (c *Call) PreviewEdit(plan failed.Plan, limit int) (failed.EditPreview, err
 	return c.Archive.PreviewEdit(c.R.Context(), c.withoutHiddenSecrets(plan), limit)
 }
 
-// EditAndReplay edits a message and begins its replay. It fails if the message no longer has the revision seen.
+// EditAndReplay edits a message and begins its replay. It fails if seen is no longer the current revision of the
+// message.
 func (c *Call) EditAndReplay(id failed.ID, seen int, content failed.Content, plan failed.Plan) (*failed.Replay, error) {
 	return c.runReplay(func() (*failed.Replay, error) {
 		return c.Archive.EditAndReplay(c.R.Context(), id, seen, content, plan, c.Who.Actor)
@@ -71,10 +73,11 @@ func (c *Call) runReplay(begin func() (*failed.Replay, error)) (*failed.Replay, 
 	return r, nil
 }
 
-// maxMute is the longest time for which a group can be muted, in seconds. A longer time mutes it indefinitely.
+// maxMute is the maximum number of seconds after which a mute ends automatically. A longer mute is indefinite.
 const maxMute = 100 * 365 * 24 * 3600
 
-// Mute mutes a group for the given seconds. If seconds is 0, the group stays muted until it is unmuted.
+// Mute mutes a group for a number of seconds. If seconds is 0 or exceeds maxMute, the group stays muted until it is
+// unmuted.
 func (c *Call) Mute(id failed.GroupID, seconds int64) error {
 	until := failed.MutedForever
 	if seconds > 0 && seconds <= maxMute {
@@ -83,7 +86,7 @@ func (c *Call) Mute(id failed.GroupID, seconds int64) error {
 	return c.Archive.Mute(c.R.Context(), id, until, c.Who.Actor)
 }
 
-// Accept accepts the discrepancy of an account, for a reason, and restarts the account.
+// Accept accepts the discrepancy of an account, records the reason, and restarts the account.
 func (c *Call) Accept(account, reason string) error {
 	switch {
 	case c.Ledger == nil:
@@ -101,7 +104,7 @@ func (c *Call) Accept(account, reason string) error {
 	return err
 }
 
-// SendBody sends the current body of a message as a file, or with ?original=true the received body.
+// SendBody sends the current body of a message as a file or, with ?original=true, the original body.
 func (c *Call) SendBody(id failed.ID, extension string) error {
 	original, err := c.Flag("original")
 	if err != nil {
@@ -164,7 +167,8 @@ func (c *Call) Revision(id failed.ID, number int) (r *failed.Revision, isRedacte
 	return &shown, hides(shown.Content, r.Content), nil
 }
 
-// Edited returns the content of a message after the edit e. It does not change secrets that the visitor may not see.
+// Edited returns the content of a message after the edit e. It fails if the edit would change secrets that the visitor
+// may not see.
 func (c *Call) Edited(id failed.ID, e api.Edit) (content failed.Content, err error) {
 	if e.Revision == nil {
 		return content, fault.BadRequest("revision must not be empty", `send "revision" with the revision of the message that you have read, so that no edit is lost`)
@@ -209,8 +213,9 @@ func (c *Call) Edited(id failed.ID, e api.Edit) (content failed.Content, err err
 	return content, nil
 }
 
-// unhide returns a copy of sent, the headers from a visitor who sees only shown, a redacted copy of whole. In the
-// result, the values in whole replace the hidden values. unhide fails if the visitor changed a hidden value.
+// unhide restores hidden values in sent, the headers that a visitor submitted. The visitor saw shown, which is a
+// redacted copy of whole. In the result, the values in whole replace the values that were hidden. unhide fails if the
+// visitor changed a hidden value.
 func unhide(sent, shown, whole topology.Table) (topology.Table, error) {
 	merged := make(topology.Table, len(sent))
 	maps.Copy(merged, sent)

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// broker returns the client of the broker, or a failure if the console is not connected.
+// broker returns the client for the broker, or a failure if the console is not connected.
 func (c *Call) broker() (*reprise.Client, error) {
 	if c.Broker != nil {
 		if client := c.Broker(); client != nil {
@@ -34,7 +34,8 @@ func (c *Call) HasBroker() bool {
 	return err == nil
 }
 
-// ofBroker converts an error of the broker to a failure with advice for the visitor.
+// ofBroker converts the error for a missing queue to a failure with advice for the visitor. It returns all other errors
+// unchanged.
 func ofBroker(err error) error {
 	if queue, ok := errors.AsType[*reprise.QueueError](err); ok {
 		return &fault.Failure{Status: http.StatusNotFound, Text: strings.TrimPrefix(queue.Error(), "reprise: "), Advice: "use a queue that exists and that this console may access"}
@@ -58,10 +59,10 @@ func (c *Call) QueueDepth(queue string) (int, error) {
 }
 
 // maxPurge is the maximum number of messages that one request removes from a queue, so that the request completes
-// within its 30 seconds.
+// within 30 seconds, the timeout of the server.
 const maxPurge = 5000
 
-// PurgeQueue removes the oldest messages of a queue and returns their number.
+// PurgeQueue removes the oldest messages of a queue, at most p.Limit, and returns the number of removed messages.
 func (c *Call) PurgeQueue(p api.PurgeQueue) (int, error) {
 	client, err := c.broker()
 	if err != nil {
@@ -72,7 +73,7 @@ func (c *Call) PurgeQueue(p api.PurgeQueue) (int, error) {
 	return n, ofBroker(err)
 }
 
-// Publish publishes a message, records it in the audit log, and returns its message id.
+// Publish publishes a message, records the publication in the audit log, and returns the message ID.
 func (c *Call) Publish(p api.Publish) (id string, err error) {
 	client, err := c.broker()
 	switch {
@@ -108,7 +109,8 @@ func (c *Call) Publish(p api.Publish) (id string, err error) {
 	if _, unroutable := errors.AsType[*reprise.UnroutableError](failure); unroutable || errors.Is(failure, reprise.ErrInvalidMessage) {
 		return "", &fault.Failure{Status: http.StatusUnprocessableEntity, Text: strings.TrimPrefix(failure.Error(), "reprise: "), Advice: "the message was not stored: correct the destination or the message"}
 	}
-	// Also record a message that the broker may have stored, even if the visitor has disconnected.
+	// Record the publication even if the visitor has disconnected, or if the broker may have stored the message despite
+	// an error.
 	recording, done := context.WithTimeout(context.WithoutCancel(c.R.Context()), commandTimeout)
 	defer done()
 	if err := c.Archive.Record(recording, c.Who.Actor, "publish", "", details); err != nil {

@@ -20,7 +20,7 @@ func (c *Call) configuredHistory() (*history.History, error) {
 	return c.History, nil
 }
 
-// Histories contains the histories of queues, with marks.
+// Histories contains the histories of queues over a range, with the marks in this range.
 type Histories struct {
 	Range  history.Range
 	Queues []history.Series
@@ -64,7 +64,7 @@ func (c *Call) Marks() ([]history.Mark, error) {
 	return h.Marks(c.R.Context(), time.Time{})
 }
 
-// AddMark adds a mark of the visitor, and records it in the audit log.
+// AddMark adds a mark in the name of the visitor, and records the mark in the audit log.
 func (c *Call) AddMark(m history.Mark) (history.Mark, error) {
 	h, err := c.configuredHistory()
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Call) AddMark(m history.Mark) (history.Mark, error) {
 	return m, c.recordMark("mark", m)
 }
 
-// RemoveMark removes a mark, and records it in the audit log.
+// RemoveMark removes a mark, and records the removal in the audit log.
 func (c *Call) RemoveMark(id int64) (history.Mark, error) {
 	h, err := c.configuredHistory()
 	if err != nil {

@@ -31,12 +31,13 @@ func (c *Call) OK(v any) error { return c.Write(http.StatusOK, v) }
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // the content type prevents browsers from reading it as HTML
+	e.SetEscapeHTML(false) // not necessary, because the content type prevents browsers from parsing the response as HTML
 	err := e.Encode(v)
 	return b.Bytes(), err
 }
 
-// Read decodes a JSON body into v. It refuses names that are unknown, repeated, or written in another case.
+// Read decodes a JSON body into v. It refuses names that are unknown, are repeated, or differ from a known name in
+// case.
 func (c *Call) Read(v any) error {
 	if kind, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return &fault.Failure{
@@ -69,7 +70,7 @@ func (c *Call) Read(v any) error {
 	return nil
 }
 
-// ReadFailure returns the failure for a body that is truncated or too large.
+// ReadFailure converts an error from reading the body of a request to the error for the visitor.
 func ReadFailure(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err

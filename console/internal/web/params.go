@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// Parameters other than the parameters of filters.
+// Names of parameters that are not conditions of a filter.
 var (
 	FlashNames = []string{"did", "n", "of", "undo"} // see readFlash in package pages
 )
@@ -23,7 +23,7 @@ var (
 // didWords are the permitted values of the parameter did.
 var didWords = []string{"discarded", "restored", "edited", "reverted", "purged", "dropped", "erased", "published"}
 
-// AnyParams is the query of routes that ignore their query.
+// AnyParams is the value of Route.Query for routes that ignore their query.
 var AnyParams = []string{"*"}
 
 // repeatable are the parameters and fields that may have several values.
@@ -87,7 +87,7 @@ func (c *Call) Form() (url.Values, error) {
 	return c.R.PostForm, checkNames(c.R.PostForm, c.route.Form, "field")
 }
 
-// Only returns the values of the given names.
+// Only returns the values in v with the given names.
 func Only(v url.Values, names []string) url.Values {
 	some := url.Values{}
 	for _, name := range names {
@@ -98,7 +98,7 @@ func Only(v url.Values, names []string) url.Values {
 	return some
 }
 
-// Filter returns the filter of the query. It fails if the filter names an object that does not exist. Without the
+// Filter returns the filter in the query. It fails if the filter refers to an object that does not exist. Without the
 // parameter state, the filter selects messages in defaultState, or in any state if defaultState is empty.
 func (c *Call) Filter(defaultState ...failed.State) (failed.Filter, error) {
 	v := Only(c.Params, api.FilterNames)
@@ -126,13 +126,13 @@ func (c *Call) Flag(name string) (bool, error) {
 	}
 }
 
-// Href returns the address of a page, without the prefix. Templates must not assemble queries, because they would escape the query
-// as the value of one parameter and lose its filter.
+// Href returns the address of a page, without the prefix. Templates must not assemble queries, because html/template
+// would escape a query as the value of a single parameter, so that its filter would be lost.
 func Href(path string, query url.Values) template.URL {
 	return template.URL((&url.URL{Path: path, RawQuery: query.Encode()}).String())
 }
 
-// HrefMessages returns the address of a page or an action for the messages of a filter.
+// HrefMessages returns the address of a page or an action for the messages that a filter selects.
 func HrefMessages(path string, f failed.Filter) template.URL {
 	return Href(path, api.Selection{Filter: f, All: f.All}.Values())
 }
@@ -142,7 +142,7 @@ func HrefMessage(path string, id failed.ID) template.URL {
 	return HrefMessages(path, failed.Filter{IDs: []failed.ID{id}})
 }
 
-// HrefGroups returns the address of the list of a queue's groups.
+// HrefGroups returns the address of the list of groups of a queue.
 func HrefGroups(queue string) template.URL {
 	return Href("/groups", api.GroupFilter{Queue: api.Text(queue), State: string(failed.Failed), Order: "failed"}.Values())
 }

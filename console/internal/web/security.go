@@ -7,25 +7,25 @@ import (
 	"github.com/reprisemq/reprise/console/internal/fault"
 )
 
-// Limits of the size of a request's body. A route with a larger limit than SmallBody specifies it.
+// Limits of the size of a request body. SmallBody is the default of Route.Body.
 const (
 	SmallBody = 1 << 20
-	EditBody  = 24 << 20 // a message's body of 16 MiB, as base64 and with headers
-	AnyBody   = 1 << 62  // for streams, which are read line by line
+	EditBody  = 24 << 20 // a message with a body of 16 MiB, in base64, and its headers
+	AnyBody   = 1 << 62  // for bodies that the handler reads line by line
 )
 
-// policy permits pages to load only the console's scripts and styles, and only from files.
+// policy permits pages to load scripts and styles only from files of the console, not inline.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; " +
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// secured sets the headers of all responses.
+// secured sets security headers in all responses.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
-		// With no-referrer, browsers would send "Origin: null" with a form.
+		// With no-referrer, browsers would submit forms with "Origin: null".
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -35,7 +35,7 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// sameOrigin refuses requests from pages of other sites that would change data.
+// sameOrigin refuses requests that would change data and that were sent by a page of another site.
 func (s *Server) sameOrigin(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,5 +1,6 @@
-// Package web routes requests to their handlers. It checks origin, role and parameters, decodes forms and JSON, and writes JSON and
-// errors. A [Call] provides a handler with the archive as the visitor may see it. Packages jsonapi and pages contain the handlers.
+// Package web routes requests to their handlers. It checks origin, role and parameters, decodes forms and JSON, and
+// writes JSON and errors. A [Call] gives a handler access to the archive, without the data that the visitor may not
+// see. Packages jsonapi and pages contain the handlers.
 package web
 
 import (
@@ -22,8 +23,8 @@ import (
 // Server passes each request to the handler of its route, if the visitor has the required role. The fields Prefix,
 // Replayer, Routing, Ledger, Fleet, Rescheduler, History and Broker are optional.
 type Server struct {
-	// Prefix precedes all paths, such as /reprise. Routes and addresses in Go code do not contain the prefix: Build adds
-	// it to the routes, Redirect to redirects, and templates to links.
+	// Prefix precedes all paths. An example is /reprise. Routes and addresses in Go code do not contain the prefix.
+	// Build adds the prefix to routes, Redirect adds it to redirects, and the templates add it to links.
 	Prefix string
 
 	Archive  *failed.Archive
@@ -43,7 +44,7 @@ type Server struct {
 	FailPage func(*Call, *fault.Failure) // writes the page of an error
 
 	mux     *http.ServeMux
-	handler http.Handler // mux and the checks for all requests
+	handler http.Handler // the mux, behind the checks for all requests
 }
 
 // Build installs the routes.
@@ -62,7 +63,7 @@ func (s *Server) Build(routes []Route) {
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// withoutPrefix redirects or refuses requests without the prefix.
+// withoutPrefix redirects requests for / to the prefix, and refuses all other requests without the prefix.
 func (s *Server) withoutPrefix(w http.ResponseWriter, r *http.Request) {
 	c := &Call{Server: s, route: &Route{Path: r.URL.Path}, W: w, R: r}
 	if r.URL.Path == "/" && access.IsSafe(r.Method) {
@@ -76,7 +77,7 @@ func (s *Server) withoutPrefix(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// Routed reports whether a request matches a route whose pattern contains part.
+// Routed reports whether a request matches a route whose pattern contains the string part.
 func (s *Server) Routed(r *http.Request, part string) bool {
 	_, pattern := s.mux.Handler(r)
 	return strings.Contains(pattern, part)
@@ -89,7 +90,7 @@ type Route struct {
 	Role   access.Role // the lowest permitted role
 	Body   int64       // maximum size of the request's body in bytes; 0: SmallBody
 	Query  []string
-	Blanks bool     // permits empty parameters: a form with optional fields submits to this route
+	Blanks bool     // permits empty parameters, because a form with optional fields submits to this route
 	Form   []string // form fields that the route accepts
 	Handle func(*Call) error
 }
@@ -131,8 +132,8 @@ type Call struct {
 	route  *Route
 }
 
-// claimKey returns an error if an earlier request had the same Idempotency-Key. The key is optional, and only applies to requests
-// that change data through the API. Forms of pages have a submission instead.
+// claimKey returns an error if an earlier request had the same Idempotency-Key. The header is optional, and is only
+// used for requests that change data through the API. The forms of pages contain the field submission instead.
 func (c *Call) claimKey() error {
 	keys := c.R.Header.Values("Idempotency-Key")
 	if len(keys) == 0 || !c.route.IsAPI() || access.IsSafe(c.R.Method) {

@@ -58,7 +58,7 @@ func (c *Call) WaitingSummary(f api.WaitingFilter) (s api.WaitingSummary, err er
 	return s, nil
 }
 
-// actTimeout limits the duration of an act on waiting messages. The act continues if the visitor disconnects.
+// actTimeout limits the duration of an act on waiting messages, which continues if the visitor disconnects.
 const actTimeout = 5 * time.Minute
 
 // ActOnWaiting acts on waiting messages. If the act fails midway, the result counts the messages processed before the error and
@@ -79,7 +79,7 @@ func (c *Call) ActOnWaiting(act failed.WaitingAct) (failed.WaitingResult, error)
 	return res, err
 }
 
-// CheckWaiting returns an error for an invalid act, so that the console does not count messages for it.
+// CheckWaiting returns an error if the act is invalid. It does not read the archive.
 func CheckWaiting(act failed.WaitingAct) error {
 	if err := act.Validate(); err != nil {
 		return fault.BadRequest(strings.TrimPrefix(err.Error(), "failed: invalid: "), "no message was changed")

@@ -23,7 +23,7 @@ type Fleet interface {
 	Control(ctx context.Context, c topology.Command) error
 }
 
-// Workers returns all workers.
+// Workers returns the workers that the console knows, and the reason why the list may be incomplete.
 func (c *Call) Workers() (all api.Workers) {
 	if c.Fleet == nil {
 		all.Workers, all.Problem = []api.Worker{}, "this console does not listen to workers"
@@ -36,13 +36,13 @@ func (c *Call) Workers() (all api.Workers) {
 	return all
 }
 
-// maxPause is the longest pause that ends automatically.
+// maxPause is the maximum duration of a pause that ends automatically.
 const maxPause = 365 * 24 * time.Hour
 
 // commandTimeout limits the duration of a request to the broker.
 const commandTimeout = 10 * time.Second
 
-// PauseWorkers pauses a queue or a worker, and records the pause in the audit log.
+// PauseWorkers pauses all workers of a queue or one worker, and records the pause in the audit log.
 func (c *Call) PauseWorkers(p api.Pause) error {
 	lasts := time.Duration(p.For)
 	switch {
@@ -63,7 +63,7 @@ func (c *Call) PauseWorkers(p api.Pause) error {
 	return c.command(topology.Command{Do: topology.DoPause, Queue: p.Queue, Worker: p.Worker, Pause: pause}, details)
 }
 
-// ResumeWorkers resumes a queue or a worker, and records the command in the audit log.
+// ResumeWorkers ends a pause, and records the resumption in the audit log.
 func (c *Call) ResumeWorkers(r api.Resume) error {
 	if err := c.checkWorker(r.Queue, r.Worker, false); err != nil {
 		return err
@@ -71,8 +71,8 @@ func (c *Call) ResumeWorkers(r api.Resume) error {
 	return c.command(topology.Command{Do: topology.DoResume, Queue: r.Queue, Worker: r.Worker}, map[string]any{})
 }
 
-// checkWorker returns a failure if the command cannot apply to the queue or the worker. If listed is set, the list of workers must
-// contain a worker of the queue.
+// checkWorker returns a failure if a command cannot apply to the queue or the worker. If worker is set or listed is
+// true, the list of workers must contain a matching worker.
 func (c *Call) checkWorker(queue, worker string, listed bool) error {
 	switch {
 	case c.Fleet == nil:

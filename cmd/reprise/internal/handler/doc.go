@@ -10,17 +10,17 @@
 // Retries and parking follow the Policy of the worker. A Retry-After header sets the delay
 // of a retry, and of a pause if HTTPConfig.Pause is set.
 //
-// The body is the standard input of a program, or the body of a POST. Properties and
-// headers of the message are environment variables (REPRISE_…) or HTTP headers
-// (Reprise-…): docs/configuration.md lists them. A property that the message does not have is absent.
-// Arrays and tables are JSON. Names and values of HTTP headers are percent-encoded, so that
-// no message can add a header of its choice.
+// The body is the standard input of a program, or the body of a POST. Properties and headers of the message are
+// environment variables (REPRISE_…) or HTTP headers (Reprise-…): docs/configuration.md lists them. Properties that the
+// message does not have are not set. Arrays and tables are JSON. Names and values of HTTP headers are percent-encoded,
+// so that a message cannot inject a header.
 //
-// Values are omitted if they contain a NUL (variables only), exceed 64 KiB (HTTP: 4 KiB) or exceed 256 KiB together
-// (HTTP: 12 KiB), or if two headers map to the same variable. The handler receives the names of omitted values, and a
-// warning is logged. The message is not parked, because most handlers need only the body.
+// A value is omitted if it exceeds 64 KiB (HTTP: 4 KiB), or if the total would exceed 256 KiB (HTTP: 12 KiB). A program
+// also does not get values that contain a NUL, nor the second of two headers that map to the same variable. The handler
+// receives the names of omitted values, and a warning is logged. The message is not parked for an omitted value,
+// because most handlers need only the body.
 //
-// The package imports the worker library and package topology. It exists for `reprise up`.
+// The package imports the worker library and package topology. `reprise up` uses it.
 package handler
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// maxErrorText is the maximum size of the handler's output in the error that the worker records on the message.
+// maxErrorText is the maximum number of bytes of the handler's output that an error contains.
 const maxErrorText = 4 << 10
 
 // logger returns the logger of one attempt, with the attributes of the message.
@@ -45,7 +45,7 @@ func logger(l *slog.Logger, m *reprise.Message) *slog.Logger {
 	return l.With("attempt", m.Attempt)
 }
 
-// clean returns b as valid text without surrounding space.
+// clean returns b as valid UTF-8 without NUL characters and without surrounding space.
 func clean(b []byte) string { return strings.TrimSpace(valid(b)) }
 
 func valid(b []byte) string {

@@ -17,7 +17,7 @@ const (
 
 const ours = "REPRISE_"
 
-// environment returns the variables of one attempt.
+// environment returns the environment of the program for one attempt.
 func (e *Exec) environment(m *reprise.Message, log *slog.Logger) []string {
 	var env []string
 	for _, v := range os.Environ() {

@@ -17,27 +17,28 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Exit codes with a defined outcome, from sysexits.h. Any other code except 0 means retry.
+// Exit codes with a defined outcome, from sysexits.h. All other codes except 0 lead to a retry.
 const (
 	ExitDataErr  = 65 // invalid message: park
 	ExitTempFail = 75 // temporary failure: retry
 )
 
 // DefaultGrace is the default time between SIGTERM and SIGKILL. It is shorter than the 5 s for which a draining Worker
-// waits for handlers whose context is canceled. Therefore programs exit, and the worker requeues the message, in time.
+// waits for handlers whose context is canceled. Therefore the program exits, and the worker requeues the message,
+// before the drain ends.
 const DefaultGrace = 4 * time.Second
 
-// ExecConfig configures an Exec. Command is required.
+// ExecConfig configures an [Exec] handler. Command is required.
 type ExecConfig struct {
 	Command []string // program and arguments, started without a shell
 	Dir     string   // working directory, and base of a relative Command[0]; default: the current directory
 
-	// Env contains additional variables of the form NAME=value. The program also inherits the environment of this process,
-	// except variables named REPRISE_…, which are settings of this process, may be secret, and would look like properties
-	// of the message.
+	// Env contains additional variables of the form NAME=value. The program also inherits the environment of this
+	// process, except variables named REPRISE_…, which are settings of this process, can be secret, and would look like
+	// properties of the message.
 	Env []string
 
-	// Timeout limits the duration of an attempt. An attempt that exceeds it fails. Default: none.
+	// Timeout limits the duration of an attempt. Default: none.
 	Timeout time.Duration
 
 	// Grace is the time between SIGTERM and SIGKILL for the program and its children. Default: 4 s.
@@ -46,16 +47,16 @@ type ExecConfig struct {
 	// Logger logs the output of the program, line by line. Default: none.
 	Logger *slog.Logger
 
-	// Reaper kills the programs that are still running after this process. Default: none.
+	// Reaper kills the programs that are still running when this process exits. Default: none.
 	Reaper *Reaper
 }
 
 // Exec is a handler that runs a program for each message. The package comment describes the inputs and outcomes.
 //
-// The program runs in a separate process group, so that a Ctrl-C for this process does not interrupt it. When the
-// context of an attempt is done, Exec sends SIGTERM to the group, and after Grace SIGKILL. Therefore children that stay
-// in the group do not outlive the program. After any other failure, Exec immediately sends SIGKILL to the rest of the
-// group, because the message is retried.
+// The program runs in a separate process group, so that Ctrl-C in the terminal of this process does not interrupt the
+// program. When the context of an attempt is done, Exec sends SIGTERM to the group and, after Grace, SIGKILL. Therefore
+// children that stay in the group do not outlive the program. After any other failure, Exec immediately sends SIGKILL
+// to the rest of the group, so that no child is still running when the message is retried.
 //
 // If the program exits with 0 after SIGTERM, the message is processed. Exit 65 after a timeout still parks the message.
 // During a drain, the worker requeues the message after any failure, including exit 65.
@@ -68,8 +69,8 @@ type Exec struct {
 	killed  bool
 }
 
-// NewExec returns a handler for cfg, or an error if cfg is invalid. NewExec does not check that the program exists, see
-// [Exec.Check].
+// NewExec returns a handler for cfg, or an error if cfg is invalid. It does not check that the program exists;
+// [Exec.Check] does.
 func NewExec(cfg ExecConfig) (*Exec, error) {
 	if len(cfg.Command) == 0 || cfg.Command[0] == "" {
 		return nil, errors.New("handler: ExecConfig.Command must not be empty (set a program)")
@@ -113,8 +114,8 @@ func (e *Exec) directory() error {
 	return nil
 }
 
-// missing returns an error that explains why the program cannot be started. The system error does not distinguish a
-// missing program from a missing directory.
+// missing converts err, the error of a failed start, to an error that names the cause. The system error does not
+// distinguish a missing program from a missing directory.
 func (e *Exec) missing(err error) error {
 	if err == nil {
 		return nil
@@ -183,7 +184,7 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 	return e.outcome(ctx, cmd.ProcessState, err, tail.String())
 }
 
-// outcome converts the exit of the program to the result of the attempt.
+// outcome returns the result of the attempt, given the state of the program after its exit.
 func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error, stderr string) error {
 	code := -1
 	if state != nil {
@@ -202,7 +203,8 @@ func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error
 	default:
 		text = fmt.Sprintf("%s: %v", name, waited)
 	}
-	// Lists show the beginning of an error, and all tracebacks begin alike. Therefore the exception comes first.
+	// The exception comes first, because lists show only the beginning of an error, and all tracebacks begin with the
+	// same line.
 	if first := exception(stderr); first != "" {
 		text += ": " + first
 		stderr = "\n" + stderr
@@ -217,19 +219,19 @@ func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error
 	return err
 }
 
-// ExitError is the error of a program that did not exit with 0.
+// ExitError is the error of a program whose exit code is not 0.
 type ExitError struct {
 	Code int // -1 if a signal terminated the program
 	text string
 }
 
-// Error returns the program, its exit status and the end of its output. The exception of a Python traceback comes
-// first.
+// Error returns the program, its exit status and the end of its output. If the output ends with a Python traceback, its
+// exception precedes the output.
 func (e *ExitError) Error() string { return e.text }
 
 // Kill sends SIGKILL to all running programs and their children, and prevents further starts. Call it before the
-// process exits without a drain, so that no program survives it. A killed program does not count as failed, because the
-// broker redelivers the message. Therefore Handle returns only when its context is done.
+// process exits without a drain, so that no program survives it. After the program was killed, Handle returns only when
+// its context is done, so that the attempt does not count as failed; the broker redelivers the message.
 func (e *Exec) Kill() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -250,8 +252,8 @@ func (e *Exec) ends(ctx context.Context) bool {
 	return killed
 }
 
-// start starts a program and registers it for Kill. The mutex does not reduce throughput, because package os/exec
-// starts one program at a time anyway.
+// start starts a program and registers it for Kill. The mutex does not reduce throughput, because package syscall
+// starts one program at a time anyway (ForkLock).
 func (e *Exec) start(cmd *exec.Cmd) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -280,7 +282,7 @@ func (e *Exec) forget(p *os.Process) {
 
 var errKilled = errors.New("the process is exiting")
 
-// timeoutError is the cause of the context of an attempt that exceeded its timeout.
+// timeoutError is the cancellation cause of an attempt that exceeded its timeout.
 type timeoutError struct{ after time.Duration }
 
 func (e *timeoutError) Error() string { return fmt.Sprintf("timeout after %s", e.after) }

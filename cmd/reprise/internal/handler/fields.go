@@ -10,14 +10,14 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// field is a property or header of a message that a handler receives.
+// field is a property or header that a handler receives with a message.
 type field struct {
 	name   string // "Routing-Key", or the name of a header
 	value  string
 	header bool // a header of the message, not a property
 }
 
-// maxLastError is the maximum size of the last error that a handler receives.
+// maxLastError is the maximum size, in bytes, of the field Last-Error.
 const maxLastError = 1 << 10
 
 // fields returns the properties and headers of m, the most important first.
@@ -82,7 +82,7 @@ func cut(s string, n int) string {
 
 // budget decides which fields are passed and which are omitted.
 type budget struct {
-	one, all int // maximum bytes of one value, and remaining bytes of all fields
+	one, all int // maximum size of one value, and remaining size for all fields
 	omitted  []string
 }
 
@@ -97,7 +97,7 @@ func (b *budget) take(name, value string) bool {
 	return true
 }
 
-// Limits of the list of omitted names, whose content the message determines.
+// Limits of the list of omitted names. The sender of the message chooses the names of headers.
 const (
 	maxOmitted     = 16
 	maxOmittedName = 64

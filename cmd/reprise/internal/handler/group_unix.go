@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// ownGroup starts a program as the leader of a new process group.
+// ownGroup makes the program of cmd the leader of a new process group.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // terminate sends SIGTERM to the process group of p.
@@ -21,6 +21,6 @@ func terminate(p *os.Process) error {
 	return err
 }
 
-// kill sends SIGKILL to the process group of p. The system does not reuse the ID of the group while the group
-// contains a process. An empty group contains nothing to kill.
+// kill sends SIGKILL to the process group of p. The system does not reuse the ID of a group that contains a process. If
+// the group is empty, the call normally fails.
 func kill(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

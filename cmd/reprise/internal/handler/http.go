@@ -19,19 +19,19 @@ import (
 // DefaultTimeout is the default timeout of an HTTP request.
 const DefaultTimeout = 30 * time.Second
 
-// HTTPConfig configures an HTTP. URL is required.
+// HTTPConfig configures an [HTTP] handler. URL is required.
 type HTTPConfig struct {
 	URL string
 
-	// Headers are sent with each message and override the headers from the message: a Content-Type in Headers is the
-	// Content-Type of all messages.
+	// Headers are sent with each message and override the headers that come from the message: a Content-Type in Headers
+	// applies to all messages.
 	Headers http.Header
 
 	// Timeout limits a request from dialing to the last byte of the response. Default: 30 s.
 	Timeout time.Duration
 
-	// Connections is the number of idle connections that are kept open. Set it to the number of concurrent handlers.
-	// Default: 16.
+	// Connections is the maximum number of idle connections that are kept open. Set it to the number of concurrent
+	// handlers. Default: 16.
 	Connections int
 
 	// Pause makes the worker pause consumption for the time in a Retry-After header. Set it if Retry-After applies to
@@ -42,14 +42,14 @@ type HTTPConfig struct {
 	// are not hidden. The password and the parameter values of the URL are always secrets.
 	Secrets []string
 
-	// Logger logs the values that could not be passed on. Default: none.
+	// Logger logs the names of omitted values. Default: none.
 	Logger *slog.Logger
 }
 
 // HTTP is a handler that posts each message to a URL. The package comment describes the inputs and outcomes.
 //
 // HTTP does not follow redirects. A redirected POST could become a GET without a body, or send a message to an address
-// that is not configured. The message is parked, and the error contains the address to configure instead.
+// that is not configured. Instead, the message is parked, and the error contains the address to configure.
 type HTTP struct {
 	cfg    HTTPConfig
 	client *http.Client
@@ -108,7 +108,7 @@ func (h *HTTP) Handle(ctx context.Context, m *reprise.Message) error {
 	return h.outcome(resp, body)
 }
 
-// failed returns the error of a request that got no response.
+// failed returns the error for a request that got no response.
 func (h *HTTP) failed(ctx context.Context, err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // the wrapper repeats the URL, sometimes with the password
@@ -122,8 +122,8 @@ func (h *HTTP) failed(ctx context.Context, err error) error {
 	return fmt.Errorf("POST %s: %w", h.shown, err)
 }
 
-// outcome converts a response to the result of the attempt. Only the status counts: a 200 whose body is truncated is
-// still a success.
+// outcome returns the result of the attempt for a response. The body has no influence: a 200 with a truncated body is a
+// success.
 func (h *HTTP) outcome(resp *http.Response, body []byte) error {
 	text := fmt.Sprintf("POST %s: %d %s", h.shown, resp.StatusCode, http.StatusText(resp.StatusCode))
 	text = strings.TrimSpace(text)
@@ -170,5 +170,5 @@ type StatusError struct {
 	text string
 }
 
-// Error returns the URL, the status and the beginning of the response.
+// Error returns the URL, the status, and the beginning of the body or the target of a redirect.
 func (e *StatusError) Error() string { return e.text }

@@ -9,13 +9,14 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Limits of headers. Servers reject lines of more than 8 KiB, and some servers reject more than 16 KiB in total.
+// Limits of headers. Many servers reject header lines of more than 8 KiB, and some reject headers of more than 16 KiB
+// in total.
 const (
 	maxHeader  = 4 << 10
 	maxHeaders = 12 << 10
 )
 
-// header sets the headers of one attempt.
+// header sets the headers of req, the request of one attempt.
 func (h *HTTP) header(req *http.Request, m *reprise.Message) {
 	req.Header.Set("User-Agent", "reprise")
 	b := budget{one: maxHeader, all: maxHeaders}
@@ -50,7 +51,7 @@ func headerName(f field) string {
 	return "Reprise-" + f.name
 }
 
-// headerValue encodes any text as the value of one header line.
+// headerValue encodes s as a valid value of one header line.
 func headerValue(s string) string {
 	s = escape(s, func(c byte) bool { return ' ' <= c && c <= '~' && c != '%' })
 	// HTTP implementations trim leading and trailing spaces, so these are encoded.
@@ -60,7 +61,7 @@ func headerValue(s string) string {
 	return trimmed + strings.Repeat("%20", len(s)-len(trimmed))
 }
 
-// escape percent-encodes all bytes that allowed does not accept.
+// escape percent-encodes all bytes for which allowed returns false.
 func escape(s string, allowed func(byte) bool) string {
 	var b strings.Builder
 	for i := range len(s) {

@@ -8,19 +8,18 @@ import (
 	"unicode"
 )
 
-// maxLine is the maximum number of logged bytes of an output line.
+// maxLine is the maximum number of bytes that are logged for one line of output.
 const maxLine = 4 << 10
 
-// lineLogger logs its input line by line. It buffers at most one line of maxLine bytes, regardless of the program's
-// output.
+// lineLogger logs its input line by line. It never buffers more than maxLine bytes.
 type lineLogger struct {
 	log    *slog.Logger
 	stream string
 	line   []byte
-	cut    bool // drop the rest of this line
+	cut    bool // the line was longer than maxLine
 }
 
-// Write never fails, because an error of the log must not stop the program.
+// Write never fails, because a logging error must not stop the program.
 func (l *lineLogger) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
@@ -37,7 +36,7 @@ func (l *lineLogger) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// flush logs the current line, even if the line is incomplete. It keeps the indentation, which makes a traceback
+// flush logs the current line, even if the line is incomplete. It keeps the indentation, so that tracebacks remain
 // readable.
 func (l *lineLogger) flush() {
 	if text := strings.TrimRightFunc(valid(l.line), unicode.IsSpace); text != "" {
@@ -49,7 +48,7 @@ func (l *lineLogger) flush() {
 	l.line, l.cut = l.line[:0], false
 }
 
-// tail keeps the last bytes of its input.
+// tail keeps the last maxErrorText bytes of its input.
 type tail struct {
 	last []byte
 	lost bool
@@ -67,7 +66,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String returns the text from the first complete character.
+// String returns the text, starting at the first complete character.
 func (t *tail) String() string {
 	b := t.last
 	for i := 0; t.lost && i < 3 && len(b) > 0 && b[0]&0xC0 == 0x80; i++ {

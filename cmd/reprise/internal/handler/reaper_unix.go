@@ -15,8 +15,8 @@ import (
 	"syscall"
 )
 
-// Reap runs in the process of a [Reaper]. It reads lines "+GROUP" and "-GROUP" until EOF, which means that the other
-// process has exited. Then it kills the remaining process groups.
+// Reap is the main function of a Reaper process. It reads lines "+GROUP" and "-GROUP" until EOF, which means that the
+// parent process has exited or has called [Reaper.Close]. Then Reap kills the process groups that are still registered.
 func Reap(in io.Reader) {
 	signal.Ignore() // a signal to all processes of a terminal or service must not terminate this process first
 	groups := map[int]struct{}{}
@@ -88,7 +88,7 @@ func (r *Reaper) ensure() error {
 	}
 	if r.process != nil {
 		select {
-		case <-r.process.ended: // the process was killed
+		case <-r.process.ended: // the process has exited
 			r.process.close()
 			r.process = nil
 		default:
@@ -102,7 +102,7 @@ func (r *Reaper) ensure() error {
 		err = cmd.Start()
 	}
 	if err != nil {
-		// The error is not wrapped, because the caller attributes wrapped errors to the program.
+		// The error is not wrapped, because Exec.missing attributes wrapped errors to the program.
 		return fmt.Errorf("cannot start the reaper process: %v", err)
 	}
 	r.process = &reaperProcess{pipe, make(chan struct{})}
@@ -116,7 +116,7 @@ func (r *Reaper) ensure() error {
 	return nil
 }
 
-// startOnThread runs functions on a thread that lives as long as this goroutine, see killWithThread.
+// startOnThread runs functions on a thread that lives as long as this goroutine (see killWithThread).
 func startOnThread(starts <-chan func()) {
 	runtime.LockOSThread()
 	for start := range starts {

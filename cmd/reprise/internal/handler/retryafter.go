@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// maxRetryAfter is the maximum of a Retry-After. A longer time is probably a mistake.
+// maxRetryAfter limits the delay from a Retry-After header. A longer delay is probably a mistake.
 const maxRetryAfter = 24 * time.Hour
 
-// retryAfter parses the Retry-After header: seconds or a date. A date is relative to the Date header of the server, if
-// present, because the clocks may differ. It returns false for a past date, zero and malformed values. The Policy then
-// sets the delay, so that a server cannot cause retries without a delay.
+// retryAfter parses the Retry-After header: seconds or a date. The delay until a date is measured from the Date header
+// of the response, if present, because the clocks may differ. For a past date, zero and malformed values, retryAfter
+// returns false. The Policy then sets the delay, so that a server cannot cause retries without a delay.
 func retryAfter(h http.Header) (time.Duration, bool) {
 	s := strings.TrimSpace(h.Get("Retry-After"))
 	if s == "" {
@@ -21,7 +21,7 @@ func retryAfter(h http.Header) (time.Duration, bool) {
 	}
 	var d time.Duration
 	n, err := strconv.ParseUint(s, 10, 64)
-	if err == nil || errors.Is(err, strconv.ErrRange) { // on ErrRange, n is the largest number
+	if err == nil || errors.Is(err, strconv.ErrRange) { // on ErrRange, n is the maximum uint64
 		d = time.Duration(min(n, uint64(maxRetryAfter/time.Second))) * time.Second
 	} else {
 		at, err := http.ParseTime(s)

@@ -10,11 +10,10 @@ import (
 // hidden replaces a secret, as in [url.URL.Redacted].
 const hidden = "xxxxx"
 
-// leastSecret is the minimum length of a secret that is hidden in texts. A shorter secret would match parts of ordinary
-// words.
+// leastSecret is the minimum length of a secret that is hidden. A shorter secret would match parts of ordinary words.
 const leastSecret = 4
 
-// shownURL returns the URL without its password and the values of its parameters.
+// shownURL returns u without its fragment, with placeholders for the password and the values of parameters.
 func shownURL(u *url.URL) string {
 	shown := *u
 	var parameters []string
@@ -29,7 +28,7 @@ func shownURL(u *url.URL) string {
 	return shown.Redacted()
 }
 
-// hider returns a replacer that hides the secrets and the secrets of the URL in a text.
+// hider returns a replacer that hides secrets, and the password and the parameter values of u.
 func hider(secrets []string, u *url.URL) *strings.Replacer {
 	secrets = slices.Clone(secrets)
 	if password, ok := u.User.Password(); ok {

@@ -37,8 +37,8 @@ func Text(v any) string {
 	return fmt.Sprint(v)
 }
 
-// plain converts a value to a form that JSON can express. Bytes become text if they are valid text, and base64
-// otherwise. Numbers that JSON does not have become text.
+// plain converts a value to a form that JSON can express. Bytes become a string if they are valid UTF-8, and base64
+// otherwise. NaN and infinities become strings.
 func plain(v any) any {
 	switch v := v.(type) {
 	case nil, bool, string, int8, int16, int32, int64, int, uint8, uint16, uint32:

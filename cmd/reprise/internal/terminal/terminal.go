@@ -1,4 +1,4 @@
-// Package terminal formats text for terminals, and replaces control characters.
+// Package terminal formats text for terminals, and removes or escapes control characters.
 package terminal
 
 import (
@@ -20,7 +20,7 @@ func Is(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Width returns the width of a terminal, or 0 if the stream is not a terminal or the width is unknown.
+// Width returns the width of a terminal in columns, or 0 if the stream is not a terminal or its width is unknown.
 func Width(stream any) int {
 	if f, ok := stream.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
@@ -30,7 +30,7 @@ func Width(stream any) int {
 	return 0
 }
 
-// Cut shortens a string to a width. It ends a shortened string with an ellipsis.
+// Cut shortens s to at most width columns. A shortened string ends with an ellipsis.
 func Cut(s string, width int) string {
 	if TextWidth(s) <= width {
 		return s
@@ -46,7 +46,7 @@ func Cut(s string, width int) string {
 	return strings.TrimRight(s[:end], " ") + "…"
 }
 
-// Wrap breaks a string between words into lines of at most width. A longer word has its own line.
+// Wrap breaks s between words into lines of at most width columns. A word that is longer gets a line to itself.
 func Wrap(s string, width int) []string {
 	var lines []string
 	line := ""
@@ -62,7 +62,7 @@ func Wrap(s string, width int) []string {
 	return append(lines, line)
 }
 
-// Plural returns a number with its noun, such as "1 message" or "2 messages".
+// Plural returns n with the noun, such as "1 message" or "2 messages".
 func Plural(n int, what string) string {
 	if n == 1 {
 		return fmt.Sprintf("1 %s", what)
@@ -70,7 +70,8 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// OneLine returns s on one line. Spaces replace line breaks and control characters.
+// OneLine returns s on one line. Spaces replace line breaks and control characters. Formatting characters (Unicode
+// category Cf) are removed.
 func OneLine(s string) string {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\ufffd")
@@ -79,7 +80,7 @@ func OneLine(s string) string {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
 			return ' '
 		}
-		if unicode.Is(unicode.Cf, r) { // such as changes of direction
+		if unicode.Is(unicode.Cf, r) { // such as controls of the writing direction
 			return -1
 		}
 		return r
@@ -87,8 +88,8 @@ func OneLine(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// WriteJSON writes value as JSON and a line break. It also escapes control characters that package json does not escape, such
-// as C1 controls.
+// WriteJSON writes value as JSON, followed by a line break. It also escapes control and formatting characters that
+// package json does not escape, such as C1 controls.
 func WriteJSON(w io.Writer, value any) error {
 	encoded, err := json.Marshal(value)
 	if err != nil {
@@ -119,8 +120,8 @@ func TextWidth(s string) int {
 	return n
 }
 
-// runeWidth returns the number of terminal columns of a character. East Asian characters and emoji have two columns, see
-// https://www.unicode.org/reports/tr11/
+// runeWidth returns the number of terminal columns of a character. East Asian characters and emoji have two columns
+// (see https://www.unicode.org/reports/tr11/).
 func runeWidth(r rune) int {
 	switch {
 	case unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Me, r):
