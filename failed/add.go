@@ -25,14 +25,14 @@ func (a *Archive) Add(ctx context.Context, messages []Message) ([]ID, error) {
 	return a.addEncoded(ctx, encoded, func(*tx) error { return nil })
 }
 
-// ingest stores messages that were delivered from failed queues, in one transaction, and returns their IDs in the
-// same order.
+// ingest stores messages that a failed queue delivered, in one transaction, and returns their IDs in the same order.
 //
-// A redelivered message may already be in the archive, if a process failed or lost its connection between ingest and
-// the acknowledgement. In this case ingest returns the ID of the stored message. A stored message matches an arrival if
-// it has the same failed queue, properties, headers (except the delivery counts of the broker) and body, and if its
-// delivery belongs to another session and is not recorded as settled. A stored message matches only one arrival in each
-// session. Therefore ingest neither stores a redelivery twice nor drops a second failure that is equal in every byte.
+// If a process fails or loses its connection after ingest and before the acknowledgement, the archive already contains
+// the redelivered message. In this case ingest returns the ID of the stored message. A stored message matches an
+// arrival if it has the same failed queue, properties, headers (except the delivery counts of the broker) and body, and
+// if its delivery belongs to another session and is not recorded as settled. Within a session, a stored message matches
+// at most one arrival. Therefore ingest neither stores a redelivery twice nor drops a second failure with identical
+// bytes.
 //
 // If another owner has the lease of the failed queue, ingest stores nothing and returns ErrState.
 func (a *Archive) ingest(ctx context.Context, arrivals []queuedMessage) ([]ID, error) {
@@ -46,7 +46,7 @@ func (a *Archive) ingest(ctx context.Context, arrivals []queuedMessage) ([]ID, e
 	return a.addEncoded(ctx, encoded, func(tx *tx) error { return tx.owned(arrivals) })
 }
 
-// addEncoded stores the arrivals that the archive does not have yet. If allowed returns an error, addEncoded stores
+// addEncoded stores the arrivals that are not in the archive yet. If allowed returns an error, addEncoded stores
 // nothing.
 func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed func(*tx) error) (_ []ID, err error) {
 	defer annotate(&err, "cannot add %d messages", len(encoded))
@@ -82,8 +82,8 @@ func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed fun
 	return ids, nil
 }
 
-// markSettled records that the deliveries of messages are acknowledged. An equal message that arrives later is a new
-// message.
+// markSettled records that the deliveries of the given messages are acknowledged. From then on, ingest treats an equal
+// arrival as a new message.
 func (a *Archive) markSettled(ctx context.Context, ids []ID) (err error) {
 	defer annotate(&err, "cannot record that %d messages are settled", len(ids))
 	if len(ids) == 0 {
@@ -95,7 +95,7 @@ func (a *Archive) markSettled(ctx context.Context, ids []ID) (err error) {
 	})
 }
 
-// redelivered returns the ID of the stored message that equals an arrival, or 0 if the arrival is new. It assigns the
+// redelivered returns the ID of the stored message that matches an arrival, or 0 if the arrival is new. It assigns the
 // stored message to the session of the arrival, so that the stored message does not match another arrival of that
 // session.
 func (t *tx) redelivered(e *arrival) (id ID, err error) {
@@ -110,7 +110,7 @@ func (t *tx) redelivered(e *arrival) (id ID, err error) {
 	return id, err
 }
 
-// add stores new messages and sets their IDs.
+// add stores arrivals and assigns IDs to their messages.
 func (t *tx) add(added []*arrival) error {
 	if len(added) == 0 {
 		return nil
@@ -183,8 +183,8 @@ func orNull(s string) any {
 	return []byte(s)
 }
 
-// verifyBack checks the replay and the message that the header of an arrival names, and records that the message failed
-// again. If the replay did not send the message, verifyBack clears Back and BackOf.
+// verifyBack records that the replayed message that an arrival names in topology.HeaderReplay failed again. If the
+// replay did not send that message, verifyBack clears Back and BackOf.
 func (t *tx) verifyBack(e *arrival) error {
 	if e.m.Back == 0 {
 		return nil
@@ -196,7 +196,7 @@ func (t *tx) verifyBack(e *arrival) error {
 	return err
 }
 
-// earliest returns the earlier of two times. The zero value of a means that a is not set.
+// earliest returns the earlier of two times. A zero a is ignored.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b

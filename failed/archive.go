@@ -12,7 +12,6 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// defaultPrefix is the default of Config.Prefix.
 const defaultPrefix = "reprise_failed_"
 
 // Config configures an Archive. Dialect is required.
@@ -20,12 +19,12 @@ type Config struct {
 	// Dialect is the SQL dialect of the database: SQLite or PostgreSQL.
 	Dialect Dialect
 
-	// Prefix is the prefix of the names of tables and indexes: at most 40 lowercase letters, digits and underscores. It
-	// must not begin with a digit. In PostgreSQL, the tables are in the first schema of the search path. Default:
+	// Prefix is the prefix of table and index names: at most 40 lowercase letters, digits and underscores. It must not
+	// begin with a digit. In PostgreSQL, the tables are in the first schema of the search path. Default:
 	// "reprise_failed_".
 	Prefix string
 
-	// Redact specifies secrets that the search does not find. The archive still stores them, because a replay needs the
+	// Redact specifies secrets to exclude from the search. The archive still stores them, because a replay needs the
 	// complete message. A program that shows messages must call Message.Redact with the same rules. A new rule does not
 	// affect the search for messages that are already archived.
 	Redact []Rule
@@ -34,7 +33,7 @@ type Config struct {
 	// state, except messages of a running replay. Default: 0 (forever).
 	Retention time.Duration
 
-	// Rules override Retention for individual work queues.
+	// Rules overrides Retention for individual work queues.
 	Rules []RetentionRule
 
 	// Clock returns the current time. Default: time.Now.
@@ -54,7 +53,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports missing and invalid fields, with advice.
+// Validate reports missing and invalid fields and explains how to fix them.
 func (c Config) Validate() error {
 	var errs []error
 	if err := c.Dialect.Validate(); err != nil {
@@ -82,13 +81,13 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// RetentionRule is the retention of messages that failed in a work queue.
+// RetentionRule sets the retention of the messages that failed in one work queue.
 type RetentionRule struct {
 	Queue     string
 	Retention time.Duration
 }
 
-// Expires reports whether c sets a retention. If it does not, Purge removes nothing.
+// Expires reports whether c sets a retention. Otherwise Purge removes nothing.
 func (c Config) Expires() bool { return c.Retention > 0 || len(c.Rules) > 0 }
 
 // Archive is a store of failed messages in an SQL database.
@@ -105,8 +104,8 @@ type Archive struct {
 // and migrates the tables of older versions. If a newer version of this package created the tables, Open returns an
 // error. Any number of processes may open the same archive at the same time.
 //
-// In SQLite, Open sets the journal mode of the file to WAL. Do not pass a pool of connections to ":memory:", because each of
-// its connections has a separate database.
+// In SQLite, Open sets the journal mode of the file to WAL. Do not pass a connection pool for ":memory:", because each
+// connection would have a separate database.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (a *Archive, err error) {
 	if db == nil {
 		return nil, errNoDatabase
@@ -131,7 +130,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (a *Archive, err error) {
 	return a, nil
 }
 
-// Config returns the configuration with its defaults.
+// Config returns the configuration, with defaults for unset fields.
 func (a *Archive) Config() Config { return a.cfg }
 
 // now returns the current time in UTC, truncated to the millisecond.

@@ -15,7 +15,7 @@ type arrival struct {
 	m           Message
 	headers     string
 	properties  string
-	errors      any    // JSON as a string, or nil if the headers contain the same attempts
+	errors      any    // JSON string, or nil if the headers contain the same attempts
 	digest      []byte // nil if the message was not delivered
 	session     []byte
 	redelivered bool
@@ -44,7 +44,7 @@ func (a *Archive) encodeDelivered(in *queuedMessage) (e arrival, err error) {
 	return e, nil
 }
 
-// encode sets missing fields of the message and encodes its parts for the database.
+// encode sets missing fields of the message and encodes the message for the database.
 func (e *arrival) encode() (err error) {
 	m := &e.m
 	if m.Queue == "" {

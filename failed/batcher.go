@@ -24,7 +24,7 @@ type ingestStore interface {
 }
 
 // batcher collects messages that arrive one by one and stores them in batches. Each transaction stores all messages
-// that arrived during the previous transaction.
+// that arrived during the previous transaction, up to maxSize.
 //
 //	add ─► waiting ─► ingest ─► unacked ─► acked ─► settled ─► markSettled
 //	                              └─ ack lost ─► redelivered
@@ -37,30 +37,30 @@ type batcher struct {
 	store   ingestStore
 	maxSize int // maximum size of a batch
 	log     *slog.Logger
-	wake    signal // signals that there may be work
+	wake    signal // signals that there may be new work
 
 	mu      sync.Mutex
 	waiting []*entry
-	unacked map[*reprise.Message]ID // stored, and the result of the ack is not known
-	settled []ID                    // acked, and not yet reported to the store
+	unacked map[*reprise.Message]ID // stored, but the result of the ack is not known yet
+	settled []ID                    // acked, but not yet reported to the store
 
 	name     string // unique name of this batcher, the prefix of its session names
 	sessions int
 	failures int // consecutive failures of the store
 
-	onAttempt func(error) // called after each attempt to store, with the error or nil; may be nil
+	onAttempt func(error) // called after each attempt to use the store, with the error or nil; may be nil
 }
 
 // entry is a message that is not stored yet.
 type entry struct {
 	arrival   queuedMessage
 	message   *reprise.Message
-	retryAt   time.Time     // time of the next attempt, if the store refuses only this message; zero otherwise
+	retryAt   time.Time     // time of the next attempt, if the store refused only this message; otherwise zero
 	done      chan struct{} // closed when the message is stored
 	abandoned bool          // the caller of add no longer waits for the message
 }
 
-// messageKey identifies equal messages. Different messages almost never have the same key.
+// messageKey is a hash key of a message: equal messages have the same key, and different messages almost never do.
 type messageKey struct {
 	id   string
 	body uint64
@@ -72,10 +72,10 @@ func (e *entry) key() messageKey {
 	return messageKey{e.message.MessageID, maphash.Bytes(keySeed, e.message.Body)}
 }
 
-// storeBackoff is the delay between attempts while the store fails.
+// storeBackoff determines the delay after consecutive failures of the store.
 var storeBackoff = backoff.Equal(backoff.Exponential{Initial: 100 * time.Millisecond, Max: 30 * time.Second})
 
-// refusedFor is the delay before the next attempt to store a message that the store refuses.
+// refusedFor is the delay before the next attempt to store a refused message.
 const refusedFor = time.Minute
 
 func newBatcher(store ingestStore, maxSize int, log *slog.Logger) *batcher {
@@ -85,7 +85,7 @@ func newBatcher(store ingestStore, maxSize int, log *slog.Logger) *batcher {
 	}
 }
 
-// start runs the batcher until the caller calls stop. After that, callers must not add messages.
+// start starts the batcher. The returned function stops it; after that, callers must not add messages.
 func (b *batcher) start(ctx context.Context) (stop func()) {
 	running, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -116,7 +116,7 @@ func (b *batcher) add(ctx context.Context, m *reprise.Message, a queuedMessage) 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
-	case <-e.done: // the message was stored before the lock was taken
+	case <-e.done: // stored before this goroutine acquired the lock
 		return nil
 	default:
 		e.abandoned = true
@@ -167,7 +167,8 @@ func (b *batcher) run(ctx context.Context) {
 	}
 }
 
-// afterAttempt logs a failure of the store and waits before the next attempt. If err is nil, it logs the recovery.
+// afterAttempt logs a failure of the store and waits before the next attempt. If err is nil after failures, it logs the
+// recovery.
 func (b *batcher) afterAttempt(ctx context.Context, err error) {
 	b.mu.Lock()
 	held := len(b.waiting)
@@ -199,7 +200,7 @@ func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 		switch {
 		case e.retryAt.IsZero():
 			if e.message.Redelivered && seen[e.key()] {
-				return batch, time.Time{} // the message may equal an earlier one, which the store does not recognize within one session
+				return batch, time.Time{} // may equal a message of this batch; the store recognizes it only in another session
 			}
 			seen[e.key()] = true
 			if batch = append(batch, e); len(batch) == size {
@@ -214,7 +215,7 @@ func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 	return batch, again
 }
 
-// await blocks until there may be work, until the given time, or until ctx is done.
+// await blocks until there may be new work, until the time again (unless it is zero), or until ctx is done.
 func (b *batcher) await(ctx context.Context, again time.Time) {
 	var due <-chan time.Time
 	if !again.IsZero() {
@@ -289,7 +290,7 @@ func (b *batcher) newSession(ctx context.Context) error {
 	}
 }
 
-// reportSettled reports the acked messages to the store. reported is true if there were any.
+// reportSettled reports the acked messages to the store. reported is true if there were acked messages to report.
 func (b *batcher) reportSettled(ctx context.Context) (reported bool, err error) {
 	b.mu.Lock()
 	ids := b.settled
@@ -306,11 +307,11 @@ func (b *batcher) reportSettled(ctx context.Context) (reported bool, err error) 
 	return true, err
 }
 
-// putAfterOther retries a message that the store has refused once, after it has stored another message. refused reports
-// whether the store accepted the other message but refused this one. If this message is stored, left is nil.
+// putAfterOther stores another waiting message, to test the store, and then retries e, which the store has refused
+// once. refused reports whether the store accepted the other message but refused e. If e is stored, left is nil.
 func (b *batcher) putAfterOther(ctx context.Context, e *entry, err error) (refused bool, left error) {
 	if !e.retryAt.IsZero() {
-		return true, err // the store has already refused this message but accepted another one
+		return true, err // the store has already refused e after it accepted another message
 	}
 	b.mu.Lock()
 	var other *entry
@@ -331,7 +332,7 @@ func (b *batcher) putAfterOther(ctx context.Context, e *entry, err error) (refus
 	return err != nil, err
 }
 
-// refuse delays the next attempt to store a message by refusedFor.
+// refuse logs that the store refused a message, and delays the next attempt by refusedFor.
 func (b *batcher) refuse(e *entry, err error) {
 	e.retryAt = time.Now().Add(refusedFor)
 	b.log.Error("cannot archive message", "queue", e.arrival.FailedQueue, "message_id", e.message.MessageID, "error", err)

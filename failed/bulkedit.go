@@ -25,24 +25,27 @@ import (
 //
 //   - is encoded (Properties.ContentEncoding),
 //   - is not JSON (for Patch) or not UTF-8 (for Replace),
-//   - lacks a path or a string of the edit,
+//   - lacks a path of Patch or a string of Replace,
+//   - has more than 10,000 matches of a regular expression,
 //   - would no longer be JSON, or
-//   - would grow and exceed 16 MiB.
+//   - would grow to more than 16 MiB.
 //
 // By default, the replay does not send messages for which the edit is not possible or has no effect. These messages
 // return to state failed, with the reason in Message.Refused.
 //
-// The archive keeps the original. When it records that a message was sent, it stores the sent content as a Revision.
+// The archive keeps the original. When the archive records that an edited message was sent, it stores the sent content
+// as a Revision.
 type BulkEdit struct {
-	// Patch is a JSON Patch (RFC 6902) for the body. All other bytes of the body stay unchanged. If a name in one of
-	// its paths occurs twice in the body, the edit is not possible. Default: no patch.
+	// Patch is a JSON Patch (RFC 6902) for the body. All other bytes of the body stay unchanged. If a name in a path
+	// occurs twice in the same object, the edit is not possible. Default: no patch.
 	Patch string `json:"patch,omitempty"`
 
-	// Replace lists texts to replace in the body, in this order. Every occurrence is replaced. Each text must occur.
+	// Replace lists the strings to replace in the body, in this order. Each must occur at least once, and every
+	// occurrence is replaced.
 	Replace []Replacement `json:"replace,omitempty"`
 
 	// SetHeaders lists headers to add or replace. RemoveHeaders lists the names of headers to remove, if present.
-	// Headers of Reprise and of the broker are not permitted.
+	// Headers that Reprise or the broker sets are not permitted.
 	SetHeaders    topology.Table `json:"-"`
 	RemoveHeaders []string       `json:"remove_headers,omitempty"`
 
@@ -51,7 +54,7 @@ type BulkEdit struct {
 	SendUnchanged  bool `json:"send_unchanged,omitempty"`
 	SendImpossible bool `json:"send_impossible,omitempty"`
 
-	// SpareSecrets excludes from the edit all messages in which Config.Redact hides a part. A user who must not see a
+	// SpareSecrets excludes all messages that contain a secret according to Config.Redact. A user who must not see a
 	// secret could otherwise copy it with the edit, or derive it from the number of changed messages. SendImpossible
 	// does not apply to these messages.
 	SpareSecrets bool `json:"spare_secrets,omitempty"`
@@ -59,9 +62,9 @@ type BulkEdit struct {
 
 // Replacement specifies a text to replace in a body.
 type Replacement struct {
-	Old    string `json:"old"`              // the text, or a regular expression in the syntax of RE2
+	Old    string `json:"old"`              // the text, or a regular expression in RE2 syntax
 	New    string `json:"new"`              // if Regexp is set, $1 is the first submatch, and $$ a dollar sign
-	Regexp bool   `json:"regexp,omitempty"` // Old is a regular expression
+	Regexp bool   `json:"regexp,omitempty"` // whether Old is a regular expression
 }
 
 // Limits of a BulkEdit.
@@ -72,13 +75,13 @@ const (
 	maxEditResult   = 16 << 20 // size of a body, if the edit enlarges it
 )
 
-// Validate returns an ErrInvalid if the edit is empty or invalid.
+// Validate returns ErrInvalid if the edit is empty or invalid.
 func (e *BulkEdit) Validate() error {
 	_, err := e.compile(nil)
 	return err
 }
 
-// String summarizes the edit without the replaced and inserted texts.
+// String summarizes the edit. The summary does not contain the replaced or inserted texts.
 func (e *BulkEdit) String() string {
 	var parts []string
 	if e.Patch != "" {
@@ -107,7 +110,7 @@ func pluralize(n int, noun string) string {
 type editor struct {
 	*BulkEdit
 	patch   *jsonpatch.Patch // nil: no patch
-	regexps []*regexp.Regexp // by index of Replace; nil if Old is literal
+	regexps []*regexp.Regexp // parallel to Replace; nil if Old is literal
 	set     topology.Table   // SetHeaders, with the types that the archive returns
 	secrets []Rule
 }
@@ -179,8 +182,8 @@ func (e *BulkEdit) compile(secrets []Rule) (*editor, error) {
 
 var reference = regexp.MustCompile(`\$\$|\$(\w+)|\$\{(\w*)\}`)
 
-// checkTemplate returns an error if a template refers to a group that the expression does not have, because package
-// regexp silently replaces such a reference with an empty text. For example, $1x refers to the group 1x.
+// checkTemplate returns an error if the template refers to a group that x does not have. Package regexp would silently
+// replace such a reference with an empty text. For example, $1x refers to the group 1x.
 func checkTemplate(x *regexp.Regexp, template string) error {
 	for _, m := range reference.FindAllStringSubmatch(template, -1) {
 		name := m[1] + m[2]
@@ -195,8 +198,8 @@ func checkTemplate(x *regexp.Regexp, template string) error {
 // errUneditable matches every error of type uneditable.
 var errUneditable = errors.New("not edited")
 
-// uneditable is the reason why an edit is not possible or has no effect. All messages with the same problem have the
-// same reason.
+// uneditable is the reason why an edit is not possible or has no effect. Its text does not depend on the message, so
+// that equal problems can be counted.
 type uneditable string
 
 func (e uneditable) Error() string        { return string(e) }

@@ -49,15 +49,15 @@ func decodeEdit(text sql.NullString) (*BulkEdit, error) {
 	return &stored.BulkEdit, nil
 }
 
-// sentBase is a message that a replay has sent, and its revision at that time.
+// sentBase is a message that a replay has sent, and the revision to which the replay applied its edit.
 type sentBase struct {
 	message ID
 	base    int
 }
 
-// recordEdits adds a revision for each message that a replay has sent with an edit. It applies the edit again,
-// because a report can be the first proof that a message was sent, and reports do not contain the content. The result
-// is the same, because neither the base nor the edit changes.
+// recordEdits adds a revision for each message that a replay has sent with an edit. It applies the edit again, because
+// reports, which can be the first proof that a message was sent, do not contain the content. The result is the same,
+// because neither the base nor the edit has changed.
 func (t *tx) recordEdits(id ReplayID, sent []sentBase) error {
 	var text sql.NullString
 	var who []byte
@@ -72,7 +72,7 @@ func (t *tx) recordEdits(id ReplayID, sent []sentBase) error {
 	if err != nil {
 		return err
 	}
-	x, err := e.compile(nil) // the rules only exclude messages for SpareSecrets, and excluded messages were not sent
+	x, err := e.compile(nil) // rules only matter for SpareSecrets, and messages that it excludes were not sent
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (t *tx) recordEdit(id ReplayID, x *editor, s sentBase, who []byte) error {
 	if err != nil {
 		return err
 	}
-	// If the state or the replay does not match, the message was discarded, or a later replay has sent it.
+	// The message may have changed its state or belong to a later replay since then.
 	_, err = t.Exec(`UPDATE {message} SET edited = $2 WHERE id = $1 AND state = 2 AND replay = $3`, int64(s.message), number, int64(id))
 	return err
 }
@@ -124,17 +124,17 @@ type EditPreview struct {
 	Unchanged  int64
 	Impossible int64
 	Reasons    []EditReason // reasons why the edit is not possible, in descending order of the number of messages
-	Samples    []EditSample // the first changed messages, the first unchanged message, and one message for each reason
-	More       bool         // the preview does not cover all selected messages
+	Samples    []EditSample // 5 changed, 1 unchanged, and 1 for each of the first 5 reasons
+	More       bool         // whether the preview does not cover all selected messages
 }
 
-// EditReason is a reason why an edit is not possible, with the number of messages.
+// EditReason is a reason why an edit is not possible, with the number of affected messages.
 type EditReason struct {
 	Why      string
 	Messages int64
 }
 
-// EditSample is a message with the effect of an edit. After is the edited content. If the edit has no effect or is
+// EditSample shows the effect of an edit on one message. After is the edited content. If the edit has no effect or is
 // not possible, After is nil and Why is the reason.
 type EditSample struct {
 	ID            ID
@@ -148,9 +148,9 @@ const (
 	maxPreviewBytes = 256 << 20
 )
 
-// PreviewEdit applies the edit of a plan to the failed messages that the plan selects, and returns the effect. It does
-// not change the archive. It covers at most limit messages, the oldest first, and stops after 256 MiB of bodies. If
-// limit is 0, it covers all messages. Before and After are nil for messages that are excluded by BulkEdit.SpareSecrets.
+// PreviewEdit applies the edit of a plan to failed messages that the plan selects, and returns the effect. It does not
+// change the archive. It covers at most limit messages, the oldest first, and stops after 256 MiB of bodies. A limit of
+// 0 means all messages. Before and After are nil for messages that BulkEdit.SpareSecrets excludes.
 func (a *Archive) PreviewEdit(ctx context.Context, p Plan, limit int) (v EditPreview, err error) {
 	defer annotate(&err, "cannot preview an edit")
 	if err := p.validate(); err != nil {

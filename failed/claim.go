@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// claimReplay gives an owner the lease of a running replay, or extends its lease. It reports false if another owner has
-// the lease, or if the replay is not running. The expiry of the lease is measured with Config.Clock, so the clocks of
-// machines that share a database should differ by at most about a second.
+// claimReplay gives owner the lease of a replay that did not end yet, or extends the lease that owner already has. It
+// reports false if another owner has the lease, or if the replay ended. Config.Clock determines when a lease expires,
+// so the clocks of machines that share a database should differ by at most about a second.
 func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, lease time.Duration) (mine bool, err error) {
 	defer annotate(&err, "cannot claim replay %d", id)
 	now := a.now()
@@ -25,8 +25,8 @@ func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, le
 	return n == 1 && err == nil, err
 }
 
-// releaseReplay ends the lease of an owner. It does nothing if the owner does not have the lease. If the replay is in
-// state ReplayCancelling, releaseReplay also ends the replay.
+// releaseReplay ends the lease that owner has on a replay. It does nothing if owner does not have the lease. If the
+// replay is in state ReplayCancelling, releaseReplay also ends the replay.
 func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) (err error) {
 	defer annotate(&err, "cannot release replay %d", id)
 	return a.writeMany(ctx, func(tx *tx) error {
@@ -42,12 +42,12 @@ func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) 
 	})
 }
 
-// claimQueue gives an owner the lease of a failed queue, so that only this owner archives the messages of the queue. It
-// reports false if another owner has the lease. The expiry of the lease is measured with Config.Clock.
+// claimQueue gives owner the lease of a failed queue, or extends it, so that only owner archives the messages of the
+// queue. It reports false if another owner has the lease. Config.Clock determines when a lease expires.
 //
-// The lease is in the archive because the quorum queues of RabbitMQ do not support exclusive consumers. If another
-// owner has taken the lease, the archive refuses the transaction in which the former owner adds a message. The former
-// owner requeues the message, and the new owner receives it.
+// The lease is in the archive because quorum queues in RabbitMQ do not support exclusive consumers. After another owner
+// has taken the lease, ingest refuses the messages of the former owner. The former owner requeues them, and the new
+// owner receives them.
 func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
 	defer annotate(&err, "cannot claim queue %q", queue)
 	now := a.now()
@@ -62,8 +62,8 @@ func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease tim
 }
 
 // renewQueue extends the lease of a queue. It reports false if another owner has held the lease in the meantime, even
-// if that owner has released the lease or let it expire. The other owner may have archived and settled messages that
-// were delivered before the loss.
+// if that lease expired, because that owner may have archived and settled messages that were delivered to this owner
+// before.
 func (a *Archive) renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
 	defer annotate(&err, "cannot renew the lease of queue %q", queue)
 	now := a.now()
@@ -76,7 +76,7 @@ func (a *Archive) renewQueue(ctx context.Context, queue, owner string, lease tim
 	return n == 1 && err == nil, err
 }
 
-// releaseQueue ends the lease of an owner. It does nothing if another owner has the lease.
+// releaseQueue ends the lease that owner has on a queue. It does nothing if another owner has the lease.
 func (a *Archive) releaseQueue(ctx context.Context, queue, owner string) (err error) {
 	defer annotate(&err, "cannot release queue %q", queue)
 	return a.write(ctx, func(tx *tx) error {
@@ -85,7 +85,7 @@ func (a *Archive) releaseQueue(ctx context.Context, queue, owner string) (err er
 	})
 }
 
-// owned returns ErrState if the owner of an arrival is not the last owner that claimed its failed queue.
+// owned returns ErrState if an arrival names an owner that is not the last one to claim the failed queue.
 func (t *tx) owned(arrivals []queuedMessage) error {
 	checked := make(map[[2]string]bool)
 	for _, a := range arrivals {

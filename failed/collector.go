@@ -10,20 +10,20 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// collector declares a queue for reports to an archive, and moves the reports to the archive.
+// collector declares a queue to which reports are published, and records the reports in the archive.
 type collector[T any] struct {
 	client   *reprise.Client
 	archive  *Archive
 	log      *slog.Logger
 	queue    string
 	topology topology.Topology // declaration of the queue
-	waits    string            // log message if reports cannot be recorded yet
+	waits    string            // log message for reports that cannot be recorded yet
 
 	read func(*reprise.Message) (T, bool)
 	note func(context.Context, []T) error // in one transaction
 }
 
-// newOutcomes returns the collector of outcome reports.
+// newOutcomes returns a collector for outcome reports.
 func newOutcomes(c *reprise.Client, a *Archive, log *slog.Logger) *collector[topology.Outcome] {
 	return &collector[topology.Outcome]{
 		client: c, archive: a, log: log, queue: a.outcomeQueue(), topology: a.outcomeTopology(), waits: "outcomes wait",
@@ -32,16 +32,16 @@ func newOutcomes(c *reprise.Client, a *Archive, log *slog.Logger) *collector[top
 	}
 }
 
-// maxReports is the maximum number of unacked reports, and of reports records reports in one transaction.
+// maxReports is the maximum number of unacked reports, and the maximum number of reports in one transaction.
 const maxReports = 64
 
-// declare declares the queue.
 func (c *collector[T]) declare(ctx context.Context) (err error) {
 	defer annotate(&err, "cannot declare queue %s", c.queue)
 	return c.client.Declare(ctx, c.topology)
 }
 
-// collect records reports until ctx is done. Several processes may collect reports for one archive.
+// collect records reports until ctx is done or the client is closed. Several processes may collect reports for one
+// archive.
 func (c *collector[T]) collect(ctx context.Context) {
 	for failures := 1; ; failures++ {
 		err := c.consume(ctx)
@@ -57,9 +57,9 @@ func (c *collector[T]) collect(ctx context.Context) {
 	}
 }
 
-// consume records reports until ctx is done. It returns an error if it cannot declare the queue at the beginning. After
-// that it does not return before ctx is done, because its worker reconnects and declares a deleted queue again.
-// Therefore all failures that collect counts precede the first success.
+// consume records reports until ctx is done. It returns an error if it cannot declare the queue at the start. After
+// that it runs until ctx is done, because its worker reconnects and redeclares a deleted queue. Therefore collect only
+// counts failures before the first success.
 func (c *collector[T]) consume(ctx context.Context) error {
 	arrived := make(chan *report[T])
 	w, err := reprise.NewWorker(c.client, reprise.WorkerConfig{
@@ -93,7 +93,7 @@ type report[T any] struct {
 
 var errNoReport = errors.New("message is not a report")
 
-// take passes the report in a message to gather, and returns when the report is recorded.
+// take passes the report in m to gather and waits until it is recorded. It ignores a message that is not a report.
 func (c *collector[T]) take(ctx context.Context, m *reprise.Message, arrived chan<- *report[T]) error {
 	it, ok := c.read(m)
 	if !ok {
@@ -138,12 +138,12 @@ func (c *collector[T]) gather(ctx context.Context, arrived <-chan *report[T]) {
 	}
 }
 
-// maxNoteFailures is the maximum number of attempts to record a single report. A publisher can send any report, and a
-// report that no database accepts must not block other reports.
+// maxNoteFailures is the number of failed attempts after which a single report is dropped, unless the archive is
+// unavailable. Any publisher can send a report, and a report that the database refuses must not block other reports.
 const maxNoteFailures = 3
 
-// noteAll records reports together. If the database refuses the batch, it records them one by one. It returns an error
-// only after ctx is done.
+// noteAll records reports together. If the database refuses the batch, it records them one by one. It drops a single
+// report that the database refuses repeatedly. It returns an error only if ctx is done.
 func (c *collector[T]) noteAll(ctx context.Context, batch []*report[T]) error {
 	var all []T
 	for _, r := range batch {

@@ -15,12 +15,12 @@ import (
 // codes maps each state to its value in the database, which is also the index of the state in counted.
 var codes = map[State]int{Failed: 0, Replaying: 1, Replayed: 2, Discarded: 3}
 
-// counted lists, by code of the state, the columns that count the messages.
+// counted lists the columns with the numbers of messages, indexed by the code of the state.
 var counted = [...]string{"failed", "replaying", "replayed", "discarded"}
 
 func (c Counts) byCode() [4]int64 { return [4]int64{c.Failed, c.Replaying, c.Replayed, c.Discarded} }
 
-// countChanges collects changes of the counts.
+// countChanges collects changes to the message counts of groups and queues.
 type countChanges struct {
 	groups map[GroupID]*[4]int64
 	queues map[int64]*[4]int64
@@ -121,7 +121,7 @@ func (t *tx) group(added []*arrival) error {
 	return t.count(c)
 }
 
-// queue returns the ID of a work queue. It creates the row if it is missing.
+// queue returns the ID of a work queue. It inserts the row if it is missing.
 func (t *tx) queue(name string) (id int64, err error) {
 	err = t.Row(`SELECT id FROM {queue} WHERE name = $1`, []byte(name)).Scan(&id)
 	if !errors.Is(err, sql.ErrNoRows) {
@@ -134,7 +134,7 @@ func (t *tx) queue(name string) (id int64, err error) {
 	return id, err
 }
 
-// failed adds failures to the group with a digest. It creates the group if it is missing.
+// failed adds failures to the group with the given digest. It creates the group if it is missing.
 func (t *tx) failed(digest []byte, g *failures) (id GroupID, err error) {
 	err = t.Row(`UPDATE {group} SET example = $2,
 			first = CASE WHEN first < $3 THEN first ELSE $3 END,

@@ -17,8 +17,8 @@ const (
 	ofWaiting        = "w"
 )
 
-// cursorOf returns a cursor that contains the list, the position at the end of the page, and a checksum. The checksum
-// detects a cursor with missing or changed characters.
+// cursorOf returns a cursor that contains the prefix of the list, the position at the end of the page, and a checksum.
+// The checksum detects missing or changed characters.
 func cursorOf(list string, at ...int64) string {
 	var s strings.Builder
 	s.WriteString(list)
@@ -32,7 +32,7 @@ func cursorSum(s string) string {
 	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(s))), 36)
 }
 
-// readCursor parses a cursor of a list and sets at to the position. It returns ErrInvalid if the cursor is damaged or
+// readCursor parses a cursor of a list and stores the position in at. It returns ErrInvalid if the cursor is damaged or
 // belongs to another list.
 func readCursor(c, list string, at ...*int64) error {
 	invalid := fmt.Errorf("%w: %q is not a cursor of this list (pass the cursor of the previous page unchanged, or \"\" for the first page)", ErrInvalid, c)

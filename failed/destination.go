@@ -18,23 +18,23 @@ type Destination struct {
 	// sets the target of all messages.
 	Queue string
 
-	// Warning is set if the messages are sent by the name of their queue, but were or may have been published to a
-	// different target. It describes the reason, and the effect on consumers other than Reprise workers. Otherwise the
-	// messages are sent to their original target, or to Plan.To if it is set.
+	// Warning is set if the messages will be sent directly to their queue, although they were, or may have been,
+	// published to a different target. It describes the reason, and the effect on consumers other than Reprise workers.
+	// If Warning is empty, the messages are sent to their original target, or to Plan.To if it is set.
 	Warning string
 
-	// Keys reports that the messages have different routing keys. Each message is sent with its own key.
+	// Keys reports whether the messages have different routing keys. Each message is sent with its own key.
 	Keys bool
 
 	FailedQueue string // the failed queue of the messages
 	Messages    int64
 
-	// Unknown reports that the work queue of the messages is not known. These messages stay in state failed, unless
+	// Unknown reports whether the work queue of the messages is unknown. These messages stay in state failed, unless
 	// Plan.To sets a target.
 	Unknown bool
 
-	// Claimed reports that only a header names the queue. The publisher of the messages may have written this header.
-	// Only LookBeforeRedrive sets it; an Archive does not.
+	// Claimed reports whether only a header names the queue. A publisher may have forged this header. Only
+	// LookBeforeRedrive sets it; an Archive does not.
 	Claimed bool
 }
 
@@ -85,7 +85,7 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where str
 	if p.To != nil {
 		from = "NULL, m.failed_queue, NULL, NULL" // Plan.To replaces these values
 	}
-	if err := back.ask(ctx); err != nil { // reads the bindings now, and not while rows are read
+	if err := back.ask(ctx); err != nil { // reads the bindings before the rows, not during the query
 		return nil, err
 	}
 	rows := a.db.Rows(ctx, `SELECT `+from+`, count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue
@@ -113,8 +113,8 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where str
 // tally counts messages by destination.
 type tally struct{ counts map[Destination]*Destination }
 
-// add adds the messages of d. Publishers can choose any number of routing keys, so destinations that differ only in
-// the routing key count as one.
+// add adds the messages of d. Publishers can choose any number of routing keys, so add combines destinations that
+// differ only in the routing key.
 func (t *tally) add(d Destination) {
 	alike := d
 	alike.RoutingKey, alike.Messages = "", 0

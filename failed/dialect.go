@@ -18,17 +18,17 @@ const (
 	SQLite     = sqlkit.SQLite     // 3.43 or later, with FTS5
 )
 
-// dialect generates the SQL that differs between the databases.
+// dialect generates the SQL that differs between the dialects.
 type dialect struct{ Dialect }
 
 var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
 // begin returns the first statements of a writing transaction. Writing transactions run one at a time, so that they
-// do not see partial changes of one another and do not conflict.
+// neither interleave nor conflict.
 func (d dialect) begin(prefix string, long bool) []string {
 	h := fnv.New64a()
 	h.Write([]byte("reprise/failed/" + prefix))
-	// The lock belongs to one schema, because the search path selects the schema of the tables.
+	// The key of the lock contains the schema, because the search path selects the schema of the tables.
 	begin := d.WritingAlone(fmt.Sprintf("%d # hashtext(current_schema())::bigint", int64(h.Sum64()>>1)))
 	if long && d.Dialect == PostgreSQL {
 		begin = append(begin, sqlkit.Longer)
@@ -36,14 +36,14 @@ func (d dialect) begin(prefix string, long bool) []string {
 	return begin
 }
 
-// along returns a condition and the columns for ORDER BY with which the query reads one index in order. The condition
-// requires that columns of {message} AS m have the given values, and that from <= position < before.
+// along returns a WHERE condition and ORDER BY columns that let a query read one index in order. The condition requires
+// that columns of {message} AS m have the given values, and that from <= pos < before.
 //
 // For PostgreSQL, the condition compares the last column and the position as a row, so that only the index on the
-// columns and the position provides the order. Otherwise the planner can choose another index with this order. If a
-// queue or a group began to fail only recently, PostgreSQL then scans all other messages. The values of the other
-// columns are in subqueries, so that the planner does not know them. Otherwise the planner uses the partial index of
-// the messages that are being replayed, and PostgreSQL sorts all of these messages.
+// columns and the position provides the order. Otherwise the planner may choose another index with the same order and
+// scan the messages of all other queues or groups, which is slow if few messages are selected. The values of the other
+// columns are in subqueries, so that the planner does not know them. Otherwise the planner would use the partial index
+// of the messages that are being replayed, and sort all of them.
 func (d dialect) along(columns []equal, from, before int64) (where string, order []string) {
 	position := fmt.Sprintf("m.pos >= %d AND m.pos < %d", from, before)
 	order = []string{"m.pos"}
@@ -62,11 +62,10 @@ func (d dialect) along(columns []equal, from, before int64) (where string, order
 	return strings.Join(append(conditions, position), " AND "), order
 }
 
-// equal is a condition that a column equals a value.
+// equal is the condition that a column equals a value.
 type equal struct{ column, value string }
 
-// in returns a condition that a column is one of the numbers in an argument. Encode the argument with the function
-// list.
+// in returns the condition that column is one of the numbers in arg, which the function list encodes.
 func (d dialect) in(column, arg string) string {
 	if d.Dialect == SQLite {
 		return column + " IN (SELECT value FROM json_each(" + arg + "))"
@@ -89,7 +88,7 @@ func list[N ~int64](d dialect, numbers []N) string {
 	return string(append(b, end...))
 }
 
-// part returns a condition that a binary column contains the bytes of an argument.
+// part returns the condition that a binary column contains the bytes of arg.
 func (d dialect) part(column, arg string) string {
 	if d.Dialect == SQLite {
 		return "instr(" + column + ", " + arg + ") > 0"
@@ -97,7 +96,7 @@ func (d dialect) part(column, arg string) string {
 	return "position(CAST(" + arg + " AS BYTEA) IN " + column + ") > 0"
 }
 
-// found returns a condition that a row of {search} AS s contains all terms. Terms consist of letters, digits and
+// found returns the condition that a row of {search} AS s contains all terms. Terms consist of letters, digits and
 // mark, so quotes are enough and no escaping is needed.
 func (d dialect) found(terms []string) string {
 	if d.Dialect == SQLite {
@@ -110,14 +109,14 @@ func tsquery(terms []string) string {
 	return `CAST('''` + strings.Join(terms, `'' & ''`) + `''' AS TSQUERY)`
 }
 
-// foundByIndex returns the condition of found for PostgreSQL, in a form that hides the frequency of the terms from
-// the planner. PostgreSQL then uses the index of words and never scans the whole table, even if each of two words is
-// frequent, but in different messages.
+// foundByIndex returns the condition of found for PostgreSQL, in a form that hides the frequency of the terms from the
+// planner. PostgreSQL then uses the index of words and never scans the whole table, even if two words are frequent, but
+// never in the same message.
 func (d dialect) foundByIndex(terms []string) string {
 	return `s.words @@ (SELECT ` + tsquery(terms) + `)`
 }
 
-// indexed returns the value of {search}.words for the terms in an argument.
+// indexed returns the value of {search}.words for the terms in arg.
 func (d dialect) indexed(arg string) string {
 	if d.Dialect == SQLite {
 		return arg

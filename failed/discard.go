@@ -32,7 +32,7 @@ func (a *Archive) Restore(ctx context.Context, f Filter, who Actor) (n int64, er
 	})
 }
 
-// move describes a change of the state of messages.
+// move describes a state change of messages.
 type move struct {
 	from, to State
 	set      func(*selection) string // returns further changes as SQL: ", column = value"
@@ -71,7 +71,7 @@ func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int6
 // move changes the state of the selected messages that are in state m.from, and returns their number.
 func (t *tx) move(s *selection, m move) (n int64, err error) {
 	var c countChanges
-	set := m.set(s) // called before s.args is read, because set adds an argument
+	set := m.set(s) // before s.args is read, because set may add an argument
 	n, err = t.update(&c, m.to, fmt.Sprintf(`UPDATE {message} AS m SET state = %d%s WHERE %s RETURNING grp, queue, %d`,
 		codes[m.to], set, s.in(codes[m.from])+m.where, codes[m.from]), s.args...)
 	if err != nil {
@@ -80,9 +80,9 @@ func (t *tx) move(s *selection, m move) (n int64, err error) {
 	return n, t.count(c)
 }
 
-// update executes a statement that changes the state of messages, and adds the changes to c. The statement must
-// return the group, the queue and the code of the former state of each message. update returns the number of
-// messages.
+// update executes a statement that changes the state of messages, and adds the changes of the counts to c. The
+// statement must return the group, the queue and the code of the former state of each message. update returns the
+// number of messages.
 func (t *tx) update(c *countChanges, to State, statement string, args ...any) (n int64, err error) {
 	var group GroupID
 	var queue int64

@@ -1,7 +1,7 @@
 // Package failed stores failed messages in a database, so that operators can search, edit and replay them.
 //
-// If a worker cannot process a message, it parks the message in a failed queue. A queue cannot search, group or edit
-// messages. An Archive can:
+// If a worker cannot process a message, it parks the message in a failed queue. The messages of a queue cannot be
+// searched, grouped or edited; the messages of an Archive can.
 //
 //	failed queue ─► Ingest ─► Archive ─┬─► Discard ─► discarded ─► Restore ─┐
 //	                            ▲      │                                    │
@@ -25,14 +25,14 @@
 // exit statuses, HTTP statuses, SQLSTATEs and error codes form different groups. Each change updates the counters of
 // the group in the same transaction.
 //
-// Lists are sorted by the time of the last failure in whole seconds, newest first, and then by ID. A page begins after
-// the last message of the previous page, so that arrivals do not shift the next page. A page checks at most 10,000
-// messages. If it reaches this limit, it may be short or empty, and its cursor continues after the last checked
-// message.
+// Lists of archived messages are sorted by the time of the last failure, in whole seconds, newest first, and then by
+// ID. A page begins after the last message of the previous page, so that new messages do not shift the next page. A
+// page checks at most 10,000 messages. If it reaches this limit, it may be short or empty, and its cursor continues
+// after the last checked message.
 //
 // All methods are safe for concurrent use, and any number of processes may share a database. Writers wait for each
 // other. Readers do not wait. Redrive does not need an archive.
 //
-// The package imports the worker library, topology, and the packages sqlkit, params and tablejson of this module's internal
-// directory. docs/failed-messages.md is the user's guide.
+// The package imports the worker library, backoff, topology, topology/preset and internal packages.
+// docs/failed-messages.md is the user's guide.
 package failed

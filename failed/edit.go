@@ -15,7 +15,7 @@ import (
 // Edits. Only a message in state failed can be edited.
 //
 // Seen is the Message.Revision on which the caller based c. Edit returns ErrState if another user has edited the
-// message since then, so that no user overwrites the edit of another unknowingly.
+// message since then, so that a user does not unknowingly overwrite the edit of another user.
 //
 // If c equals the content that a replay would send, Edit has no effect. If c equals the original, Edit has the effect
 // of Revert.
@@ -28,7 +28,7 @@ func (a *Archive) Edit(ctx context.Context, id ID, seen int, c Content, who Acto
 	return a.write(ctx, func(tx *tx) error { return tx.edit(e) })
 }
 
-// edit is an encoded Edit, ready for its transaction.
+// edit contains the arguments of Edit, with an encoded content.
 type edit struct {
 	id   ID
 	seen int
@@ -51,7 +51,7 @@ func editOf(id ID, seen int, c Content, who Actor) (edit, error) {
 	return edit{id, seen, who, written{headers, properties, append([]byte{}, c.Body...)}}, errors.Join(err, who.validate())
 }
 
-// edit writes an edit, unless the edit changes nothing.
+// edit stores an edit, unless it changes nothing.
 func (t *tx) edit(e edit) error {
 	if err := t.editable(e.id, e.seen); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (a *Archive) Revert(ctx context.Context, id ID, seen int, who Actor) (err e
 	})
 }
 
-// editable returns ErrState if the message is not in state failed, or its revision is not seen.
+// editable returns ErrState if the message is not in state failed, or if its current revision differs from seen.
 func (t *tx) editable(id ID, seen int) error {
 	var state, edited int
 	err := t.Row(`SELECT state, edited FROM {message} WHERE id = $1`, int64(id)).Scan(&state, &edited)
@@ -138,7 +138,8 @@ func (t *tx) editable(id ID, seen int) error {
 	return nil
 }
 
-// revise selects the revision that a replay sends, and records the previous revision in the audit log.
+// revise selects the revision that a replay sends, and writes an audit log entry with the number of the new edit, or of
+// the edit that is undone.
 func (t *tx) revise(id ID, revision int, verb string, before int, who Actor) error {
 	if _, err := t.Exec(`UPDATE {message} SET edited = $2 WHERE id = $1`, int64(id), revision); err != nil {
 		return err
@@ -148,8 +149,8 @@ func (t *tx) revise(id ID, revision int, verb string, before int, who Actor) err
 }
 
 // EditAndReplay combines Edit with BeginReplay of that message, in one transaction. It does both or neither, so the
-// replay sends exactly the content c. It returns ErrState if another user has edited the message since seen. It
-// ignores the Filter of the plan.
+// replay sends exactly the content c. It returns ErrState if another user has edited the message since revision seen.
+// It ignores p.Filter.
 func (a *Archive) EditAndReplay(ctx context.Context, id ID, seen int, c Content, p Plan, who Actor) (r *Replay, err error) {
 	defer annotate(&err, "cannot edit and replay message %d", id)
 	p.Filter = Filter{IDs: []ID{id}}
@@ -169,7 +170,7 @@ func (a *Archive) EditAndReplay(ctx context.Context, id ID, seen int, c Content,
 		return err
 	})
 	if err != nil {
-		return nil, err // r is invalid if the commit has failed
+		return nil, err // r is invalid if the commit failed
 	}
 	return r, nil
 }
@@ -179,12 +180,12 @@ type Revision struct {
 	Number int // starts at 1
 	Time   time.Time
 	Actor  Actor
-	Replay ReplayID // the replay whose Plan.Edit created it; 0: a user edited the message
+	Replay ReplayID // the replay whose Plan.Edit created the revision; 0 if a user edited the message
 	Content
 }
 
-// Edits returns all edits of a message, oldest first, including undone edits. It does not set Revision.Content: see
-// Archive.Revision.
+// Edits returns all edits of a message, oldest first, including undone edits. It does not set Revision.Content; use
+// Archive.Revision to get the content.
 func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) {
 	defer annotate(&err, "cannot read the edits of message %d", id)
 	rows := a.db.Rows(ctx, `SELECT number, at, actor, replay FROM {revision} WHERE message = $1 ORDER BY number`, int64(id))
@@ -198,8 +199,8 @@ func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) 
 	return all, nil
 }
 
-// Revision returns an edit with its content, including an undone edit. Edits lists the edits with their numbers.
-// Revision returns ErrNotFound if the edit does not exist.
+// Revision returns an edit with its content, including an undone edit. Edits returns the numbers of the edits. If the
+// edit does not exist, Revision returns ErrNotFound.
 func (a *Archive) Revision(ctx context.Context, id ID, number int) (r *Revision, err error) {
 	defer annotate(&err, "cannot read revision %d of message %d", number, id)
 	all, err := a.revisions(ctx, `message = $1 AND number = $2`, int64(id), number)
@@ -212,7 +213,7 @@ func (a *Archive) Revision(ctx context.Context, id ID, number int) (r *Revision,
 	return &all[0], nil
 }
 
-// revisions returns edits with their contents, all of them in memory at the same time.
+// revisions returns edits with their contents. It loads all of them into memory.
 func (a *Archive) revisions(ctx context.Context, which string, args ...any) (all []Revision, err error) {
 	rows := a.db.Rows(ctx, `SELECT number, at, actor, replay, body, headers, properties FROM {revision} WHERE `+which+` ORDER BY number`, args...)
 	var r Revision

@@ -13,9 +13,9 @@ import (
 // EmptyConfig specifies the messages that EmptyQueue removes. Queue, Limit and Reason are required.
 type EmptyConfig struct {
 	Queue  string
-	Limit  int    // maximum number of messages; the oldest are removed
+	Limit  int    // maximum number of messages to remove, oldest first
 	Reason string // for the audit log
-	Drop   bool   // do not save the messages in the archive
+	Drop   bool   // whether to skip saving the messages in the archive
 }
 
 // Validate reports missing and invalid fields.
@@ -44,8 +44,8 @@ const (
 //
 // Unless cfg.Drop is set, EmptyQueue saves each message in the archive in state discarded before it removes the
 // message. Restore and a replay can then return the message to its queue. A message that cannot be stored stays in the
-// queue. EmptyQueue writes an Act for each batch before it removes the batch. After a crash or an error between the two
-// steps, a batch may be both in the archive and in the queue.
+// queue. EmptyQueue writes an Act for each batch before it removes the batch. After a crash or an error between these
+// two steps, a batch may be both in the archive and in the queue.
 //
 // If Drop is set and Queue is a work queue, the ledger reports the removed messages as missing.
 func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyConfig, who Actor) (n int, err error) {
@@ -93,7 +93,7 @@ func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyCo
 	return n, nil
 }
 
-// noteEmptied saves messages and writes the Act for their removal.
+// noteEmptied archives the saved messages and writes the Act for the removal of n messages.
 func (a *Archive) noteEmptied(ctx context.Context, cfg EmptyConfig, saved []*arrival, n int, who Actor) error {
 	return a.write(ctx, func(tx *tx) error {
 		if err := tx.add(saved); err != nil {

@@ -16,7 +16,7 @@ import (
 
 // Erase permanently deletes the contents of the selected messages: bodies, headers, properties, errors, edits, message
 // IDs, routing keys, and their words in the search index. It returns the number of erased messages. Use Erase for
-// personal data that must not be stored.
+// personal data that may no longer be stored.
 //
 // The archive keeps a record of each message with its queue, state, times and counts, and sets Message.Erased. Messages
 // in state failed become discarded: an erased message can neither be replayed nor restored. Erase skips messages of a
@@ -27,17 +27,17 @@ import (
 // also erases
 //
 //   - in the audit log, the reasons and filters of acts on only one of these messages;
-//   - in replays that have sent or refused one of these messages, the errors, and the reasons why the replay ended;
-//   - in the audit log and in replays that have ended, the filters, reasons and edits that contain all words of
-//     Filter.Text, of Filter.Error, or of the value of a header of the filter;
-//   - the fingerprint of a group, if all messages of the group are erased. Otherwise a message that is not erased
-//     becomes the example of the group.
+//   - in replays that have sent or refused one of these messages, the errors and the reason why the replay ended;
+//   - in the audit log and in replays that have ended, the filters, reasons, edits, targets and message IDs that
+//     contain all words of Filter.Text, of Filter.Error, or of a value in Filter.Headers;
+//   - the fingerprint of a group, if all messages of the group are erased. Otherwise the error of a message that is not
+//     erased becomes the example of the group.
 //
-// In SQLite, Erase then rewrites the file (VACUUM) and empties the write-ahead log, so that neither contains the
-// erased bytes. This needs as much free disk space as the size of the file, and blocks other writers. If only this
-// step fails, Erase returns the number of messages and an error: repeat the call. In PostgreSQL, queries no longer
-// find the erased bytes, but the files contain dead rows until VACUUM and later writes replace them. Erase does not
-// change backups, exports, logs, unsent notifications, the list of waiting messages or the queues of the broker.
+// In SQLite, Erase then rewrites the file (VACUUM) and empties the write-ahead log, so that neither contains the erased
+// bytes. This needs free disk space of about the size of the file, and blocks other writers. If only this step fails,
+// Erase returns both the number of messages and an error; repeat the call. In PostgreSQL, queries no longer find the
+// erased bytes, but the files contain dead rows until VACUUM and later writes replace them. Erase does not change
+// backups, exports, logs, unsent notifications, the list of waiting messages or the queues of the broker.
 func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor) (n int64, err error) {
 	defer annotate(&err, "cannot erase messages")
 	if strings.TrimSpace(reason) == "" {
@@ -69,8 +69,8 @@ func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor)
 	return n, err
 }
 
-// WouldErase returns the number of messages that Erase would erase, and the number of selected messages that Erase
-// would skip because their replay is running.
+// WouldErase returns the number n of messages that Erase would erase, and the number left of selected messages that
+// Erase would skip because they belong to a running replay.
 func (a *Archive) WouldErase(ctx context.Context, f Filter) (n, left int64, err error) {
 	defer annotate(&err, "cannot count the messages to erase")
 	s, err := a.selection(ctx, f)
@@ -87,7 +87,7 @@ func (a *Archive) WouldErase(ctx context.Context, f Filter) (n, left int64, err 
 
 // Conditions on {message} AS m.
 const (
-	erasable = ` AND EXISTS (SELECT 1 FROM {content} c WHERE c.message = m.id)` // the message has a content
+	erasable = ` AND EXISTS (SELECT 1 FROM {content} c WHERE c.message = m.id)` // the message has not been erased
 	idle     = ` AND m.state <> 1 AND NOT EXISTS (SELECT 1 FROM {item} i JOIN {replay} r ON r.id = i.replay WHERE i.message = m.id AND r.ended = 0)`
 )
 
@@ -149,7 +149,7 @@ func (t *tx) erase(s *selection, f Filter, reason string, who Actor) (int64, err
 	return n, err
 }
 
-// eraseContents deletes all data of messages except the rows in {message}.
+// eraseContents erases the contents of messages, and the strings in their rows of {message} and in their replays.
 func (t *tx) eraseContents(ids []ID) error {
 	where := func(column string) string { return ` WHERE ` + t.d.in(column, "$1") }
 	for _, statement := range []string{
@@ -175,8 +175,8 @@ func (t *tx) eraseContents(ids []ID) error {
 	return nil
 }
 
-// eraseGroup replaces the example of a group with a message that is not erased. If no such message exists, it erases
-// the fingerprint of the group, and the next failure of this kind creates a new group.
+// eraseGroup replaces the example of a group with the error of a message that is not erased. If no such message exists,
+// it erases the fingerprint of the group, and the next failure of this kind creates a new group.
 func (t *tx) eraseGroup(id GroupID) error {
 	var example []byte
 	err := t.Row(`SELECT m.error FROM {message} m WHERE m.grp = $1 AND m.state IN (0, 1, 2, 3)`+erasable+` ORDER BY m.pos DESC LIMIT 1`, int64(id)).Scan(&example)
@@ -191,7 +191,7 @@ func (t *tx) eraseGroup(id GroupID) error {
 	return err
 }
 
-// needlesOf returns the set of words of each text in a filter.
+// needlesOf returns the search strings of a filter, each as a set of words.
 func needlesOf(f Filter) (all []map[string]bool) {
 	texts := []string{f.Text, f.Error}
 	for _, value := range f.Headers {
@@ -229,7 +229,7 @@ func contains(text string, needles []map[string]bool) bool {
 	})
 }
 
-// eraseTexts erases texts in the audit log and in replays that concern the messages or that contain the words of a
+// eraseTexts erases texts in the audit log and in replays if they concern the messages or contain all words of a
 // needle.
 func (t *tx) eraseTexts(ids []ID, needles []map[string]bool) error {
 	gone := make(map[string]bool, len(ids))
@@ -306,8 +306,8 @@ func (t *tx) eraseTexts(ids []ID, needles []map[string]bool) error {
 	return nil
 }
 
-// freeTexts are the JSON keys of strings that operators write, in details of acts and in plans: filters, reasons, edits,
-// and targets and IDs of published messages.
+// freeTexts lists the JSON keys, in plans and in details of acts, whose values operators write: filters, reasons,
+// edits, and targets and IDs of published messages.
 var freeTexts = []string{"reason", "text", "error", "headers", "edit", "Text", "Error", "Headers", "exchange", "routing_key", "message_id"}
 
 // textsOf returns all strings in a JSON value, separated by whitespace.
@@ -337,8 +337,8 @@ func textsOf(value json.RawMessage) string {
 	return b.String()
 }
 
-// eraseJSON replaces the values for which is returns true, in a JSON object and in its member "filter".
-func eraseJSON(text []byte, is func(name, value string) bool) ([]byte, error) {
+// eraseJSON replaces the values for which match returns true, in a JSON object and in its member "filter".
+func eraseJSON(text []byte, match func(name, value string) bool) ([]byte, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, err
@@ -346,11 +346,11 @@ func eraseJSON(text []byte, is func(name, value string) bool) ([]byte, error) {
 	isChanged := false
 	for name, value := range all {
 		switch {
-		case is(name, textsOf(value)):
+		case match(name, textsOf(value)):
 			all[name] = erasedValue(value)
 			isChanged = true
 		case strings.EqualFold(name, "filter") && len(value) > 0 && value[0] == '{':
-			erased, err := eraseJSON(value, is)
+			erased, err := eraseJSON(value, match)
 			if err != nil {
 				return nil, err
 			}
@@ -364,7 +364,7 @@ func eraseJSON(text []byte, is func(name, value string) bool) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// erasedValue returns the replacement of an erased value. It has the JSON type that readers expect.
+// erasedValue returns the replacement for an erased value. It has the JSON type that readers expect.
 func erasedValue(value json.RawMessage) json.RawMessage {
 	switch {
 	case string(value) == `""` || string(value) == "null":

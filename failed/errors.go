@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// actionError describes the failed action and wraps its cause. The message contains the prefix "failed: " once, even
-// if the cause has the same prefix.
+// actionError describes the failed action and wraps its cause. The message has the prefix "failed: " only once, even if
+// the cause has the same prefix.
 type actionError struct {
 	what string
 	err  error

@@ -13,7 +13,7 @@ import (
 )
 
 // Export writes the selected messages as JSON Lines, the oldest failure first, and returns their number. The export
-// preserves all bytes and types of a message. Export omits erased messages.
+// preserves bodies byte for byte, and headers with their types. It does not contain erased messages.
 func (a *Archive) Export(ctx context.Context, f Filter, w io.Writer) (n int64, err error) {
 	buffered := bufio.NewWriter(w)
 	for m, err := range a.Each(ctx, f) {
@@ -55,7 +55,7 @@ func (a *Archive) export(ctx context.Context, m *Message, w io.Writer) error {
 		}
 		l.Revisions = append(l.Revisions, lineRevision{Time: r.Time, Actor: rawString(r.Actor), lineContent: c})
 	}
-	l.Edited = m.Revision // the revisions are read after Get, so they include this revision
+	l.Edited = m.Revision // the revisions were read after m, so they include this revision
 	b, err := json.Marshal(l)
 	if err != nil {
 		return err
@@ -64,16 +64,16 @@ func (a *Archive) export(ctx context.Context, m *Message, w io.Writer) error {
 	return err
 }
 
-// Import stores a batch when it has importBatch messages or importBytes of lines.
+// Import stores a batch when it has importBatch messages or more than importBytes of lines.
 const (
 	importBatch = 500
 	importBytes = 32 << 20
 )
 
 // Import reads the output of Export and returns the number of new messages. It skips messages that are in the archive
-// or were imported before. A message in state replaying becomes failed. The export does not contain the replays of a
-// message. The time of arrival is the time of the import, so Config.Retention starts again. Import stops at the first
-// invalid line and returns an error with the line number. All lines before the invalid line are imported. Correct the
+// or have been imported before. A message in state replaying becomes failed. The export does not contain the replays of
+// a message. The time of arrival is the time of the import, so Config.Retention starts again. Import stops at the first
+// invalid line and returns an error with the line number, after it has imported all lines before that line. Correct the
 // file and import it again to add the remaining messages.
 func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int64, err error) {
 	if err := who.validate(); err != nil {
@@ -193,7 +193,7 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 	)
 }
 
-// hasImported reports whether the archive contains the message of a line.
+// hasImported reports whether the archive contains the message of a line, or has imported it before.
 func (t *tx) hasImported(l *line) (bool, error) {
 	var n int
 	err := t.Row(`SELECT count(*) FROM {origin} WHERE archive = $1 AND id = $2`, l.Archive, l.ID).Scan(&n)

@@ -16,7 +16,8 @@ import (
 )
 
 // Filter selects the messages that meet all conditions that are set. For reads, the zero Filter selects all messages.
-// Actions refuse the zero Filter with ErrInvalid, so that a lost filter does not select all messages.
+// Actions refuse the zero Filter with ErrInvalid, so that a filter that is empty by mistake does not select all
+// messages.
 //
 // A Filter has equivalent forms as URL parameters (Values, ParseFilter), as JSON and as text (String).
 type Filter struct {
@@ -24,23 +25,24 @@ type Filter struct {
 	All bool
 
 	Queue  string  // the work queue
-	States []State // nil: all states; empty: no message
+	States []State // nil: all states; empty but not nil: no messages
 	Group  GroupID
 
 	// Since and Until limit the time of the last failure: Since ≤ time < Until.
 	Since, Until time.Time
 
-	// Text contains words. Each word must be in the errors, the message id, the correlation id or the first 256 KiB of
-	// a textual body. The search does not find edits. It matches whole words and ignores case. Text has no syntax: all
-	// characters except letters and digits separate words. The search does not find secrets that Config.Redact hides.
+	// Text contains words. Each word must occur in the errors, the message id, the correlation id or the first 256 KiB
+	// of a textual body. The search does not cover edits. It matches whole words and ignores case. Text has no syntax:
+	// all characters except letters and digits separate words. The search does not find secrets that Config.Redact
+	// hides.
 	Text string
 
-	// Error is a substring of the last error, and case-sensitive. It may begin inside a word. The search is faster if
-	// Error includes a whole word. Validate returns ErrInvalid for an Error that contains only blanks.
+	// Error is a case-sensitive substring of the last error. It may begin inside a word. The search is faster if Error
+	// includes a whole word. Validate returns ErrInvalid for an Error that contains only blanks.
 	Error string
 
-	// Headers are names and values of top-level headers. Write numbers in decimal, and times as in RFC 3339 and in UTC.
-	// The search does not find tables, arrays, bytes, or strings of more than 256 bytes.
+	// Headers contains names and values of top-level headers. Write numbers in decimal, and times in UTC in the format
+	// of RFC 3339. The search does not find tables, arrays, bytes, or strings of more than 256 bytes.
 	Headers map[string]string
 
 	// MinAttempts and MaxAttempts are inclusive bounds of the number of attempts. 0: no bound.
@@ -48,7 +50,7 @@ type Filter struct {
 
 	IDs []ID // nil: no restriction
 
-	// Replay selects the messages that failed again after a replay, see Message.Back.
+	// Replay selects the messages that failed again after this replay, see Message.Back.
 	Replay ReplayID
 
 	// Refused selects the messages that the latest replay could not send, see Message.Refused.
@@ -61,21 +63,21 @@ type Filter struct {
 	// SentBy selects the messages that this replay sent, regardless of their current state.
 	SentBy ReplayID
 
-	// Outcome selects the messages with this outcome among the messages of SentBy. Summary.Outcome
-	// then contains the outcome for SentBy.
+	// Outcome selects the messages with this outcome among the messages of SentBy. Summary.Outcome then refers to that
+	// replay.
 	Outcome Outcome
 
 	// AtMost limits an action (Discard, Restore, Erase, BeginReplay). If the filter selects more messages, the action
 	// returns ErrState and changes nothing. This protects against acting on messages that failed after an operator
-	// confirmed the number. AtMost does not select messages. 0: no limit.
+	// confirmed the number. AtMost is not a condition for selecting messages. 0: no limit.
 	AtMost int64
 }
 
 // FilterParam describes a condition of a Filter as a URL parameter, form field or command-line flag.
 type FilterParam struct {
 	Name     string // name of the parameter
-	Flag     string // name of the flag, without dashes; "": an argument
-	Value    string // kind of value, such as "NAME"; "": boolean
+	Flag     string // name of the flag, without dashes; "" for an argument
+	Value    string // kind of value, such as "NAME"; "" for a boolean
 	Help     string
 	Repeated bool // may be given several times
 }
@@ -181,8 +183,8 @@ func (f Filter) IsZero() bool {
 	return true
 }
 
-// anyState is the value of the parameter state for messages in any state. Values always writes the state, so that a filter
-// without conditions differs from a lost filter.
+// anyState is the value of the parameter state for messages in any state. Values always writes the state, so that an
+// intended filter without conditions differs from a missing filter.
 const anyState = "all"
 
 // Values returns the conditions as URL parameters.
@@ -198,7 +200,7 @@ func (f Filter) Values() url.Values {
 }
 
 // ParseFilter reads conditions from URL parameters, and ignores parameters that are not in FilterParams. It returns a
-// *FilterError for a malformed or empty parameter. Times may be relative to now: 90m, 24h, 7d.
+// *FilterError for a malformed or empty parameter. A time may also be a duration before now: 90m, 24h, 7d.
 func ParseFilter(v url.Values, now time.Time) (Filter, error) {
 	r := params.Reader{Values: v, Now: now}
 	var f Filter
@@ -246,7 +248,7 @@ func (f *Filter) UnmarshalJSON(b []byte) error {
 // maxNamed is the maximum number of IDs in the result of String.
 const maxNamed = 10
 
-// String returns the conditions as text. It does not escape values: the caller must.
+// String returns the conditions as text. It does not escape the values.
 func (f Filter) String() string {
 	var parts []string
 	for c, field := range f.set {
@@ -295,20 +297,20 @@ func join[T any](list []T, separator string) string {
 	return strings.Join(texts, separator)
 }
 
-// invalidFilter is an ErrInvalid whose text does not repeat "failed: invalid".
+// invalidFilter is an ErrInvalid whose text does not contain "failed: invalid".
 type invalidFilter string
 
 func (e invalidFilter) Error() string        { return string(e) }
 func (e invalidFilter) Is(target error) bool { return target == ErrInvalid }
 
-// Validate returns a *FilterError that wraps ErrInvalid if conditions are invalid or contradict each other. The error
-// contains the name of the parameter and advice.
+// Validate returns a *FilterError that wraps ErrInvalid if conditions are invalid or contradict each other.
+// FilterError.Param names the condition, unless several are involved.
 func (f Filter) Validate() error {
 	invalid := func(param, format string, args ...any) error {
 		return &FilterError{param, invalidFilter(fmt.Sprintf(format, args...))}
 	}
 	for _, text := range []struct{ name, value string }{{"text", f.Text}, {"error", f.Error}} {
-		// Almost every error contains blanks, so such a filter selects almost all messages.
+		// Almost every error contains blanks, so such a filter would select almost all messages.
 		if text.value != "" && strings.TrimSpace(text.value) == "" {
 			return invalid(text.name, "%s must not be blank: got %.40q (leave it out)", text.name, text.value)
 		}
@@ -361,7 +363,8 @@ func (f Filter) allows(n int64) error {
 	return nil
 }
 
-// maxLogged is the maximum number of IDs of a filter in the audit log. Operators read the log, so it must stay short.
+// maxLogged is the maximum number of IDs of a filter in the audit log. Operators read the log, so its entries must be
+// short.
 const maxLogged = 100
 
 // describe returns the filter for the audit log.
@@ -415,7 +418,7 @@ func (f Filter) hasOnlyCounters() bool {
 
 // Page selects a part of a list.
 type Page struct {
-	// After is the cursor of the previous page; "" selects the first page.
+	// After is the cursor that the previous page returned; "" selects the first page.
 	After string
 	Size  int // maximum number of items; default 50, at most 1000
 }
@@ -426,7 +429,7 @@ const (
 	maxPageSize     = 1000
 )
 
-// Total is a number of items. A costly count may stop early.
+// Total is a number of items. If counting takes too long, the count stops early and sets More.
 type Total struct {
 	N    int64 `json:"n"`
 	More bool  `json:"more,omitempty"` // the list has more than N items

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxFingerprint is the number of bytes of an error that its fingerprint covers.
+// maxFingerprint is the length of the prefix of an error that its fingerprint covers.
 const maxFingerprint = 4 << 10
 
 // fingerprint returns the common part of errors that differ only in details. It replaces numbers, IDs, addresses and
@@ -39,7 +39,7 @@ func fingerprint(errorText string) string {
 	}
 }
 
-// shapes match details that their digits alone do not identify.
+// shapes match details that cannot be recognized by their digits alone.
 var shapes = []*regexp.Regexp{
 	regexp.MustCompile(`\b((Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?` + dayFirst + `\b`),   // Mon, 02 Jan 2006
 	regexp.MustCompile(`\b((Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?` + monthFirst + `\b`), // Mon Jan 2 15:04:05 2006
@@ -61,7 +61,7 @@ var (
 )
 
 // blankWords replaces words that contain digits. If a word ends with its digits, as in http2 or order17, its letters
-// remain.
+// remain, unless the word consists of 8 or more hexadecimal digits.
 func blankWords(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {

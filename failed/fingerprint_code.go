@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// decisive lists the patterns of codes. A code is a number that distinguishes one error from another. Codes are short,
-// so that a number that is mistaken for a code creates few groups.
+// decisive lists the patterns of codes. A code is a number that distinguishes one error from another. The patterns
+// match only short numbers, so that numbers mistaken for codes create few groups.
 var decisive = []struct {
-	words []string       // in lower case; a text with such a code contains at least one of these words (this check is fast)
+	words []string       // in lower case; a string with such a code contains at least one of them (a fast check)
 	shape *regexp.Regexp // the first submatch is the code
 }{
 	// exit status 1; exited with code 137; signal 9.
@@ -44,7 +44,7 @@ var decisive = []struct {
 	{[]string{"-"}, regexp.MustCompile(`\b(?:DPI|DPY|ERR|ERROR|ORA|PLS|TNS)-` + number)},
 	{[]string{"e1100", "my-0"}, regexp.MustCompile(`\b(E1100[01]|MY-0\d{5})\b`)},
 
-	// In Python, the arguments of an exception: (1062, "Duplicate entry"). In JavaScript: closed by server: 404.
+	// Arguments of a Python exception: (1062, "Duplicate entry"). JavaScript: closed by server: 404.
 	{[]string{", \"", ", '"}, regexp.MustCompile(`(?:^|: ?|\) )\(` + number + `, ["']`)},
 	{[]string{"closed by"}, regexp.MustCompile(`\bclosed by server: ` + number)},
 }
@@ -67,8 +67,8 @@ func reasons() string {
 	return strings.Join(all, "|")
 }
 
-// hidden is the first of ten bytes that represent the digits of codes, while other digits are replaced. UTF-8 text
-// does not contain these bytes.
+// hidden is the first of ten byte values that represent the digits of codes while the other digits are replaced. Valid
+// UTF-8 does not contain these bytes.
 const hidden = 0xF5
 
 // hideCodes replaces the digits 0 to 9 of codes with the bytes hidden to hidden+9.

@@ -110,7 +110,8 @@ func contentFrom(body []byte, headers, properties string) (c Content, err error)
 	return c, nil
 }
 
-// attemptsFrom returns the errors of the attempts. If they are not stored separately, it reads them from the headers.
+// attemptsFrom returns the errors of the attempts. If the errors are not stored separately, it reads them from the
+// headers.
 func attemptsFrom(stored sql.NullString, headers topology.Table) ([]reprise.AttemptError, error) {
 	if !stored.Valid {
 		return topology.Trail{}.Read(topology.Delivery{Headers: headers}).Errors, nil

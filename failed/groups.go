@@ -19,7 +19,7 @@ type Group struct {
 	Counts  Counts
 	First   time.Time // first failure of any message that was ever in the group
 	Last    time.Time // latest failure of any message that was ever in the group
-	Muted   time.Time // no notifications until this time, see Archive.Mute; zero: never muted
+	Muted   time.Time // no notifications until this time, see Archive.Mute; zero: not muted
 
 	// Hours and Days count the failures per hour and per day, regardless of the current states of the messages. The
 	// buckets are in ascending order, without gaps, and end with the current bucket.
@@ -38,7 +38,7 @@ type Counts struct {
 // Total returns the number of messages in all states.
 func (c Counts) Total() int64 { return c.Failed + c.Replaying + c.Replayed + c.Discarded }
 
-// Bucket is the number of failures between Start and the Start of the next bucket.
+// Bucket is the number of failures from Start until the Start of the next bucket.
 type Bucket struct {
 	Start time.Time `json:"start"`
 	N     int64     `json:"n"`
@@ -67,7 +67,8 @@ type QueueSummary struct {
 }
 
 // Groups returns a page of groups. A page may be short or empty although more groups follow. Only an empty cursor marks
-// the last page. A group that changes between two calls may move, and then be on both pages or on neither.
+// the last page. A group that changes between two calls may move in the list, and may then be on both pages or on
+// neither.
 func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) (groups []Group, next string, err error) {
 	defer annotate(&err, "cannot list groups")
 	size, err := p.size()
@@ -145,7 +146,7 @@ func (a *Archive) Group(ctx context.Context, id GroupID) (g *Group, err error) {
 	return &groups[0], nil
 }
 
-// where returns the conditions that an index supports, and the conditions that the query checks group by group.
+// where returns the conditions that an index supports, and the conditions that must be checked for each group.
 func (f GroupFilter) where(s *selection) (indexed, others string) {
 	conditions, look := []string{"1 = 1"}, []string{"1 = 1"}
 	if f.Queue != "" {
@@ -247,12 +248,13 @@ func buckets(start, span int64, n int) []Bucket {
 	return out
 }
 
-// Queues returns all work queues that ever had a failed message, sorted by name.
+// Queues returns all work queues that ever had a message in the archive, sorted by name.
 func (a *Archive) Queues(ctx context.Context) (out []QueueSummary, err error) {
 	defer annotate(&err, "cannot list queues")
 	where, order := a.d.along([]equal{{"m.state", "0"}, {"m.queue", "q.id"}}, 0, fromTheTop)
 	end := func(direction string) string {
-		// The subquery selects by position, which the index contains. For another column, SQLite would choose another index.
+		// The subquery selects m.pos, which the index contains. If it selected another column, SQLite would choose
+		// another index.
 		return fmt.Sprintf(`COALESCE((SELECT e.last_failed FROM {message} e WHERE e.pos = (SELECT m.pos FROM {message} m WHERE %s ORDER BY %s%s LIMIT 1)), 0)`,
 			where, strings.Join(order, direction+", "), direction)
 	}

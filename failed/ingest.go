@@ -28,22 +28,22 @@ type IngestConfig struct {
 	Queues []string
 
 	// Origin returns the name of the work queue in which a message failed. Derive the name from reliable information,
-	// such as the name of the failed queue, because the publisher may have forged any part of the message. Without a
-	// result, the Ingest uses the first source that is present, in this order: the broker's x-death entries other than
-	// expiry; the header x-reprise-queue; the other x-death entries; the name of the failed queue without ".failed". If
-	// this yields the failed queue itself, the work queue is not known, and a replay needs Plan.To. Origin receives the
-	// message as delivered. Default: none.
+	// such as the name of the failed queue, because the publisher may have forged any part of the message. If Origin is
+	// nil or returns "", the Ingest uses the first of these sources that exists: x-death entries with a reason other
+	// than "expired"; the header x-reprise-queue; the other x-death entries; the name of the failed queue without
+	// ".failed". If this yields the failed queue itself, the work queue is not known, and a replay needs Plan.To.
+	// Origin receives the message as delivered. Default: none.
 	Origin func(*reprise.Message) string
 
 	// Batch is the maximum number of messages of a queue in one transaction. These messages and their bodies are in
-	// memory until they are stored. The Ingest holds at most 32 messages of a queue at a time, even if Batch is higher.
+	// memory until they are stored. The Ingest holds at most 32 messages of a queue at a time, even if Batch is larger.
 	// Default: 100.
 	Batch int
 
 	// Lease is the time after which another process takes over a queue, if the current owner does not renew its lease.
-	// If the owner is killed, no process archives the queue for this time. The owner renews the lease three times per
-	// Lease. The lease does not have to allow for network partitions, because a disconnected owner cannot store
-	// messages after another process has taken over. At least 1 s. Default: 5 s.
+	// If the owner is killed, no process archives the queue until the lease expires. The owner renews the lease three
+	// times per Lease. The lease does not have to allow for network partitions, because a disconnected owner cannot
+	// store messages after another process has taken over. Minimum: 1 s. Default: 5 s.
 	Lease time.Duration
 
 	// Logger receives the events listed at Ingest. Default: none.
@@ -57,7 +57,7 @@ func (c IngestConfig) withDefaults() IngestConfig {
 	return c
 }
 
-// Validate reports missing and contradictory fields, with advice.
+// Validate reports missing and invalid fields and explains how to fix them.
 func (c IngestConfig) Validate() error {
 	var errs []error
 	if len(c.Queues) == 0 {
@@ -93,9 +93,9 @@ func (c IngestConfig) Validate() error {
 //
 // A crash or a lost connection does not lose messages and does not store duplicates, because the archive recognizes a
 // redelivery. There are two exceptions. First, if the connection is lost or the process is killed before the result of
-// an ack is known, the broker may redeliver another message that is equal in every byte, including its message ID. The
-// archive then mistakes it for the first message. Second, a broker that fails before it has written an ack to disk
-// loses the ack. It redelivers the message, and the archive stores a duplicate. See docs/guarantees.md.
+// an ack is known, the broker may redeliver another message with identical bytes, including the message ID. The archive
+// then mistakes that message for the first one. Second, a broker that fails before it has written an ack to disk loses
+// the ack, and redelivers the message. The archive then stores a duplicate. See docs/guarantees.md.
 //
 // Any number of processes can archive the same queues into one archive. One process at a time has the lease of a
 // queue (claimQueue); the others wait and do not consume. If that process exits, or does not renew the lease for the
@@ -103,9 +103,9 @@ func (c IngestConfig) Validate() error {
 // requeues them. Do not archive one queue into two archives, because each archive would receive a part of the
 // messages.
 //
-// The broker closes the channel and redelivers messages that stay unacked for longer than the acknowledgement timeout
-// (consumer_timeout, 30 min). A quorum queue counts these deliveries. Therefore a failed queue that Reprise did not
-// declare should have no x-delivery-limit.
+// If a message stays unacked for longer than the acknowledgement timeout (consumer_timeout, by default 30 min), the
+// broker closes the channel and redelivers the message. A quorum queue counts these deliveries. Therefore a failed
+// queue that Reprise did not declare should have no x-delivery-limit.
 //
 // Its Logger receives:
 //
@@ -119,7 +119,7 @@ type Ingest struct {
 	cfg    IngestConfig
 
 	mu     sync.Mutex
-	failed map[string]error // the latest error of the archive by queue; no entry while messages are stored
+	failed map[string]error // the latest error of the archive by queue; no entry while messages can be stored
 }
 
 // NewIngest checks cfg and returns an Ingest. Call Run to start it. NewIngest does not connect to the broker or to the
@@ -175,8 +175,8 @@ const maxTaken = 32
 const drainTimeout = 5 * time.Second
 
 // Run archives the messages of the queues until ctx is done. Then it stores and acknowledges the messages in flight. It
-// requeues the messages that it cannot store within 5 s. Run must be called only once. It returns the errors of
-// reprise.Worker.Run.
+// requeues the messages that it cannot store within 5 s. If the worker of one queue fails, Run stops all workers, and
+// returns the errors of reprise.Worker.Run. Run must be called only once.
 func (in *Ingest) Run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	running, cancel := context.WithCancel(ctx)
@@ -187,7 +187,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 	var errs []error
 	for range in.cfg.Queues {
 		err := <-ended
-		cancel() // if one worker stops, all stop; otherwise Run would hide the failure
+		cancel() // if one worker stops, all stop; otherwise the failure would stay hidden until Run returns
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -15,8 +15,8 @@ type leaseHolder struct {
 	claim func(context.Context) (mine bool, err error)
 	lease time.Duration
 
-	// fenced specifies that the store refuses the writes of a former owner. While the store does not respond, the
-	// function may then continue even after the lease has expired.
+	// fenced specifies whether the store refuses the writes of a former owner. If it does, the function may continue
+	// after the lease has expired, while the store does not respond.
 	fenced bool
 }
 

@@ -10,20 +10,20 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// ErrUnavailable is returned if the database of the archive is not usable. Either the database does not respond within
-// 10 s (20 s for a change), cannot be reached, or rejects writes. Or it is no longer the database that was opened,
-// because its file was deleted or replaced, its tables were dropped, or it was restored from a backup that lacks
-// changes of this process. After a failed change, it may be unknown whether the change took effect. The same call may
-// succeed later. After restoring a backup, call Open again.
+// ErrUnavailable is returned if the database of the archive cannot be reached, rejects writes, or does not respond
+// within 10 s (20 s for a change). It is also returned if the database is not the database that was opened, because the
+// file was deleted or replaced, the tables were dropped, or a backup was restored that lacks changes of this process.
+// After a failed change, it may be unknown whether the change took effect. The same call may succeed later. After
+// restoring a backup, call Open again.
 var ErrUnavailable = sqlkit.ErrUnavailable
 
 // lineage detects a replaced or restored database. Each writing transaction increments a counter in the database, and
 // the process remembers the latest value. If the counter in the database is lower, the database lacks committed
 // changes.
 type lineage struct {
-	commits atomic.Int64          // the minimum that the counter in the database must have
+	commits atomic.Int64          // minimum value of the counter in the database
 	broken  atomic.Pointer[error] // the cause, if the archive no longer accepts writes
-	refused atomic.Bool           // the latest transaction failed with ErrUnavailable
+	refused atomic.Bool           // whether the latest transaction failed with ErrUnavailable
 }
 
 // errEmptied is returned during a restore, while the tables exist but are empty.
@@ -58,9 +58,9 @@ func (a *Archive) commit(ctx context.Context, long bool, f func(*tx) error) erro
 	return err
 }
 
-// descends returns an error if the origin or the number of commits does not match the database that this process has
-// written to. known is the minimum number of commits. The error is permanent, because IDs of this process may
-// identify other messages in the database.
+// descends returns an error if the origin or the number of commits does not match the database to which this process
+// has written. known is the minimum number of commits. The error is permanent, because IDs of this process may identify
+// other messages in the database.
 func (a *Archive) descends(origin string, commits, known int64) error {
 	var err error
 	switch {

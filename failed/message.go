@@ -31,20 +31,20 @@ const (
 // States returns all states.
 func States() []State { return []State{Failed, Replaying, Replayed, Discarded} }
 
-// Actor names the user or policy that performed an action, for example "cli:root@host", the name of a token,
-// "policy:retention". It is never empty in an Act.
+// Actor names the user or policy that performed an action, for example "cli:root@host", "policy:retention" or the name
+// of a token. It is never empty in an Act.
 type Actor string
 
 // Errors that methods of Archive wrap.
 var (
-	// ErrNotFound is returned if the archive does not have the message, group or replay.
+	// ErrNotFound is returned if the archive does not contain the message, revision, group or replay.
 	ErrNotFound = errors.New("failed: not found")
 
 	// ErrState is returned if the state of a message or a replay does not allow the
 	// action, or if it has changed since the caller read it. The archive is unchanged.
 	ErrState = errors.New("failed: wrong state")
 
-	// ErrInvalid is returned for an invalid argument, with advice.
+	// ErrInvalid is returned for an invalid argument.
 	ErrInvalid = errors.New("failed: invalid")
 
 	// ErrUnstorable is returned if the archive cannot store a message, because a header has a type
@@ -85,12 +85,11 @@ type Message struct {
 	// Content is the content of the message in the failed queue, without the request for an outcome report.
 	Content
 
-	// Edited is the edited content, which a replay sends instead of Content. It is nil if the
-	// message was not edited.
+	// Edited is the edited content, which a replay sends instead of Content. It is nil if Revision is 0.
 	Edited *Content
 
-	// Revision is the number of the edit in Edited. It is 0 if the message was not edited or the
-	// edits were undone. A caller that edits the message passes the revision that it has read.
+	// Revision is the number of the edit in Edited. It is 0 if the message was not edited or the edits were undone.
+	// Pass it to Edit or Revert, which then detect other edits.
 	Revision int
 
 	// ReplayedBy is the latest replay that includes or included the message, or 0. It ignores replays that ended before
@@ -115,7 +114,7 @@ type Message struct {
 	Erased bool
 
 	// Refused is the reason why the latest replay could not send the message. It is "" if the replay sent the message
-	// or did not try to. The cause is the message itself, so an edit may solve the problem. If the work queue is
+	// or did not try to. The cause is the message itself, so an edit may remove the cause. If the work queue is
 	// unknown, set Plan.To.
 	Refused string
 }
@@ -188,15 +187,14 @@ type Summary struct {
 type queuedMessage struct {
 	Message
 
-	// Redelivered is the flag of the delivery. Only a redelivered message can already be in the
-	// archive.
+	// Redelivered is the redelivered flag of the delivery. Only a redelivered message can already be in the archive.
 	Redelivered bool
 
 	// Session identifies a period in which the broker delivers each message at most once, such as a connection. In a
 	// later session, the broker may redeliver messages of earlier sessions.
 	Session string
 
-	// Owner is the process that has the lease of FailedQueue, see claimQueue. ingest returns ErrState if Owner has
-	// not claimed the lease, or if another process has taken it since. If Owner is empty, no lease is needed.
+	// Owner is the owner of the lease of FailedQueue, see claimQueue. ingest returns ErrState if Owner was not the last
+	// owner to claim the lease. If Owner is empty, ingest does not require a lease.
 	Owner string
 }

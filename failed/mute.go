@@ -16,8 +16,8 @@ const (
 	actUnmute = "unmute"
 )
 
-// Mute excludes a group from notifications until a time. It replaces the time of an earlier Mute. It returns ErrInvalid
-// if the time is not in the future.
+// Mute excludes a group from notifications until the given time. It replaces the time of an earlier Mute. It returns
+// ErrInvalid if until is not in the future.
 func (a *Archive) Mute(ctx context.Context, id GroupID, until time.Time, who Actor) (err error) {
 	defer annotate(&err, "cannot mute group %d", id)
 	if !until.After(a.now()) {
@@ -65,7 +65,7 @@ func (a *Archive) mute(ctx context.Context, id GroupID, until time.Time, who Act
 func (g *Group) MutedAt(t time.Time) bool { return g.Muted.After(t) }
 
 // RecentGroups returns the n groups with the latest failures and the n newest groups, in ascending order of IDs. It
-// does not set Example, Hours and Days.
+// does not set Example, Hours or Days.
 func (a *Archive) RecentGroups(ctx context.Context, n int) (all []Group, err error) {
 	defer annotate(&err, "cannot list recent groups")
 	var g Group

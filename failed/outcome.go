@@ -54,7 +54,7 @@ var ranks = []int{codeUnknown: 0, codePending: 1, codeRetrying: 2, codeSettled: 
 // codedOutcomes contains the outcomes by code.
 var codedOutcomes = []Outcome{OutcomeUnknown, OutcomePending, OutcomeRetrying, OutcomeSucceeded, OutcomeFailedAgain, OutcomeSettled}
 
-// counterOf contains, by code, the column of {replay} that counts an outcome. All other sent messages have
+// counterOf contains, by code, the column of {replay} that counts an outcome. The remaining sent messages have
 // OutcomeUnknown.
 var counterOf = []string{codePending: "pending", codeRetrying: "retrying", codeSucceeded: "succeeded", codeFailedAgain: "back", codeSettled: "settled"}
 
@@ -62,7 +62,7 @@ var counterOf = []string{codePending: "pending", codeRetrying: "retrying", codeS
 type unaskedReason int
 
 const (
-	asked       unaskedReason = iota // also for messages that were sent by a version without requests
+	asked       unaskedReason = iota // also for messages that an older version sent, without a request
 	noQueue                          // the queue for outcomes could not be declared
 	noRoom                           // the headers fill the frame
 	noSingle                         // see route.Queue
@@ -79,7 +79,7 @@ var unknownReasons = map[unaskedReason]string{
 }
 
 // overdue returns a time in milliseconds. The archive no longer waits for the outcomes of replays that ended at or
-// before it.
+// before this time.
 func overdue(now time.Time) int64 { return sqlkit.Millis(now.Add(-VerifyTime)) }
 
 // outcomeColumn returns the SQL expression for the outcome of message m in a replay, as a number for outcomeFrom.
@@ -100,7 +100,7 @@ func outcomeFrom(n sql.NullInt64) (o Outcome, unknown string) {
 	return OutcomeUnknown, unknownReasons[unaskedReason(-n.Int64)]
 }
 
-// Pending returns the number of messages whose outcome is not known yet and can still arrive.
+// Pending returns the number of messages with OutcomePending.
 func (r *Replay) Pending() int64 {
 	return max(0, r.Sent-r.Back-r.Succeeded-r.Settled-r.Retrying-r.Unknown)
 }
@@ -129,7 +129,7 @@ func (a *Archive) askOutcomes(ctx context.Context, id ReplayID) (secret string, 
 }
 
 // outcomeKey returns the key of a request. The key proves that a report concerns this message, and comes from a
-// consumer of the queue that received it. Keys are visible in headers, so the key of one message does not reveal the
+// consumer of the queue that received it. Keys are visible in headers, so the key of one message must not reveal the
 // key of another.
 func outcomeKey(secret string, id ReplayID, message ID, queue string) string {
 	h := hmac.New(sha256.New, []byte(secret))
@@ -159,8 +159,8 @@ func (a *Archive) outcomeTopology() topology.Topology {
 	}}}
 }
 
-// noteOutcomes records reports. It ignores reports without a matching request, and reports that are less definite than the
-// recorded outcome.
+// noteOutcomes records reports. It ignores reports without a matching request, and reports that do not have a higher
+// rank than the recorded outcome.
 func (a *Archive) noteOutcomes(ctx context.Context, reports []topology.Outcome) (err error) {
 	defer annotate(&err, "cannot record %d outcomes", len(reports))
 	return a.write(ctx, func(tx *tx) error {
@@ -246,11 +246,11 @@ func (t *tx) noteOutcome(s *sentItem, code int) error {
 	return err
 }
 
-// failedAgain records that an arrival is a message that a replay has sent. It returns false if it cannot verify that
-// the replay sent the message. The header topology.HeaderReplay is not sufficient, because any publisher can write it,
-// and a handler can copy the headers of its message to a new message. An arrival with a request must match the queue,
-// message id and key of the request. An arrival without a request must have the message id with which the replay sent
-// the message.
+// failedAgain records that a message that a replay has sent failed again and is now the arrival e. It returns false if
+// it cannot verify that the replay sent the message. The header topology.HeaderReplay is not sufficient, because any
+// publisher can write it, and a handler can copy the headers of its message to a new message. If the arrival contains a
+// request, the queue, the message id and the key of the request must match. Otherwise the arrival must have the message
+// id with which the replay sent the message.
 func (t *tx) failedAgain(e *arrival) (known bool, err error) {
 	m := &e.m
 	s, err := t.sentItem(m.Back, m.BackOf)
@@ -293,7 +293,8 @@ func (t *tx) sentID(id ID) (string, error) {
 	return m.sentID(), nil
 }
 
-// retried reports whether the first attempt of any message of a replay has failed, and returns the first such error.
+// retried reports whether the first attempt of any message of a replay has failed, and returns the error that was
+// reported first.
 func (a *Archive) retried(ctx context.Context, id ReplayID) (text string, yes bool, err error) {
 	defer annotate(&err, "cannot read the retries of replay %d", id)
 	var found sql.NullString

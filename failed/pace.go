@@ -25,7 +25,7 @@ func newPace(p Plan, most int, now time.Time) *pace {
 	return &pace{rate: p.Rate, ramp: p.Ramp, most: most, began: now, due: now}
 }
 
-// at returns the rate at a time: 1, 2, 5, 10, 20, 50 … during a ramp. 0 means unlimited.
+// at returns the rate at the time now: 1, 2, 5, 10, 20, 50 … during a ramp. 0 means unlimited.
 func (p *pace) at(now time.Time) float64 {
 	if !p.ramp {
 		return p.rate
@@ -41,9 +41,9 @@ func (p *pace) at(now time.Time) float64 {
 	return rate
 }
 
-// Remaining estimates the time until the replay has sent all messages. It returns 0 if the time is not known. rate is
-// the current rate in messages per second. The estimate takes the ramp into account, unless the broker or the archive
-// is so slow that the current rate is far below the ramp.
+// Remaining estimates the time until the replay has sent all messages. It returns 0 if the replay ended or the time is
+// not known. rate is the current rate in messages per second. The estimate takes the ramp into account, unless rate is
+// far below the ramp because the broker or the archive is slow.
 func (r *Replay) Remaining(rate float64) time.Duration {
 	left, sent := float64(r.Left()), float64(r.Sent)
 	if r.Plan.Canary > 0 {
@@ -76,7 +76,7 @@ func (r *Replay) Remaining(rate float64) time.Duration {
 		step := rampStep - at.Sub(start)%rampStep
 		planned := p.at(at)
 		if planned == 0 {
-			break // the estimate ignores messages that are sent without a limit
+			break // the estimate ignores messages that are sent at an unlimited rate
 		}
 		if planned == r.Plan.Rate || planned*step.Seconds() >= left {
 			at = at.Add(seconds(left / planned))

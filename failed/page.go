@@ -7,8 +7,8 @@ import (
 )
 
 // Limits on the number of messages to check. In PostgreSQL it is cheap to read a list in order and check the words of
-// each message. It is expensive to fetch the matches of the word index, because they are unsorted and each match is in
-// a different page of the table.
+// each message. It is expensive to fetch the matches of the word index, because they are unsorted and each match may be
+// in a different page of the table.
 const (
 	maxLooked = 5_000  // by a page, and by Count
 	maxAsked  = 10_000 // by a page of a PostgreSQL search
@@ -89,7 +89,7 @@ func (a *Archive) searches(s *selection) bool {
 	return len(s.terms) > 0 && s.d.Dialect == PostgreSQL
 }
 
-// search finds a page. For frequent words it checks the list, for rare words it uses the word index.
+// search finds a page. If the words are frequent, it checks the list. If they are rare, it uses the word index.
 func (a *Archive) search(ctx context.Context, w *walk, size int) error {
 	if err := a.until(ctx, w, size, 4*(size+1), probe); err != nil || w.end || len(w.found) > size {
 		return err
@@ -133,8 +133,8 @@ func (a *Archive) some(ctx context.Context, s *selection) (at []int64, more bool
 	return w.found, !w.end, err
 }
 
-// few returns the matches of a search below a position, the latest first. If the search has more than maxFew matches at any
-// position, few returns some of them and all is false.
+// few returns the matches of a search below the position before, the latest first. If the search has more than maxFew
+// matches at any position, few returns some of them and all is false.
 func (a *Archive) few(ctx context.Context, s *selection, before int64) (at []int64, all bool, err error) {
 	n, pos := 0, int64(0)
 	for err := range a.db.Rows(ctx, s.matches(maxFew+1)).Scan(&pos) {

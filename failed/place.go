@@ -14,15 +14,15 @@ import (
 type place struct {
 	queue string
 
-	// claimed means that only a header names the queue, which the publisher may have written. A replay must not trust
-	// it, or a publisher could choose the destination of the message.
+	// claimed reports whether only a header, which the publisher may have written, names the queue. A replay must not
+	// trust this header, because a publisher could choose the destination of the message.
 	claimed bool
 }
 
-// placeOf returns the work queue in which a message failed. The result of origin takes precedence, unless it is "".
-// The broker's x-death header takes precedence over the header of a Reprise worker, because a worker removes x-death
-// from a message that it parks, and any publisher can write the worker's header. (Before RabbitMQ 4 a publisher can
-// write both headers. But if the message was dead-lettered, the broker has added its own entry first.) Wait queues
+// placeOf returns the work queue in which a message failed. The result of origin takes precedence, unless it is "". The
+// broker's x-death header takes precedence over the header of a Reprise worker, because a worker removes x-death from a
+// message that it parks, and any publisher can write the header of a worker. (Before RabbitMQ 4 a publisher can write
+// both headers. But if the message was dead-lettered, the broker has added its own entry first.) Wait queues
 // dead-letter messages that expire, and messages that an operator retries early. Therefore every other entry names a
 // work queue.
 func placeOf(m *reprise.Message, h topology.History, died []death, origin func(*reprise.Message) string) place {
@@ -58,7 +58,7 @@ func placeOf(m *reprise.Message, h topology.History, died []death, origin func(*
 // namedBy derives the name of the work queue from the name of a failed queue: see topology.FailedQueue.
 func namedBy(failedQueue string) string { return strings.TrimSuffix(failedQueue, ".failed") }
 
-// orByName returns p. If the work queue of p is not known, it is derived from the name of the failed queue.
+// orByName returns p. If p has no queue, orByName derives it from the name of the failed queue.
 func (p place) orByName(failedQueue string) place {
 	p.queue = cmp.Or(p.queue, namedBy(failedQueue))
 	return p

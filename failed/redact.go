@@ -15,10 +15,10 @@ import (
 
 // Rule selects a secret in messages. Set exactly one of the fields.
 type Rule struct {
-	// Header is the name of a header, also in nested tables. It is not case-sensitive.
+	// Header is the name of a header at the top level or in a nested table. Case is ignored.
 	Header string
 
-	// Path is the location of the secret in a JSON body: names separated by points, with "*" for any name or index.
+	// Path is the location of the secret in a JSON body: names separated by dots, with "*" for any name or index.
 	// Examples: "card.number", "items.*.token". Redact hides the whole value at the path.
 	Path string
 }
@@ -31,15 +31,16 @@ func (r Rule) Validate() error {
 	return nil
 }
 
-// maxJSONDepth limits the depth of the recursion.
+// maxJSONDepth limits the recursion in redactor.value.
 const maxJSONDepth = 1000
 
 // redacted replaces a secret.
 const redacted = "[redacted]"
 
-// Redact returns a copy of the message in which "[redacted]" replaces secrets. The copy shares memory with m, and m
-// is not modified. If a rule has a Path, Redact hides the whole body if it is encoded (Properties.ContentEncoding),
-// for example with gzip, or if it has a JSON content type or looks like JSON, but is invalid.
+// Redact returns a copy of the message in which "[redacted]" replaces secrets. The copy shares memory with m, which is
+// not modified. If a rule has a Path, Redact hides the whole body of a message if the body is encoded
+// (Properties.ContentEncoding), for example with gzip. It also hides an invalid body that has a JSON content type or
+// begins like JSON.
 func (m *Message) Redact(rules []Rule) *Message {
 	if len(rules) == 0 {
 		return m
@@ -139,7 +140,7 @@ func redactJSON(body []byte, paths [][]string) []byte {
 
 type redactor struct {
 	in, out []byte
-	copied  int64 // number of bytes of in that are processed
+	copied  int64 // number of bytes of in that were processed
 	d       *json.Decoder
 }
 

@@ -17,11 +17,11 @@ import (
 // redrivePoll is the interval at which Redrive checks whether another consumer has emptied the queue.
 const redrivePoll = 250 * time.Millisecond
 
-// Redrive sends the messages of a failed queue back to the work queues in which they failed. It sends them in order and
-// one at a time. It publishes a message, waits for the publisher confirm, and then acknowledges the original. found is
-// the number of messages that were in the queue when Redrive was called, at most RedriveConfig.Limit. sent is the
-// number of messages that the broker confirmed and Redrive removed from the queue. Redrive does not need an archive. As
-// with a Replayer, a worker counts the attempts of each message from the beginning.
+// Redrive moves the messages of a failed queue to the work queues in which they failed, or to RedriveConfig.To, in
+// order and one at a time. It publishes a message, waits for the publisher confirm, and then acknowledges the original.
+// found is the number of messages that were in the queue when Redrive was called, at most RedriveConfig.Limit. sent is
+// the number of messages that the broker confirmed and Redrive removed from the queue. Redrive does not need an
+// archive. As with a Replayer, a worker counts the attempts of each message from the beginning.
 //
 // A crash or a lost connection does not lose messages. It may duplicate the message in flight. Redrive leaves later
 // arrivals in the queue, so that it returns even if all messages fail again immediately. After a lost connection, it
@@ -177,7 +177,7 @@ func (d *redrive) message(ctx context.Context, m *reprise.Message) (*reprise.Mes
 	return out, nil
 }
 
-// publish retries until the broker confirms the message, or an error occurs that a retry cannot solve.
+// publish retries until the broker confirms the message, an error occurs that a retry cannot solve, or ctx is done.
 func (d *redrive) publish(ctx context.Context, m *reprise.Message) error {
 	longer, cancel := grace(ctx, redriveGrace)
 	defer cancel()
@@ -221,7 +221,7 @@ func (d *redrive) acked(_ *reprise.Message, err error) {
 	}
 }
 
-// watch stops a redrive if the queue is empty because another consumer has taken some of the messages.
+// watch ends a redrive if the queue is empty because another consumer took some of the messages.
 func (d *redrive) watch(ctx context.Context) {
 	last := -1
 	for sleep(ctx, redrivePoll) == nil {
@@ -247,7 +247,7 @@ type RedriveConfig struct {
 	// Believe decides whether to send a message to a work queue that only a header names. The publisher may have
 	// written this header (x-reprise-queue or x-first-death-queue). If Believe returns false, Redrive stops and returns
 	// a *ClaimError. Redrive does not call Believe if Origin, the broker's x-death or the name of the failed queue
-	// confirms the work queue. LookBeforeRedrive lists these work queues. Default: accept all.
+	// confirms the work queue. LookBeforeRedrive reports them with Destination.Claimed. Default: accept all.
 	Believe func(queue string) bool
 
 	// Routing determines how messages return to their work queues: see ReplayerConfig.Routing.
@@ -273,7 +273,7 @@ type RedriveConfig struct {
 	Logger *slog.Logger
 }
 
-// Validate reports missing and invalid fields, with advice.
+// Validate reports missing and invalid fields and explains how to fix them.
 func (c RedriveConfig) Validate() error {
 	var errs []error
 	if c.From == "" {
@@ -291,8 +291,7 @@ func (c RedriveConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// target returns the destination of a message, and the work queue in which the message failed if the destination
-// depends on it.
+// target returns the destination of a message, and, if c.To is not set, the work queue in which the message failed.
 func (c RedriveConfig) target(ctx context.Context, m *reprise.Message, r *router) (place, route, error) {
 	if c.To != nil {
 		return place{}, route{Target: *c.To}, nil

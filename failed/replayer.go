@@ -27,8 +27,8 @@ const (
 
 // ReplayerConfig configures a Replayer. The zero value selects the defaults.
 type ReplayerConfig struct {
-	// Marks contains the marks of workers with a custom design. The Replayer removes their headers, and the headers of
-	// Reprise and of the presets. Default: none.
+	// Marks contains the marks of workers with a custom design. The Replayer removes the headers that these marks own,
+	// in addition to the headers of Reprise and of the presets. Default: none.
 	Marks []topology.Marks
 
 	// Routing determines how messages return to their work queues. Default: the Replayer sends messages to their work
@@ -65,7 +65,7 @@ func (c ReplayerConfig) withDefaults() ReplayerConfig {
 	return c
 }
 
-// Validate reports invalid fields, with advice.
+// Validate reports invalid fields and explains how to fix them.
 func (c ReplayerConfig) Validate() error {
 	var errs []error
 	if c.Batch < 0 || c.Batch > maxPageSize {
@@ -100,7 +100,7 @@ type replayStore interface {
 	Get(ctx context.Context, id ID) (*Message, error)
 }
 
-// publisher contains the methods of Client that a Replayer needs. The error is a *reprise.BatchError.
+// publisher contains the methods of Client that a Replayer needs. PublishBatch returns nil or a *reprise.BatchError.
 type publisher interface {
 	PublishBatch(ctx context.Context, messages []*reprise.Message) error
 }
@@ -112,18 +112,20 @@ type publisher interface {
 //
 // A message goes to the work queue in which it failed, as Routing specifies, or to the Target of its Plan. A worker
 // counts its attempts from the beginning, because the Replayer removes the retry headers of Reprise, of the presets and
-// of the broker. It keeps all other headers, including the headers with the destination of the first publish. It adds
-// topology.HeaderReplay, by which the archive recognizes the message if it fails again.
+// of the broker. It removes BCC, moves CC to reprise.HeaderCC, and keeps all other headers, including the headers with
+// the destination of the first publish. It adds topology.HeaderReplay, by which the archive recognizes the message if
+// it fails again.
 //
-// The Replayer records messages as sent after the broker has confirmed them. After a crash or a lost connection
-// before that, it sends up to a batch of messages again, but does not lose messages. If the Replayer shuts down or
-// the replay is cancelled, it waits for the confirms (DrainTimeout), records them, and then releases the replay. The
-// Replayer sends messages in order. Messages that it must send again follow the other messages of their batch.
+// The Replayer records messages as sent after the broker has confirmed them. If a crash or a lost connection prevents
+// this, up to a batch of messages is sent again, but no message is lost. If the Replayer shuts down or the replay is
+// cancelled, the Replayer waits for the confirms (DrainTimeout), records them, and then releases the replay. The
+// Replayer sends messages in order, except that messages that it must send again follow the other messages of their
+// batch.
 //
 // An invalid message does not block other messages. The Replayer records the reason in Message.Refused if
 //
 //   - the headers do not fit into a frame,
-//   - the body is larger than the broker accepts,
+//   - the body is larger than the broker accepts, or the broker refuses the message with PRECONDITION_FAILED,
 //   - AMQP cannot represent a value,
 //   - the work queue is unknown, or
 //   - Plan.Edit does not change the message, or cannot be applied to it.

@@ -12,7 +12,7 @@ type run struct {
 	*Replayer
 	replay *Replay // last known state of the replay
 	pace   *pace
-	looked time.Time // time of the last read of replay
+	looked time.Time // time at which replay was read
 	judged int64     // number of messages that had failed again at the last call of judge
 	seen   ID        // the latest message that failed again and was judged
 	failed int       // consecutive batches that failed without an accepted message
@@ -23,7 +23,7 @@ type run struct {
 	askAgain time.Time // time of the next attempt to declare the queue for outcomes; zero: no failure yet
 }
 
-// stopError stops a replay without an operator. why becomes Replay.Why.
+// stopError ends a replay in state ReplayStopped. why becomes Replay.Why.
 type stopError struct{ why string }
 
 func (s *stopError) Error() string { return s.why }
@@ -122,7 +122,7 @@ func (x *run) canary(ctx context.Context) error {
 	}
 }
 
-// Limits of the attempts to declare the queue for outcomes. If they fail, the replay continues without requests.
+// Limits of the attempts to declare the queue for outcomes. If an attempt fails, the replay continues without requests.
 const (
 	askTimeout = 5 * time.Second // maximum duration of an attempt to declare the queue
 	askPause   = time.Minute     // delay before the next attempt
@@ -175,7 +175,7 @@ func (x *run) retried(ctx context.Context) error {
 	return &stopError{why}
 }
 
-// canaryTimedOut decides whether a canary without an outcome stops the replay.
+// canaryTimedOut returns the reason to stop the replay if a canary without an outcome must stop it.
 func (x *run) canaryTimedOut(ctx context.Context) error {
 	if x.outcomes == nil {
 		return nil
@@ -264,7 +264,7 @@ func (x *run) refresh(ctx context.Context) error {
 	return nil
 }
 
-// retry retries do until the database responds. It returns errOver if the replay is no longer running.
+// retry calls the function do until the database responds. It returns errOver if the replay is no longer running.
 func (x *run) retry(ctx context.Context, do func(context.Context) error) error {
 	for failures := 1; ; failures++ {
 		err := do(ctx)
@@ -314,7 +314,8 @@ func (x *run) withLease(ctx context.Context, f func(context.Context) error) erro
 }
 
 // judge reads the state of the replay at most once per ReplayerConfig.Poll. It stops the replay if a message has failed
-// again with its previous fingerprint, because the other messages will probably fail, too.
+// again with its previous fingerprint, because the other messages will probably fail, too. With Plan.Ramp, it also
+// stops the replay if a first attempt has failed. With Plan.IgnoreSame, it does neither.
 func (x *run) judge(ctx context.Context) error {
 	if time.Since(x.looked) < x.cfg.Poll {
 		return nil

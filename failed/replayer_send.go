@@ -89,7 +89,7 @@ func (x *run) publish(ctx context.Context, batch []*Message) []publishResult {
 	return all
 }
 
-// request adds a request for a report to a message, or returns why it did not.
+// request adds a request for a report to a message and returns asked, or returns the reason why it adds no request.
 func (x *run) request(out *reprise.Message, id ID, to route) unaskedReason {
 	switch {
 	case x.secret == "":
@@ -123,7 +123,7 @@ type batchResult struct {
 	sent    map[unaskedReason][]ID // sent and confirmed
 	refused []refusal
 	wrong   error // cause of the latest failure that can be retried
-	ends    error // stops the replay, because the other messages would fail in the same way
+	ends    error // ends the run, because the other messages would fail in the same way
 }
 
 // add adds the result of publishing a message.
@@ -187,7 +187,7 @@ func (x *run) pause(ctx context.Context, done batchResult) error {
 // refusalText returns the reason for a refusal, with the ID of the message.
 func refusalText(r refusal) string { return fmt.Sprintf("cannot send message %d: %s", r.ID, r.Why) }
 
-// isMessageError reports whether the error concerns only this message, which would fail at any destination and at any time.
+// isMessageError reports whether the message causes the error, so that the Replayer can send the other messages.
 func isMessageError(err error) bool {
 	_, large := errors.AsType[*reprise.TooLargeError](err)
 	refused, ok := errors.AsType[*reprise.RefusedError](err)

@@ -24,8 +24,8 @@ type Plan struct {
 	// Rate is the maximum number of messages per second. Default: 0 (no limit).
 	Rate float64
 
-	// Ramp starts with one message per second, then 2, 5, 10 and so on up to Rate, or without
-	// limit if Rate is 0.
+	// Ramp increases the rate every 10 s: 1, 2, 5, 10 … messages per second, up to Rate. If Rate is 0, the rate becomes
+	// unlimited after 10,000 messages per second.
 	Ramp bool
 
 	// Edit changes each message when the replay sends it. Nil: no changes.
@@ -37,8 +37,8 @@ type Plan struct {
 	// Otherwise it continues. Default: 0 (no canary).
 	Canary time.Duration
 
-	// IgnoreSame lets the replay continue if messages fail again with their previous fingerprint. By default the
-	// replay then stops.
+	// IgnoreSame lets the replay continue if a message fails again with its previous fingerprint or, with Ramp, if the
+	// first attempt of a message fails. By default, the replay then stops.
 	IgnoreSame bool
 }
 
@@ -63,7 +63,7 @@ type Replay struct {
 	Plan  Plan
 	State ReplayState
 	Why   string // reason for cancelling or stopping, or the first refusal
-	Actor Actor  // the user who began it
+	Actor Actor  // the user who began the replay
 	Begun time.Time
 	Ended time.Time // zero while the replay runs
 
@@ -86,7 +86,7 @@ type Replay struct {
 // Left returns the number of messages that are neither sent nor refused.
 func (r *Replay) Left() int64 { return r.Total - r.Sent - r.Refused }
 
-// validate returns ErrInvalid for invalid fields, with advice.
+// validate returns ErrInvalid for invalid fields.
 func (p Plan) validate() error {
 	if p.Rate < 0 || math.IsNaN(p.Rate) || math.IsInf(p.Rate, 0) {
 		return fmt.Errorf("%w: Plan.Rate must be a finite number of messages per second, not negative: got %v (0 means no limit)", ErrInvalid, p.Rate)
@@ -235,7 +235,7 @@ func (t *tx) replayed(id ReplayID, ids []ID, c *countChanges) error {
 	var message ID
 	var replay ReplayID
 	var state int
-	// The conditions omit the state. Otherwise databases choose an index of all messages in a state.
+	// The conditions omit the state. Otherwise the database would choose an index of all messages in a state.
 	rows := t.Rows(`SELECT m.id, m.replay, m.state FROM {item} i JOIN {message} m ON m.id = i.message
 		WHERE i.replay = $1 AND i.sent = 0 AND `+t.d.in("i.message", "$2"), int64(id), list(t.d, ids))
 	for err := range rows.Scan(&message, &replay, &state) {
@@ -280,9 +280,9 @@ type refusal struct {
 	Why string
 }
 
-// markRefused records that a running replay cannot send messages in their present form. Their state becomes failed, with the
-// reason, and the replay continues without them. A caller may pass a message more than once. markRefused ignores messages
-// that were sent, or that do not belong to the replay.
+// markRefused records that a running replay cannot send messages in their present form. The messages return to state
+// failed, with the reason, and the replay continues without them. A caller may pass a message more than once.
+// markRefused ignores messages that were sent, or that do not belong to the replay.
 func (a *Archive) markRefused(ctx context.Context, id ReplayID, refusals []refusal) (err error) {
 	defer annotate(&err, "cannot record %d refusals of replay %d", len(refusals), id)
 	if len(refusals) == 0 {
@@ -314,11 +314,11 @@ func (t *tx) refuse(id ReplayID, r refusal, c *countChanges) error {
 	return err
 }
 
-// EndReplay ends a running replay as done, cancelled or stopped, with a reason. Unsent messages return to state failed. It
-// returns ErrState for done while messages are left to send.
+// EndReplay ends a running replay as done, cancelled or stopped, with a reason. Unsent messages return to state failed.
+// It returns ErrState if s is ReplayDone and messages are left to send.
 //
-// While a process has the lease of the replay, messages may be in flight. If they returned to state failed
-// immediately, an operator could send them a second time. Therefore the state becomes ReplayCancelling first. It
+// While a process has the lease of the replay, messages may be in flight. If they returned to state failed immediately,
+// an operator could send them a second time. Therefore a cancelled replay is first in state ReplayCancelling, and
 // becomes ReplayCancelled when that process releases the lease. After the lease has expired, the next process that
 // releases it or calls EndReplay again completes the change.
 func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) (err error) {
@@ -378,8 +378,8 @@ func (t *tx) ended(id ReplayID, as ReplayState) error {
 	return err
 }
 
-// BeginReplay selects the messages of the plan for a new replay, in one transaction. Their state becomes replaying. Messages
-// that arrive later do not belong to the replay. BeginReplay does not send messages, which is the task of a Replayer. It
+// BeginReplay selects the messages of the plan for a new replay, in one transaction. Their state becomes replaying.
+// Messages that arrive later do not belong to the replay. BeginReplay does not send messages; a Replayer does. It
 // returns ErrNotFound if the filter selects no failed messages, and ErrState if it selects more than Filter.AtMost.
 func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (r *Replay, err error) {
 	defer annotate(&err, "cannot begin a replay")
@@ -392,7 +392,7 @@ func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (r *Replay
 		return err
 	})
 	if err != nil {
-		return nil, err // r is invalid if the commit has failed
+		return nil, err // r is invalid if the commit failed
 	}
 	return r, nil
 }
@@ -409,7 +409,7 @@ type storedPlan struct {
 
 type storedFilter Filter
 
-// beginning is a validated replay, ready for its transaction.
+// beginning is a validated replay that can be stored.
 type beginning struct {
 	plan    Plan
 	who     Actor

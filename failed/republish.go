@@ -13,16 +13,16 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Headers that existing programs set: see package topology/preset.
+// Headers that programs without Reprise set: see package topology/preset.
 const (
 	headerRetries    = "mb-retries"
 	headerExceptions = "mb-exceptions"
 	headerProcessing = "x-processing-attempts"
 )
 
-// isAttemptHeader reports whether a header results from earlier attempts. Without such headers, a worker counts the
-// attempts from the beginning. marks contains the marks of workers with a custom design, in addition to the marks of
-// Reprise and of the presets.
+// isAttemptHeader reports whether a header results from earlier attempts. If a message has no such headers, a worker
+// counts its attempts from the beginning. marks contains the marks of workers with a custom design, in addition to the
+// marks of Reprise and of the presets.
 func isAttemptHeader(header string, marks []topology.Marks) bool {
 	switch header {
 	case topology.HeaderReplay, topology.HeaderOutcome, reprise.HeaderCrashes, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing:
@@ -82,8 +82,8 @@ func resetAttempts(c Content, marks []topology.Marks) *reprise.Message {
 // would archive it again, and no worker would receive it.
 var errUnknownQueue = errors.New("queue in which the message failed is unknown (set a destination)")
 
-// to returns the route of a message: the given target for all messages, or, if it is nil, the route to the queue in
-// which the message failed.
+// to returns the route of a message: the route to the target to, or, if to is nil, to the queue in which the message
+// failed.
 func (r *router) to(ctx context.Context, m sentFrom, to *Target) (route, error) {
 	switch {
 	case to != nil:

@@ -19,8 +19,8 @@ type ReschedulerConfig struct {
 	Logger *slog.Logger
 }
 
-// Rescheduler receives the reports of announced workers about their retries and stores them in an Archive, which
-// lists them (see Archive.Waiting). It also acts on waiting messages: see Act.
+// Rescheduler receives the retry reports of announced workers and stores them in an Archive. Archive.Waiting lists the
+// waiting messages, and Rescheduler.Act acts on them.
 //
 //	worker ─► retry ─► wait queue
 //	  └─► topology.RetriesExchange ─► queue of the archive ─► Rescheduler ─► Archive.Waiting
@@ -67,7 +67,7 @@ func (r *Rescheduler) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { reports.collect(ctx) })
 	for sleep(ctx, forgetEvery) == nil {
-		_ = a.forgetOverdue(ctx) // lists omit these rows anyway, and the next interval tries again
+		_ = a.forgetOverdue(ctx) // lists omit these rows anyway, and Run tries again after the next interval
 	}
 	running.Wait()
 	return nil

@@ -15,9 +15,9 @@ import (
 const purgeBatch = 1000
 
 // Purge permanently removes the messages that exceed their retention, and returns their number. The retention is
-// Config.Retention, or the rule for the queue in Config.Rules. Without a Retention or a rule, Purge does nothing. It
-// skips messages of a running replay. It logs the number of messages, and writes an Act with the actor and the number
-// of messages by queue and state.
+// Config.Retention, or the rule for the queue in Config.Rules. Without any of them, Purge does nothing. It skips
+// messages of a running replay. It logs the number of messages, and writes an Act with the actor and the number of
+// messages by queue and state.
 //
 // If ctx is canceled, Purge stops, and the Act counts the messages that were removed before.
 func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error) {
@@ -91,7 +91,7 @@ func (a *Archive) cutoffs() cutoffs {
 	return all
 }
 
-// of returns the limit for a queue.
+// of returns the cutoff for a queue.
 func (a cutoffs) of(queue string) time.Time {
 	if at, found := a.queues[queue]; found {
 		return at
@@ -188,7 +188,7 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 	return more, t.purged(p)
 }
 
-// remove deletes messages and all their data.
+// remove deletes messages, with their contents and revisions.
 func (t *tx) remove(ids []ID, at []int64) error {
 	d := t.d
 	for _, table := range []string{"content", "revision", "delivery", "origin"} {

@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Routing determines how messages return to their work queues. With the zero value, messages return by the name of the
-// queue.
+// Routing determines how messages return to their work queues. With the zero value, messages are sent directly to their
+// queue, through the default exchange.
 //
 // A message returns through an exchange, with its original routing key, if this target provably routes to its work
 // queue and to no other queue. Then programs other than Reprise workers can also process the message and retry it as
@@ -28,9 +28,9 @@ import (
 //   - without Bindings, the Strategy of the queue's worker, if retries return through an exchange, as in most designs
 //     of package preset: see topology.Strategy.Return.
 //
-// If the routing key is the name of the queue or is not known, the message gets the only key with which that exchange
-// routes to the queue. All other messages are sent to the queue by name through the default exchange, with a
-// Destination.Warning. AMQP has no method to list bindings.
+// If the routing key is the name of the queue or is not known, the message gets the only key with which the exchange of
+// the Strategy routes to the queue. All other messages are sent to the queue by name through the default exchange, with
+// a Destination.Warning. AMQP has no method to list bindings.
 type Routing struct {
 	// Workers are the workers to which messages return. Only Queue, Strategy and Topology are used.
 	Workers []reprise.WorkerConfig
@@ -59,7 +59,7 @@ type router struct {
 
 	mu    sync.Mutex
 	asked time.Time
-	live  bool  // all contains the result of Bindings
+	live  bool  // whether all contains the result of Bindings
 	err   error // the error of Bindings
 	all   topology.Topology
 	found map[sentFrom]route
@@ -117,7 +117,7 @@ func (r *router) toAll(ctx context.Context, to Target) (route, error) {
 	return w, nil
 }
 
-// ask calls Bindings if the last result is older than maxBindingsAge.
+// ask calls Bindings if the latest result is older than maxBindingsAge.
 func (r *router) ask(ctx context.Context) error {
 	if !r.asked.IsZero() && (r.Bindings == nil || time.Since(r.asked) < maxBindingsAge) {
 		return nil
@@ -243,7 +243,7 @@ func (r *router) onlyKey(exchange, queue string) (string, bool) {
 	return keys[0], true
 }
 
-// errNoBindings reports that the bindings of a queue are not known.
+// errNoBindings is the reason in a warning if the bindings of a queue are not known.
 var errNoBindings = errors.New("neither a management API nor a preset shows an exchange that routes to this queue")
 
 // warning describes the effect of sending a message to its queue by name. It does not contain the routing key of the

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Text from users is in binary columns, because it may contain NUL and invalid UTF-8, which the TEXT type of
+// Text from users is stored in binary columns, because it may contain NUL and invalid UTF-8, which the TEXT type of
 // PostgreSQL does not support. Times are milliseconds since 1970.
 
 // version is the version of the schema: the number of migrations.
@@ -20,8 +20,8 @@ var migrations = []func(d Dialect) []string{
 		search := `CREATE TABLE {search} (pos BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)`
 		searched := []string{`CREATE INDEX {search_words} ON {search} USING GIN (words)`}
 		if d == SQLite {
-			// FTS5 stores the words only in the index, without their positions. A term ends at ' ', and FTS5 only folds
-			// the letters A to Z.
+			// FTS5 stores the words only in the index, without their positions. A term ends at ' ', and FTS5 folds the
+			// case of only the letters A to Z.
 			search = `CREATE VIRTUAL TABLE {search} USING fts5(words, content='', contentless_delete=1, detail=none, tokenize='ascii')`
 			searched = nil
 		}
@@ -169,7 +169,7 @@ var migrations = []func(d Dialect) []string{
 			search,
 		}, searched...)
 	},
-	// Messages that no replay can send, with {item}.sent = 2, and the owners of failed queues.
+	// Messages that a replay could not send ({item}.sent = 2), and the owners of failed queues.
 	func(Dialect) []string {
 		return []string{
 			`ALTER TABLE {message} ADD COLUMN refused BYTES`, // why the latest replay could not send the message
@@ -208,7 +208,7 @@ var migrations = []func(d Dialect) []string{
 	func(Dialect) []string {
 		return []string{`ALTER TABLE {group} ADD COLUMN muted BIGINT NOT NULL DEFAULT 0`}
 	},
-	// Messages of a replay without a report, whose queues were empty later.
+	// Messages of a replay that have no report, but whose queues were empty later.
 	func(Dialect) []string {
 		return []string{
 			`ALTER TABLE {replay} ADD COLUMN settled BIGINT NOT NULL DEFAULT 0`,
@@ -221,7 +221,7 @@ var migrations = []func(d Dialect) []string{
 		return []string{
 			`ALTER TABLE {replay} ADD COLUMN edit TEXT`,                          // NULL: no edit
 			`ALTER TABLE {item} ADD COLUMN base BIGINT NOT NULL DEFAULT 0`,       // the revision to which the replay applies its edit
-			`ALTER TABLE {revision} ADD COLUMN replay BIGINT NOT NULL DEFAULT 0`, // the replay that made the revision; 0: a user made it
+			`ALTER TABLE {revision} ADD COLUMN replay BIGINT NOT NULL DEFAULT 0`, // the replay whose edit it is; 0 for a user
 		}
 	},
 	// Forms that were submitted: see ClaimSubmission.

@@ -40,8 +40,8 @@ func (s *selection) arg(v any) string {
 	return fmt.Sprintf("$%d", len(s.args))
 }
 
-// selection returns the selection of a filter. The caller passes the number of the work queue, or 0 if the filter
-// does not specify a queue.
+// selection returns the selection of a filter. queue is the ID of the work queue, or 0 if the filter does not specify a
+// queue.
 func (f Filter) selection(d dialect, queue int64) *selection {
 	s := &selection{d: d, until: math.MaxInt64, terms: f.terms(), by: int64(f.RefusedBy), sentBy: int64(f.SentBy), outcome: f.Outcome, back: int64(f.Replay), group: int64(f.Group), queue: queue}
 	if f.States != nil {
@@ -116,9 +116,9 @@ func (f Filter) terms() []string {
 	return t.list
 }
 
-// errorWords returns words that each error with Filter.Error contains. Filter.Error may begin and end inside a word,
-// so only the inner words are complete. The three longest words suffice, because the query checks each match. Short
-// words are frequent, and cost more than they save.
+// errorWords returns words that occur in every error that contains Filter.Error. Filter.Error may begin and end inside
+// a word, so only the inner words are complete. The three longest words suffice, because the query checks each match.
+// Short words are frequent, and cost more than they save.
 func (f Filter) errorWords() []string {
 	e := f.Error
 	if len(e) >= maxErrorShown {
@@ -304,7 +304,7 @@ func (s *selection) along(before int64, limit int) string {
 	return merged(lists, limit)
 }
 
-// list returns a query for one list, sorted by position. Columns are the columns that precede the position in an
+// list returns a query for one list, sorted by position. columns contains the columns that precede the position in an
 // index, with their values.
 func (s *selection) list(conditions []string, columns []equal, before int64, limit int, others []string) string {
 	where, order := s.d.along(columns, s.from, before)
@@ -313,13 +313,14 @@ func (s *selection) list(conditions []string, columns []equal, before int64, lim
 			column, strings.Join(append(conditions, where), ` AND `), strings.Join(order, ` DESC, `), limit)
 	}
 	if columns != nil && len(others) > 0 && !s.attempts {
-		// Select the positions first, which the index contains. For other columns, SQLite would choose another index.
+		// Select the positions first, which the index contains. If this query selected other columns, SQLite would
+		// choose another index.
 		return through(candidates(`1 = 1 AS found`), others)
 	}
 	return candidates(judge(others) + ` AS ok`)
 }
 
-// outcomes returns the codes of the outcome in {item}.outcome, for messages that sentBy has sent.
+// outcomes returns the values of {item}.outcome that represent the outcome, for messages that sentBy has sent.
 func (s *selection) outcomes() []int {
 	switch {
 	case s.outcome == "":

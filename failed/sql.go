@@ -35,8 +35,8 @@ func (a *Archive) writeMany(ctx context.Context, f func(*tx) error) error {
 	return a.writeAlone(ctx, func() error { return a.commit(sqlkit.Long(ctx), true, f) })
 }
 
-// writeAlone runs f while no other goroutine of this process writes. Otherwise other writers would poll in SQLite, and
-// would take connections from readers in PostgreSQL.
+// writeAlone runs f while no other goroutine of this process writes. Otherwise the other writers would poll in SQLite,
+// and would occupy connections that readers need in PostgreSQL.
 func (a *Archive) writeAlone(ctx context.Context, f func() error) error {
 	begun := time.Now()
 	limit := time.NewTimer(sqlkit.WriteLimit)
@@ -64,7 +64,7 @@ func (t *tx) next(kind string, n int) (first int64, err error) {
 	return first - int64(n) + 1, err
 }
 
-// insert adds rows to a table. The values of the column that indexed names are search terms.
+// insert adds rows to a table. indexed is the name of the column that contains search terms, or "".
 func (t *tx) insert(table string, columns []string, indexed string, rows [][]any) error {
 	if len(rows) == 0 {
 		return nil

@@ -11,10 +11,10 @@ import (
 // submissionsKept is the time after which a key can be claimed again.
 const submissionsKept = 30 * 24 * time.Hour
 
-// ClaimSubmission reserves a key for the caller, so that a form or request that is submitted twice acts once. It
-// returns ErrState if the key was claimed before, by this or another process with the same archive. Call
-// ClaimSubmission directly before the action, and do not act if it returns an error. The key is a random string of at
-// most 100 bytes that the form or request contains.
+// ClaimSubmission reserves a key for the caller, so that a form or request that is submitted twice takes effect only
+// once. It returns ErrState if the key was claimed before, by this or another process with the same archive. Call
+// ClaimSubmission immediately before the action, and do not act if it returns an error. The key is a random string of
+// at most 100 bytes that the form or request contains.
 //
 // The archive removes a key after 30 days. If the action fails, the key stays claimed, because the caller cannot always
 // know whether the action had an effect.

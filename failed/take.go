@@ -11,7 +11,7 @@ import (
 
 // take returns the message that the archive stores for a delivery from a failed queue. It reads the headers that were
 // written when the message was parked: a Trail, the marks of the presets, or the x-death header of the broker. A
-// publisher can forge all of them, so the results are for information, and the archive stores the content unchanged.
+// publisher can forge all of them, so the results are only informative, and the archive stores the content unchanged.
 // If origin returns a queue, a replay sends the message to that queue: see IngestConfig.Origin.
 func take(m *reprise.Message, origin func(*reprise.Message) string) queuedMessage {
 	h := historyOf(m.Headers)
@@ -87,7 +87,7 @@ func contentOf(m *reprise.Message) Content {
 	}
 }
 
-// death is an entry of the x-death header. It records that the broker dead-lettered the message from a queue.
+// death is an entry of the x-death header. The broker writes it when it dead-letters the message from a queue.
 // https://www.rabbitmq.com/docs/dlx#effects
 type death struct {
 	queue, reason string // expired, rejected, maxlen, delivery_limit

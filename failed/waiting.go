@@ -21,8 +21,8 @@ type WaitingID int64
 type Waiting struct {
 	ID        WaitingID
 	Queue     string    // the work queue
-	Wait      string    // The wait queue. "" means not known, or several queues in sequence.
-	MessageID string    // "" if the route does not copy and the publisher has not set an ID.
+	Wait      string    // The wait queue. "" if it is unknown, or if the message passes through several queues.
+	MessageID string    // "" if the route does not copy the message and the publisher did not set an ID.
 	Host      string    // the host of the worker
 	Attempt   int       // number of the failed attempt
 	Failed    time.Time // time at which the attempt failed
@@ -56,12 +56,12 @@ type WaitingCounts struct {
 	Next     time.Time // the earliest due time in the future; zero: none
 }
 
-// WaitingFilter selects waiting messages that match all fields that are set.
+// WaitingFilter selects the waiting messages that match all fields that are set.
 type WaitingFilter struct {
 	IDs     []WaitingID
 	Queue   string
 	Group   string    // WaitingGroup.Key or a prefix of it
-	Attempt int       // the minimum of Waiting.Attempt
+	Attempt int       // the inclusive minimum of Waiting.Attempt
 	Before  time.Time // the exclusive maximum of Waiting.Due
 	Error   string    // a substring of Waiting.Error; case-sensitive
 }
@@ -237,8 +237,8 @@ func (a *Archive) WaitingQueues(ctx context.Context, f WaitingFilter) (out []Wai
 
 // WaitingReports describes the reports from which the list of waiting messages is built.
 type WaitingReports struct {
-	Missing int64     // retries above MaxWaiting or not reported by the workers; 0 after 24 hours without such a retry
-	Last    time.Time // the time of the last omitted retry
+	Missing int64     // retries beyond MaxWaiting, and retries that workers omitted; 0 after 24 hours without such a retry
+	Last    time.Time // the time of the latest such retry
 	Queues  []string  // work queues whose workers have reported a retry within a week, sorted by name
 }
 
@@ -248,7 +248,7 @@ func (r WaitingReports) Reports(queue string) bool {
 	return found
 }
 
-// WaitingReports returns a description of the workers' reports.
+// WaitingReports describes the reports that the archive has received.
 func (a *Archive) WaitingReports(ctx context.Context) (r WaitingReports, err error) {
 	defer annotate(&err, "cannot read the workers that report retries")
 	now := a.now()

@@ -13,7 +13,7 @@ type WaitingDo string
 // The actions on waiting messages.
 const (
 	RetryNow WaitingDo = "retry"    // The broker delivers the messages now, as if they were due.
-	Postpone WaitingDo = "postpone" // The messages wait for WaitingAct.Delay from now on. The number of attempts does not change.
+	Postpone WaitingDo = "postpone" // The messages wait for WaitingAct.Delay from now. The number of attempts does not change.
 	ParkNow  WaitingDo = "park"     // The messages move to the failed queue, as if a worker had parked them.
 )
 
@@ -22,7 +22,7 @@ type WaitingAct struct {
 	Do     WaitingDo
 	Filter WaitingFilter
 	All    bool          // required if the filter selects all messages
-	AtMost int64         // refuse the act if it selects more messages; 0: no limit
+	AtMost int64         // if more messages are selected, the act changes nothing; 0: no limit
 	Delay  time.Duration // for Postpone only: from MinPostpone to topology.MaxDelay
 	Reason string        // for the audit log; ParkNow also sets it in the header x-reprise-reason; optional
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// waitDesign is a design to which a wait queue may belong, with the declaration of this wait queue.
+// waitDesign is a design in which a wait queue may have been declared, with the declaration of this wait queue.
 type waitDesign struct {
 	strategy topology.Strategy
 	wait     topology.Queue
 	topology topology.Topology // the wait queue, and the path back to the work queue
-	longer   string            // the reason why a message cannot be postponed; "": it can
+	longer   string            // the reason why a message cannot be postponed; "" if it can
 }
 
-// designsOf returns the designs in which messages of the work queue wait in the wait queue. Only the names of the two
-// queues determine the designs, because reports are not trusted. proven then verifies the arguments of the wait queue.
+// designsOf returns the designs in which messages of p.queue wait in p.wait. Only these two names determine the
+// designs, because reports are not trusted. proven then verifies the arguments of the wait queue.
 func designsOf(p waitingPlace) (all []waitDesign) {
 	if rest, ok := strings.CutPrefix(p.wait, p.queue+".wait."); ok && !strings.Contains(rest, ".") && amqpvalue.IsWaitQueue(p.wait) {
 		all = appendDesign(all, p, topology.Strategy{}, "", func(q *topology.Queue) { q.Name = p.wait }) // any Base and Growth
@@ -59,8 +59,8 @@ func designsOf(p waitingPlace) (all []waitDesign) {
 	return all
 }
 
-// appendDesign adds a design if its messages of the work queue wait in the wait queue. If name is not nil, it changes
-// the declaration of the wait queue.
+// appendDesign adds a design if it makes messages of p.queue wait in p.wait. If name is not nil, it changes the
+// declaration of the wait queue.
 func appendDesign(all []waitDesign, p waitingPlace, s topology.Strategy, longer string, name func(*topology.Queue)) []waitDesign {
 	s = s.WithDefaults()
 	if s.Validate() != nil || s.ValidateQueue(p.queue) != nil {
@@ -95,8 +95,8 @@ func appendDesign(all []waitDesign, p waitingPlace, s topology.Strategy, longer 
 	return all
 }
 
-// returns reports whether a message in the wait queue returns to the work queue. Several work queues can share a wait
-// queue, and the routing key decides between them.
+// returns reports whether the broker returns a message of the wait queue to the given work queue. Several work queues
+// can share a wait queue, and the routing key decides between them.
 func (x waitDesign) returns(m *reprise.Message, queue string) bool {
 	exchange := x.exchange()
 	others := func(b topology.Binding) bool { return b.Exchange == exchange && b.Queue != queue }
@@ -162,15 +162,15 @@ func (x waitDesign) parked(m *reprise.Message, w Waiting, reason string) topolog
 // currentTTL matches RabbitMQ's refusal of a declaration with a different x-message-ttl.
 var currentTTL = regexp.MustCompile(`inequivalent arg 'x-message-ttl' for queue .* but current is '([0-9]+)'`)
 
-// proven returns the first design whose wait queue the broker has. The broker accepts a declaration only with the
-// arguments of the existing queue. The delay of a design is configurable, so proven reads it from the error with which
-// the broker refuses a wrong delay.
+// proven returns the first design whose declaration matches the existing wait queue. The broker accepts a declaration
+// only with the arguments of the existing queue. The delay of a design is configurable, so proven reads it from the
+// error with which the broker refuses a wrong delay.
 func proven(ctx context.Context, c *reprise.Client, designs []waitDesign) (waitDesign, error) {
 	var refused error
 	for _, x := range designs {
 		err := c.Declare(ctx, topology.Topology{Queues: []topology.Queue{x.wait}})
 		if ttl := currentTTL.FindStringSubmatch(fmt.Sprint(err)); ttl != nil && x.wait.Args["x-message-ttl"] != nil {
-			ms, _ := strconv.ParseInt(ttl[1], 10, 64) // the next declaration would be refused
+			ms, _ := strconv.ParseInt(ttl[1], 10, 64) // if ms is wrong, the broker refuses the next declaration
 			x.wait.Args = x.wait.Args.Clone()
 			x.wait.Args["x-message-ttl"] = ms
 			err = c.Declare(ctx, topology.Topology{Queues: []topology.Queue{x.wait}})

@@ -93,8 +93,8 @@ func groupDigest(queue, text string) []byte {
 
 var waitingColumns = []string{"id", "digest", "queue", "grp", "text", "wait", "message_id", "host", "attempt", "failed", "due", "ends", "error"}
 
-// replaceWaiting replaces a message with its next attempt, which has a new ID. Therefore an act on the attempt that was
-// displayed does not affect the next attempt.
+// replaceWaiting is the clause that replaces the row of a message with its next attempt, which has a new ID. Therefore
+// an act on a displayed attempt does not affect the next attempt.
 var replaceWaiting = func() string {
 	var set []string
 	for _, c := range waitingColumns {
@@ -114,7 +114,7 @@ type waitingRow struct {
 }
 
 // waitingRows returns the rows to store for some reports: the latest attempt of each message. It omits attempts that
-// are no longer listed, and attempts whose delay exceeds topology.MaxSchedule.
+// are no longer listed, and attempts with an implausible number or due time.
 func waitingRows(reports []topology.RetryReport, now time.Time) (rows []*waitingRow) {
 	newest := map[string]*waitingRow{}
 	for _, r := range reports {
@@ -238,7 +238,8 @@ func (t *tx) forgetWaiting(added []*arrival) error {
 	return err
 }
 
-// forgetOverdue removes messages that are no longer listed, and queues without a report within reportingFor.
+// forgetOverdue removes messages that are no longer listed. If there are any, it also removes queues without a report
+// within reportingFor.
 func (a *Archive) forgetOverdue(ctx context.Context) (err error) {
 	defer annotate(&err, "cannot remove overdue retries")
 	now := a.now()
@@ -266,7 +267,7 @@ func (a *Archive) removeWaiting(ctx context.Context, rows []Waiting) (err error)
 	})
 }
 
-// postponeWaiting records a later due time of messages.
+// postponeWaiting records the new wait queue and due time of postponed messages.
 func (a *Archive) postponeWaiting(ctx context.Context, rows []Waiting, wait string, due time.Time, delay time.Duration) (err error) {
 	defer annotate(&err, "cannot record %d postponed retries", len(rows))
 	if len(rows) == 0 {

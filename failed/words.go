@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/tablejson"
 )
 
-// This package splits texts into words instead of the databases, so that both databases return the same results and
-// search texts have no syntax.
+// This package, not the database, splits text into words, so that both databases return the same results and search
+// strings have no syntax.
 const (
 	maxWord       = 64        // significant bytes of a word
 	searchedBytes = 256 << 10 // indexed bytes of a body
@@ -143,8 +143,8 @@ func isText(b []byte, p Properties) bool {
 	return true
 }
 
-// plain reports whether a body is not encoded, for example not compressed. Some publishers set a character set as the
-// content encoding.
+// plain reports whether the body is not encoded (compressed, for example). Some publishers set a character encoding as
+// the content encoding.
 func (p Properties) plain() bool {
 	switch strings.ToLower(p.ContentEncoding) {
 	case "", "utf-8", "utf8", "identity", "8bit", "7bit":
