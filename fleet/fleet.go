@@ -13,7 +13,7 @@
 //
 // To pause and resume workers, see reprise.Client.Control.
 //
-// The package imports only the standard library and package reprise.
+// The package imports only the standard library and the packages reprise and topology.
 package fleet
 
 import (
@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// SilentAfter is the time without a status after which a worker is silent. By then, three statuses are missing, for
+	// SilentAfter is the time without a status after which a worker is silent. By then, three statuses are overdue, for
 	// example because the process was killed or is disconnected.
 	SilentAfter = 3 * topology.StatusInterval
 
@@ -44,7 +44,7 @@ type Worker struct {
 	topology.WorkerStatus
 
 	Heard  time.Time // arrival of the latest status, by the clock of this process
-	Silent bool      // no status has arrived for SilentAfter
+	Silent bool      // whether no status has arrived for SilentAfter
 }
 
 // Handles returns the run time of a handler up to the time at which the worker sent its last status.
@@ -101,7 +101,7 @@ func (l *List) end(err error) {
 	l.err = err
 }
 
-// Err returns the error that Run has returned, or nil while Run updates the list.
+// Err returns the error of the last Run, or nil if Run is running or was not called.
 func (l *List) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +113,7 @@ func (l *List) Control(ctx context.Context, command topology.Command) error {
 	return l.client.Control(ctx, command)
 }
 
-// add stores a status.
+// add updates the list with a status.
 func (l *List) add(s topology.WorkerStatus) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,8 +5,8 @@
 //	                       ├─► Run ─► totals ──────┤
 //	failed.Archive ────────┘                       └─► marks
 //
-// Workers announce totals since their start (topology.WorkerStatus). A History adds the difference to the stored totals
-// of the same worker, in one transaction. Therefore:
+// Workers announce totals since their start (topology.WorkerStatus). In one transaction, a History compares the totals
+// with the stored totals of the same worker, adds the difference, and stores the new totals. Therefore:
 //
 //   - a lost status does not lose events, and a repeated status does not add events
 //   - any number of processes can record the same workers into one database

@@ -45,7 +45,7 @@ type Config struct {
 
 var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
-// Validate reports missing and invalid fields, with advice.
+// Validate reports missing and invalid fields and explains how to fix them.
 func (c Config) Validate() error {
 	if err := c.Dialect.Validate(); err != nil {
 		return fmt.Errorf("history: Config.%w", err)
@@ -106,8 +106,8 @@ type observation struct {
 	stopped bool
 }
 
-// Observe receives the status of a worker. Pass it to fleet.List.Observe. It does not block. Run records the status
-// later.
+// Observe receives the status of a worker, which Run records later. Pass Observe to fleet.List.Observe. It does not
+// block.
 func (h *History) Observe(s topology.WorkerStatus) {
 	at := h.now()
 	now := observation{

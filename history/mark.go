@@ -96,7 +96,7 @@ func (h *History) RemoveMark(ctx context.Context, id int64) (m Mark, err error) 
 	return m, nil
 }
 
-// Marks returns the marks of all queues since a time, the newest first.
+// Marks returns all marks since the given time, the newest first.
 func (h *History) Marks(ctx context.Context, since time.Time) (all []Mark, err error) {
 	var m Mark
 	for err := range h.db.Rows(ctx, `SELECT id, at, label, queue, actor FROM {mark} WHERE at >= $1 ORDER BY at DESC, id DESC`, sqlkit.Millis(since)).Scan(m.columns()...) {

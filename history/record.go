@@ -207,7 +207,7 @@ func (h *History) findQueues(ctx context.Context) error {
 	return nil
 }
 
-// add adds totals to rows.
+// add adds sums to the stored rows.
 func (h *History) add(tx *sqlkit.Tx, sums map[key]Totals) error {
 	keys := slices.SortedFunc(maps.Keys(sums), func(x, y key) int {
 		return cmp.Or(cmp.Compare(x.queue, y.queue), cmp.Compare(x.step, y.step), cmp.Compare(x.start, y.start))
@@ -240,7 +240,8 @@ func (h *History) add(tx *sqlkit.Tx, sums map[key]Totals) error {
 		ON CONFLICT (span, queue, start) DO UPDATE SET totals = excluded.totals`, rows)
 }
 
-// recordMinutes marks the minutes of a time as recorded. A minute counts once, even if several processes record it.
+// recordMinutes marks the minutes between two times as recorded. A minute counts once, even if several processes record
+// it.
 func recordMinutes(tx *sqlkit.Tx, from, until time.Time) error {
 	for at := from.Truncate(time.Minute); !at.After(until); at = at.Add(time.Minute) {
 		added, err := tx.Exec(`INSERT INTO {recorded} (span, start, minutes) VALUES ($1, $2, 1) ON CONFLICT (span, start) DO NOTHING`, seconds(Hour.Step), at.Unix())

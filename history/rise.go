@@ -11,12 +11,12 @@ import (
 
 // Constants of the rule for rises: see Series.Rises.
 const (
-	calmMost  = 30 // maximum number of earlier intervals for the comparison
+	calmMost  = 30 // maximum number of earlier intervals to compare with
 	calmLeast = 5  // minimum number of earlier intervals
 	ahead     = 3  // number of intervals, from the start of a rise, that the rule examines
 
-	riseFactor = 3  // minimum ratio to the rate before
-	riseLeast  = 10 // minimum number of failures
+	riseFactor = 3  // minimum ratio to the earlier rate
+	riseLeast  = 10 // minimum number of failures in the examined intervals
 	riseChance = 20 // minimum negative logarithm of the probability
 )
 
@@ -52,9 +52,9 @@ type Rise struct {
 //   - The first interval has at least half as many failures as each of the others, so that the start is not too early.
 //
 // A rise ends at the first interval in which the rate has fallen by at least three quarters of the difference between
-// the mean rate of the rise and the mean rate before. The mean rate of this interval and the two intervals after it
-// must also have fallen by this amount. The mark of a rise is at most 30 minutes before its start, or two intervals if
-// they are longer.
+// the mean rate during the rise and the mean rate before it. The mean rate of this interval and the two intervals after
+// it must also have fallen by this amount. The mark of a rise is at most 30 minutes before its start, or two intervals
+// if they are longer.
 func (s Series) Rises(marks []Mark) []Rise {
 	type sample struct {
 		at       int // index in Points
@@ -112,8 +112,8 @@ func isRise(baseline, next []float64) bool {
 		unevenness(n, before*float64(len(baseline)), float64(len(next))/float64(len(next)+len(baseline))) > riseChance
 }
 
-// unevenness returns the negative logarithm of an upper bound of the probability that at least n of n+rest events occur
-// in a share of the time, if the rate is constant. n must exceed share*(n+rest).
+// unevenness returns the negative logarithm of an upper bound of the probability that, at a constant rate, at least n
+// of n+rest events occur in the given share of the time. n must exceed share*(n+rest).
 func unevenness(n, rest, share float64) float64 {
 	all := n + rest
 	d := n * math.Log(n/all/share)
@@ -176,7 +176,7 @@ func minutesText(d time.Duration) string {
 	return fmt.Sprintf("%d min", d/time.Minute)
 }
 
-// clock formats a time, and includes the day unless it is the current day.
+// clock formats a time, with the date unless it is today.
 func (r Rise) clock(t time.Time) string {
 	t, now := t.UTC(), r.now.UTC()
 	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Range is the period that a Series covers up to now, with the length of its intervals: a minute, 5 minutes or an
-// hour.
+// Range is the period up to now that a Series covers, with the length of the intervals: a minute, 5 minutes or an hour.
 type Range struct {
 	Name   string // "1h", "24h" or "7d"
 	Length time.Duration
@@ -25,7 +24,7 @@ var (
 // Ranges returns all ranges, the shortest first.
 func Ranges() []Range { return []Range{Hour, Day, Week} }
 
-// ParseRange returns the range with a name.
+// ParseRange returns the range with the given name.
 func ParseRange(name string) (Range, error) {
 	var names []string
 	for _, r := range Ranges() {

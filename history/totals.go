@@ -46,7 +46,8 @@ func totalsOf(n numbers) (t Totals) {
 	return t
 }
 
-// since returns the difference to earlier totals of the same worker. It reports false if t is earlier.
+// since returns the difference between t and earlier totals of the same worker. It reports false if any number has
+// decreased.
 func (t Totals) since(earlier Totals) (Totals, bool) {
 	a, b := t.numbers(), earlier.numbers()
 	for i := range a {

@@ -21,10 +21,10 @@ const leastLease = time.Second
 
 // Config configures Middleware. The zero value means the defaults.
 type Config struct {
-	// Key returns the key of a message. Messages with the same key count as one. If Key returns "", the message has no
-	// key. Key receives the message without an id that the worker assigned (reprise.Message.MessageIDAssigned). A key
-	// may be any string. The store saves the SHA-256 of a key that is longer than 512 bytes or not printable. Default:
-	// the message id.
+	// Key returns the key of a message. Messages with the same key count as one message. If Key returns "", the message
+	// has no key. Key receives the message without an id that the worker assigned (reprise.Message.MessageIDAssigned).
+	// A key may be any string. The store saves the SHA-256 of a key that is longer than 512 bytes or not printable.
+	// Default: the message id.
 	Key func(m *reprise.Message) string
 
 	// Scope is the namespace of the keys. Workers with different scopes do not share keys. Set Scope if messages move
@@ -35,14 +35,14 @@ type Config struct {
 	// message cannot be detected.
 	Keyless Keyless
 
-	// Lease is the time that a key stays claimed after its process has crashed. If a crash interrupts a handler, its
-	// message waits until the lease ends. Middleware extends the lease each time a third of it has passed, so a handler
-	// may run longer than the lease. Minimum: 1 s. Default: 1 min.
+	// Lease is the time for which a key stays claimed if the claim is not extended. If a crash interrupts a handler,
+	// the message waits until the lease ends. Middleware extends the lease each time a third of it has passed, so a
+	// handler may run longer than the lease. Minimum: 1 s. Default: 1 min.
 	Lease time.Duration
 
-	// Retention is the time that the store remembers a completed key. It must exceed the maximum time between a message
-	// and its duplicate. Add the longest delay of the worker's Backoff, the time for which a publisher retries, and the
-	// longest downtime of the workers. Default: 7 days.
+	// Retention is the time for which the store remembers a completed key. It must exceed the maximum time between a
+	// message and its duplicate. To estimate this time, add the longest delay of the worker's Backoff, the time for
+	// which a publisher retries, and the longest downtime of the workers. Default: 7 days.
 	Retention time.Duration
 
 	// Logger receives the events listed at Middleware. Default: no logging.

@@ -68,7 +68,7 @@ func schemaOf(d Dialect, table string) []string {
 // not see an object that another process creates at the same moment, and fails.
 const schemaLock = "7310014551870730049"
 
-// statements are the statements of an SQL store. $1, $2, … are the arguments, NOW is the time.
+// statements are the statements of an SQL store. $1, $2, … are the arguments, and NOW is the time.
 type statements struct {
 	put, read, release, purge string
 }

@@ -1,5 +1,5 @@
-// Package idempotent makes the effect of a message happen once, although the message may be delivered or published more
-// than once. For example, a connection that fails between the confirm of a retry copy and the acknowledgement of its
+// Package idempotent makes the effect of a message happen once, even if the message is delivered or published more than
+// once. For example, a connection that fails between the confirm of a retry copy and the acknowledgement of its
 // original leaves both messages. A publisher that misses a confirm and publishes again creates a duplicate, too. All
 // copies of a message have the same message id. A Store remembers the ids of processed messages.
 //
@@ -12,7 +12,7 @@
 //		Middleware: []reprise.Middleware{once},
 //	})
 //
-// The package has two methods with different guarantees. Middleware wraps any handler:
+// The package offers two approaches with different guarantees. Middleware wraps any handler:
 //
 //	message ─► Claim ─┬─ claimed ─► handler ─┬─ nil ───► Complete ─► nil
 //	                  │                      └─ error, panic ─► Release ─► the error
@@ -22,7 +22,7 @@
 // While the store remembers the key, the effect happens once, except in these cases:
 //
 //   - The process crashes after the effect and before Complete.
-//   - The handler fails although its effect has happened.
+//   - The handler returns an error or panics although its effect has happened.
 //   - The store or the process is unreachable for the rest of the lease.
 //
 // Tx and TxJSON avoid these cases for an effect in an SQL database, because the key and the effect share one

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// hold is the claim of one handler run on a key.
+// hold is the claim that one run of a handler has on a key.
 type hold struct {
 	store Store
 	log   *slog.Logger
@@ -17,7 +17,7 @@ type hold struct {
 	lease time.Duration
 
 	// until is the end of the lease by the clock of this process. The lease counts from the time before the call of the
-	// store, so that until is never later than the end by the clock of the store.
+	// store, so that until is never later than the end of the lease in the store.
 	until time.Time
 }
 
@@ -71,7 +71,7 @@ func (h *hold) keep(ctx context.Context, lost context.CancelCauseFunc) (stop fun
 	}
 }
 
-// extend extends the lease. It returns an error at the latest when the lease ends.
+// extend extends the lease. When the lease ends, extend returns an error.
 func (h *hold) extend(ctx context.Context) (Claim, error) {
 	ctx, cancel := leave(ctx)
 	defer cancel()

@@ -31,7 +31,7 @@ const (
 	maxKey   = 512
 )
 
-// keys determines the keys of messages.
+// keys determines the key of each message.
 type keys struct {
 	key     func(m *reprise.Message) string
 	scope   string

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Middleware protects a handler from duplicates. The package comment lists the guarantees. Put Middleware before all
+// Middleware protects a handler from duplicates. The package comment states the guarantees. Put Middleware before all
 // other middleware except oteltrace.Middleware. Then a duplicate does not run the other middleware, and a Timeout does
 // not interrupt the calls of the store. See reprise.Middleware.
 //

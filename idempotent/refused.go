@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// HeaderBusy is the header that counts, as a 64-bit integer, the deliveries of a message while its key was claimed.
-// Waiting copies have the header. Handlers do not see it.
+// HeaderBusy is the header, a 64-bit integer, that counts the deliveries of a message while another run had claimed its
+// key. Copies in wait queues have the header. Handlers do not see it.
 const HeaderBusy = "x-reprise-busy"
 
 // formerBusy is an earlier name of HeaderBusy. The package reads it if HeaderBusy is missing.
@@ -52,9 +52,10 @@ func refused(log *slog.Logger, m *reprise.Message, key string, got Claim) error 
 	return &StoreError{Op: "claim", Key: key, Err: fmt.Errorf("state must be Claimed, Done or Busy: got %s", got.State)}
 }
 
-// backOff returns the delay of a message that was busy before the given number of times. The first delay ends with the
-// lease of the other run, which suffices if that run has crashed. A live run extends its lease, and each retry counts
-// as an attempt of the message, so each further delay is twice as long.
+// backOff returns the delay of a message whose key is busy. left is the rest of the lease, and before is the number of
+// earlier deliveries with a busy key. The first delay ends with the lease of the other run, which suffices if that run
+// has crashed. A live run extends its lease, and each retry counts as an attempt of the message, so each further delay
+// is twice as long.
 func backOff(left time.Duration, before int64) time.Duration {
 	delay := left
 	for ; before > 0 && delay < longestBusy; before-- {

@@ -28,8 +28,8 @@ type SQLConfig struct {
 	// Dialect is the SQL dialect of the database: PostgreSQL or SQLite.
 	Dialect Dialect
 
-	// Table is the name of the store's table. In PostgreSQL, a schema and a dot may precede the name. Names keep their
-	// upper and lower case, which PostgreSQL distinguishes. Default: "reprise_idempotent".
+	// Table is the name of the store's table. In PostgreSQL, a schema and a dot may precede the name. In PostgreSQL,
+	// names are case-sensitive. Default: "reprise_idempotent".
 	Table string
 
 	// PurgeEvery is the number of completed keys between two purges. Each purge deletes up to 1000 expired rows, so
@@ -59,9 +59,10 @@ func (c SQLConfig) Validate() error {
 // SQL is a Store in a table of an SQL database. Workers in any number of processes can share it. It is as durable as
 // the database.
 //
-// Each method runs one statement in its own transaction. Claim runs two if the key is not free. The statements need
-// READ COMMITTED, the default of PostgreSQL. They need a connection in addition to the connection of the handler: if
-// the handler uses the only connection of the pool, the store cannot extend the lease.
+// Claim, Complete and Release run one statement in its own transaction. Claim runs a second statement if the key is not
+// free, and Complete sometimes runs a second statement to purge (SQLConfig.PurgeEvery). The statements need READ
+// COMMITTED, the default of PostgreSQL, and a connection in addition to the connection of the handler: if the handler
+// uses the only connection of the pool, the store cannot extend the lease.
 //
 // The database clock measures leases and retentions, rounded up to whole milliseconds. The clocks of the workers are
 // not used, because a worker whose clock is fast by more than a lease would take over keys from running handlers.
@@ -179,8 +180,8 @@ func (s *SQL) Release(ctx context.Context, key, token string) error {
 	return err
 }
 
-// Purge deletes all expired rows and returns their number. The caller may cancel ctx at any time, and use the store
-// during the purge.
+// Purge deletes all expired rows and returns their number. The store can be used during the purge. If ctx is canceled,
+// the purge stops.
 func (s *SQL) Purge(ctx context.Context) (int64, error) {
 	var total int64
 	for {
@@ -272,7 +273,7 @@ func (s *SQL) purge(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// completed counts completions and purges after each PurgeEvery of them.
+// completed counts completed keys, and purges after every PurgeEvery keys.
 func (s *SQL) completed(ctx context.Context) {
 	if s.cfg.PurgeEvery > 0 && s.completions.Add(1)%int64(s.cfg.PurgeEvery) == 0 {
 		// The key is done, even if the purge fails. The next purge deletes the remaining rows.

@@ -33,14 +33,14 @@ import (
 type Store interface {
 	// Claim claims a key for token.
 	//
-	// If the key is free, Claim claims it until the lease has passed and returns Claimed. If token has already claimed
-	// the key, Claim starts the lease again and returns Claimed. Callers extend a lease in this way. If another token
-	// has claimed the key, Claim returns Busy. If the key was completed, even by the same token, Claim returns Done.
-	// Busy and Done do not change the key.
+	// If the key is free, Claim claims it for the duration lease and returns Claimed. If token has already claimed the
+	// key, Claim starts the lease again and returns Claimed. Callers extend a lease in this way. If another token has
+	// claimed the key, Claim returns Busy. If the key was completed, even by the same token, Claim returns Done. Busy
+	// and Done do not change the key.
 	Claim(ctx context.Context, key, token string, lease time.Duration) (Claim, error)
 
-	// Complete marks a key as done until the retention has passed. When Complete returns nil, the key is as durable as
-	// all other data of the store.
+	// Complete marks a key as done for the duration retention. When Complete returns nil, the key is as durable as all
+	// other data of the store.
 	//
 	// Usually, token has claimed the key. Complete also marks a free key, because its lease may have expired without
 	// another claim, and the effect that has happened must be remembered. If token has already completed the key,
@@ -93,7 +93,7 @@ var (
 	// handler's context after its claim was lost.
 	ErrLost = errors.New("idempotent: claim was lost to another run")
 
-	// ErrFull is returned by a Memory in which all MaxKeys keys are claimed.
+	// ErrFull is returned by a Memory that contains MaxKeys keys, all of them claimed.
 	ErrFull = errors.New("idempotent: store is full (all keys are claimed)")
 
 	// ErrNoKey is the reason for parking a message without a key, if Config.Keyless is ParkKeyless.

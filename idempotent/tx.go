@@ -21,10 +21,10 @@ type TxConfig struct {
 	Scope   string
 	Keyless Keyless
 
-	// Retention is the time that the store remembers a completed key, as in Config. Default: 7 days.
+	// Retention is the time for which the store remembers a completed key, as in Config. Default: 7 days.
 	Retention time.Duration
 
-	// Options are the options of the transaction. Default: the isolation level of the database.
+	// Options are the options of the transaction. Default: the default isolation level of the database.
 	Options *sql.TxOptions
 
 	// Logger receives the events "duplicate", "busy" and "no key" listed at Middleware. Default: no logging.
@@ -40,10 +40,10 @@ func (c TxConfig) Validate() error {
 	return err
 }
 
-// Tx returns a Handler for a function whose effect is in the same database as the store. Tx begins a transaction,
-// inserts the key of the message and calls the function. The function writes its effect in this transaction and leaves
-// the commit to Tx. One commit makes both durable, so while the store remembers the key, the effect happens exactly
-// once.
+// Tx returns a Handler that calls the function f, whose effect must be in the same database as the store. Tx begins a
+// transaction, inserts the key of the message and calls f. f writes its effect in this transaction and leaves the
+// commit to Tx. One commit makes the key and the effect durable, so while the store remembers the key, the effect
+// happens exactly once.
 //
 //	f returns nil            commit; the message is acknowledged
 //	f returns an error       rollback; the worker settles the message by the error
@@ -55,8 +55,8 @@ func (c TxConfig) Validate() error {
 // A duplicate that arrives during the transaction waits until the transaction is committed or rolled back. While it
 // waits, it occupies a slot and a connection. After a commit, the duplicate is acknowledged. After a rollback, it is
 // handled. The wait does not count as an attempt. Under an isolation level stricter than READ COMMITTED, PostgreSQL
-// instead fails the duplicate, and the duplicate is retried like any failed message. In SQLite, all transactions wait
-// for one another.
+// instead aborts the transaction of the duplicate, and the duplicate is retried like any failed message. In SQLite, all
+// transactions wait for one another.
 //
 // An effect of f elsewhere is not part of the transaction. To send a request to another service, write the request into
 // a table in the same transaction, or use Middleware.

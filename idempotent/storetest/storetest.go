@@ -28,7 +28,7 @@ type Subject struct {
 	Pass func(d time.Duration)
 }
 
-// Run runs all tests. If the store has the method
+// Run runs all tests against the stores that s.New returns. If the store has the method
 //
 //	Purge(ctx context.Context) (int64, error)
 //
