@@ -1,11 +1,11 @@
 // Package ack settles the deliveries of one AMQP channel.
 //
-// It sends exactly the decisions of the worker to the broker, in few frames. Contiguous acknowledgements share a frame, and
-// an acknowledgement waits at most a few milliseconds for others. A caller can wait until the broker has processed an
-// acknowledgement. The package does not write to a closed channel, so the broker redelivers the deliveries of a lost
+// It sends the decisions of the worker to the broker unchanged, but in few frames. Contiguous acknowledgements share a
+// frame, and an acknowledgement waits at most about 10 ms for others. A caller can wait until the broker has processed
+// an acknowledgement. The package does not write to a closed channel, so the broker redelivers the deliveries of a lost
 // connection.
 //
-// The package imports the standard library only. The tests check the times of acknowledgements without a broker.
+// The package imports the standard library only. The tests check the timing of acknowledgements without a broker.
 package ack
 
 import (
@@ -45,7 +45,7 @@ const (
 const (
 	// pause is the time between two writes of acks. In a quorum queue, each ack costs as much as a delivery, so acks
 	// wait for others to share a frame. If half of the spare deliveries (see SetSpare) are settled, acks do not wait,
-	// so that the broker can always send further deliveries. Requeues never wait.
+	// so that the broker can always send further deliveries. Other settlements never wait.
 	pause = time.Millisecond
 
 	// gapPauses is the number of pauses for which an ack beyond a gap waits. Confirms of copies can arrive out of order,
@@ -74,10 +74,10 @@ type Acker struct {
 	open     int // unsettled deliveries
 	settled  []settlement
 	previous []settlement  // the previous batch; its memory is reused
-	urgent   bool          // one of the settlements does not wait for others
-	wake     chan struct{} // receives a token on the first settlement, on enough settlements, on an urgent settlement, and on End
+	urgent   bool          // whether one of the settlements does not wait for others
+	wake     chan struct{} // receives a token on the first settlement, enough settlements, an urgent settlement, and End
 	ending   bool
-	stopped  bool          // Run does not accept further settlements
+	stopped  bool          // whether settle refuses further settlements
 	done     chan struct{} // closed when Run returns
 }
 
@@ -111,15 +111,15 @@ func (a *Acker) Unsettled() int {
 	return a.open
 }
 
-// Commands returns an upper bound of the number of commands that RabbitMQ's channel has sent to the queue. An ack of several
-// messages results in one command for each of their consumers.
+// Commands returns an upper bound for the number of commands that RabbitMQ's channel has sent to the queue. An ack of
+// several messages results in one command for each of their consumers.
 func (a *Acker) Commands() uint64 { return a.commands.Load() }
 
 // Done returns a channel that is closed when Run has returned.
 func (a *Acker) Done() <-chan struct{} { return a.done }
 
-// Settle settles a delivery. It returns false if the Acker no longer writes. The broker then requeues the delivery when the
-// channel closes.
+// Settle settles a delivery. It returns false if the Acker no longer writes. In this case the broker requeues the
+// delivery when the channel closes.
 func (a *Acker) Settle(tag uint64, v Verb) bool { return a.settle(settlement{tag: tag, verb: v}) }
 
 // AckNow acknowledges a delivery and waits for the broker. It reports whether the broker has certainly processed the
@@ -239,8 +239,9 @@ func newWriter(ch Channel, commands *atomic.Uint64) *writer {
 	return &writer{ch: ch, commands: commands, written: newRanges(), gapped: map[uint64]waitingAck{}}
 }
 
-// write settles a batch. If the number of acks beyond gaps is at least all, write sends all of them. Otherwise it sends the
-// acks with a waiting caller and the acks that have waited for gapPauses. A pause counts at the first write after it.
+// write settles a batch. The parameter all is a threshold: if at least that many acks are beyond gaps, write sends
+// every one of them. Otherwise it sends only the acks with a waiting caller and the acks that have waited for
+// gapPauses. A pause counts at the first write after it.
 func (w *writer) write(batch []settlement, paused bool, all int) error {
 	for _, s := range batch {
 		if s.verb == Ack {
@@ -293,8 +294,8 @@ func (w *writer) writeOther(s settlement) (err error) {
 	return err
 }
 
-// maxConsumers is the maximum number of consumers of one channel with unsettled deliveries at a
-// time. It is also the maximum number of commands for an ack of several messages.
+// maxConsumers is the maximum number of consumers of one channel that have unsettled deliveries at the same time. It is
+// therefore also the maximum number of commands for an ack of several messages.
 const maxConsumers = 4
 
 // writeRun acks the longest run above settledUpTo. The ack has the last newly acked tag, because the broker closes the

@@ -25,8 +25,7 @@ func (r ranges) add(tag uint64) {
 	r.end[start], r.start[end] = end, start
 }
 
-// take removes the range that starts at a tag, if it exists, and returns the end of the
-// range.
+// take removes the range that starts at the tag start, if it exists, and returns the end of the range.
 func (r ranges) take(start uint64) (end uint64, found bool) {
 	end, found = r.end[start]
 	if found {

@@ -12,8 +12,9 @@ import (
 
 // Channel is an AMQP channel for requests, deliveries and acknowledgements. All methods are safe for concurrent use.
 //
-// A request waits until the broker has answered, the channel has closed or ctx is canceled. After a cancellation the
-// broker may still perform the request. If a request returns a *Refusal, the broker has closed the channel.
+// A request returns when the broker has answered, the channel has closed, ctx is canceled or Conn.Timeout has passed.
+// In the last two cases the broker may still perform the request. If a request returns a *Refusal, the broker has
+// closed the channel.
 type Channel struct {
 	conn *Conn
 	raw  *amqp.Channel

@@ -8,14 +8,15 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// endedError describes why a connection or channel has closed. The client only reports `Exception (501) Reason: "EOF"` for
-// an interrupted connection.
+// endedError describes why a connection or channel has closed. For an interrupted connection, the client reports only
+// `Exception (501) Reason: "EOF"`.
 type endedError struct {
 	err   error // *amqp.Error or *Refusal
 	cause *amqp.Error
 }
 
-// ended returns an error that describes why a connection or channel has closed. It returns other errors unchanged.
+// ended converts an error of the client to an error that describes why a connection or channel has closed. It returns
+// other errors unchanged.
 func ended(err error) error {
 	e, ok := err.(*amqp.Error)
 	switch {

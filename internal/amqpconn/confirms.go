@@ -27,8 +27,8 @@ var (
 //     publication in flight has at most one return, so a buffer for all publications is never full.
 //
 // The broker returns an unroutable message, and then confirms it. A return does not carry a delivery tag, so it counts
-// for every publication in flight with the same exchange, key, message id and body. A needless republication creates a
-// duplicate with the same id, while a wrong confirm would lose a message.
+// for every publication in flight with the same exchange, key, message id and body. At worst, this causes a needless
+// republication, a duplicate with the same id. A wrong confirm would lose a message.
 type Confirming struct {
 	conn *Conn
 	raw  *amqp.Channel
@@ -177,11 +177,11 @@ func (s *Confirming) Err() error {
 // Close closes the channel and waits for the broker's answer.
 func (s *Confirming) Close() { s.conn.closeRaw(s.raw) }
 
-// Extra is a semaphore for the additional channels of a connection, which are not essential. A send reserves a channel, and
-// a receive releases it.
+// Extra is a semaphore for additional, non-essential channels of the connection. Send to Extra to reserve a channel,
+// and receive to release it.
 func (c *Conn) Extra() chan struct{} { return c.extra }
 
-// maxExtraChannels is the maximum number of additional channels of a connection. The broker limits the channels of a
-// connection, to 2047 by RabbitMQ's default, and refuses to open more. Half of the additional channels are for bulkheads
+// maxExtraChannels is the maximum number of additional channels of a connection. The broker limits the number of
+// channels of a connection (RabbitMQ: 2047 by default). Half of the additional channels are for bulkheads
 // (publish.maxBulkheads).
 const maxExtraChannels = 128

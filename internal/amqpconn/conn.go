@@ -14,8 +14,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Conn is one generation of a connection. A lost Conn is never revived, and its channels, deliveries and confirms are lost
-// with it. A delivery can only be settled on a channel of its generation. The client's own recovery is disabled
+// Conn is one generation of a connection. A lost Conn is never revived, and its channels, deliveries and confirms are
+// lost with it. A delivery can only be settled on a channel of its generation. The recovery of the client is disabled
 // (amqp.Config.Recovery is nil), because it would revive channels without changing their pointers.
 type Conn struct {
 	raw       *amqp.Connection
@@ -32,7 +32,7 @@ type Conn struct {
 	unreadable bool          // the client received data that it could not read; valid after lost is closed
 
 	blockings  chan amqp.Blocking // block and unblock notifications; closed after lost
-	unanswered atomic.Int32       // requests with a late answer; see ask
+	unanswered atomic.Int32       // number of requests whose answer is late; see ask
 	givenUp    sync.Once
 
 	extra chan struct{} // see Extra
@@ -134,7 +134,7 @@ func (c *Conn) block(blocked bool, reason string) {
 	}
 }
 
-// Writable returns a channel that is closed while the broker reads publications.
+// Writable returns a channel that is closed unless the broker has blocked the connection.
 func (c *Conn) Writable() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,8 +153,9 @@ func (c *Conn) Blocked() error {
 	}
 }
 
-// leftToRead returns the time that the broker has left to read and answer. If the broker has blocked the connection, the
-// timeout restarts when the broker unblocks it. While the connection is blocked, the result is the whole timeout.
+// leftToRead returns the rest of the timeout in which the broker must read and answer. If the broker has blocked the
+// connection, the timeout restarts when the broker unblocks it. While the connection is blocked, the result is the
+// whole timeout.
 func (c *Conn) leftToRead(timeout time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +201,8 @@ func (c *Conn) Unreadable() bool {
 	return c.unreadable
 }
 
-// GiveUp closes the connection, because the broker has not answered for the duration after.
+// GiveUp closes the connection, because the broker did not answer in time. The parameter after is the waiting time, for
+// the log.
 func (c *Conn) GiveUp(after time.Duration) {
 	c.End(0) // before the log call, because a logger may block
 	c.givenUp.Do(func() { c.log.Warn("broker does not read", "after", after) })

@@ -10,7 +10,7 @@
 //   - The result of a publication is correct. A confirmed and routed message has no error, a nack remains a nack even if
 //     a later confirm is cumulative, and a closed channel does not count as an answer.
 //
-// The package compensates for the following behavior of the client. One file handles each case:
+// The package compensates for the following behavior of the client. Each case is handled in one file:
 //
 //	socket.go       it writes each message to the socket separately, and waits indefinitely for a
 //	                broker that does not read

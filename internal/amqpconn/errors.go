@@ -24,7 +24,7 @@ var (
 	// ErrSilent means that the broker did not answer a request in time.
 	ErrSilent = errors.New("the broker did not answer in time")
 
-	// ErrChannelMax means that the connection already has the maximum number of channels.
+	// ErrChannelMax means that the connection has reached its maximum number of channels.
 	ErrChannelMax error = amqp.ErrChannelMax
 
 	// ErrExpired means that a connection was not available in time.
@@ -45,7 +45,7 @@ const (
 type Refusal struct {
 	Code    int    // AMQP reply code
 	Text    string // the reason from the broker
-	Channel bool   // only the channel is closed
+	Channel bool   // whether only the channel is closed
 
 	err *amqp.Error
 }
@@ -88,7 +88,7 @@ func (e *BlockedError) Error() string {
 	return ErrBlocked.Error() + ": " + e.Reason
 }
 
-// Is makes the error match ErrBlocked.
+// Is reports whether target is ErrBlocked.
 func (e *BlockedError) Is(target error) bool { return target == ErrBlocked }
 
 // ConnectError reports that further attempts to connect cannot succeed.

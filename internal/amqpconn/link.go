@@ -20,8 +20,8 @@ import (
 // DefaultHeartbeat is the interval of heartbeats if neither LinkConfig nor the URL sets it.
 const DefaultHeartbeat = 10 * time.Second
 
-// Timeouts for connect, TLS and AMQP handshake together. With several addresses the timeout is shorter, because another
-// address is more likely to answer.
+// Timeouts for the TCP connect and the TLS and AMQP handshakes together. With several addresses the timeout is shorter,
+// because another address is more likely to answer.
 const (
 	handshakeTimeout       = 30 * time.Second
 	handshakeTimeoutOfMany = 10 * time.Second
@@ -50,11 +50,11 @@ const (
 	Unblocked
 )
 
-// CloseTimeout is the time that a closing connection waits for the broker's answer.
+// CloseTimeout is the time for which a closing connection waits for the broker's answer.
 const CloseTimeout = 5 * time.Second
 
-// Link keeps one connection alive. It provides the current generation, and replaces a lost connection indefinitely. One
-// goroutine (Run) owns the link.
+// Link keeps one connection alive. It provides the current generation. If the connection is lost, it tries indefinitely
+// to replace the connection. One goroutine (Run) owns the link.
 type Link struct {
 	name  string // connection_name
 	user  string // authenticated user, "" if unknown
@@ -70,7 +70,7 @@ type Link struct {
 	current *Conn // nil while disconnected
 	reason  error // the reason if disconnected
 	closed  bool
-	changed chan struct{} // closed and replaced at every change
+	changed chan struct{} // closed and replaced on every change
 }
 
 // NewLink returns a link without a connection.
@@ -229,10 +229,10 @@ func (l *Link) observe(change Change, err error) {
 	}
 }
 
-// Get returns the connection. It waits for a connection until ctx is canceled.
+// Get returns the connection. While the link is disconnected, Get waits, at most until ctx is canceled.
 func (l *Link) Get(ctx context.Context) (*Conn, error) { return l.Within(ctx, nil) }
 
-// Within is Get with a timeout. It returns ErrExpired when expired fires.
+// Within is like Get, but returns ErrExpired if expired fires first.
 func (l *Link) Within(ctx context.Context, expired <-chan time.Time) (*Conn, error) {
 	for {
 		l.mu.Lock()

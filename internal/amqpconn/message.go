@@ -152,7 +152,7 @@ func shortStrings(exchange, key string, msg *Message) []shortString {
 	}
 }
 
-// Brokers add headers to a message, which must also fit into its header frame. RabbitMQ delivers even a frame that is
+// The headers that brokers add to a message must also fit into its header frame. RabbitMQ delivers even a frame that is
 // larger than negotiated, and the AMQP client then closes the connection, at every delivery of that message.
 const (
 	// RoomForDeaths is the space for x-death with two entries, x-first-death-* and x-last-death-*, all with names of
@@ -186,7 +186,7 @@ func CheckSize(exchange, key string, msg *Message, frameSize, reserve int) error
 	return nil
 }
 
-// HeaderRoom returns the number of bytes for headers in the content header frame, in addition to the properties and a
+// HeaderRoom returns the number of bytes that the content header frame has for headers, besides the properties and the
 // reserve. A frame size of 0 means no limit.
 func HeaderRoom(msg *Message, frameSize, reserve int) int {
 	if frameSize <= 0 {

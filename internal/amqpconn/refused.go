@@ -18,7 +18,8 @@ const (
 	tlsHandshake = 22
 )
 
-// explain converts permanent errors of the broker and of TLS to a *ConnectError. It returns other errors unchanged.
+// explain converts permanent errors of the broker and of TLS to a *ConnectError. A refusal that the client only infers
+// is a *refusedError. explain converts other errors of the client with the function ended.
 func (l *Link) explain(a address, s *socket, err error) error {
 	fatal := func(format string, args ...any) error {
 		return &ConnectError{Addr: a.addr, Reason: fmt.Sprintf(format, args...), Err: err}
@@ -54,7 +55,7 @@ func (l *Link) explain(a address, s *socket, err error) error {
 	case refusal.Code == amqp.AccessRefused && refusal.Server:
 		return fatal("the broker refused user %q; check user name and password (%s)", l.user, refusal.Reason)
 	case refusal.Code == amqp.NotAllowed && refusal.Server && strings.Contains(refusal.Reason, "limit ("):
-		return ended(err) // the connection limit is reached; a retry succeeds after other connections have closed
+		return ended(err) // the connection limit is reached; a retry can succeed after other connections close
 	case refusal.Code == amqp.NotAllowed && refusal.Server:
 		return fatal("the broker denied user %q access to virtual host %q; check that it exists and that the user has permissions on it (%s)", l.user, a.Vhost, refusal.Reason)
 	}
@@ -63,7 +64,7 @@ func (l *Link) explain(a address, s *socket, err error) error {
 
 func isLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
-// refusedError is a refusal that the client only infers; see Rotation.refusal.
+// refusedError is a *ConnectError for a refusal that the client only infers; see Rotation.refusal.
 type refusedError struct{ err error }
 
 func (e *refusedError) Error() string { return e.err.Error() }

@@ -11,9 +11,9 @@ import (
 // request at a time, each on a separate goroutine, and an abandoned request keeps its channel.
 
 // maxUnanswered is the maximum number of overdue requests of a connection. Each of them keeps its channel open, and the
-// broker limits the channels of a connection, to 2047 by RabbitMQ's default. At the maximum, the client replaces the
-// connection, while other requests can still open a channel. The client does not replace the connection earlier, because a
-// lost connection counts towards the delivery limit of each message that was delivered on it.
+// broker limits the number of channels of a connection (RabbitMQ: 2047 by default). At the maximum, the client replaces
+// the connection, while other requests can still open a channel. The client does not replace the connection earlier,
+// because a lost connection counts towards the delivery limit of each message that was delivered on it.
 const maxUnanswered = 128
 
 // ask makes a request. It returns when the broker has answered, or after the connection has closed.
@@ -43,8 +43,8 @@ func (c *Conn) askConnection(request func() error) error {
 	return err
 }
 
-// expect calls late unless the caller calls answered within the Timeout. The time during which the broker has blocked the
-// connection does not count. answered reports whether late was called.
+// expect makes a timer call late unless the caller calls answered within c.Timeout(). The time during which the broker
+// has blocked the connection does not count. answered reports whether late was called.
 func (c *Conn) expect(late func()) (answered func() bool) {
 	var mu sync.Mutex
 	var done, called bool

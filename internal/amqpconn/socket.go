@@ -10,7 +10,7 @@ import (
 // socket is the network connection below the client.
 //
 // It can buffer writes, so that one packet contains several messages. The client writes each message to the socket
-// separately. The separate writes cost both sides about as much as all other work for the message.
+// separately. On both sides, these writes cost about as much as all other work for the message.
 //
 // It records whether a read or a write has failed. If the connection closes without a failed read or write, the client has
 // closed it because of invalid data from the broker.
@@ -20,8 +20,8 @@ import (
 type socket struct {
 	net.Conn
 	failed  atomic.Bool
-	greeted bool         // the socket has read data
-	first   atomic.Int32 // the first byte that it has read
+	greeted bool         // whether the socket has read data
+	first   atomic.Int32 // the first byte that the socket has read
 
 	mu        sync.Mutex
 	buffering bool

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Decimal is AMQP's decimal number, as in a header.
+// Decimal is the type of decimal numbers in AMQP headers.
 type Decimal = amqp.Decimal
 
 // clientTable converts a table from EncodeTable to the type of the client.

@@ -23,8 +23,8 @@ func (t *Tasks) Go(f func()) error {
 	return nil
 }
 
-// Close waits until all goroutines have returned or ctx is canceled. The first call makes Go return ErrClosed, and calls
-// stop before it waits.
+// Close waits until all goroutines have returned or ctx is canceled. From the first call on, Go returns ErrClosed. The
+// first call also calls stop before it waits.
 func (t *Tasks) Close(ctx context.Context, stop func()) error {
 	t.mu.Lock()
 	if t.joined == nil {

@@ -111,7 +111,7 @@ var (
 	tlsParameters   = []string{"cacertfile", "certfile", "keyfile", "server_name_indication", "verify"}
 )
 
-// checkParameters returns the fault of the parameters in the tail of a URL, or "". The AMQP client ignores unknown
+// checkParameters returns the first fault in the parameters of a URL, or "". The AMQP client ignores unknown
 // parameters. The result does not quote unknown names, because they could be part of a password.
 func checkParameters(scheme, tail string) string {
 	path, query, _ := strings.Cut(tail, "?")
@@ -144,7 +144,8 @@ func checkParameters(scheme, tail string) string {
 	return ""
 }
 
-// unknownParameter returns the fault, with the parameter that the user probably meant and a list of all parameters.
+// unknownParameter returns the fault of an unknown parameter, with the parameter that the user probably meant and a
+// list of all parameters.
 func unknownParameter(name string, all []string) string {
 	letters := func(s string) string {
 		return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(s))
