@@ -20,7 +20,7 @@ type archiveDB struct {
 	dialect failed.Dialect
 }
 
-// openArchiveDB returns the database for sqlite:PATH or postgres://…. It does not connect.
+// openArchiveDB returns the database at sqlite:PATH or postgres://…. It does not connect.
 func openArchiveDB(place string) (*archiveDB, error) {
 	path, sqlite := strings.CutPrefix(place, "sqlite:")
 	switch {

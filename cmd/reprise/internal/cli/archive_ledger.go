@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The broker in this process reports current figures without a delay, so shorter intervals are sufficient.
+// The embedded broker reports current figures without a delay, which permits shorter intervals.
 const (
 	auditHere  = 3 * time.Second
 	reportHere = time.Second

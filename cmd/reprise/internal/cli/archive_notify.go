@@ -55,21 +55,21 @@ func (d *archiveService) read(ctx context.Context) (*notification.Reading, error
 	return notification.Read(ctx, archive, d.ledger.Load())
 }
 
-// report notifies of an event that a reading does not contain.
+// report sends a notification of an event that readings do not contain.
 func (d *archiveService) report(kind notification.Kind, subject, title, detail string) {
 	if n := d.notifier.Load(); n != nil {
 		n.Report(kind, subject, title, detail)
 	}
 }
 
-// reportStore returns a function that notifies of an unavailable database.
+// reportStore returns a function that reports an unavailable database.
 func (d *archiveService) reportStore(kind string) func(error) {
 	return func(err error) {
 		d.report(notification.StoreUnavailable, "store/"+kind, fmt.Sprintf("The %s is unavailable", kind), d.db.name+": "+wrongWithStore(err))
 	}
 }
 
-// notifyOf returns an observer that also notifies of events of workers.
+// notifyOf returns an observer that also sends notifications of worker events.
 func (d *archiveService) notifyOf(next reprise.Observer) reprise.Observer {
 	if d == nil || d.notify == nil {
 		return next

@@ -133,7 +133,7 @@ func newArchiveService(cfg archiveServiceConfig, log *slog.Logger) (*archiveServ
 	return &archiveService{archiveServiceConfig: cfg, log: log, db: db, web: &webServer{}}, nil
 }
 
-// check returns configuration errors that are detectable before the service connects or listens.
+// check returns the configuration errors that can be detected before the service connects or listens.
 func (c archiveServiceConfig) check() error {
 	settings := c.settings
 	settings.Dialect = failed.SQLite // any dialect is valid here

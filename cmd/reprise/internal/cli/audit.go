@@ -19,7 +19,7 @@ type auditCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (auditCmd) Help() string {
 	return `Compares, for each work queue, the incoming messages that the broker counts with the messages that workers
 have processed, that wait in queues and that failed. The command prints each discrepancy with its time window. The

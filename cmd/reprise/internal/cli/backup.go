@@ -18,7 +18,7 @@ type backupCmd struct {
 	To   string `required:"" placeholder:"DIR" help:"Directory to create for the backup."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (backupCmd) Help() string {
 	return `A running broker writes a consistent backup itself, and continues to serve clients. Without a running
 broker, the command copies the files.
@@ -68,7 +68,7 @@ func (c *backupCmd) unanswered() error {
 	return fmt.Errorf("cannot back up %s: another process uses it and has no control socket (stop that process, or have it call Broker.Backup)", c.Data)
 }
 
-// within reports whether a path is inside a directory, also through links.
+// within reports whether a path is inside a directory. It follows links.
 func within(path, dir string) bool {
 	outer, err := os.Stat(dir)
 	if err != nil {
@@ -89,7 +89,7 @@ type restoreCmd struct {
 	Data string `required:"" placeholder:"DIR" help:"Data directory to create. An existing directory must be empty."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (restoreCmd) Help() string {
 	return `Copies the backup, verifies that it is readable, and prints the number of queues and messages. The backup does
 not change.

@@ -45,7 +45,7 @@ type runCmd struct {
 	logFlags                   `group:"Log:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (brokerCmd) Help() string {
 	return `The first line on stdout is the URL of the broker. The URL contains the password only if it is the default
 password, guest.
@@ -225,7 +225,7 @@ func (c *runCmd) credentials(streams IO) (user, password string, err error) {
 	return "", "", nil
 }
 
-// network returns the network of an address. For 0.0.0.0, it is IPv4 without IPv6.
+// network returns the network for an address. An IPv4 address has the network tcp4, so that 0.0.0.0 does not include IPv6.
 func network(addr string) string {
 	host, _, _ := net.SplitHostPort(addr)
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
@@ -234,7 +234,6 @@ func network(addr string) string {
 	return "tcp"
 }
 
-// listen listens on an address.
 func listen(addr string) (net.Listener, error) {
 	l, err := net.Listen(network(addr), addr)
 	if err == nil {
@@ -258,9 +257,9 @@ func loopback(a net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// brokerURL returns the URL that a client on this machine connects to, without a user if none is known. The URL ends
-// with the port, which means the virtual host "/" to all clients. With a slash after the port, clients that follow
-// the URI specification, librabbitmq among them, connect to the virtual host "".
+// brokerURL returns the URL for clients on this machine, without a user if none is known. The URL ends with the port,
+// which means the virtual host "/" to all clients. With a slash after the port, clients that follow the URI
+// specification, librabbitmq among them, connect to the virtual host "".
 func brokerURL(scheme string, a net.Addr, user, password string) string {
 	u := url.URL{Scheme: scheme, Host: a.String()}
 	if user != "" {

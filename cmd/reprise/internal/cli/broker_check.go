@@ -14,7 +14,7 @@ type brokerCheckCmd struct {
 	Salvage bool   `help:"Rebuild the directory from the readable data. The old files stay in damaged-TIME."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (brokerCheckCmd) Help() string {
 	return `Reads the whole data directory, changes nothing, and lists damaged files. The exit code is 1 if a file is
 damaged.

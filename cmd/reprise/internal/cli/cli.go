@@ -1,7 +1,7 @@
 // Package cli implements the commands of the program reprise, their output and their exit codes.
 //
-// Each command is a struct in a separate file. Its fields are the flags. Its Run method uses the streams and variables
-// of an [IO], so that the package neither accesses os.Stdout nor calls os.Exit.
+// Each command is a struct in a separate file. Its fields are the flags and arguments. Its Run method uses the
+// streams and variables of an [IO], so that the package neither accesses os.Stdout nor calls os.Exit.
 //
 // Results go to stdout: addresses, message IDs, the version. Logs and errors go to stderr. docs/cli.md is the
 // specification for users.
@@ -53,7 +53,7 @@ func (s IO) result(asJSON bool, value any, text string) error {
 	return err
 }
 
-// commands are all commands, in the order of the help.
+// commands contains all commands, in the order in which the help lists them.
 type commands struct {
 	Up         upCmd         `cmd:"" help:"Run the workers of a configuration file."`
 	Broker     brokerCmd     `cmd:"" help:"Run a broker on this machine."`
@@ -88,7 +88,7 @@ const description = `Processes messages from RabbitMQ: retries failed messages l
 
 Exit codes: 0 done, 1 failed, 2 invalid flags or configuration, 3 started but not completed.`
 
-// newParser returns a parser of the command line.
+// newParser returns a parser for the command line.
 func newParser(streams IO, options ...kong.Option) (*kong.Kong, error) {
 	parser, err := kong.New(&commands{}, slices.Concat(numbers, options, []kong.Option{
 		kong.Name("reprise"),

@@ -14,7 +14,7 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"Name of the shell: bash, zsh or fish."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (completionCmd) Help() string {
 	return `Prints a script that completes commands, flags and values. Run the first command for the current session, or
 add it to the file for all sessions:
@@ -211,8 +211,8 @@ func matchingFlags(flags []*kong.Flag, prefix string) []candidate {
 	return found
 }
 
-// valuesOf returns the values of a flag or an argument that have the prefix begun. It includes the fixed values and the
-// values that are currently present.
+// valuesOf returns the values of a flag or an argument that have the prefix begun. It includes the fixed values and
+// the candidates in present.
 func valuesOf(v *kong.Value, before, begun string, present []candidate) []candidate {
 	var found []candidate
 	for _, word := range v.EnumSlice() {
@@ -238,8 +238,8 @@ func valuesOf(v *kong.Value, before, begun string, present []candidate) []candid
 	return found
 }
 
-// queuesOf returns the queues of the configuration file, if v is the value of a flag --queue of a command with
-// --config.
+// queuesOf returns the queues of the configuration file, if v is the value of the flag --queue and the command has
+// the flag --config.
 func queuesOf(v *kong.Value, flags []*kong.Flag, words []string) (found []candidate) {
 	if v.Name != "queue" || flagOf(flags, "--config") == nil {
 		return nil

@@ -37,7 +37,7 @@ type consoleRunCmd struct {
 	logFlags   `group:"Log:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (consoleCmd) Help() string {
 	return `Moves messages from failed queues to the archive and serves the console, which searches, edits, replays
 and discards archived messages. The first line on stdout is the URL of the console. reprise failed uses the same
@@ -110,7 +110,7 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 	}
 }
 
-// config returns the configuration for the flags.
+// config returns the configuration that the flags specify.
 func (c *consoleRunCmd) config() (archiveServiceConfig, string, error) {
 	url := cmp.Or(c.URL, defaultURL)
 	if bad, ok := errors.AsType[*reprise.ConnectError](reprise.CheckURL(url)); ok {

@@ -27,8 +27,8 @@ type backupRequest struct {
 	To string `json:"to"`
 }
 
-// controlPath returns the path of the socket in a data directory. possible reports whether the path is short enough for a
-// socket.
+// controlPath returns the path of the socket in a data directory. The result possible reports whether the path is
+// short enough for a socket.
 func controlPath(dir string) (path string, possible bool) {
 	const longest = len(syscall.RawSockaddrUnix{}.Path) - 1 // a terminating zero follows
 	path = filepath.Join(dir, controlFile)

@@ -27,7 +27,7 @@ func dataDir(dir string) broker.Store {
 	return disk.Dir(dir)
 }
 
-// logData logs the data directory, and the number of queues and of messages in it.
+// logData logs the data directory, and the numbers of queues and messages in it.
 func logData(b *broker.Broker, dir string, log *slog.Logger) {
 	queues, messages := contents(b)
 	log.Info("data directory", "path", absolute(dir), "queues", queues, "messages", messages)

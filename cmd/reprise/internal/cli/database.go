@@ -73,7 +73,7 @@ func (x *database) private() {
 	}
 }
 
-// await calls open until it succeeds. It waits for an unreachable database until ctx is canceled.
+// await calls open. While the database is unreachable, it calls open again, until ctx is canceled.
 func (x *database) await(ctx context.Context, log *slog.Logger, what string, open func() error) error {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		err := open()

@@ -20,7 +20,7 @@ type demoCmd struct {
 	Verbose    bool          `help:"Log the workers on stderr."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (demoCmd) Help() string {
 	return `Simulates the cover art indexer of MusicBrainz, with a broker and a store in this process, and shows failures,
 retries and parked messages. Ctrl-C stops the events and waits for messages in flight. A second Ctrl-C stops

@@ -16,7 +16,7 @@ func dial(ctx context.Context, rawURL string, cfg *reprise.Config) (*reprise.Cli
 	return reprise.Dial(ctx, rawURL, cfg)
 }
 
-// hangUp closes a client. The exit of the process closes connections that exceed the timeout.
+// hangUp closes a client. Connections that are still open after the timeout are closed when the process exits.
 func hangUp(c *reprise.Client, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

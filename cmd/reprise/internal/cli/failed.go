@@ -33,7 +33,7 @@ type failedCmd struct {
 	Purge   failedPurgeCmd   `cmd:"" help:"Remove messages that exceed the retention time."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedCmd) Help() string {
 	return `The commands need a running console: reprise console, or reprise up with console: in its file.
 
@@ -79,7 +79,7 @@ func (f serverFlags) client(streams IO) (*api.Client, error) {
 	return client, nil
 }
 
-// ask calls run with a client, and adds advice to its error.
+// ask calls run with a client, and adds advice to the error that run returns.
 func (f serverFlags) ask(streams IO, run func(*api.Client) error) error {
 	client, err := f.client(streams)
 	if err != nil {

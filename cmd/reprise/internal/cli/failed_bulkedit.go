@@ -68,7 +68,7 @@ func (f *bulkEditFlags) edit() (*api.BulkEdit, error) {
 	return e, nil
 }
 
-// edits reports whether flags specify an edit.
+// edits reports whether the flags specify an edit.
 func (f *bulkEditFlags) edits() bool {
 	return f.Patch != nil || len(f.Replace)+len(f.SetHeader)+len(f.RemoveHeader) > 0
 }

@@ -21,7 +21,7 @@ type failedDiscardCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedDiscardCmd) Help() string {
 	return `Discarded messages stay in the archive, with the reason and the user. reprise failed undo restores them.
 
@@ -67,7 +67,7 @@ type failedUndoCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedUndoCmd) Help() string {
 	return `Restored messages are in state failed again, unchanged. reprise failed edit --revert removes an edit.
 
@@ -89,7 +89,7 @@ func (c *failedUndoCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// printDone prints the result of an act. named is the number of messages that were selected by ID.
+// printDone prints the result of an action. The argument named is the number of messages that were selected by ID.
 func printDone(streams IO, done api.Done, err error, asJSON bool, what string, named int) error {
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func printDone(streams IO, done api.Done, err error, asJSON bool, what string, n
 	return cmp.Or(err, checkAllChanged(named, done.Messages))
 }
 
-// checkAllChanged returns an error if the act did not apply to all messages that were selected by ID.
+// checkAllChanged returns an error if the action did not apply to all messages that were selected by ID.
 func checkAllChanged(named int, done int64) error {
 	switch rest := named - int(done); {
 	case named == 1 && rest == 1:

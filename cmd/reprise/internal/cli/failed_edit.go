@@ -32,7 +32,7 @@ type failedEditCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedEditCmd) Help() string {
 	return `Opens the editor of VISUAL or EDITOR with the headers and the body of a message, and prints the changes. The
 archive keeps the original message. --replay, or reprise failed replay, sends the edited message.
@@ -159,8 +159,8 @@ func (c *failedEditCmd) edited(ctx context.Context, streams IO, m api.Summary, b
 	return after, nil
 }
 
-// byEditor opens an editor. If the result is invalid, byEditor keeps the temporary file and reports its name, so that
-// the user does not lose any text.
+// byEditor lets the user edit a message in an editor. If the result is invalid, byEditor keeps the temporary file and
+// reports its name, so that the user does not lose any text.
 func (c *failedEditCmd) byEditor(ctx context.Context, streams IO, m api.Summary, before api.Content) (api.Content, error) {
 	command, found := streams.Lookup("VISUAL")
 	if !found || command == "" {

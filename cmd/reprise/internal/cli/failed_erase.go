@@ -19,7 +19,7 @@ type failedEraseCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedEraseCmd) Help() string {
 	return `Deletes bodies, headers, errors, edits and IDs of messages in any state, and their entries in the search index.
 Failed messages are discarded and cannot be restored. The audit log keeps the user, the number of messages, the time

@@ -20,7 +20,7 @@ type failedExportCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedExportCmd) Help() string {
 	return `Writes complete messages, with the exact types of their headers, one per line and oldest first. reprise failed
 import reads this format. A user without access to redacted values gets a file that cannot be imported.
@@ -72,7 +72,7 @@ type failedImportCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedImportCmd) Help() string {
 	return `Messages that are already in the archive do not change, so you can repeat an interrupted import. The command
 requires the role admin.

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// follow waits until a replay has stopped, and prints the result. picked is the number of messages that were selected
-// by ID. If verify is not 0, follow waits at most that long for the outcomes.
+// follow waits until a replay has stopped, and prints the result. The argument picked is the number of messages that
+// were selected by ID. If verify is not 0, follow waits at most that long for the outcomes.
 func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client, r api.Replay, verify time.Duration, asJSON bool, picked int) error {
 	r, err := f.wait(ctx, streams, client, r)
 	if err != nil {
@@ -76,7 +76,7 @@ func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r
 	return r, nil
 }
 
-// isSent reports whether a replay has sent all sendable messages.
+// isSent reports whether a replay has sent all messages that it can send.
 func isSent(r api.Replay) bool { return r.State == "done" }
 
 func unended(r api.Replay) bool { return r.State == "running" || r.State == "cancelling" }
@@ -97,7 +97,7 @@ func cancelReplay(ctx context.Context, client *api.Client, id int64, reason stri
 	return r, err
 }
 
-// cancelTimeout is sufficient if the broker responds.
+// cancelTimeout limits the wait for the outcomes. It is sufficient if the broker responds.
 const cancelTimeout = 5 * time.Second
 
 // maxFailedPolls is the maximum number of consecutive failed requests to the console.

@@ -21,7 +21,7 @@ type failedGroupsCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedGroupsCmd) Help() string {
 	return `A group contains the failures of one queue whose errors differ only in numbers, IDs, addresses and times.
 Different exit codes, HTTP statuses, SQLSTATEs and error codes are different groups. TREND shows the last 24 hours,

@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// listing prints a paged list of the console: as a table, or as one JSON object per line.
+// listing prints a list that the console returns in pages: as a table, or as one JSON object per line.
 type listing[T any] struct {
 	limit int // 0: no limit
 	fetch func(api.Page) (items []T, next string, err error)

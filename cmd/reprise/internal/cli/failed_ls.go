@@ -18,7 +18,7 @@ type failedLsCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedLsCmd) Help() string {
 	return `Examples:
   reprise failed ls
@@ -91,5 +91,5 @@ func (c *failedLsCmd) line(m api.Summary, now time.Time) []string {
 	return append(cells, text)
 }
 
-// refusals reports whether the list selects messages that could not be sent. The list then shows the reasons.
+// refusals reports whether the list selects messages that could not be sent. If so, the list shows the reasons.
 func (c *failedLsCmd) refusals() bool { return c.Refused || c.RefusedBy != nil }

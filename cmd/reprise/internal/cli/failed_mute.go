@@ -15,7 +15,7 @@ type failedMuteCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedMuteCmd) Help() string {
 	return `Notifications do not mention a muted group. The archive still stores its messages.
 
@@ -42,7 +42,7 @@ type failedUnmuteCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedUnmuteCmd) Help() string {
 	return `Example:
   reprise failed unmute --group 3

@@ -15,7 +15,7 @@ type failedPurgeCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedPurgeCmd) Help() string {
 	return `If --keep, or keep: in the file of reprise up, sets a retention time, the archive also removes these
 messages every hour. Messages of a running replay stay. Removed messages cannot be restored; the audit log keeps

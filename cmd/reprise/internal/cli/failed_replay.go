@@ -32,7 +32,7 @@ type failedReplayCmd struct {
 	serverFlags   `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedReplayCmd) Help() string {
 	return `Publishes messages again, with their edits and without earlier attempts. The command selects the messages
 at the start; later failures are not part of the replay. The console sends the messages, even if the command exits.
@@ -93,7 +93,7 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 	}
 	r, err := client.BeginReplay(ctx, plan)
 	if apiErr, ok := errors.AsType[*api.Error](err); ok && apiErr.Status == http.StatusUnprocessableEntity && len(c.IDs) == 0 {
-		return printDone(streams, api.Done{}, nil, c.JSON, "sent", 0) // same result as other acts on no messages
+		return printDone(streams, api.Done{}, nil, c.JSON, "sent", 0) // same result as other actions on no messages
 	}
 	switch {
 	case err != nil:
@@ -120,8 +120,8 @@ func (c *failedReplayCmd) preview(streams IO, p api.Preview, edit *api.BulkEdit)
 	return err
 }
 
-// destinationsText describes the number of messages by destination. It is "" with --to, because the output already
-// contains the single destination.
+// destinationsText describes the number of messages by destination. It returns "" with --to, because the output
+// already contains the single destination.
 func (c *failedReplayCmd) destinationsText(all []api.Destination) string {
 	var b strings.Builder
 	for _, d := range all {
@@ -182,8 +182,8 @@ func (c *failedReplayCmd) target() string {
 	return targetText(to)
 }
 
-// asks reports whether the command requires confirmation. This is the case if the user is present and does not know the
-// number of selected messages yet.
+// asks reports whether the command requires confirmation. It does on a terminal without --yes, if flags select the
+// messages or edit them.
 func (c *failedReplayCmd) asks(streams IO) bool {
 	return !c.Yes && (len(c.IDs) == 0 || c.edits()) && streams.interactive()
 }

@@ -16,7 +16,7 @@ type failedReplaysCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedReplaysCmd) Help() string {
 	return `Examples:
   reprise failed replays

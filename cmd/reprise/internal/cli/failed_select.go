@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// selection are the flags that select messages. A message must match all given flags.
+// selection contains the flags that select messages. A message must match all given flags.
 type selection struct {
 	IDs         []int64  `arg:"" optional:"" name:"id" help:"Message IDs."`
 	Queue       *string  `placeholder:"NAME" help:"Work queue of the failure."`
@@ -32,8 +32,8 @@ type selection struct {
 }
 
 // filter converts the selection for the console. An empty or zero value of a given flag is an error, for example the
-// value of an unset variable in a script, because omitting the condition would select more messages. state is the state
-// of the messages, or "all".
+// value of an unset variable in a script, because omitting the condition would select more messages. The argument
+// state is the state of the messages, or "all".
 func (s *selection) filter(state string) (failed.Filter, error) {
 	f := failed.Filter{Since: s.Since.time(), Until: s.Until.time(), Refused: s.Refused}
 	if state != "all" {
@@ -48,7 +48,7 @@ func (s *selection) filter(state string) (failed.Filter, error) {
 	if err != nil {
 		return f, err
 	}
-	if f.Outcome == "failed-again" { // does not need quotes in a shell
+	if f.Outcome == "failed-again" { // failed-again needs no quotes in a shell
 		f.Outcome = failed.OutcomeFailedAgain
 	}
 	for _, id := range s.IDs {
@@ -96,7 +96,7 @@ func quoteEmpty(v any) any {
 	return v
 }
 
-// some returns the selection of an act. A selection of all messages requires --all, to prevent mistakes.
+// some returns the selection for an action. A selection of all messages requires --all, to prevent mistakes.
 func (s *selection) some(all bool) (api.Selection, error) {
 	f, err := s.filter("all")
 	switch {

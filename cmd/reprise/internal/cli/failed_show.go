@@ -15,7 +15,7 @@ type failedShowCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (failedShowCmd) Help() string {
 	return `Examples:
   reprise failed show 17

@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// messageText formats a message. content is the edited or the original content.
+// messageText formats a message. The argument content is the edited or the original content.
 func messageText(m api.Message, content api.Content, now time.Time, width int) string {
 	var b strings.Builder
 	field := func(name, value string) {
@@ -144,8 +144,8 @@ func propertiesText(p api.Properties) string {
 	return "\nproperties\n" + b.String()
 }
 
-// headersText formats the headers. It only counts the headers that attempts added, because the text above contains
-// their information.
+// headersText formats the headers. Instead of the headers that attempts added, it shows their number, because the
+// text above contains their information.
 func headersText(headers topology.Table, width int) string {
 	var b strings.Builder
 	left := 0
@@ -228,7 +228,7 @@ func bodyText(body []byte) string {
 	return indented(strings.Join(lines, "\n")) + more
 }
 
-// harmless removes the control characters of terminals from a line.
+// harmless removes terminal control characters from a line.
 func harmless(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

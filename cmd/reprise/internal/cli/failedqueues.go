@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// queueSource returns the failed queues.
+// queueSource specifies the failed queues, or how to find them.
 type queueSource struct {
 	named []string
 
@@ -74,10 +74,10 @@ func failedQueuesOf(workers []graph.Worker) []string {
 }
 
 // originOf returns a function that returns the work queue of a message in a failed queue, or "" if the work queue is
-// unknown. If only one work queue parks messages in the failed queue, the function returns that work queue. If
-// several do, it returns the work queue that the header of the message names or, without the header, the work queue
-// that receives messages with the routing key. If the header names a queue that does not park messages in the failed
-// queue, the function returns the name of the failed queue.
+// unknown. If only one worker parks messages in the failed queue, the function returns the queue of that worker. If
+// several do, it returns the queue that the header of the message names or, without the header, the queue that
+// receives messages with the routing key. If no such worker consumes the queue in the header, the function returns
+// the name of the failed queue.
 func originOf(workers []config.Worker) func(*reprise.Message) string {
 	type origin struct {
 		queue string
@@ -135,7 +135,7 @@ func guessedWorkers() []config.Worker {
 	return workers
 }
 
-// marksOf returns the headers that the attempts of workers set.
+// marksOf returns the marks of the workers: the headers in which they record attempts.
 func marksOf(workers []config.Worker) []topology.Marks {
 	var marks []topology.Marks
 	for _, w := range workers {

@@ -17,7 +17,7 @@ type graphCmd struct {
 	Management string `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the management API, to show the depth of each queue."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (graphCmd) Help() string {
 	return `Draws the exchanges and queues that the workers of a file declare, and the path of a message: publication, wait
 queues with their delays, failed queue. Wait queues that differ only in their delay are one node. The command does not

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
 )
 
-// handlers are the handlers of a configuration, in the same order.
+// handlers contains the handlers of a configuration, in the order of its workers.
 type handlers struct {
 	of    []reprise.Handler
 	execs []*handler.Exec
@@ -20,7 +20,7 @@ type handlers struct {
 	reaper *handler.Reaper
 }
 
-// newHandlers creates the handlers. It reports missing programs at the start instead of with the first message.
+// newHandlers creates the handlers. It reports missing programs at the start, not when the first message arrives.
 func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, []config.Problem, error) {
 	hs := &handlers{reaper: &handler.Reaper{Command: reap}}
 	var missing []config.Problem
@@ -50,7 +50,7 @@ func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, []config.Prob
 // reapCommand is the command that Main runs as the process of a [handler.Reaper].
 const reapCommand = "__reap"
 
-// reap returns a process of this program that runs reapCommand.
+// reap returns a command that starts this program with reapCommand.
 func reap() *exec.Cmd {
 	path, err := os.Executable()
 	return &exec.Cmd{Path: path, Err: err, Args: []string{"reprise", reapCommand}}

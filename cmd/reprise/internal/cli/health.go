@@ -132,7 +132,7 @@ func (h *health) brokerMetrics(w http.ResponseWriter, r *http.Request) {
 const checkTimeout = 3 * time.Second
 
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
-	// A check opens channels, and clients may send requests at any rate. Therefore one check runs at a time.
+	// A check opens channels, and clients may send requests at any rate. Therefore only one check runs at a time.
 	running := h.check.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 		defer cancel()

@@ -19,7 +19,7 @@ type dependency struct {
 	report  func(error) // called when the database becomes unavailable; may be nil
 }
 
-// ask checks all databases concurrently. ctx must have a deadline.
+// ask checks all databases concurrently. The context must have a deadline.
 func (h *health) ask(ctx context.Context) []error {
 	errs := make([]error, len(h.stores))
 	var asking sync.WaitGroup
@@ -76,7 +76,7 @@ func (h *health) watch(log *slog.Logger) (stop func()) {
 	}
 }
 
-// storeState is the state of a database in the log.
+// storeState is the last logged state of a database.
 type storeState int
 
 const (

@@ -19,7 +19,7 @@ type historyCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (historyCmd) Help() string {
 	return `Counts processed messages and failures, and shows handling times and rises of failures. The number of
 failures is the larger of two numbers: the failed attempts that workers reported, and the messages that entered the
@@ -49,7 +49,7 @@ func (c *historyCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// historyText formats a line for each queue, with the newest rise of the queue.
+// historyText formats a line for each queue, with the latest rise of its failures.
 func historyText(h api.History, width int) string {
 	if len(h.Queues) == 0 {
 		return "no history (it is recorded while a console runs)\n"
@@ -119,7 +119,7 @@ func queueHistoryText(h api.History, width int) string {
 	return b.String()
 }
 
-// rowsOf is the number of intervals in a line of the table: 5 minutes, 1 hour or 12 hours.
+// rowsOf is the number of intervals in a row of the table. A row covers 5 minutes, 1 hour or 12 hours.
 var rowsOf = map[string]int{"1h": 5, "24h": 12, "7d": 12}
 
 func succeeded(p api.Interval) uint64 { return p.Succeeded }

@@ -18,7 +18,7 @@ type markCmd struct {
 	Rm  markRmCmd  `cmd:"" help:"Remove a mark."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (markCmd) Help() string {
 	return `Charts show the mark, and a rise of failures shortly after the mark refers to it. The command needs a running console: reprise console, or reprise up with console: in its file.
 

@@ -19,7 +19,7 @@ type notifyTestCmd struct {
 	Config string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"File with the webhooks under notify:. Default ${default}."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (notifyTestCmd) Help() string {
 	return `Sends each message once, from this process. It does not need a running console.
 

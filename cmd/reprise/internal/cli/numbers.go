@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
-// numbers are the parsers of flags with numbers and durations. They accept the same forms as the file of reprise up.
-// Flags with type:"address" contain the address of a broker, a server or a store.
+// numbers contains the parsers of flags whose values are numbers or durations. They accept the same forms as the file
+// of reprise up. Flags with type:"address" contain the address of a broker, a server or a store.
 var numbers = []kong.Option{
 	kong.KindMapper(reflect.Int, flag(whole)),
 	kong.KindMapper(reflect.Int64, flag(whole)),
@@ -81,8 +81,8 @@ func atLeast(least time.Duration, flag string, d *time.Duration) (time.Duration,
 	return *d, nil
 }
 
-// address rejects an empty address. A shell passes an empty address for a failed command or an unset variable. The
-// default could then be a different broker than the user intends.
+// address rejects an empty address. A shell passes an empty address for a failed command or an unset variable. If the
+// default replaced it, the command could use a broker that the user did not intend.
 func address(text string, target reflect.Value) error {
 	if text == "" {
 		return errors.New("the address must not be empty (omit the flag for the default)")

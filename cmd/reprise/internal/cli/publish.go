@@ -39,7 +39,7 @@ type publishCmd struct {
 	Body  *string `arg:"" optional:"" help:"Body. Default: stdin."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (publishCmd) Help() string {
 	return `The message is persistent. The command waits for the publisher confirm and prints the message ID. It fails if
 the message is unroutable.
@@ -152,7 +152,7 @@ func (c *publishCmd) message() (*reprise.Message, error) {
 	return m, err
 }
 
-// body reads the body from the source in the flags.
+// body reads the body from the source that the flags specify.
 func (c *publishCmd) body(ctx context.Context, streams IO) ([]byte, error) {
 	switch {
 	case c.Body != nil && c.File != "":
@@ -189,7 +189,7 @@ func (c *publishCmd) body(ctx context.Context, streams IO) ([]byte, error) {
 	}
 }
 
-// explain adds the effect of a failure on the message to the error.
+// explain adds to the error what happened to the message.
 func (c *publishCmd) explain(ctx context.Context, err error) error {
 	if unroutable, ok := errors.AsType[*reprise.UnroutableError](err); ok {
 		switch {

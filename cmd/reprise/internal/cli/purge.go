@@ -20,7 +20,7 @@ type purgeCmd struct {
 	serverFlags `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (purgeCmd) Help() string {
 	return `Asks a running console to remove the messages that are ready in a queue, oldest first. Messages that arrive
 later stay. The archive stores the removed messages as discarded: reprise failed undo restores them, and reprise

@@ -29,7 +29,7 @@ type redriveCmd struct {
 	JSON       bool          `name:"json" help:"Print JSON."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (redriveCmd) Help() string {
 	return `Moves messages from a failed queue back to the queues of their failures, in order and without earlier attempts.
 Each message is published and confirmed before it leaves the failed queue, so no message is lost; an interruption can
@@ -157,12 +157,12 @@ func (c *redriveCmd) routing(workers []config.Worker, url string) (failed.Routin
 	return routingOf(workers, m), err
 }
 
-// logger logs that the command waits for the broker, and repeats the message at an interval.
+// logger returns a logger that reports every 30 s that the command waits for the broker.
 func (*redriveCmd) logger(streams IO) *slog.Logger {
 	return newWaiting(streams.Stderr, "waiting for the broker: %s", 30*time.Second)
 }
 
-// report prints the result, also of an incomplete redrive.
+// report prints the result, even if the redrive is incomplete.
 func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to *failed.Target, err error) error {
 	if missing, ok := errors.AsType[*reprise.QueueError](err); ok && missing.Code == 404 {
 		return fmt.Errorf("queue %q not found", c.From)

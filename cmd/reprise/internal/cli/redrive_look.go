@@ -14,7 +14,7 @@ import (
 // redriveTarget is the destination of messages in a failed queue.
 type redriveTarget struct {
 	Queue      string `json:"queue,omitempty"`
-	Exchange   string `json:"exchange,omitempty"`    // "": published by the name of the queue
+	Exchange   string `json:"exchange,omitempty"`    // "": published directly to the queue
 	RoutingKey string `json:"routing_key,omitempty"` // with an exchange, unless the messages have several keys
 	Keys       bool   `json:"keys,omitempty"`        // each message has a separate routing key
 	Messages   int64  `json:"messages"`
@@ -72,9 +72,8 @@ func (r redriveResult) queues(to *failed.Target) string {
 // looks reports whether the command inspects the destinations before it sends messages.
 func (c *redriveCmd) looks(to *failed.Target) bool { return c.DryRun || to == nil && !c.Yes }
 
-// believe shows the destinations. It returns a function that reports whether a claimed queue is trusted, because the
-// user has seen and confirmed it. Any other claimed queue stops the redrive. believe also reports whether it has shown
-// anything.
+// believe shows the destinations. It returns a function that reports whether the user has seen and confirmed a
+// claimed queue. Any other claimed queue stops the redrive. believe also reports whether it has shown anything.
 func (c *redriveCmd) believe(ctx context.Context, streams IO, r redriveResult) (believe func(string) bool, shown bool, err error) {
 	if r.Found == 0 {
 		return nil, false, nil

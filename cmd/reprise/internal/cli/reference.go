@@ -28,7 +28,7 @@ func flagsOf(node *kong.Node) []*kong.Flag {
 	return slices.DeleteFunc(flags, func(f *kong.Flag) bool { return f.Hidden || f.Name == "help" })
 }
 
-// usage returns the command line of a command, such as "reprise failed show <id> [flags]".
+// usage returns the usage line of a command, such as "reprise failed show <id> [flags]".
 func usage(node *kong.Node) string {
 	line := node.Summary()
 	if node.DefaultCmd != nil {

@@ -24,7 +24,7 @@ type waitingCmd struct {
 	Park     waitingParkCmd     `cmd:"" help:"Move messages to the failed queue."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (waitingCmd) Help() string {
 	return `The commands need a running console: reprise console, or reprise up with console: in its file. Workers that announce
 themselves report their retries: workers of reprise up, and Go programs with Config.Announce.
@@ -40,7 +40,7 @@ Exit codes: 0 done, 1 failed, 2 invalid flags, 3 some messages did not change.
 `
 }
 
-// waitingSelection are the flags that select waiting messages. A message must match all given flags.
+// waitingSelection contains the flags that select waiting messages. A message must match all given flags.
 type waitingSelection struct {
 	IDs     []int64 `arg:"" optional:"" name:"id" help:"Message IDs."`
 	Queue   *string `placeholder:"NAME" help:"Work queue."`
@@ -80,7 +80,7 @@ type waitingLsCmd struct {
 	serverFlags      `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (waitingLsCmd) Help() string {
 	return `ATTEMPTS is the number of failed attempts. Workers do not report successes, so a due message stays in the
 list until a worker reports its next failure, or for one minute and a quarter of its delay.
@@ -122,7 +122,7 @@ type waitingGroupsCmd struct {
 	serverFlags      `group:"Console:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (waitingGroupsCmd) Help() string {
 	return `A group contains the messages of one queue whose errors differ only in numbers, IDs, addresses and times. DUE is
 the number of messages that are due, NEXT the time of the next retry.
@@ -174,7 +174,7 @@ func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 	return b.String()
 }
 
-// waitingAct are the common flags of all acts.
+// waitingAct contains the flags that all actions share.
 type waitingAct struct {
 	waitingSelection `group:"Waiting selection:"`
 	All              bool   `help:"Select all messages in wait queues."`
@@ -187,7 +187,7 @@ type waitingAct struct {
 
 type waitingRetryCmd struct{ waitingAct }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (waitingRetryCmd) Help() string {
 	return `The broker delivers the messages immediately. No message is lost or duplicated.
 
@@ -207,7 +207,7 @@ type waitingPostponeCmd struct {
 	For time.Duration `required:"" placeholder:"TIME" help:"New delay, such as 2h: from 1s to 49d."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (waitingPostponeCmd) Help() string {
 	return `The number of attempts does not change. No message is lost. If the console is killed meanwhile, up to 500
 messages are duplicated.
@@ -224,7 +224,7 @@ func (c *waitingPostponeCmd) Run(ctx context.Context, streams IO) error {
 
 type waitingParkCmd struct{ waitingAct }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (waitingParkCmd) Help() string {
 	return `The messages move to the failed queue with their errors, and have no more retries. No message is lost. If the
 console is killed meanwhile, up to 500 messages are duplicated.

@@ -26,7 +26,7 @@ func routingOf(workers []config.Worker, m *console.Management) failed.Routing {
 	return r
 }
 
-// wayText describes a queue, and the route to it unless the route is the name of the queue.
+// wayText describes a queue, and the route to it unless messages are published directly to it.
 func wayText(queue, exchange, key string, keys bool) string {
 	switch {
 	case exchange == "":

@@ -34,7 +34,7 @@ type scheduleCmd struct {
 	Format string `enum:"text,json" default:"text" placeholder:"FORM" help:"Output format: text or json. Default ${default}."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (scheduleCmd) Help() string {
 	return `Shows the attempts of a message that always fails, and the time of parking, without a connection to a broker.
 Without flags, it shows the default policy. For random delays it shows the minimum and the maximum. The duration of
@@ -98,7 +98,7 @@ func (c *scheduleCmd) subject(flags []*kong.Flag) (subject, error) {
 	return c.subjectOfWorker(w)
 }
 
-// policy returns the policy of the flags, and the names of the given flags.
+// policy returns the policy that the flags specify, and the names of the given flags.
 func (c *scheduleCmd) policy(flags []*kong.Flag) (p reprise.Policy, given []string, err error) {
 	schedule := []string{"initial", "factor", "step", "max", "fixed", "list", "jitter"}
 	times := map[string]time.Duration{"initial": c.Initial, "step": c.Step, "max": c.Max, "fixed": c.Fixed, "give-up-after": c.GiveUpAfter}

@@ -120,8 +120,9 @@ func aboutDelays(r topology.Route, policy backoff.Backoff) string {
 	return fmt.Sprint(policy)
 }
 
-// plan contains the times of the attempts of a message that always fails, and the time at which it is parked. Times are
-// durations since the first attempt. Attempts take no time. The JSON form is the output of --format json.
+// plan contains the times of the attempts of a message that always fails, and the time at which it is parked. Times
+// are durations since the first attempt. Attempts are assumed to take no time. The JSON form is the output of
+// --format json.
 type plan struct {
 	Queue       string           `json:"queue,omitempty"`
 	When        string           `json:"when,omitempty"`
@@ -170,7 +171,7 @@ func (w window) plus(o window) window {
 }
 
 // newPlan simulates a message. With jitter, some messages may be parked while other messages are retried. The plan
-// contains an attempt if at least one message gets it. Messages that are parked earlier widen the window of the
+// contains an attempt if at least one message can have it. Messages that are parked earlier widen the window of the
 // parking.
 func newPlan(s subject) plan {
 	p := plan{Queue: s.queue, When: s.when, Backoff: s.about, MaxAttempts: s.policy.MaxAttempts, GiveUpAfter: s.policy.GiveUpAfter.Seconds()}

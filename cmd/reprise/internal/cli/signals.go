@@ -37,8 +37,8 @@ func notify(parent context.Context) *signals {
 	return s
 }
 
-// serve is called by commands that run until they are stopped. They continue if their terminal closes or if the reader of
-// their log exits.
+// serve makes a command continue if its terminal closes or the reader of its log exits. Commands that run until they
+// are stopped call it.
 func (s *signals) serve(log *slog.Logger) {
 	s.server.Store(log)
 	// SIGPIPE is caught and not ignored, because child processes would inherit the ignored signal.

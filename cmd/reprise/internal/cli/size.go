@@ -33,7 +33,7 @@ func (s *size) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is not a size (examples: 256MiB, 2GiB, or a number of bytes)", text)
 }
 
-// String returns the size in the form of the command line.
+// String returns the size in the notation of the command line.
 func (s size) String() string {
 	for _, u := range slices.Backward(units[:len(units)-1]) {
 		if int64(s)%u.bytes == 0 {

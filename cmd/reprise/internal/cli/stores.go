@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// stores are the deduplication stores of the workers of a configuration.
+// stores contains the deduplication stores of the workers in a configuration.
 type stores struct {
 	of  []idempotent.Store // store of each worker; nil: none
 	all []*sqlStore
@@ -25,7 +25,7 @@ type sqlStore struct {
 	place string // path or URL
 }
 
-// newStores creates the stores and reports invalid stores. It does not connect.
+// newStores creates the stores and reports invalid ones. It does not connect.
 func newStores(cfg *config.Config) (*stores, []config.Problem) {
 	s := &stores{}
 	var wrong []config.Problem

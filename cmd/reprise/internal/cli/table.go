@@ -20,7 +20,7 @@ type column struct {
 }
 
 // textTable formats text in columns. If a table is wider than the terminal, the widest columns are truncated. If that
-// is not sufficient, spare columns are omitted.
+// is not sufficient, spare columns that contain only zeros are omitted.
 type textTable struct {
 	columns []column
 	rows    [][]string
@@ -52,7 +52,7 @@ func (t *textTable) without(drop func(i int, c column) bool) *textTable {
 	return kept
 }
 
-// write writes the table with lines of at most width. 0 means no limit.
+// write writes the table. Lines have at most the given width; 0 means no limit.
 func (t *textTable) write(w io.Writer, width int) error {
 	widths, fits := t.widths(width)
 	if !fits {

@@ -66,7 +66,7 @@ func withoutClientCertificates(config *tls.Config) *tls.Config {
 	return c
 }
 
-// scheme returns the scheme of a URL.
+// scheme returns secure if TLS is on, and plain otherwise.
 func scheme(plain, secure string, config *tls.Config) string {
 	if config != nil {
 		return secure

@@ -14,8 +14,8 @@ import (
 //
 //	anna operate sha256:…
 //
-// Empty lines and lines that begin with # are ignored. The file contains only hashes. `reprise console token` prints a
-// token once and does not save it.
+// Empty lines and lines that begin with # are ignored. The file contains only hashes of tokens. `reprise console
+// token` prints a token once and does not save it.
 func readTokens(path string) ([]console.Token, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -52,7 +52,7 @@ type tokenCmd struct {
 	Tokens string `placeholder:"FILE" help:"File for the hash of the token. The command creates a missing file. Default: print the hash on stderr."`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (tokenCmd) Help() string {
 	return `Prints a new token. The user enters it in the login page of the console, or sets REPRISE_TOKEN for reprise
 failed. The file contains only a hash. A console reads the file when it starts.
@@ -104,7 +104,7 @@ func (c *tokenCmd) add(line string) error {
 	if err != nil {
 		return err
 	}
-	if err = f.Chmod(0o600); err == nil { // an editor may have created the file
+	if err = f.Chmod(0o600); err == nil { // an editor may have created the file with other permissions
 		_, err = f.WriteString(line)
 	}
 	if closing := f.Close(); err == nil {

@@ -22,7 +22,7 @@ type upCmd struct {
 	logFlags `group:"Log:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (upCmd) Help() string {
 	return `Each worker of the file consumes one queue and passes its messages to a program (exec) or a service (http). Failed
 messages are retried; messages without further retries move to the failed queue QUEUE.failed. Without "broker:" in the
@@ -84,7 +84,7 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 	}
 }
 
-// parts are the other parts of the process, which the workers need.
+// parts contains everything that the workers need.
 type parts struct {
 	handlers *handlers
 	stores   *stores
@@ -191,7 +191,7 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 	return group.Run(stop.ctx)
 }
 
-// unlessStopped returns nil after a Ctrl-C before the start, and otherwise err.
+// unlessStopped returns nil if a signal has stopped the command, and otherwise err.
 func unlessStopped(stop *signals, err error) error {
 	if stop.ctx.Err() != nil {
 		return nil
@@ -232,7 +232,8 @@ func (c *interruptedHandlers) error() error {
 // closeTimeout limits the time in which the client closes its connections.
 const closeTimeout = 5 * time.Second
 
-// connect returns a client of the configured broker or of an embedded broker, and a function that closes both.
+// connect returns a client of the configured broker or of an embedded broker, and a function that closes the client
+// and an embedded broker.
 func connect(stop *signals, cfg *config.Config, health *health, archive *archiveService, log *slog.Logger) (*reprise.Client, func() error, error) {
 	options := &reprise.Config{Logger: log, Name: "reprise up", Announce: !cfg.Silent, Version: programVersion()}
 	options.Observer = archive.notifyOf(archive.observe(health.metrics, cfg.Broker == ""))

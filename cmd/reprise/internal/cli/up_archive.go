@@ -75,7 +75,7 @@ func unique(all []string) []string {
 	return once
 }
 
-// topologies returns the topologies of workers for a graph.
+// topologies returns the topologies of the workers in a graph.
 func topologies(workers []graph.Worker) []topology.Topology {
 	var all []topology.Topology
 	for _, w := range workers {

@@ -25,7 +25,7 @@ const (
 	webMaxHeader    = 16 << 10
 )
 
-// serveWeb serves a handler until stop is called. what is the prefix of its errors.
+// serveWeb serves a handler until stop is called. Errors of the server begin with the argument what.
 func serveWeb(what string, l net.Listener, h http.Handler, log *slog.Logger) *webServer {
 	s := &webServer{
 		server: &http.Server{

@@ -24,7 +24,7 @@ type brokerFlags struct {
 	JSON    bool          `name:"json" help:"Print JSON."`
 }
 
-// with calls f with a client and a list of workers that is updated in the background.
+// with connects to the broker and calls f with the client and a list of workers that is updated in the background.
 func (b brokerFlags) with(ctx context.Context, name string, streams IO, f func(context.Context, *reprise.Client, *fleet.List) error) error {
 	if b.Timeout <= 0 || b.Wait <= 0 {
 		return usagef("--timeout and --wait must be positive: got %s and %s", b.Timeout, b.Wait)
@@ -51,7 +51,7 @@ func (b brokerFlags) with(ctx context.Context, name string, streams IO, f func(c
 	return cmp.Or(<-ended, err)
 }
 
-// until waits for a condition, at most for the response time of workers.
+// until waits for done to return true, but at most for the response time of workers (--wait).
 func (b brokerFlags) until(ctx context.Context, done func() bool) error {
 	deadline := time.NewTimer(b.Wait)
 	defer deadline.Stop()
@@ -70,7 +70,7 @@ func (b brokerFlags) until(ctx context.Context, done func() bool) error {
 // others returns the time for further responses after the first response.
 func (b brokerFlags) others() time.Duration { return min(b.Wait/4, 500*time.Millisecond) }
 
-// answer waits for the responses of workers.
+// answer waits for the full response time of workers (--wait), because the number of workers is unknown.
 func (b brokerFlags) answer(ctx context.Context) error {
 	return b.until(ctx, func() bool { return false })
 }
@@ -81,7 +81,7 @@ type workersCmd struct {
 	brokerFlags `group:"Broker:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (workersCmd) Help() string {
 	return `Lists the workers of all processes that announce themselves on the broker: workers of reprise up, and Go
 programs with Config.Announce. Workers must answer within the time of --wait. BUSY is the number of busy handlers,
@@ -161,7 +161,7 @@ type pauseCmd struct {
 	brokerFlags `group:"Broker:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (pauseCmd) Help() string {
 	return `The workers finish the messages that they handle and requeue the other messages. The broker stores the pause, so it
 also applies to workers that start later. The pause applies to workers that announce themselves: workers of reprise up,
@@ -206,7 +206,7 @@ type resumeCmd struct {
 	brokerFlags `group:"Broker:"`
 }
 
-// Help shows examples below the flags.
+// Help implements kong.HelpProvider.
 func (resumeCmd) Help() string {
 	return `Resumes workers that were paused with reprise pause or in the console. Use --worker for a worker that was
 paused with --worker.
@@ -240,7 +240,7 @@ func (c *resumeCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// noListener explains that no worker is running.
+// noListener replaces ErrUnroutable with an error that states that no worker responds.
 func noListener(err error) error {
 	if errors.Is(err, reprise.ErrUnroutable) {
 		return errors.New("no worker responds")
@@ -248,7 +248,7 @@ func noListener(err error) error {
 	return err
 }
 
-// worker returns the ID of the worker with the prefix, or "" if prefix is "".
+// worker returns the ID of the worker whose ID begins with prefix, or "" if prefix is "".
 func (b brokerFlags) worker(ctx context.Context, list *fleet.List, queue, prefix string) (id string, err error) {
 	if prefix == "" {
 		return "", nil
