@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// heapOf returns the growth of the heap in bytes for each of n values.
+// heapOf decodes n values, and returns the growth of the heap per value, in bytes.
 func heapOf[T any](n int, decode func() T) float64 {
 	all := make([]T, n)
 	var before, after runtime.MemStats

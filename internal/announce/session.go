@@ -86,7 +86,7 @@ func (s *session) serve(ctx context.Context) error {
 				s.execute(ctx, c)
 			}
 		case <-tick.C:
-			s.check(ctx, false, func(m *Member) bool { return m.mayDeclare.Load() }) // RabbitMQ may log an error for each missing queue
+			s.check(ctx, false, func(m *Member) bool { return m.mayDeclare.Load() }) // RabbitMQ logs an error for each missing queue
 			s.statuses(everyMember)
 		case <-soon.C:
 			now := time.Now()

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// Indent returns the result of encoding/json if it fits, and false otherwise.
+// Indent returns the result of encoding/json, or false if the estimated size exceeds the limit.
 func TestIndent(t *testing.T) {
 	value := rapid.Custom(func(t *rapid.T) any { return drawJSON(t, 4) })
 	rapid.Check(t, func(t *rapid.T) {

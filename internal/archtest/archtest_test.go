@@ -99,8 +99,8 @@ func expect(t *testing.T, found []Violation, want string) {
 	}
 }
 
-// parse converts lines such as "a: b c" to packages. The packages with a line and all packages under internal belong to
-// the project.
+// parse converts lines such as "a: b c" to packages. The packages that have a line, and all packages under internal,
+// belong to the project.
 func parse(imports string) (packages []Package) {
 	lines := strings.Split(strings.TrimSpace(imports), "\n")
 	full := func(name string) string {

@@ -72,8 +72,8 @@ func TestDocumentsMentionOnlyExistingFiles(t *testing.T) {
 	}
 }
 
-// exported returns the names that can follow a package name or the name of an exported type. It merges the names of types
-// with the same name.
+// exported returns the names that can follow a package name or the name of an exported type. It merges the names in types
+// that have the same name.
 func exported(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	known := map[string]map[string]bool{}
@@ -158,7 +158,7 @@ func members(e ast.Expr) (names []*ast.Ident) {
 	return names
 }
 
-// walk visits the project's files with a file name extension.
+// walk visits the project's files with the given file name extension.
 func walk(t *testing.T, ext string, visit func(path string)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -245,7 +245,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// customSchedule is a schedule of another package. It only implements Delay.
+// customSchedule is a schedule of another package. It implements only Delay.
 type customSchedule struct{ d time.Duration }
 
 func (f customSchedule) Delay(int) time.Duration { return f.d }

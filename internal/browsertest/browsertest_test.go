@@ -86,7 +86,7 @@ func shows(t *testing.T, b *Browser, selector, text string) {
 
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "\\'") + "'" }
 
-// link finds the first link or button with a label.
+// link finds the first link or button whose label contains text.
 func link(text string) chromedp.Search {
 	return chromedp.Search("//*[self::a or self::button][contains(normalize-space(.), '" + text + "')]")
 }
@@ -317,7 +317,7 @@ func TestSignIn(t *testing.T) {
 	do(t, b, chromedp.SendKeys(chromedp.ID("f-token"), "guess"))
 	click(t, b, "Sign in")
 	shows(t, b, "[role=alert]", "token")
-	b.Problems() // the status
+	b.Problems() // the browser reports the error status
 	do(t, b, chromedp.SendKeys(chromedp.ID("f-token"), secret))
 	click(t, b, "Sign in")
 	shows(t, b, "h1", "Failed groups")
@@ -402,7 +402,7 @@ func TestPublishAndPurge(t *testing.T) {
 	click(t, b, "Purge 13 messages")
 	shows(t, b, "[role=alert]", "Enter the name of the queue.")
 	do(t, b, chromedp.SetValue(chromedp.ID("f-name"), "imports"))
-	b.Problems() // the status
+	b.Problems() // the browser reports the error status
 	click(t, b, "Purge 13 messages")
 	shows(t, b, ".note.good", "13 messages saved in the archive and purged.")
 	checkProblems(t, b)

@@ -119,8 +119,8 @@ func TestListShowsNewGroups(t *testing.T) {
 	checkProblems(t, b)
 }
 
-// A live update does not replace an element while the user presses a button, even if the request started before. The element is
-// replaced when the user releases the button.
+// A live update does not replace an element while the user presses a button, even if the request for the update started
+// earlier. The element is replaced when the user releases the button.
 func TestLiveUpdateWaitsForPress(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{})

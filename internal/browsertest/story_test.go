@@ -25,7 +25,7 @@ const (
 	thinking = 1.35 // before each click
 	pointing = 1.1
 	pressing = 0.2
-	typing   = 0.28 // of a key
+	typing   = 0.28 // for each key
 )
 
 // stopwatch counts the actions of the operator and measures the response times of the pages.

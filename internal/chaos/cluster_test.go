@@ -18,8 +18,8 @@ import (
 )
 
 // While messages fail, are retried and parked, the test kills and restarts the leader of the work queue, and then kills
-// another node. Workers that have the addresses of all nodes continue. In the end, each message is done or parked, whether
-// a retry is a copy, a dead letter or a requeue.
+// another node. Workers that have the addresses of all nodes continue. In the end, each message is done or parked,
+// regardless of whether a retry is a copy, a dead letter or a requeue.
 func TestWorkerSurvivesKilledLeaders(t *testing.T) {
 	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
 		all := []*orders{
@@ -49,8 +49,8 @@ func TestWorkerSurvivesKilledLeaders(t *testing.T) {
 		}
 		c.Kill(second)
 		resume()
-		// RabbitMQ reserves the unacked messages of a stopped node for their consumers for 60 s (consumer_disconnected_timeout), or
-		// until the node is restarted.
+		// RabbitMQ reserves the unacked messages of consumers on a stopped node for these consumers, for 60 s
+		// (consumer_disconnected_timeout) or until the node is restarted.
 		c.Start(second)
 
 		t.Logf("killed %s, then %s", first, second)

@@ -21,8 +21,8 @@ const (
 	tablesEnd     = "\n<!-- end of what is generated -->\n"
 )
 
-// docs/guarantees.md lists the outcome of each failure at each moment in the life of a message. All brokers have the same
-// outcomes, on quorum queues and on classic queues.
+// docs/guarantees.md lists the outcome of each failure at each moment in the life of a message. The outcomes are the same
+// on all brokers, on quorum queues and on classic queues.
 func TestGuarantees(t *testing.T) {
 	embedded := explore.Passages()
 	explore.Embedded(t, explore.Setting{}, embedded)

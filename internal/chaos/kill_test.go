@@ -24,7 +24,8 @@ import (
 
 var rounds = flag.Int("chaos.rounds", 6, "number of times that the broker is killed")
 
-// dataVariable is the environment variable with the data directory of a broker. If it is set, the test program runs this broker.
+// dataVariable is the environment variable that contains the data directory of a broker. If it is set, the test program
+// runs this broker.
 const dataVariable = "REPRISE_CHAOS_DATA"
 
 func TestMain(m *testing.M) {

@@ -101,7 +101,8 @@ func (r *reader) read() {
 	}
 }
 
-// printed returns the output so far of the block of a step.
+// printed returns the output of step n so far. In a block that is not a console block, this includes the output of the
+// block's earlier steps.
 func (r *reader) printed(n int) string {
 	var all strings.Builder
 	for i := 0; i <= n; i++ {

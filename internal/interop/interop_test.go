@@ -73,7 +73,7 @@ func TestNodeClientRetries(t *testing.T) {
 	})
 }
 
-// python is the Python of Debian, which has python3-pika. PATH may contain a different Python first.
+// python is the Python of Debian, which has python3-pika. PATH may contain a different Python before it.
 const python = "/usr/bin/python3"
 
 // python/retry.py sends a message through a wait queue with the client pika.

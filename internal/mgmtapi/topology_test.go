@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A policy can set an alternate exchange. If the user may not read policies, the result must not lack the alternate
-// exchange.
+// A policy can set an alternate exchange. If the user may not read policies, the result must indicate that the alternate
+// exchange is unknown.
 func TestTopologyIncludesAlternateExchangeOfPolicy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status    int

@@ -22,7 +22,7 @@ func reading(seconds int, groups ...Group) *Reading {
 	return r
 }
 
-// A replay is reported only when all outcomes are known, because the notification lists them.
+// A completed replay is reported only when all outcomes are known, because the notification lists them.
 func TestReplayEndsWithKnownOutcomes(t *testing.T) {
 	for _, x := range []struct {
 		replay failed.Replay

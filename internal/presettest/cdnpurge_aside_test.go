@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// The routing key of a message selects its action. After a retry, a message returns only to this queue and with its
-// original key, even if a program in another language has retried it.
+// The routing key of a message selects its action. After a retry, a message returns only to its work queue and with its
+// original key, even if a program in another language has retried the message.
 func TestCDNPurgeKeepsUnknownRoutingKeys(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		s := newPurgeSystem(t, b, preset.CDNPurge{First: 20 * time.Millisecond, Jitter: -1})
@@ -24,7 +24,7 @@ func TestCDNPurgeKeepsUnknownRoutingKeys(t *testing.T) {
 		c := s.client()
 		s.declare(c)
 
-		// Another program has bound this exchange to this queue and to another queue.
+		// Another program has bound the work queue and another queue to this exchange.
 		if err := s.ch.ExchangeDeclare(elsewhere, "fanout", true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -219,14 +219,14 @@ func TestCDNPurgeContinuesExpirations(t *testing.T) {
 	})
 }
 
-// tripled reports whether the expiration now is three times the previous expiration before. The result may be lower by
-// the fraction less, and higher by the fraction more. If first is set, the expiration must be equal to before.
-func tripled(before, now int64, less, more float64, first bool) bool {
+// tripled reports whether expiration is three times previous, or lower by at most the fraction under, or higher by at most
+// the fraction over. If first is set, expiration must be equal to previous.
+func tripled(previous, expiration int64, under, over float64, first bool) bool {
 	if first {
-		return now == before
+		return expiration == previous
 	}
-	three := 3 * float64(before)
-	return float64(now) >= three*(1-less)-1 && float64(now) <= three*(1+more)+1
+	three := 3 * float64(previous)
+	return float64(expiration) >= three*(1-under)-1 && float64(expiration) <= three*(1+over)+1
 }
 
 // Both programs work on the same queues, and the downstream system refuses each message three times. The attempts of
@@ -293,7 +293,7 @@ func TestCDNPurgeSharesQueuesWithOtherProgram(t *testing.T) {
 	})
 }
 
-// A message without retries left is parked with its history, and does not affect other messages.
+// A message that has no retries left is parked with its history, and does not affect other messages.
 func TestCDNPurgeParksMessageWithHistory(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		s := newPurgeSystem(t, b, preset.CDNPurge{First: 10 * time.Millisecond})

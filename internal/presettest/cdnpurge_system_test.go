@@ -73,7 +73,7 @@ func (s *purgeSystem) reopen() {
 	s.ch, s.returns = ch, ch.NotifyReturn(make(chan amqp.Return, 16))
 }
 
-// declareForeign declares the design as another program does, with additional arguments of the work queue.
+// declareForeign declares the design as another program does, with the additional arguments work of the work queue.
 func (s *purgeSystem) declareForeign(work amqp.Table) {
 	s.t.Helper()
 	_, err := s.ch.QueueDeclare(s.p.Queue, true, false, false, false, work)
@@ -123,8 +123,8 @@ func (s *purgeSystem) take(queue string) amqp.Delivery {
 }
 
 // backOff retries a delivery as the design specifies. It publishes a copy with all properties and the same key, and acks
-// the original. The first expiration is First. Each further expiration is three times x-death[0].original-expiration.
-// Some programs copy the header x-death, too.
+// the original. The first expiration is First. Each further expiration is three times x-death[0].original-expiration. If
+// copyDeath is set, it also copies the header x-death, as some programs do.
 func (s *purgeSystem) backOff(d amqp.Delivery, copyDeath bool) (expiration int64) {
 	s.t.Helper()
 	expiration = s.p.First.Milliseconds()

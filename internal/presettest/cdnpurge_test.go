@@ -74,8 +74,8 @@ func TestCDNPurgeRetriesAtMaxUntilLimit(t *testing.T) {
 	})
 }
 
-// Workers with the default strategy replace workers of the design. Waiting messages of the design return to them with
-// the number of their attempts.
+// Workers with the default strategy replace workers of the design. Waiting messages of the design return to the new
+// workers with the number of their attempts.
 func TestCDNPurgeMigratesToDefaultStrategy(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

@@ -26,9 +26,9 @@ const coverArtTimeout = 2 * time.Minute
 // their types, acknowledgements of all messages, and no confirms.
 //
 // The program does not set a prefetch limit. It holds each event for a grace period, and acknowledges equal events that
-// arrive during this period. If an event fails, the program publishes a copy without a confirm: transient, with
-// priority 1, the name of its user, mb-retries as a string, and no other headers and properties. It acknowledges each
-// event, whether the event succeeded or failed.
+// arrive during this period. If an event fails, the program publishes a copy without a confirm: transient, with priority
+// 1, the name of its user, the headers mb-retries (a string) and mb-exceptions, and no other headers or properties. It
+// acknowledges each event, whether the event succeeded or failed.
 type perlIndexer struct {
 	t      *testing.T
 	ch     *amqp.Channel
@@ -54,7 +54,7 @@ func (p *perlIndexer) declare() {
 	}
 	ok(p.ch.ExchangeDeclare("cover-art-archive", "direct", true, false, false, false, nil))
 	queue("cover-art-archive.retry", amqp.Table{
-		"x-message-ttl":          int32(p.delay.Milliseconds()), // Net::AMQP sends I
+		"x-message-ttl":          int32(p.delay.Milliseconds()), // Net::AMQP sends the type I
 		"x-dead-letter-exchange": "cover-art-archive",
 	})
 	ok(p.ch.ExchangeDeclare("cover-art-archive.retry", "fanout", true, false, false, false, nil))
@@ -165,8 +165,8 @@ func (j *journal) fails(program, body string) error {
 	return errors.New(text)
 }
 
-// Events that always fail alternate between a worker and the Perl program on the same queues, declared by either
-// program. Each event has one attempt and four retries in total, and is parked with five error messages.
+// Events that always fail alternate between a worker and the Perl program on the same queues, which either program has
+// declared. Each event has one attempt and four retries in total, and is parked with five error messages.
 func TestCoverArtSharesQueuesWithPerlIndexer(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		testkit.Alone(t, b, "cover-art-archive")
@@ -194,7 +194,7 @@ func TestCoverArtSharesQueuesWithPerlIndexer(t *testing.T) {
 
 				const events = 20
 				for i := range events {
-					// These are the properties of the events from the triggers in the database of MusicBrainz.
+					// These are the properties of the events that the database triggers of MusicBrainz publish.
 					err := ch.PublishWithContext(t.Context(), "cover-art-archive", "index", false, false, amqp.Publishing{
 						DeliveryMode: amqp.Persistent, Body: fmt.Appendf(nil, "event %d", i),
 					})

@@ -77,8 +77,8 @@ func (s *sharedSystem) publishRequest(t *testing.T, to, id string) {
 	}))
 }
 
-// reports runs a worker until it has handled one message, whose first attempt may fail, and returns the reported
-// results.
+// reports runs a worker until it has handled one message, whose first attempt fails if fails is set, and returns the
+// reported results.
 func (s *sharedSystem) reports(t *testing.T, to string, fails bool) (results []string) {
 	t.Helper()
 	var failing atomic.Bool

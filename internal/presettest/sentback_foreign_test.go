@@ -35,7 +35,7 @@ type foreignProgram struct {
 	// fail performs the steps of the design for a failed delivery.
 	fail func(ch *amqp.Channel, d amqp.Delivery) error
 
-	// fresh returns an error if the headers of a delivery contain an earlier attempt, according to the design.
+	// fresh returns an error if the headers of a delivery indicate an earlier attempt, according to the design.
 	fresh func(d amqp.Delivery) error
 }
 
@@ -142,7 +142,7 @@ func foreignWorkRetry(prefix string) *foreignProgram {
 	}
 }
 
-// foreignCDNPurge has the names of the final code in the document.
+// foreignCDNPurge has the names of the final code in the published document.
 func foreignCDNPurge(prefix string) *foreignProgram {
 	primary, wait := prefix+"primary-exchange", prefix+"wait-exchange"
 	return &foreignProgram{
@@ -367,7 +367,7 @@ func (s *sharedSystem) sendBack(t *testing.T, r failed.Routing) {
 	}))
 }
 
-// work runs a worker until it has parked three messages and retried another one.
+// work runs a worker until it has parked three messages and retried a fourth message.
 func (s *sharedSystem) work(t *testing.T) {
 	t.Helper()
 	retried := make(chan struct{})

@@ -251,7 +251,7 @@ func TestStakingDeliveryLimitBlocksDelayQueue(t *testing.T) {
 			}
 			return q.Messages
 		}
-		publish("common_dlx", queue+"_routing_key", "") // as the broker dead-letters a message
+		publish("common_dlx", queue+"_routing_key", "") // as if the broker had dead-lettered a message
 		publish("", queue+"_delay", "1")                // a retry behind it
 		// The blocked queue does not affect a later retry of another queue.
 		other := testkit.Name(t, "staking")

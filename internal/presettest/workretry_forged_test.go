@@ -14,8 +14,8 @@ import (
 )
 
 // RabbitMQ 3.10 trusts an x-death header of a publisher and increases its counts. If it cannot increase a count, the
-// process of the queue crashes. With any content of the header, the message must be parked, and later messages must be
-// handled.
+// process of the queue crashes. Regardless of the content of the header, the message must be parked, and later messages
+// must be handled.
 func TestWorkRetrySurvivesForgedHistory(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"classic", "quorum"} {

@@ -187,7 +187,8 @@ func TestWorkRetryCountsCrashes(t *testing.T) {
 	})
 }
 
-// The broker moves messages by dead-lettering. A published message only has a body and the headers of other programs.
+// The broker moves messages by dead-lettering. A message has only the body and the headers that other programs have
+// published.
 func TestWorkRetryPublishesNothingForARetry(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := preset.WorkRetry{RetryDelay: time.Hour, Prefix: testkit.Name(t, "pair") + "."}

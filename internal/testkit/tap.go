@@ -15,9 +15,9 @@ import (
 //	client ── publishing ──► Tap ──► broker
 //	       ◄─ consuming ───      ◄──
 //
-// Record starts a recording of the crossing frames, which Cut accepts as a script. The tap then repeats the sequence,
-// frame by frame, up to the position of the cut. Each frame waits for its turn, so that the order of frames on different
-// lines is fixed, and a slow broker does not change it.
+// Record starts to record the frames that cross. Cut accepts the recorded frames as a script. The tap then repeats the
+// sequence, frame by frame, up to the position of the cut. Each frame waits for its turn, so that the order of frames on
+// different lines is fixed, and a slow broker does not change it.
 //
 // The tap forwards heartbeats without recording them, because they depend on time.
 //
@@ -159,8 +159,8 @@ func (p *Tap) Acked() int {
 	return p.acked
 }
 
-// Quiet reports whether no frame is crossing, and no server has received an incomplete message on a line that is not
-// cut. It supports messages whose body is one frame.
+// Quiet reports whether no frame is crossing, and no server has received an incomplete message on a line that is not cut.
+// It supports only messages whose body is one frame.
 func (p *Tap) Quiet() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,8 +178,8 @@ func (p *Tap) Refusing() bool {
 	return p.refusing
 }
 
-// Cut makes frames cross in the order of a script, up to its cut. After the cut, frames cross in the order of arrival.
-// The returned channel is closed when the cut has happened.
+// Cut makes frames cross in the order of c.Script, up to the cut. After the cut, frames cross in the order of arrival. The
+// returned channel is closed when the cut has happened.
 func (p *Tap) Cut(c Cut) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// tapped runs a test with a tap and an embedded broker, in virtual time. observer is a connection without the tap.
+// tapped runs a test with a tap and an embedded broker, in virtual time. The channel observer bypasses the tap.
 func tapped(t *testing.T, test func(t *testing.T, p *Tap, observer *amqp.Channel)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 type tapFrame struct {
 	Crossing
 	channel uint16
-	method  amqpwire.Method // nil for other frames
+	method  amqpwire.Method // nil unless the frame is a method frame
 }
 
 const (

@@ -16,7 +16,7 @@ type tapLine struct {
 	client net.Conn // the tap's end of the pipe to the client
 	server net.Conn
 
-	// These are guarded by tap.mu.
+	// These fields are guarded by tap.mu.
 	dead      bool                // cut
 	last      tapFrame            // the last frame that the server has received
 	unsettled map[uint16][]uint64 // delivery tags without an ack, by channel

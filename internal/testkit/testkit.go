@@ -37,7 +37,7 @@ func Name(t testing.TB, prefix string) string {
 		}
 		return '-'
 	}, t.Name())
-	// A name on the wire has at most 255 bytes, and the test may append some.
+	// A name on the wire has at most 255 bytes, and the test may append to it.
 	test = test[:min(len(test), 150)]
 	return prefix + "." + test + "." + hex.EncodeToString(random[:])
 }

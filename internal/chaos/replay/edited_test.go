@@ -9,9 +9,9 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// The test kills the process of a replay with an edit three times. Each message that matches the edit arrives edited, and a
-// duplicate has the same bytes. The other messages remain failed. The archive contains the original and the sent content of
-// each message.
+// The test replays messages with an edit, and kills the replaying process three times. Each message that matches the edit
+// arrives edited, and its duplicates have the same bytes. The other messages remain failed. The archive contains the
+// original and the sent content of each message.
 func TestKilledReplayKeepsEdits(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t)

@@ -145,7 +145,7 @@ func newSystem(t *testing.T) *system {
 	return h
 }
 
-// freeAddress returns a fixed address, so that a restarted broker has the same address.
+// freeAddress returns an address with a free port, so that a broker can have the same address after a restart.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

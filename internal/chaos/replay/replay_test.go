@@ -103,8 +103,8 @@ func (s *fixture) runAndKill(role string, done func() int64, more ...string) *pr
 	return p
 }
 
-// The test kills the process of a replay three times. The archive then contains each message once, with the state replayed,
-// and each message arrives. Each kill duplicates at most one batch.
+// The test kills the process of a replay three times. The archive then contains each message once, in state replayed, and
+// each message arrives. Each kill duplicates at most one batch.
 func TestKilledReplayLosesNoMessage(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t)

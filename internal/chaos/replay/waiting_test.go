@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// actVariable contains the failed.WaitingDo of the role act.
+// actVariable is the environment variable that contains the failed.WaitingDo for the role act.
 const actVariable = "REPRISE_CHAOS_ACT"
 
 const (
@@ -61,7 +61,7 @@ func TestKilledActLosesNoMessage(t *testing.T) {
 			p := start(t, "act", append(s.environment, actVariable+"="+string(do))...)
 			testkit.Eventually(t, timeout, func() bool {
 				q, err := s.channel.QueueDeclarePassive(to, true, false, false, false, nil)
-				if err != nil { // the process has not declared the queue
+				if err != nil { // the process has not declared the queue yet
 					s.reopen()
 				}
 				return err == nil && q.Messages >= copies/5
