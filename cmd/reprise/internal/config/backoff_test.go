@@ -36,7 +36,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// The parser accepts the durations in messages.
+// ParseDuration accepts the results of FormatDuration.
 func TestFormatDurationRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		unit := rapid.SampledFrom([]time.Duration{1, time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(t, "unit")

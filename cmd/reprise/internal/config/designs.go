@@ -164,7 +164,7 @@ func part(v value) (float64, bool) {
 	return n, ok
 }
 
-// distinct returns an error for duplicate names, in the terms of the file.
+// distinct returns an error for duplicate names. The error uses the keys of the file.
 func distinct(p preset.CDNPurge) error {
 	exchange := cmp.Or(p.Exchange, preset.CDNPurgeExchange)
 	if p.WaitExchange == exchange {

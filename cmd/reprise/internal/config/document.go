@@ -14,7 +14,7 @@ import (
 type decoder struct {
 	name     string
 	excerpts excerpts
-	dir      string // start of relative paths
+	dir      string // base of relative paths
 	lookup   func(string) (string, bool)
 	aliases  map[*ast.AliasNode]ast.Node
 	problems []Problem
@@ -33,7 +33,7 @@ func (d *decoder) failAt(at Position, format string, args ...any) bool {
 // handle this depth.
 const maxDepth = 200
 
-// theFile is the name of the top level in messages.
+// theFile is the name of the top level in problems.
 const theFile = "the file"
 
 // document parses the content and returns its only document.
@@ -134,7 +134,7 @@ func (a *anchors) Visit(n ast.Node) ast.Visitor {
 }
 
 // tooDeep returns the line at which the nesting of brackets, or of lists and mappings by indentation, exceeds maxDepth.
-// The result is approximate, because quotes and comments count, too.
+// The result is approximate, because brackets in quotes and comments also count.
 func tooDeep(lines []string) (line int, deep bool) {
 	depth := 0
 	for i, l := range lines {

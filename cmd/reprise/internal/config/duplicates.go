@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// Duplicates configures the storage of processed messages and its retention, for deduplication.
+// Duplicates configures deduplication: the store of processed messages, and its retention.
 type Duplicates struct {
 	idempotent.Config // without the Logger
 
@@ -50,8 +50,8 @@ func (v value) duplicates() (*Duplicates, bool) {
 	return d, true
 }
 
-// store reads sqlite:PATH or the URL of a PostgreSQL database, or one of others. It makes the path absolute. Errors
-// never contain the URL, which holds a password.
+// store reads sqlite:PATH or the URL of a PostgreSQL database, or one of the values in others. It makes the path
+// absolute. Errors never contain the URL, which may contain a password.
 func (v value) store(example string, others ...string) (string, bool) {
 	s, ok := v.text(example)
 	path, sqlite := strings.CutPrefix(s, storeSQLite)

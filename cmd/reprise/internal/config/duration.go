@@ -15,10 +15,11 @@ import (
 // days matches days, the only unit that delays need and Go durations lack.
 var days = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)d`)
 
-// spelledOut matches units that are written out, for a correction.
+// spelledOut matches durations whose unit is written out, so that an error can suggest a correction.
 var spelledOut = regexp.MustCompile(`^ *([0-9]+) *(seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|milliseconds?|millis)$`)
 
-// ParseDuration parses a Go duration ("500ms", "1h30m"), which may have a prefix of days of 24 hours ("7d", "1d12h").
+// ParseDuration parses a Go duration ("500ms", "1h30m"). A number of days, of 24 hours each, may precede it or
+// replace it ("1d12h", "7d").
 func ParseDuration(s string) (time.Duration, error) {
 	text, whole := s, time.Duration(0)
 	if m := days.FindStringSubmatch(text); m != nil {

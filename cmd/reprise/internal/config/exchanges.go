@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// exchanges are the exchanges that the file declares.
+// exchanges contains the exchanges that the file declares.
 type exchanges struct {
 	embedded bool // the broker has only the objects that the file declares
 	all      []exchange
@@ -39,7 +39,7 @@ func (e *exchanges) decode(v value) {
 	}
 }
 
-// bind reads the bindings of a queue, and the exchanges that the bindings need.
+// bind reads the bindings of a queue. It also returns the exchanges that the bindings need.
 func (e *exchanges) bind(v value, queue string) topology.Topology {
 	var t topology.Topology
 	t.Bindings, _ = list("a list such as [{exchange: NAME, key: ROUTING-KEY}]", mapping("a binding", func(f *fields, b *topology.Binding) {

@@ -7,10 +7,11 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// fields are the keys of a mapping. The read keys are the schema: finish reports every other key as unknown.
+// fields contains the keys of a mapping. The keys that the package reads are the schema: finish reports every other
+// key as unknown.
 type fields struct {
 	value
-	owner   string // name of the mapping in messages: "a worker"
+	owner   string // name of the mapping in problems: "a worker"
 	pairs   []field
 	asked   []string
 	refused []string // known keys that are not permitted here
@@ -58,7 +59,7 @@ func (f *fields) add(p *ast.MappingValueNode) {
 	f.pairs = append(f.pairs, x)
 }
 
-// path returns the name of a value in messages. Top-level keys, keys of a list item and keys of a preset's queue have
+// path returns the name of a value in problems. Top-level keys, keys of a list item and keys of a preset's queue have
 // no prefix, because they are unambiguous.
 func (f *fields) path(key string) string {
 	key = shownKey(key)
@@ -76,7 +77,7 @@ func (f *fields) find(key string) (field, bool) {
 	return f.pairs[i], true
 }
 
-// get returns the value of a key. It returns false for a refused key.
+// get returns the value of a key. It returns false for a missing or refused key.
 func (f *fields) get(key string) (field, bool) {
 	if slices.Contains(f.refused, key) {
 		return field{}, false
@@ -94,7 +95,7 @@ func (f *fields) with(key string, use func(value)) bool {
 	return ok
 }
 
-// read sets into to the value of a key, unless the reader reports a problem. It reports whether the key is present.
+// read sets *into to the value of a key, unless the reader reports a problem. It reports whether the key is present.
 func read[T any](f *fields, key string, into *T, as reader[T]) bool {
 	return f.with(key, func(v value) {
 		if x, ok := as(v); ok {
@@ -103,7 +104,7 @@ func read[T any](f *fields, key string, into *T, as reader[T]) bool {
 	})
 }
 
-// failAtKey reports a problem of a present key. It always returns false, so that readers can return its result.
+// failAtKey reports a problem at a key that is present. It always returns false, so that readers can return its result.
 func (f *fields) failAtKey(key, format string, args ...any) bool {
 	x, _ := f.find(key)
 	return f.failAt(x.keyAt, format, args...)
@@ -151,7 +152,7 @@ func (f *fields) finish() {
 	}
 }
 
-// mapping reads a mapping, and reports the keys that fill does not read.
+// mapping returns a reader of a mapping. The reader reports the keys that fill does not read.
 func mapping[T any](owner string, fill func(*fields, *T)) reader[T] {
 	return func(v value) (t T, ok bool) {
 		f, ok := v.fields(owner)
@@ -163,8 +164,8 @@ func mapping[T any](owner string, fill func(*fields, *T)) reader[T] {
 	}
 }
 
-// short calls use with the value. If the value is a mapping, short calls use with the value of its key main, and
-// settings with the mapping.
+// If the value is not a mapping, short calls use with the value. Otherwise it calls use with the value of the key
+// main, and settings with the mapping.
 func (v value) short(owner, main, example string, use func(value), settings func(*fields)) {
 	if !v.isMapping() {
 		use(v)

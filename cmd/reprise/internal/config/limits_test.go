@@ -52,7 +52,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// The delays in messages are the actual delays of the route.
+// The policy contains the actual delays of a route that ignores the backoff.
 func TestDelaysMatchRoutes(t *testing.T) {
 	for _, text := range []string{"requeue", "{dead-letter: {delay: 5m}}", "{delayed-retry: {min: 20s, max: 1m}}"} {
 		w := worker(t, "route: "+text)

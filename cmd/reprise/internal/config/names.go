@@ -17,8 +17,8 @@ const maxName = 255
 // https://www.rabbitmq.com/docs/queues#names
 const reserved = "amq."
 
-// amqpName reads the name of a queue or an exchange. The name must leave space for a suffix of room bytes. A number is
-// not a name, because 010 could mean 8, 10 or "010".
+// amqpName reads the name of a queue or an exchange. The name must be at most maxName-room bytes long, so that a
+// suffix fits. A number is not a name, because 010 could mean 8, 10 or "010".
 func amqpName(example string, room int) reader[string] {
 	return func(v value) (string, bool) {
 		switch v.node.(type) {
@@ -30,7 +30,7 @@ func amqpName(example string, room int) reader[string] {
 	}
 }
 
-// fits reports whether a name fits into AMQP, with room bytes left.
+// fits reports whether a name is valid in AMQP and at most maxName-room bytes long.
 func (v value) fits(name string, room int) bool {
 	switch {
 	case len(name) > maxName-room:
@@ -41,7 +41,7 @@ func (v value) fits(name string, room int) bool {
 	return true
 }
 
-// ownName reads a name like amqpName, for an object that the worker declares.
+// ownName is like amqpName, for an object that the worker declares.
 func ownName(example string, room int) reader[string] {
 	return func(v value) (string, bool) {
 		s, ok := amqpName(example, room)(v)
@@ -75,7 +75,7 @@ func (v value) routingKey() (string, bool) {
 	return s, ok
 }
 
-// arguments reads queue arguments in the form of the broker, except the arguments that are already set.
+// arguments reads queue arguments with their names in AMQP. It refuses the arguments in set, which the preset sets.
 func arguments(set ...string) reader[topology.Table] {
 	return func(v value) (topology.Table, bool) {
 		f, ok := v.fields(v.name)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ports are the listening addresses of a file.
+// ports contains the listening addresses of a file.
 type ports []listener
 
 type listener struct {

@@ -15,21 +15,22 @@ import (
 //	  queues:
 //	    QUEUE: {exec: [PROGRAM]}   # keys of other workers, except those that the design sets
 
-// design is a preset in the form of the file.
+// design describes the form of a preset in the file.
 type design struct {
 	name string
 
-	// queues are the names of the work queues in the file. If empty, the design has one queue with an arbitrary name.
+	// queues contains the names that the file uses for the work queues. If it is empty, the design has one queue with an
+	// arbitrary name.
 	queues []string
 
-	// example is a queue name for messages if queues is empty.
+	// example is a queue name for problems if queues is empty.
 	example string
 
 	// settings reads the keys of the design. It returns a function that maps the name of a queue in the file to the part
 	// of the worker that the design determines. The function returns an error if the keys conflict.
 	settings func(*fields) workerOf
 
-	// refused are the keys that have no effect with this design, at any level. Each reason contains the replacement at
+	// refused contains the keys that have no effect with this design, at any level. Each reason contains the replacement at
 	// the level of the preset.
 	refused []refusal
 }
@@ -158,7 +159,7 @@ func (p *presetItem) work(x field) locatedWorker {
 	return w
 }
 
-// first returns a queue name for messages.
+// first returns a queue name for problems.
 func (d *design) first() string {
 	if d.queues != nil {
 		return d.queues[0]

@@ -17,7 +17,7 @@ type Problem struct {
 	Text string // the error and a suggestion
 }
 
-// Problems are all errors of a file, in the order of the file.
+// Problems contains all errors of a file, in the order of the file.
 type Problems struct {
 	Name string
 	List []Problem
@@ -120,8 +120,8 @@ func mask(line []rune, hidden []span, at int) (masked []rune, place int) {
 	return masked, place
 }
 
-// sorted returns the problems found so far, without duplicates. An alias can cause a duplicate, because it makes the
-// decoder read a position several times.
+// sorted returns the problems found so far, sorted by position and without duplicates. An alias can cause a
+// duplicate, because it makes the decoder read a position several times.
 func (d *decoder) sorted() *Problems {
 	list := slices.Clone(d.problems)
 	slices.SortStableFunc(list, func(a, b Problem) int {

@@ -27,7 +27,7 @@ type Backoff struct {
 	Keys []string // keys that were written: "initial", "factor", …
 }
 
-// jitters are the names of the jitters.
+// jitters lists the names of the jitters.
 var jitters = []string{"none", "equal", "full", "decorrelated"}
 
 // kinds lists the keys that determine the kind of a schedule, with the conflicting keys of other kinds.
@@ -43,9 +43,9 @@ var kinds = []struct {
 // Conflict is a key whose value conflicts with other keys.
 type Conflict struct{ Key, Text string }
 
-// Schedule returns the schedule, or nil for the default, or the conflicts that prevent a schedule. name converts a
-// key to its form in messages. Schedule ignores a key with a zero duration, because the reader of the key has
-// reported it.
+// Schedule returns the schedule, or nil for the default, or the conflicts that prevent a schedule. The function name
+// converts a key to its form in problems. Schedule ignores a key with a zero duration, because the reader of the key
+// has reported it.
 func (b Backoff) Schedule(name func(key string) string) (backoff.Backoff, []Conflict) {
 	var all []Conflict
 	conflict := func(key, format string, args ...any) {

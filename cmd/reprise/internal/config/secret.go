@@ -9,8 +9,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// excerpts are the lines of a file without secrets, because logs contain excerpts and files contain passwords. The end
-// of a malformed password is unknown, so excerpts hide whole values, depending on their keys.
+// excerpts contains the lines of a file and the parts to hide, because logs show excerpts and files contain
+// passwords. The end of a malformed password is unknown, so excerpts hide whole values, depending on their keys.
 type excerpts struct {
 	source []string
 	hidden map[int][]span // by index of the line
@@ -28,8 +28,8 @@ func (e excerpts) line(i int) ([]span, bool) {
 	return e.unparsed(i)
 }
 
-// urls returns the spans that may be passwords of URLs in a line. A password that is not correctly percent-encoded can
-// contain any character.
+// urls returns the spans of a line that may contain the passwords of URLs. A password that is not correctly
+// percent-encoded can contain any character.
 func urls(line string) []span {
 	var all []span
 	if i := strings.Index(line, "://"); i >= 0 {
@@ -165,7 +165,7 @@ func (h hider) Visit(n ast.Node) ast.Visitor {
 }
 
 // conceal hides the text from the first token to the token after last. If the positions of the parser are wrong, it
-// hides too much.
+// hides too much rather than too little.
 func (h hider) conceal(first, last *token.Token) {
 	if first == nil || first.Position == nil || last == nil {
 		return
@@ -193,7 +193,7 @@ func (h hider) conceal(first, last *token.Token) {
 	}
 }
 
-// begins reports whether a token begins at the position from the parser.
+// begins reports whether a token begins at the position that the parser reported.
 func (h hider) begins(line, column int, t *token.Token) bool {
 	if line < 0 || line >= len(h.source) {
 		return false
@@ -202,7 +202,7 @@ func (h hider) begins(line, column int, t *token.Token) bool {
 	return column >= 0 && column < len(r) && len(text) > 0 && r[column] == text[0]
 }
 
-// shownKey returns the form of a key for messages. A missing space makes the value a part of the key:
+// shownKey returns the form of a key for problems. A missing space makes the value a part of the key:
 // "broker:amqp://…", "PASSWORD=…".
 func shownKey(key string) string {
 	if i := strings.IndexAny(key, " :=@"); i >= 0 {

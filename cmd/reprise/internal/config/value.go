@@ -13,8 +13,8 @@ import (
 // value is a node of the file.
 type value struct {
 	*decoder
-	name string // name in messages: "backoff.initial"
-	also string // further option in messages: ", or none"
+	name string // name in problems: "backoff.initial"
+	also string // further option in problems: ", or none"
 	node ast.Node
 	at   Position
 }
@@ -52,7 +52,7 @@ func resolved(n ast.Node, aliases map[*ast.AliasNode]ast.Node) ast.Node {
 // fail reports a problem of a value. It always returns false, so that readers can return its result.
 func (v value) fail(format string, args ...any) bool { return v.failAt(v.at, format, args...) }
 
-// kind returns the kind of a value, in words for a message.
+// kind returns the kind of a value, in words for a problem.
 func (v value) kind() string {
 	switch v.node.(type) {
 	case nil, *ast.NullNode:
@@ -79,7 +79,7 @@ func (v value) kind() string {
 
 func (v value) isMapping() bool { return v.kind() == "a mapping" }
 
-// written returns a scalar in the form of the file.
+// written returns a scalar in the notation of the file.
 func (v value) written() string { return v.node.GetToken().Value }
 
 // wrong reports a value of an unexpected kind. It always returns false.
@@ -117,7 +117,7 @@ func (v value) plain() string {
 	return ""
 }
 
-// word reads any scalar as text, in the form of the file. In command lines and headers, 5 is equivalent to "5".
+// word reads any scalar as text, in the notation of the file. In command lines and headers, 5 is equivalent to "5".
 func (v value) word() (string, bool) {
 	switch n := v.node.(type) {
 	case *ast.StringNode:
@@ -274,7 +274,7 @@ func list[T any](wanted string, item reader[T]) reader[[]T] {
 	}
 }
 
-// orNone reads a value, or the word none. For none it returns the value none.
+// orNone reads a value, or the word none. For the word none, it returns the argument none.
 func orNone[T any](other reader[T], none T) reader[T] {
 	return func(v value) (T, bool) {
 		if v.plain() == "none" {

@@ -26,7 +26,7 @@ func closest(key string, words []string) (string, bool) {
 	return "", false
 }
 
-// synonyms are the terms of other tools.
+// synonyms maps keys to the terms that other tools use for them.
 var synonyms = map[string][]string{
 	"url":         {"uri", "address", "endpoint"},
 	"attempts":    {"max_attempts", "retries", "max_retries", "tries"},

@@ -46,9 +46,9 @@ import (
 // ErrUnbalanced is returned by Run if messages are missing in the ledger.
 var ErrUnbalanced = errors.New("demo: ledger reports missing messages")
 
-// Options are the settings of Run. Out, and one of Dial and BrokerURL, are required.
+// Options contains the settings of Run. Out, and one of Dial and BrokerURL, are required.
 type Options struct {
-	Dial      func(ctx context.Context, network, addr string) (net.Conn, error) // to the embedded broker
+	Dial      func(ctx context.Context, network, addr string) (net.Conn, error) // connects to the embedded broker
 	BrokerURL string                                                            // a RabbitMQ, amqp://user:password@host:5672/vhost
 
 	// Once stops the run after Events events have been published and settled. Default: the run continues until ctx is
@@ -66,7 +66,7 @@ type Options struct {
 	Out    io.Writer
 	Logger *slog.Logger // of the worker library; default: none
 
-	// When StopWaiting is closed, Run does not wait for messages in flight, and counts them as waiting.
+	// After StopWaiting is closed, Run does not wait for messages in flight, and counts them as waiting.
 	StopWaiting <-chan struct{}
 
 	timeout time.Duration // the wait ends if messages in flight have been in no queue for this time; default 5s.
@@ -105,7 +105,7 @@ func (o Options) validate() error {
 
 func (o Options) design() preset.CoverArt { return preset.CoverArt{RetryDelay: o.RetryDelay} }
 
-// queueNames are the queues of the design in the order of display.
+// queueNames contains the queues of the design, in the order of display.
 var queueNames = []string{
 	preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue,
 	preset.CoverArtRetryQueue, preset.CoverArtFailedQueue,
@@ -257,8 +257,8 @@ func (r *run) work(ctx context.Context) error {
 	return nil
 }
 
-// settled returns errEnough when no message is in flight, or when messages have been in no
-// queue for the timeout. The ledger counts such messages as missing.
+// settled returns errEnough when no message is in flight, or when messages in flight have been in no queue for the
+// timeout. The ledger counts such messages as missing.
 func (r *run) settled(ctx context.Context) error {
 	if !r.o.Once {
 		r.screen.print(line{}.add(bold, "no more events; waiting for messages in flight (press Ctrl-C again to stop immediately)"))
@@ -298,8 +298,8 @@ func (r *run) depths() map[string]int {
 	return all
 }
 
-// newPrefix returns the prefix of the message IDs of a run, because the failed queue may
-// contain messages of earlier runs.
+// newPrefix returns the prefix of the message IDs of a run. It is random, because the failed queue may contain
+// messages of earlier runs.
 func newPrefix() string {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails

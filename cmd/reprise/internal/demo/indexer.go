@@ -50,9 +50,9 @@ func loadCatalog() (all []release, err error) {
 	return all, nil
 }
 
-// indexer handles the three kinds of events. The body of an index event is the id of a
-// release; delete has image, release; move has image, old release, new release; one per
-// line. Handlers may run any number of times for the same event.
+// indexer handles the three kinds of events. The body of an index event is the ID of a release. The body of a delete
+// event contains an image and a release, and the body of a move event an image, the old release and the new release,
+// one per line. Handlers may run any number of times for the same event.
 type indexer struct {
 	store *store
 	known map[string]bool // ids of releases
@@ -204,7 +204,7 @@ func (s *store) delete(ctx context.Context, key string) error {
 	return s.request(ctx, "DELETE", key, func() { delete(s.objects, key) })
 }
 
-// copy reports whether the object exists.
+// copy copies an object, and reports whether the source exists.
 func (s *store) copy(ctx context.Context, from, to string) (found bool, err error) {
 	err = s.request(ctx, "PUT", to, func() {
 		if found = s.objects[from]; found {

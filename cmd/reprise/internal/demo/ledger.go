@@ -146,8 +146,8 @@ func (r *run) printLedger() error {
 	return nil
 }
 
-// askBroker reads the queues after the workers stopped. It reads the wait queue first. A
-// message that expires afterwards is then in a work queue, which is read later.
+// askBroker reads the queues after the workers have stopped. It reads the wait queue first. A message that expires
+// after that is in a work queue, which is read later.
 func (a *accounts) askBroker(c *reprise.Client) error {
 	for _, queue := range []string{
 		preset.CoverArtRetryQueue, preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue,

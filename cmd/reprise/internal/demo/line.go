@@ -6,7 +6,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
-// style is a parameter of the control sequence for colours.
+// style is a parameter of the control sequence for colors.
 type style string
 
 const (

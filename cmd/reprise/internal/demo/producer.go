@@ -31,8 +31,8 @@ const period = 60
 //	malformed   a delete and a move event with an invalid body: parked immediately
 //	unknown     an index event of unknownGID: skipped
 //
-// The events of an image either only delete it or only move it, always to the same release,
-// because events of different queues overtake each other.
+// The events of an image either all delete it or all move it to the same release, because events in different queues
+// overtake each other.
 func plan(seed uint64, catalog []release, every int) iter.Seq[event] {
 	every = max(every, 8)
 	special := map[int]event{
@@ -138,7 +138,7 @@ func (p *producer) publish(ctx context.Context, id string, e event) error {
 	switch {
 	case errors.Is(err, reprise.ErrUnconfirmed), errors.Is(err, reprise.ErrNacked),
 		errors.Is(err, reprise.ErrDisconnected), errors.Is(err, reprise.ErrBlocked), errors.Is(err, reprise.ErrStalled):
-		p.unconfirmed = append(p.unconfirmed, id) // the ledger searches for it
+		p.unconfirmed = append(p.unconfirmed, id) // the ledger looks for it in the queues
 		return nil
 	case err != nil:
 		return fmt.Errorf("demo: cannot publish: %w", err)

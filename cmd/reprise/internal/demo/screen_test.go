@@ -45,7 +45,7 @@ var attempts = []attempt{
 	{at: 3400 * time.Millisecond, outcome: outcomeDone, event: "index", about: "João · Bebel Gilberto", number: 1, note: "debounced: replaced by a later equal event"},
 }
 
-// everything returns the output of a run with a width.
+// everything returns the output of a run, for a terminal of the given width.
 func everything(width int) []line {
 	lines := introLines("the embedded broker", 2*time.Second, width)
 	for _, a := range attempts {

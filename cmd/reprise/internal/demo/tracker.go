@@ -50,8 +50,7 @@ func newTracker(note func(id string) string, show func(attempt)) *tracker {
 	}
 }
 
-// publishing must be called before an event is published, and confirmed after the broker
-// has confirmed the event.
+// publishing must be called before an event is published, and the method confirmed after the broker has confirmed it.
 func (t *tracker) publishing(id string, e event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
