@@ -79,7 +79,6 @@ func (d *data) add(name string) *vhost.VHost {
 	return v
 }
 
-// declare declares a queue.
 func (d *data) declare(v *vhost.VHost, name string, durable bool, args amqpwire.Table) *vhost.Queue {
 	d.t.Helper()
 	q, err := v.DeclareQueue(&amqpwire.QueueDeclare{Queue: name, Durable: durable, Arguments: args}, nobody, anything)

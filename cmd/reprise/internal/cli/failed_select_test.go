@@ -23,7 +23,7 @@ func TestSelectionMatchesFilter(t *testing.T) {
 		f := flags[p.Flag]
 		delete(flags, p.Flag)
 		switch {
-		case p.Flag == "" || p.Name == "state": // arguments; each command has a separate default of --state
+		case p.Flag == "" || p.Name == "state": // arguments, and --state, whose default depends on the command
 		case f == nil:
 			t.Errorf("flag --%s not found", p.Flag)
 		case f.Help != p.Help || f.PlaceHolder != p.Value || f.IsBool() != (p.Value == "") || f.IsCumulative() != p.Repeated:

@@ -17,7 +17,7 @@ import (
 // policies draws valid policies for `reprise schedule`.
 func policies() *rapid.Generator[reprise.Policy] {
 	span := rapid.Map(rapid.OneOf(rapid.Int64Range(0, int64(time.Minute)), rapid.Int64Range(0, int64(100*time.Hour))),
-		func(n int64) time.Duration { return time.Duration(n).Truncate(time.Millisecond) }) // wait queues round delays to milliseconds
+		func(n int64) time.Duration { return time.Duration(n).Truncate(time.Millisecond) }) // wait queues round to milliseconds
 	return rapid.Custom(func(t *rapid.T) reprise.Policy {
 		var b backoff.Backoff
 		switch initial := span.Draw(t, "initial"); rapid.IntRange(0, 3).Draw(t, "kind") {
@@ -49,7 +49,7 @@ func TestPlanIncludesAllDelays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := policies().Draw(t, "policy")
 		p := planOf(policy)
-		// A wait queue rounds a delay up to milliseconds.
+		// The plan contains the delays of the wait queues, which are rounded up to whole milliseconds.
 		slack := time.Duration(len(p.Attempts)) * time.Millisecond
 		within := func(d time.Duration, w window) bool { return d >= w.low-slack && d <= w.high+slack }
 

@@ -11,9 +11,9 @@ import (
 
 func init() { programs["sqlite-close"] = sqliteClose }
 
-// sqliteClose simulates the close of the last connection to a file in SQLite before 3.51, which deletes the write-ahead
-// log. The file is the argument. A connection is the last connection if no other process has a lock on SQLite's shared
-// range.
+// sqliteClose simulates SQLite before 3.51, which deletes the write-ahead log of a file when the last connection to
+// the file is closed. The argument is the file. A connection is the last connection if no other process has a lock on
+// SQLite's shared range.
 func sqliteClose() {
 	path := os.Args[1]
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

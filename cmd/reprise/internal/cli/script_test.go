@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(testkit.Waiting{M: m}, programs)
 }
 
-// programs are the programs that scripts can run as separate processes.
+// programs contains the programs that scripts can run as separate processes.
 var programs = map[string]func(){
 	"reprise": func() { os.Exit(Main(os.Args[1:], Process())) },
 }

@@ -27,8 +27,8 @@ func (a fixedStore) Claim(context.Context, string, string, time.Duration) (idemp
 }
 func (a fixedStore) Release(context.Context, string, string) error { return a.err }
 
-// If the store is unavailable, the worker pauses and does not handle messages. It does not park messages whose attempts
-// are exhausted while the store is unavailable or while another worker handles the message.
+// If the store is unavailable, the worker pauses and does not handle messages. Even if the attempts of a message are
+// exhausted, the worker does not park it while the store is unavailable or another worker handles the message.
 func TestWorkerPausesWhileStoreIsDown(t *testing.T) {
 	for name, tt := range map[string]struct {
 		store fixedStore
