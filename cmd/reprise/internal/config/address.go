@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// brokerURL reads the URL of a broker. Errors never contain the URL, because it contains a password.
+// brokerURL reads the URL of a broker. Errors never contain the URL, because it may contain a password.
 func (v value) brokerURL() (string, bool) {
 	s, _, ok := v.expanded("amqp://user:password@host:5672/")
 	if !ok {
@@ -80,7 +80,7 @@ func (v value) dataDir() (string, bool) {
 	return path(DefaultData)(v)
 }
 
-// path reads a path. A relative path starts from the directory of the configuration.
+// path reads a path. A relative path is relative to the directory of the configuration.
 func path(example string) reader[string] {
 	return func(v value) (string, bool) {
 		s, ok := v.text(example)
@@ -91,7 +91,7 @@ func path(example string) reader[string] {
 	}
 }
 
-// absolute resolves a relative path from the directory of the configuration.
+// absolute resolves a relative path against the directory of the configuration.
 func (v value) absolute(path string) (string, bool) {
 	switch {
 	case strings.HasPrefix(path, "~") || strings.Contains(path, "${"):
@@ -102,7 +102,7 @@ func (v value) absolute(path string) (string, bool) {
 	return filepath.Join(v.dir, path), true
 }
 
-// endpoint reads the URL of an HTTP service, and returns the secret parts of the URL.
+// endpoint reads the URL of an HTTP service. It also returns the secret parts of the URL.
 func (v value) endpoint() (address string, secrets []string, ok bool) {
 	s, values, ok := v.expanded("http://127.0.0.1:8080/path")
 	if !ok {

@@ -88,7 +88,7 @@ func (f *fields) redact(r *failed.Rule) {
 	}
 }
 
-// retention reads the retention time of the messages of a work queue.
+// retention reads the retention time for the messages of a work queue.
 func (f *fields) retention(r *failed.RetentionRule) {
 	if !read(f, "queue", &r.Queue, amqpName("payments", 0)) {
 		f.missing("a retention needs a work queue; write queue: NAME", "queue")

@@ -30,8 +30,8 @@
 //	an empty file         refused: it has no workers
 //
 // ${NAME} expands to an environment variable in values that usually hold secrets or differ between machines: broker,
-// the url and headers of http, the env of exec, the URLs of stores and of the management API, the URLs and secrets of
-// webhooks. $${ is a literal ${. An unset variable is an error.
+// the url and headers of http, the env of exec, the URLs of stores and of the management API, and the URLs and
+// secrets of webhooks. $${ is a literal ${. An unset variable is an error.
 package config
 
 import (
@@ -140,8 +140,9 @@ func readFile(path string) (data []byte, lookup func(string) (string, bool), err
 	return data, os.LookupEnv, nil
 }
 
-// Parse parses the content of the file name. Errors contain the name, and relative paths start from its directory. Parse
-// looks up environment variables with lookup. If the file contains errors, it returns *[Problems].
+// Parse parses data, the content of a file. Errors contain the name of the file, and relative paths are relative to
+// its directory. Parse looks up environment variables with lookup. If the file contains errors, it returns
+// *[Problems].
 func Parse(name string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // byte order mark of some editors
 	d := newDecoder(name, data, lookup)
