@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// reply writes value as the response.
+// reply writes the response to a call, with the query applied to value.
 func (c *call) reply(w http.ResponseWriter, value any) error {
 	switch value := value.(type) {
 	case created:
@@ -38,7 +38,7 @@ func (c *call) reply(w http.ResponseWriter, value any) error {
 	return nil
 }
 
-// isLong reports whether the size of a response depends on the number of objects.
+// isLong reports whether the size of a response grows with the number of objects.
 func isLong(value any) bool {
 	switch value := value.(type) {
 	case list, pages, scrape:
@@ -53,7 +53,7 @@ func isLong(value any) bool {
 	return false
 }
 
-// write writes a response in JSON. If value is a stream, write writes each element as soon as the stream yields it.
+// write writes a response in JSON. It writes the elements of a stream one by one, as the stream yields them.
 func write(w http.ResponseWriter, status int, value any) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
@@ -61,7 +61,7 @@ func write(w http.ResponseWriter, status int, value any) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	out := response{w: w, status: status}
 	out.encoder = json.NewEncoder(&out.text)
-	out.encoder.SetEscapeHTML(false) // names may contain ">", and browsers do not interpret JSON as HTML
+	out.encoder.SetEscapeHTML(false) // safe, because browsers do not interpret JSON as HTML; names may contain ">"
 	out.value(value)
 	out.end()
 }
@@ -71,12 +71,12 @@ type response struct {
 	w       http.ResponseWriter
 	status  int
 	text    bytes.Buffer // not yet sent
-	sent    bool         // the first part was sent
+	sent    bool         // at least one part was sent
 	encoder *json.Encoder
 	err     error
 }
 
-// partSize is the minimum size of a part of a response, except the last part.
+// partSize is the minimum size of each part of a response except the last.
 const partSize = 64 << 10
 
 func (r *response) value(value any) {
@@ -111,7 +111,7 @@ func (r *response) list(items stream) {
 	r.text.WriteByte(']')
 }
 
-// object writes the fields sorted by name, as encoding/json does.
+// object writes the fields of an object sorted by name, as encoding/json does.
 func (r *response) object(f fields) {
 	between := "{"
 	for _, name := range slices.Sorted(maps.Keys(f)) {
@@ -150,8 +150,8 @@ func (r *response) send() {
 	r.text.Reset()
 }
 
-// end sends the rest of the response. If an error occurred after the first part, end cuts the connection, so that the client
-// does not take the response for a complete one.
+// end sends the rest of the response. If an error occurred after the first part was sent, end cuts the connection, so
+// that the client does not mistake the response for a complete response.
 func (r *response) end() {
 	switch {
 	case r.err == nil:

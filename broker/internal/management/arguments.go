@@ -11,11 +11,12 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// arguments is a field table in JSON. Integers decode as 64-bit integers, and all other numbers as doubles.
+// arguments is a field table that is represented in JSON as an object. Integers decode as 64-bit integers, and other
+// numbers as doubles.
 type arguments amqpwire.Table
 
-// MarshalJSON implements [json.Marshaler]. It preserves the order of the fields. If several fields have the same name, it
-// writes only the first one.
+// MarshalJSON implements [json.Marshaler]. It preserves the order of the fields. If several fields have the same
+// name, it writes only the first of them.
 func (a arguments) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	seen := make(map[string]bool, len(a))
@@ -79,7 +80,7 @@ func (a *arguments) UnmarshalJSON(b []byte) error {
 		*a = nil
 		return nil
 	case json.Delim('['):
-		// Erlang and PHP encode an empty map as an empty list.
+		// Clients in Erlang and PHP may encode an empty map as an empty list.
 		if !d.More() {
 			*a = nil
 			return nil
@@ -150,7 +151,7 @@ func readValue(d *json.Decoder, depth int) (any, error) {
 	return token, nil // a string, a boolean or null
 }
 
-// natural is a non-negative integer. In JSON, it may be quoted.
+// natural is a non-negative integer, which may be a string in JSON.
 type natural int
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -166,7 +167,7 @@ func (n *natural) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// flag is a boolean. Like RabbitMQ, it also accepts the strings "true" and "false".
+// flag is a boolean, which may be one of the strings "true" and "false" in JSON, as in RabbitMQ.
 type flag bool
 
 // UnmarshalJSON implements [json.Unmarshaler].

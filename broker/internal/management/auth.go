@@ -16,7 +16,7 @@ import (
 
 type userKey struct{}
 
-// authenticate checks the credentials of a request and dispatches the request.
+// authenticate checks the credentials in a request and, if they are valid, dispatches the request.
 func (h *Handler) authenticate(w http.ResponseWriter, r *http.Request) {
 	name, password, given := r.BasicAuth()
 	w.Header().Set("Vary", "Authorization")
@@ -48,7 +48,7 @@ func (h *Handler) authenticate(w http.ResponseWriter, r *http.Request) {
 	h.dispatch(w, r)
 }
 
-// refuseFor responds to a login that must wait.
+// refuseFor refuses a request whose login must wait.
 func refuseFor(w http.ResponseWriter, wait time.Duration) {
 	seconds := int((wait + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
@@ -56,12 +56,12 @@ func refuseFor(w http.ResponseWriter, wait time.Duration) {
 		"too many wrong passwords for this user from your address; try again in %d s", seconds)})
 }
 
-// privilege is the permission that an endpoint requires. Each privilege includes the previous ones.
+// privilege is the right that an endpoint requires of the user. Each privilege includes the previous privileges.
 type privilege uint8
 
 const (
-	anyone        privilege = iota // user with a management tag
-	monitor                        // user who may monitor the whole node
+	anyone        privilege = iota // user with a tag that permits the use of the API
+	monitor                        // user who may monitor all connections and the node
 	administrator                  // user who may change the node
 )
 
@@ -83,7 +83,7 @@ func tagged(u access.User, tags ...string) bool {
 
 func (c *call) is(p privilege) bool { return p.check(c.user) == nil }
 
-// vhost returns the virtual host in the path. It returns an error if the user may not see the virtual host.
+// vhost returns the virtual host in the path, or an error if it does not exist or the user may not see it.
 func (c *call) vhost() (*vhost.VHost, error) {
 	v := c.node.VHost(c.PathValue("vhost"))
 	switch {
@@ -95,8 +95,8 @@ func (c *call) vhost() (*vhost.VHost, error) {
 	return v, nil
 }
 
-// vhostToChange is like vhost, for requests that may create an object. Like RabbitMQ, it reports a missing virtual host with
-// a separate error.
+// vhostToChange is like vhost, for requests that may create an object. As in RabbitMQ, the error for a missing
+// virtual host then differs.
 func (c *call) vhostToChange() (*vhost.VHost, error) {
 	v, err := c.vhost()
 	if err == error(notFound) {
@@ -105,8 +105,8 @@ func (c *call) vhostToChange() (*vhost.VHost, error) {
 	return v, err
 }
 
-// visible returns the virtual host in the path. Without a virtual host in the path, it returns all virtual hosts that the
-// user may see.
+// visible returns the virtual host in the path or, if the path does not contain a virtual host, all virtual hosts
+// that the user may see.
 func (c *call) visible() ([]*vhost.VHost, error) {
 	if c.PathValue("vhost") != "" {
 		v, err := c.vhost()
@@ -119,7 +119,7 @@ func (c *call) visible() ([]*vhost.VHost, error) {
 	return slices.DeleteFunc(all, func(v *vhost.VHost) bool { return !c.node.Access.MayEnter(c.user.Name, v.Name()) }), nil
 }
 
-// may returns an error unless the user has the permission for a queue or exchange with the name.
+// may returns an error unless the user has the permission op on the queue or exchange with the given name.
 func (c *call) may(v *vhost.VHost, op access.Operation, name string) error {
 	if c.is(administrator) || c.node.Access.Allowed(c.user.Name, v.Name(), op, name) {
 		return nil

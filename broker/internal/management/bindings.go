@@ -29,8 +29,8 @@ func (h *Handler) bindings() {
 	}
 }
 
-// describeBinding returns an element of GET /api/bindings. The properties key identifies the binding among the bindings
-// between the same source and destination.
+// describeBinding returns an element of GET /api/bindings. The properties key identifies the binding among all
+// bindings with the same source and destination.
 func describeBinding(v *vhost.VHost, b vhost.BindingInfo) fields {
 	kind := "queue"
 	if b.ToExchange {
@@ -44,22 +44,22 @@ func describeBinding(v *vhost.VHost, b vhost.BindingInfo) fields {
 
 const toExchangeType = "exchange"
 
-// propertiesKey returns the escaped routing key and, if there are arguments, a hash of the arguments. It returns "~" if both
-// are empty. The hash differs from RabbitMQ's hash of an Erlang term. This is harmless, because clients only copy a key from
-// a list into a request.
+// propertiesKey returns the escaped routing key and, if there are arguments, a hash of the arguments. If both are
+// empty, it returns "~". The hash differs from RabbitMQ's hash of an Erlang term. This is harmless, because clients
+// only copy a properties key from a list into a request.
 func propertiesKey(key string, args amqpwire.Table) string {
 	escaped := strings.ReplaceAll(url.QueryEscape(key), "~", "%7E")
 	if len(args) == 0 {
 		return cmp.Or(escaped, "~")
 	}
-	encoded, _ := args.Append(nil) // cannot fail, because Bind has already encoded the arguments
+	encoded, _ := args.Append(nil) // cannot fail: Bind has already encoded the arguments
 	sum := fnv.New32a()
 	_, _ = sum.Write(encoded)
 	return escaped + "~" + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 }
 
-// bindingsIn yields the bindings of a virtual host for which wanted returns true. The bindings from the default exchange to
-// each queue come first.
+// bindingsIn yields the bindings in a virtual host for which wanted returns true. The bindings of the default
+// exchange, one per queue, come first.
 func bindingsIn(v *vhost.VHost, wanted func(vhost.BindingInfo) bool) iter.Seq[vhost.BindingInfo] {
 	return func(yield func(vhost.BindingInfo) bool) {
 		for _, q := range v.Queues() {
@@ -121,7 +121,8 @@ func exchangeBindings(wanted func(b vhost.BindingInfo, name string) bool) endpoi
 	}
 }
 
-// between returns the bindings from the source to the destination in the path. Both must exist.
+// between returns the bindings from the source in the path to the destination in the path. If either does not exist,
+// between returns an error.
 func (c *call) between(toExchange bool) (*vhost.VHost, iter.Seq[vhost.BindingInfo], error) {
 	v, err := c.vhost()
 	if err != nil {
@@ -145,7 +146,7 @@ func listBetween(c *call, toExchange bool) (any, error) {
 	return describeBindings(v, found), err
 }
 
-// binding returns the binding in the path. The mux has already unescaped the properties key once.
+// binding returns the binding in the path. The mux has already unescaped the properties key in the path once.
 func (c *call) binding(toExchange bool) (*vhost.VHost, vhost.BindingInfo, error) {
 	v, all, err := c.between(toExchange)
 	if err != nil {

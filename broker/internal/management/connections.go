@@ -60,8 +60,8 @@ func (c *call) describeConnection(s session.Info) fields {
 	return info
 }
 
-// sessions returns the connections that the user may see: all connections if the user is a monitor, and otherwise only the
-// connections of the user. Before the authentication, a connection does not belong to a user.
+// sessions returns the connections that the user may see. A monitor may see all connections, and other users only
+// their connections. Before authentication, a connection does not belong to any user.
 func (c *call) sessions() iter.Seq[session.Info] {
 	return func(yield func(session.Info) bool) {
 		for _, s := range c.node.Sessions() {
@@ -72,7 +72,8 @@ func (c *call) sessions() iter.Seq[session.Info] {
 	}
 }
 
-// sessionsHere is like sessions, restricted to the virtual host in the path.
+// sessionsHere is like sessions, but if the path contains a virtual host, it returns only the connections to this
+// virtual host.
 func (c *call) sessionsHere() (iter.Seq[session.Info], error) {
 	if c.PathValue("vhost") == "" {
 		return c.sessions(), nil
@@ -101,7 +102,7 @@ func listConnections(c *call) (any, error) {
 	}), err
 }
 
-// owns returns an error unless the calling user is the given user or an administrator.
+// owns returns an error unless the calling user is an administrator or the given user.
 func (c *call) owns(user string) error {
 	if !c.is(administrator) && user != c.user.Name {
 		return notYours
@@ -109,7 +110,7 @@ func (c *call) owns(user string) error {
 	return nil
 }
 
-// session returns the connection in the path. It returns an error unless the calling user owns the connection.
+// session returns the connection in the path, or an error if it does not exist or the calling user does not own it.
 func (c *call) session() (*session.Session, error) {
 	for _, s := range c.node.Sessions() {
 		if s.Name() != c.PathValue("name") {
@@ -129,8 +130,7 @@ func closeConnection(c *call) (any, error) {
 	return done{}, nil
 }
 
-// closeSession closes a connection as RabbitMQ's management API does. The header X-Reason of the request contains the
-// reason.
+// closeSession closes a connection as RabbitMQ's management API does. The reason is in the X-Reason header of the request.
 func (c *call) closeSession(s *session.Session) {
 	reason := cmp.Or(c.Header.Get("X-Reason"), "Closed via management plugin")
 	c.h.log.Info("closing connection on request", "user", c.user.Name, "connection", s.Name(), "reason", reason)

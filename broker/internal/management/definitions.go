@@ -24,7 +24,7 @@ func (h *Handler) definitions() {
 	})
 }
 
-// origin returns the fields that describe which broker exported the definitions, and in which format.
+// origin returns the fields that describe the broker that exports the definitions, and their format.
 func origin(format, explanation string) fields {
 	return fields{
 		"rabbit_version": Version, "rabbitmq_version": Version, "product_name": product, "product_version": Version,
@@ -51,8 +51,8 @@ func export(n *node.Node) fields {
 	})
 }
 
-// exportVHost returns the body of GET /api/definitions/{vhost}. Its objects do not name a virtual host, so that they can
-// be imported into any virtual host.
+// exportVHost returns the body of GET /api/definitions/{vhost}. The objects in it do not name a virtual host, so that
+// they can be imported into any virtual host.
 func exportVHost(v *vhost.VHost) fields {
 	objects, m := declared(v), metadata(v)
 	for name, all := range objects {
@@ -65,10 +65,11 @@ func exportVHost(v *vhost.VHost) fields {
 	})
 }
 
-// declared returns the queues, exchanges and bindings of virtual hosts that clients have declared, except exclusive queues
-// and their bindings.
+// declared returns the queues, exchanges and bindings that clients have declared in some virtual hosts, except
+// exclusive queues and their bindings.
 func declared(vhosts ...*vhost.VHost) fields {
-	// All lists use one snapshot per virtual host, because a binding to a queue that the export lacks could not be imported.
+	// All lists use one snapshot per virtual host. Otherwise, the export could contain a binding without its queue,
+	// which could not be imported.
 	taken := sync.OnceValue(func() (all []snapshot) {
 		for _, v := range vhosts {
 			all = append(all, snapshot{v, v.Queues(), v.Exchanges(), v.Bindings()})
@@ -92,7 +93,7 @@ func declared(vhosts ...*vhost.VHost) fields {
 	}
 }
 
-// snapshot is the topology of a virtual host at one time.
+// snapshot is the topology of a virtual host at one point in time.
 type snapshot struct {
 	vhost     *vhost.VHost
 	queues    []*vhost.Queue

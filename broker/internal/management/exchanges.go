@@ -49,7 +49,7 @@ func listExchanges(c *call) (any, error) {
 	}), nil
 }
 
-// exchangeName returns the name of the exchange that a path segment specifies.
+// exchangeName returns the name of the exchange that a path segment identifies.
 func exchangeName(text string) string {
 	if text == defaultExchange {
 		return ""
@@ -57,7 +57,7 @@ func exchangeName(text string) string {
 	return text
 }
 
-// predeclared reports whether the broker creates the exchange by default, or reserves its name.
+// predeclared reports whether the broker creates the exchange itself or reserves its name.
 func predeclared(name string) bool { return name == "" || strings.HasPrefix(name, "amq.") }
 
 // exchange returns the exchange in the path.
@@ -73,8 +73,8 @@ func (c *call) exchange() (*vhost.VHost, vhost.ExchangeInfo, error) {
 	return v, x, nil
 }
 
-// getExchange returns one exchange. The lists of publishers are empty, because RabbitMQ fills them only if it collects
-// details, which is not the default.
+// getExchange returns one exchange. The lists of publishers are empty, because RabbitMQ fills them only if it
+// collects detailed statistics, which is not the default.
 func getExchange(c *call) (any, error) {
 	v, x, err := c.exchange()
 	if err != nil {
@@ -116,12 +116,12 @@ func (s *exchangeSettings) declaration(name string) *amqpwire.ExchangeDeclare {
 	}
 }
 
-// mayForward checks the permissions for an argument that makes an object forward messages to an exchange. The user needs
-// read permission on the object and write permission on the exchange.
+// mayForward checks the permissions for the argument arg, which makes the object name forward messages to an
+// exchange. The user needs read permission on the object and write permission on the exchange.
 func (c *call) mayForward(v *vhost.VHost, name string, args arguments, arg string) error {
 	target, given := amqpwire.Table(args).Get(arg)
 	exchange, ok := target.(string)
-	if !given || !ok { // the declaration rejects an argument of the wrong type
+	if !given || !ok { // the declaration later rejects an argument of the wrong type
 		return nil
 	}
 	return cmp.Or(c.may(v, access.Read, name), c.mayExchange(v, access.Write, exchange))

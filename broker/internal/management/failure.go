@@ -42,7 +42,7 @@ func notAuthorised(reason string) *failure {
 	return &failure{http.StatusUnauthorized, "not_authorised", reason}
 }
 
-// missingKeys returns RabbitMQ's error for a body without required fields.
+// missingKeys returns RabbitMQ's error for a body in which required fields are missing.
 func missingKeys(names ...string) *failure {
 	for i, name := range names {
 		names[i] = "{key_missing," + name + "}"
@@ -50,7 +50,7 @@ func missingKeys(names ...string) *failure {
 	return badRequest("[" + strings.Join(names, ",") + "]")
 }
 
-// failureOf returns the error response for an error. A channel error becomes the status 400, except for missing objects and
+// failureOf returns the error response for err. The status for a channel error is 400, except for missing objects and
 // missing permissions.
 func failureOf(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {

@@ -20,19 +20,19 @@
 // # Limitations
 //
 // The package omits fields that only exist for an Erlang process (reductions, garbage collection); docs/compatibility.md
-// lists them. Policies, parameters, limits and topic permissions are not supported. Their lists are empty, lookups respond
-// with 404, and requests to create them fail. A rate is the average between two requests for the same object that are at
-// least five seconds apart, because the package does not sample in the background.
+// lists them. Policies, parameters, limits and topic permissions are not supported. Their lists are empty, lookups
+// respond with 404, and requests to create them fail. The package does not sample in the background. A rate is therefore
+// the average over the time between two requests for the same object that are at least five seconds apart.
 //
 // # Cost
 //
-// The handler builds the elements of a list one by one while it writes the list, and decodes definitions in the same way.
-// Messages in a response are in memory until the handler has written them. For each user, the handler processes at most two
-// calls at a time that return a list, request messages or have a large body. Further calls wait. If a response fails midway,
-// the handler cuts the connection.
+// The handler builds the elements of a list one by one while it writes the list, and decodes the elements of definitions
+// one by one. The messages in a response are in memory until the handler has written them. For each user, the handler
+// processes at most two calls at a time that return a list, request messages or have a large body. Further such calls
+// wait. If an error occurs in the middle of a response, the handler cuts the connection.
 //
-// Definitions have RabbitMQ's format. [Import] rejects definitions that contain an unsupported object, such as a policy,
-// because the topology would behave differently without this object.
+// Definitions have RabbitMQ's format. [Import] rejects definitions that contain an unsupported object, such as a
+// policy, because the topology would behave differently without the object.
 package management
 
 import (
@@ -51,8 +51,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/node"
 )
 
-// Identity of the node in responses. Clients use the version to detect the features of the broker, so it is the RabbitMQ
-// version that this broker emulates.
+// Identity of the node in responses. Clients use the version to detect the features of the broker, so Version is the
+// RabbitMQ version that this broker emulates.
 const (
 	NodeName = "reprise@localhost"
 	Version  = "4.3.6"
@@ -62,7 +62,7 @@ const (
 // maxBody is the maximum size of a request body. It equals RabbitMQ's limit for definitions.
 const maxBody = 20 << 20
 
-// Handler is the [http.Handler] of the API. It starts no goroutines and needs no cleanup.
+// Handler is the [http.Handler] of the API. It does not start goroutines and does not need to be closed.
 type Handler struct {
 	node      *node.Node
 	listeners func() []net.Addr
@@ -73,11 +73,11 @@ type Handler struct {
 	guarded   http.Handler
 }
 
-// New returns the API of a node. The function listeners returns the addresses of the AMQP listeners.
+// New returns the handler for the API of a node. The function listeners returns the addresses of the AMQP listeners.
 func New(n *node.Node, listeners func() []net.Addr, log *slog.Logger) *Handler {
 	h := &Handler{node: n, listeners: listeners, log: log, mux: http.NewServeMux()}
 	h.routes()
-	// Pages of other sites must not make changes through the browser of a logged-in user.
+	// Pages of other sites must not be able to make changes through the browser of a logged-in user.
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, &failure{http.StatusForbidden, "forbidden", "cross-origin request"})
@@ -136,11 +136,11 @@ type call struct {
 	user access.User
 
 	answer http.ResponseWriter
-	done   func() // ends the turn; nil if the call has no turn
+	done   func() // ends the turn; nil if the call has not taken a turn
 }
 
-// endpoint handles a call. The handler writes the result as JSON with status 200, unless the result is a response without a
-// body or a scrape.
+// endpoint handles a call. The handler writes the result as JSON with status 200, unless the result is a scrape or a
+// response without a body.
 type endpoint func(*call) (any, error)
 
 // Responses without a body.
@@ -157,7 +157,8 @@ func stored(existed bool) any {
 	return created{}
 }
 
-// handle adds an endpoint for users with the given privilege. Durable changes are on disk before handle sends the response.
+// handle adds an endpoint for users with the privilege may. The response to a request that makes changes is sent
+// after durable changes are on disk.
 func (h *Handler) handle(pattern string, may privilege, answer endpoint) {
 	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		user, _ := r.Context().Value(userKey{}).(access.User)
@@ -194,16 +195,17 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	refuse(w, f)
 }
 
-// A mux treats a segment that consists only of an escaped slash, such as the virtual host "/" in a path, as the end of the
-// path, and does not find the endpoint. The handler therefore appends a character to each such segment before it calls the
-// mux.
+// If a path segment consists only of an escaped slash, as for the virtual host "/", a mux treats it as the end of the
+// path and does not find the endpoint. The handler therefore appends a character to each such segment before it calls
+// the mux.
 const (
 	slashSegment = "%2F"
 	markedSlash  = "/\x00"
 )
 
-// route returns the URL for the mux. It removes dot segments and at most one slash at the end, and marks escaped slashes. It
-// returns false if a segment is empty, because RabbitMQ has no such paths and the mux would redirect them.
+// route returns the URL for the mux. It removes dot segments and a slash at the end, and marks escaped slashes. If a
+// segment is empty, route returns false, because RabbitMQ does not have such paths and the mux would redirect the
+// client.
 func route(u *url.URL) (routed *url.URL, ok bool) {
 	var segments []string
 	for s := range strings.SplitSeq(strings.TrimSuffix(u.EscapedPath(), "/"), "/") {
@@ -227,7 +229,7 @@ func route(u *url.URL) (routed *url.URL, ok bool) {
 	return &marked, err == nil
 }
 
-// PathValue returns a wildcard of the path.
+// PathValue returns the value of a path wildcard, with a marked slash restored.
 func (c *call) PathValue(name string) string {
 	if value := c.Request.PathValue(name); value != markedSlash {
 		return value
@@ -235,14 +237,14 @@ func (c *call) PathValue(name string) string {
 	return "/"
 }
 
-// dispatch calls the endpoint. It replaces the error responses of the mux with error responses of the API.
+// dispatch calls the endpoint for a request. It replaces the error responses of the mux with RabbitMQ's error responses.
 func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 	routed, ok := route(r.URL)
 	if !ok {
 		noEndpoint(w, r)
 		return
 	}
-	r.URL = routed // safe, because authenticate has copied the request
+	r.URL = routed // safe, because authenticate has made a shallow copy of the request
 	handler, pattern := h.mux.Handler(r)
 	if pattern != "" {
 		h.mux.ServeHTTP(w, r)
@@ -258,7 +260,8 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 	noEndpoint(w, r)
 }
 
-// noEndpoint responds to a path without an endpoint. RabbitMQ then looks for a static file, whose name contains no slash.
+// noEndpoint responds to a request for a path without an endpoint. In this case, RabbitMQ looks for a static file,
+// whose name cannot contain an escaped slash.
 func noEndpoint(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -271,7 +274,7 @@ func noEndpoint(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// statusOnly is a response without a body.
+// statusOnly is an [http.ResponseWriter] that records the status and the header, and discards the body.
 type statusOnly struct {
 	header http.Header
 	status int
@@ -281,7 +284,7 @@ func (s *statusOnly) Header() http.Header         { return s.header }
 func (s *statusOnly) WriteHeader(status int)      { s.status = status }
 func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
 
-// decode decodes the body into v. It returns an error if a needed field is missing.
+// decode decodes the body into v. If one of the needed fields is missing or null, decode returns an error.
 func (c *call) decode(v any, needed ...string) error {
 	var body json.RawMessage
 	err := json.NewDecoder(c.Body).Decode(&body)
@@ -295,7 +298,7 @@ func (c *call) decode(v any, needed ...string) error {
 		return wrongBody(err)
 	}
 	var given map[string]json.RawMessage
-	_ = json.Unmarshal(body, &given) // null has no fields
+	_ = json.Unmarshal(body, &given) // the body null does not have fields
 	needed = slices.DeleteFunc(needed, func(name string) bool { return len(given[name]) > 0 && string(given[name]) != "null" })
 	if len(needed) > 0 {
 		return missingKeys(needed...)

@@ -9,7 +9,7 @@ func (h *Handler) health() {
 	for _, path := range []string{"alarms", "local-alarms"} {
 		h.handle("GET /api/health/checks/"+path, anyone, checkAlarms)
 	}
-	// These checks always succeed, because the only node runs as long as it responds.
+	// These checks always succeed: if the only node responds, it is running.
 	for _, path := range []string{
 		"virtual-hosts", "ready-to-serve-clients", "is-in-service", "below-node-connection-limit",
 		"certificate-expiration/{within}/{unit}",

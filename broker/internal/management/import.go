@@ -13,9 +13,9 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// importedDefinitions contains the definitions of a cluster or of a virtual host. Decoding ignores unknown fields, which
-// describe the origin of the definitions. Import decodes the lists element by element, because decoded elements need much
-// more memory than encoded ones.
+// importedDefinitions contains the definitions of a cluster or of a virtual host. Unknown fields, which describe the
+// origin of the definitions, are ignored. Import decodes the lists element by element, because decoded elements need
+// much more memory than encoded elements.
 type importedDefinitions struct {
 	Users            section[importedUser]      `json:"users"`
 	VHosts           section[importedVHost]     `json:"vhosts"`
@@ -29,7 +29,7 @@ type importedDefinitions struct {
 	Policies         section[unsupportedObject] `json:"policies"`
 }
 
-// section is an undecoded list of definitions.
+// section is a list of definitions that is not yet decoded.
 type section[T any] struct{ text []byte }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -42,13 +42,13 @@ func (s *section[T]) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// each calls do for each element until do returns an error. The function do must not keep the pointer.
+// each calls do for each element until do returns an error. The function do must not keep its argument.
 func (s *section[T]) each(name string, do func(*T) error) error {
 	if len(s.text) == 0 || s.text[0] != '[' {
 		return nil
 	}
 	d := json.NewDecoder(bytes.NewReader(s.text))
-	_, _ = d.Token() // the bracket; the JSON is already validated
+	_, _ = d.Token() // skips the bracket; UnmarshalJSON has validated the text
 	element := new(T)
 	for d.More() {
 		*element = *new(T)
@@ -78,7 +78,7 @@ type importedVHost struct {
 	Metadata *vhostSettings `json:"metadata"`
 }
 
-// limits is an object or, in older exports, a list.
+// limits contains the limits of a user or a virtual host, which are an object or, in older exports, a list.
 type limits []json.RawMessage
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -94,7 +94,7 @@ type importedQueue struct {
 	VHost string `json:"vhost"`
 	Type  string `json:"type"`
 	queueSettings
-	Durable *flag `json:"durable"` // a pointer, to detect a missing field
+	Durable *flag `json:"durable"` // nil if the field is missing
 }
 
 type importedExchange struct {
@@ -113,7 +113,7 @@ type importedBinding struct {
 	Arguments       arguments `json:"arguments"`
 }
 
-// unsupportedObject is an object that the broker does not support. Its fields identify the object in an error.
+// unsupportedObject is an object that the broker does not support. The fields identify the object in error messages.
 type unsupportedObject struct {
 	Name      string `json:"name"`
 	VHost     string `json:"vhost"`
@@ -152,8 +152,9 @@ func postDefinitions(c *call, where func() (*vhost.VHost, error)) (any, error) {
 	return done{}, d.apply(c.node, into)
 }
 
-// Import adds the objects of a RabbitMQ definitions file to a node. It does not change existing objects, except users and
-// permissions, which it replaces. Import rejects unsupported objects before it makes any change. If a later step fails, the
+// Import adds the objects in a RabbitMQ definitions file to a node. It replaces existing users and permissions, and
+// updates the descriptions and tags of existing virtual hosts. It does not change other existing objects. If a
+// definition is not supported, Import returns an error before it makes any changes. If a later step fails, the
 // earlier changes remain.
 func Import(n *node.Node, definitions []byte) error {
 	d, err := parseDefinitions(definitions)
@@ -169,7 +170,7 @@ func Import(n *node.Node, definitions []byte) error {
 	return nil
 }
 
-// parseDefinitions decodes definitions, which must be an object.
+// parseDefinitions decodes a definitions file, which must be a JSON object.
 func parseDefinitions(definitions []byte) (*importedDefinitions, error) {
 	d := new(importedDefinitions)
 	if err := json.Unmarshal(definitions, d); err != nil {
@@ -192,8 +193,8 @@ func wrongDefinitions(err error) error {
 	return badRequest("failed_to_parse_json")
 }
 
-// apply adds the definitions of a cluster to the node. If into is set, d contains the definitions of one virtual host, and
-// apply adds them to into.
+// apply adds the definitions of a cluster to the node. If into is not nil, d contains the definitions of one virtual
+// host, and apply adds them to into.
 func (d *importedDefinitions) apply(n *node.Node, into *vhost.VHost) error {
 	if into != nil {
 		d.Users, d.VHosts, d.Permissions = section[importedUser]{}, section[importedVHost]{}, section[access.Permission]{}
@@ -216,10 +217,10 @@ func (d *importedDefinitions) apply(n *node.Node, into *vhost.VHost) error {
 	return nil
 }
 
-// harmless lists the global parameters that only describe a cluster and have no effect.
+// harmless contains the names of global parameters that only describe a cluster and have no effect.
 var harmless = []string{"cluster_tags", "cluster_name", "internal_cluster_id", "imported_definition_hash_value"}
 
-// check returns an error for unsupported objects and for missing virtual hosts.
+// check returns an error if the definitions are malformed, contain unsupported objects, or refer to a missing virtual host.
 func (d *importedDefinitions) check(n *node.Node, into *vhost.VHost) error {
 	for _, part := range []struct {
 		name  string
@@ -237,7 +238,7 @@ func (d *importedDefinitions) check(n *node.Node, into *vhost.VHost) error {
 	if err := d.Users.each("users", (*importedUser).check); err != nil {
 		return err
 	}
-	hosts := make(map[string]bool) // existing or defined virtual hosts
+	hosts := make(map[string]bool) // names of the existing and the defined virtual hosts
 	err := d.VHosts.each("vhosts", func(v *importedVHost) error {
 		hosts[v.Name] = true
 		return v.check()
@@ -256,7 +257,8 @@ func (d *importedDefinitions) check(n *node.Node, into *vhost.VHost) error {
 	})
 }
 
-// refuseAny returns an error with the number of unsupported items, if any. It ignores the global parameters in harmless.
+// refuseAny returns an error with the number of items, if there are any, because they are not supported. It ignores
+// the global parameters in harmless.
 func refuseAny(name string, items *section[unsupportedObject]) error {
 	count, first := 0, unsupportedObject{}
 	err := items.each(name, func(u *unsupportedObject) error {
@@ -295,7 +297,8 @@ func (v *importedVHost) check() error {
 	return nil
 }
 
-// checkVHosts decodes all objects that belong to virtual hosts and calls check with the name of each virtual host.
+// checkVHosts decodes all objects that belong to a virtual host, and calls check with the name of the virtual host
+// for each of them.
 func (d *importedDefinitions) checkVHosts(check func(name string) error) error {
 	for _, step := range []func() error{
 		func() error { return d.Queues.each("queues", func(q *importedQueue) error { return check(q.VHost) }) },
@@ -316,7 +319,7 @@ func (d *importedDefinitions) checkVHosts(check func(name string) error) error {
 	return nil
 }
 
-// withObject adds the object that caused an error to the error.
+// withObject adds the name of the object that caused an error to the error.
 func withObject(what, name string, err error) error {
 	return badRequest(fmt.Sprintf("%s %q: %v", what, name, failureOf(err).reason))
 }

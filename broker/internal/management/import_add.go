@@ -22,7 +22,7 @@ func (d *importedDefinitions) addUsers(n *node.Node) error {
 	})
 }
 
-// settings returns the metadata. Exports of RabbitMQ before 3.8 have these fields at the same level as the name.
+// settings returns the metadata. In exports of RabbitMQ before 3.8, the metadata fields are at the same level as the name.
 func (v *importedVHost) settings() *vhostSettings {
 	if v.Metadata != nil {
 		return v.Metadata
@@ -89,7 +89,7 @@ func (d *importedDefinitions) addBindings(n *node.Node, into *vhost.VHost) error
 		v := target(n, into, b.VHost)
 		toExchange := b.DestinationType == toExchangeType
 		if !toExchange && v.FindQueue(b.Destination) == nil {
-			return nil // RabbitMQ also exports the bindings of exclusive queues, but not the queues
+			return nil // RabbitMQ exports the bindings of exclusive queues, but not the queues
 		}
 		err := v.Bind(vhost.BindingInfo{
 			Source: b.Source, Destination: b.Destination, ToExchange: toExchange, Key: b.RoutingKey, Arguments: amqpwire.Table(b.Arguments),
@@ -101,8 +101,9 @@ func (d *importedDefinitions) addBindings(n *node.Node, into *vhost.VHost) error
 	})
 }
 
-// target returns the virtual host for an imported object. Import has checked that it exists. If it was deleted in the
-// meantime, target returns a temporary virtual host, so that the object is discarded.
+// target returns the virtual host for an imported object. Import has checked that the virtual host exists or has
+// created it. If it was deleted in the meantime, target returns a temporary virtual host, so that the object is
+// discarded.
 func target(n *node.Node, into *vhost.VHost, name string) *vhost.VHost {
 	if into != nil {
 		return into

@@ -20,26 +20,26 @@ import (
 // fields is a JSON object with RabbitMQ's field names.
 type fields map[string]any
 
-// with adds fields.
+// with adds the fields in more to f, and returns f.
 func (f fields) with(more fields) fields {
 	maps.Copy(f, more)
 	return f
 }
 
-// element builds an element of a list. The elements are built one by one while the list is written, so that a list of a
-// hundred thousand queues does not have to be in memory.
+// element is a function that builds an element of a list. Elements are built one by one while the list is written, so
+// that a list of a hundred thousand queues does not have to be in memory.
 type element func() fields
 
-// list is a response that the query can sort and reduce to columns.
+// list is a response that the client can sort and reduce to columns with query parameters.
 type list iter.Seq[element]
 
-// pages is a list that is paged if the query requests a page. RabbitMQ does not page the other lists.
+// pages is a list that the client can also request page by page. As in RabbitMQ, other lists are not paged.
 type pages iter.Seq[element]
 
-// stream is a list after shape has applied the query.
+// stream is a list to which shape has applied the query.
 type stream iter.Seq[fields]
 
-// listOf returns a list of existing elements.
+// listOf returns a list of elements that are already built.
 func listOf(all []fields) list {
 	return func(yield func(element) bool) {
 		for _, f := range all {
@@ -50,7 +50,7 @@ func listOf(all []fields) list {
 	}
 }
 
-// without returns the list without the given field in its elements.
+// without returns a copy of the list in which the elements do not have the given field.
 func (l list) without(name string) list {
 	return func(yield func(element) bool) {
 		for build := range l {
@@ -84,7 +84,7 @@ const (
 
 var badPage = badRequest("Pagination parameters are invalid")
 
-// shape applies the query to a response: page, page_size, name, use_regex, sort, sort_reverse, columns.
+// shape applies the query parameters to a response: page, page_size, name, use_regex, sort, sort_reverse, columns.
 func (c *call) shape(value any) (any, error) {
 	query := c.URL.Query()
 	columns := query.Get("columns")
@@ -108,7 +108,7 @@ func (c *call) shape(value any) (any, error) {
 	return value, nil
 }
 
-// stream returns the elements of a list, reduced to the columns.
+// stream returns the elements of a list, reduced to the given columns.
 func (l list) stream(columns string) stream {
 	return func(yield func(fields) bool) {
 		for build := range l {
@@ -153,8 +153,8 @@ func paginate(all iter.Seq[element], query url.Values) (fields, error) {
 	}, nil
 }
 
-// named returns a condition for names that contain a string or, with isRegex, match a regular expression. It returns nil if
-// the string is empty.
+// named returns a function that reports whether the name of an element contains a string or, if isRegex is set,
+// matches a regular expression. If the string is empty, named returns nil.
 func named(text string, isRegex bool) (func(fields) bool, error) {
 	if text == "" {
 		return nil, nil
@@ -183,15 +183,15 @@ func newOrder(query url.Values) order {
 	return order{by: query.Get("sort"), reverse: query.Get("sort_reverse") == "true"}
 }
 
-// selection selects and sorts elements of a list. It keeps the elements of the page in memory or, to sort, a key of each
-// element.
+// selection selects and sorts elements of a list. It keeps the elements of the page in memory or, to sort, the sort
+// key of each element.
 type selection struct {
 	order
-	named func(fields) bool // nil selects all
+	named func(fields) bool // filter; nil selects all elements
 	first int               // first element of the page
 	size  int               // size of the page; 0 selects all
 
-	total, found, selected int // counts of all elements, of matching elements, and of elements on the page
+	total, found, selected int // numbers of all elements, of matching elements, and of elements on the page
 }
 
 type keyedElement struct {
@@ -199,7 +199,7 @@ type keyedElement struct {
 	build element
 }
 
-// of returns the selected elements.
+// of returns the selected elements of all.
 func (s *selection) of(all iter.Seq[element]) list {
 	if s.by == "" && s.size == 0 {
 		return list(all)
@@ -244,7 +244,7 @@ func (s *selection) of(all iter.Seq[element]) list {
 	}
 }
 
-// at returns the value of a path such as message_stats.publish_details.rate.
+// at returns the value at a path such as message_stats.publish_details.rate.
 func (f fields) at(path string) (any, bool) {
 	name, rest, deeper := strings.Cut(path, ".")
 	value, found := f[name]
@@ -254,7 +254,7 @@ func (f fields) at(path string) (any, bool) {
 	return newFields(value).at(rest)
 }
 
-// newFields returns the fields of a value. A value that is not an object has no fields.
+// newFields returns the fields of a value, or nil if the value is not an object.
 func newFields(value any) (f fields) {
 	if f, ok := value.(fields); ok {
 		return f
@@ -269,7 +269,7 @@ func newFields(value any) (f fields) {
 	return f
 }
 
-// only returns the fields in a comma-separated list of names, or all fields if the list is empty.
+// only returns the fields whose names are in a comma-separated list, or all fields if the list is empty.
 func (f fields) only(columns string) fields {
 	if columns == "" {
 		return f
@@ -283,7 +283,7 @@ func (f fields) only(columns string) fields {
 	return kept
 }
 
-// set sets the value of a path, and creates the objects that contain it.
+// set sets the value at a path, and creates the objects along the path.
 func (f fields) set(path string, value any) {
 	name, rest, deeper := strings.Cut(path, ".")
 	if !deeper {
@@ -298,8 +298,8 @@ func (f fields) set(path string, value any) {
 	inner.set(rest, value)
 }
 
-// sortKey is the sort key of an element. Values of the same type are sorted by value, and values of different types by type.
-// Missing values come first.
+// sortKey is the value by which an element is sorted. Values of the same type are sorted by value, and values of
+// different types by type. Missing values sort first.
 type sortKey struct {
 	kind   reflect.Kind
 	number float64
@@ -327,7 +327,7 @@ func (k sortKey) compare(other sortKey) int {
 	return cmp.Or(cmp.Compare(k.kind, other.kind), cmp.Compare(k.number, other.number), cmp.Compare(k.text, other.text))
 }
 
-// number returns the value of a JSON number. It returns false if v is not a number.
+// number returns the value of a JSON number, and false if v is not a number.
 func number(v any) (float64, bool) {
 	if n, ok := v.(json.Number); ok {
 		value, err := n.Float64()

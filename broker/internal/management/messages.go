@@ -72,7 +72,8 @@ func publishTo(c *call) (any, error) {
 	return fields{"routed": n > 0 && accepted}, nil
 }
 
-// inFull returns an error whose text starts with the code, as RabbitMQ formats errors of its internal channel.
+// inFull returns an error whose text starts with the code, because RabbitMQ formats the errors of its internal
+// channel in this way.
 func inFull(err error) error {
 	if e, ok := err.(*exception.Error); ok {
 		return badRequest(fmt.Sprintf("%d %v", e.Code, e))
@@ -94,14 +95,14 @@ func (p *publication) body() ([]byte, error) {
 	return nil, badRequest([]string{"unsupported_encoding", p.PayloadEncoding})
 }
 
-// count adds the operations of a call to the totals, because a call has no channel that would count them.
+// count adds the operations of a call to the totals, because a call does not have a channel that counts them.
 func (c *call) count(v *vhost.VHost, counter *stats.Counter) {
 	c.node.Stats.Messages.Add(counter)
 	v.Messages().Add(counter)
 }
 
-// maxGet is the maximum number of messages in a response, and maxGetBytes the maximum size of these messages, because the
-// whole response is in memory.
+// The whole response is in memory, so maxGet limits the number of messages in it. After maxGetBytes, the response
+// does not get further messages.
 const (
 	maxGet      = 10_000
 	maxGetBytes = 64 << 20
@@ -112,7 +113,7 @@ type retrieval struct {
 	AckMode  string  `json:"ackmode"`
 	Encoding string  `json:"encoding"`
 	Count    natural `json:"count"`
-	Truncate natural `json:"truncate"` // maximum bytes of the payload
+	Truncate natural `json:"truncate"` // maximum size of the payload in bytes
 }
 
 var ackModes = []string{"ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"}
@@ -127,7 +128,7 @@ func (r *retrieval) check() error {
 	return nil
 }
 
-// notRead is the error response if the broker cannot read a message.
+// notRead is the error response for messages that the broker cannot read from the disk.
 var notRead = &failure{503, "unavailable", "cannot read messages from the disk"}
 
 var noQueue = &failure{404, "not_found", "queue_not_found"}
@@ -160,7 +161,7 @@ func getFrom(c *call) (any, error) {
 	defer c.count(v, &counter)
 	var all []element
 	var taken []*queue.Item
-	// Settle last. Otherwise, the next get would return a requeued message again.
+	// Settle last. Otherwise, the loop would get a requeued message again.
 	defer func() { settle(q, r.AckMode, taken) }()
 	ack, way := false, stats.Get
 	if r.AckMode == "ack_requeue_false" {
@@ -172,14 +173,14 @@ func getFrom(c *call) (any, error) {
 		var left int
 		var encoded []byte
 		found, err := q.Get(ack, func(it *queue.Item, n int) {
-			// copied here, because Get later changes the item
+			// copied in the callback, because the item changes after it returns
 			got, encoded, redelivered, left = it, it.DeliveryProperties(), it.Redelivered, n
 		})
 		if err != nil && len(all) == 0 {
 			return nil, notRead
 		}
 		if err != nil {
-			break // return the earlier messages, because the queue may no longer contain them
+			break // return the messages so far, because the queue may no longer contain them
 		}
 		if !found {
 			counter.AddFrom(q.Quorum(), stats.GetEmpty, 1)
@@ -214,7 +215,7 @@ func settle(q *vhost.Queue, ackMode string, items []*queue.Item) {
 	}
 }
 
-// describe returns a message from a queue.
+// describe returns the fields of a message.
 func (r *retrieval) describe(m *queue.Message) fields {
 	shown := m.Body[:min(int(r.Truncate), len(m.Body))]
 	payload, encoding := string(shown), "string"

@@ -13,8 +13,9 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
-// Metrics returns a handler for the metrics of a node in Prometheus' text format, under the names of RabbitMQ's plugin. It
-// returns the sums of the metrics of all queues or, if the path ends in /per-object, the metrics of each queue.
+// Metrics returns a handler for the metrics of a node in Prometheus' text format, with the metric names of RabbitMQ's
+// plugin. The handler returns the sum of each metric over all queues or, if the path ends in /per-object, the metrics
+// of each queue.
 func Metrics(n *node.Node) http.Handler {
 	var turns turns
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +97,7 @@ func (e *exposition) alarms(n *node.Node) {
 	e.gauge("rabbitmq_disk_space_available_limit_bytes", "Free disk space low watermark in bytes", n.Disk.Limit())
 }
 
-// processMemory returns the memory that the process holds, as obtained from the system.
+// processMemory returns the memory that the Go runtime has obtained from the operating system and not released.
 func processMemory() int64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)
@@ -157,7 +158,7 @@ func (e *exposition) queues(n *node.Node, perObject bool) {
 		vhost, queue string
 		values       [queueMetricCount]int64
 	}
-	var all []counted // only with perObject
+	var all []counted // empty unless perObject is set
 	var sums [queueMetricCount]int64
 	queues := 0
 	for _, v := range n.VHosts() {

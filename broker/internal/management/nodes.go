@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
-// describeNode returns an element of GET /api/nodes. It omits RabbitMQ's fields for Erlang processes and files.
+// describeNode returns the element of GET /api/nodes. It omits the fields for Erlang processes and files.
 func (c *call) describeNode() fields {
 	memory := c.node.Memory
 	info := fields{
@@ -40,7 +40,7 @@ func (c *call) describeNode() fields {
 		"rabbitmq_version":    Version,
 		"erlang_version":      runtime.Version(),
 		"erlang_full_version": platform(),
-		"cluster_links":       []string{}, // the node has no peers
+		"cluster_links":       []string{}, // the node does not have peers
 	}.with(c.h.rates.counted("node", "mem_used", uint64(memory.Used()))).with(c.churn())
 	if disk := c.node.Disk; disk != nil {
 		info.with(fields{

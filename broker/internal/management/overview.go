@@ -12,7 +12,7 @@ func overview(c *call) (any, error) {
 	o := fields{
 		"management_version":                Version,
 		"rates_mode":                        "basic",
-		"sample_retention_policies":         fields{"global": []int{}, "basic": []int{}, "detailed": []int{}}, // no samples exist
+		"sample_retention_policies":         fields{"global": []int{}, "basic": []int{}, "detailed": []int{}}, // samples are not collected
 		"exchange_types":                    exchangeTypes(),
 		"product_version":                   Version,
 		"product_name":                      product,
@@ -79,7 +79,7 @@ func overview(c *call) (any, error) {
 	return o.with(c.h.rates.messageStats("overview "+c.user.Name, messages, clientCounters)), nil
 }
 
-// churn returns the counts of created and removed objects.
+// churn returns the numbers of created and removed objects.
 func (c *call) churn() fields {
 	all := fields{}
 	counted := &c.node.Stats.Churn

@@ -30,7 +30,7 @@ func (h *Handler) permissions() {
 	})
 }
 
-// describePermission returns a permission in the format of the API and of definitions.
+// describePermission returns a permission in the format that the API and definitions use.
 func describePermission(p access.Permission) fields {
 	return fields{"user": p.User, "vhost": p.VHost, "configure": p.Configure, "write": p.Write, "read": p.Read}
 }

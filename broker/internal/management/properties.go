@@ -10,7 +10,7 @@ import (
 // properties contains the properties of a message that is published through the API.
 type properties amqpwire.Properties
 
-// property is the JSON name of a message property and a pointer to its value.
+// property contains the JSON name of a message property and a pointer to its value.
 type property struct {
 	name string
 	flag amqpwire.PropertyFlags
@@ -56,7 +56,7 @@ func (p *properties) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// wrongProperty returns RabbitMQ's error for an invalid property, which contains the name of the property.
+// wrongProperty returns RabbitMQ's error for an invalid property. The error contains the name of the property.
 func wrongProperty(name string, err error) error {
 	t, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {
@@ -69,9 +69,9 @@ func wrongProperty(name string, err error) error {
 	return badRequest([]string{"not_" + kind, name})
 }
 
-// describeProperties returns the encoded properties of a message as JSON.
+// describeProperties converts the encoded properties of a message to fields.
 func describeProperties(encoded []byte) any {
-	parsed, _ := amqpwire.ParseProperties(encoded) // cannot fail, because they were decoded when the message was published
+	parsed, _ := amqpwire.ParseProperties(encoded) // cannot fail: the properties were decoded when the message was published
 	if parsed.Flags == 0 {
 		return []fields{}
 	}

@@ -21,7 +21,8 @@ func (h *Handler) queues() {
 	h.handle("GET /api/queues/{vhost}/{queue}/bindings", anyone, queueBindings)
 }
 
-// declaredQueue returns the declaration of a queue, as in the API and in definitions.
+// declaredQueue returns the fields that the declaration of a queue determines, in the format that the API and
+// definitions use.
 func declaredQueue(v *vhost.VHost, q *vhost.Queue) fields {
 	return fields{
 		"name": q.Name(), "vhost": v.Name(), "type": queueType(q.Config()),
@@ -33,7 +34,7 @@ func declaredQueue(v *vhost.VHost, q *vhost.Queue) fields {
 func (c *call) describeQueue(v *vhost.VHost, q *vhost.Queue) fields {
 	s, config := q.Stats(), q.Config()
 	bytes := s.ReadyBytes + s.UnackedBytes
-	served := 0 // 1 if no message waits for a consumer
+	served := 0 // 1 if the queue has consumers and no messages wait
 	if s.Consumers > 0 && s.Ready == 0 {
 		served = 1
 	}
@@ -96,7 +97,7 @@ func delayedRetry(r queue.Retry) string {
 	return "returned"
 }
 
-// queueArguments returns the arguments with the queue type, which RabbitMQ adds when a queue is declared.
+// queueArguments returns the arguments of a queue, including the queue type, which RabbitMQ adds when a queue is declared.
 func queueArguments(q *vhost.Queue) arguments {
 	args := q.Arguments()
 	if _, given := args.Get("x-queue-type"); !given {
@@ -167,7 +168,7 @@ type queueSettings struct {
 	Arguments  arguments `json:"arguments"`
 }
 
-// httpOwner is the owner for operations on queues over HTTP. It cannot own exclusive queues.
+// httpOwner represents an HTTP client in operations on queues. Unlike a connection, it cannot own exclusive queues.
 type httpOwner struct{}
 
 func putQueue(c *call) (any, error) {
@@ -214,7 +215,8 @@ func purgeQueue(c *call) (any, error) {
 	return done{}, nil
 }
 
-// ownQueue returns the queue in the path if the user has the permission op. It returns an error for an exclusive queue.
+// ownQueue returns the queue in the path. It returns an error if the user does not have the permission op on the
+// queue, or if the queue is exclusive.
 func (c *call) ownQueue(op access.Operation) (*vhost.VHost, *vhost.Queue, error) {
 	v, info, err := c.queue()
 	if err != nil {

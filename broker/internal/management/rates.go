@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// rateInterval is the minimum time between the two requests that determine a rate. It equals RabbitMQ's sampling
-	// interval.
+	// rateInterval is the minimum time between the two requests that determine a rate. RabbitMQ's sampling interval is
+	// the same.
 	rateInterval = 5 * time.Second
-	// rateMemory is the time after which an entry is removed if no client requests it.
+	// rateMemory is the time after which an entry that no client requests is removed.
 	rateMemory = 10 * time.Minute
-	// shortMemory replaces rateMemory while the number of entries grows fast, because clients create and delete many
+	// shortMemory replaces rateMemory while the number of entries grows quickly, because clients create and delete many
 	// objects.
 	shortMemory = 3 * rateInterval
-	// fewNumbers is the maximum number of entries for which rateMemory applies.
+	// fewNumbers is the number of entries up to which rateMemory always applies.
 	fewNumbers = 10_000
 )
 
@@ -25,7 +25,7 @@ type details struct {
 	Rate float64 `json:"rate"`
 }
 
-// rates computes how fast numbers change. It remembers the previous value of each number.
+// rates computes the rates at which numbers change. It remembers an earlier value of each number.
 type rates struct {
 	mu    sync.Mutex
 	seen  map[rateKey]sample
@@ -33,7 +33,7 @@ type rates struct {
 	left  int // number of entries after the last sweep
 }
 
-// rateKey identifies a number by object and name.
+// rateKey identifies a number by its object and its name.
 type rateKey struct {
 	of    any
 	which string
@@ -45,7 +45,7 @@ type sample struct {
 	rate  float64
 }
 
-// of returns the rate of a number.
+// of returns the rate at which a number changes. The argument value is its current value.
 func (r *rates) of(of any, which string, value uint64) details {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +88,7 @@ func (r *rates) counted(of any, name string, value uint64) fields {
 	return fields{name: value, name + "_details": r.of(of, name, value)}
 }
 
-// depth returns the fields for the number of messages in a queue or in several queues: ready, unacked and total.
+// depth returns the fields for the numbers of ready, unacked and all messages, in one queue or in several queues.
 func (r *rates) depth(of any, ready, unacked int) fields {
 	return r.counted(of, "messages", uint64(ready+unacked)).
 		with(r.counted(of, "messages_ready", uint64(ready))).
@@ -102,7 +102,8 @@ type counter struct {
 }
 
 var (
-	// queueCounters are the counters of a queue. Clients do not publish directly to a queue.
+	// queueCounters are the counters of a queue. They do not include confirms and unroutable messages, because clients
+	// publish to exchanges and not to queues.
 	queueCounters = []counter{
 		{"publish", only(stats.Publish)},
 		{"get", only(stats.Get)},
@@ -114,7 +115,7 @@ var (
 		{"redeliver", only(stats.Redeliver)},
 		{"ack", only(stats.Ack)},
 	}
-	// clientCounters are the counters of a channel, and of the objects that contain channels.
+	// clientCounters are the counters of a channel, and of objects that contain channels.
 	clientCounters = append([]counter{
 		{"confirm", only(stats.Confirm)},
 		{"return_unroutable", only(stats.Returned)},
@@ -131,7 +132,7 @@ func (r *rates) messageStats(of any, counted stats.Counts, counters []counter) f
 	for _, c := range counters {
 		value := c.of(&counted)
 		rate := r.of(of, c.name, value)
-		rate.Rate = max(rate.Rate, 0) // a new object with the same name may have smaller counters
+		rate.Rate = max(rate.Rate, 0) // the counters of a new object with the same name may be smaller
 		all[c.name], all[c.name+"_details"] = value, rate
 	}
 	return fields{"message_stats": all}

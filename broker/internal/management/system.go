@@ -21,7 +21,7 @@ func (h *Handler) system() {
 	h.handle("GET /api/cluster-name", anyone, func(*call) (any, error) { return fields{"name": NodeName}, nil })
 	h.handle("GET /api/version", anyone, func(*call) (any, error) { return Version, nil })
 	h.handle("GET /api/extensions", anyone, func(*call) (any, error) { return []fields{{"javascript": "dispatcher.js"}}, nil })
-	// The login method of the user interface: name and password. RabbitMQ 4.3 no longer has this resource.
+	// The login method of the user interface, which is a name and a password. RabbitMQ 4.3 no longer has this resource.
 	h.handle("GET /api/auth", anyone, func(*call) (any, error) { return fields{"oauth_enabled": false}, nil })
 	h.handle("GET /metrics", monitor, func(c *call) (any, error) { return scrape{c.node, false}, nil })
 	h.handle("GET /metrics/per-object", monitor, func(c *call) (any, error) { return scrape{c.node, true}, nil })
@@ -31,10 +31,10 @@ func whoami(c *call) (any, error) {
 	return fields{"name": c.user.Name, "tags": tagList(c.user.Tags), "is_internal_user": true}, nil
 }
 
-// tagList returns tags as a list that is not nil, so that its JSON value is not null.
+// tagList returns tags as a slice that is not nil, so that the JSON value is a list and not null.
 func tagList(tags []string) []string { return append([]string{}, tags...) }
 
-// listener is an address of the node.
+// listener is an address on which the node listens.
 type listener struct {
 	protocol string
 	ip       string
@@ -42,8 +42,8 @@ type listener struct {
 	tls      bool
 }
 
-// listening returns the listeners of the node. The listener of this API comes last, if the HTTP server reports its
-// address.
+// listening returns the listeners of the node. If the HTTP server reports its address, the last listener is the
+// listener of this API.
 func (c *call) listening() []listener {
 	var all []listener
 	for _, a := range c.h.listeners() {
@@ -62,13 +62,13 @@ func newListener(protocol string, a net.Addr) listener {
 	return listener{protocol: protocol, ip: ip, port: port}
 }
 
-// splitAddr splits an address into host and port. The port is 0 if the address has no port.
+// splitAddr splits an address into host and port. If the address does not have a port, the port is 0.
 func splitAddr(addr string) (host string, port int) {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil {
 		return addr, 0
 	}
-	port, _ = strconv.Atoi(text) // in-memory addresses have no port
+	port, _ = strconv.Atoi(text) // 0 if the port is not a number
 	return host, port
 }
 
@@ -103,7 +103,7 @@ func described(name, description string) fields {
 	return fields{"name": name, "description": description, "enabled": true}
 }
 
-// protocols returns the names of the supported protocols without duplicates.
+// protocols returns the names of the protocols of all listeners, without duplicates.
 func (c *call) protocols() []string {
 	var all []string
 	for _, l := range c.listening() {

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// maxTurns is the maximum number of concurrent calls of a user that may need much memory: calls with a large body, calls
-	// that return a list, and calls that request messages. Further calls wait.
+	// maxTurns is the maximum number of concurrent calls, for each user, that may need much memory. These are calls with
+	// a large body, calls that return a list, and calls that request messages. Further such calls wait.
 	maxTurns = 2
-	// smallBody is the maximum size of a body that does not need a turn.
+	// smallBody is the maximum size of a body for which a call does not need a turn.
 	smallBody = 64 << 10
 )
 
-// turns limits the number of concurrent calls that need much memory. Each user has separate turns, so that users do not
-// block each other.
+// turns limits the number of concurrent calls that need much memory. Each user has a separate limit, so that users do
+// not block each other.
 type turns struct {
 	mu sync.Mutex
 	of map[string]chan struct{} // by user
@@ -42,7 +42,7 @@ func (t *turns) take(ctx context.Context, user string) (end func(), err error) {
 	}
 }
 
-// begin waits for a turn if the body is large.
+// begin waits for a turn if the body is large or its size is unknown.
 func (c *call) begin() error {
 	if c.ContentLength >= 0 && c.ContentLength <= smallBody {
 		return nil
@@ -50,7 +50,7 @@ func (c *call) begin() error {
 	return c.takeTurn()
 }
 
-// takeTurn waits for a turn, unless the call already has one. After a wait, it restarts the write timeout of the server.
+// takeTurn waits for a turn, unless the call already has a turn. After that, it restarts the write timeout of the server.
 func (c *call) takeTurn() (err error) {
 	if c.done != nil {
 		return nil

@@ -2,8 +2,9 @@ package management
 
 import "cmp"
 
-// addUnsupported adds the endpoints for unsupported objects. Their lists are empty. A request for a named object responds
-// with 404, and a request to create an object fails. Virtual hosts and users in a path must exist.
+// addUnsupported adds the endpoints for unsupported objects. Their lists are empty, except that the global parameter
+// cluster_tags exists. A request for any other object responds with 404, and a request to create an object fails.
+// Requests with a missing virtual host or user in the path also fail.
 func (h *Handler) addUnsupported() {
 	for _, path := range []string{"policies", "operator-policies"} {
 		h.handle("GET /api/"+path, anyone, nothing)
@@ -32,7 +33,7 @@ func (h *Handler) addUnsupported() {
 		return nil
 	}))
 
-	// Deleting a limit succeeds, because the limit does not exist anyway.
+	// A request to delete a limit succeeds, because the limit does not exist.
 	h.handle("GET /api/vhost-limits", anyone, nothing)
 	h.handle("GET /api/vhost-limits/{vhost}", anyone, nothingIn(vhostExists))
 	h.handle("DELETE /api/vhost-limits/{vhost}/{name}", administrator, func(c *call) (any, error) { return done{}, vhostExistsToChange(c) })
@@ -63,14 +64,14 @@ func (h *Handler) addUnsupported() {
 	h.handle("GET /api/deprecated-features/used", administrator, nothing)
 }
 
-// clusterTags returns the only predefined global parameter, which is empty.
+// clusterTags returns the only global parameter, whose value is empty.
 func clusterTags() fields { return fields{"name": "cluster_tags", "value": []string{}} }
 
 func nothing(*call) (any, error) { return []fields{}, nil }
 
 func missing(*call) (any, error) { return nil, notFound }
 
-// nothingIn returns an endpoint that checks an object in the path, and then responds with an empty list.
+// nothingIn returns an endpoint that checks that an object in the path exists, and responds with an empty list.
 func nothingIn(exists func(*call) error) endpoint {
 	return func(c *call) (any, error) { return []fields{}, exists(c) }
 }

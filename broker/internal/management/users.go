@@ -42,7 +42,7 @@ func (h *Handler) users() {
 
 const hashing = "rabbit_password_hashing_sha256"
 
-// describeUser returns a user in the format of the API and of definitions.
+// describeUser returns a user in the format that the API and definitions use.
 func describeUser(u access.User) fields {
 	return fields{
 		"name": u.Name, "password_hash": u.Hash.String(), "hashing_algorithm": hashing, "tags": tagList(u.Tags), "limits": fields{},
@@ -90,8 +90,8 @@ func (t *tags) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// user returns a user with the settings. If the settings contain no password and no hash, the user cannot log in with a
-// password.
+// user returns a user with the settings. If the settings contain neither a password nor a hash, the user cannot log
+// in with a password.
 func (s *userSettings) user(name string) (access.User, error) {
 	u := access.User{Name: name}
 	switch {
@@ -138,7 +138,7 @@ func deleteUsers(c *call) (any, error) {
 		return nil, err
 	}
 	for _, name := range body.Users {
-		_ = c.node.Access.DeleteUser(name) // ignore users that do not exist
+		_ = c.node.Access.DeleteUser(name) // users that do not exist are ignored
 	}
 	return done{}, nil
 }

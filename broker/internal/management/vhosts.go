@@ -23,7 +23,7 @@ func (h *Handler) vhosts() {
 	})
 }
 
-// metadata returns the description of a virtual host.
+// metadata returns the description and the tags of a virtual host.
 func metadata(v *vhost.VHost) fields {
 	about := v.About()
 	return fields{"description": about.Description, "tags": tagList(about.Tags), "default_queue_type": "classic"}
@@ -57,8 +57,8 @@ func listVHosts(c *call) (any, error) {
 	}), err
 }
 
-// vhostSettings is the body of a request that creates or changes a virtual host. The handler rejects unsupported settings,
-// unless they are disabled.
+// vhostSettings is the body of a request that creates or changes a virtual host, and the settings of a virtual host
+// in definitions. Unsupported settings are rejected, unless they are disabled.
 type vhostSettings struct {
 	Description      *string `json:"description"`
 	Tags             *tags   `json:"tags"`

@@ -17,8 +17,9 @@ import (
 // often if little space is free. A check takes about a microsecond.
 const diskInterval = 100 * time.Millisecond
 
-// slowCommit is the duration of a commit above which the broker blocks publishers. A longer commit means that the disk is
-// full or does not respond. Messages that are published during the commit stay in memory, even after they are acknowledged.
+// slowCommit is the duration of a commit after which the broker blocks publishers. A longer commit means that the
+// disk is full or does not respond. Until the commit ends, messages that are published stay in memory, even after
+// they are acknowledged.
 const slowCommit = 2 * time.Second
 
 // Disk monitors the file system of the data directory.
@@ -29,7 +30,7 @@ type Disk struct {
 
 	low, failed, damaged alarm.Alarm
 
-	unknown      bool // already logged that the free space is unknown
+	unknown      bool // the broker has logged that the free space is unknown
 	makingRoom   atomic.Bool
 	lastMakeRoom time.Time // time of the last call of MakeRoom
 }
@@ -37,13 +38,14 @@ type Disk struct {
 // Dir returns the data directory.
 func (d *Disk) Dir() string { return d.store.Dir() }
 
-// Free returns the free disk space in bytes. It is negative if the space is unknown.
+// Free returns the free disk space in bytes, or -1 if it is unknown.
 func (d *Disk) Free() int64 { return d.free.Load() }
 
 // Limit returns the free disk space in bytes below which the broker blocks publishers.
 func (d *Disk) Limit() int64 { return d.limit }
 
-// measure updates the free disk space and the alarm for low disk space. It reports whether the alarm changed.
+// measure updates the free disk space, and the alarm for a disk that is low on space or does not respond. It reports
+// whether the alarm changed.
 func (d *Disk) measure() (changed bool, err error) {
 	free, err := d.store.Free()
 	if err != nil {
@@ -54,8 +56,7 @@ func (d *Disk) measure() (changed bool, err error) {
 	return d.low.Set(d.Free() < d.limit || d.store.Behind() > slowCommit), nil
 }
 
-// check updates the alarm for low disk space and logs its changes. If the data directory is missing, check gives up the
-// store.
+// check calls measure and logs changes of the alarm. If the data directory is missing, check gives up the store.
 func (d *Disk) check(log *slog.Logger) {
 	changed, err := d.measure()
 	switch {
@@ -90,7 +91,7 @@ func (n *Node) watchDisk() {
 // roomInterval is the minimum time between two calls of MakeRoom.
 const roomInterval = 10 * time.Second
 
-// makeRoomDue reports whether the caller must call makeRoom. If so, it records the call.
+// makeRoomDue reports whether the caller must call makeRoom. If so, makeRoomDue records the call.
 func (d *Disk) makeRoomDue() bool {
 	if d.low.Raised() == nil || time.Since(d.lastMakeRoom) < roomInterval || !d.makingRoom.CompareAndSwap(false, true) {
 		return false
@@ -99,14 +100,14 @@ func (d *Disk) makeRoomDue() bool {
 	return true
 }
 
-// makeRoom frees the disk space of deleted messages. The store frees this space automatically only when it saves new
-// messages, and not while publishers are blocked.
+// makeRoom frees the disk space of deleted messages. The store frees this space automatically only while it saves new
+// messages, which it does not do while publishers are blocked.
 func (d *Disk) makeRoom(ctx context.Context) {
 	defer d.makingRoom.Store(false)
-	_ = d.store.MakeRoom(ctx) // an error also makes the next commit fail, which reports it
+	_ = d.store.MakeRoom(ctx) // ignored: after an error, the next commit also fails and reports the error
 }
 
-// watchStore raises the alarms for a failed and for a damaged store, which last until the node is shut down.
+// watchStore raises the alarm for a failed store and the alarm for a damaged store. They last until the node is shut down.
 func (n *Node) watchStore() {
 	damaged := n.Disk.store.Damaged()
 	for {

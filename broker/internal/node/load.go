@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// load loads the state of the node from the store and starts to monitor the disk.
+// load loads the state of the node from the store, and starts to monitor the store and its disk.
 func (n *Node) load() (err error) {
 	if n.registry, err = registry.New(n.config.Store); err != nil {
 		return err
@@ -34,13 +34,13 @@ func (n *Node) load() (err error) {
 	return nil
 }
 
-// Begun reports whether an earlier broker called Begin for this store. If so, this broker does not create the initial
-// objects again, because an operator may have deleted them.
+// Begun reports whether an earlier broker has called Begin for this store. If so, this broker must not create the
+// initial objects again, because an operator may have deleted them.
 func (n *Node) Begun() bool { return n.begun }
 
 // Begin records that the broker has created the initial objects.
 func (n *Node) Begin() { n.registry.Begin() }
 
-// Sync waits until all earlier changes to durable objects are on disk. It returns an error if the store fails or ctx is done
-// first.
+// Sync waits until all earlier changes to durable objects are on disk. If the store fails or ctx is done first, Sync
+// returns an error.
 func (n *Node) Sync(ctx context.Context) error { return n.registry.Sync(ctx) }

@@ -1,5 +1,5 @@
-// Package node manages the state of a broker: virtual hosts, users and connections. AMQP sessions run on a node. The
-// management API shows and changes the state of the node.
+// Package node manages the virtual hosts, the users and the connections of a broker. A node runs the AMQP sessions.
+// The management API reads and changes this state.
 package node
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// ErrClosed is returned by Serve after Shutdown has been called.
+// ErrClosed is returned by [Node.Serve] after [Node.Shutdown] has been called.
 var ErrClosed = errors.New("broker: shut down")
 
 // Config configures a node.
@@ -35,20 +35,21 @@ type Config struct {
 
 	// MemoryLimit is the total size of messages, in bytes, above which the node blocks publishers.
 	MemoryLimit int64
-	// MaxConnections limits the number of connections, and MaxQueues the number of queues in each virtual host. Zero means
-	// no limit.
+	// MaxConnections limits the number of connections, and MaxQueues limits the number of queues in each virtual host.
+	// Zero means no limit.
 	MaxConnections int
 	MaxQueues      int
-	// ConnectionMemory limits the memory of each connection, TotalMemory the memory of all connections, and TopologyMemory
-	// the memory of the objects that outlive connections. They are in bytes and do not cover messages in queues. Zero means
-	// no limit.
+	// ConnectionMemory limits the memory of each connection, TotalMemory the memory of all connections together, and
+	// TopologyMemory the memory of the objects that outlive connections. The limits are in bytes and do not cover
+	// messages in queues. Zero means no limit.
 	ConnectionMemory, TotalMemory, TopologyMemory int64
 
-	// Store saves the durable state. It is nil for an in-memory node. The caller closes it after Shutdown.
+	// Store saves the durable state. It is nil for an in-memory node. The caller must close the Store after Shutdown.
 	Store store.Store
 	// DiskLimit is the free disk space in bytes below which the node blocks publishers.
 	DiskLimit int64
-	// Resident is the memory use in bytes above which queues remove from memory the messages that are also in the store.
+	// Resident is the size in bytes of the messages in memory above which queues remove from memory messages that are
+	// also in the store.
 	Resident int64
 }
 
@@ -56,8 +57,8 @@ type Config struct {
 type Node struct {
 	Access *access.Control
 	Memory *queue.Meter
-	// Connections accounts for the memory of connections, without the messages in queues. Topology accounts for the memory
-	// of objects that outlive connections.
+	// Connections counts the memory of connections, without the messages in queues. Topology counts the memory of
+	// objects that outlive connections.
 	Connections *budget.Connections
 	Topology    *budget.Limit
 	Disk        *Disk // nil for an in-memory node
@@ -75,12 +76,12 @@ type Node struct {
 	vhosts   map[string]*vhost.VHost
 	deleting map[*vhost.VHost]struct{} // virtual hosts that are being deleted and may still read from the store
 	live     map[*session.Session]struct{}
-	running  sync.WaitGroup // goroutines of the sessions and of the monitoring of the store
+	running  sync.WaitGroup // goroutines that run sessions or monitor the store
 	closing  chan struct{}  // closed when closed is set
 }
 
-// New returns a node with the state of config.Store. If the store is nil or new, the node has the virtual host "/" and no
-// users.
+// New returns a node with the state in config.Store. If the store is nil or new, the node has the virtual host "/"
+// and no users.
 func New(config Config) (*Node, error) {
 	n := &Node{
 		Access:      access.New(),
@@ -118,7 +119,7 @@ func New(config Config) (*Node, error) {
 
 func orNone(limit int64) int64 { return cmp.Or(limit, math.MaxInt64) }
 
-// VHost returns the virtual host with the name, or nil.
+// VHost returns the virtual host with the given name, or nil.
 func (n *Node) VHost(name string) *vhost.VHost {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -132,16 +133,15 @@ func (n *Node) VHosts() []*vhost.VHost {
 	return slices.SortedFunc(maps.Values(n.vhosts), func(a, b *vhost.VHost) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
-// hosts returns all virtual hosts. It includes virtual hosts that are being deleted, because Shutdown waits until they are
-// deleted.
+// hosts returns all virtual hosts, including virtual hosts that are being deleted, because Shutdown must also close them.
 func (n *Node) hosts() []*vhost.VHost {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.AppendSeq(slices.Collect(maps.Values(n.vhosts)), maps.Keys(n.deleting))
 }
 
-// AddVHost creates a virtual host, unless the virtual host exists or the node is shut down. It reports whether it created
-// one.
+// AddVHost creates a virtual host, unless it already exists or the node is shut down. It reports whether it created
+// the virtual host.
 func (n *Node) AddVHost(name string) (added bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -159,8 +159,8 @@ func (n *Node) vhostConfig() vhost.Config {
 	}
 }
 
-// DeleteVHost removes a virtual host with all its objects and closes its connections. It reports whether the virtual host
-// existed.
+// DeleteVHost removes a virtual host and all its objects, and closes its connections. It reports whether the virtual
+// host existed.
 func (n *Node) DeleteVHost(name string) bool {
 	host := n.removeVHost(name)
 	if host == nil {
@@ -231,8 +231,8 @@ func (n *Node) Serve(conn net.Conn) error {
 	return nil
 }
 
-// logLevel returns the level for logging why a connection was closed. It returns the debug level for logins that were
-// refused immediately, because clients can cause any number of these entries.
+// logLevel returns the level at which to log the reason why a connection was closed. For logins that were refused
+// immediately, it returns the debug level, because clients can cause any number of these entries.
 func logLevel(err error) slog.Level {
 	if refused, ok := errors.AsType[*access.WaitError](err); ok && !refused.Held {
 		return slog.LevelDebug
@@ -240,7 +240,7 @@ func logLevel(err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// Wait waits for d. It returns false if the node is shut down in the meantime.
+// Wait waits for the duration d and returns true. If the node is shut down in the meantime, it returns false.
 func (n *Node) Wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -252,8 +252,8 @@ func (n *Node) Wait(d time.Duration) bool {
 	}
 }
 
-// Shutdown closes all connections and waits until their sessions have returned. If ctx is done first, Shutdown cuts the
-// connections, and gives up the store if the disk does not respond.
+// Shutdown closes all connections and waits until their sessions have returned. If ctx is done first, Shutdown cuts
+// the connections and, if the disk does not respond, gives up the store.
 func (n *Node) Shutdown(ctx context.Context) error {
 	defer LimitShutdown(ctx, n.config.Store, nil)()
 	n.mu.Lock()
