@@ -1,7 +1,6 @@
-// Command cdnpurge demonstrates the CDN purge service in less than half a minute.
-// The backlog grows during the peak hours of a CDN (a stand-in on the loopback
-// interface), and shrinks after the peak hours. The delays are 1/100 of the delays
-// of the design.
+// Command cdnpurge demonstrates the CDN purge service in less than half a minute. The CDN is a stand-in on the loopback
+// interface. The backlog grows during the peak hours of the CDN, and shrinks afterwards. The delays are 1/100 of the
+// delays of the design.
 //
 //	go run ./examples/cdnpurge
 //	go run ./examples/cdnpurge -url "$(scripts/rabbitmq start 4.3)"
@@ -69,7 +68,7 @@ func main() {
 	})
 }
 
-// other runs the other program on a separate connection.
+// other runs o, the program without Reprise, on a separate connection.
 func other(ctx context.Context, s *stage.Stage, o *cdnpurge.Other) error {
 	config := amqp.Config{}
 	if s.Embedded() {

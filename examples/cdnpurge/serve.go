@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// names configures the names and types that the design does not specify.
+// names contains the values of the flags for names and types that the design does not specify.
 type names struct {
 	design    preset.CDNPurge
 	published bool
@@ -25,7 +25,7 @@ type names struct {
 	attempts  int
 }
 
-// defineNames defines a flag for each field of names.
+// defineNames defines the flags of names.
 func defineNames() *names {
 	n := &names{}
 	text := func(to *string, name, usage string) { flag.StringVar(to, name, "", "with -serve: "+usage) }
@@ -66,7 +66,7 @@ func (n *names) validate(serve bool) error {
 	return nil
 }
 
-// serve processes the messages that other programs publish, with any body.
+// serve processes the messages that other programs publish. The messages can have any body.
 func (n *names) serve(ctx context.Context, s *stage.Stage, first time.Duration, failFirst int) error {
 	n.design.First = first
 	if err := n.design.Validate(); err != nil {

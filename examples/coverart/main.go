@@ -76,7 +76,7 @@ func rehearse(ctx context.Context, s *stage.Stage, c rehearsal.Config) (err erro
 	return s.Clean(preset.CoverArt{}.Topology(), func() error { return rehearsal.Run(ctx, c) })
 }
 
-// standIn processes the events instead of the indexer, without a database.
+// standIn processes the events like the indexer, but without a database and the other services.
 func standIn(ctx context.Context, s *stage.Stage, c rehearsal.Config, failFirst int) error {
 	design := preset.CoverArt{RetryDelay: c.RetryDelay, QueueType: c.QueueType}
 	if err := design.Validate(); err != nil {

@@ -1,9 +1,10 @@
 // Command staking simulates the staking queues: an indexer, its services, and a database that fails occasionally. Its
-// exit code is 1 unless each sent message is either booked or parked, exactly once.
+// exit code is 1 unless each sent message is booked once or parked once.
 //
 //	go run ./examples/staking [-url amqp://…] [-type quorum] [-delay 500ms] [-serve [-book] | -send]
 //
-// With -serve it runs only the services, with -send only the indexer. Another program takes the other part.
+// With -serve, it runs only the services; with -send, it runs only the indexer. Another program then runs the other
+// part.
 package main
 
 import (
@@ -23,7 +24,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// demoDelay is a delay that a user can observe.
+// demoDelay is the default delay, which is short, but long enough to observe.
 const demoDelay = 500 * time.Millisecond
 
 func main() {
@@ -92,7 +93,7 @@ func main() {
 	})
 }
 
-// acceptAll processes the queues of the design, and accepts every body.
+// acceptAll returns a service for the work queues of the design that accepts every body.
 func acceptAll(design preset.Staking, retries, failFirst int) serve.Service {
 	service := serve.Service{Design: design.Topology(), FailFirst: failFirst, Flags: "-type", Out: os.Stdout}
 	for _, q := range service.Design.Queues {

@@ -1,6 +1,6 @@
-// Command workretry retries the same flaky jobs in four ways, while processes exit and connections break. It prints the
-// number of lost and duplicated jobs of each way. With -serve, it processes the messages in WorkQueue instead, together
-// with other programs.
+// Command workretry retries the same flaky jobs in four ways, while processes exit and connections break. For each way,
+// it prints the numbers of lost and duplicated jobs. With -serve, it instead processes the messages in WorkQueue,
+// together with other programs.
 //
 //	go run ./examples/workretry [-url amqp://…]
 //	go run ./examples/workretry -serve -url amqp://…
@@ -73,7 +73,7 @@ func (d *design) validate(serve bool) error {
 	return nil
 }
 
-// serve processes the messages that other programs publish to WorkQueue, with any body.
+// serve processes the messages that other programs publish to WorkQueue. The messages can have any body.
 func (d *design) serve(ctx context.Context, s *stage.Stage, delay time.Duration, failFirst int) error {
 	d.RetryDelay = delay
 	if err := d.Validate(); err != nil {

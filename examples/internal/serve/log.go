@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// log prints a line for each settled message, and counts messages. It implements reprise.Observer.
+// log prints a line for each settled delivery, and counts the messages. It implements reprise.Observer.
 type log struct {
 	out   io.Writer
 	width int // length of the longest queue name
@@ -53,13 +53,13 @@ func (l *log) Observe(e reprise.Event) {
 	l.kinds[e.Kind]++
 }
 
-// line prints the result of a message. For a message without an id it prints the body, if a handler has received it. The caller
-// holds l.mu.
+// line prints the result of a message, with the message ID. If the message has no ID, line prints the body instead, if
+// a handler has received the message. The caller holds l.mu.
 func (l *log) line(e reprise.Event, what string) {
 	name := e.MessageID
 	switch {
 	case e.Message == nil:
-		l.received++ // parked without an attempt
+		l.received++ // the worker parked the message without an attempt
 		if name == "" {
 			name = "no id"
 		}
@@ -76,7 +76,8 @@ func text(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// balance prints the number of received messages and their outcomes. It returns an error if a message has no outcome.
+// balance prints the number of received messages and the numbers of outcomes. It returns an error if a message has no
+// outcome.
 func (l *log) balance() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,12 +6,12 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// guards are arguments that the presets set on their quorum queues against message loss, and that other programs do not
-// set. A declaration with different values fails.
+// guards are the queue arguments that the presets set on quorum queues to prevent message loss. Other programs do not
+// set these arguments, and a declaration with different arguments fails.
 var guards = []string{"x-delivery-limit", "x-dead-letter-strategy", "x-overflow"}
 
-// Plain returns a design with the queue arguments of other programs, which set only the type. It does not change the queues in own,
-// which only Reprise uses.
+// Plain returns design without the arguments that other programs do not set on queues (see guards). It does not change
+// the queues in own, which only Reprise uses.
 func Plain(design topology.Topology, own ...string) topology.Topology {
 	design.Queues = slices.Clone(design.Queues)
 	for i, q := range design.Queues {

@@ -9,10 +9,10 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Never is the number of failing attempts of a message that always fails.
+// Never is the number of failing attempts for a message that always fails.
 const Never = -1
 
-// asks matches the number of failing attempts in a body.
+// asks matches the number of failing attempts in the body of a message.
 var asks = regexp.MustCompile(`\bfails"?\s*[=:]\s*(-1|\d{1,9})\b`)
 
 // Fails returns the number of failing attempts that a body specifies, or all if it does not specify a number.
@@ -28,8 +28,7 @@ func Fails(body []byte, all int) int {
 	return n
 }
 
-// rule returns the handler of the service. The attempts that it counts include attempts by other programs, as in the
-// design.
+// rule returns the handler of the service. Attempts by other programs count as failing attempts, as in the design.
 func rule(all int) reprise.HandlerFunc {
 	return func(_ context.Context, m *reprise.Message) error {
 		n := Fails(m.Body, all)

@@ -1,8 +1,9 @@
-// Package serve implements the flag -serve of the examples. The program handles the messages of other programs in the
-// queues of its design until the user interrupts it. It prints the result of each message, and the totals at the end.
+// Package serve implements the flag -serve of the examples. With this flag, an example handles the messages of other
+// programs in the queues of its design until the user interrupts it. It prints the result of each message and, at the
+// end, the totals.
 //
-// The handler accepts any body. The flag -fail-first sets the number of failing attempts of all messages, and a body can override
-// this number:
+// The handler accepts any body. The flag -fail-first sets the number of failing attempts of each message. A body can
+// override this number:
 //
 //	fails=2                 the first two attempts fail, in all programs
 //	{"job":7,"fails":2}     the same, in JSON
@@ -21,7 +22,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// ErrAlone is returned if other programs cannot reach the broker.
+// ErrAlone is returned by Service.Run if other programs cannot reach the broker.
 var ErrAlone = errors.New("-serve requires a broker that other programs can reach (pass -listen 127.0.0.1:5672, or the -url of a RabbitMQ)")
 
 // Flags contains the flags -serve and -fail-first, which all examples have.
@@ -36,7 +37,7 @@ func (f *Flags) Define() {
 	flag.IntVar(&f.FailFirst, "fail-first", 0, "with -serve: number of failing attempts of each message, -1 for all; fails=`n` in a body overrides it")
 }
 
-// Validate returns an error if the flags exclude each other or a value is invalid.
+// Validate returns an error if FailFirst is invalid, or set without Serve.
 func (f *Flags) Validate() error {
 	switch {
 	case f.FailFirst != 0 && !f.Serve:
@@ -49,14 +50,15 @@ func (f *Flags) Validate() error {
 
 // Service is a set of workers on queues that other programs also use.
 type Service struct {
-	Design    topology.Topology      // Run and the workers declare it
-	Workers   []reprise.WorkerConfig // one for each queue; Run sets the Handler
+	Design    topology.Topology      // declared by Run and by the workers
+	Workers   []reprise.WorkerConfig // one for each queue; Run sets Topology and Handler
 	FailFirst int                    // as in Flags
 
-	// Intro is printed after the declarations, and describes the delays.
+	// Intro describes the delays. Run prints it after the declarations.
 	Intro string
 
-	// Flags lists the flags that set the arguments of existing queues, for an error message.
+	// Flags lists the flags that determine the arguments of the queues, for the error if queues exist with other
+	// arguments.
 	Flags string
 
 	Out io.Writer
@@ -87,8 +89,8 @@ func (s Service) Run(ctx context.Context, on *stage.Stage) (err error) {
 	return l.balance()
 }
 
-// work runs all workers until ctx is canceled or one of them fails. The failure stops the others, because the queues belong to one
-// design.
+// work runs all workers until ctx is canceled or one of them fails. If one worker fails, work stops the other workers,
+// because the queues belong to one design.
 func (s Service) work(ctx context.Context, client *reprise.Client, l *log) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -12,8 +12,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Clean calls run. With the flag -clean, it then deletes the queues and exchanges of the topology that did not exist before, with
-// their messages. It keeps queues and exchanges that other programs use, and prints their names on stderr.
+// Clean calls run. With the flag -clean, it then deletes the queues and exchanges of the topology that did not exist
+// before the call, including the messages. It keeps the queues and exchanges that other programs use, and prints their
+// names on stderr.
 func (s *Stage) Clean(t topology.Topology, run func() error) error {
 	if !s.clean {
 		return run()
@@ -29,7 +30,7 @@ func (s *Stage) Clean(t topology.Topology, run func() error) error {
 	return err
 }
 
-// connect returns a connection for deletions, which package reprise does not support.
+// connect returns a connection for passive declarations and deletions, which package reprise does not support.
 func (s *Stage) connect() (*amqp.Connection, error) {
 	config := amqp.Config{}
 	if s.Embedded() {
@@ -40,7 +41,7 @@ func (s *Stage) connect() (*amqp.Connection, error) {
 	return amqp.DialConfig(s.URL, config)
 }
 
-// missing returns the part of a topology that does not exist.
+// missing returns the part of the topology that does not exist on the broker.
 func (s *Stage) missing(t topology.Topology) (none topology.Topology, err error) {
 	conn, err := s.connect()
 	if err != nil {
@@ -73,7 +74,8 @@ func (s *Stage) missing(t topology.Topology) (none topology.Topology, err error)
 	return none, nil
 }
 
-// exists calls ask with a separate channel, because the broker closes the channel if the object does not exist.
+// exists reports whether ask succeeds. It calls ask with a separate channel, because the broker closes the channel if
+// the object does not exist.
 func exists(conn *amqp.Connection, ask func(*amqp.Channel) error) (bool, error) {
 	ch, err := conn.Channel()
 	if err != nil {
@@ -86,8 +88,8 @@ func exists(conn *amqp.Connection, ask func(*amqp.Channel) error) (bool, error) 
 	return true, errors.Join(err, ch.Close())
 }
 
-// remove deletes queues without consumers, and then exchanges without bindings. Quorum queues do not support if-unused, so remove
-// asks for the consumers first.
+// remove deletes queues without consumers, and then exchanges without bindings. Quorum queues do not support if-unused,
+// so remove first requests the number of consumers.
 func (s *Stage) remove(t topology.Topology) (err error) {
 	conn, err := s.connect()
 	if err != nil {

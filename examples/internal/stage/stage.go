@@ -1,5 +1,6 @@
-// Package stage starts the examples. It reads the flags, starts a broker in the process unless -url is the URL of another broker,
-// and cancels the context when the user interrupts the program. With -listen, other programs can use the broker in the process.
+// Package stage starts the examples. It parses the flags, starts a broker in the process unless the flag -url specifies
+// another broker, and cancels the context when the user interrupts the program. With -listen, other programs can use
+// the broker in the process.
 //
 //	func main() {
 //		stage.Main(func(ctx context.Context, s *stage.Stage) error {
@@ -26,18 +27,19 @@ import (
 	"github.com/reprisemq/reprise/internal/waiting"
 )
 
-// Stage is the broker and the logger of an example.
+// Stage contains the broker and the logger of an example.
 type Stage struct {
-	// URL is the URL of the broker, for all clients. Clients of the broker in the process also require DialContext.
+	// URL is the URL of the broker. Clients of a broker in the process also require DialContext.
 	URL string
 
 	// DialContext opens connections to the broker in the process. It is nil with -url.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// Shared reports whether other programs can reach the broker, because of -url or -listen.
+	// Shared is set if other programs can reach the broker, because of -url or -listen.
 	Shared bool
 
-	// Logger is the logger for clients and workers. It writes to stderr with -verbose, and discards otherwise.
+	// Logger is the logger for clients and workers. It writes to stderr with -verbose, and discards its output
+	// otherwise.
 	Logger *slog.Logger
 
 	clean bool
@@ -46,13 +48,14 @@ type Stage struct {
 // Embedded reports whether the broker runs in this process.
 func (s *Stage) Embedded() bool { return s.DialContext != nil }
 
-// Dial connects a client. The caller must close it.
+// Dial connects a client. The caller must close the client.
 func (s *Stage) Dial(ctx context.Context) (*reprise.Client, error) {
 	return reprise.Dial(ctx, s.URL, &reprise.Config{Dial: s.DialContext, Logger: s.Logger})
 }
 
-// Main runs a program. It parses the flags, including flags that the program defined before, creates the Stage, calls run, and
-// exits with its result. An interrupt cancels the context of run.
+// Main is the main function of an example. It parses the flags, including flags that the example has defined before,
+// creates the Stage, and calls run. An interrupt cancels the context of run. If run returns an error, the exit code is
+// 1.
 func Main(run func(ctx context.Context, s *Stage) error) {
 	url := Address("url", "a RabbitMQ to run on, `amqp://user:password@host:5672/vhost`; default: a broker in this process")
 	listen := Address("listen", "address `host:port` of the broker in this process, for other programs on this machine, such as 127.0.0.1:5672; default: none")
@@ -67,8 +70,8 @@ func Main(run func(ctx context.Context, s *Stage) error) {
 	}
 }
 
-// Address defines a flag for an address. An empty address is an error: in -url "$(scripts/rabbitmq start 4.3)", it is the
-// result of a failed command, and the program must not use the broker in the process instead.
+// Address defines a flag for an address, which must not be empty. In -url "$(scripts/rabbitmq start 4.3)", an empty
+// address is the result of a failed command, and the program must not use the broker in the process instead.
 func Address(name, usage string) *string {
 	var address string
 	flag.Func(name, usage, func(given string) error {
@@ -113,8 +116,8 @@ func (s *Stage) perform(url, listen string, verbose bool, run func(context.Conte
 	return run(ctx, s)
 }
 
-// reach waits until the broker is reachable. Until then, it prints the reason, because the clients of the examples do not
-// log it.
+// reach waits until the broker is reachable. Until then, it prints the reason for the wait, because the clients of the
+// examples do not log the reason.
 func reach(ctx context.Context, url string) error {
 	client, err := reprise.Dial(ctx, url, &reprise.Config{Logger: waiting.Logger(time.Minute, func(reason string) {
 		fmt.Fprintf(os.Stderr, "waiting for the broker: %s\n", reason)
@@ -154,7 +157,8 @@ func (s *Stage) embed(listen string) (end func() error, err error) {
 	}, nil
 }
 
-// listenHere listens on a loopback address only, because the broker of an example has the default password.
+// listenHere listens on addr, which must be a loopback address, because the broker of an example has the default
+// password.
 func listenHere(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -18,20 +18,19 @@ var Kinds = []string{"url", "directory", "tag"}
 //
 //	POST /purge/{kind}   a JSON array of names: 201, or 507 "queue is full"
 //
-// CDN stores accepted purges in a queue of limited capacity, and processes the queue
-// at the given rate. At the peak hours of all customers the rate is low, and the
-// queue is full. The zero value refuses all purges.
+// CDN stores accepted purges in a queue of limited capacity, and processes the queue at the rate that the function Rate
+// returns. In the peak hours of all customers, the rate is low and the queue is full. The zero value refuses all
+// purges.
 type CDN struct {
 	// Room is the capacity of the queue, in purges.
 	Room int
 
-	// Rate returns the number of purges that CDN processes per hour at a given
-	// time. CDN calls it at each request, and for every minute between requests.
-	// Required if Room is not 0.
+	// Rate returns the number of purges that CDN processes per hour at a given time. CDN calls it for each minute, or
+	// part of a minute, between two requests, while its queue is not empty. Required if Room is not 0.
 	Rate func(time.Time) float64
 
-	// Answered, if set, receives the idempotency key and the status of each
-	// request. CDN does not call it concurrently.
+	// Answered, if set, receives the idempotency key and the response status of each request. CDN does not call it
+	// concurrently.
 	Answered func(id string, status int)
 
 	mu     sync.Mutex
@@ -78,8 +77,7 @@ func (c *CDN) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text) // the client may have disconnected
 }
 
-// validate checks a request. It returns 201 for a valid request, and does not check
-// the queue.
+// validate checks a request, but not whether the queue has room. It returns 201 for a valid request.
 func (c *CDN) validate(r *http.Request) (status int, text string) {
 	kind, found := strings.CutPrefix(r.URL.Path, "/purge/")
 	var names []string

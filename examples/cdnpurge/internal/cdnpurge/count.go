@@ -9,14 +9,14 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// count records the outcome of each purge of a Show. It is the Observer of the Show's client. It ignores messages of
-// other programs in the same queues.
+// count records the outcome of each purge of a Show. It is the Observer of the client of the Show. It ignores the
+// messages that other programs publish to the same queues.
 type count struct {
 	want     int
 	finished chan struct{} // closed when want purges are processed or parked
 
 	mu                sync.Mutex
-	state             map[string]outcome // by id
+	state             map[string]outcome // by message ID
 	sent              int
 	accepted, refused int
 	doneN, parkedN    int
@@ -93,8 +93,8 @@ func (c *count) now() (sent, accepted, refused, left int) {
 	return c.sent, c.accepted, c.refused, c.sent - c.doneN - c.parkedN
 }
 
-// balance writes the number of purges by outcome. It returns an error if some
-// purges were not published, processed or parked.
+// balance writes the number of purges by outcome. It returns an error if a purge was not published, or was neither
+// processed nor parked.
 func (c *count) balance(out io.Writer) error {
 	sent, accepted, refused, left := c.now()
 	fmt.Fprintf(out, "\n%d sent = %d done + %d parked", sent, c.doneN, c.parkedN)

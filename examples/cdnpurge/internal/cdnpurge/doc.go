@@ -1,6 +1,6 @@
-// Package cdnpurge contains the consumer of a service that purges objects from a
-// CDN, and a stand-in for the CDN. It demonstrates preset.CDNPurge: several routing
-// keys share one wait exchange, and each message carries its own backoff state.
+// Package cdnpurge contains the consumer in a service that purges objects from a CDN, and a stand-in for the CDN. It
+// demonstrates preset.CDNPurge: several routing keys share one wait exchange, and each message carries its own backoff
+// state.
 //
 //	url, directory, tag                       POST /purge/{key}
 //	──► cdn-purge (direct) ─► cdn-purge (queue) ─► Purger ──────────► CDN ─► 201: ack
@@ -11,8 +11,9 @@
 //	                     10 s, 30 s, 90 s …        a copy, under its own key
 //
 // The routing key of a message is the kind of the objects to purge (url, directory, tag), and the body is a JSON array
-// of their names. The CDN stores a purge in a queue. While this queue is full, at the peak hours of all customers, the
-// CDN refuses purges. The message then waits for a retry, with as few calls as possible.
+// of their names. The CDN stores accepted purges in a queue. In the peak hours of all customers, this queue is full,
+// and the CDN refuses purges. A message with a refused purge waits for a retry. The growing delays keep the number of
+// calls low.
 //
 // The response of the CDN determines the outcome of an attempt:
 //
@@ -20,10 +21,9 @@
 //	507, 429, 408, other 5xx  an error: retried, like a call that does not reach the CDN
 //	other 4xx                 reprise.Park, because the CDN would refuse each retry
 //
-// The Idempotency-Key of a call is the message ID, so the CDN recognizes a message
-// that is delivered twice. A second purge is harmless, but it has a cost.
+// The Idempotency-Key of a call is the message ID, so the CDN recognizes the second call for a message that is
+// delivered twice. A second purge would be harmless, but not free of charge.
 //
-// TestWeek simulates a week of purges in virtual time, in three variants: without
-// backoff, as designed, and with the defaults of Reprise. README.md contains the
-// results.
+// TestWeek simulates a week of purges in virtual time, in three variants: without backoff, as designed, and with the
+// defaults of Reprise. The README.md of the example contains the results.
 package cdnpurge

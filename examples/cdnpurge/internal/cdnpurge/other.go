@@ -15,16 +15,15 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Other implements the same service according to the design, with an AMQP client and
-// without Reprise. Other and a Reprise worker can consume from the same queue. Each
-// continues the retries that the other has started.
+// Other implements the same service without Reprise, with an AMQP client and according to the design. It can consume
+// from the same queue as a Reprise worker. Each of the two continues the retries that the other has started.
 type Other struct {
 	Design preset.CDNPurge
 	Purger *Purger
 	Done   func(id string) // receives the ID of each acknowledged message
 }
 
-// Run consumes one message at a time, until ctx is done or an AMQP operation fails.
+// Run processes one message at a time, until ctx is done or an AMQP operation fails.
 func (o *Other) Run(ctx context.Context, conn *amqp.Connection) error {
 	ch, err := conn.Channel()
 	if err == nil {
@@ -58,8 +57,8 @@ func (o *Other) handle(ctx context.Context, ch *amqp.Channel, d amqp.Delivery) e
 	return d.Ack(false)
 }
 
-// backOff publishes a copy with all properties of the original to the wait exchange,
-// and acknowledges the original after the publisher confirm.
+// backOff publishes a copy of d, with all its properties, to the wait exchange. It acknowledges d after the publisher
+// confirm.
 func (o *Other) backOff(ctx context.Context, ch *amqp.Channel, d amqp.Delivery) error {
 	milliseconds := o.Design.First.Milliseconds()
 	if deaths, ok := d.Headers["x-death"].([]any); ok && len(deaths) > 0 {

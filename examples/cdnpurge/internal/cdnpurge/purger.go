@@ -24,7 +24,7 @@ type Purger struct {
 // StatusError is returned if the CDN responds with a status other than 2xx.
 type StatusError struct {
 	Code int
-	Text string // body of the response
+	Text string // the body of the response
 }
 
 // Error returns the code and the text, as in "507: queue is full".
@@ -32,13 +32,13 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%d: %s", e.Code, cmp.Or(e.Text, http.StatusText(e.Code)))
 }
 
-// temporary reports whether a retry of the call can succeed.
+// temporary reports whether a later retry of the call can succeed.
 func (e *StatusError) temporary() bool {
 	return e.Code >= 500 || e.Code == http.StatusTooManyRequests || e.Code == http.StatusRequestTimeout
 }
 
-// Handler returns the handler for a worker. It parks a message if the body is not a
-// JSON array of strings, or if the error of the CDN is permanent.
+// Handler returns the handler for a worker. The handler parks a message if its body is not a JSON array of strings, or
+// if the CDN responds with a permanent error.
 func (p *Purger) Handler() reprise.Handler {
 	return reprise.JSON(func(ctx context.Context, names []string, m *reprise.Message) error {
 		err := p.Purge(ctx, m.RoutingKey, names, m.MessageID)
@@ -50,7 +50,8 @@ func (p *Purger) Handler() reprise.Handler {
 }
 
 // Purge calls the CDN once to purge the named objects, which all have the same kind: url, directory or tag. The CDN
-// recognizes a repeated call by the id, which can be empty. The error is a *StatusError if the CDN has responded.
+// recognizes a repeated call by the ID; an empty ID disables this. If the CDN responds with a status other than 2xx,
+// the error is a *StatusError.
 func (p *Purger) Purge(ctx context.Context, kind string, names []string, id string) error {
 	body, err := json.Marshal(names)
 	if err != nil {
@@ -61,7 +62,7 @@ func (p *Purger) Purge(ctx context.Context, kind string, names []string, id stri
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	if id != "" { // the CDN would treat an empty key as a key
+	if id != "" { // the CDN would treat an empty key as a valid key
 		req.Header.Set("Idempotency-Key", id)
 	}
 	resp, err := cmp.Or(p.Client, http.DefaultClient).Do(req)
@@ -71,7 +72,7 @@ func (p *Purger) Purge(ctx context.Context, kind string, names []string, id stri
 	defer func() { _ = resp.Body.Close() }() // the response was read
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	if resp.StatusCode/100 == 2 {
-		return nil // an error while reading the text does not matter
+		return nil // ignores an error of reading the body
 	}
 	return &StatusError{Code: resp.StatusCode, Text: strings.TrimSpace(string(text))}
 }

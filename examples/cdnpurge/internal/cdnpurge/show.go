@@ -18,22 +18,21 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Show runs the service for a few seconds. It publishes purges, and a worker processes
-// them. The CDN has its peak hours in the middle third, and the worker retries the
-// refused purges.
+// Show runs the service for a few seconds. It publishes purges, and a worker processes them. The middle third of this
+// time is the peak of the CDN, in which it refuses purges, and the worker retries them.
 type Show struct {
 	Purges int           // number of purges; required
-	Over   time.Duration // duration of publishing; the middle third is the CDN's peak; required
+	Over   time.Duration // duration of publishing, whose middle third is the CDN's peak; required
 	Room   int           // capacity of the CDN's queue; required
-	First  time.Duration // first expiration; default: 100 ms (the design: 10 s)
+	First  time.Duration // delay of the first retry; default: 100 ms (the design: 10 s)
 
 	// Breaker is the circuit breaker of the worker. Default: none.
 	Breaker reprise.Breaker
 
-	// Foreign, if set, runs a second consumer of the queue, such as Other. Default: none.
+	// Foreign, if set, runs a second consumer on the queue, such as Other. Default: none.
 	Foreign func(ctx context.Context, design preset.CDNPurge, p *Purger, done func(id string)) error
 
-	// Dial connects a client with the configuration c to the broker. Required.
+	// Dial connects a client to the broker, with the configuration c. Required.
 	Dial func(ctx context.Context, c *reprise.Config) (*reprise.Client, error)
 
 	Out io.Writer // default: io.Discard
@@ -50,8 +49,8 @@ func (s Show) withDefaults() Show {
 // timeout limits the time between the last publish and the settlement of all purges.
 const timeout = time.Minute
 
-// rate returns the number of purges that the CDN processes per hour: twice the
-// publishing rate, and at the peak a tenth of the publishing rate.
+// rate returns the number of purges that the CDN processes per hour. It is a tenth of the publishing rate during the
+// peak, and otherwise twice the publishing rate.
 func (s Show) rate(since time.Duration) float64 {
 	published := float64(s.Purges) / s.Over.Hours()
 	if s.peak(since) {
@@ -147,11 +146,11 @@ func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.
 	}
 }
 
-// rowCounter is the number of seconds that already have a row. A ticker drops ticks on a busy machine, so several rows can be
-// due at one tick.
+// rowCounter is the number of seconds for which a row has been written. A ticker drops ticks on a busy machine, so
+// several rows can be due at one tick.
 type rowCounter int
 
-// due returns the seconds that have passed and have no row yet.
+// due returns the seconds that have passed and for which no row has been written.
 func (r *rowCounter) due(since time.Duration) (seconds []time.Duration) {
 	for ; time.Duration(*r+1)*time.Second <= since; *r++ {
 		seconds = append(seconds, time.Duration(*r+1)*time.Second)
@@ -159,8 +158,8 @@ func (r *rowCounter) due(since time.Duration) (seconds []time.Duration) {
 	return seconds
 }
 
-// last returns the remaining seconds at the end of the run. It includes the current second, because its counts are
-// final.
+// last returns the seconds for which a row is due at the end of the run. They include the current second, because its
+// counts are final.
 func (r *rowCounter) last(since time.Duration) []time.Duration {
 	return r.due((since + time.Second - 1).Truncate(time.Second))
 }
@@ -203,8 +202,8 @@ func (s Show) publish(ctx context.Context, client *reprise.Client, c *count) err
 	return nil
 }
 
-// serve starts an HTTP server for the stand-in on the loopback interface. stop closes
-// the server and waits for its goroutine.
+// serve starts an HTTP server for cdn on the loopback interface. The function stop closes the server and waits for its
+// goroutine.
 func serve(cdn *CDN) (url string, stop func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,10 +9,11 @@ import (
 // ErrNotInArchive is returned by an Archive if an object or its bucket does not exist.
 var ErrNotInArchive = errors.New("coverart: not in the archive")
 
-// Archive is the store of images: an S3 server with additional headers. Each method makes one attempt, can be repeated with the
-// same arguments, and is safe for concurrent use. A nil error means that the store has confirmed the request.
+// Archive is the store of images, an S3 server that accepts additional headers. Each method makes one attempt, can be
+// repeated with the same arguments, and is safe for concurrent use. A nil error means that the store has confirmed the
+// request.
 type Archive interface {
-	// Put writes an object, and replaces an existing object.
+	// Put writes an object. It replaces an existing object at the same location.
 	Put(ctx context.Context, o Object) error
 
 	// Copy copies an object inside the store. It returns ErrNotInArchive if from does not exist.
@@ -38,7 +39,7 @@ type Object struct {
 	Location
 	ContentType string
 	Body        []byte
-	Headers     http.Header // additional headers of the archive
+	Headers     http.Header // additional headers for the archive
 }
 
 // Bucket returns the name of a release's bucket.
@@ -57,12 +58,13 @@ func MetadataLocation(gid string) Location {
 	return Location{Bucket: Bucket(gid), Key: "mbid-" + gid + "_mb_metadata.xml"}
 }
 
-// These functions return the headers of the archive, one set per kind of request. The headers are part of the protocol with the
-// archive. Without x-archive-auto-make-bucket, the first object of a release has no bucket. Without x-archive-cascade-delete, the
-// thumbnails of a deleted image remain. The -meta- headers set the metadata of a new bucket.
+// The functions below return the headers for the archive, one set for each kind of request. The headers are part of the
+// protocol with the archive. x-archive-auto-make-bucket creates the bucket of a release with its first object.
+// x-archive-cascade-delete also deletes the thumbnails of an image. The -meta- headers set the metadata of a new
+// bucket.
 func indexHeaders() http.Header { return putHeaders("x-archive-keep-old-version", "1") }
 
-// Each index event writes the metadata, mostly unchanged, so the archive does not keep old versions.
+// Each index event writes the metadata again, which has usually not changed, so the archive does not keep old versions.
 func metadataHeaders() http.Header { return putHeaders() }
 
 func imageHeaders() http.Header { return putHeaders("x-archive-keep-old-version", "1") }

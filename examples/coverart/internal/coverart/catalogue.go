@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// ErrUnknownRelease is returned by a Catalogue if it does not contain the release.
+// ErrUnknownRelease is returned if a Catalogue does not contain the release.
 var ErrUnknownRelease = errors.New("coverart: unknown release")
 
-// Catalogue is the part of the database that the indexer reads.
+// Catalogue provides the part of the database that the indexer reads.
 type Catalogue interface {
 	// Release returns the current release for gid. After a merge, the gid of the old release redirects to the target of
 	// the merge, so the GID of the result can differ from gid. Release returns ErrUnknownRelease if the release does
@@ -29,7 +29,7 @@ type Release struct {
 type Image struct {
 	ID       int64    `json:"id"`
 	Types    []string `json:"types"` // Front, Back, Booklet, …
-	Front    bool     `json:"front"` // the image for pages with a single image
+	Front    bool     `json:"front"` // the image for pages that show a single image
 	Back     bool     `json:"back"`
 	Comment  string   `json:"comment,omitempty"`
 	Suffix   string   `json:"suffix,omitempty"` // default jpg
@@ -47,7 +47,7 @@ func (i Image) suffix() string {
 // Memory is a Catalogue in memory. The caller must not change it while handlers use it.
 type Memory struct {
 	Releases  []Release
-	Redirects map[string]string // by the gid of a merged release: the gid of the target
+	Redirects map[string]string // from the gid of a merged release to the gid of the target
 }
 
 // Release implements Catalogue. It follows any number of redirects.

@@ -1,5 +1,5 @@
-// Package coverart implements the cover art indexer of MusicBrainz as three handlers, which update an archive of images from the
-// database.
+// Package coverart implements the cover art indexer of MusicBrainz as three handlers. They update an image archive to
+// match the database.
 //
 //	database's triggers ─► cover-art-archive ─┬ index ──► Index ──┬─◄ release and images, of PostgreSQL
 //	                        ▲                 │                   ├─► index.json, to S3
@@ -14,11 +14,12 @@
 //	delete   id \n gid [\n suffix]             delete the image mbid-{gid}-{id}.{suffix}, or index.json
 //	move     id \n old \n new [\n suffix]      copy the image to its new release, then delete the original
 //
-// A gid is the MBID of a release, and an id is the number of an image. The default suffix is "jpg". Each release has a bucket
-// mbid-{gid}. The gid of a merged release refers to the target of the merge. The handlers skip a release that is not in the database.
+// A gid is the MBID of a release, and an id is the number of an image. The default suffix is "jpg". Each release has a
+// bucket mbid-{gid}. The gid of a merged release refers to the target of the merge. Indexer.Index skips a release that
+// is not in the database.
 //
 // Each handler can run any number of times for the same event. It writes the same objects again, and skips objects that
-// are already deleted or moved. Therefore a redelivery, for example after a crash, has no effect.
+// are already deleted or moved. Therefore a redelivery, for example after a crash, is harmless.
 //
 // Results of an attempt:
 //
@@ -26,8 +27,8 @@
 //	reprise.Park    the body is invalid
 //	other errors    the archive or the web service failed this time
 //
-// The handlers make one attempt, because Reprise retries failed messages. Package rehearsal runs the whole design, and
-// examples/coverart is the program.
+// The handlers do not retry requests themselves, because Reprise retries failed messages. Package rehearsal runs the
+// whole design, and examples/coverart is the program.
 //
 //	indexer := &coverart.Indexer{Catalogue: catalogue, Archive: archive, WebService: service}
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{

@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// DefaultSuffix is the suffix of an image if its event does not contain a suffix.
+// DefaultSuffix is the suffix of the image if an event does not contain a suffix.
 const DefaultSuffix = "jpg"
 
-// IndexKey is the key of the index of a release. A delete event contains it instead of the id of an image, to delete the index.
+// IndexKey is the key of the index of a release. A delete event that contains IndexKey instead of the ID of an image
+// deletes the index.
 const IndexKey = "index.json"
 
 // Delete is the body of a delete event.
@@ -21,7 +22,7 @@ type Delete struct {
 // Move is the body of a move event.
 type Move struct {
 	ID       string // number of the image
-	Old, New string // releases
+	Old, New string // gids of the releases
 	Suffix   string
 }
 
@@ -72,7 +73,7 @@ func ParseMove(body []byte) (Move, error) {
 		return Move{}, err
 	}
 	if m.Old == m.New {
-		// The copy would have the same address, so the deletion of the original would lose the image.
+		// The copy would replace the original, and the deletion of the original would then delete the only copy.
 		return Move{}, fmt.Errorf("move event: old and new release are the same, %s", m.Old)
 	}
 	if m.Suffix, err = parseSuffix("move", fields[3:]); err != nil {
@@ -87,7 +88,7 @@ func (d Delete) Body() []byte { return []byte(d.ID + "\n" + d.GID + "\n" + d.Suf
 // Body returns the message body of the event.
 func (m Move) Body() []byte { return []byte(m.ID + "\n" + m.Old + "\n" + m.New + "\n" + m.Suffix) }
 
-// lines splits a body into lines. It ignores a line break at the end.
+// lines splits a body into least to most lines. It ignores a line break at the end.
 func lines(event, want string, body []byte, least, most int) ([]string, error) {
 	fields := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
 	if n := len(fields); n < least || n > most {
@@ -100,7 +101,7 @@ func lines(event, want string, body []byte, least, most int) ([]string, error) {
 	return fields, nil
 }
 
-// gidLength is the length of an MBID, a UUID as text: 8-4-4-4-12.
+// gidLength is the length of an MBID, which is a UUID of the form 8-4-4-4-12.
 const gidLength = 36
 
 func parseGID(event, s string) (string, error) {
@@ -119,7 +120,7 @@ func parseGID(event, s string) (string, error) {
 	return strings.ToLower(s), nil
 }
 
-// maxID is the number of digits of the largest 64-bit integer.
+// maxID is the number of decimal digits of the largest signed 64-bit integer.
 const maxID = 19
 
 func checkImage(event, id string) error {
@@ -129,7 +130,7 @@ func checkImage(event, id string) error {
 	return nil
 }
 
-// maxSuffix is the maximum length of a suffix. The image types of MusicBrainz have shorter suffixes.
+// maxSuffix is the maximum length of a suffix. All suffixes of MusicBrainz are shorter.
 const maxSuffix = 8
 
 func parseSuffix(event string, rest []string) (string, error) {

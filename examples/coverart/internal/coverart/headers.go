@@ -8,14 +8,14 @@ import (
 
 type headersKey struct{}
 
-// withHeaders adds the headers of the archive to requests with this context. The S3 client has no option for headers that are
-// neither standard S3 headers nor user metadata, which it would rename to x-amz-meta-….
+// withHeaders returns a context that makes headerTransport add the headers h to a request. The S3 client cannot send
+// these headers itself, because it renames all non-standard headers to x-amz-meta-….
 func withHeaders(ctx context.Context, h http.Header) context.Context {
 	return context.WithValue(ctx, headersKey{}, h)
 }
 
-// headerTransport adds the headers of withHeaders to signed requests. The store accepts them, because a signature covers
-// only the headers that it lists.
+// headerTransport adds the headers of withHeaders to signed requests. The store accepts the additional headers, because
+// a signature covers only the headers that it lists.
 type headerTransport struct {
 	next http.RoundTripper
 }

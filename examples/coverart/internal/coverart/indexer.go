@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Grace is the grace period of the original indexer. MusicBrainz publishes several equal events when an edit changes a release in
-// several places. Therefore an event waits for equal events, and the worker handles one of them.
+// Grace is the grace period of the original indexer. MusicBrainz publishes several equal events when an edit changes
+// several parts of a release. Therefore the worker waits for equal events, and handles only one of them.
 const Grace = 10 * time.Second
 
 // Indexer handles the three kinds of events. Catalogue, Archive and WebService are required. Its handlers are safe for concurrent
@@ -21,7 +21,7 @@ type Indexer struct {
 	Archive    Archive
 	WebService WebService
 
-	// Logger logs skipped events with the reason. Default: no logs.
+	// Logger logs each skipped event and the reason. Default: no logs.
 	Logger *slog.Logger
 }
 
@@ -62,7 +62,8 @@ func (x *Indexer) log() *slog.Logger {
 func (x *Indexer) index(ctx context.Context, gid string) error {
 	r, err := x.Catalogue.Release(ctx, gid)
 	if errors.Is(err, ErrUnknownRelease) {
-		// The release was probably deleted. A retry would not find it, and it does not need an index.
+		// The release was probably deleted. A retry would not find the release, and a deleted release does not need an
+		// index.
 		x.log().WarnContext(ctx, "unknown release, skipped", "release", gid)
 		return nil
 	}

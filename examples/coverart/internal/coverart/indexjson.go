@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// The fields of these types are sorted by name, so that the same release always has the same bytes.
+// The fields of these types are sorted by name, so that the index of a release is always encoded as the same bytes.
 type (
 	indexDocument struct {
 		Images  []indexImage `json:"images"`
@@ -32,8 +32,7 @@ type (
 	}
 )
 
-// IndexJSON returns the index of a release, which is the document at
-// coverartarchive.org/release/{gid}.
+// IndexJSON returns the index of a release, the document that coverartarchive.org serves at /release/{gid}.
 func IndexJSON(r *Release) ([]byte, error) {
 	doc := indexDocument{
 		Images:  make([]indexImage, 0, len(r.Images)), // so that JSON contains [] instead of null
@@ -56,15 +55,15 @@ func IndexJSON(r *Release) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false) // a comment may say "CD & DVD"
+	enc.SetEscapeHTML(false) // a comment can contain a character such as &
 	if err := enc.Encode(doc); err != nil {
 		return nil, fmt.Errorf("coverart: cannot encode index of %s: %w", r.GID, err)
 	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// imageURL returns the public address of an image. The scheme remains http, because other programs
-// compare the addresses.
+// imageURL returns the public address of an image. The scheme is http, because other programs compare the addresses
+// with older ones.
 func imageURL(gid string, id int64, size, suffix string) string {
 	return fmt.Sprintf("http://coverartarchive.org/release/%s/%d%s.%s", gid, id, size, suffix)
 }

@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// Schema contains the statements that create the part of a MusicBrainz database that Postgres reads. It requires an empty
-// database of PostgreSQL 12 or later. Existing databases already have this schema.
+// Schema contains the statements that create the part of a MusicBrainz database that Postgres reads. The statements
+// require an empty database on PostgreSQL 12 or later. A real MusicBrainz database already has these tables.
 //
 //go:embed schema.sql
 var Schema string
@@ -20,15 +20,15 @@ var Schema string
 //	musicbrainz.release, .artist_credit, .release_gid_redirect
 //	cover_art_archive.index_listing, .image_type
 //
-// with any search path, and requires only SELECT permissions. If the tables or the database are missing, an event fails and
-// is retried.
+// with any search path, and requires only SELECT permissions. If the database or a table is missing, Release returns an
+// error, and the message is retried.
 type Postgres struct {
-	// DB is the database. Any driver is supported. If a pooler shares connections between transactions, the driver must not
-	// keep prepared statements. For pgx, set default_query_exec_mode=exec in the URL.
+	// DB is the database, with any driver. If a connection pooler uses transaction mode, the driver must not keep
+	// prepared statements. For pgx, set default_query_exec_mode=exec in the URL.
 	DB *sql.DB
 }
 
-// A gid belongs to a release, or redirects to the target of a merge.
+// A gid either belongs to a release, or redirects to the target of a merge.
 const releaseQuery = `
 SELECT r.id, r.gid::text, r.name, a.name
 FROM musicbrainz.release r
@@ -73,7 +73,7 @@ func (p *Postgres) release(ctx context.Context, gid string) (*Release, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // rows.Err has the error
+	defer func() { _ = rows.Close() }() // rows.Err returns the error
 	for rows.Next() {
 		var (
 			i     Image

@@ -16,8 +16,7 @@ import (
 
 // S3Config configures the connection to an archive. Endpoint is required.
 type S3Config struct {
-	// Endpoint is the store's URL, http or https, without a path. Buckets are
-	// addressed as the first part of the path.
+	// Endpoint is the http or https URL of the store, without a path. The bucket becomes the first part of the path.
 	Endpoint string
 
 	// Credentials sign the requests. The Internet Archive requires signatures of version 2 (credentials.NewStaticV2). Default:
@@ -46,7 +45,7 @@ func NewS3(c S3Config) (*S3, error) {
 		c.Credentials = credentials.NewStatic("", "", "", credentials.SignatureAnonymous)
 	}
 	if c.Region == "" {
-		c.Region = "us-east-1" // otherwise, the client requests the region of each bucket
+		c.Region = "us-east-1" // otherwise, the client would request the region of each bucket
 	}
 	if c.Transport == nil {
 		c.Transport = http.DefaultTransport
@@ -57,7 +56,7 @@ func NewS3(c S3Config) (*S3, error) {
 		Region:       c.Region,
 		BucketLookup: minio.BucketLookupPath,
 		Transport:    headerTransport{c.Transport},
-		// The client makes one attempt. Further attempts would block the worker, and a crash would lose them.
+		// The client makes one attempt. Its retries would block the worker, and would not survive a crash.
 		MaxRetries: 1,
 	})
 	if err != nil {
@@ -73,8 +72,8 @@ func (s *S3) Put(ctx context.Context, o Object) error {
 	return explain("PUT", o.Location, err)
 }
 
-// Copy copies an object within the store (x-amz-copy-source). S3 can report an error of a copy with a success status, which Copy
-// returns as an error.
+// Copy copies an object within the store (x-amz-copy-source). S3 can report a failed copy in a response with a success
+// status. Copy also returns this as an error.
 func (s *S3) Copy(ctx context.Context, from, to Location, headers http.Header) error {
 	_, err := s.client.CopyObject(withHeaders(ctx, headers),
 		minio.CopyDestOptions{Bucket: to.Bucket, Object: to.Key},
@@ -96,11 +95,11 @@ func (s *S3) Has(ctx context.Context, l Location) (bool, error) {
 	return err == nil, err
 }
 
-// gone is the message of the Internet Archive for a removed item, instead of status 404.
+// gone is the message with which the Internet Archive responds for a removed item, instead of status 404.
 const gone = "The item you are trying to edit cannot be retrieved"
 
-// explain returns an error with the response of the store and the request, for the failed queue. The response comes
-// first, because long errors are truncated.
+// explain converts an error of the S3 client to an error that contains the status, the error code and the request, for
+// the failed queue. The status comes first, because long errors are truncated.
 func explain(verb string, l Location, err error) error {
 	if err == nil {
 		return nil
@@ -110,7 +109,8 @@ func explain(verb string, l Location, err error) error {
 	case !ok:
 		return fmt.Errorf("%s %s: %w", verb, l, err)
 	case answer.StatusCode/100 == 2 && strings.HasPrefix(answer.Code, strconv.Itoa(answer.StatusCode)):
-		// The client expects the exact status and document of Amazon. Stores differ, so any success without an error counts.
+		// The client expects the exact status and document that Amazon sends. Other stores differ, so any success
+		// status without an error code counts as success.
 		return nil
 	case answer.StatusCode == http.StatusNotFound || strings.Contains(answer.Resource, gone):
 		return fmt.Errorf("%s %s: %w (%d %s)", verb, l, ErrNotInArchive, answer.StatusCode, answer.Code)

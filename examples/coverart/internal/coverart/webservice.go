@@ -17,21 +17,22 @@ type WebService interface {
 	ReleaseXML(ctx context.Context, gid string) ([]byte, error)
 }
 
-// maxMetadata is the maximum size of a response. Typical responses have a few kilobytes.
+// maxMetadata is the maximum size of a response, in bytes. Typical responses have a few kilobytes.
 const maxMetadata = 16 << 20
 
-// maxRetryAfter limits Retry-After to a year, in seconds.
+// maxRetryAfter limits the value of Retry-After to a year, in seconds.
 const maxRetryAfter = 365 * 24 * 60 * 60
 
 // HTTPWebService is the web service of a MusicBrainz server.
 type HTTPWebService struct {
 	BaseURL   string       // https://musicbrainz.org
-	UserAgent string       // MusicBrainz requires the name of the program and a contact
+	UserAgent string       // MusicBrainz requires the name of the program and contact information
 	Client    *http.Client // default: http.DefaultClient
 }
 
-// ReleaseXML requests /ws/2/release/{gid}?inc=artists. If the server sends Retry-After, the error is a
-// reprise.RetryAfterError. The design ignores the delay of the server, because all retries have the same delay.
+// ReleaseXML requests /ws/2/release/{gid}?inc=artists. If an error response contains the header Retry-After, the error
+// is a reprise.RetryAfterError. The strategy of preset.CoverArt ignores that delay, because all its retries have the
+// same delay.
 func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, error) {
 	url := s.BaseURL + "/ws/2/release/" + gid + "?inc=artists"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -56,7 +57,7 @@ func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, er
 	case err != nil:
 		return nil, fmt.Errorf("coverart: GET %s: %w", url, err)
 	case resp.StatusCode != http.StatusOK:
-		err = fmt.Errorf("%s: GET %s", resp.Status, url) // the status is first, because long errors are truncated
+		err = fmt.Errorf("%s: GET %s", resp.Status, url) // the status comes first, because long errors are truncated
 		if seconds, bad := strconv.Atoi(resp.Header.Get("Retry-After")); bad == nil && seconds > 0 {
 			return nil, reprise.RetryAfter(time.Duration(min(seconds, maxRetryAfter))*time.Second, err)
 		}

@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// overloadedService simulates an overloaded web service. It rejects the first requests for one release.
+// overloadedService simulates an overloaded web service, which rejects the first busyTimes requests for one release.
 type overloadedService struct {
 	gid  string
 	next http.Handler
 
 	mu    sync.Mutex
-	times int // rejected requests so far
+	times int // number of requests that are still to be rejected
 }
 
 // ServeHTTP implements http.Handler.

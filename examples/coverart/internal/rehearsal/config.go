@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Defaults of Config. Production uses 4 h and 10 s.
+// Defaults of Config. The design uses 4 h and 10 s.
 const (
 	DefaultRetryDelay = 3 * time.Second
 	DefaultGrace      = time.Second
@@ -29,22 +29,23 @@ type Config struct {
 	// creates a temporary database. The caller must register the driver "pgx".
 	Postgres string
 
-	// S3 is the URL of the store. The rehearsal creates missing buckets mbid-… and does not delete them. Do not use the store of
-	// the Internet Archive, because the releases are real. Default: a store in the process.
+	// S3 is the URL of the store. The rehearsal creates missing buckets mbid-… and does not delete them. Do not use the
+	// store of the Internet Archive, because the releases of the plan exist. Default: a store in this process.
 	S3            string
 	S3Credentials *credentials.Credentials // default: requests are not signed
 
-	// RetryDelay and Grace are the retry delay and the grace period. Defaults: 3 s and 1 s (production: 4 h and 10 s).
+	// RetryDelay and Grace are the retry delay and the grace period. Defaults: 3 s and 1 s (the design: 4 h and 10 s).
 	RetryDelay time.Duration
 	Grace      time.Duration
 
-	// QueueType is the type of all queues (preset.CoverArt.QueueType). Default: the broker's default, as in production.
+	// QueueType is the type of all queues (preset.CoverArt.QueueType). Default: the default of the broker, as in the
+	// design.
 	QueueType string
 
 	// Serve processes the messages of other programs until the context is done, and publishes nothing.
 	Serve bool
 
-	// Logger receives the logs of clients, workers and the indexer. Default: no logs.
+	// Logger receives the logs of the client, the workers and the indexer. Default: no logs.
 	Logger *slog.Logger
 
 	// Out receives the progress and the results. Default: no output.

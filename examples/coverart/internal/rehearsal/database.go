@@ -20,8 +20,8 @@ var releasesSQL string
 // tidyUp limits the duration of the cleanup after the context is done.
 const tidyUp = 10 * time.Second
 
-// NewDatabase creates a database with coverart.Schema and a few releases on the PostgreSQL server at address, and returns it.
-// remove closes and deletes the database. The caller must register the driver "pgx".
+// NewDatabase creates a database on the PostgreSQL server at address, with coverart.Schema and a few releases. The
+// function remove closes and deletes the database. The caller must register the driver "pgx".
 //
 // The database is separate, because its schemas have the same names as the schemas of MusicBrainz.
 func NewDatabase(ctx context.Context, address string) (db *sql.DB, remove func() error, err error) {

@@ -6,9 +6,9 @@
 //	  │                     └ retry ◄┴─► failed                                └─► web service, overloaded at first
 //	  └──────────────────────────────────┴─► ledger: published = done + equal to one done + parked
 //
-// The plan covers the different kinds of events: a burst of equal events, the old id of a merged release, an unknown release, moved
-// objects, objects that are already deleted, an invalid body, and a bucket that rejects writes. The plan contains the expected
-// outcome of each event. The rehearsal compares the outcomes with the queues and the store.
+// The plan covers the possible cases: a burst of equal events, the old id of a merged release, an unknown release,
+// moved objects, objects that are already deleted, an invalid body, and a bucket that rejects writes. The plan contains
+// the expected outcome of each event. The rehearsal compares the outcomes with the queues and the store.
 //
 // The program is in examples/coverart.
 package rehearsal

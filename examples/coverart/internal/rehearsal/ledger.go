@@ -13,12 +13,12 @@ import (
 // ErrNotAsPlanned is returned by Run if the ledger does not balance, or if the outcome of an event differs from the plan.
 var ErrNotAsPlanned = errors.New("rehearsal: results differ from the plan")
 
-// ledger counts the published messages by their current place.
+// ledger counts the published messages, by outcome.
 type ledger struct {
 	published int
 	done      int // reported by the handlers
 	equal     int // coalesced with an equal message
-	parked    int // in the failed queue, as reported by the broker
+	parked    int // in the failed queue, as found in the queue
 	elsewhere int // delivered to other programs that consume these queues
 }
 
@@ -26,8 +26,8 @@ func (l ledger) balances() bool {
 	return l.published == l.done+l.equal+l.parked+l.elsewhere
 }
 
-// count returns the ledger. found contains the messages in the failed queue, and others is the number of consumers of
-// other programs.
+// count returns the ledger. The parameter found contains the messages in the failed queue, and others is the number of
+// consumers of other programs.
 func (t *tally) count(found map[string]int, others int) ledger {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,8 +98,8 @@ func (r *rehearsal) report(ctx context.Context, events []plannedEvent, found map
 	return nil
 }
 
-// unplanned returns the messages whose outcome differs from the plan. found contains the messages in the failed queue, with the
-// number of their error texts.
+// unplanned returns the messages whose outcome differs from the plan. The parameter found contains, for each message in
+// the failed queue, the number of errors in its headers.
 func (t *tally) unplanned(found map[string]int) (wrong []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

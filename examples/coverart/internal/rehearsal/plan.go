@@ -6,12 +6,12 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
 )
 
-// The releases of the plan. All except unknown are in releases.sql.
+// The gids of the releases in the plan. All of them except unknown are in releases.sql.
 const (
 	loveBug   = "aff4a693-5970-4e2e-bd46-e2ee49c22de7"
 	dummy     = "76df3287-6cda-33eb-8e9a-044b5e15ffdd"
 	theCar    = "d6d1140f-5b4f-422e-a8b0-a8c43732701f"
-	mergedCar = "5ee38258-8dfa-4d79-b2aa-6bbfceaf6cce" // merged into the same release
+	mergedCar = "5ee38258-8dfa-4d79-b2aa-6bbfceaf6cce" // merged into theCar
 	faceIt    = "1ff94a0f-950e-448b-935c-9218740ca778"
 	tension   = "7c88cc10-33b8-4737-b64c-4da9d24c19d5"
 	volcano   = "14fbd2c0-0468-4cd7-9630-6aa655e11d5b" // the web service rejects the first two requests for it
@@ -21,9 +21,9 @@ const (
 )
 
 const (
-	busyTimes = 2 // rejected requests of the web service
-	burst     = 6 // equal events
-	spent     = 5 // attempts when retries are exhausted
+	busyTimes = 2 // number of requests that the web service rejects
+	burst     = 6 // number of equal events
+	spent     = 5 // number of attempts after which retries are exhausted
 )
 
 // plannedEvent is an event and its expected outcome.
@@ -33,7 +33,7 @@ type plannedEvent struct {
 	about string
 
 	times  int                 // number of publishes; 0 means 1
-	upload []coverart.Location // objects in the store before the event
+	upload []coverart.Location // objects to store before the event
 
 	attempts        int // expected number; 0 means 1
 	parked          bool
@@ -96,7 +96,7 @@ func plan() []plannedEvent {
 func (p plannedEvent) copies() int       { return max(1, p.times) }
 func (p plannedEvent) wantAttempts() int { return max(1, p.attempts) }
 
-// buckets returns the buckets of a plan.
+// buckets returns the buckets of the objects that the plan uploads or expects.
 func buckets(all []plannedEvent) []string {
 	var names []string
 	seen := map[string]bool{}

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// StartPostgres starts a temporary PostgreSQL server with scripts/postgres of the clone that contains the working directory, and
-// returns its URL. stop stops the server and deletes its data.
+// StartPostgres starts a temporary PostgreSQL server and returns its URL. It runs scripts/postgres in the clone that
+// contains the working directory. The function stop stops the server and deletes its data.
 func StartPostgres(ctx context.Context) (url string, stop func() error, err error) {
 	script, err := findScript()
 	if err != nil {

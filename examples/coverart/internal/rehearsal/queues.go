@@ -17,7 +17,7 @@ var workQueues = map[string]string{
 	"move":   preset.CoverArtMoveQueue,
 }
 
-// dialRaw connects without the worker library, to inspect the queues independently.
+// dialRaw connects without the worker library, for an independent inspection of the queues.
 func dialRaw(c Config) (*amqp.Connection, error) {
 	config := amqp.Config{}
 	if c.DialContext != nil {
@@ -32,7 +32,7 @@ func dialRaw(c Config) (*amqp.Connection, error) {
 	return conn, nil
 }
 
-// consumers returns the number of consumers of the work queues.
+// consumers returns the total number of consumers of the work queues.
 func consumers(conn *amqp.Connection) (n int, err error) {
 	ch, err := conn.Channel()
 	if err != nil {
@@ -48,8 +48,8 @@ func consumers(conn *amqp.Connection) (n int, err error) {
 	return n, ch.Close()
 }
 
-// inFailed returns, for each message in the failed queue for which ours returns true, the number of its error texts. All messages
-// remain in the queue for inspection by the operator.
+// inFailed returns, for each message in the failed queue, the number of errors in its headers. It ignores messages for
+// whose ID the function ours returns false. All messages remain in the queue.
 func inFailed(conn *amqp.Connection, ours func(id string) bool) (map[string]int, error) {
 	ch, err := conn.Channel()
 	if err != nil {

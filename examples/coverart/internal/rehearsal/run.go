@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// rehearsal contains the parts of one run.
+// rehearsal contains the state of one run.
 type rehearsal struct {
 	Config
 	tally     *tally
@@ -25,11 +25,11 @@ type rehearsal struct {
 	archive   *coverart.S3
 	service   *coverart.HTTPWebService
 	client    *reprise.Client
-	closing   []func() error // in the order in which they were opened
+	closing   []func() error // called in reverse order
 }
 
-// Run runs the indexer with a plan of events or, with Serve, until ctx is done. It returns an error if an outcome
-// differs from the plan.
+// Run runs the indexer with the events of the plan or, with Serve, with the messages of other programs until ctx is
+// done. It returns ErrNotAsPlanned if an outcome differs from the plan.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
@@ -58,7 +58,7 @@ func Run(ctx context.Context, c Config) (err error) {
 
 func (r *rehearsal) atEnd(f func() error) { r.closing = append(r.closing, f) }
 
-// open opens the services of the workers.
+// open opens the database, the store, the web service and the client.
 func (r *rehearsal) open(ctx context.Context, events []plannedEvent) error {
 	db, remove, err := NewDatabase(ctx, r.Postgres)
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *rehearsal) open(ctx context.Context, events []plannedEvent) error {
 	return nil
 }
 
-// declare declares the queues, or verifies the settings of existing queues.
+// declare declares the queues. If a queue exists with different settings, it returns an error that explains the flags.
 func (r *rehearsal) declare(ctx context.Context) error {
 	err := r.client.Declare(ctx, r.design().Topology())
 	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Code == amqp.PreconditionFailed {
@@ -102,7 +102,7 @@ func (r *rehearsal) declare(ctx context.Context) error {
 	return err
 }
 
-// newTransport returns a separate transport, so that its connections can be closed.
+// newTransport returns a transport for one service, so that the connections to this service can be closed.
 func newTransport() *http.Transport {
 	if t, ok := http.DefaultTransport.(*http.Transport); ok {
 		return t.Clone()
@@ -133,7 +133,7 @@ func (r *rehearsal) openStore(ctx context.Context, events []plannedEvent) error 
 	return err
 }
 
-// introduce prints the services and delays of the run.
+// introduce prints the services and the delays of the run.
 func (r *rehearsal) introduce(ctx context.Context) error {
 	var version string
 	if err := r.catalogue.DB.QueryRowContext(ctx, "SHOW server_version").Scan(&version); err != nil {
@@ -155,7 +155,8 @@ func (r *rehearsal) introduce(ctx context.Context) error {
 	return nil
 }
 
-// work starts the three workers and returns when they consume. stop waits until the workers have finished the deliveries in flight.
+// work starts the three workers and returns when all of them consume. The function stop stops the workers after they
+// have settled the deliveries in flight.
 func (r *rehearsal) work(ctx context.Context) (stop func() error, err error) {
 	indexer := &coverart.Indexer{Catalogue: r.catalogue, Archive: r.archive, WebService: r.service, Logger: r.Logger}
 	handlers := map[string]reprise.HandlerFunc{"index": indexer.Index, "delete": indexer.Delete, "move": indexer.Move}
@@ -224,7 +225,7 @@ func (r *rehearsal) play(ctx context.Context, events []plannedEvent) error {
 	if err == nil {
 		err = r.settled(ctx, func() (bool, error) {
 			n, err := consumers(conn)
-			return n > len(workQueues), err // each work queue has one consumer of this program
+			return n > len(workQueues), err // this program has one consumer on each work queue
 		})
 	}
 	if err = errors.Join(err, stop()); err != nil {
@@ -264,8 +265,8 @@ func (r *rehearsal) publish(ctx context.Context, events []plannedEvent) error {
 	return nil
 }
 
-// settled waits until the outcome of every message is known. It waits at most for the total time of all retries. If
-// other programs also consume, it returns when the outcomes have not changed for longer than one retry delay.
+// settled waits until the outcome of every message is known. It waits at most as long as all retries of a message take.
+// If other programs also consume, it returns when no outcome has changed for longer than one retry delay.
 func (r *rehearsal) settled(ctx context.Context, others func() (bool, error)) error {
 	limit := time.NewTimer(spent*(r.RetryDelay+r.Grace) + 30*time.Second)
 	defer limit.Stop()
@@ -291,7 +292,7 @@ func (r *rehearsal) settled(ctx context.Context, others func() (bool, error)) er
 	}
 }
 
-// quiet is longer than the time until the retry of a waiting message.
+// quiet returns a time after which every message that waits for a retry has been retried.
 func (r *rehearsal) quiet() time.Duration { return r.RetryDelay + r.Grace + 3*time.Second }
 
 // serve processes the messages of other programs until ctx is done.

@@ -66,7 +66,7 @@ func makeBuckets(ctx context.Context, c Config, names []string) error {
 	return nil
 }
 
-// upload stores an object that the plan requires, like an earlier upload by a user.
+// upload stores an image before an event, as if a user had uploaded the image.
 func upload(ctx context.Context, archive coverart.Archive, l coverart.Location) error {
 	return archive.Put(ctx, coverart.Object{
 		Location: l, ContentType: "image/jpeg", Body: []byte("picture"),

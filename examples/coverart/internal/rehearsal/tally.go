@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// outcome is the result of a message, as reported by the workers.
+// outcome is the result of a message, as the workers report it.
 type outcome struct {
 	kind     reprise.EventKind // EventDone, EventDebounced or EventParked
 	attempts int
@@ -25,8 +25,8 @@ type tally struct {
 	mu       sync.Mutex
 	ours     map[string]plannedEvent // by message id
 	outcomes map[string]outcome
-	kinds    map[reprise.EventKind]int // outcomes of messages that other programs published
-	changed  chan struct{}             // closed and replaced when an outcome of ours changes
+	kinds    map[reprise.EventKind]int // numbers of events for messages that other programs published
+	changed  chan struct{}             // closed and replaced when the outcome of a message in ours changes
 }
 
 func newTally(out io.Writer) *tally {
@@ -69,18 +69,18 @@ func (t *tally) Observe(e reprise.Event) {
 	t.change()
 }
 
-// change notifies the waiting goroutines. The caller holds t.mu.
+// change notifies the goroutines that wait for changed. The caller holds t.mu.
 func (t *tally) change() {
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
-// line prints the outcome of an event. The caller holds t.mu.
+// line prints the outcome of a planned event. The caller holds t.mu.
 func (t *tally) line(p plannedEvent, what string) {
 	fmt.Fprintf(t.out, "%6.1f s  %-7s %-46s %s\n", time.Since(t.began).Seconds(), p.event, p.about, what)
 }
 
-// handled wraps a handler and prints the results of messages that other programs published.
+// handled returns a handler that calls h and prints the results of messages that other programs published.
 func (t *tally) handled(h reprise.HandlerFunc, event string) reprise.HandlerFunc {
 	return func(ctx context.Context, m *reprise.Message) error {
 		err := h(ctx, m)
@@ -97,7 +97,8 @@ func (t *tally) handled(h reprise.HandlerFunc, event string) reprise.HandlerFunc
 	}
 }
 
-// unsettled returns the number of messages without a final outcome, and a channel that is closed when an outcome changes.
+// unsettled returns the number of published messages without an outcome, and a channel that is closed when an outcome
+// changes.
 func (t *tally) unsettled() (int, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,10 +119,10 @@ func attempts(n int) string {
 	return fmt.Sprintf(" at attempt %d", n)
 }
 
-// maxShown limits the length of an error in the output.
+// maxShown is the maximum length of an error in the output, in characters.
 const maxShown = 60
 
-// shown formats an error as one line.
+// shown formats an error as one line of at most maxShown characters.
 func shown(err error) string {
 	if err == nil {
 		return "no reason given"

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Server is an HTTP server on a free port of the local host.
+// Server is an HTTP server on a free port of the loopback interface.
 type Server struct {
 	URL string
 
@@ -32,7 +32,7 @@ func Serve(h http.Handler) (*Server, error) {
 	return s, nil
 }
 
-// Close waits up to five seconds for requests in progress and returns when the server has stopped.
+// Close stops the server. It waits up to five seconds for requests in progress.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

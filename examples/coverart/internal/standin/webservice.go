@@ -1,5 +1,5 @@
-// Package standin simulates the services of the cover art indexer in this process: the web service of MusicBrainz, and a store like
-// the store of the Internet Archive. Both are HTTP handlers.
+// Package standin simulates, in this process, the services that the cover art indexer uses: the web service of
+// MusicBrainz, and a store like the store of the Internet Archive. Both are HTTP handlers.
 package standin
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
 )
 
-// These types contain the part of a MusicBrainz document that inc=artists requests.
+// These types contain the part of a MusicBrainz document that a request with inc=artists returns.
 type (
 	mmdMetadata struct {
 		XMLName xml.Name   `xml:"http://musicbrainz.org/ns/mmd-2.0# metadata"`
@@ -25,7 +25,7 @@ type (
 	}
 )
 
-// WebService simulates musicbrainz.org. It returns the releases of the catalogue at /ws/2/release/{gid}.
+// WebService simulates musicbrainz.org. It serves the releases of the catalogue at /ws/2/release/{gid}.
 func WebService(c coverart.Catalogue) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ws/2/release/{gid}", func(w http.ResponseWriter, r *http.Request) {

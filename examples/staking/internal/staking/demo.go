@@ -12,17 +12,17 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Demo runs an indexer and the services behind its queues in one process. Workers consume five of the queues, and programs
-// with the operations of Queue consume btc_info_queue and confirmed_info_queue. The services share a database that fails
-// at regular intervals if FailEvery is set.
+// Demo runs an indexer and the services behind its queues in one process. Workers consume from five of the queues. The
+// services for btc_info_queue and confirmed_info_queue use Queue instead. The services share a database, which fails at
+// regular intervals if FailEvery is set.
 type Demo struct {
 	URL    string         // URL of the broker
 	Client reprise.Config // connection settings
 	Design preset.Staking // queue type and retry delay
 
-	Stakes     int // number of stakes; each sends one event to each queue
-	MaxRetries int // number of retries before an event is parked
-	FailEvery  int // each nth booking fails; 0: none
+	Stakes     int // number of stakes; the indexer sends one event for each stake to each queue
+	MaxRetries int // number of retries after which an event is parked
+	FailEvery  int // 3 means that every third booking fails; 0: none fails
 
 	Out io.Writer
 }
@@ -30,8 +30,8 @@ type Demo struct {
 // timeout is the time without progress after which a Demo returns an error.
 const timeout = 30 * time.Second
 
-// Run runs the indexer and the services until each event is booked or parked, and prints the results. It returns an error if the
-// counts do not balance.
+// Run runs the indexer and the services until each message is booked or parked, and prints the results. It returns an
+// error if the counts do not balance.
 func (d Demo) Run(ctx context.Context) error {
 	return d.play(ctx, func(client *reprise.Client, t *tally) (err error) {
 		ledger := &Ledger{FailEvery: d.FailEvery}
@@ -99,7 +99,7 @@ func (d Demo) play(ctx context.Context, do func(*reprise.Client, *tally) error) 
 	return do(client, t)
 }
 
-// serve starts the services. The services have stopped when stop returns.
+// serve starts the services. The function stop stops the services and waits until they have stopped.
 func (d Demo) serve(ctx context.Context, client *reprise.Client, t *tally, ledger *Ledger) (stop func() error, err error) {
 	config := d.Client
 	config.Observer = t
@@ -141,7 +141,7 @@ func (d Demo) serve(ctx context.Context, client *reprise.Client, t *tally, ledge
 	return stop, nil
 }
 
-// send publishes the events of the indexer.
+// send publishes the events of the indexer and the messages from Troubles.
 func (d Demo) send(ctx context.Context, client *reprise.Client, tally *tally) error {
 	messages, err := Troubles()
 	if err != nil {
@@ -164,8 +164,8 @@ func (d Demo) send(ctx context.Context, client *reprise.Client, tally *tally) er
 	return nil
 }
 
-// settled returns when no message is in flight. It returns an error if ctx is done, or if nothing changes for the given
-// timeout.
+// settled returns when no message is in flight. It returns an error if ctx is done, or if the counts do not change for
+// the given timeout.
 func settled(ctx context.Context, t *tally, timeout time.Duration) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()

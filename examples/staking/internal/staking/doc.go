@@ -1,5 +1,6 @@
-// Package staking implements the queues of the Babylon staking indexer. The indexer reads the Bitcoin chain and publishes each
-// change of a stake to the queue for that kind of event. The services behind the queues book the events.
+// Package staking implements the queues of the Babylon staking indexer. The indexer reads the Bitcoin chain and
+// publishes an event for each change of a stake to the queue for this kind of event. The services behind the queues
+// book the events.
 //
 //	kind             queue                     event (JSON, event_type)
 //	Active           active_staking_queue      ActiveStaking        1
@@ -10,7 +11,7 @@
 //	BtcInfo          btc_info_queue            BtcInfoUpdate        6
 //	ConfirmedInfo    confirmed_info_queue      ConfirmedInfoUpdate  7
 //
-// If a service cannot book a message yet, it requeues the message, which is retried after 5 s. The header
+// If a service cannot book an event yet, it requeues the message, which is retried after 5 s. The header
 // x-processing-attempts counts the retries:
 //
 //	indexer ─► {queue} ─► service ─► booked ─────────► ack
@@ -19,13 +20,13 @@
 //	              └── expires after 5 s ── {queue}_delay       or {queue}_failed,
 //	                                                           after 10 retries
 //
-// preset.Staking declares the same queues and headers as the original programs of this design, so those programs and clients by
-// other authors can share the queues. A message that one side requeues can be received by the other side, and the count continues.
-// In contrast to the original programs, a requeued message keeps its properties, the number of retries is limited, and the client
-// reconnects.
+// preset.Staking declares the same queues, and uses the same headers, as the original programs of this design.
+// Therefore these programs can share the queues with a program that uses Reprise. Each can receive a message that the
+// other has requeued, and the count continues. In contrast to the original programs, Reprise keeps the properties of a
+// requeued message, limits the number of retries, and reconnects.
 //
-// There are two ways to consume. A new program has a handler. If the handler returns an error, the message is requeued
-// ([Ledger.Handler] is an example):
+// There are two ways to consume. A new program provides a handler. If the handler returns an error, the message is
+// requeued ([Ledger.Handler] is an example):
 //
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 //		Queue:    preset.StakingActiveQueue,
@@ -35,7 +36,7 @@
 //		}),
 //	})
 //
-// A program that uses the original client calls operations. A [Queue] provides the same operations:
+// A program for the original client calls the operations of this client. A [Queue] provides equivalent operations:
 //
 //	original client                     this package
 //	NewQueueClient(config, name)        Open(ctx, url, name, config)

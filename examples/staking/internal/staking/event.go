@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Kind is the event_type of an event. Each kind has a separate queue.
+// Kind is the event_type of an event. There is a queue for each kind.
 type Kind int
 
 // The kinds of events.
@@ -46,11 +46,11 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
-// Queue returns the name of the kind's queue, or "" if the kind is unknown.
+// Queue returns the name of the queue for k, or "" if k is unknown.
 func (k Kind) Queue() string { return kinds[k].queue }
 
-// Head contains the first fields of every event. Encode sets them. Programs from before August 2024 do not write
-// schema_version, so SchemaVersion is 0 in their events.
+// Head contains the first fields of every event, which Encode sets. Programs from before August 2024 do not write
+// schema_version, so SchemaVersion is 0 in events from these programs.
 type Head struct {
 	SchemaVersion int  `json:"schema_version"`
 	EventType     Kind `json:"event_type"`
@@ -65,13 +65,14 @@ func (h *Head) is(k Kind) error {
 	return nil
 }
 
-// Event is a pointer to one of the seven event types, such as &ActiveStaking{…}. The published schema defines the names and the
-// order of the fields on the wire. Amounts are in satoshi, timestamps in seconds since 1970, time locks in blocks.
+// Event is a pointer to one of the seven event types, such as &ActiveStaking{…}. The published schema defines the names
+// and the order of the fields on the wire. Amounts are in satoshi, timestamps in seconds since the Unix epoch, and time
+// locks in blocks.
 type Event interface {
 	Kind() Kind
 
-	// Validate returns an error if the event_type belongs to another kind. reprise.JSON calls it, so a message in the wrong queue
-	// is parked.
+	// Validate returns an error if the event_type differs from Kind. Handlers from reprise.JSON call Validate, so they
+	// park a message that is in the wrong queue.
 	Validate() error
 
 	stamp(k Kind)
@@ -92,7 +93,7 @@ type ActiveStaking struct {
 	IsOverflow       bool   `json:"is_overflow"`
 }
 
-// UnbondingStaking reports that a staker withdraws a stake before its time lock expires.
+// UnbondingStaking reports that a staker ends a stake before its time lock expires.
 type UnbondingStaking struct {
 	Head
 	StakingTxHash   string `json:"staking_tx_hash_hex"`
@@ -104,7 +105,7 @@ type UnbondingStaking struct {
 	UnbondingTxHash string `json:"unbonding_tx_hash_hex"`
 }
 
-// WithdrawStaking reports the payout of a stake. Before schema version 1, the event contains only the first field.
+// WithdrawStaking reports the payout of a stake. Before schema version 1, the event contained only StakingTxHash.
 type WithdrawStaking struct {
 	Head
 	StakingTxHash  string `json:"staking_tx_hash_hex"`
@@ -120,7 +121,7 @@ type ExpiredStaking struct {
 	TxType        string `json:"tx_type"` // "active" or "unbonding"
 }
 
-// StakingStats reports the new state of a stake for the statistics.
+// StakingStats reports the new state of a stake, for statistics.
 type StakingStats struct {
 	Head
 	StakingTxHash    string `json:"staking_tx_hash_hex"`
@@ -131,7 +132,7 @@ type StakingStats struct {
 	IsOverflow       bool   `json:"is_overflow"`
 }
 
-// BtcInfoUpdate reports the value locked as of the newest block.
+// BtcInfoUpdate reports the total value locked as of the newest block.
 type BtcInfoUpdate struct {
 	Head
 	Height         uint64 `json:"height"`
@@ -139,7 +140,7 @@ type BtcInfoUpdate struct {
 	UnconfirmedTVL uint64 `json:"unconfirmed_tvl"`
 }
 
-// ConfirmedInfoUpdate reports the value locked as of the newest confirmed block.
+// ConfirmedInfoUpdate reports the total value locked as of the newest confirmed block.
 type ConfirmedInfoUpdate struct {
 	Head
 	Height uint64 `json:"height"`
@@ -191,8 +192,8 @@ func Decode(body []byte) (Event, error) {
 	return e, nil
 }
 
-// Message returns the message for an event in the form that all programs of this design use: the routing key is the queue name, the
-// content type is text/plain, and the attempts header is 0.
+// Message returns a message with the event e, in the form that all programs of this design use: the routing key is the
+// queue name, the content type is text/plain, and the attempts header is 0.
 func Message(e Event) (*reprise.Message, error) {
 	body, err := Encode(e)
 	if err != nil {
@@ -207,6 +208,6 @@ func message(queue string, body []byte) *reprise.Message {
 		Body:        body,
 		ContentType: "text/plain",
 		Headers:     map[string]any{preset.StakingAttemptsHeader: int32(0)},
-		NoTimestamp: true, // the other programs do not set a timestamp
+		NoTimestamp: true, // the original programs do not set a timestamp
 	}
 }

@@ -11,8 +11,9 @@ import (
 // firstBlock is the height of the first block with stakes.
 const firstBlock = 857_910
 
-// Lives simulates an indexer. It returns the events of n stakes, from active to withdrawn, with one stake per block. The events are
-// grouped by kind, and the last step of a stake comes first, because the order of events across queues is not guaranteed.
+// Lives simulates an indexer. It returns the events of n stakes, from active to withdrawn, with one stake per block.
+// The events are grouped by kind. The last step of the stakes comes first, because programs must not rely on the order
+// of events in different queues.
 func Lives(n int) []Event {
 	var events []Event
 	for _, k := range []Kind{Withdraw, Expired, Unbonding, Active, Stats, BtcInfo, ConfirmedInfo} {
@@ -23,17 +24,17 @@ func Lives(n int) []Event {
 	return events
 }
 
-// troubles is the number of messages that Troubles returns.
+// troubles is the number of messages from Troubles.
 const troubles = 2
 
-// Troubles returns two messages that the services park. The first is an event of an unknown stake. The body of the second is not an
-// event.
+// Troubles returns two messages that the services park. The first contains an event for an unknown stake. The body of
+// the second is not an event.
 func Troubles() ([]*reprise.Message, error) {
 	lost, err := Message(&UnbondingStaking{StakingTxHash: hash("a stake that never was"), StartHeight: firstBlock})
 	return []*reprise.Message{lost, message(Stats.Queue(), []byte("<html>502 Bad Gateway</html>"))}, err
 }
 
-// event returns the event of kind k for the ith stake or block.
+// event returns the event of kind k for stake i or block i.
 func event(k Kind, i int) Event {
 	stake := hash(fmt.Sprintf("stake %d", i))
 	height := uint64(firstBlock + i)

@@ -9,32 +9,33 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// These errors are returned by Book. A retry can succeed.
+// Errors of Ledger.Book after which a retry can succeed.
 var (
 	// ErrUnavailable is returned if the database does not respond.
 	ErrUnavailable = errors.New("staking: database is not available")
 
-	// ErrTooEarly is returned if the preceding event has not been booked.
+	// ErrTooEarly is returned if the preceding event of the stake has not been booked.
 	ErrTooEarly = errors.New("staking: too early")
 )
 
 // Ledger simulates the database of a staking service. It stores the state of every stake and the newest information about the
 // chain. Its methods are safe for concurrent use.
 type Ledger struct {
-	// FailEvery makes each nth booking fail with ErrUnavailable. Default: 0, no failures.
+	// FailEvery specifies which bookings fail with ErrUnavailable: 3 means every third booking. Default: 0, no
+	// failures.
 	FailEvery int
 
 	mu        sync.Mutex
 	calls     int
-	stakes    map[string]string // state, by the hash of the staking transaction
-	stats     map[string]uint64 // value, by hash and state
+	stakes    map[string]string // from the hash of the staking transaction to the state
+	stats     map[string]uint64 // from hash and state to the value
 	btc       BtcInfoUpdate
 	confirmed ConfirmedInfoUpdate
 }
 
-// Book books an event. A repeated booking has no effect, because the broker can deliver a message twice. The queues progress at
-// different speeds, so an event can arrive before the preceding event of the stake. In this case, Book returns ErrTooEarly, and the
-// caller should retry.
+// Book books an event. The broker can deliver a message twice, so a repeated booking has no effect. The queues progress
+// at different speeds, so an event can arrive before the preceding event of the same stake. In this case, Book returns
+// ErrTooEarly, and the caller should retry later.
 func (l *Ledger) Book(e Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +57,7 @@ func (l *Ledger) Book(e Event) error {
 		}
 		l.stats[e.StakingTxHash+" "+e.State] = e.Value
 	case *BtcInfoUpdate:
-		if e.Height > l.btc.Height { // a redelivered event can be older than the current one
+		if e.Height > l.btc.Height { // a redelivered event can be older than the stored event
 			l.btc = *e
 		}
 	case *ConfirmedInfoUpdate:
@@ -67,10 +68,10 @@ func (l *Ledger) Book(e Event) error {
 	return nil
 }
 
-// states orders the states of a stake. A stake can change directly from active to unbonded, when its time lock expires.
+// states orders the states of a stake. A stake changes directly from active to unbonded if its time lock expires.
 var states = map[string]int{"": 0, "active": 1, "unbonding": 2, "unbonded": 3, "withdrawn": 4}
 
-// step changes the state of a stake.
+// step changes the state of a stake to the state to.
 func (l *Ledger) step(hash, to string) error {
 	from := l.stakes[hash]
 	switch {
@@ -111,8 +112,8 @@ func (l *Ledger) Height() (newest, confirmed uint64) {
 	return l.btc.Height, l.confirmed.Height
 }
 
-// Handler returns a handler that books the events of kind k, or nil if k is unknown. The handler parks messages that are not events
-// of this kind.
+// Handler returns a handler that books the events of kind k, or nil if k is unknown. The handler parks messages without
+// an event of this kind.
 func (l *Ledger) Handler(k Kind) reprise.Handler {
 	switch k {
 	case Active:
@@ -141,8 +142,8 @@ func booking[E any, P interface {
 	return reprise.JSON(func(_ context.Context, e E, _ *reprise.Message) error { return l.Book(P(&e)) })
 }
 
-// Serve books the messages of q until q is stopped or ctx is done. It has the same effect as Handler, but uses the
-// operations of the original client.
+// Serve books the messages of q until q is stopped or ctx is done. It has the same effect as a worker with Handler, but
+// uses the operations of the original client.
 func (l *Ledger) Serve(ctx context.Context, q *Queue) error {
 	for {
 		m, err := q.Receive(ctx)
@@ -152,7 +153,7 @@ func (l *Ledger) Serve(ctx context.Context, q *Queue) error {
 		switch {
 		case ctx.Err() != nil, errors.Is(err, ErrStopped):
 			return nil
-		case err != nil && !errors.Is(err, ErrStale): // the broker redelivers the message of a stale receipt, and Book ignores a repeated booking
+		case err != nil && !errors.Is(err, ErrStale): // then the broker redelivers the message
 			return err
 		}
 	}

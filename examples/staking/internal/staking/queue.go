@@ -22,26 +22,26 @@ const (
 	DefaultUnsettled  = 100
 )
 
-// Config configures a Queue. The zero value and a nil *Config select the defaults.
+// Config configures a [Queue]. Both the zero value and a nil *Config select the defaults.
 type Config struct {
-	// Design sets the queue type and the retry delay. Default: a quorum queue, 5 s.
+	// Design sets the queue type and the retry delay. Default: quorum queues, 5 s.
 	Design preset.Staking
 
-	// MaxRetries limits the number of retries of a message, including retries by other programs. After that number, Requeue parks
-	// the message. Default: 10.
+	// MaxRetries limits the number of retries of a message, including retries by other programs. After MaxRetries
+	// retries, Requeue parks the message. Default: 10.
 	MaxRetries int
 
-	// Unsettled limits the number of messages that this Queue holds, including the messages that it has prefetched for the next
-	// Receive. When the limit is reached, Receive waits for a Delete, Requeue or Park. Maximum: 65535. Default: 100.
+	// Unsettled limits the number of unacked messages of this Queue, including the messages that it has prefetched for
+	// later calls to Receive. While the number of received messages equals the limit, Receive waits for a call to
+	// Delete, Requeue or Park. Maximum: 65535. Default: 100.
 	Unsettled int
 
-	// CrashLimit limits the number of consumers that a message can terminate before it is parked. Default: 5 on quorum
-	// queues of RabbitMQ 4.3 and later. Otherwise there is no limit, because earlier versions also count the messages
-	// that Stop returns to the queue. On RabbitMQ 4.0 to 4.2, use a value below 20, because of the behavior of the wait
-	// queue that preset.Staking documents.
+	// CrashLimit is the number of consumers that a message can terminate before it is parked. Default: 5 on quorum
+	// queues of RabbitMQ 4.3 and later, and otherwise no limit, because earlier versions also count each return of a
+	// message by Stop. On RabbitMQ 4.0 to 4.2, use a value below 20; preset.Staking documents the reason.
 	CrashLimit int
 
-	// Client configures the connections, for example the logger and TLS. Default: nil.
+	// Client configures the connections, for example TLS, and the logger. Default: nil.
 	Client *reprise.Config
 }
 
@@ -55,7 +55,7 @@ func (c *Config) withDefaults() Config {
 	return d
 }
 
-// Validate returns an error that lists the invalid settings with their valid values.
+// Validate reports invalid settings and suggests valid values.
 func (c *Config) Validate() error {
 	d := c.withDefaults()
 	var errs []error
@@ -68,12 +68,12 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, d.Design.Validate(), d.Client.Validate())...)
 }
 
-// settleTime limits the time that Stop waits for messages to be settled after Delete, Requeue or Park. Stop does not wait longer
-// for unused receipts.
+// settleTime limits the time for which Stop waits until all received messages are settled. After this time, Stop
+// returns the messages whose receipts were not used.
 const settleTime = 250 * time.Millisecond
 
-// Queue is one of the staking queues, with the operations of the original client. The receiver holds a received message until it
-// calls Delete, Requeue or Park. All methods are safe for concurrent use.
+// Queue is one of the staking queues, with the operations of the original client. A received message remains unacked
+// until the receiver calls Delete, Requeue or Park. All methods are safe for concurrent use.
 //
 //	q, err := staking.Open(ctx, url, preset.StakingActiveQueue, nil)
 //	err = q.Send(ctx, body)
@@ -81,38 +81,39 @@ const settleTime = 250 * time.Millisecond
 //	err = q.Delete(m.Receipt)         // processed
 //	err = q.Requeue(m.Receipt, cause) // or: retry after the delay
 //
-// A Queue is a reprise.Worker whose handler waits for the result from the receiver. A requeued message therefore keeps all
-// properties and contains the reason. After MaxRetries retries, the message is parked. The worker acknowledges the original after
-// the broker has confirmed the copy. After a connection failure, the Queue reconnects and Receive continues.
+// A Queue contains a reprise.Worker whose handler waits for the result from the receiver. A requeued message therefore
+// keeps all properties, and its headers contain the reason. After MaxRetries retries, the message is parked. The worker
+// acknowledges the original after the broker has confirmed the copy. After a connection failure, the Queue reconnects,
+// and Receive continues to wait.
 type Queue struct {
 	name     string
 	client   *reprise.Client
 	worker   *reprise.Worker
 	receipts *receipts
-	received chan Received // unbuffered, so that a message can be requeued until it is received
+	received chan Received // unbuffered, so that the worker can requeue a message until Receive returns it
 
 	start sync.Once
 	begun atomic.Bool
-	ended chan struct{} // closed when the worker has stopped, or cannot start
+	ended chan struct{} // closed when the worker has stopped, or when Stop prevents its start
 	err   error         // result of the worker; read it after ended is closed
 }
 
-// Received is the result of Receive. It contains the body, the properties and the headers as first published, and the known errors
-// of earlier attempts.
+// Received is the result of Receive. It contains the body, the properties and the headers of the first publication, and
+// the recorded errors of earlier attempts.
 type Received struct {
 	*reprise.Message
 
-	// Receipt identifies the message for Delete, Requeue and Park. It can be used once, and only with the Queue and the connection
-	// that received the message.
+	// Receipt identifies the message for Delete, Requeue and Park. It can be used only once, with the Queue that
+	// received the message, and only until the connection fails.
 	Receipt string
 
 	// RetryAttempts is the number of retries so far, including retries by other programs.
 	RetryAttempts int
 }
 
-// Open connects to the broker at url, declares the queue and its related queues, and returns. The url has the form that
-// reprise.Dial accepts. ctx limits the connection attempt. If the queue exists with different arguments, Open returns a
-// *reprise.DeclareError. Consumption starts with the first call to Receive.
+// Open connects to the broker at url, which has the form that reprise.Dial accepts, and declares the queue called name
+// and its delay and failed queues. The context limits the connection attempt. If a queue exists with different
+// arguments, Open returns a *reprise.DeclareError. Consumption starts with the first call to Receive.
 func Open(ctx context.Context, url, name string, config *Config) (*Queue, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -161,9 +162,10 @@ func (q *Queue) Send(ctx context.Context, body []byte) error {
 	return q.client.Publish(ctx, message(q.name, body))
 }
 
-// Receive returns the next message. If the queue is empty or the connection is lost, Receive waits until ctx is done
-// (and returns its cause) or Stop is called (ErrStopped). A message that has terminated the processes or connections of
-// two receivers is delivered alone, after all other messages are settled and before the next message.
+// Receive returns the next message. If the queue is empty or the connection is lost, Receive waits. If ctx is done,
+// Receive returns its cause; after Stop, it returns ErrStopped. A message that has terminated the processes or
+// connections of two receivers is delivered alone: Receive waits until all other messages are settled, and does not
+// return another message until this message is settled.
 func (q *Queue) Receive(ctx context.Context) (Received, error) {
 	q.start.Do(func() {
 		q.begun.Store(true)
@@ -182,20 +184,22 @@ func (q *Queue) Receive(ctx context.Context) (Received, error) {
 	}
 }
 
-// Delete acknowledges a received message. If Delete returns an error, such as ErrStale, it has not deleted the message. As with
-// every AMQP client, if the connection fails during Delete, the broker can redeliver the message.
+// Delete acknowledges a received message. If Delete returns an error, such as ErrStale, it has not deleted the message.
+// If the connection fails during Delete, the broker can redeliver the message, as with every AMQP client.
 func (q *Queue) Delete(receipt string) error { return q.settle("delete", receipt, nil) }
 
-// Requeue returns a received message to the queue with an optional reason. After the delay, the broker delivers the message with a
-// higher count. If the message has had MaxRetries retries, Requeue parks it.
+// Requeue returns a received message to the queue. The reason is optional. After the delay, the broker delivers the
+// message again, with a higher count. If the message has already been retried MaxRetries times, Requeue parks it.
 //
-// Requeue does not wait for the broker. The Queue publishes the copy until it succeeds, and acknowledges the original after the
-// broker has confirmed the copy. If the connection fails before the confirm, the broker redelivers the original.
+// Requeue does not wait for the broker. The Queue publishes a copy, if necessary several times, and acknowledges the
+// original after the broker has confirmed the copy. If the connection fails before the confirm, the broker redelivers
+// the original.
 func (q *Queue) Requeue(receipt string, reason error) error {
 	return q.settle("requeue", receipt, cmp.Or(reason, errRequeued))
 }
 
-// Park moves a received message, which no retry can process, to the failed queue, with the given reason.
+// Park moves a received message to the failed queue, with the given reason. Use it for messages that a retry cannot
+// process.
 func (q *Queue) Park(receipt string, reason error) error {
 	return q.settle("park", receipt, reprise.Park(reason))
 }
@@ -209,8 +213,8 @@ func (q *Queue) settle(verb, receipt string, verdict error) error {
 	return nil
 }
 
-// Ping returns nil if the broker responds and the Queue can send messages. After the first Receive, Ping also requires that the
-// Queue can consume. After a failure, the Queue recovers automatically. ctx limits the duration of Ping.
+// Ping returns nil if the broker responds and the Queue can send messages and, after the first call to Receive, also
+// consume. A Queue recovers from connection failures automatically. The context limits the duration of Ping.
 func (q *Queue) Ping(ctx context.Context) error {
 	if q.begun.Load() {
 		return q.worker.Healthy(ctx)
@@ -218,9 +222,9 @@ func (q *Queue) Ping(ctx context.Context) error {
 	return q.client.Healthy(ctx)
 }
 
-// Stop unblocks Receive, settles the messages of completed Delete, Requeue and Park calls, returns the other messages
-// to the queue, and closes the connections. ctx limits the duration. After Stop, the receipts of the other messages are
-// invalid (ErrStopped). Stop can be called repeatedly.
+// Stop unblocks Receive, settles the messages for which Delete, Requeue or Park was called, returns all other messages
+// to the queue, and closes the connections. The context limits the duration of Stop. After Stop, the receipts of the
+// returned messages are invalid (ErrStopped). Stop can be called repeatedly.
 func (q *Queue) Stop(ctx context.Context) error {
 	q.start.Do(func() { close(q.ended) })
 	err := q.worker.Shutdown(ctx)
@@ -235,8 +239,8 @@ func (q *Queue) Stop(ctx context.Context) error {
 	return errors.Join(err, q.client.Close(ctx))
 }
 
-// handle holds a message until the receiver settles it or the channel of the message is closed. In the second case, the result is
-// nil, and the acknowledgement on a closed channel has no effect.
+// handle waits until the receiver settles the message, the channel of the message is closed, or ctx is done. If the
+// channel is closed, handle returns nil, and the acknowledgement on the closed channel has no effect.
 func (q *Queue) handle(ctx context.Context, m *reprise.Message) error {
 	receipt, held := q.receipts.issue()
 	select {
@@ -249,13 +253,13 @@ func (q *Queue) handle(ctx context.Context, m *reprise.Message) error {
 		return verdict
 	case <-ctx.Done():
 		if q.receipts.withdraw(receipt) {
-			return context.Cause(ctx) // return the message to the queue
+			return context.Cause(ctx) // the worker returns the message to the queue
 		}
-		return <-held // the receiver settled the message before the withdrawal
+		return <-held // the receiver settled the message before the call to withdraw
 	}
 }
 
-// observer invalidates the receipts of a channel when the channel is closed.
+// observer returns an Observer that invalidates the receipts of a channel when the channel is closed.
 func (q *Queue) observer(next reprise.Observer) reprise.Observer {
 	return reprise.ObserverFunc(func(e reprise.Event) {
 		_, closed := errors.AsType[*amqp.Error](e.Err)

@@ -7,11 +7,13 @@ import (
 	"sync"
 )
 
-// These errors report an invalid receipt. The operation has no effect on any message. Use errors.Is to test for them.
+// Errors of Delete, Requeue and Park for an invalid receipt. The operation then has no effect on any message. Use
+// errors.Is to test for these errors.
 var (
-	// ErrStale is returned if the connection that received the message has failed. If the message was not settled before, the
-	// broker redelivers it, and the redelivery has another receipt. RabbitMQ 4.3 requeues a single message after the consumer
-	// timeout (30 min by default). The client cannot detect this case, so the Queue accepts the receipt, without effect.
+	// ErrStale is returned if the connection that received the message has failed. If the message was not settled
+	// before, the broker redelivers it, with another receipt. After the consumer timeout (30 min by default), RabbitMQ
+	// 4.3 requeues a single message without closing the channel. The client cannot detect this case, so the Queue
+	// accepts the old receipt, but the operation has no effect.
 	ErrStale = errors.New("connection of the receipt is closed (the broker redelivers the message if it was not settled)")
 
 	// ErrSettled is returned if the message has already been deleted, requeued or parked.
@@ -20,13 +22,13 @@ var (
 	// ErrForeign is returned if this Queue did not issue the receipt.
 	ErrForeign = errors.New("receipt is not from this Queue")
 
-	// ErrStopped is returned after Stop. The broker redelivers messages that were not settled.
+	// ErrStopped is returned after Stop. The broker redelivers the messages that were not settled.
 	ErrStopped = errors.New("staking: queue is stopped")
 )
 
-// receipts tracks the messages that wait for a result. A receipt contains the id of the Queue, the generation of the channel, and a
-// number. Receipts are never reused, so an outdated receipt cannot identify another message. (Other clients use the delivery tag,
-// which starts at 1 on each channel.)
+// receipts tracks the messages that wait for a result. A receipt contains the ID of the Queue, the generation of the
+// channel, and a number. Receipts are never reused, so an outdated receipt cannot identify another message. A delivery
+// tag could, because delivery tags start at 1 on each channel.
 type receipts struct {
 	queue string
 
@@ -41,8 +43,8 @@ func newReceipts(queue string) *receipts {
 	return &receipts{queue: queue, generation: 1, held: make(map[string]chan error)}
 }
 
-// issue returns a new receipt. held delivers the result for the receipt. If the channel of the message is closed first, held is
-// closed.
+// issue returns a new receipt, and a channel that delivers the result for this receipt. If the AMQP channel of the
+// message is closed first, held is closed.
 func (r *receipts) issue() (receipt string, held <-chan error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +55,7 @@ func (r *receipts) issue() (receipt string, held <-chan error) {
 	return receipt, verdict
 }
 
-// settle passes a result to the handler that waits for the result of the receipt.
+// settle passes the result, verdict, to the handler that waits for the receipt.
 func (r *receipts) settle(receipt string, verdict error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +77,7 @@ func (r *receipts) settle(receipt string, verdict error) error {
 	return ErrSettled
 }
 
-// withdraw invalidates a receipt. It returns false if the receipt has already been settled or invalidated.
+// withdraw invalidates a receipt. It returns false if the receipt has already been used or invalidated.
 func (r *receipts) withdraw(receipt string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +86,7 @@ func (r *receipts) withdraw(receipt string) bool {
 	return found
 }
 
-// lose invalidates all receipts after their channel is closed.
+// lose invalidates all receipts, because the AMQP channel has been closed.
 func (r *receipts) lose() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +97,8 @@ func (r *receipts) lose() {
 	clear(r.held)
 }
 
-// stop records that the Queue is stopped. Later calls of settle return ErrStopped.
+// stop records that the Queue is stopped. Later calls of settle return ErrStopped for each issued receipt that is no
+// longer in held.
 func (r *receipts) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

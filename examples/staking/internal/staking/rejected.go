@@ -16,9 +16,9 @@ import (
 // RejectedQueue is the work queue of Demo.Rejected. The original programs do not use it.
 const RejectedQueue = "rejected_example_queue"
 
-// Rejected shows the effect of a message that a program rejects instead of requeueing, and the remedy. RabbitMQ dead-letters the
-// rejected message into the delay queue without an expiration, and the message blocks every message that is requeued after it.
-// Rejected deletes its queues at the end.
+// Rejected demonstrates the effect of a message that a program rejects instead of requeueing, and the remedy. RabbitMQ
+// dead-letters the rejected message to the delay queue without an expiration. There, the message blocks all messages
+// that are requeued after it. At the end, Rejected deletes its queues.
 func (d Demo) Rejected(ctx context.Context) (err error) {
 	d.Design.Queues = []string{RejectedQueue}
 	back := make(chan struct{})
@@ -101,7 +101,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	return nil
 }
 
-// reject consumes the message of the queue and rejects it.
+// reject receives a message from RejectedQueue and rejects the message.
 func reject(ctx context.Context, ch *amqp.Channel) error {
 	deliveries, err := ch.ConsumeWithContext(ctx, RejectedQueue, "", false, false, false, false, nil)
 	if err != nil {
@@ -114,8 +114,8 @@ func reject(ctx context.Context, ch *amqp.Channel) error {
 	return errors.Join(m.Reject(false), ch.Cancel(m.ConsumerTag, false))
 }
 
-// awaitDelayed waits until the delay queue has n messages. The broker dead-letters and the worker requeues asynchronously, and the
-// rejected message must be the first.
+// awaitDelayed waits until the delay queue has n messages. The demonstration needs this, because the rejected message
+// must arrive first, although both the broker and the worker move messages asynchronously.
 func awaitDelayed(ctx context.Context, client *reprise.Client, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -130,7 +130,7 @@ func awaitDelayed(ctx context.Context, client *reprise.Client, n int) error {
 	}
 }
 
-// within reports whether closed was closed within d.
+// within reports whether the channel closed is closed within d.
 func within(ctx context.Context, d time.Duration, closed <-chan struct{}) (bool, error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -144,8 +144,7 @@ func within(ctx context.Context, d time.Duration, closed <-chan struct{}) (bool,
 	}
 }
 
-// dialer adapts the Dial function of the Demo's client to the other AMQP client. It returns nil, for the default network, if Dial
-// is not set.
+// dialer converts d.Client.Dial to the form that package amqp091 requires. It returns nil if Dial is not set.
 func (d Demo) dialer(ctx context.Context) func(network, addr string) (net.Conn, error) {
 	if d.Client.Dial == nil {
 		return nil

@@ -15,9 +15,9 @@ import (
 type tally struct {
 	mu      sync.Mutex
 	queues  map[string]*counts
-	open    map[string]string // queue of each sent message that is not yet processed or parked, by message id
+	open    map[string]string // from message IDs to queues, for the messages in flight
 	parked  []string          // lines with the reasons
-	strange int               // processed or parked messages of other programs, and duplicates
+	strange int               // number of processed or parked messages that are duplicates or come from other programs
 	changed chan struct{}     // closed and replaced after every change
 }
 
@@ -64,8 +64,8 @@ func (t *tally) Observe(e reprise.Event) {
 	t.changed = make(chan struct{})
 }
 
-// ended records that a message was processed or parked. A duplicate is recorded twice, and messages of other programs
-// can lack an ID.
+// ended records that a message was processed or parked. The second copy of a message, and a message of another program,
+// count as strange.
 func (t *tally) ended(e reprise.Event) {
 	if _, sent := t.open[e.MessageID]; !sent {
 		t.strange++
@@ -73,14 +73,15 @@ func (t *tally) ended(e reprise.Event) {
 	delete(t.open, e.MessageID)
 }
 
-// rest returns the number of messages in flight, and a channel that is closed when the number may have changed.
+// rest returns the number of messages in flight, and a channel that is closed when this number may have changed.
 func (t *tally) rest() (int, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.open), t.changed
 }
 
-// print writes the table, the parked messages and the balance. It returns an error if the counts do not balance.
+// print writes the table of counts, the parked messages and the balance. It returns an error if the counts do not
+// balance.
 func (t *tally) print(out io.Writer) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

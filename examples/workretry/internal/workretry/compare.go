@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Comparison configures Compare. The zero value uses the defaults.
+// Comparison configures [Compare]. The zero value selects the defaults.
 type Comparison struct {
-	Jobs  int           // number of jobs of each way; default: DefaultJobs, minimum: MinJobs
+	Jobs  int           // number of jobs in each way; default: DefaultJobs, minimum: MinJobs
 	Delay time.Duration // delay of a retry; default: DefaultDelay (the design: 5 min)
-	Seed  uint64        // seed of the number of failures of each job
+	Seed  uint64        // seed for the random numbers of failures
 }
 
 // Defaults of Comparison.
@@ -45,9 +45,9 @@ func (c Comparison) Validate() error {
 	return nil
 }
 
-// Compare processes the same jobs in all four ways, in parallel. It declares separate
-// queues for each comparison, and deletes them at the end. It returns an error if an
-// operation fails, or if the outcome of a job deviates from docs/guarantees.md.
+// Compare processes the same jobs in all four ways, in parallel. It declares queues that only this comparison uses, and
+// deletes them at the end. It returns an error if an operation fails, or if the outcome of a job deviates from
+// docs/guarantees.md.
 func Compare(ctx context.Context, b Broker, c Comparison) (*Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func Compare(ctx context.Context, b Broker, c Comparison) (*Report, error) {
 			report.Ways[i] = Result{Name: w.name, way: w}
 			report.Ways[i].Jobs, errs[i] = t.run(ctx, jobs)
 			if errs[i] != nil {
-				cancel(errs[i]) // stops the other ways
+				cancel(errs[i]) // stop the other ways
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func Compare(ctx context.Context, b Broker, c Comparison) (*Report, error) {
 	return report, nil
 }
 
-// prefix returns a random prefix, unique among the comparisons on the broker.
+// prefix returns a random prefix, so that the queues of several comparisons on a broker have different names.
 func prefix() string {
 	var random [4]byte
 	_, _ = rand.Read(random[:])

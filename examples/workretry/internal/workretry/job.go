@@ -6,17 +6,16 @@ import (
 	"math/rand/v2"
 )
 
-// Job is a unit of work that fails in its first attempts. The body of a message is the
-// JSON of a Job.
+// Job is a unit of work that fails in its first attempts. The body of a message is a Job in JSON.
 type Job struct {
 	ID    int `json:"job"`
-	Fails int `json:"fails"` // number of attempts that fail; Never: all
+	Fails int `json:"fails"` // number of failing attempts; Never: all
 
-	breaks  Break // failure during a retry, or, if parking is set, during parking
+	breaks  Break // failure to inject during a retry or, if parking is set, during parking
 	parking bool
 }
 
-// Never is the value of Fails of a job that never succeeds.
+// Never is the value of Job.Fails for a job that never succeeds.
 const Never = -1
 
 // attempt returns the error of the nth attempt, or nil if the attempt succeeds.
@@ -35,7 +34,7 @@ func (j Job) body() []byte {
 	return b
 }
 
-// jobOf parses a body. If the body is not a job, jobOf returns a job that succeeds.
+// jobOf parses a body. If the body does not contain a job, jobOf returns a job that succeeds in its first attempt.
 func jobOf(body []byte) Job {
 	var j Job
 	if err := json.Unmarshal(body, &j); err != nil {
@@ -44,7 +43,7 @@ func jobOf(body []byte) Job {
 	return j
 }
 
-// A Break is a failure during a retry or during parking.
+// A Break is a kind of failure during a retry or during parking.
 type Break int
 
 const (
@@ -72,14 +71,14 @@ func (b Break) String() string {
 	return "nothing breaks"
 }
 
-// MinJobs is the minimum number of jobs of a comparison. Each break needs two jobs for
-// retries and one job for parking.
+// MinJobs is the minimum number of jobs of a comparison. Each Break needs two jobs that are retried and one job that is
+// parked.
 const MinJobs = 12
 
 // maxAttempts is the maximum number of attempts of a job.
 const maxAttempts = 4
 
-// plan returns n jobs, at least MinJobs. The result is deterministic for a seed.
+// plan returns n jobs, where n is at least MinJobs. The result depends only on n and seed.
 func plan(n int, seed uint64) []Job {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var jobs []Job

@@ -19,7 +19,7 @@ func (b Broker) dial() dialFunc {
 	return (&net.Dialer{}).DialContext
 }
 
-// look inspects the queues of a way, over a connection without injected failures.
+// look inspects the queues of a way. Failures are not injected into its connection.
 type look struct {
 	conn *amqp.Connection
 	ch   *amqp.Channel
@@ -41,9 +41,9 @@ func newLook(ctx context.Context, b Broker) (*look, error) {
 
 func (l *look) close() error { return l.conn.Close() }
 
-// atRest returns an error if a queue other than the failed queue contains a ready
-// message, or if the work queue does not have exactly one consumer. A second consumer
-// can hold unacked messages until the broker detects that its connection is closed.
+// atRest returns an error if a queue other than the failed queue contains a ready message, or if the work queue does
+// not have exactly one consumer. A second consumer can have unacked messages until the broker detects that the
+// connection of this consumer is closed.
 func (l *look) atRest(t topology.Topology, work string) error {
 	for _, q := range t.Queues {
 		if q.Name == topology.FailedQueue(work) {
@@ -78,8 +78,8 @@ func (l *look) remove(t topology.Topology) error {
 	return err
 }
 
-// until checks a condition at intervals of pause, until the condition has held three times in a row. After the time
-// within, it returns the last error of the condition.
+// until calls condition at intervals of pause, until it has succeeded three times in a row. If this takes longer than
+// within, until returns the last error of condition.
 func until(ctx context.Context, pause, within time.Duration, condition func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

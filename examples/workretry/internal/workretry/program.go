@@ -11,8 +11,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// A program simulates a process with a client and a worker. It stops if its wire is killed, or after a graceful
-// shutdown.
+// A program simulates a process with a client and a worker. It ends when its wire is killed or when end is called.
 type program struct {
 	wire   *wire
 	client *reprise.Client
@@ -24,7 +23,7 @@ type program struct {
 	running int // number of unsettled attempts
 }
 
-// begin starts a program. The handler receives the wire of the program.
+// begin starts a program. The function handle receives the wire of the program.
 func begin(ctx context.Context, b Broker, cfg reprise.WorkerConfig, handle func(*wire, *reprise.Message) error) (*program, error) {
 	p := &program{wire: newWire(b.dial()), ended: make(chan struct{})}
 	var err error
@@ -35,7 +34,7 @@ func begin(ctx context.Context, b Broker, cfg reprise.WorkerConfig, handle func(
 		return nil, err
 	}
 	cfg.Handler = reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error { return handle(p.wire, m) })
-	cfg.Prefetch = 1 // all settlement frames on the wire then belong to one message
+	cfg.Prefetch = 1 // so that all frames on the wire that settle a message belong to one message
 	cfg.DrainTimeout = time.Millisecond
 	w, err := reprise.NewWorker(p.client, cfg)
 	if err != nil {
@@ -50,8 +49,8 @@ func begin(ctx context.Context, b Broker, cfg reprise.WorkerConfig, handle func(
 	return p, nil
 }
 
-// end stops the program and waits until it has stopped. If the wire is dead, end only releases resources and returns
-// nil.
+// end stops the program gracefully and waits until it has stopped. If the wire is dead, end only releases resources,
+// and returns nil.
 func (p *program) end() error {
 	p.stop()
 	gone := p.dead()
@@ -88,11 +87,11 @@ func (p *program) Observe(e reprise.Event) {
 	case reprise.EventStarted:
 		p.running++
 	case reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventRequeued, reprise.EventDropped, reprise.EventLost:
-		p.running = max(0, p.running-1) // a message without further attempts is parked without EventStarted
+		p.running = max(0, p.running-1) // a message whose attempts are exhausted is parked without EventStarted
 	}
 }
 
-// idle returns an error while an attempt is running or its message is not settled.
+// idle returns an error while the message of an attempt is not settled.
 func (p *program) idle() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +101,7 @@ func (p *program) idle() error {
 	return nil
 }
 
-// Broker configures the connection to the broker. See package stage.
+// Broker configures the connections to the broker.
 type Broker struct {
 	URL    string // amqp://…, because Compare cannot parse the frames of TLS connections
 	Dial   dialFunc

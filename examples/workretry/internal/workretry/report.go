@@ -23,14 +23,14 @@ type Result struct {
 // Outcome is the outcome of a job.
 type Outcome struct {
 	Job
-	Attempts int // attempts of all copies
+	Attempts int // number of attempts of all copies
 	Done     int
 	Parked   int
 
 	want effect
 }
 
-// Counts contains sums over jobs.
+// Counts contains sums over several jobs.
 type Counts struct{ Sent, Attempts, Done, Parked, Lost, Duplicated int }
 
 func (c *Counts) add(o Outcome) {
@@ -91,7 +91,7 @@ func (r *Report) table(p *printer, title string, counts func(Result) Counts) {
 	}
 }
 
-// grid writes the result of each break in each way.
+// grid writes the result of each Break in each way.
 func (r *Report) grid(p *printer) {
 	var head strings.Builder
 	head.WriteString(fmt.Sprintf("%-48s", "what breaks"))
@@ -113,7 +113,7 @@ func (r *Report) grid(p *printer) {
 	p.linef("  · done or parked once, as if nothing had broken; – there is no such moment in this way")
 }
 
-// describe returns the result of the jobs of a break.
+// describe returns the result of the jobs with the break b, or a dash if b cannot happen.
 func (r Result) describe(b Break, parking bool) string {
 	if r.way.faultFor(Job{breaks: b, parking: parking}) == nil {
 		return "–"

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A trial processes all jobs in one way, one after another.
+// A trial processes all jobs in one way, one job after another.
 type trial struct {
 	broker   Broker
 	way      way
@@ -101,8 +101,8 @@ func (t *trial) begin(ctx context.Context) (*program, error) {
 	}, t.handle)
 }
 
-// handle runs an attempt. If the attempt fails and the job has a break, handle arms the
-// fault, which then cuts the settlement of this attempt.
+// handle runs an attempt. If the attempt fails and the job has a fault, handle arms this fault, which then interrupts
+// the settlement of the message.
 func (t *trial) handle(w *wire, m *reprise.Message) error {
 	j := jobOf(m.Body)
 	t.mu.Lock()
@@ -139,7 +139,7 @@ func (t *trial) collect(ctx context.Context) (end func() error, err error) {
 		return nil, errors.Join(err, l.close())
 	}
 	var collecting sync.WaitGroup
-	collecting.Go(func() { // until the connection is closed
+	collecting.Go(func() { // ends when the connection is closed
 		for d := range parked {
 			t.mu.Lock()
 			if s, found := t.jobs[jobOf(d.Body).ID]; found {
@@ -186,7 +186,7 @@ func (t *trial) replace(ctx context.Context) error {
 	return nil
 }
 
-// missing returns an error if the failure for a job was not injected, or if the job does not have the expected outcome.
+// missing returns an error if the fault of a job was not injected, or if the job does not have the expected outcome.
 func (t *trial) missing(id int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// A way is a configuration of a worker that retries failed jobs.
+// A way is a configuration with which a worker retries failed jobs.
 type way struct {
 	name     string
 	queue    string // work queue; exchange and key route to it
@@ -20,7 +20,7 @@ type way struct {
 	retry, park steps
 }
 
-// ways returns the four ways. Each way has separate queues with the prefix.
+// ways returns the four ways. Each way has separate queues, whose names begin with the prefix.
 func ways(prefix string, delay time.Duration) []way {
 	pair := preset.WorkRetry{RetryDelay: delay, Prefix: prefix}
 	buckets := topology.Strategy{Route: topology.Buckets{}}
@@ -54,7 +54,7 @@ func ways(prefix string, delay time.Duration) []way {
 	}
 }
 
-// topology returns the queues and exchanges of a way, including wait queues.
+// topology returns the queues and exchanges of a way, including the wait queues.
 func (w way) topology(delay time.Duration) (topology.Topology, error) {
 	route := w.strategy.WithDefaults().Route
 	d := topology.Delivery{Queue: w.queue, Exchange: w.exchange, RoutingKey: w.key}
@@ -62,8 +62,8 @@ func (w way) topology(delay time.Duration) (topology.Topology, error) {
 	return route.Topology(w.queue).Merge(wait.Topology, route.Failed(d).Topology), err
 }
 
-// steps maps each break to the frame at which it happens and to its result. A break
-// without an entry cannot happen in this way.
+// steps maps a Break to the frame at which it happens, and to its effect. A Break without an entry cannot happen in the
+// way.
 //
 // docs/guarantees.md contains the results for all frames.
 type steps map[Break]struct {
@@ -81,7 +81,7 @@ const (
 	duplicated
 )
 
-// ends returns the number of times that the job is processed or parked.
+// ends returns the number of messages with the job's ID that are processed or parked.
 func (f effect) ends() int { return map[effect]int{intact: 1, lost: 0, duplicated: 2}[f] }
 
 func (f effect) String() string {
@@ -89,23 +89,24 @@ func (f effect) String() string {
 }
 
 var (
-	// rejects, for requeue and the dead-letter exchange, has a single step. The broker stores the message before and
-	// after this step.
+	// rejects is for requeue and for the dead-letter exchange, which settle a message in a single step. The broker has
+	// the message both before and after this step.
 	rejects = steps{
 		endsBefore:     {frame{consuming, toBroker, basicReject}, true, intact},
 		losesConsuming: {frame{consuming, toBroker, basicReject}, false, intact},
 	}
-	// publishesFirst publishes a copy and then acks. Between the two steps, the broker stores two copies of the
-	// message.
+	// publishesFirst is for the way that publishes a copy and then acks the original. Between the two steps, the broker
+	// has two copies of the message.
 	publishesFirst = steps{
 		endsBefore:     {frame{publishing, toBroker, basicPublish}, true, intact},
 		endsHalfway:    {frame{consuming, toBroker, basicAck}, true, duplicated},
 		losesConfirm:   {frame{publishing, toClient, basicAck}, false, duplicated},
 		losesConsuming: {frame{consuming, toBroker, basicAck}, false, duplicated},
 	}
-	// acksFirst acks and then publishes a copy. Between the two steps, only the process has the message. The worker
-	// sends basic.qos after the ack, and the basic.qos-ok proves that the ack has arrived. If the confirm of a copy is
-	// lost, the worker does not publish the copy again. In this comparison, the copy has always arrived.
+	// acksFirst is for the way that acks the original and then publishes a copy. Between the two steps, only the
+	// process has the message. After the ack, the worker sends basic.qos; the basic.qos-ok proves that the ack has
+	// arrived. If the confirm of the copy is lost, the worker does not publish the copy again. In this comparison, such
+	// a copy has always arrived.
 	acksFirst = steps{
 		endsBefore:     {frame{consuming, toBroker, basicAck}, true, intact},
 		endsHalfway:    {frame{publishing, toBroker, basicPublish}, true, lost},
@@ -114,7 +115,7 @@ var (
 	}
 )
 
-// steps returns the steps in which the break of the job happens.
+// steps returns the steps that apply to the break of the job.
 func (w way) steps(j Job) steps {
 	if j.parking {
 		return w.park
@@ -122,7 +123,7 @@ func (w way) steps(j Job) steps {
 	return w.retry
 }
 
-// faultFor returns the fault for the break of the job, or nil without a break.
+// faultFor returns the fault for the break of the job, or nil if the break cannot happen in the way.
 func (w way) faultFor(j Job) *fault {
 	at, found := w.steps(j)[j.breaks]
 	if !found {
@@ -131,5 +132,5 @@ func (w way) faultFor(j Job) *fault {
 	return &fault{frame: at.frame, kills: at.kills, injected: make(chan struct{})}
 }
 
-// effect returns the expected result of the job.
+// effect returns the expected effect of the break of the job.
 func (w way) effect(j Job) effect { return w.steps(j)[j.breaks].effect }

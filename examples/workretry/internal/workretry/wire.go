@@ -19,15 +19,15 @@ type wire struct {
 	conns map[*wireConn]struct{}
 	armed *fault
 	dead  bool
-	died  chan struct{} // closed by kill
+	died  chan struct{} // closed by the method kill
 }
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// A fault specifies a frame and the failure to inject before this frame.
+// A fault specifies a frame, and the failure to inject immediately before this frame.
 type fault struct {
 	frame
-	kills    bool // cuts all connections of the program, not only one
+	kills    bool // cuts all connections of the program, not only the connection of the frame
 	injected chan struct{}
 }
 
@@ -55,7 +55,7 @@ const (
 	toClient
 )
 
-// method contains the class ID and the method ID of AMQP 0-9-1, encoded as in a frame.
+// method contains the class ID and the method ID of an AMQP 0-9-1 method, encoded as in a frame.
 type method uint32
 
 const (
@@ -73,7 +73,7 @@ func newWire(dial dialFunc) *wire {
 	return &wire{dial: dial, conns: make(map[*wireConn]struct{}), died: make(chan struct{})}
 }
 
-// Dial opens a connection; see reprise.Config.Dial. It fails after kill.
+// Dial opens a connection. It implements reprise.Config.Dial, and fails after kill.
 func (w *wire) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	nc, err := w.dial(ctx, network, addr)
 	if err != nil {
@@ -89,7 +89,7 @@ func (w *wire) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return c, nil
 }
 
-// set arms a fault and replaces the previous fault.
+// set arms a fault, which replaces the previous fault.
 func (w *wire) set(s *fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,8 +108,8 @@ func (w *wire) kill() {
 	close(w.died)
 }
 
-// pass reports whether a frame may pass. If the frame matches the fault, pass cuts the
-// connection or kills the wire.
+// pass reports whether a frame may pass. If the frame matches the armed fault, pass cuts the connection or kills the
+// wire.
 func (w *wire) pass(c *wireConn, d direction, m method) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,7 +133,7 @@ func (w *wire) pass(c *wireConn, d direction, m method) bool {
 	return false
 }
 
-// wireConn is a connection that forwards whole frames.
+// wireConn is a connection that forwards only complete frames, which have this form:
 //
 //	type(1) channel(2) size(4) payload(size) end(1)
 type wireConn struct {
@@ -141,11 +141,11 @@ type wireConn struct {
 	wire *wire
 	role role // guarded by wire.mu
 
-	sent     []byte // incomplete frame of the client
+	sent     []byte // incomplete frame from the client
 	greeting int    // remaining bytes of the protocol header, which is not a frame
 
 	fromBroker *bufio.Reader
-	received   []byte // remaining bytes of the last frame of the broker
+	received   []byte // unread bytes of the last frame from the broker
 }
 
 const (
@@ -193,7 +193,7 @@ func (c *wireConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next returns the next frame of the broker.
+// next returns the next frame from the broker.
 func (c *wireConn) next() ([]byte, error) {
 	head, err := c.fromBroker.Peek(frameHead)
 	if err != nil {
@@ -221,7 +221,7 @@ func (c *wireConn) Close() error {
 	return c.Conn.Close()
 }
 
-// frameSize returns the size of the first frame of b, or 0 if the frame is incomplete.
+// frameSize returns the size of the first frame in b, or 0 if the frame is incomplete.
 func frameSize(b []byte) int {
 	if len(b) < frameHead {
 		return 0
