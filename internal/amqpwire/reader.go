@@ -173,7 +173,7 @@ func (r *Reader) grow() {
 	r.use(larger)
 }
 
-// shrink switches back to the initial buffer. No bytes must be buffered.
+// shrink switches back to the initial buffer. The buffer must not contain unread bytes.
 func (r *Reader) shrink() {
 	if len(r.buf) == spareSize {
 		select {

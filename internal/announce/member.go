@@ -44,7 +44,7 @@ type Member struct {
 	queuePause  *topology.Pause // by an operator; nil: none
 	workerPause *topology.Pause
 	selfPause   *topology.Pause
-	hint        topology.Pause // pause of the newest command, which the broker probably stores
+	hint        topology.Pause // pause of the latest command, which the broker probably stores
 	last        time.Time      // time of the newest status
 }
 
@@ -64,7 +64,8 @@ func (m *Member) note(state, trouble string) {
 	}
 }
 
-// Paused records that the worker deliberately has no consumer, until it calls Consuming.
+// Paused records that the worker deliberately has no consumer, until it calls Consuming. A d of 0 means that the end is
+// unknown. If byOperator is set, the pause of the operator is the reason, so Paused does not record another pause.
 func (m *Member) Paused(d time.Duration, reason error, byOperator bool) {
 	p := &topology.Pause{Of: topology.PauseOfItself, At: time.Now()}
 	if d > 0 {
@@ -204,7 +205,7 @@ func (m *Member) Pause() *topology.Pause {
 	return m.workerPause
 }
 
-// due returns the earliest time at which a pause expires, or the zero time if no pause expires.
+// due returns the earliest time at which a pause by an operator expires, or the zero time if none expires.
 func (m *Member) due() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -151,7 +151,7 @@ func (c *Client) Messages(ctx context.Context, f failed.Filter, p Page) (Message
 	return get[Messages](ctx, c, "messages", p.in(f.Values()))
 }
 
-// Count counts messages.
+// Count returns the number of messages that f selects.
 func (c *Client) Count(ctx context.Context, f failed.Filter) (failed.Total, error) {
 	return get[failed.Total](ctx, c, "messages/count", f.Values())
 }
@@ -255,7 +255,7 @@ func (c *Client) Groups(ctx context.Context, f GroupFilter, p Page) (Groups, err
 	return get[Groups](ctx, c, "groups", p.in(f.Values()))
 }
 
-// Group returns a group.
+// Group returns the group with the given ID.
 func (c *Client) Group(ctx context.Context, id int64) (Group, error) {
 	return get[Group](ctx, c, at("groups", id), nil)
 }

@@ -16,7 +16,7 @@ type Workers struct {
 	Problem string   `json:"problem,omitempty"` // why the list is not available
 }
 
-// Worker describes a worker, according to its last status.
+// Worker describes a worker and its state.
 type Worker struct {
 	ID          string           `json:"id"`
 	Queue       string           `json:"queue"`

@@ -8,8 +8,8 @@ import (
 // amqpClient is the only module that a worker requires.
 const amqpClient = "github.com/rabbitmq/amqp091-go"
 
-// Modules lists the modules that a package may import directly, besides the standard library. Each optional module has
-// one package that encapsulates it, so that the module can be tested and replaced separately.
+// Modules lists the modules that a package may import directly, besides the standard library. Except in programs, each
+// optional module is confined to one entry, so that the module can be tested and replaced separately.
 var Modules = map[string][]string{
 	"internal/amqpconn":         {amqpClient},
 	"broker/internal/diskstore": {"github.com/cockroachdb/pebble/..."},
@@ -33,7 +33,7 @@ var Modules = map[string][]string{
 // need other modules.
 var Light = []string{".", "backoff", "topology", "topology/preset", "broker", "reprisetest"}
 
-// testLibraries are standard packages that only tests import.
+// testLibraries are standard packages that only tests may import.
 var testLibraries = []string{"testing/...", "net/http/httptest"}
 
 // checkModules returns the imports of modules that Modules does not allow.

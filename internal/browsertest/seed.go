@@ -16,7 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Clock is the clock of an archive that a test fills with past events. It returns the time of Set, and after Release the real time.
+// Clock is the clock of an archive that a test fills with past events. It returns the time of the last Set until Release,
+// and otherwise the real time.
 type Clock struct{ set atomic.Pointer[time.Time] }
 
 // Set sets the time to t.

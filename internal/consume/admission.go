@@ -33,11 +33,11 @@ var errBreakerOpen = errors.New("reprise: circuit breaker is open")
 const faultPause = time.Second
 
 // admission collects the requirements of the next attempt: first a slot, or all slots if the attempt must run alone, and
-// then a permit of the limiter. Its owner waits for slots and permits, and passes them to the admission. It must be used by
-// one goroutine only.
+// then a permit of the limiter. Its owner waits for slots and permits, and passes them to the admission. It is not safe
+// for concurrent use.
 //
 // A request to the limiter continues even if no message is pending. If a requeue canceled the request, a limiter that
-// counts from the start of a request might never issue a permit. An unused permit is lost.
+// measures the time from the start of a request might never issue a permit. An unused permit is lost.
 type admission struct {
 	consumer *Consumer
 	alive    context.Context

@@ -3,7 +3,7 @@ package consume
 import "time"
 
 // bursts collects equal messages. A first message waits until its window ends, and equal messages that arrive within the
-// window join it. The newest message is then handled for all of them. Only one goroutine must use a bursts.
+// window join it. The newest message is then handled for all of them. A bursts is not safe for concurrent use.
 //
 // The newest message is settled last, because it represents the others. Whenever the channel is lost, the broker
 // redelivers at least this message.

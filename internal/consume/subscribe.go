@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// These are reasons to end a subscription.
+// Reasons to end a subscription.
 var (
 	errWiden     = errors.New("messages may be handled concurrently again")
 	errSuspect   = errors.New("a suspected message must be handled alone")

@@ -33,7 +33,7 @@ func New(workers []Worker) *Graph {
 type builder struct {
 	*Graph
 	hops    []hop
-	waits   map[string]span   // waiting times, by the node in which or through which messages wait
+	waits   map[string]span   // waiting times, by the ID of the node to which messages go for a retry
 	rejects map[string]string // edge labels, by work queue that dead-letters messages for a retry
 }
 

@@ -78,7 +78,7 @@ func (r *Reader) Keep(name string, err error) {
 	}
 }
 
-// Read sets the value that pointer points to to the value of a parameter, if the parameter is present.
+// Read stores the value of a parameter in the variable that pointer points to, if the parameter is present.
 func (r *Reader) Read(name string, pointer any) {
 	values := r.Values[name]
 	if len(values) == 0 {

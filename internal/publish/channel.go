@@ -158,7 +158,7 @@ type outcome int
 
 const (
 	inFlight outcome = iota // the broker's answer is pending
-	settled                 // the channel does not need to do more for the message
+	settled                 // the channel has finished with the message
 	unusable                // the message was not written; another channel may write it
 )
 
@@ -365,10 +365,11 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// checkInFlight checks the messages in flight at every tick. It resolves answered messages after the oldest, and marks
-// late destinations. If messages are late, it retires the fast channel, or the channel of a bulkhead that several
-// destinations share. The broker handles the messages of a channel in order, so one message can block all later messages.
-// checkInFlight reports whether the channel must be closed, because no caller waits for an answer that can still arrive.
+// checkInFlight checks the messages in flight at every tick. It resolves the answered messages behind the oldest message,
+// and marks late destinations. If messages are late, it retires the fast channel, or the channel of a bulkhead that
+// several destinations share. The broker handles the messages of a channel in order, so one message can block all later
+// messages. checkInFlight reports whether the channel must be closed, because no caller waits for an answer that can still
+// arrive.
 func (s *channel) checkInFlight(ticks int) (mustClose bool) {
 	if s.conn.Blocked() != nil { // the messages do not age while the broker blocks the connection
 		ticks = 0

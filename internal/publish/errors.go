@@ -35,7 +35,7 @@ func (e *UnroutableError) Error() string {
 	return fmt.Sprintf("reprise: unroutable: %s (%d %s)", to, e.Code, e.Text)
 }
 
-// Is makes the error match ErrUnroutable.
+// Is reports whether target is ErrUnroutable.
 func (e *UnroutableError) Is(target error) bool { return target == ErrUnroutable }
 
 // RefusedError reports that the broker does not accept a message.

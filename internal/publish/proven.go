@@ -9,9 +9,9 @@ import (
 )
 
 // proven records the properties of messages that the broker has accepted on the current connection. The default exchange
-// and the connection's user are always proven. An unproven message is in flight alone (see probeLane). If the broker
-// refuses it by closing the channel, no other messages on the channel remain unanswered, so the publisher does not publish
-// them twice.
+// and the connection's user are proven from the start. An unproven message is in flight alone (see probeLane). If the
+// broker refuses it by closing the channel, no other messages on the channel remain unanswered, so the publisher does not
+// publish them twice.
 type proven struct {
 	mu        sync.RWMutex
 	exchanges map[string]bool
@@ -25,7 +25,7 @@ const (
 	// acceptedSize is a body size that every broker accepts.
 	acceptedSize = 64 << 10
 
-	// maxProven limits the number of remembered names. At the limit, proven forgets all names.
+	// maxProven limits the number of remembered names of each kind. At the limit, proven forgets all names of that kind.
 	maxProven = 10_000
 
 	// proofTimeout limits the time for which an unproven message delays other unproven messages. The broker refuses a

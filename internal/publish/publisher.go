@@ -95,9 +95,9 @@ func (p *Publisher) lateAfter() time.Duration { return min(p.cfg.Timeout/3, 10*t
 // Silent reports whether a message is late and no answer to any message has arrived since it was written.
 func (p *Publisher) Silent() bool { return p.silent.Load() }
 
-// Publish returns nil when the broker has confirmed the message and did not return it. If the answer is late and late is
-// not nil, Publish calls late and continues to wait, because a second copy would only delay a slow broker further. It then
-// returns when the answer arrives, the channel closes or ctx is done.
+// Publish returns nil when the broker has confirmed the message and did not return it. If the message was sent but not
+// answered within the timeout, and late is not nil, Publish calls late and continues to wait, because a second copy would
+// only delay a slow broker further. It then returns when the answer arrives, the channel closes or ctx is done.
 func (p *Publisher) Publish(ctx context.Context, m *Message, late func()) error {
 	timer := p.Timer()
 	defer p.Release(timer)
@@ -142,9 +142,9 @@ func (p *Publisher) send(ctx context.Context, m *Message, expired <-chan time.Ti
 	}
 }
 
-// SendInOrder is Send for a message that follows a previous message of the same caller. previous may be
-// nil. If the messages use different lanes, SendInOrder first waits for the result of previous. If m is
-// unproven, SendInOrder also waits for the result of m, so that later messages cannot overtake it.
+// SendInOrder is Send for a message that follows a previous message of the same caller. previous may be nil. If the
+// messages use different lanes, SendInOrder first waits until previous has a result or is late. If m is unproven,
+// SendInOrder also waits until m has a result or is late, so that later messages do not overtake m.
 func (p *Publisher) SendInOrder(ctx context.Context, previous, m *Message, expired <-chan time.Time) error {
 	m.lane = p.lane(m)
 	if previous != nil && previous.lane != m.lane && previous.lane != p.probe {
@@ -170,8 +170,8 @@ func (p *Publisher) settle(ctx context.Context, m *Message) {
 	}
 }
 
-// Await returns the result of a sent message. A known result takes precedence over an expired timer
-// or context.
+// Await waits for the result of a sent message and returns it. A known result takes precedence over an expired timer or
+// context.
 func (p *Publisher) Await(ctx context.Context, m *Message, expired <-chan time.Time, late func()) error {
 	closed := p.closed
 	for {

@@ -157,8 +157,8 @@ func (d *DB) Compact(ctx context.Context) error {
 }
 
 // WriteAhead sets the journal mode of an SQLite file to WAL, so that readers and a writer do not wait for each other.
-// While another connection changes the mode, SQLite refuses the change immediately, even with a busy_timeout.
-// WriteAhead therefore retries for some seconds.
+// While another connection changes the mode, SQLite refuses the change immediately, even with a busy_timeout. WriteAhead
+// therefore retries for a few seconds.
 func (d *DB) WriteAhead(ctx context.Context) (err error) {
 	if err := d.file.check(false); err != nil {
 		return err // a new connection would create another file in its place

@@ -40,7 +40,7 @@ func (d Dialect) Args(statement string) string {
 	return statement
 }
 
-// Types converts the types of a schema, such as BYTES and BIGINT, to the dialect.
+// Types converts the types of a schema, such as BYTES and BIGINT, to the types of the dialect.
 func (d Dialect) Types(schema string) string {
 	if d == SQLite {
 		return strings.NewReplacer("BYTES", "BLOB", "BIGINT", "INTEGER", "SMALLINT", "INTEGER").Replace(schema)

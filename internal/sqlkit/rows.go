@@ -35,7 +35,7 @@ func (d *DB) Row(ctx context.Context, query string, args ...any) *Row {
 	return &Row{row: d.pool.QueryRowContext(ctx, d.sql(query), args...), cancel: cancel, begun: begun}
 }
 
-// Rows is a sequence of the rows of a query. The query runs when the caller scans the rows.
+// Rows is a sequence of the rows of a query. The query runs when the caller iterates over the sequence.
 type Rows func(yield func(*sql.Rows, error) bool)
 
 // Scan copies one row after the other into dest, as sql.Rows.Scan does. It yields nil for each row, and finally the

@@ -31,7 +31,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// maxDepth is the maximum nesting of tables and arrays. AMQP clients have lower limits.
+// maxDepth is the maximum nesting depth of tables and arrays. AMQP clients have lower limits.
 const maxDepth = 100
 
 const base64Name = "base64:"

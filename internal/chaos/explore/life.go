@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// A Life is the course of a message from its delivery until it is settled finally or redelivered.
+// A Life is the course of a message from its delivery until it is finally settled or redelivered.
 type Life struct {
 	Name   string
 	handle func(m *reprise.Message) error

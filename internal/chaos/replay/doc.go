@@ -5,7 +5,7 @@
 //   - Each message of a replay has exactly one outcome, which equals the result of its handler.
 //   - An act on waiting messages does not lose a message, and duplicates at most the copies in flight.
 //
-// The killed processes (SIGKILL) are this test program in another role:
+// The killed processes (SIGKILL) are this test program in other roles:
 //
 //	this process: fills, kills, counts ─┬─► SQLite file ◄─┬─ replay, ingest, or both (service); act
 //	                                    └─► broker      ◄─┴─ worker
