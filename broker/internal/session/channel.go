@@ -67,7 +67,7 @@ func (ch *channel) reply(noWait bool, m amqpwire.Method) {
 	}
 }
 
-// release requeues the unacked messages and cancels the consumers, which accept no messages from the start of the call.
+// release requeues the unacked messages and cancels the consumers. Consumers refuse messages as soon as the call begins.
 func (ch *channel) release() {
 	ch.mu.Lock()
 	if ch.released {
@@ -90,7 +90,7 @@ func (ch *channel) release() {
 	ch.mu.Unlock()
 	slices.SortStableFunc(rest, byConsumer)
 	ch.settleAll(settlement{rest, nack(true, true)})
-	// Requeue before cancelling the consumers, so that their successors receive the requeued messages first.
+	// Requeue before cancelling the consumers, so that the next consumers of a queue receive the requeued messages first.
 	for _, c := range consumers {
 		ch.cancelConsumer(c)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // unconfirmedMessages holds the published messages of a channel that the session has not yet confirmed. The lock of
-// [confirms] guards all fields except on, which only the reader uses.
+// [confirms] guards all fields except on, which is guarded like Session.channels.
 type unconfirmedMessages struct {
 	on        bool
 	published uint64 // tag of the last published message

@@ -200,11 +200,12 @@ func (c *consumer) Offer(it *queue.Item) bool {
 	return true
 }
 
-// If unacked deliveries use more than throttlePercent of the memory limit of a connection, a consumer with throttleUnacked
-// unacked messages does not get further messages. The remaining memory is for clients that acknowledge many messages
-// together. Above singleMessagePercent, a consumer gets one message at a time. While the memory for all connections is
-// scarce, throttleUnacked also limits consumers without a prefetch, even if other connections use the memory. A consumer
-// with a prefetch already has a limit, and may wait for that number of messages before its first acknowledgement.
+// If unacked deliveries use more than throttlePercent of the memory limit of a connection, a consumer with
+// throttleUnacked or more unacked messages does not get further messages. The remaining memory is for clients that
+// acknowledge many messages together. Above singleMessagePercent, a consumer gets one message at a time. While the
+// memory for all connections is scarce, throttleUnacked also limits consumers without a prefetch, even if other
+// connections use the memory. A consumer with a prefetch already has a limit, and may wait for that number of messages
+// before its first acknowledgement.
 const (
 	throttlePercent      = 50
 	singleMessagePercent = 75

@@ -177,7 +177,7 @@ func (s *Session) awaitClose(ch *channel, f amqpwire.Frame) (amqpwire.MethodID, 
 	return id, err
 }
 
-// parseMethod parses a method and returns its ID. If it returns an error, the ID is for the error reply to the client.
+// parseMethod parses a method and returns its ID. If it returns an error, the ID belongs in the error reply to the client.
 func parseMethod(f amqpwire.Frame, parse func(payload []byte) (amqpwire.Method, error)) (amqpwire.Method, amqpwire.MethodID, error) {
 	if f.Type != amqpwire.FrameMethod {
 		return nil, 0, exception.New(exception.UnexpectedFrame, "expected method frame, got non method frame instead")

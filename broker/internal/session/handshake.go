@@ -81,7 +81,7 @@ func (s *Session) expect(m amqpwire.Method) error {
 	}
 }
 
-// parseExpected parses a method of the handshake. If it returns an error, the ID is for the error reply to the client.
+// parseExpected parses a method of the handshake. If it returns an error, the ID belongs in the error reply to the client.
 func parseExpected(f amqpwire.Frame, m amqpwire.Method) (amqpwire.MethodID, error) {
 	if !known(f) {
 		return 0, unknownFrame(f)

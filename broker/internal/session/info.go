@@ -36,7 +36,7 @@ type ChannelInfo struct {
 	Tx       bool
 	Prefetch uint16
 	Unacked  int
-	// Counts of messages without a publisher confirm, and of messages and acks in an open transaction.
+	// Counts of unconfirmed messages, and of messages and acks in an open transaction.
 	Unconfirmed     uint64
 	Uncommitted     int
 	AcksUncommitted int

@@ -8,15 +8,15 @@
 //	            writer
 //
 // The reader goroutine owns the connection. It reads frames and changes the state. The writer goroutine writes the
-// contents of the [outbox] to the socket. The reader adds replies to the outbox. Queues add deliveries, in any
-// goroutine, for example in the publisher's. A third goroutine handles heartbeats. The cause of the session context
-// states why the session was closed.
+// contents of the [outbox] to the socket. The reader adds replies to the outbox, commits of the store add confirms,
+// and queues add deliveries, in the goroutine of a publisher for example. A third goroutine handles heartbeats. The
+// cause of the session context states why the session was closed.
 //
-// The lock order is turn, session, queue, channel, confirms, outbox. A goroutine that blocks may hold only the turn. The
-// turn is the right to change channels. The reader holds the turn while it handles frames, and may wait for the store.
-// Between frames, a timer may take the turn. While the reader waits, it releases only the session lock, so that the broker
-// can inspect the session, whose state does not change. The channel lock guards the fields of a channel that deliveries
-// use. The lock of [confirms] guards the fields that commits of the store use.
+// The lock order is turn, session, queue, channel, confirms, outbox. A goroutine that blocks must not hold any of these
+// locks except the turn. The turn is the right to change channels. The reader holds the turn while it handles frames, and
+// may wait for the store. Between frames, a timer may take the turn. While the reader waits, it releases only the session
+// lock, so that the broker can inspect the session, whose state does not change. The channel lock guards the fields of a
+// channel that deliveries use. The lock of [confirms] guards the fields that commits of the store use.
 package session
 
 import (
