@@ -12,8 +12,8 @@ import (
 )
 
 // The test simulates a failed queue and an ingest that is killed at arbitrary points. The queue redelivers
-// unacknowledged messages on another connection. The messages are of few kinds, and messages of one kind are equal in
-// every byte.
+// unacknowledged messages on another connection. There are only a few kinds of messages, and messages of the same kind
+// have identical bytes.
 //
 // In the end, the archive must contain exactly as many messages of each kind as were published.
 func TestArchiveStoresEachMessageOnce(t *testing.T) {
@@ -42,8 +42,8 @@ func TestArchiveStoresEachMessageOnce(t *testing.T) {
 			for kind, want := range q.published {
 				n := value(a.Count(context.Background(), failed.Filter{Text: fmt.Sprint("kind", kind)}))(t)
 				// If an acknowledgement was not reported before a crash, the archive may mistake another equal message
-				// for a redelivery. Therefore the number of missing messages may be at most the number of forgotten
-				// acknowledgements.
+				// for a redelivery. Therefore the archive may lack at most as many messages as acknowledgements were
+				// forgotten.
 				if n.N > int64(want) || n.N < int64(want-q.forgotten[kind]) {
 					t.Fatalf("kind %d: got %d messages, want %d (%d acknowledgements were forgotten)", kind, n.N, want, q.forgotten[kind])
 				}
@@ -134,7 +134,7 @@ func (q *queue) crash() {
 	q.added, q.delivered = nil, nil
 }
 
-// Arrivals without a session belong to a session of the open Archive.
+// In this test, each opened Archive is a session.
 func TestIngestRecognizesRedeliveriesAfterRestart(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		p := prefix(db.next())
@@ -155,7 +155,7 @@ func TestIngestRecognizesRedeliveriesAfterRestart(t *testing.T) {
 		if got[1] == first[0] || got[1] == first[1] || got[2] <= got[1] {
 			t.Errorf("arrivals after the messages %v: got IDs %v, want the second message, then two new messages", first, got)
 		}
-		for range 2 { // also a second time in the same process
+		for range 2 { // all stored messages already belong to this session
 			more := value(restarted.Ingest(t.Context(), []failed.Arrival{again}))(t)
 			if more[0] <= got[2] {
 				t.Errorf("another message: got the ID %d of an earlier message, want a new ID", more[0])

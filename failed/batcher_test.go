@@ -17,7 +17,7 @@ import (
 
 var errDown = errors.New("store is down")
 
-// taker simulates the workers. It adds messages, and acknowledges stored messages.
+// taker simulates a worker that adds messages and acknowledges them after they are stored.
 type taker struct {
 	*batcher
 	stop func()
@@ -29,7 +29,7 @@ func newTaker(t *testing.T, a *memory, most int) *taker {
 	return &taker{batcher: b, stop: b.start(t.Context())}
 }
 
-// give adds a message. ack is the result of its acknowledgement.
+// give adds a message. ack is the result of the acknowledgement.
 func (k *taker) give(ctx context.Context, body string, redelivered bool, ack error) <-chan error {
 	stored := make(chan error, 1)
 	go func() {
@@ -200,7 +200,7 @@ func TestRefusedMessageDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
-// The archive has the right number of equal messages, even if acks are lost.
+// The archive stores the right number of equal messages, even if acks are lost.
 func TestBatcherStoresEqualMessagesSeparately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
@@ -209,7 +209,8 @@ func TestBatcherStoresEqualMessagesSeparately(t *testing.T) {
 		must(t, <-k.give(t.Context(), "twin", false, nil))
 		must(t, <-k.give(t.Context(), "twin", false, lost))
 		must(t, <-k.give(t.Context(), "twin", false, lost))
-		// The broker redelivers the two messages, and a fourth message that was delivered before.
+		// The broker redelivers these two messages, and a fourth message whose first delivery did not reach the
+		// batcher.
 		for range 3 {
 			must(t, <-k.give(t.Context(), "twin", true, nil))
 		}
@@ -220,7 +221,7 @@ func TestBatcherStoresEqualMessagesSeparately(t *testing.T) {
 	})
 }
 
-// If a message waits in the batcher when its connection is lost, the batcher stores it before its redelivery. The
+// If a message waits in the batcher when its connection is lost, the batcher stores it before the redelivery, and the
 // archive stores only one of the two.
 func TestBatcherStoresWaitingMessageBeforeItsRedelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// editCase is an edit with the expected bodies. The edit is not possible for bodies that the map does not contain, and
-// has no effect on bodies that the map maps to themselves.
+// editCase is an edit and a map of original to edited bodies. If a body is not in the map, the edit is not possible. If
+// a body maps to itself, the edit has no effect on it.
 type editCase struct {
 	edit failed.BulkEdit
 	want map[string]string
@@ -80,7 +80,7 @@ func TestBulkEditMatchesItsPreview(t *testing.T) {
 
 			// The expected results.
 			f := failed.Filter{Queue: "a"}
-			bodies, headers := map[failed.ID]string{}, map[failed.ID]topology.Table{} // by ID, of the messages to send
+			bodies, headers := map[failed.ID]string{}, map[failed.ID]topology.Table{} // of the messages to send, by ID
 			want := failed.EditPreview{}
 			isChanged := map[failed.ID]bool{}
 			for _, id := range ids {
@@ -173,8 +173,8 @@ func TestBulkEditMatchesItsPreview(t *testing.T) {
 	})
 }
 
-// A report is the first proof that a message was sent, because the sending process was killed before it recorded the
-// send. The archive records the edit of the sent revision, even if the message was edited later.
+// The sending process was killed before it recorded that a message was sent, so a report is the first proof. The
+// archive records the edit of the sent revision, even if the message was edited later.
 func TestReportRecordsBulkEdit(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)

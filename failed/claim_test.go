@@ -114,7 +114,7 @@ func TestCancelledReplayEndsWhenReleased(t *testing.T) {
 	})
 }
 
-// A failed queue has one owner at a time, and the archive refuses messages from other processes.
+// A failed queue has one owner at a time, and the archive refuses messages from other owners.
 func TestFailedQueueHasOneOwner(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		clock := newClock()

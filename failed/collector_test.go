@@ -49,7 +49,7 @@ func (r *records) with(message string) (all []string) {
 	return all
 }
 
-// newCollecting returns a collector of outcome reports that logs to records, and runs it.
+// newCollecting returns a new wire, and a collector of its outcome reports that logs to the returned records.
 func newCollecting(t *testing.T, url string) (*wire, *collector[topology.Outcome], *records) {
 	t.Helper()
 	w, logged := newWire(t, url), new(records)
@@ -67,7 +67,7 @@ func (w *wire) occupy(queue string) {
 	must(w.T, err)
 }
 
-// The error of a declaration names the queue.
+// If a declaration fails, the error names the queue.
 func TestCollectorNamesTheQueueItCannotDeclare(t *testing.T) {
 	w, _, _ := newCollecting(t, testkit.Embedded(t).URL)
 	c := &collector[topology.RetryReport]{client: w.client, queue: w.archive.retriesTopology().Queues[0].Name, topology: w.archive.retriesTopology()}

@@ -258,7 +258,7 @@ func TestArchiveAndReplaySurviveBrokerFaults(t *testing.T) {
 	}
 }
 
-// Even if the archive is down for longer than the acknowledgement timeout of the broker, it stores each message once.
+// Each message is stored once, even if the archive is down for longer than the acknowledgement timeout of the broker.
 func TestIngestSurvivesLongArchiveOutage(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		synctest.Wait() // the consumer has started

@@ -26,8 +26,8 @@ type database struct {
 	source  string
 }
 
-// eachDatabase runs test once for each kind of database. It skips the subtest of PostgreSQL if no server is
-// configured. `make test` starts a server and treats a skipped test as a failure.
+// eachDatabase runs test once for each kind of database. It skips the PostgreSQL subtest if no server is configured.
+// `make test` starts a server and treats a skipped test as a failure.
 func eachDatabase(t *testing.T, test func(t *testing.T, db database)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, openSQLite(t)) })
@@ -87,7 +87,7 @@ func (d database) open(t testing.TB, options ...func(*failed.Config)) *failed.Ar
 	return a
 }
 
-// empty removes all data of an archive. This is faster than a new archive for each case of a property.
+// empty removes all data of an archive. This is faster than a new archive for each run of a property test.
 func (d database) empty(t rapid.TB, a *failed.Archive) {
 	t.Helper()
 	p := a.Config().Prefix
@@ -103,7 +103,7 @@ func (d database) empty(t rapid.TB, a *failed.Archive) {
 	}
 }
 
-// numbers returns a table of the numbers 1 to n, in the column g.
+// numbers returns SQL for a table n whose column g contains the numbers 1 to n.
 func (d database) numbers(n int) string {
 	if d.dialect == failed.SQLite {
 		return fmt.Sprintf(`(WITH RECURSIVE n(g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM n WHERE g < %d) SELECT g FROM n) n`, n)
@@ -111,12 +111,12 @@ func (d database) numbers(n int) string {
 	return fmt.Sprintf(`generate_series(1, %d) AS n(g)`, n)
 }
 
-// bytes returns the type of byte strings.
+// bytes returns the SQL type of byte strings.
 func (d database) bytes() string {
 	return map[failed.Dialect]string{failed.SQLite: "BLOB", failed.PostgreSQL: "BYTEA"}[d.dialect]
 }
 
-// clock is a clock that the test sets.
+// clock is a clock that only the test advances.
 type clock struct{ at atomic.Int64 }
 
 func newClock() *clock {

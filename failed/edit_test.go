@@ -66,8 +66,8 @@ func TestEditRefusesStaleRevision(t *testing.T) {
 	})
 }
 
-// An edit without a change is not recorded, and an edit that restores the original reverts the edits. Therefore
-// saving a form unchanged does not leave a trace.
+// An edit without a change is not recorded, so that a user can save a form unchanged without leaving a trace. An edit
+// that restores the original counts as a revert.
 func TestEditWithoutChangeIsNotRecorded(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -97,7 +97,7 @@ func TestEditWithoutChangeIsNotRecorded(t *testing.T) {
 	})
 }
 
-// The replay of EditAndReplay sends the content of the edit. If another user has edited the message first,
+// The replay that EditAndReplay begins sends the edited content. If another user has edited the message first,
 // EditAndReplay does nothing.
 func TestEditAndReplay(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {

@@ -69,7 +69,7 @@ func TestEraseRemovesAllBytes(t *testing.T) {
 		ids := value(a.Ingest(ctx, arrivals))(t)
 		other := value(a.Get(ctx, ids[1]))(t)
 
-		// Acts of all kinds store copies of the secret.
+		// Acts of several kinds store copies of the secret.
 		one := failed.Filter{IDs: ids[:1]}
 		check(t, a.Edit(ctx, ids[0], 0, failed.Content{Body: []byte("edited " + secret)}, "ann"))
 		value(a.Discard(ctx, one, "called "+secret, "ann"))(t)
@@ -195,7 +195,7 @@ func TestEraseRefusesInvalidArguments(t *testing.T) {
 	}
 }
 
-// The search index removes the words of deleted messages, even if only one of many messages was deleted.
+// The search index no longer contains the words of an erased message, even if only one of many messages was erased.
 func TestEraseRemovesWordsFromSearchIndex(t *testing.T) {
 	const secret = "xqzsecretq"
 	eachDatabase(t, func(t *testing.T, db database) {

@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Errors contain the prefix of the package once, with and without the failed action.
+// Errors contain the prefix of the package exactly once, whether or not they contain the failed action.
 func TestErrorsContainPackagePrefixOnce(t *testing.T) {
 	a := openSQLite(t).archive(t)
 	_, missing := a.Get(ctx, 17)

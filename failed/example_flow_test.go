@@ -93,7 +93,7 @@ func Example() {
 	// order 17, attempt 1
 }
 
-// Redrive works without an archive. It returns all messages of the failed queue to the queue in which they failed.
+// Redrive works without an archive. It moves all messages of the failed queue to the queue in which they failed.
 func ExampleRedrive() {
 	ctx := context.Background()
 	b, client := connect(ctx, "orders", "orders.failed")

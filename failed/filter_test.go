@@ -14,11 +14,11 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// emptyHeaders treats a nil map of headers as equal to an empty map. Empty lists differ from nil lists, because they
-// select no messages.
+// emptyHeaders treats a nil map and an empty map of headers as equal. An empty list differs from a nil list, because it
+// selects no messages.
 var emptyHeaders = gocmp.FilterValues(func(x, y map[string]string) bool { return len(x)+len(y) == 0 }, gocmp.Ignore())
 
-// maybe draws a list or nil.
+// maybe draws nil or a list.
 func maybe[T any](t *rapid.T, list *rapid.Generator[[]T]) []T {
 	if rapid.Bool().Draw(t, "absent") {
 		return nil
@@ -43,7 +43,7 @@ var anyName = rapid.OneOf(
 	rapid.Map(rapid.String(), func(s string) string { return "base64:" + s }),
 )
 
-// someText draws a search text or "".
+// someText draws a search string that contains a word, or "".
 func someText(t *rapid.T) string {
 	if text := anyName.Draw(t, "words"); text != "" {
 		return text + "a"
@@ -75,7 +75,7 @@ func anyFilter(t *rapid.T) failed.Filter {
 	return f
 }
 
-// The encodings of a filter as URL query and JSON are lossless.
+// The encodings of a filter as a URL query and as JSON are lossless.
 func TestFilterIsLossless(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFilter(t)
@@ -134,7 +134,7 @@ func TestEmptyIDListSelectsNoMessages(t *testing.T) {
 	}
 }
 
-// FuzzParseFilter checks that a filter does not change if it is formatted and parsed again.
+// FuzzParseFilter checks that formatting and parsing a valid filter returns the same filter.
 func FuzzParseFilter(f *testing.F) {
 	for _, seed := range []string{
 		"", "queue=orders&state=failed&state=discarded", "header=a%253Ab%2525:x:y&header=n:5", "id=1&id=2&group=7&replay=9",
@@ -162,7 +162,7 @@ func FuzzParseFilter(f *testing.F) {
 	})
 }
 
-// A JSON filter with unknown names is refused, because it would select different messages than its author expects.
+// A JSON filter with unknown names is refused, because it would select other messages than its author expects.
 func TestFilterRefusesUnknownFields(t *testing.T) {
 	for _, body := range []string{`{"QUEUE":"orders"}`, `{"queue":"orders","at_most":1}`, `{"all":true}`} {
 		var f failed.Filter

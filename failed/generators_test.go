@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// anyBytes draws typical contents: text, invalid UTF-8, NUL and other control characters, quotation marks.
+// anyBytes draws typical contents: text, invalid UTF-8, NUL and other control characters, and quotation marks.
 var anyBytes = rapid.Custom(func(t *rapid.T) string {
 	return rapid.OneOf(
 		rapid.String(),
@@ -117,8 +117,8 @@ var anyArrival = rapid.Custom(func(t *rapid.T) failed.Arrival {
 	return failed.Arrival{Message: m}
 })
 
-// same compares messages: times are equal if they are the same instant, NaN equals NaN, nil equals empty, and -0
-// differs from 0.
+// same makes cmp.Diff compare times by instant and floats by bits (NaN equals NaN, -0 differs from 0), and treat nil as
+// empty.
 var same = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }),

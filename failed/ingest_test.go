@@ -63,7 +63,7 @@ func (a *unreachable) releaseQueue(ctx context.Context, queue, owner string) err
 }
 
 // If two processes archive one queue, the first process has the lease. The second process takes over after the first
-// has exited or could not reach the archive for the duration of the lease. Each message is archived once, even if
+// has exited, or has not reached the archive for the duration of the lease. Each message is archived once, even if
 // connections fail, or if the first process reclaims the lease before it notices the loss.
 func TestTwoIngestsArchiveEachMessageOnce(t *testing.T) {
 	for name, happens := range map[string]func(t *testing.T, b *reprisetest.Broker, first *unreachable, endFirst, endSecond func()){
@@ -177,7 +177,8 @@ func TestWaitingIngestRecovers(t *testing.T) {
 	})
 }
 
-// After failed messages were requeued because of a lost connection, Healthy no longer reports their error.
+// If a lost connection requeues the messages that could not be stored, Healthy stops reporting their error when the
+// archive is available again.
 func TestIdleIngestRecovers(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

@@ -25,7 +25,7 @@ func TestChangeTimeoutIncludesWait(t *testing.T) {
 		a.writing <- struct{}{}
 		go func() {
 			time.Sleep(sqlkit.WriteLimit - time.Second)
-			busy, err := db.Conn(t.Context()) // occupy the only connection
+			busy, err := db.Conn(t.Context()) // occupies the only connection
 			if err != nil {
 				t.Error(err)
 				return

@@ -21,7 +21,7 @@ type memory struct {
 	mu        sync.Mutex
 	all       []*Message // by ID, from 1
 	digests   []string
-	unsettled map[ID]string // messages whose ack is not recorded, with the session of the delivery
+	unsettled map[ID]string // session of each delivery whose ack is not recorded
 	replays   []*Replay
 	items     map[ReplayID][]ID
 	owners    map[ReplayID]string
@@ -375,7 +375,7 @@ func (a *memory) states() map[State]int {
 	return n
 }
 
-// fill adds n messages of a queue.
+// fill adds n messages that failed in a queue.
 func (a *memory) fill(queue string, n int) {
 	for i := range n {
 		a.add(queuedMessage{Message: Message{

@@ -22,7 +22,8 @@ func (m *model) ask(t *rapid.T) {
 	m.secrets[r.ID] = secret
 }
 
-// report sends outcome reports as consumers do: in any order, twice, and for messages that are not recorded as sent.
+// report records outcome reports as they can arrive from consumers: in any order, repeatedly, and for messages that are
+// not recorded as sent.
 func (m *model) report(t *rapid.T) {
 	r := m.replay(t)
 	var reports []topology.Outcome
@@ -49,7 +50,7 @@ func (m *model) report(t *rapid.T) {
 	check(t, m.a.NoteOutcomes(ctx, reports))
 }
 
-// settle reports that a queue is empty.
+// settle reports that a queue was empty at some time.
 func (m *model) settle(t *rapid.T) {
 	queue, at := someQueue.Draw(t, "empty"), m.clock.now().Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "minutes ago"))*time.Minute)
 	for _, r := range m.replays {
@@ -70,7 +71,7 @@ func (m *model) item(t *rapid.T, r *failed.Replay) failed.ID {
 	return rapid.SampledFrom(append(slices.Sorted(maps.Keys(m.items[r.ID])), 99999)).Draw(t, "item")
 }
 
-// has reports whether a replay has sent or can have sent a message.
+// has reports whether a replay has sent a message, or may have sent it.
 func (m *model) has(r *failed.Replay, id failed.ID) bool {
 	_, is := m.items[r.ID][id]
 	_, refused := m.refused[r.ID][id]
@@ -90,7 +91,7 @@ func (m *model) key(t *rapid.T, r *failed.Replay, id failed.ID, queue string) (k
 	return rapid.SampledFrom(keys).Draw(t, "key"), false
 }
 
-// failsAgain gives an arrival the headers of a message that a replay has sent. The headers may be forged.
+// failsAgain gives an arrival the replay headers of a message that a replay has sent, or forged headers.
 func (m *model) failsAgain(t *rapid.T, x *failed.Message) {
 	r := rapid.SampledFrom(m.replays).Draw(t, "replay")
 	of := m.item(t, r)
@@ -150,11 +151,11 @@ func (m *model) noteSent(r *failed.Replay, id failed.ID, asked bool) {
 	m.count(r, o, 1)
 }
 
-// ranks lists the outcomes in the order in which they replace each other.
+// ranks lists the outcomes in ascending order: an outcome replaces all outcomes before it.
 var ranks = []failed.Outcome{"", failed.OutcomeUnknown, failed.OutcomePending, failed.OutcomeRetrying, failed.OutcomeSettled, failed.OutcomeSucceeded, failed.OutcomeFailedAgain}
 
-// learn records an outcome, unless a later outcome is known. It does not count messages that are not recorded as
-// sent.
+// learn records an outcome, unless an outcome with a higher rank is known. It does not count messages that are not
+// recorded as sent.
 func (m *model) learn(r *failed.Replay, id failed.ID, o failed.Outcome) {
 	was := m.known[r.ID][id]
 	if slices.Index(ranks, was) >= slices.Index(ranks, o) {
@@ -208,7 +209,7 @@ func (m *model) outcome(id failed.ReplayID, of failed.ID) failed.Outcome {
 	return o
 }
 
-// seen returns the expected replay.
+// seen returns the replay as the archive should return it.
 func (m *model) seen(r *failed.Replay) *failed.Replay {
 	out := *r
 	pending := m.pending[r.ID]

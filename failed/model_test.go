@@ -16,9 +16,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// After any sequence of acts, the archive equals a list of messages in memory. Filters select the same messages in the
-// same order, and groups and queues have the right counts. The audit log has one entry for each act and no other
-// entries.
+// After any sequence of acts, the archive contains the same messages as a list in memory. Filters select the same
+// messages in the same order, and groups and queues have the right counts. The audit log has one entry for each act and
+// no other entries.
 func TestArchiveMatchesModel(t *testing.T) {
 	flags.Default(t, "rapid.checks", "20")
 	eachDatabase(t, func(t *testing.T, db database) {
@@ -64,7 +64,7 @@ type model struct {
 	edits   map[failed.ID]int
 	replays []*failed.Replay
 	items   map[failed.ReplayID]map[failed.ID]bool // true: the message was sent
-	secrets map[failed.ReplayID]string             // of replays that request outcome reports
+	secrets map[failed.ReplayID]string             // only of replays that request outcome reports
 	known   map[failed.ReplayID]map[failed.ID]failed.Outcome
 	pending map[failed.ReplayID]int64
 	refused map[failed.ReplayID]map[failed.ID]string
@@ -150,7 +150,7 @@ func (m *model) filter(t *rapid.T) (f failed.Filter) {
 	return f
 }
 
-// actFilter draws a filter for an act.
+// actFilter draws a filter that is valid for an act.
 func (m *model) actFilter(t *rapid.T) failed.Filter {
 	f := m.filter(t)
 	f.All = gocmp.Equal(f, failed.Filter{})

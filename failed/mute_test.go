@@ -28,7 +28,7 @@ func TestMute(t *testing.T) {
 		if got := muted(); !got.IsZero() {
 			t.Fatalf("new group is muted until %s", got)
 		}
-		check(t, a.Unmute(ctx, id, "test")) // the group is not muted
+		check(t, a.Unmute(ctx, id, "test")) // no effect: the group is not muted
 		if err := a.Mute(ctx, id, clock.now(), "test"); !errors.Is(err, failed.ErrInvalid) {
 			t.Errorf("mute until now: got error %v, want ErrInvalid", err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// An archive of an older version opens with all its data.
+// Open migrates an archive of an older version without loss of data.
 func TestOpenMigratesOlderVersion(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		p := db.next()

@@ -42,7 +42,7 @@ func newReported(t *testing.T, a *Archive, n int) *reportingReplay {
 	return &reportingReplay{t, a, r.ID, ids, secret}
 }
 
-// archiveAt returns an archive with a clock.
+// archiveAt returns an empty archive that uses the given clock.
 func archiveAt(t *testing.T, clock func() time.Time) *Archive {
 	t.Helper()
 	a, err := Open(t.Context(), emptyDatabase(t), Config{Dialect: SQLite, Clock: clock})
@@ -58,7 +58,7 @@ func emptyDatabase(t *testing.T) *sql.DB {
 	return db
 }
 
-// request returns the request of message i for a queue.
+// request returns the request for an outcome report that message i would contain if the replay had sent it to queue.
 func (r *reportingReplay) request(i int, queue string) topology.OutcomeRequest {
 	return topology.OutcomeRequest{
 		To: r.archive.outcomeQueue(), Replay: fmt.Sprintf("%d/%d", r.id, r.ids[i]), Key: outcomeKey(r.secret, r.id, r.ids[i], queue), Queue: queue, MessageID: fmt.Sprint(i),
@@ -123,8 +123,8 @@ func (r *reportingReplay) want(outcomes ...Outcome) {
 	}
 }
 
-// A process sends messages and is killed before it records them as sent. A report proves that a message was sent. No
-// other process sends the message, and it is not failed when the replay ends.
+// A process sends messages and is killed before it records them as sent. If a report proves that a message was sent, no
+// other process sends the message, and the message does not return to state failed when the replay ends.
 func TestReportProvesThatMessageWasSent(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 4)
 	r.sent(3)
@@ -218,7 +218,7 @@ func TestFailedAgainBeforeSendIsRecorded(t *testing.T) {
 	}
 	request := r.request(0, "q")
 	r.arrives(message(0), &request)
-	r.arrives(message(1), nil) // any publisher could have published it, so it does not prove that message 1 was sent
+	r.arrives(message(1), nil) // any publisher could have published this message, so it does not prove that message 1 was sent
 	next, err := r.archive.unsentOf(t.Context(), r.id, 10)
 	must(t, err)
 	if len(next) != 2 || next[0].ID != r.ids[1] {
@@ -253,7 +253,7 @@ func TestOutcomesAreUnknownAfterVerifyTime(t *testing.T) {
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeUnknown, OutcomeUnknown)
 }
 
-// Reports from the workers of the target queue do not show that the workers of the original queue report.
+// If workers of the target queue report outcomes, this does not show that workers of the original queue do.
 func TestReportCountsForTargetQueue(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 1)
 	r.sent(0)
@@ -309,7 +309,7 @@ func TestForgedReportDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-// After a migration, the messages of older replays have outcomes, as far as these are known.
+// After a migration, the messages of older replays have outcomes, if these are known.
 func TestMigrationSetsOutcomesOfOlderReplays(t *testing.T) {
 	db := emptyDatabase(t)
 	all := migrations

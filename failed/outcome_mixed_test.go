@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// If some consumers of a queue do not report outcomes, their messages stay pending. The outcomes of the messages of a
-// Reprise worker are known.
+// If some consumers of a queue do not report outcomes, the outcomes of their messages stay pending. The outcomes of
+// messages that a Reprise worker receives are known.
 func TestOutcomesWithNonReportingConsumers(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newReplayEnv(t, b.URL, 20, reprise.Policy{MaxAttempts: 3})

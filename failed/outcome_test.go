@@ -158,7 +158,7 @@ func TestReplayWaitsForCanaryOutcome(t *testing.T) {
 	})
 }
 
-// If the canary has no outcome and the workers of its queue are known to report, the replay stops.
+// If the canary has no outcome in time, although workers of its queue have reported outcomes before, the replay stops.
 func TestReplayStopsIfCanaryHasNoOutcome(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newReplayEnv(t, b.URL, 3, reprise.Policy{MaxAttempts: 1})
@@ -336,7 +336,7 @@ func TestFailedCanaryStopsReplayDespiteSuccessfulRetry(t *testing.T) {
 	})
 }
 
-// A deleted queue for outcomes is declared again.
+// If the queue for outcomes is deleted, the Replayer declares it again.
 func TestReplayerRedeclaresDeletedOutcomeQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newReplayEnv(t, b.URL, 1, reprise.Policy{MaxAttempts: 1})
@@ -356,7 +356,7 @@ func TestReplayerRedeclaresDeletedOutcomeQueue(t *testing.T) {
 }
 
 // A replay to an exchange that may route to several queues does not request reports. A worker of one queue does not
-// know the outcomes in the others. For example, a worker that only sends an alert would report a success.
+// know the outcomes in the other queues: for example, a worker that only sends an alert would report a success.
 func TestReplayToExchangeDoesNotRequestOutcomes(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)

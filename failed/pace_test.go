@@ -29,7 +29,7 @@ func TestRampIncreasesInSteps(t *testing.T) {
 	}
 }
 
-// In each interval, the number of sent messages is at most the rate plus one batch.
+// In any period, the number of sent messages exceeds the rate by at most one batch.
 func TestPaceDoesNotExceedRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.Float64Range(0.01, 50_000).Draw(t, "rate")
@@ -93,7 +93,7 @@ func TestPaceWithTinyRate(t *testing.T) {
 	}
 }
 
-// Remaining is derived from the ramp and the current rate.
+// Remaining depends on the ramp and the current rate.
 func TestRemaining(t *testing.T) {
 	ramp := Plan{Rate: 20, Ramp: true}
 	for name, test := range map[string]struct {

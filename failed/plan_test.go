@@ -17,7 +17,7 @@ import (
 )
 
 // No page scans a complete table or index that grows with the messages, and no page sorts more than maxSorted rows. The
-// test checks the query plans of both databases, for PostgreSQL after ANALYZE.
+// test checks the query plans of both databases, in PostgreSQL after ANALYZE.
 func TestPagesUseIndexes(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -89,8 +89,8 @@ func TestActsReadReplaysAndWordsFirst(t *testing.T) {
 // alongStates matches a plan that reads an index of {message} that begins with the state.
 var alongStates = regexp.MustCompile(`_message_(state|queue|group) `)
 
-// plannedIndexes lists the expected index of each page. With another index, a page might scan all messages to find
-// few.
+// plannedIndexes lists the expected index of each page. With another index, a page might scan all messages to find only
+// a few.
 var plannedIndexes = map[string]string{
 	"queues": "_message_queue",
 	"list queue q3, error contains “nothing”": "_message_queue",
@@ -106,7 +106,7 @@ var plannedIndexes = map[string]string{
 	"settled":                                 "_replay_ended",
 }
 
-// plannedFor is the number of messages: several times as many as a page reads.
+// plannedFor is the number of messages in the archive, several times as many as a page reads.
 const plannedFor = 50_000
 
 // fillForPlans fills an archive quickly, and updates the statistics of the planner.
@@ -144,7 +144,7 @@ func fillForPlans(t *testing.T, db database, a *failed.Archive) {
 	}
 }
 
-// pagesForPlans returns the queries of the pages of a console.
+// pagesForPlans returns the queries for the pages of a console.
 func pagesForPlans(a *failed.Archive) map[string]func(context.Context) error {
 	pages := map[string]func(context.Context) error{
 		"queues":  func(ctx context.Context) error { _, err := a.Queues(ctx); return err },
@@ -240,7 +240,7 @@ func pagesForPlans(a *failed.Archive) map[string]func(context.Context) error {
 	return pages
 }
 
-// maxSorted is the maximum number of rows that a page may sort: the rows that it reads, in each state.
+// maxSorted is the maximum number of rows that a page may sort: as many as it reads in each of the 4 states.
 const maxSorted = 4 * 10_000
 
 var (

@@ -14,13 +14,13 @@ type query struct {
 	args []any
 }
 
-// recorder stores the queries of connections.
+// recorder stores the queries that its connections execute.
 type recorder struct {
 	mu  sync.Mutex
 	all []query
 }
 
-// add stores a statement that has a plan.
+// add stores a statement, unless it has no query plan.
 func (r *recorder) add(text string, args []driver.NamedValue) {
 	verb, _, _ := strings.Cut(text, " ")
 	if !slices.Contains([]string{"SELECT", "WITH", "UPDATE", "DELETE"}, verb) {

@@ -33,7 +33,7 @@ func TestRedriveLimit(t *testing.T) {
 	})
 }
 
-// A redrive sends at most Rate messages per second, from the first message on.
+// A redrive sends at most Rate messages per second, even at its start.
 func TestRedriveRate(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		c := b.Client(t, nil)
@@ -52,8 +52,8 @@ func TestRedriveRate(t *testing.T) {
 	})
 }
 
-// If the worker loses its connection after the limiter has permitted a message, the handler does not start for this
-// message. The next message can start anyway.
+// If the worker loses its connection after the limiter has permitted a message, the handler of this message does not
+// start. The limiter must still permit the next message.
 func TestRedriveContinuesAfterUnstartedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &redrive{

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// LookBeforeRedrive returns the destinations of the messages, and marks destinations that depend on a forgeable header.
-// It does not remove messages. Redrive stops at the first message with an untrusted destination.
+// LookBeforeRedrive returns the destinations of the messages, and marks the destinations that depend on a header that a
+// publisher can forge. It does not remove messages. Redrive stops at the first message with an untrusted destination.
 func TestLookBeforeRedrive(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
@@ -105,8 +105,8 @@ func TestPlaceOfMarksClaims(t *testing.T) {
 	}
 }
 
-// If a preview counts towards the delivery limit of a queue, LookBeforeRedrive returns an error long before the broker
-// drops the message.
+// If previews count towards the delivery limit of a queue, LookBeforeRedrive returns an error before the broker drops
+// the message.
 func TestLookBeforeRedriveStopsBeforeDeliveryLimit(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)

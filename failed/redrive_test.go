@@ -87,7 +87,7 @@ func TestRedriveToMissingQueueStops(t *testing.T) {
 	})
 }
 
-// If a redrive sends the messages of a queue to the same queue, it moves each message once.
+// If the destination of a redrive is the failed queue itself, the redrive moves each message once.
 func TestRedriveOfQueueToItselfEnds(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)

@@ -114,7 +114,7 @@ func TestCancelledReplayWaitsForConfirms(t *testing.T) {
 	})
 }
 
-// A killed process does not release its lease. Another process completes the cancellation after the lease.
+// A killed process does not release its lease. Another process completes the cancellation after the lease has expired.
 func TestCancelledReplayEndsAfterLeaseExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()

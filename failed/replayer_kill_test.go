@@ -55,8 +55,8 @@ func (l *killedProcess) PublishBatch(_ context.Context, messages []*reprise.Mess
 	return nil
 }
 
-// If a Replayer is killed at any step, another process continues. In the end each message is in state replayed and has
-// arrived, and at most one batch has arrived twice.
+// If a Replayer is killed at any step, another process continues. In the end, each message is in state replayed and has
+// arrived, and at most one batch of messages has arrived twice.
 func TestReplayFinishesAfterKillAtAnyStep(t *testing.T) {
 	const messages, batch = 12, 5
 	for _, plan := range []Plan{{}, {Canary: time.Minute}, {Rate: 20, Ramp: true}} {
@@ -74,8 +74,8 @@ func TestReplayFinishesAfterKillAtAnyStep(t *testing.T) {
 						if processes == 3 {
 							l.left = 1 << 30
 						}
-						// If the last call has no effect, it fails in before. If it takes effect without a result, it
-						// fails in after.
+						// If the last call has no effect, the first function makes it fail. If it takes effect but its
+						// result is lost, the second function does.
 						dead := false
 						a.failing(func(string) error {
 							if dead {

@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A message that can never be sent to any target stays failed, with the reason. All other messages and the canary
-// proceed.
+// A message that cannot be sent to any target returns to state failed, with the reason. All other messages and the
+// canary proceed.
 func TestUnsendableMessageDoesNotBlockOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spoil func(*Message)
@@ -56,7 +56,7 @@ func TestUnsendableMessageDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-// publisherFunc is a publisher that does not publish, and returns the result of a function.
+// publisherFunc is a publisher that passes each message to a function instead of a broker, and returns its errors.
 type publisherFunc func(m *reprise.Message) error
 
 func (f publisherFunc) PublishBatch(_ context.Context, messages []*reprise.Message) error {
@@ -72,8 +72,8 @@ func (f publisherFunc) PublishBatch(_ context.Context, messages []*reprise.Messa
 	return failed
 }
 
-// If the broker refuses a message because of its content, only that message stays. If the target or the publisher is
-// the cause, the replay ends, because all messages are affected.
+// If the broker refuses a message because of its content, the replay refuses only that message. If the target or the
+// publisher is the cause, the replay ends, because all messages are affected.
 func TestReplayEndsOnTargetErrorsOnly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err   error
@@ -106,7 +106,7 @@ func TestReplayEndsOnTargetErrorsOnly(t *testing.T) {
 	}
 }
 
-// The headers of a message in the failed queue may fit into a frame, but no longer fit when the broker adds headers.
+// The headers of a message in the failed queue can fit into a frame, but exceed it after the broker has added headers.
 func TestReplayOfMessageThatFillsItsFrame(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)

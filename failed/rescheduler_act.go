@@ -21,9 +21,9 @@ const (
 	maxCopies  = 500    // maximum number of messages that are copied while they are unacked
 	copyLimit  = 15 * time.Second
 
-	// siftLimit is the maximum time for which an act reads a wait queue. After an act has found its messages, it reads
-	// the others for up to half of this time, and requeues all of them together, so that they keep their order: see
-	// Client.Sift.
+	// siftLimit is the maximum time for which an act reads a wait queue. An act that has found its messages continues
+	// to read the others until half of this time has passed, and requeues all of them together, so that they keep their
+	// order: see Client.Sift.
 	siftLimit = 10 * time.Second
 
 	// maxLooks is the value of x-delivery-count at which Act stops reading. Before RabbitMQ 4.3, each read counts as a
@@ -92,7 +92,7 @@ func (r *Rescheduler) Act(ctx context.Context, act WaitingAct, who Actor) (res W
 	return res, errors.Join(err, r.archive.Record(longer, who, verbsOfWaiting[act.Do]+" ended", subjectOf(act.Filter), res.details()))
 }
 
-// selected returns the messages of an act.
+// selected returns the messages that an act selects.
 func (r *Rescheduler) selected(ctx context.Context, act WaitingAct) ([]Waiting, error) {
 	where, args, err := r.archive.waitingWhere(act.Filter)
 	if err != nil {
@@ -149,7 +149,7 @@ type waitingAct struct {
 	act    WaitingAct
 	who    Actor
 	place  waitingPlace
-	design waitDesign // set by prove
+	design waitDesign // valid after prove
 	left   []Waiting  // messages without a result
 	result *WaitingResult
 }
@@ -206,8 +206,8 @@ func (x *waitingAct) run(ctx context.Context) error {
 	})
 }
 
-// prove finds the design of the wait queue, and checks its arguments through the broker. If the wait queue does not
-// exist, prove counts the messages as gone.
+// prove finds the design of the wait queue, and checks through the broker that the queue has the arguments of this
+// design. If the wait queue does not exist, prove counts the messages as gone.
 func (x *waitingAct) prove(ctx context.Context) error {
 	_, err := x.r.client.Depth(ctx, x.place.wait)
 	if missing, ok := errors.AsType[*reprise.QueueError](err); ok && missing.Code == 404 {
@@ -228,7 +228,7 @@ func (x *waitingAct) prove(ctx context.Context) error {
 	return nil
 }
 
-// markGone counts messages that are no longer in the wait queue, and removes them from the list.
+// markGone counts messages that are no longer in the wait queue, and removes them from left and from the archive.
 func (x *waitingAct) markGone(ctx context.Context, rows []Waiting) error {
 	x.result.Gone += int64(len(rows))
 	x.left = slices.DeleteFunc(slices.Clone(x.left), func(w Waiting) bool { return containsID(rows, w.ID) })
@@ -260,7 +260,7 @@ func (x *waitingAct) sift(ctx context.Context) error {
 	looking, cancel := context.WithTimeoutCause(ctx, siftLimit, errors.New("timed out while reading the wait queue"))
 	defer cancel()
 	var all []*found
-	var atLimit bool // a message has reached maxLooks
+	var atLimit bool // whether a message has reached maxLooks
 	rows := map[WaitingID]bool{}
 	pick := func(m *reprise.Message) (picked, last bool) {
 		if n, _ := amqpvalue.Integer(m.Headers["x-delivery-count"]); n >= maxLooks {
@@ -396,9 +396,9 @@ func (x *waitingAct) declareLater(ctx context.Context) error {
 	return x.r.client.Declare(ctx, hop.Topology)
 }
 
-// copy returns the copy of a message to publish, without the headers of the broker. If a worker copied the message into the
-// wait queue, it has already moved the header CC and the user-id to Reprise headers. If the broker dead-lettered the message,
-// copy moves them.
+// copy returns the copy of a message to publish, without the headers of the broker. If a worker copied the message into
+// the wait queue, the worker has already moved the header CC and the user-id to Reprise headers. If the broker
+// dead-lettered the message, copy moves them.
 func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
 	out := *f.m
 	d := x.design.delivery(f.m, x.place.queue)
@@ -422,14 +422,14 @@ func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
 		}
 		delete(out.Headers, "CC")
 	}
-	if out.UserID != "" { // the broker refuses the property from any other user; it has verified the property, not the header
+	if out.UserID != "" { // the broker refuses the property from any other user; verified, unlike the header
 		out.Headers[reprise.HeaderUserID] = out.UserID
 		out.UserID = ""
 	}
 	return &out, err
 }
 
-// noteDone updates the list after an act. It removes the messages, or stores the new due time.
+// noteDone updates the list after an act. It removes the messages or, after Postpone, stores their new due time.
 func (x *waitingAct) noteDone(ctx context.Context, rows []Waiting) error {
 	longer, cancel := grace(ctx, noteGrace)
 	defer cancel()

@@ -34,7 +34,7 @@ func newActor(t *testing.T, url string, n int) *actor {
 	return newActorFrom(newWire(t, url), n)
 }
 
-// newActorFrom is newActor with an existing broker and archive.
+// newActorFrom is like newActor, but uses an existing broker and archive.
 func newActorFrom(w *wire, n int) *actor {
 	t := w.T
 	t.Helper()
@@ -95,8 +95,8 @@ func (x *actor) attempts() []string {
 	return all
 }
 
-// order returns the message ids in the wait queue. A worker may publish copies in a different order than it handles
-// messages.
+// order returns the message ids in the wait queue. The order may differ from the order of publication, because a worker
+// may publish copies in any order.
 func (x *actor) order(n int) (ids []string) {
 	x.Helper()
 	_, _, err := x.client.Sift(x.Context(), x.wait, n, func(m *reprise.Message) (picked, last bool) {
@@ -246,7 +246,8 @@ func TestActsOnWaitingMessagesInPostgreSQL(t *testing.T) {
 	}
 }
 
-// An act covers the whole selection, at any position in the wait queue, and at most the confirmed number of messages.
+// An act covers all selected messages, at any position in the wait queue, but at most the number that the operator has
+// confirmed.
 func TestActOnManyWaitingMessages(t *testing.T) {
 	const n = 2600 // more than the prefetch of a quorum queue
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -276,8 +277,8 @@ func TestActOnManyWaitingMessages(t *testing.T) {
 	})
 }
 
-// An act does not change messages for which the action is not possible, and returns the reason. It trusts only the ID
-// in a report.
+// An act does not change messages for which the action is not possible, and returns the reason. It trusts no part of a
+// report except the message ID.
 func TestActRefusesUnverifiedMessages(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		x := newActor(t, b.URL, 1)
@@ -349,7 +350,7 @@ func TestActSurvivesConnectionLossAtAnyFrame(t *testing.T) {
 				for frame := 1 + first%step; frame <= 26; frame += step {
 					w.cutAct(t, b, do, direction, frame, n)
 				}
-				first += 2 // so that each act is cut at different frames, even with large steps
+				first += 2 // so that the connection of each act is cut at different frames, even with large steps
 			}
 		}
 	})

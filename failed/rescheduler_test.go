@@ -26,7 +26,7 @@ func newRetrying(t *testing.T, url string, s topology.Strategy, fails func(*repr
 	return newRetryingFrom(newWire(t, url), testkit.Name(t, "work"), s, fails)
 }
 
-// newRetryingFrom is newRetrying with an existing broker and archive, and the name of the work queue.
+// newRetryingFrom is like newRetrying, but uses an existing broker and archive, and the given work queue.
 func newRetryingFrom(w *wire, work string, s topology.Strategy, fails func(*reprise.Message) error) *retryingWorker {
 	t, url := w.T, w.url
 	t.Helper()
@@ -80,7 +80,7 @@ func (x *retryingWorker) list(n int) []Waiting {
 	return all
 }
 
-// A waiting message is listed with its wait queue, with any route.
+// For any route, a waiting message is listed with its wait queue.
 func TestWaitingListsMessagesOfWorker(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, test := range map[string]struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Messages of a queue with a rule stay for the time in the rule. Other messages stay for the retention, or
-// indefinitely without a retention.
+// Messages of a queue with a rule stay for the time in the rule. Other messages stay for Config.Retention, or
+// indefinitely if it is 0.
 func TestRetentionRules(t *testing.T) {
 	const day = 24 * time.Hour
 	const each = 600 // messages per queue and arrival time: a purge needs several transactions

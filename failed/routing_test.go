@@ -88,8 +88,8 @@ func (x *boundQueue) redrive(r Routing) (amqp.Delivery, Destination, string) {
 	return all[0], seen[0], log.String()
 }
 
-// A message returns through its exchange and key if the bindings prove that they route only to its queue. If they
-// also route to another queue, the message is sent by the name of its queue.
+// A message returns through its exchange and key if the bindings prove that they route only to its queue. If they also
+// route to another queue, the message is sent directly to its queue.
 func TestRedriveReachesOnlyWorkQueue(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		for name, tc := range map[string]struct {

@@ -39,7 +39,7 @@ func TestSearch(t *testing.T) {
 			"refused", "connection dial", "TIMEOUT", "attempts 10", "a-4711", `"order"`, "GRÖSSE größe", "京", "東京",
 			"550e8400-e29b-41d4", "corr-7", strings.Repeat("n", 200), "tcp OR:", "xxl*",
 		} {
-			if text == "GRÖSSE größe" { // the search ignores case, but not the spelling
+			if text == "GRÖSSE größe" { // the search ignores case, but not spelling
 				text = "GRÖßE"
 			}
 			f := failed.Filter{Text: text}
@@ -88,7 +88,7 @@ func first(list []failed.Summary, _ string, err error) func(rapid.TB) []failed.S
 	return value(list, err)
 }
 
-// A search string has no syntax, so any string is valid that contains a word.
+// A search string has no syntax, so any string that contains a word is valid.
 func TestSearchAcceptsAnyText(t *testing.T) {
 	flags.Default(t, "rapid.checks", "25")
 	eachDatabase(t, func(t *testing.T, db database) {
@@ -132,7 +132,7 @@ func TestSearchAcceptsAnyText(t *testing.T) {
 	})
 }
 
-// A message that arrives between two pages is on neither page, and does not move other messages.
+// Even if messages arrive between two pages, the pages contain each earlier message once, in the same order.
 func TestPagesAreStable(t *testing.T) {
 	flags.Default(t, "rapid.checks", "25")
 	eachDatabase(t, func(t *testing.T, db database) {

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// An empty filter does not select all messages for an act. This protects a caller who has forgotten the filter.
+// Acts refuse an empty filter. Otherwise a caller who forgets to set it would select all messages.
 func TestActsRefuseEmptyFilter(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// A key is claimed once over all programs of an archive, and can be claimed again after 30 days.
+// Only one of the programs that share an archive can claim a key. After 30 days, the key can be claimed again.
 func TestClaimSubmissionReservesAKeyOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		clock := newClock()

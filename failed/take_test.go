@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// take reads the history of a failed message from all known designs.
+// take reads the history of a failed message in all known designs.
 func TestTakeReadsHistory(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	died := func(reason, queue string, after time.Duration) topology.Table {
@@ -92,7 +92,7 @@ func TestTakeReadsHistory(t *testing.T) {
 	}
 }
 
-// The origin takes precedence over all headers of a message.
+// The result of IngestConfig.Origin takes precedence over all headers of a message.
 func TestOriginTakesPrecedence(t *testing.T) {
 	m := &reprise.Message{Queue: "orders.failed", Headers: topology.Table{
 		topology.HeaderQueue: "refunds", "x-death": []any{topology.Table{"reason": "rejected", "queue": "gifts"}},
@@ -104,7 +104,7 @@ func TestOriginTakesPrecedence(t *testing.T) {
 	}
 }
 
-// A replayed message has no attempts in its headers, and keeps all its original headers.
+// A replayed message has no headers of earlier attempts or of the broker. It keeps its other headers, except CC.
 func TestReplayedMessageHasNoAttempts(t *testing.T) {
 	names := []string{
 		"own", "x-custom", "CC", "x-death", "x-first-death-queue", "x-last-death-reason", "x-delivery-count", "x-acquired-count", "mb-retries", "mb-exceptions",

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// After another process has truncated the write-ahead log, SQLite appends behind the gap and does not read these
-// writes after a crash.
+// After another process has truncated the write-ahead log, SQLite appends behind the gap. After a crash, these writes
+// would be lost, so the archive refuses them.
 func TestArchiveRefusesWritesAfterLogTruncation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	a := openFile(t, path).open(t)

@@ -76,7 +76,7 @@ func TestArchiveRefusesWritesWhileUnavailable(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "test.db")
 				db := openFile(t, path)
 				testFault(t, db, func() *failed.Archive {
-					check(t, db.Close()) // as at the exit of a process
+					check(t, db.Close()) // as when a process exits
 					return openFile(t, path).open(t)
 				}, cause(t, path))
 			})
@@ -152,7 +152,7 @@ func TestArchiveReportsReadOnlyFile(t *testing.T) {
 	testFault(t, db, nil, fault{cause: mode("ro"), repair: mode("rwc"), want: "attempt to write a readonly database"})
 }
 
-// If a caller cancels a change, an unavailable archive does not become healthy.
+// A change that its caller cancels does not make an unavailable archive healthy.
 func TestCancelledChangeDoesNotRestoreHealth(t *testing.T) {
 	file := &reopeningConnector{path: filepath.Join(t.TempDir(), "test.db")}
 	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64), ""}
@@ -233,7 +233,7 @@ func openFile(t *testing.T, path string) database {
 	return open(t, failed.SQLite, "sqlite", "file:"+path+"?_pragma=synchronous(OFF)&_pragma=busy_timeout(5000)")
 }
 
-// remove removes a database as an operator does: rm path*.
+// remove removes the files of a database as an operator would, with rm path*.
 func remove(t *testing.T, path string) {
 	t.Helper()
 	for _, suffix := range []string{"", "-wal", "-shm"} {

@@ -19,7 +19,7 @@ type (
 func (a *Archive) Ingest(ctx context.Context, arrivals []Arrival) ([]ID, error) {
 	for i := range arrivals {
 		if arrivals[i].Session == "" {
-			arrivals[i].Session = fmt.Sprintf("%p", a) // another session for each Open
+			arrivals[i].Session = fmt.Sprintf("%p", a) // a separate session for each Open
 		}
 	}
 	return a.ingest(ctx, arrivals)
@@ -97,7 +97,7 @@ func (a *Archive) NoteRetries(ctx context.Context, reports []topology.RetryRepor
 
 func (a *Archive) ForgetOverdue(ctx context.Context) error { return a.forgetOverdue(ctx) }
 
-// CarryOut executes a replay, and passes its messages to publish.
+// CarryOut executes a replay that passes its messages to the function publish.
 func CarryOut(ctx context.Context, a *Archive, id ReplayID, publish func(*reprise.Message) error) (*Replay, error) {
 	r, err := newReplayer(publisherFunc(publish), a, ReplayerConfig{Batch: 3})
 	if err != nil {

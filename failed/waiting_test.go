@@ -25,8 +25,8 @@ func retry(queue, id string, attempt int, failedAt time.Time, delay time.Duratio
 	}}}
 }
 
-// The list contains the latest attempt of each message until the message is overdue or archived as failed, for any
-// order of reports. Groups and queues count the listed messages.
+// In whatever order reports arrive, the list contains the latest attempt of each message, until the message is overdue
+// or archived as failed. Groups and queues count the listed messages.
 func TestWaitingListsLatestAttempts(t *testing.T) {
 	flags.Default(t, "rapid.checks", "30")
 	eachDatabase(t, func(t *testing.T, db database) {
@@ -192,7 +192,7 @@ func TestWaitingIDChangesWithAttempt(t *testing.T) {
 	})
 }
 
-// The archive reports omitted retries for a day, and reporting queues for a week.
+// WaitingReports counts omitted retries for a day, and lists reporting queues for a week.
 func TestWaitingReports(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()

@@ -21,7 +21,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// longest is the maximum time that tests wait for an expected event. Its exact value does not matter.
+// longest is the maximum time for which tests wait for an expected event. No test depends on the exact value.
 const longest = 2 * time.Minute
 
 // wire is a broker and an archive, in real time.
@@ -151,7 +151,7 @@ func (w *wire) hasArchived(n int) bool {
 	return total.N >= int64(n)
 }
 
-// A replayed message has all its attempts again, for each method of counting attempts.
+// A worker permits all attempts again for a replayed message, with each method of counting attempts.
 func TestReplayedMessageHasAllAttempts(t *testing.T) {
 	const attempts = 3
 	for name, s := range map[string]struct {
@@ -265,7 +265,7 @@ func TestIngestSurvivesConnectionLossAtAnyFrame(t *testing.T) {
 	})
 }
 
-// Messages that another program or the broker has put into a failed queue are archived with their history.
+// An Ingest archives messages that another program or the broker has moved to a failed queue, with their history.
 func TestIngestArchivesDeadLetters(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
