@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/history"
 )
 
-// A program records a history in the database of its archive, for its console or for other purposes.
+// A program records a history in the database of its archive, and reads the history of a queue.
 func Example() {
 	var (
 		ctx     context.Context

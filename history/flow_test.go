@@ -25,7 +25,8 @@ func runUntilEnd(t *testing.T, f func(context.Context)) {
 	t.Cleanup(func() { cancel(); <-ended })
 }
 
-// The history of a worker contains the rise of its failures during an outage. The test runs in virtual time.
+// If a downstream system of a worker fails, the history of the queue shows a rise of failures. The test runs in virtual
+// time.
 func TestRiseReportsOutage(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		db := openSQLite(t)

@@ -47,7 +47,7 @@ func open(t testing.TB, d failed.Dialect, driver, source string) *database {
 
 func (d *database) clock() time.Time { return d.now }
 
-// history opens the history, as a separate process does.
+// history opens the history again, like a separate process.
 func (d *database) history(t fataler) *History {
 	t.Helper()
 	h, err := Open(context.Background(), d.DB, Config{Dialect: d.dialect, Clock: d.clock})
@@ -118,8 +118,8 @@ func (w *worker) status(now time.Time) topology.WorkerStatus {
 	return w.WorkerStatus
 }
 
-// A constant rate results in equal counts in all minutes, regardless of the times of the statuses. Unrecorded time is a
-// gap.
+// A constant rate results in about equal counts in all minutes, regardless of when statuses arrive. Unrecorded time is
+// a gap.
 func TestConstantRateWithGap(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db *database) {
 		h := db.history(t)
@@ -227,7 +227,7 @@ func TestForgedStatusesUseLimitedRows(t *testing.T) {
 			t.Errorf("queue %s: got %d successes, want 1", s.Queue, n)
 		}
 	}
-	again := db.history(t) // another process counts the stored queues
+	again := db.history(t) // another process also counts the stored queues
 	w := newWorker("late", "late", db.now)
 	w.works(1, 0, time.Second)
 	again.Observe(w.status(db.now))

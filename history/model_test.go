@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// listener is a recording process, with the totals that it has observed and not yet recorded.
+// listener is a recording process, with the totals that it has observed but not yet recorded.
 type listener struct {
 	*History
 	heard map[*worker]Totals
@@ -173,7 +173,7 @@ func TestArrivalsCountOnce(t *testing.T) {
 	})
 }
 
-// Totals that are spread over intervals add up to the original totals, for any start and duration.
+// If totals are spread over intervals, the shares add up to the totals, for any start and duration.
 func TestSharesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &History{recorder: recorder{queues: map[string]bool{}}}

@@ -44,8 +44,8 @@ func noise(r *rand.Rand, n int, m float64) []float64 {
 
 func seeded(t *rapid.T) *rand.Rand { return rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1)) }
 
-// Random variations of a constant rate are not a rise. The numbers are Poisson-distributed, or they differ by a
-// factor of less than three.
+// Random variations of a constant rate are not a rise, whether they are Poisson-distributed or differ by a factor of
+// less than three.
 func TestConstantRateHasNoRise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := math.Exp(rapid.Float64Range(-4, 9).Draw(t, "log of the mean"))
@@ -70,7 +70,7 @@ func TestRiseStartsWithinOneIntervalOfStep(t *testing.T) {
 		calm := math.Exp(rapid.Float64Range(-4, 5).Draw(t, "log of the mean"))
 		high := 150 + calm*rapid.Float64Range(10, 1000).Draw(t, "factor")
 		begin, lasts := rapid.IntRange(12, 35).Draw(t, "begin"), rapid.IntRange(3, 15).Draw(t, "lasts")
-		late := rapid.Float64Range(0, 1).Draw(t, "late") // position of the step in its interval
+		late := rapid.Float64Range(0, 1).Draw(t, "late") // position of the rise in its interval, from 0 to 1
 		failures := slices.Concat(noise(r, begin, calm), []float64{poisson(r, calm) + poisson(r, high*(1-late))}, noise(r, lasts, high), noise(r, 59-begin-lasts, calm))
 		s := seriesOf(Hour, failures)
 		rises := s.Rises(nil)
@@ -93,7 +93,7 @@ func TestRiseStartsWithinOneIntervalOfStep(t *testing.T) {
 	})
 }
 
-// Rises also returns a rise that lasts until now. If a rise follows a gap, its start is within the gap.
+// Rises also returns a rise that still lasts. If a rise follows a gap, it may have started anywhere in the gap.
 func TestRisesAtGapAndEnd(t *testing.T) {
 	calm := slices.Repeat([]float64{1}, 20)
 	for n, want := range map[int]int{0: 0, 1: 1, 2: 1, 5: 1} {

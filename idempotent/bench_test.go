@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// BenchmarkMiddleware measures the cost of the protection per message with handlers that do nothing. SQLite is on disk,
-// as in production. PostgreSQL is the server of REPRISE_TEST_POSTGRES.
+// BenchmarkMiddleware measures the cost of the middleware per message, with a handler that does nothing. The SQLite
+// database is on disk, as in production. The PostgreSQL server is the one in REPRISE_TEST_POSTGRES.
 func BenchmarkMiddleware(b *testing.B) {
 	b.Run("memory", func(b *testing.B) { handleMany(b, protect(b, new(idempotent.Memory), idempotent.Config{}, nothing)) })
 	benchmarkDatabases(b, func(b *testing.B, db database) {

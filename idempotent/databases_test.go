@@ -27,7 +27,7 @@ type database struct {
 	driver, source string // arguments of sql.Open
 }
 
-// eachDatabase runs test for each kind of database. It skips the subtest of PostgreSQL if no server is available. `make
+// eachDatabase runs test for each kind of database. It skips the PostgreSQL subtest if no server is configured. `make
 // test` provides a server, and treats a skipped test as a failure.
 func eachDatabase(t *testing.T, test func(t *testing.T, db database)) {
 	t.Helper()

@@ -38,7 +38,7 @@ func ExampleMiddleware() {
 	// <nil>
 }
 
-// The effect, a row in bookings, and its key share one transaction. The first attempt fails after its effect, so the
+// The effect (a row in bookings) and the key share one transaction. The first attempt fails after its effect, so the
 // database rolls back the effect and the key.
 func ExampleTx() {
 	ctx := context.Background()
@@ -125,7 +125,7 @@ func ExampleConfig_key() {
 	// idempotent: key of message is empty (set a message id in the publisher, or configure another key)
 }
 
-// A JSON body, decoded. A message whose body is not JSON of the type is parked.
+// TxJSON decodes the body. A message whose body cannot be decoded is parked.
 func ExampleTxJSON() {
 	ctx := context.Background()
 	db, err := sql.Open("sqlite", ":memory:")

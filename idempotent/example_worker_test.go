@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A worker whose publisher missed a confirm and republished the message.
+// A publisher misses a confirm and publishes the message again. The worker handles it once.
 func Example_worker() {
 	ctx := context.Background()
 	b, err := broker.New(broker.Config{})

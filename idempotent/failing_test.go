@@ -154,7 +154,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 		})
 	})
 
-	// At the end of a drain, some time remains for retries of Complete.
+	// At the end of a drain, the middleware still retries Complete for a short time.
 	t.Run("briefly after success, with canceled context", func(t *testing.T) {
 		for name, endsAfter := range map[string]time.Duration{"before Complete": 0, "during Complete": 20 * time.Second} {
 			t.Run(name, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 	})
 }
 
-// lossyStore performs the first claim but returns an error, as if the response was lost.
+// lossyStore performs the first claim but returns an error, as if the response had been lost.
 type lossyStore struct {
 	*idempotent.Memory
 	lost bool
@@ -284,7 +284,7 @@ func TestMiddlewareWithUnresponsiveStore(t *testing.T) {
 	})
 }
 
-// firstClaimStore responds to the first claim only.
+// firstClaimStore responds only to the first claim.
 type firstClaimStore struct {
 	hungStore
 	store idempotent.Store

@@ -27,7 +27,7 @@ func (f *flakyConnector) Connect(context.Context) (driver.Conn, error) {
 
 func (f *flakyConnector) Driver() driver.Driver { return f.real }
 
-// conn has the interfaces of the drivers' connections that database/sql uses.
+// conn combines the interfaces of a driver connection that database/sql uses.
 type conn interface {
 	driver.Conn
 	driver.ConnBeginTx

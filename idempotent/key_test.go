@@ -74,7 +74,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// For all queue names and ids, the keys are valid for stores, and different messages have different keys.
+// For any queue names and ids, the keys are valid for a Store, and messages with a different queue or id have different
+// keys.
 func TestKeysAreValidAndDifferent(t *testing.T) {
 	name := rapid.Custom(func(t *rapid.T) string {
 		piece := rapid.OneOf(
@@ -87,7 +88,8 @@ func TestKeysAreValidAndDifferent(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a := reprise.Message{Queue: name.Draw(rt, "queue"), MessageID: name.Draw(rt, "id")}
 		b := a
-		// The second message either resembles the first, with other boundaries between its parts, or is independent.
+		// The second message has the parts of the first with another boundary, has the key of the first as its id, or
+		// is independent.
 		switch rapid.IntRange(0, 2).Draw(rt, "second") {
 		case 0:
 			both := a.Queue + "/" + a.MessageID

@@ -35,7 +35,7 @@ func TestMemoryLimitsKeys(t *testing.T) {
 			}
 		}
 
-		// The store removes the key that would expire next.
+		// The store removes the completed key that would expire next.
 		if got, err := claim("3"); got != idempotent.Claimed {
 			t.Fatalf("claim in a full store: got %v (%v), want claimed", got, err)
 		}

@@ -156,8 +156,8 @@ func TestPanicReleasesKey(t *testing.T) {
 	}
 }
 
-// While a handler runs, its duplicates are retried, first when the lease could have expired, and then with growing
-// delays.
+// While a handler runs, duplicates of its message are retried, first when the lease could have expired, and then with
+// growing delays.
 func TestDuplicateOfRunningMessageIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := countingHandler{then: func(int) error {
@@ -185,7 +185,7 @@ func TestDuplicateOfRunningMessageIsRetried(t *testing.T) {
 				t.Fatalf("duplicate: got error %v, want ErrBusy with a delay and a header", err)
 			}
 			delays = append(delays, later.Delay.Round(time.Minute))
-			duplicate.Headers = noted.Headers // as on the retry copy
+			duplicate.Headers = noted.Headers // as in the retry copy
 			time.Sleep(later.Delay)
 		}
 		wg.Wait()
@@ -267,7 +267,7 @@ func TestMessageWaitsForLeaseAfterCrash(t *testing.T) {
 	})
 }
 
-// The key of a running handler was taken over by another process.
+// Another process claims the key of a running handler.
 func TestLostClaimCancelsHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(keyRecorder)

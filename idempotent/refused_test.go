@@ -13,7 +13,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// The busy count of a message survives its retries, also from a release with the former header name.
+// The busy count of a message survives its retries, even if an older release has written it with the former header
+// name.
 func TestRetryKeepsBusyCount(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		queue := names(t, b.URL)

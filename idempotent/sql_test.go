@@ -33,7 +33,7 @@ func TestSQLImplementsStore(t *testing.T) {
 	})
 }
 
-// Without SQLConfig.Clock, long claims stay valid and short claims expire by the clock of the database.
+// Without SQLConfig.Clock, the clock of the database decides whether a claim has expired.
 func TestSQLUsesClockOfDatabase(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		s := db.store(t)
@@ -179,7 +179,7 @@ func TestPurge(t *testing.T) {
 				}
 			}
 		}
-		fill("short ", 4100, time.Minute) // more than one batch each
+		fill("short ", 4100, time.Minute) // more than one batch of each
 		fill("long ", 10, time.Hour)
 		clock.Pass(time.Minute)
 
@@ -230,8 +230,8 @@ func TestCompletePurgesTable(t *testing.T) {
 	})
 }
 
-// A claim does not wait indefinitely for another transaction. In PostgreSQL the claim waits until the context is done,
-// and in SQLite until the busy timeout.
+// A claim does not wait indefinitely for another transaction. In PostgreSQL it waits until the context is done, in
+// SQLite until the busy timeout has passed.
 func TestClaimDoesNotWaitIndefinitely(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		s := db.store(t)
@@ -257,7 +257,7 @@ func TestClaimDoesNotWaitIndefinitely(t *testing.T) {
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
-		// PostgreSQL may have performed the canceled claim.
+		// PostgreSQL may have performed the canceled claim; Complete must succeed in either case.
 		if err := s.Complete(t.Context(), "key", "token", time.Minute); err != nil {
 			t.Error(err)
 		}

@@ -67,7 +67,7 @@ func TestTxCommitsEffectOnce(t *testing.T) {
 	})
 }
 
-// If the function ends early for any reason, neither the effect nor the key remains.
+// If the function fails in any way, neither the effect nor the key remains.
 func TestTxRollsBackFailedRuns(t *testing.T) {
 	for name, leave := range map[string]func(context.CancelFunc) error{
 		"error":        func(context.CancelFunc) error { return errHandler },
@@ -175,7 +175,7 @@ func TestTxHandlesOneOfConcurrentDuplicates(t *testing.T) {
 	})
 }
 
-// The result of a failed commit is unknown. The next attempt detects the result.
+// After a failed commit, it is unknown whether the commit took effect. The next attempt detects it.
 func TestTxReportsFailedCommit(t *testing.T) {
 	for name, happened := range map[string]bool{"and has happened": true, "and has not happened": false} {
 		t.Run(name, func(t *testing.T) {

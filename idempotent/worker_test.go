@@ -22,8 +22,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// protections are the methods that make an effect, a row in bookings, happen once. The first attempt calls first and
-// returns its result.
+// protections are the methods that make an effect (a row in bookings) happen once. The first attempt calls the function
+// first and returns its result.
 var protections = map[string]func(t *testing.T, db database, first func() error) reprise.Handler{
 	"middleware": func(t *testing.T, db database, first func() error) reprise.Handler {
 		db.exec(t, `CREATE TABLE bookings (message TEXT NOT NULL)`)
@@ -53,7 +53,7 @@ var protections = map[string]func(t *testing.T, db database, first func() error)
 	},
 }
 
-// The effect in a database happens once for all causes of duplicates.
+// The effect in the database happens once, regardless of the cause of a duplicate.
 func TestEffectHappensOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
@@ -123,7 +123,7 @@ func TestEffectHappensOnce(t *testing.T) {
 // base is the delay of the first wait queue.
 const base = 20 * time.Millisecond
 
-// names returns the name of a work queue. At the end of the test it deletes the queue and its related queues.
+// names returns the name of a new work queue. The queue and its related queues are deleted at the end of the test.
 func names(t *testing.T, url string) string {
 	t.Helper()
 	queue := testkit.Name(t, "work")
@@ -198,7 +198,7 @@ func work(t *testing.T, client *reprise.Client, cfg reprise.WorkerConfig) (stop 
 	return stop
 }
 
-// Handlers with long runs, in virtual time.
+// A long run of a handler is not repeated. The test runs in virtual time.
 func TestLongRunIsNotRepeated(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// channelModel models acknowledgements in RabbitMQ. An ack of a tag that is not unacked closes the channel.
+// channelModel models how RabbitMQ settles deliveries. An ack of a tag that is not unacked closes the channel.
 type channelModel struct {
 	unacked []uint64 // in order
 	frames  int

@@ -7,7 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The error wraps the client's error.
+// ended returns a readable error that wraps the error of the client.
 func TestEndedDescribesReason(t *testing.T) {
 	for want, err := range map[string]*amqp.Error{
 		"the broker or a proxy closed the connection without a reason (EOF)":                                                  {Code: 501, Reason: "EOF"},

@@ -15,7 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// These tests specify the requirements for an implementation of this package. They use only the exported API.
+// The tests in this file specify the requirements for an implementation of this package. They use only the exported
+// API.
 
 // connect returns a connection to a new broker in memory.
 func connect(t *testing.T) (*amqpconn.Link, *amqpconn.Conn) {
@@ -78,7 +79,7 @@ func confirming(t *testing.T, conn *amqpconn.Conn) *amqpconn.Confirming {
 	return s
 }
 
-// results publishes messages to queues and returns their results.
+// results publishes a message to each queue, and returns the results.
 func results(t *testing.T, s *amqpconn.Confirming, queues ...string) (errs []error) {
 	t.Helper()
 	var all []*amqpconn.Publication
@@ -123,7 +124,7 @@ func TestConfirmingResults(t *testing.T) {
 	}
 }
 
-// A closed channel does not count as an answer, and its reason is available.
+// A closed channel does not count as an answer, and Err returns the reason.
 func TestConfirmingOnClosedChannel(t *testing.T) {
 	_, conn := connect(t)
 	declare(t, conn, topology.Queue{Name: "q"})

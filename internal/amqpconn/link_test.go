@@ -37,7 +37,7 @@ func TestBlockedConnectionIsNotWritable(t *testing.T) {
 	<-waiting
 }
 
-// The AMQP client drops a notification that is not received within 5 s. A slow logger must not cause this.
+// The AMQP client drops a notification that is not received within 5 s. A slow logger must not cause such a loss.
 func TestBlockingLoggerDoesNotKeepConnectionBlocked(t *testing.T) {
 	open := make(chan struct{})
 	close(open)

@@ -58,8 +58,8 @@ func TestSocketWritesBufferedDataInOrder(t *testing.T) {
 	}
 }
 
-// Buffered data counts as written. If the write fails, the connection must close, so that all callers learn that no answer
-// will arrive.
+// Write reports buffered data as written. If the later write fails, the socket must close, so that no caller waits for
+// an answer indefinitely.
 func TestSocketClosesAfterFailedFlush(t *testing.T) {
 	p := packets{fails: true}
 	s := &socket{Conn: &p}

@@ -13,7 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Each address of a list equals the result of a URL with only that host, for the AMQP client and for this package.
+// Each address in a list equals the address that the AMQP client and this package parse from a URL with only that host.
 func TestParseURLWithSeveralHosts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
@@ -57,7 +57,7 @@ func TestParseURLWithSeveralHosts(t *testing.T) {
 	}
 }
 
-// A password without percent-encoding may be split over several parts of the URL. None of them appears in an error or
+// A password without percent-encoding may be split over several parts of the URL. No part of it appears in an error or
 // as a host.
 func TestParseURLHidesPassword(t *testing.T) {
 	const secret = "sEcReT"
@@ -204,7 +204,7 @@ func TestRotationIsRandom(t *testing.T) {
 	}
 }
 
-// A closed connection in the handshake may be a refusal or a broken network.
+// If the connection closes during the handshake, the cause may be a refusal or a broken network.
 func TestRotationConfirmsInferredRefusal(t *testing.T) {
 	inferred := &refusedError{&ConnectError{Reason: "inferred"}}
 	certain := &ConnectError{Reason: "certain"}
@@ -212,7 +212,7 @@ func TestRotationConfirmsInferredRefusal(t *testing.T) {
 	for _, tc := range []struct {
 		hosts int
 		errs  []error
-		want  int // number of the error that counts as a refusal
+		want  int // number of the attempt at which refusal returns an error; 0: none
 	}{
 		{1, []error{certain}, 1},
 		{1, []error{inferred, inferred}, 2},
