@@ -30,7 +30,7 @@ type fakeReplayer struct{}
 
 func (fakeReplayer) Wake() {}
 
-// serve starts a console with two failed messages. It returns a client and the archive.
+// serve starts a console with two failed messages. It returns a client, the archive and the URL of the console.
 func serve(t testing.TB, cfg console.Config) (*api.Client, *failed.Archive, string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "failed.db")+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")

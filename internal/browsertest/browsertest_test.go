@@ -255,8 +255,8 @@ func TestShowMore(t *testing.T) {
 	checkProblems(t, b)
 }
 
-// With hostile messages, no page has findings of axe, elements wider than the screen, or violations of the content
-// security policy, in light and dark mode and at both widths.
+// With hostile messages, no page has axe findings, elements wider than the screen, or violations of the content security
+// policy, in light and dark mode and at both widths.
 func TestPages(t *testing.T) {
 	b := newBrowser(t)
 	script, err := os.ReadFile(filepath.Join("axe", "node_modules", "axe-core", "axe.min.js"))

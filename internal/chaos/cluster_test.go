@@ -65,8 +65,8 @@ func TestWorkerSurvivesKilledLeaders(t *testing.T) {
 // timeout is the maximum duration of a step, such as the start of a node or the election of leaders, on a busy machine.
 const timeout = 2 * time.Minute
 
-// orders publishes numbered messages and processes them. Each third message fails once, and each ninth message fails until
-// it is parked.
+// orders publishes numbered messages and processes them. Every ninth message fails until it is parked. Every other third
+// message fails once.
 type orders struct {
 	queue     string
 	route     topology.Route

@@ -62,7 +62,7 @@ func serve(dir string) error {
 type process struct {
 	*exec.Cmd
 	address string
-	log     sync.WaitGroup // reads the log output
+	log     sync.WaitGroup // for the goroutine that reads the log output
 }
 
 // ended waits until the process exits.

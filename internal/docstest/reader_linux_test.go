@@ -158,13 +158,13 @@ interrupt() { # interrupts all running commands, the last first; go run does not
 	return b.String()
 }
 
-// file is a block with a file, for use in setup comments.
+// file is a block that contains a file, for use in setup comments.
 type file struct {
 	line       int
 	lang, path string
 }
 
-// isolated is set in the environment of the first process of a reader's namespaces.
+// isolated is set in the environment of the first process in a reader's namespaces.
 const isolated = "DOCSTEST_ISOLATED"
 
 // isolate is the first process in the namespaces. It activates the loopback interface, mounts /proc and runs the script. All other

@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// managementURL is the URL of the management API that the tests of amqp091-go use. The tests contain the port.
+// managementURL is the URL of the management API that the tests of amqp091-go use. The port is fixed in these tests.
 const managementURL = "http://127.0.0.1:15672"
 
 // ctlVariable is the environment variable that makes this program act as the rabbitmqctl of a test of amqp091-go.

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// hostile is a batch whose strings contain the markup of a receiver.
+// hostile is a batch whose strings contain markup that a receiver could interpret.
 var hostile = &batch{
 	Counts: map[Kind]int64{NewGroup: 41, ReplayStopped: 1},
 	Events: []Event{
@@ -62,7 +62,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// Slack accepts 50 blocks with 3000 characters each.
+// Slack accepts at most 50 blocks of 3000 characters each.
 func TestSlackIsWithinLimits(t *testing.T) {
 	b := &batch{Counts: map[Kind]int64{}}
 	for _, k := range Kinds() {

@@ -97,7 +97,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// notifier returns a notifier on the shared database, like a separate process.
+// notifier returns a notifier on the shared database. It simulates a separate process.
 func (h *env) notifier(webhooks ...Webhook) *Notifier {
 	return New(Config{
 		DB: h.db, Dialect: h.dialect, Webhooks: webhooks, Console: "https://ops.example.com/reprise",

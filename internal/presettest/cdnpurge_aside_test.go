@@ -92,7 +92,7 @@ func TestCDNPurgeKeepsUnknownRoutingKeys(t *testing.T) {
 	})
 }
 
-// declare runs a worker until it has declared its queues.
+// declare declares the topology of the preset.
 func (s *purgeSystem) declare(c *reprise.Client) {
 	s.t.Helper()
 	if err := c.Declare(s.t.Context(), s.p.Topology()); err != nil {

@@ -73,7 +73,8 @@ func (s *purgeSystem) reopen() {
 	s.ch, s.returns = ch, ch.NotifyReturn(make(chan amqp.Return, 16))
 }
 
-// declareForeign declares the design as another program does, with the additional arguments work of the work queue.
+// declareForeign declares the design as another program does. The table work contains additional arguments of the work
+// queue.
 func (s *purgeSystem) declareForeign(work amqp.Table) {
 	s.t.Helper()
 	_, err := s.ch.QueueDeclare(s.p.Queue, true, false, false, false, work)

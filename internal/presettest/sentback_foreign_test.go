@@ -325,8 +325,8 @@ func (s *sharedSystem) depth(t *testing.T, queue string) int {
 	return n
 }
 
-// sendBack runs a worker that retries one message and parks the others. It then redrives, replays, or edits and replays
-// the parked messages, and schedules one more message.
+// sendBack runs a worker that retries one message and parks the others. It redrives one parked message, replays one, and
+// edits and replays one. It also schedules one more message.
 func (s *sharedSystem) sendBack(t *testing.T, r failed.Routing) {
 	t.Helper()
 	s.work(t)

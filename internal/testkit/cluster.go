@@ -12,7 +12,7 @@ import (
 
 // A Cluster is a RabbitMQ 4.3 cluster of three nodes for one test. The test may kill nodes.
 type Cluster struct {
-	// Nodes contains the names of the nodes, URLs their addresses.
+	// Nodes contains the names of the nodes. URLs contains their addresses.
 	Nodes, URLs []string
 
 	t *testing.T

@@ -19,7 +19,7 @@ type tapLine struct {
 	// These fields are guarded by tap.mu.
 	dead      bool                // cut
 	last      tapFrame            // the last frame that the server has received
-	unsettled map[uint16][]uint64 // delivery tags without an ack, by channel
+	unsettled map[uint16][]uint64 // tags of unsettled deliveries, by channel
 
 	answered chan struct{} // closed when the server has responded after the cut, or cannot respond
 	answer   func()        // closes answered
