@@ -107,7 +107,7 @@ func (h *env) notifier(webhooks ...Webhook) *Notifier {
 	})
 }
 
-// poll advances the clock and makes all notifiers take a reading.
+// poll advances the clock and makes the given notifiers take a reading.
 func (h *env) poll(after time.Duration, all ...*Notifier) {
 	h.now = h.now.Add(after)
 	if h.reading != nil {
