@@ -120,8 +120,8 @@ func (s *session) closeChannel() {
 // but more than 30 if the disk is busy.
 const quorumAckTime = time.Second
 
-// close writes the remaining settlements and waits until RabbitMQ can no longer lose them. It then closes the channel,
-// which requeues all unsettled deliveries.
+// close writes the remaining settlements and waits, for at most timeout, until RabbitMQ can no longer lose them. It then
+// closes the channel, which requeues all unsettled deliveries.
 func (s *session) close(timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
