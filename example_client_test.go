@@ -127,7 +127,7 @@ func ExampleConfig_beforePublish() {
 	// <nil>
 }
 
-// A reminder for tomorrow waits in the broker, and is as durable as any message.
+// A reminder for tomorrow waits in the broker, and is as durable as any other message.
 func ExampleClient_PublishIn() {
 	ctx := context.Background()
 	b, client := connect(ctx, topology.Queue{Name: "reminders"})

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// A policy with ten minutes between attempts. The last attempt starts at most an hour after the first failure.
+// A policy with 25 minutes between attempts. The last attempt starts at most an hour after the first failure.
 func ExamplePolicy() {
 	policy := reprise.Policy{
 		MaxAttempts: 20,

@@ -31,7 +31,7 @@ type Message struct {
 	ContentEncoding string
 	CorrelationID   string
 	ReplyTo         string
-	MessageID       string // unique for each message; Publish sets an empty MessageID; see also MessageIDAssigned
+	MessageID       string // unique for each message; if it is empty, Publish generates it; see also MessageIDAssigned
 	Type            string
 	AppID           string
 	Priority        uint8
@@ -41,9 +41,9 @@ type Message struct {
 	// time of messages.
 	Timestamp time.Time
 
-	// NoTimestamp makes Publish send a message without a timestamp if Timestamp is zero. It is for programs that
-	// forward messages unchanged. A worker does not measure the age of a message without a timestamp. Default: false.
-	// It is never set on delivery.
+	// NoTimestamp makes Publish send a message without a timestamp if Timestamp is zero. It is for programs that forward
+	// messages unchanged. A worker does not measure the age of a message without a timestamp. Default: false. A worker
+	// never sets it.
 	NoTimestamp bool
 
 	// UserID is the name of the publishing user. The broker checks the property user-id. On a retry the value may come from

@@ -46,8 +46,8 @@ func Park(err error) error { return &ParkError{Err: err} }
 //
 // Values have the same types as in Message.Headers. The worker omits headers whose names belong to Reprise
 // (x-reprise-…, except for the headers of its middleware), to the strategy or to RabbitMQ. If a header cannot be
-// encoded, or the headers do not fit into the header frame, the worker omits all of them and adds a note to the
-// recorded error of the attempt. If several calls of Annotate set the same header, the outermost applies. A retry
+// encoded, or the headers do not fit into the header frame, the worker omits all headers of Annotate and adds a note to
+// the recorded error of the attempt. If several calls of Annotate set the same header, the outermost applies. A retry
 // without a copy (with topology.Requeuing, DelayedRetry or DeadLettering) ignores the headers.
 func Annotate(err error, headers map[string]any) error {
 	if err == nil || len(headers) == 0 {

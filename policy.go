@@ -32,8 +32,8 @@ var defaultBackoff = backoff.Jitter{
 // Marks that count the remaining retries (topology.CountDown) replace MaxAttempts. Routes that determine the delay
 // themselves, such as topology.WaitQueue, replace Backoff.
 type Policy struct {
-	// MaxAttempts is the maximum number of attempts, including the first, before the message is parked. 1 means no retry.
-	// Default: 19.
+	// MaxAttempts is the maximum number of attempts, including the first, before the message is parked. 1 means no
+	// retries. Default: 19.
 	MaxAttempts int
 
 	// GiveUpAfter limits the time from the first failure to the start of the last attempt. If a retry would start later,
@@ -180,7 +180,7 @@ func tooLate(delay, since, limit time.Duration) string {
 	return fmt.Sprintf("a retry in %s would begin %s after the first failure; the limit is %s", brief.Duration(delay), brief.Duration(begin), brief.Duration(limit))
 }
 
-// Rule overrides the fields of a Policy for certain errors. A zero field has the value of the Policy.
+// Rule overrides the fields of a Policy for certain errors. A zero field keeps the value of the Policy.
 //
 // A Rule applies after an attempt that failed with a matching error. All earlier attempts count, regardless of their
 // errors. A Rule does not override the handler: Park parks the message, and RetryAfter sets the delay. The limits and
@@ -199,7 +199,7 @@ type Rule struct {
 	Backoff     backoff.Backoff // overrides Policy.Backoff
 }
 
-// Is returns a Match for errors that are or wrap target, as errors.Is does. If target is nil, it returns nil, which
+// Is returns a Match for errors that match target according to errors.Is. If target is nil, it returns nil, which
 // Policy.Validate refuses, because the error of a failed attempt is never nil.
 func Is(target error) func(error) bool {
 	if target == nil {
@@ -208,8 +208,8 @@ func Is(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
-// As returns a Match for errors that have or wrap an error of type E, as errors.As does. E is the exact type of the
-// error to match, often a pointer: As[*net.OpError]().
+// As returns a Match for errors that match type E according to errors.As. E is the exact type of the error to match,
+// often a pointer: As[*net.OpError]().
 func As[E error]() func(error) bool {
 	return func(err error) bool {
 		_, ok := errors.AsType[E](err)

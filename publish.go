@@ -42,15 +42,15 @@ import (
 // A queue that does not confirm, such as a quorum queue without a majority, does not block messages to other
 // destinations. If a message is not confirmed within a third of the ConfirmTimeout (at most 10 s), later messages to
 // the same exchange with the same routing key use another channel. The client sends few messages at a time on that
-// channel, until the broker confirms them again. The broker may store them before messages that were sent earlier. If
-// more than 32 such destinations do not confirm at the same time, some of them share channels and wait for each other.
-// There are at most 128 such channels, or half of the connection's channel_max if that is less. If none is available,
-// publishing waits (ErrStalled) until a message is confirmed.
+// channel, until the broker confirms messages to the destination again. The broker may store these messages before
+// messages that were sent earlier. If more than 32 such destinations do not confirm at the same time, some of them
+// share channels and wait for each other. There are at most 128 such channels, or half of the connection's channel_max
+// if that is less. If none is available, publishing waits (ErrStalled) until a message is confirmed.
 //
-// On each connection, Publish uses a separate channel for the first message to each exchange except the default
-// exchange, the first message with each UserID except the user of the connection, and a message that is larger than 64
-// KiB and larger than all earlier messages. The reason is that the broker closes the channel of a message that it
-// refuses. After a refusal, Publish also uses separate channels for the messages that were in flight on the closed
+// Publish uses a separate channel for a message that the broker may refuse, because a refusal closes the channel. On
+// each connection, these are the first message to each exchange except the default exchange, the first message with
+// each UserID except the connection's user, and a message that is larger than 64 KiB and larger than all earlier
+// messages. After a refusal, Publish also uses separate channels for the messages that were in flight on the closed
 // channel. The broker may store a message on a separate channel after messages that other goroutines send later.
 //
 // The caller must not use m until Publish returns. Publish sets the MessageID, so concurrent calls with the same m are not

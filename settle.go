@@ -131,8 +131,8 @@ func classified(err error) (r result) {
 	return r
 }
 
-// settle acknowledges a delivery, requeues it, or replaces it by a copy or through the broker. If the settlement fails,
-// the original stays unacknowledged.
+// settle acknowledges, requeues or replaces a delivery, according to r. If the settlement fails, the original stays
+// unacknowledged.
 func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
 	switch {
 	case r.outcome == succeeded:
@@ -234,7 +234,7 @@ func (w *Worker) decide(d *delivery, r *result, wait func(time.Duration) time.Du
 	return p.decide(r.verdict, r.err, d.Attempt, since, wait)
 }
 
-// parkUnmarked sets c to a copy for the failed queue without marks, as the last resort.
+// parkUnmarked sets c to a copy without marks for the failed queue, as the last resort.
 func (w *Worker) parkUnmarked(d *delivery, c *replacement) error {
 	c.parked, c.unmarked = true, true
 	return guard.Call("strategy", func() error {
@@ -286,7 +286,8 @@ func reject(d *delivery, how ack.Verb) *Event {
 
 // publishThenAck publishes the copy, and acknowledges the original after the confirm. It tries only during the session
 // of the delivery, because only that session can acknowledge the original. After the session has closed, the broker
-// redelivers the original. publishThenAck requeues the original before the acknowledgement timeout.
+// redelivers the original. If the copy is not confirmed before the acknowledgement timeout is near, publishThenAck
+// requeues the original.
 func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 	ctx := d.InTime()
 	if confirmTimeout := w.client.cfg.ConfirmTimeout; d.Left() < confirmTimeout { // the handler has used most of the time

@@ -49,9 +49,9 @@ type WorkerConfig struct {
 
 	// Acked is called once for each message whose handler returned nil. A nil error means that the broker has certainly
 	// received the acknowledgement, so it does not redeliver the message, even if the connection fails. A non-nil error
-	// means that the connection failed before this was certain, so the broker may redeliver the message. m is the
-	// message that the outermost Middleware received, or the handler if there is no middleware. Use Acked in programs
-	// that must distinguish a redelivered message from a different message with the same content.
+	// means that the connection failed before this was certain, so the broker may redeliver the message. m is the message
+	// that was passed to the outermost Middleware, or to the handler if there is no middleware. Use Acked in programs that
+	// must distinguish a redelivered message from a different message with the same content.
 	//
 	// AMQP does not confirm acks, so the worker sends a request after an ack. All acks that are sent together share one
 	// request. On RabbitMQ's quorum queues, the response proves at most 32 acks at a time, so Prefetch and Concurrency
@@ -59,8 +59,8 @@ type WorkerConfig struct {
 	// Default: none.
 	Acked func(m *Message, err error)
 
-	// Strategy determines how failed messages are delayed, marked and parked. Default: any delay, through the wait queues
-	// {Queue}.wait.… of the queue, and the failed queue {Queue}.failed. See package topology.
+	// Strategy determines how failed messages are delayed, marked and parked. Default: delays of up to 49 days through the
+	// wait queues {Queue}.wait.…, and the failed queue {Queue}.failed. See package topology.
 	Strategy topology.Strategy
 
 	// Order is the order in which the worker publishes the copy of a failed message and acknowledges the original.
