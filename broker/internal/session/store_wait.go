@@ -43,7 +43,7 @@ func (s *Session) saveAtomically(do func()) error {
 }
 
 // changed replies to a method that may have changed the topology. It waits until the change is durable, so that the client
-// can rely on it after the reply. With no-wait, it waits only while the store has a backlog, so that the client cannot
+// can rely on it after the reply. With no-wait, it waits only if the store has a backlog, so that the client cannot
 // increase the backlog without limit.
 func (ch *channel) changed(noWait bool, m amqpwire.Method) error {
 	if noWait && ch.s.backlog() == nil {

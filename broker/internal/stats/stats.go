@@ -1,7 +1,7 @@
 // Package stats counts messages, connections and queues of a broker.
 //
-// Each channel has a [Counter]. Only one goroutine at a time adds to a Counter, so that goroutines do not contend for a
-// lock. A [Totals] adds up the counters of open channels and the sums of closed channels.
+// Each channel has a [Counter]. Only one goroutine at a time adds to a Counter, so counting causes no contention. A
+// [Totals] adds up the counters of open channels and the sums of closed channels.
 package stats
 
 import (

@@ -26,9 +26,9 @@ import (
 // Store saves messages and documents. It is safe for concurrent use. Unless documented otherwise, a method does not wait for
 // the disk, and the caller may hold locks.
 type Store interface {
-	// Put saves a message in a queue. The message is durable when the commit in the Ref has succeeded. A crash before that
-	// may lose the message, but if the message survives, all earlier messages survive. The store encodes the message later,
-	// so the caller must not change it.
+	// Put saves a message in a queue. The message is durable when the commit in the Ref has succeeded. A crash before
+	// that may lose the message. If the message survives, all earlier changes survive. The store encodes the message
+	// later, so the caller must not change it.
 	Put(Entry) Ref
 
 	// Update replaces the message with the same key. The old message stays on disk until the new one is durable.
@@ -204,5 +204,5 @@ var (
 	ErrDamaged = errors.New("data is damaged")
 )
 
-// ErrClosed is returned by the methods of a closed store.
+// ErrClosed is returned by Wait and Flush if the store was closed before the commit.
 var ErrClosed = errors.New("store closed")
