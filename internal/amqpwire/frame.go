@@ -72,9 +72,9 @@ var ProtocolHeader = [8]byte{'A', 'M', 'Q', 'P', 0, 0, 9, 1}
 //	+---------+--------+-------------+-------+---------------------+
 //	  2 B       2 B (0)    8 B         2 B
 //
-// The flags list the present properties, the first property in the highest bit. The lowest bit announces another word
-// of flags. AMQP does not define properties in further words, so each of them must be zero except for its lowest bit.
-// At most four words are permitted.
+// The flags indicate which properties are present, starting with the first property in the highest bit. The lowest bit
+// announces another word of flags. AMQP does not define properties in further words, so each of them must be zero except
+// for its lowest bit. At most four words are permitted.
 //
 // A heartbeat frame has no payload. Its channel is 0.
 type Frame struct {

@@ -34,7 +34,7 @@ type Mute struct {
 	Seconds int64 `json:"seconds,omitempty"` // 0: until the group is unmuted
 }
 
-// Cancel specifies the reason for the cancellation of a replay.
+// Cancel specifies why a replay is cancelled.
 type Cancel struct {
 	Reason string `json:"reason,omitempty"`
 }

@@ -17,7 +17,7 @@ type BulkEdit struct {
 	SendImpossible bool            `json:"send_impossible,omitempty"` // send messages that the edit cannot change, without the edit
 }
 
-// Replacement replaces a text in a body.
+// Replacement replaces all occurrences of a string in a body.
 type Replacement struct {
 	Old    string `json:"old"`
 	New    string `json:"new"`

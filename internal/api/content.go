@@ -123,7 +123,7 @@ type Revision struct {
 	Redacted bool `json:"redacted,omitempty"` // secrets are omitted
 }
 
-// RevisionSummaryOf converts an edit to an entry of a list.
+// RevisionSummaryOf converts an edit to an entry in a list.
 func RevisionSummaryOf(e failed.Revision) RevisionSummary {
 	return RevisionSummary{Number: e.Number, Time: e.Time, Actor: string(e.Actor), Replay: int64(e.Replay)}
 }

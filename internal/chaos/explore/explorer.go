@@ -158,7 +158,6 @@ func (x *explorer) warmUp(p *program) error {
 
 const warmUp = "warm-up"
 
-// publish publishes the next message.
 func (x *explorer) publish() error {
 	x.messages++
 	return x.send(x.id())

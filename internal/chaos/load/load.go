@@ -46,7 +46,7 @@ func destination(m message) string {
 	return m.queue
 }
 
-// A Use publishes to a broker and consumes from it until its connections are lost.
+// A Use publishes to a broker and consumes from it until the connections are lost.
 type Use struct {
 	Ledger *Ledger
 	Dial   func() (*amqp.Connection, error)

@@ -69,7 +69,7 @@ func serve(context.Context) error {
 	return b.Serve(l)
 }
 
-// replay executes a replay.
+// replay finishes the replay whose ID is in replayVariable.
 func replay(ctx context.Context) error {
 	a, c, err := open(ctx)
 	if err != nil {
