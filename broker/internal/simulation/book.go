@@ -185,7 +185,7 @@ const (
 	promiseBack  = "a retry returns to the work queue of the failed attempt"
 )
 
-// begin records the start of a handler.
+// begin records the start of a handler, and checks the content of the message.
 func (b *Book) begin(who string, process any, work string, d *reprise.Message) (*Message, *Run) {
 	m := b.Find(d.Body)
 	if m == nil {

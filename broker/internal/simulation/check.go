@@ -52,7 +52,7 @@ func (m *Message) confirmed() (yes bool) {
 	return yes
 }
 
-// copies returns the maximum number of copies that the publishers may have stored.
+// copies returns the maximum number of originals that the publishers may have stored.
 func (m *Message) copies() (n int) {
 	for _, s := range m.Sendings {
 		if s.Open || s.Err == nil || errors.Is(s.Err, reprise.ErrUnconfirmed) {
@@ -282,7 +282,7 @@ func (l *Life) heldTooLong(r *Run) bool {
 	return r.process == nil && len(l.Disturbed(r.Who, r.Began.Add(-time.Hour), r.Began, "timeout")) > 0
 }
 
-// repeated explains why the second run of an attempt breaks the promise, or "" if the repetition is permitted.
+// repeated returns the reason why the second run of an attempt breaks the promise, or "" if the repetition is permitted.
 func (l *Life) repeated(d design, m *Message, before, r *Run, doubled bool) string {
 	if doubled || l.heldTooLong(r) {
 		return ""

@@ -113,7 +113,7 @@ func (s *Server) damageAfter(step Step, after string) {
 	s.outage(after, step.For, func(b *broker.Broker) {
 		if after == "stop" {
 			if !s.stop(b, time.Hour) {
-				return // treated as a crash
+				return // the broker counts as crashed
 			}
 		} else {
 			s.crash(b, step)

@@ -90,7 +90,7 @@ func (l *Life) Broken(promise, format string, args ...any) {
 // Now returns the virtual time since the beginning of the life.
 func (l *Life) Now() time.Duration { return time.Since(l.Began) }
 
-// Go runs f in a goroutine. The life waits for the goroutine at its end.
+// Go runs f in a goroutine. Before the life ends, it waits for the goroutine.
 func (l *Life) Go(f func()) { l.running.Go(f) }
 
 // Count counts an event under a name, usually the name of its act.

@@ -14,7 +14,7 @@ type Plan struct {
 	Quick bool // attempts take no time, and a failure is always an error
 }
 
-// never exceeds the number of attempts that any policy permits.
+// never is a number of failed attempts that no policy permits.
 const never = 1000
 
 // source returns the random source of a message or of one of its attempts.

@@ -85,7 +85,7 @@ func parseStep(line string) (s Step, err error) {
 	return s, nil
 }
 
-// Write writes the script in the format of ReadScript.
+// Write writes the script in the format that ReadScript reads.
 func (s Script) Write(w io.Writer) error {
 	shape, err := json.Marshal(s.Shape)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s Script) Write(w io.Writer) error {
 	return b.Flush()
 }
 
-// ReadScript reads a script in the format of Write.
+// ReadScript reads a script in the format that Write writes.
 func ReadScript(r io.Reader) (s Script, err error) {
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
@@ -179,7 +179,7 @@ func Draw(seed uint64) Script {
 }
 
 func drawSteps(random *rand.Rand, shape Shape) (steps []Step) {
-	var drawn []Act // each act occurs as often as its weight
+	var drawn []Act // each act, repeated Weight times
 	for _, a := range Acts() {
 		if a.Fits != nil && !a.Fits(shape) {
 			continue
@@ -205,12 +205,13 @@ func drawSteps(random *rand.Rand, shape Shape) (steps []Step) {
 	return steps
 }
 
-// upTo draws a positive duration in milliseconds, at most d.
+// upTo draws a positive duration in whole milliseconds, at most d.
 func upTo(random *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(1+random.Int64N(max(1, d.Milliseconds()))) * time.Millisecond
 }
 
-// between draws a duration in milliseconds with a uniform logarithm. All orders of magnitude are equally likely.
+// between draws a duration in whole milliseconds whose logarithm has a uniform distribution. All orders of magnitude
+// are equally likely.
 func between(random *rand.Rand, least, most time.Duration) time.Duration {
 	d := float64(least) * math.Pow(float64(most)/float64(least), random.Float64())
 	return max(time.Millisecond, time.Duration(d).Truncate(time.Millisecond))

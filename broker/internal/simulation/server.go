@@ -93,7 +93,7 @@ func (s *Server) serve(conn net.Conn) error {
 	return b.Serve(conn)
 }
 
-// take makes the broker unreachable and returns it. The disturbance lasts until the broker has restarted.
+// take marks the broker as down and returns it. It records a disturbance that lasts until the broker has restarted.
 func (s *Server) take(why string) *broker.Broker {
 	d := s.l.Disturb(brokerName, why)
 	s.mu.Lock()

@@ -23,7 +23,7 @@ type Shape struct {
 type Work struct {
 	Design      string // name of a registered design
 	Name        string // short and unique, without dots
-	Classic     bool   // the queues are classic
+	Classic     bool   // the work queue is classic
 	Attempts    int    // Policy.MaxAttempts
 	Delays      []time.Duration
 	Workers     int // processes

@@ -25,7 +25,7 @@ const busyTimeout = 5 * time.Second
 type Database struct {
 	path string
 
-	// working is read-locked while SQLite executes a statement. The execution does not use virtual time.
+	// working is read-locked while SQLite executes a statement. Virtual time does not advance during the execution.
 	working sync.RWMutex
 	dead    atomic.Bool
 	killed  chan struct{}

@@ -10,8 +10,8 @@
 // To kill a process, Process.Kill stops its statements, closes its connections, and copies its files at that moment. The
 // system continues with the copy. The goroutines of the process return later.
 //
-// The simulation uses the real SQLite with real files. Its work does not use virtual time, but Database waits for locks in
-// virtual time.
+// The simulation uses the real SQLite with real files. Virtual time does not advance while SQLite works, but Database
+// waits for locks in virtual time.
 //
 // Package simulation contains the adapter. This package does not import package simulation.
 package archive

@@ -382,8 +382,8 @@ func (s *System) Lose(restored bool, restart time.Duration) {
 				s.fail("simulation", "%v", err)
 			}
 		}
-		// The messages in this copy were acknowledged, so their loss with the file is permitted. The processes must not
-		// acknowledge messages that they write to the lost file later.
+		// The processes have acknowledged the messages in this copy, so the loss of these messages is permitted. The
+		// processes must not acknowledge messages that they write to the lost file later.
 		if err := copyDatabase(to, to+".then"); err != nil {
 			s.fail("simulation", "%v", err)
 		}

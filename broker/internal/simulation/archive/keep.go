@@ -61,7 +61,7 @@ func (s *System) Purge() {
 	s.note("person-0 purges %d messages, status %d", removed, status)
 }
 
-// Export exports the archive and imports the export twice into an empty archive.
+// Export exports the archive and imports the export twice into a new archive.
 func (s *System) Export() {
 	p := s.nextConsole()
 	if p == nil || !s.fileInPlace() {

@@ -244,7 +244,7 @@ func (s *System) someSearch(random *rand.Rand, some []Row) search {
 	return search{map[string]string{"min_attempts": "2"}, func(x Row) bool { return x.Attempts >= 2 }, []string{"2"}}
 }
 
-// tenant returns the value of a header of each message.
+// tenant returns the value of the header tenant of order n.
 func tenant(n int) string { return "t" + strconv.Itoa(n%3) }
 
 var words = regexp.MustCompile(`[\p{L}\p{N}]+`)

@@ -69,7 +69,7 @@ type Process struct {
 	ledger  atomic.Pointer[ledger.Ledger]
 	cut     atomic.Int64 // number of times that its connections were cut
 
-	mu       sync.Mutex // guards the fields below and others
+	mu       sync.Mutex // guards others and the fields below
 	closed   bool       // the process no longer accepts requests
 	handling sync.WaitGroup
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Act is a kind of action or fault in a life. Its arguments are n, last and random.
+// Act is a kind of action or fault in a life. The arguments of Do are n, last and random.
 type Act struct {
 	Fault  bool
 	Weight int
@@ -25,7 +25,7 @@ func lasting(most time.Duration) func(*rand.Rand) (int, time.Duration) {
 	return func(r *rand.Rand) (int, time.Duration) { return r.IntN(1000), time.Duration(1 + r.Int64N(int64(most))) }
 }
 
-// rarely returns a function that draws a duration of at most most, or, in one of eight cases, of at most rare.
+// rarely returns a function that draws a duration, usually up to most, and in one of eight cases up to rare.
 func rarely(most, rare time.Duration) func(*rand.Rand) (int, time.Duration) {
 	return func(r *rand.Rand) (int, time.Duration) {
 		if r.IntN(8) == 0 {

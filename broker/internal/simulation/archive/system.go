@@ -68,7 +68,7 @@ func classOf(text string) string {
 type Order struct {
 	N      int    `json:"n"`
 	Class  string `json:"class"`
-	Amount int    `json:"amount"` // with 9, the message always fails
+	Amount int    `json:"amount"` // 9: the message always fails
 	Note   string `json:"note"`
 }
 
