@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// After a power failure at any time, the broker can load its data, which contains all confirmed changes.
+// After a power failure at any time, the broker can load its data, and the data contains all confirmed changes.
 func TestConfirmedChangesSurvivePowerFailure(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 0))

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// When a connection without exclusive queues is closed, it does not wait for a declaration in progress.
+// The close of a connection without exclusive queues does not wait for a declaration in progress.
 func TestOwnerWithoutQueuesDoesNotWaitForDeclaration(t *testing.T) {
 	v := vhost.New("/", vhost.Config{Log: slog.New(slog.DiscardHandler)})
 	defer v.Close()
