@@ -39,8 +39,9 @@ type Config struct {
 	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
-	// Logger receives two events: "purged" (Info) with the attributes by, messages, before and act, and "archive
-	// replaced" (Error) with the attribute error, see ErrUnavailable. Default: no logging.
+	// Logger receives four events: "purged" (Info) has the attributes by, messages, before and act. "erased" (Info) has
+	// by and messages. "archive replaced" (Error) has error, see ErrUnavailable. "cannot read bindings" (Warn) has
+	// error and next_try, see Destinations. Default: no logging.
 	Logger *slog.Logger
 }
 

@@ -14,12 +14,16 @@ import (
 // archive never deletes an entry, and changes entries in only two cases: a running Purge or Import updates the numbers
 // in its entry, and Archive.Erase erases texts.
 type Act struct {
-	ID      int64          `json:"id"`
-	Time    time.Time      `json:"time"`
-	Actor   Actor          `json:"actor"`
-	Verb    string         `json:"verb"`              // edit, revert, discard, restore, replay, end replay, purge, erase, purge queue, import, mute or unmute
+	ID    int64     `json:"id"`
+	Time  time.Time `json:"time"`
+	Actor Actor     `json:"actor"`
+
+	// Verb is edit, revert, discard, restore, replay, end replay, purge, erase, purge queue, import, mute, unmute, or a
+	// verb that was passed to Record.
+	Verb string `json:"verb"`
+
 	Subject string         `json:"subject,omitempty"` // for example "message/17" or "replay/3"; "" for a selection
-	Details map[string]any `json:"details,omitempty"` // JSON values: the filter, the number of messages, the reason
+	Details map[string]any `json:"details,omitempty"` // JSON values, such as the filter, the number of messages, the reason
 }
 
 const (

@@ -72,7 +72,7 @@ const (
 	maxEditText     = 64 << 10 // total size of the patch and the texts
 	maxReplacements = 20
 	maxMatches      = 10_000   // matches of a regular expression in a body
-	maxEditResult   = 16 << 20 // size of a body, if the edit enlarges it
+	maxEditResult   = 16 << 20 // maximum size of an edited body, unless the original is larger
 )
 
 // Validate returns ErrInvalid if the edit is empty or invalid.

@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// claimReplay gives owner the lease of a replay that did not end yet, or extends the lease that owner already has. It
-// reports false if another owner has the lease, or if the replay ended. Config.Clock determines when a lease expires,
-// so the clocks of machines that share a database should differ by at most about a second.
+// claimReplay gives owner the lease of a replay, or extends the lease that owner already has. It reports false if
+// another owner has the lease, or if the state of the replay is final. Config.Clock determines when a lease expires, so
+// the clocks of machines that share a database should differ by at most about a second.
 func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, lease time.Duration) (mine bool, err error) {
 	defer annotate(&err, "cannot claim replay %d", id)
 	now := a.now()

@@ -17,8 +17,8 @@ type Group struct {
 	Text    string // the fingerprint of the errors; "" if the error is unknown
 	Example string // the error of the latest arrival
 	Counts  Counts
-	First   time.Time // first failure of any message that was ever in the group
-	Last    time.Time // latest failure of any message that was ever in the group
+	First   time.Time // time of the first failure of any message that was ever in the group
+	Last    time.Time // time of the latest failure of any message that was ever in the group
 	Muted   time.Time // no notifications until this time, see Archive.Mute; zero: not muted
 
 	// Hours and Days count the failures per hour and per day, regardless of the current states of the messages. The

@@ -109,8 +109,8 @@ type Message struct {
 	// Discarded is the reason for the discard, or "" if the message is not discarded.
 	Discarded string
 
-	// Erased reports whether Archive.Erase has deleted the content, the errors and the IDs. An erased message can be
-	// neither replayed nor restored.
+	// Erased reports whether Archive.Erase has deleted the content, the errors, the message ID and the routing key. An
+	// erased message can be neither replayed nor restored.
 	Erased bool
 
 	// Refused is the reason why the latest replay could not send the message. It is "" if the replay sent the message

@@ -81,7 +81,7 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, 
 	return d.found, d.sent, err
 }
 
-// errDone is the cause with which a redrive is canceled after its last message.
+// errDone is the cause with which a redrive is canceled when no messages are left to send.
 var errDone = errors.New("all messages were sent")
 
 // redrive is a running Redrive.
@@ -247,7 +247,8 @@ type RedriveConfig struct {
 	// Believe decides whether to send a message to a work queue that only a header names. The publisher may have
 	// written this header (x-reprise-queue or x-first-death-queue). If Believe returns false, Redrive stops and returns
 	// a *ClaimError. Redrive does not call Believe if Origin, the broker's x-death or the name of the failed queue
-	// confirms the work queue. LookBeforeRedrive reports them with Destination.Claimed. Default: accept all.
+	// confirms the work queue. LookBeforeRedrive sets Destination.Claimed for each work queue that Believe must accept.
+	// Default: accept all.
 	Believe func(queue string) bool
 
 	// Routing determines how messages return to their work queues: see ReplayerConfig.Routing.

@@ -31,8 +31,8 @@ type ReplayerConfig struct {
 	// in addition to the headers of Reprise and of the presets. Default: none.
 	Marks []topology.Marks
 
-	// Routing determines how messages return to their work queues. Default: the Replayer sends messages to their work
-	// queues by name.
+	// Routing determines how messages return to their work queues. Default: the Replayer sends messages directly to
+	// their work queues.
 	Routing Routing
 
 	// Batch is the maximum number of messages to send before the Replayer records them as sent. After a
@@ -125,7 +125,8 @@ type publisher interface {
 // An invalid message does not block other messages. The Replayer records the reason in Message.Refused if
 //
 //   - the headers do not fit into a frame,
-//   - the body is larger than the broker accepts, or the broker refuses the message with PRECONDITION_FAILED,
+//   - the body is larger than the broker accepts,
+//   - the broker refuses the message with PRECONDITION_FAILED,
 //   - AMQP cannot represent a value,
 //   - the work queue is unknown, or
 //   - Plan.Edit does not change the message, or cannot be applied to it.
@@ -143,7 +144,7 @@ type publisher interface {
 //     other messages would fail in the same way;
 //   - a caller ends it with EndReplay.
 //
-// The Replayer notices repeated failures only if an Ingest moves them to the same archive.
+// The Replayer notices that messages fail again only if an Ingest moves these messages to the same archive.
 //
 // Messages request a report from their workers (topology.HeaderOutcome). While Run or Finish runs, the Replayer
 // declares the queue for outcomes and moves the reports to the archive, see Outcome. The Replayer sends a message

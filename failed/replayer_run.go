@@ -154,8 +154,8 @@ func (x *run) ask(ctx context.Context) error {
 	})
 }
 
-// retried returns the reason to stop the replay if the first attempt of any message has failed, regardless of its
-// current outcome.
+// retried returns the reason to stop the replay if the first attempt of any message has failed, regardless of the
+// current outcome of the message.
 func (x *run) retried(ctx context.Context) error {
 	if x.outcomes == nil {
 		return nil

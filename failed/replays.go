@@ -191,9 +191,10 @@ func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Messag
 	return out, nil
 }
 
-// markSent records that the broker has confirmed messages of a replay. If the messages did not request a report, why
-// is the reason. Their state becomes replayed. A caller may pass a message more than once. If the replay is no longer
-// running and the message is in state failed, its state also becomes replayed, because it was sent.
+// markSent records that the broker has confirmed messages of a replay, and changes their state to replayed. The
+// parameter why is the reason why the messages did not request a report; the value asked means that they did. A caller
+// may pass a message more than once. If the replay is no longer running and the message is in state failed, its state
+// also becomes replayed, because it was sent.
 func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID, why unaskedReason) (err error) {
 	defer annotate(&err, "cannot record %d messages of replay %d as sent", len(ids), id)
 	if len(ids) == 0 {

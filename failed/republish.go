@@ -82,12 +82,11 @@ func resetAttempts(c Content, marks []topology.Marks) *reprise.Message {
 // would archive it again, and no worker would receive it.
 var errUnknownQueue = errors.New("queue in which the message failed is unknown (set a destination)")
 
-// to returns the route of a message: the route to the target to, or, if to is nil, to the queue in which the message
-// failed.
-func (r *router) to(ctx context.Context, m sentFrom, to *Target) (route, error) {
+// to returns the route of a message to the target or, if target is nil, to the queue in which the message failed.
+func (r *router) to(ctx context.Context, m sentFrom, target *Target) (route, error) {
 	switch {
-	case to != nil:
-		return r.toAll(ctx, *to)
+	case target != nil:
+		return r.toAll(ctx, *target)
 	case m.queue == "" || m.queue == m.failedQueue:
 		return route{}, errUnknownQueue
 	}

@@ -15,9 +15,9 @@ import (
 const purgeBatch = 1000
 
 // Purge permanently removes the messages that exceed their retention, and returns their number. The retention is
-// Config.Retention, or the rule for the queue in Config.Rules. Without any of them, Purge does nothing. It skips
-// messages of a running replay. It logs the number of messages, and writes an Act with the actor and the number of
-// messages by queue and state.
+// Config.Retention, or the rule for the queue in Config.Rules. If the configuration sets no retention, Purge does
+// nothing. It skips messages of a running replay. It logs the number of messages, and writes an Act with the actor and
+// the number of messages by queue and state.
 //
 // If ctx is canceled, Purge stops, and the Act counts the messages that were removed before.
 func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error) {

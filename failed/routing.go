@@ -17,11 +17,11 @@ import (
 )
 
 // Routing determines how messages return to their work queues. With the zero value, messages are sent directly to their
-// queue, through the default exchange.
+// work queue, through the default exchange.
 //
-// A message returns through an exchange, with its original routing key, if this target provably routes to its work
-// queue and to no other queue. Then programs other than Reprise workers can also process the message and retry it as
-// usual. The proof is
+// A message returns through an exchange, with its original routing key, if this target provably routes to the work
+// queue of the message and to no other queue. Then programs other than Reprise workers can also process the message and
+// retry it as usual. The proof is
 //
 //   - Bindings, for the original exchange of the message, for the exchange of the queue's worker, or for the only
 //     exchange that routes to the queue;
@@ -29,8 +29,8 @@ import (
 //     of package preset: see topology.Strategy.Return.
 //
 // If the routing key is the name of the queue or is not known, the message gets the only key with which the exchange of
-// the Strategy routes to the queue. All other messages are sent to the queue by name through the default exchange, with
-// a Destination.Warning. AMQP has no method to list bindings.
+// the Strategy routes to the queue. All other messages are sent directly to their work queue, with a
+// Destination.Warning. Bindings come from the management API, because AMQP has no method to list them.
 type Routing struct {
 	// Workers are the workers to which messages return. Only Queue, Strategy and Topology are used.
 	Workers []reprise.WorkerConfig

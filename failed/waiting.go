@@ -239,10 +239,10 @@ func (a *Archive) WaitingQueues(ctx context.Context, f WaitingFilter) (out []Wai
 type WaitingReports struct {
 	Missing int64     // retries beyond MaxWaiting, and retries that workers omitted; 0 after 24 hours without such a retry
 	Last    time.Time // the time of the latest such retry
-	Queues  []string  // work queues whose workers have reported a retry within a week, sorted by name
+	Queues  []string  // work queues whose workers have reported a retry in the last 7 days, sorted by name
 }
 
-// Reports reports whether the workers of a work queue have reported a retry within a week.
+// Reports reports whether the workers of a work queue have reported a retry in the last 7 days.
 func (r WaitingReports) Reports(queue string) bool {
 	_, found := slices.BinarySearch(r.Queues, queue)
 	return found

@@ -72,8 +72,8 @@ func (t Totals) plausible() bool {
 	return true
 }
 
-// before returns the share of t in the first part of the time whole, if t is spread evenly over whole. The rounded
-// shares of all parts add up to t.
+// before spreads t evenly over the duration whole, and returns the share of the initial duration part. The rounded
+// shares of consecutive parts add up to t.
 func (t Totals) before(part, whole time.Duration) Totals {
 	if part >= whole {
 		return t

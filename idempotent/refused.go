@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// HeaderBusy is the header, a 64-bit integer, that counts the deliveries of a message while another run had claimed its
-// key. Copies in wait queues have the header. Handlers do not see it.
+// HeaderBusy is the header that counts, as a 64-bit integer, the deliveries of a message at which another run had
+// claimed the key. Copies in wait queues have the header. Handlers do not see it.
 const HeaderBusy = "x-reprise-busy"
 
 // formerBusy is an earlier name of HeaderBusy. The package reads it if HeaderBusy is missing.

@@ -28,8 +28,8 @@ type SQLConfig struct {
 	// Dialect is the SQL dialect of the database: PostgreSQL or SQLite.
 	Dialect Dialect
 
-	// Table is the name of the store's table. In PostgreSQL, a schema and a dot may precede the name. In PostgreSQL,
-	// names are case-sensitive. Default: "reprise_idempotent".
+	// Table is the name of the store's table. In PostgreSQL, a schema and a dot may precede the name, and names are
+	// case-sensitive. Default: "reprise_idempotent".
 	Table string
 
 	// PurgeEvery is the number of completed keys between two purges. Each purge deletes up to 1000 expired rows, so
@@ -80,7 +80,7 @@ type SQL struct {
 var _ Store = (*SQL)(nil)
 
 // OpenSQL returns the store in db. The caller closes db. If the table is missing, OpenSQL creates it as Migrate does.
-// If the table exists, OpenSQL only needs the permission to read it.
+// If the table exists, OpenSQL needs only the permission to read it.
 func OpenSQL(ctx context.Context, db *sql.DB, cfg SQLConfig) (*SQL, error) {
 	s, err := NewSQL(db, cfg)
 	if err != nil {

@@ -28,7 +28,7 @@ var (
 //
 // The broker returns an unroutable message, and then confirms it. A return does not carry a delivery tag, so it counts
 // for every publication in flight with the same exchange, key, message id and body. At worst, this causes a needless
-// republication, a duplicate with the same id. A wrong confirm would lose a message.
+// republication, which creates a duplicate with the same id. A wrong confirm would lose a message.
 type Confirming struct {
 	conn *Conn
 	raw  *amqp.Channel

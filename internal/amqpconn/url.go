@@ -245,7 +245,7 @@ func (r *Rotation) round(attempt int) (n int, begins bool) {
 	return (attempt-1)/len(r.all) + 1, (attempt-1)%len(r.all) == 0
 }
 
-// timeout returns the timeout for connect, TLS and AMQP handshake together.
+// timeout returns the timeout for the TCP connect and the TLS and AMQP handshakes together.
 func (r *Rotation) timeout(a address) time.Duration {
 	switch {
 	case a.ConnectionTimeout > 0:
