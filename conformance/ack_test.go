@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// cutOff returns a client and a function that cuts the client's connection.
+// cutOff returns a client and a function that cuts the connection of this client.
 func cutOff(t *testing.T, b testkit.Target) (c *client, cut func()) {
 	t.Helper()
 	proxy := testkit.NewProxy(t, b.URL)
@@ -18,7 +18,7 @@ func cutOff(t *testing.T, b testkit.Target) (c *client, cut func()) {
 	return connect(t, b), proxy.Cut
 }
 
-// left waits until a queue has no consumer, takes all its messages, and returns their bodies.
+// left waits until a queue has no consumer, removes all messages from the queue, and returns their bodies.
 func (c *client) left(queue string) (bodies []string) {
 	c.t.Helper()
 	var n int
@@ -44,9 +44,9 @@ func numbers(n int) []string {
 	return all
 }
 
-// A channel of RabbitMQ sends at most 33 settlements to a quorum queue before the queue confirms them. If the connection
-// fails, the channel discards the settlements that it has not sent. The sent settlements are safe as soon as the channel
-// replies to a later request.
+// A channel of RabbitMQ sends at most 33 settlements to a quorum queue that the queue has not confirmed. If the
+// connection fails, the channel discards the settlements that it has not sent. The sent settlements cannot be lost
+// after the channel has replied to a later request.
 func TestAcksBeforeReplySurviveConnectionLoss(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		for range 5 {
@@ -71,7 +71,7 @@ func TestAcksBeforeReplySurviveConnectionLoss(t *testing.T) {
 	})
 }
 
-// Each delivery beyond the prefetch proves that the queue has processed one more ack, the oldest first.
+// Each delivery beyond the prefetch proves that the queue has processed one more ack, in the order of the acks.
 func TestDeliveryBeyondPrefetchProvesAck(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		const count, prefetch, until = 1000, 100, 700

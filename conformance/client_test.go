@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { os.Exit(testkit.Waiting{M: m}.Run()) }
 // timeout limits the wait for a condition that the test expects soon.
 const timeout = 2 * time.Minute
 
-// client is a connection with a channel in confirm mode and with shorthand methods for the tests.
+// client is a connection and a channel in confirm mode, with shorthand methods for tests.
 type client struct {
 	*amqp.Channel
 	t    *testing.T
@@ -26,7 +26,7 @@ type client struct {
 	conn *amqp.Connection
 }
 
-// each runs a test on each broker with a new connection.
+// each runs a test on each broker, each time with a new connection.
 func each(t *testing.T, test func(t *testing.T, b testkit.Target, c *client)) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) { test(t, b, connect(t, b)) })
 }
@@ -88,7 +88,8 @@ func (c *client) bind(queue, key, exchange string) {
 	c.must(c.QueueBind(queue, key, exchange, false, nil))
 }
 
-// cleanup runs f after the test on a separate channel, because the test may have closed its channel on purpose.
+// cleanup runs f after the test. It uses a separate channel, because the test may have caused the broker to close the
+// channel of c.
 func (c *client) cleanup(f func(*amqp.Channel)) {
 	c.t.Cleanup(func() {
 		if ch, err := c.conn.Channel(); err == nil {
@@ -97,7 +98,7 @@ func (c *client) cleanup(f func(*amqp.Channel)) {
 	})
 }
 
-// publish publishes to an exchange and reports whether the broker acked the message.
+// publish publishes a message to an exchange and reports whether the broker acked the message.
 func (c *client) publish(exchange, key string, m amqp.Publishing) bool {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -109,7 +110,7 @@ func (c *client) publish(exchange, key string, m amqp.Publishing) bool {
 	return ack
 }
 
-// put publishes bodies to a queue through the default exchange.
+// put publishes a message with each of the bodies to a queue, through the default exchange.
 func (c *client) put(queue string, bodies ...string) {
 	c.t.Helper()
 	for _, body := range bodies {
@@ -119,7 +120,7 @@ func (c *client) put(queue string, bodies ...string) {
 	}
 }
 
-// get waits for a message in a queue and returns it, unacked.
+// get waits for a message in a queue and returns it. It does not ack the message.
 func (c *client) get(queue string) amqp.Delivery {
 	c.t.Helper()
 	var d amqp.Delivery
@@ -137,7 +138,7 @@ func (c *client) get(queue string) amqp.Delivery {
 	return d
 }
 
-// bodies takes and acks n messages of a queue, and returns their bodies, separated by spaces.
+// bodies gets and acks n messages from a queue, and returns their bodies, separated by spaces.
 func (c *client) bodies(queue string, n int) string {
 	c.t.Helper()
 	var got []string
@@ -191,7 +192,8 @@ func (c *client) next(deliveries <-chan amqp.Delivery) amqp.Delivery {
 	panic("unreachable")
 }
 
-// refused runs f on a new connection and checks the error with which the broker closes the channel or the connection.
+// refused calls f with a channel on a new connection, and checks the error with which the broker closes the channel or
+// the connection.
 func (c *client) refused(code int, text string, f func(ch *amqp.Channel) error) {
 	c.t.Helper()
 	conn, err := amqp.Dial(c.b.URL)
@@ -215,7 +217,7 @@ func (c *client) refused(code int, text string, f func(ch *amqp.Channel) error) 
 	}
 	name, _, _ := strings.Cut(e.Reason, " - ")
 	want := name + " - " + text
-	if len(want) > 255 { // maximum length of a short string on the wire
+	if len(want) > 255 { // the maximum length of a short string on the wire
 		want = want[:252] + "..."
 	}
 	if e.Code != code || e.Reason != want {

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// After connection.close-ok, the broker continues to read. Therefore a client that is still writing can complete its
-// writes and then read the reply.
+// After it has sent connection.close-ok, the broker continues to read. Therefore a client that is still writing can
+// complete its writes and then read connection.close-ok.
 func TestWritesAfterConnectionCloseSucceed(t *testing.T) {
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.open(2047, 0)
@@ -29,7 +29,8 @@ func TestWritesAfterConnectionCloseSucceed(t *testing.T) {
 	})
 }
 
-// After connection.close, the broker continues to read, even if the client does not read the frames of the broker.
+// After the client has sent connection.close, the broker continues to read, even if the client does not read the frames
+// that the broker sends.
 func TestBrokerReadsAfterConnectionClose(t *testing.T) {
 	eachRaw(t, func(t *testing.T, b testkit.Target, r *raw) {
 		r.open(2047, 0)
@@ -51,8 +52,8 @@ func TestBrokerReadsAfterConnectionClose(t *testing.T) {
 	})
 }
 
-// While a channel awaits channel.close-ok, the broker ignores methods on the channel. Exceptions are channel.open and
-// malformed methods, which are connection errors.
+// While the broker waits for channel.close-ok, it ignores methods on the channel, except channel.open and malformed
+// methods, which are connection errors.
 func TestClosingChannelIgnoresMethods(t *testing.T) {
 	for name, test := range map[string]struct {
 		send          func(r *raw)
@@ -91,8 +92,8 @@ func (r *raw) closedBy(code uint16, text string, class, method uint16) {
 	}
 }
 
-// The error contains the method that the broker could not decode, and its bytes in RabbitMQ's format: as a string if
-// the payload is text, otherwise as numbers.
+// The error contains the method that the broker could not decode. It formats the bytes of the frame like RabbitMQ: as a
+// string if they are text, and otherwise as numbers.
 func TestErrorsForMalformedFrames(t *testing.T) {
 	const qos = "\x00\x3c\x00\x0a"
 	for name, test := range map[string]struct {
@@ -178,7 +179,7 @@ func TestHandshakeErrorsHaveNoReply(t *testing.T) {
 			mistake(r)
 			clients[name] = r
 		}
-		for name, r := range clients { // RabbitMQ closes after three seconds
+		for name, r := range clients { // RabbitMQ closes the connection after three seconds
 			if answer, err := io.ReadAll(r.Conn); len(answer) > 0 || err != nil && !isReset(err) {
 				t.Errorf("%s: got %q, %v; want the end of the connection", name, answer, err)
 			}

@@ -32,7 +32,7 @@ func TestReturnPrecedesConfirm(t *testing.T) {
 		if confirm := <-confirms; !confirm.Ack || confirm.DeliveryTag != 1 {
 			t.Errorf("confirm: got %v, want an ack of tag 1", confirm)
 		}
-		// The broker acks an unroutable message that is not mandatory. The confirm has the next tag.
+		// The broker acks an unroutable message that is not mandatory. Its confirm has the next tag.
 		c.must(c.Publish("amq.direct", "nowhere", false, false, sent))
 		if confirm := <-confirms; !confirm.Ack || confirm.DeliveryTag != 2 {
 			t.Errorf("confirm: got %v, want an ack of tag 2", confirm)
@@ -57,7 +57,7 @@ func TestBrokerConfirmsEveryPublish(t *testing.T) {
 	})
 }
 
-// A publish to a missing exchange closes the channel. The broker does not nack the message.
+// If a client publishes to a missing exchange, the broker closes the channel. It does not nack the message.
 func TestMissingExchangeClosesChannelWithoutConfirm(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		confirms := c.NotifyPublish(make(chan amqp.Confirmation, 1))
@@ -86,7 +86,7 @@ func TestEachQueueGetsOneCopy(t *testing.T) {
 		if n := c.ready(q); n != 1 {
 			t.Errorf("copies: got %d, want 1", n)
 		}
-		// The queue was bound twice with this key. One unbind removes the binding.
+		// The queue was bound twice with this key, but a single unbind removes the binding.
 		c.must(c.QueueUnbind(q, "#", x, nil))
 		c.must(c.QueueUnbind(q, "a.*", x, nil))
 		c.must(c.ExchangeUnbind(y, "#", x, false, nil))
@@ -121,7 +121,7 @@ func TestBodyOfManyFrames(t *testing.T) {
 	})
 }
 
-// The broker also acks a message that the queue drops or that expires before a delivery.
+// The broker also acks a message that the queue drops, and a message that expires before its delivery.
 func TestBrokerConfirmsDroppedMessages(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-message-ttl": 0})

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// expectIdle checks that a consumer has no delivery, after it has given the broker enough time to send one.
+// expectIdle checks that a consumer does not get a delivery before a later message in another queue is delivered.
 func (c *client) expectIdle(deliveries <-chan amqp.Delivery) {
 	c.t.Helper()
 	marker := c.queue("marker", nil)
@@ -33,7 +33,7 @@ func TestPrefetchIsPerConsumer(t *testing.T) {
 		c.must(ch.Qos(1, 0, false))
 		first, err := ch.Consume(q, "", false, false, false, false, nil)
 		c.must(err)
-		c.must(ch.Qos(2, 0, false)) // the prefetch applies to later consumers
+		c.must(ch.Qos(2, 0, false)) // applies to consumers that are started later
 		second, err := ch.Consume(q, "", false, false, false, false, nil)
 		c.must(err)
 		d := c.next(first)
@@ -48,7 +48,8 @@ func TestPrefetchIsPerConsumer(t *testing.T) {
 	})
 }
 
-// RabbitMQ 4.3 no longer supports a prefetch for all consumers of a channel. It applies the prefetch to each consumer.
+// RabbitMQ 4.3 no longer supports a prefetch that all consumers of a channel share. It applies such a prefetch to each
+// consumer.
 func TestChannelPrefetchAppliesToEachConsumer(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -90,8 +91,8 @@ func TestAutomaticAcksIgnorePrefetch(t *testing.T) {
 	})
 }
 
-// Canceling a consumer does not requeue its deliveries. Closing the channel requeues them in their positions and marks them
-// as redelivered.
+// Canceling a consumer does not requeue its deliveries. Closing the channel requeues them at their original positions
+// and marks them as redelivered.
 func TestCancelKeepsDeliveriesAndCloseRequeues(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -140,7 +141,7 @@ func TestRecoverRedelivers(t *testing.T) {
 	})
 }
 
-// The broker requeues messages in their original positions.
+// The broker requeues messages at their original positions.
 func TestRequeuePosition(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -193,8 +194,8 @@ func TestAutoDelete(t *testing.T) {
 		c.must(err)
 		c.must(c.ExchangeDeclare(x, "fanout", true, true, false, false, nil))
 		c.bind(q, "", x)
-		c.must(c.QueueUnbind(q, "other", x, nil)) // no such binding, so queue and exchange remain
-		c.ready(q)                                // the queue remains, because it never had a consumer
+		c.must(c.QueueUnbind(q, "other", x, nil)) // a missing binding, so the queue and the exchange remain
+		c.ready(q)                                // the queue remains, because it has never had a consumer
 		_, err = c.Consume(q, "tag", false, false, false, false, nil)
 		c.must(err)
 		c.must(c.Cancel("tag", false))
@@ -223,7 +224,7 @@ func TestMessageAndConsumerCounts(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
 		c.put(q, "1", "2", "3")
-		if d := c.get(q); d.MessageCount != 2 { // number of remaining messages
+		if d := c.get(q); d.MessageCount != 2 { // the number of remaining ready messages
 			t.Errorf("get-ok: got message count %d, want 2", d.MessageCount)
 		}
 		stats, err := c.QueueDeclarePassive(q, true, false, false, false, nil)
@@ -235,7 +236,7 @@ func TestMessageAndConsumerCounts(t *testing.T) {
 			t.Errorf("purge-ok: got %d, %v; want 2", n, err)
 		}
 		c.put(q, "4")
-		if n, err := c.QueueDelete(q, false, false, false); n != 1 || err != nil { // excludes the unacked message
+		if n, err := c.QueueDelete(q, false, false, false); n != 1 || err != nil { // does not count the unacked message
 			t.Errorf("delete-ok: got %d, %v; want 1", n, err)
 		}
 	})
@@ -255,7 +256,8 @@ func TestGeneratedNames(t *testing.T) {
 		if tag := expect(r, &amqpwire.BasicConsumeOk{}).ConsumerTag; !regexp.MustCompile(`^amq\.ctag-[\w-]{22}$`).MatchString(tag) {
 			t.Errorf("generated consumer tag: got %q, want amq.ctag- and 22 characters", tag)
 		}
-		// An empty queue name selects the queue declared last. An empty key is then the name of this queue.
+		// An empty queue name means the queue that was declared last on the channel. An empty routing key then means
+		// the name of this queue.
 		c.must(c.QueueBind("", "", "amq.direct", false, nil))
 		c.publish("amq.direct", q.Name, amqp.Publishing{Body: []byte("x")})
 		c.bodies(q.Name, 1)
@@ -288,7 +290,7 @@ func TestTopicExchange(t *testing.T) {
 	})
 }
 
-// A consumer receives the messages that its own connection published, even with no-local.
+// Even with no-local, a consumer receives messages that were published on its connection.
 func TestNoLocalIsIgnored(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, _ *client) {
 		r := dialRaw(t, b).open(2047, 0)

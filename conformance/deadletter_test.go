@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// rejected publishes a message to a queue that dead-letters to another queue, rejects the message, and returns the dead
-// letter.
+// rejected publishes a message to the queue from, which dead-letters to the queue to. It rejects the message, and
+// returns the dead letter.
 func (c *client) rejected(m amqp.Publishing, args amqp.Table) (d amqp.Delivery, from, to string) {
 	c.t.Helper()
 	to = c.queue("dead", nil)
@@ -67,8 +67,8 @@ func TestDeathHeaders(t *testing.T) {
 	})
 }
 
-// Each combination of queue and reason has one entry. Each further death increments the count of the entry and moves
-// the entry to the front. The other fields of the entry describe the first death.
+// There is one entry for each combination of queue and reason. Each further death increments the count of its entry and
+// moves the entry to the front. The other fields of an entry describe its first death.
 func TestDeathsAreCountedByQueueAndReason(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		work, wait := testkit.Name(t, "work"), testkit.Name(t, "wait")
@@ -142,7 +142,8 @@ func TestDeadLetterPreservesProperties(t *testing.T) {
 	})
 }
 
-// RabbitMQ 3.10 continues the counts of an x-death header that a client publishes. RabbitMQ 4.0 and later ignore the header.
+// RabbitMQ 3.10 continues the counts in an x-death header that a client has published. RabbitMQ 4.0 and later ignore
+// such a header.
 func TestDeathHeaderFromClient(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		first, from, to := c.rejected(amqp.Publishing{}, nil)
@@ -158,8 +159,8 @@ func TestDeathHeaderFromClient(t *testing.T) {
 	})
 }
 
-// If the queue has no dead-letter routing key, the broker routes a dead letter by all its keys, including BCC. The x-death
-// entry contains all keys except BCC.
+// If the queue has no dead-letter routing key, the broker routes a dead letter by all its keys, including BCC. The
+// x-death entry contains all of these keys except BCC.
 func TestDeadLetterKeepsRoutingKeys(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		dlx := c.exchange("dlx", amqp.ExchangeDirect)
@@ -186,7 +187,7 @@ func TestDeadLetterKeepsRoutingKeys(t *testing.T) {
 		if d.RoutingKey != "main" || d.Exchange != dlx {
 			t.Errorf("delivery from %q %q, want the dead-letter exchange and main", d.Exchange, d.RoutingKey)
 		}
-		c.awaitReady(all, 0) // one copy, although three keys match
+		c.awaitReady(all, 0) // there was one copy, although three keys match
 	})
 }
 
@@ -222,7 +223,7 @@ func TestBrokerDropsUnroutableDeadLetters(t *testing.T) {
 				t.Error("message was not confirmed")
 			}
 			c.must(c.get(source).Reject(false))
-			if n := c.ready(source); n != 0 { // fails if the channel is closed
+			if n := c.ready(source); n != 0 { // would fail if the broker had closed the channel
 				t.Errorf("messages in the source queue: got %d, want 0", n)
 			}
 			select {
@@ -234,8 +235,8 @@ func TestBrokerDropsUnroutableDeadLetters(t *testing.T) {
 	})
 }
 
-// The broker drops an expired message that completes a cycle of queues. If a consumer has rejected the message in the cycle,
-// the message may circulate indefinitely.
+// The broker drops a message when it completes a cycle of queues by expiration. If a consumer has rejected the message
+// in the cycle, the message can circulate indefinitely.
 func TestDeadLetterCycles(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		self := c.queue("self", amqp.Table{"x-dead-letter-exchange": "", "x-message-ttl": 30})
@@ -248,7 +249,8 @@ func TestDeadLetterCycles(t *testing.T) {
 
 		c.put(self, "x")
 		c.put(name, "x")
-		// The broker omits the queue that completes the cycle, but not the other queue of the exchange.
+		// The broker does not route the message to the queue that completes the cycle, but does route it to the other
+		// queue of the exchange.
 		if d := c.get(beside); len(deaths(t, d)) != 1 {
 			t.Errorf("x-death: got %v, want 1 entry", deaths(t, d))
 		}
@@ -321,7 +323,7 @@ func TestDeadLetterArguments(t *testing.T) {
 	})
 }
 
-// The broker drops a rejected message of a queue without a dead-letter exchange. It does not notify the publisher.
+// If a queue has no dead-letter exchange, the broker drops rejected messages. It does not notify the publisher.
 func TestRejectWithoutDeadLetterExchange(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -335,7 +337,8 @@ func TestRejectWithoutDeadLetterExchange(t *testing.T) {
 	})
 }
 
-// The headers of the first death never change. The headers of the last death exist since RabbitMQ 3.13.
+// The headers that describe the first death never change. The headers that describe the last death exist since RabbitMQ
+// 3.13.
 func TestFirstAndLastDeath(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		x := c.exchange("x", amqp.ExchangeFanout)
@@ -360,7 +363,7 @@ func TestFirstAndLastDeath(t *testing.T) {
 	})
 }
 
-// The broker still detects a cycle if a consumer rejected the message before it entered the cycle.
+// The broker also detects a cycle if a consumer rejected the message before the message entered the cycle.
 func TestDeadLetterCycleAfterRejection(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		out := c.exchange("out", amqp.ExchangeFanout)

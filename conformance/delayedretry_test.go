@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// delayed declares a quorum queue with a delayed retry. It returns "" for a broker before 4.3, which does not support
-// delayed retries.
+// delayed declares a quorum queue with delayed retries. It returns "" for RabbitMQ 3.10, which does not support delayed
+// retries.
 func (c *client) delayed(b testkit.Target, args amqp.Table) string {
 	if b.Version == "3.10" {
 		return ""
@@ -20,8 +20,7 @@ func (c *client) delayed(b testkit.Target, args amqp.Table) string {
 	return c.queue("q", all)
 }
 
-// A requeued message waits for its delay, and does not block other messages. It is not ready until the delay has
-// passed.
+// A requeued message is not ready until its delay has passed. While it waits, it does not block other messages.
 func TestDelayedRetry(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
@@ -40,7 +39,7 @@ func TestDelayedRetry(t *testing.T) {
 	})
 }
 
-// The maximum delay applies, even if it is less than the minimum.
+// The maximum delay applies even if it is shorter than the minimum delay.
 func TestDelayedRetryMaximumBelowMinimum(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q := c.delayed(b, amqp.Table{"x-delayed-retry-type": "all", "x-delayed-retry-min": 600000, "x-delayed-retry-max": 10})
@@ -55,8 +54,8 @@ func TestDelayedRetryMaximumBelowMinimum(t *testing.T) {
 	})
 }
 
-// The type selects which requeued messages are delayed: messages of failed deliveries (basic.reject), of returned
-// deliveries (basic.nack), or of both.
+// The type of the delayed retry selects which requeued messages are delayed: messages whose deliveries failed
+// (basic.reject) or were returned (basic.nack), or both.
 func TestDelayedRetryTypes(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		for _, test := range []struct {

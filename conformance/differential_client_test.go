@@ -14,15 +14,16 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// answerTime is the timeout for a reply of a broker. The first quorum queue of a new node can take 30 seconds.
+// answerTime is the timeout for a reply from a broker. The declaration of the first quorum queue on a new node can take
+// 30 seconds.
 const answerTime = 60 * time.Second
 
-// clientConn is a connection. The test reads from it only while it waits for a reply. When the reply arrives, the test has
-// therefore read everything that the broker sent before, and can detect that no more frames will follow.
+// clientConn is a connection from which the test reads only while it waits for a reply. When the reply arrives, the
+// test has therefore read all frames that the broker sent before, and knows that no other frames will follow.
 type clientConn struct {
 	raw         *raw
 	channels    map[uint16]*clientChannel
-	closeReason string // why the connection was closed; empty while it is open
+	closeReason string // reason why the connection was closed; empty while it is open
 }
 
 // clientChannel is a channel and its state.
@@ -35,7 +36,7 @@ type clientChannel struct {
 	opening bool // until channel.open-ok, frames belong to the previous channel with this number
 
 	seen  frameLog
-	named func(string) string // replaces the unique names of a broker with the names in the script
+	named func(string) string // replaces the unique names on the broker with the names in the script
 
 	content content           // message that is arriving
 	source  map[string]string // queue of each consumer
@@ -47,7 +48,7 @@ type clientChannel struct {
 	settled uint64 // most recently settled tag
 }
 
-// frameLog contains the frames that the broker has sent without a request since the last step.
+// frameLog contains the frames that the broker has sent without a request since the step began.
 type frameLog struct {
 	deliveries map[string][]string // by consumer
 	returns    []string
@@ -64,7 +65,7 @@ type pendingDelivery struct {
 	step   int
 }
 
-// content is a message that is not yet complete.
+// content is a message whose frames may not all have arrived.
 type content struct {
 	method amqpwire.Method // nil without a message
 	props  amqpwire.Properties
@@ -96,7 +97,7 @@ func (s *frameLog) clear() {
 	*s = frameLog{deliveries: make(map[string][]string), confirms: make(map[uint64]string), confirmed: s.confirmed}
 }
 
-// send sends a method, followed by the frames in more.
+// send sends a method, followed by more, which contains encoded frames.
 func (ln *clientChannel) send(m amqpwire.Method, more ...byte) {
 	if !ln.open {
 		return
@@ -107,12 +108,12 @@ func (ln *clientChannel) send(m amqpwire.Method, more ...byte) {
 	}
 	_ = ln.conn.raw.SetDeadline(time.Now().Add(answerTime))
 	if _, err := ln.conn.raw.Write(append(b, more...)); err != nil {
-		// The broker may have sent the reason before it closed the connection.
+		// Read the reason, which the broker may have sent before it closed the connection.
 		ln.conn.readUntil(func() bool { return false })
 	}
 }
 
-// call sends a method and returns the reply, or the error with which the broker closes the channel.
+// call sends a method and returns the reply, or the reason with which the broker closes the channel.
 func (ln *clientChannel) call(m amqpwire.Method) string {
 	if !ln.open {
 		return "closed"
@@ -123,7 +124,8 @@ func (ln *clientChannel) call(m amqpwire.Method) string {
 	return ln.reply
 }
 
-// sync waits until the broker has processed all frames of the channel. Channel.flow has no other effect.
+// sync waits until the broker has processed all frames that were sent on the channel. The channel.flow that it sends
+// has no other effect.
 func (ln *clientChannel) sync() {
 	reply := ln.reply
 	if ln.open {
@@ -230,7 +232,7 @@ func (ln *clientChannel) method(m amqpwire.Method) {
 		ln.reply = ln.named(fmt.Sprintf("%v %+v", m.ID(), deref(m)))
 		if m.ID() == amqpwire.IDChannelCloseOk {
 			ln.open = false
-			ln.seen.deliveries = nil // deliveries in flight are random
+			ln.seen.deliveries = nil // the number of deliveries in flight is random
 			ln.pending, ln.held, ln.tx, ln.seen.confirmed = nil, nil, false, 0
 		}
 	}
@@ -270,8 +272,8 @@ func (ln *clientChannel) message(c content) {
 	}
 }
 
-// await adds unsettled deliveries. It sorts the deliveries of one step by consumer, because the order of the consumers
-// is random.
+// await adds deliveries to the unsettled deliveries. It sorts the deliveries of a step by consumer, because the order
+// in which consumers get deliveries is random.
 func (ln *clientChannel) await(p ...pendingDelivery) {
 	ln.pending = append(ln.pending, p...)
 	slices.SortStableFunc(ln.pending, func(a, b pendingDelivery) int {

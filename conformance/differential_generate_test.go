@@ -25,7 +25,7 @@ var (
 
 func one[T any](t *rapid.T, values ...T) T { return rapid.SampledFrom(values).Draw(t, "") }
 
-// scripts draws a script that declares objects and then uses them.
+// scripts generates scripts that declare objects and then use them.
 var scripts = rapid.Custom(func(t *rapid.T) script {
 	var s script
 	for _, q := range []string{"q0", "q1", "q2"} {
@@ -39,7 +39,7 @@ var scripts = rapid.Custom(func(t *rapid.T) script {
 	return removeRaces(s)
 })
 
-// step draws one operation. Operations with more effects are more likely.
+// step generates single operations. Operations with more effects are more likely.
 var step = rapid.Custom(func(t *rapid.T) operation {
 	weighted := []*rapid.Generator[operation]{
 		publishing, publishing, publishing, publishing, publishing, publishing, publishing, publishing, publishing,
@@ -50,7 +50,7 @@ var step = rapid.Custom(func(t *rapid.T) operation {
 	return rapid.SampledFrom(weighted).Draw(t, "kind").Draw(t, "operation")
 })
 
-// rareStep draws an operation that can close a channel or remove objects that later operations need.
+// rareStep generates operations that can close a channel or delete objects that later operations need.
 var rareStep = rapid.Custom(func(t *rapid.T) operation {
 	return rapid.SampledFrom([]*rapid.Generator[operation]{mistake, deleting, redeclare}).Draw(t, "kind").Draw(t, "operation")
 })

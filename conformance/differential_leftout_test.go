@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// leftOut lists behavior that the differential test does not compare, with the reasons. The scripts avoid this behavior.
-// docs/compatibility.md contains the same table.
+// leftOut lists the behavior that the differential test does not compare, with the reasons. The generated scripts avoid
+// this behavior. docs/compatibility.md contains the same list as a table.
 var leftOut = []struct{ what, why string }{
 	{
 		"the order of copies of one message, or of messages settled or published together, in a queue that they reach on different routes",

@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Observations are text, so that the test can compare and print them directly. The text omits details that differ between
-// two runs of the same broker. It contains the names of the script instead of the unique names, and omits the time of
-// x-death entries.
+// Observations are text, so that the test can compare and print them directly. The text does not contain details that
+// differ between two runs on the same broker. It contains the names in the script instead of the unique names, and
+// omits the time in x-death entries.
 
 func deref(m amqpwire.Method) any { return reflect.ValueOf(m).Elem().Interface() }
 
@@ -50,7 +50,8 @@ func (c content) String() string {
 	return b.String()
 }
 
-// valueText formats the value of a header with its type. It sorts tables by name, because their order has no meaning.
+// valueText formats the value of a header and its type. It sorts the fields of tables by name, because their order has
+// no meaning.
 func valueText(v any) string {
 	switch v := v.(type) {
 	case amqpwire.Table:
@@ -74,8 +75,8 @@ func valueText(v any) string {
 	return fmt.Sprintf("%s(%v)", amqpwire.TypeName(v), v)
 }
 
-// text returns the observed frames, one per line. Deliveries are in order for each consumer, returns are in order, and
-// confirms are sorted by tag.
+// text returns the observed frames, one per line. The deliveries to a consumer and the returns are in the order of
+// their arrival, and the confirms are sorted by tag.
 func (s *frameLog) text(of string) string {
 	var lines []string
 	for _, tag := range sortedKeys(s.deliveries) {

@@ -8,14 +8,15 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// operation is a line of a script. Its string has the notation of scripts.
+// operation is a line of a script. String returns the line as text.
 type operation interface {
 	fmt.Stringer
-	// do performs the operation on the player's broker and returns the reply.
+	// do performs the operation on the broker of the player and returns the reply.
 	do(p *player) string
 }
 
-// clientIndex selects one of the two clients. Client 0 is in confirm mode. Client 1 is not, unless the script selects it.
+// clientIndex selects one of the two clients. Client 0 is in confirm mode. Client 1 is in confirm mode only after a
+// confirm.select in the script.
 type clientIndex int
 
 func (c clientIndex) String() string { return fmt.Sprintf("client%d", int(c)) }
@@ -34,7 +35,7 @@ func (o method) do(p *player) string {
 	}
 	m := p.qualified(o.m)
 	if o.m.ID() == amqpwire.IDBasicRecover {
-		p.channel(o.clientIndex).pending = nil // remove them before they are redelivered
+		p.channel(o.clientIndex).pending = nil // remove the deliveries before they are redelivered
 	}
 	answer := p.channel(o.clientIndex).call(m)
 	switch o.m.(type) {
@@ -52,7 +53,7 @@ func (o method) do(p *player) string {
 
 func (o method) String() string { return o.clientIndex.String() + " " + methodText(o.m) }
 
-// publish publishes n messages. Their bodies contain the number of the step.
+// publish publishes n messages whose bodies contain the number of the step.
 type publish struct {
 	clientIndex
 	exchange, key string
@@ -156,8 +157,8 @@ func (o cancel) do(p *player) string {
 
 func (o cancel) String() string { return fmt.Sprintf("%v cancel %s", o.clientIndex, o.tag) }
 
-// settle settles the nth delivery of the client, or all deliveries up to the nth. If the client has no delivery, the other
-// client settles one.
+// settle settles the nth unsettled delivery of the client or, if multiple is set, all deliveries up to the nth. If the
+// client has no unsettled delivery, the other client settles a delivery.
 type settle struct {
 	clientIndex
 	how      how
@@ -199,7 +200,7 @@ func (o settle) do(p *player) string {
 	var settled, left []pendingDelivery
 	for _, other := range ln.pending {
 		if multiple && other.step == d.step {
-			tag = max(tag, other.tag) // includes all deliveries of a step, because their order is random
+			tag = max(tag, other.tag) // includes all deliveries of the same step, because their order is random
 		}
 	}
 	for _, other := range ln.pending {
@@ -223,7 +224,7 @@ func (o settle) String() string {
 	return fmt.Sprintf("%v %s its delivery %d multiple=%v", o.clientIndex, o.how, o.nth, o.multiple)
 }
 
-// settleAgain settles the client's most recently settled delivery again.
+// settleAgain settles, a second time, the delivery that the client has settled most recently.
 type settleAgain struct {
 	clientIndex
 	how how

@@ -12,7 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// player plays scripts on one broker. It has two clients with a connection each, and a third connection for observations.
+// player plays scripts on one broker. It has two clients with one connection each, and a third connection for the
+// observer.
 type player struct {
 	t      *testing.T
 	broker testkit.Target
@@ -35,7 +36,7 @@ func (p *player) begin(s script, prefix string) {
 	p.channels, p.observerChan = [2]*clientChannel{}, nil
 }
 
-// scriptName matches the names in scripts that the player replaces with unique names.
+// scriptName matches those names in scripts that the player replaces with unique names.
 var scriptName = regexp.MustCompile(`^([qx]\d|missing)$`)
 
 func (p *player) name(s string) string {
@@ -45,10 +46,10 @@ func (p *player) name(s string) string {
 	return s
 }
 
-// named replaces unique names with the names in the script.
+// named replaces the unique names in s with the names in the script.
 func (p *player) named(s string) string { return strings.ReplaceAll(s, p.prefix, "") }
 
-// qualified returns a copy of a method with unique names.
+// qualified returns a copy of m in which unique names replace the names in the script.
 func (p *player) qualified(m amqpwire.Method) amqpwire.Method {
 	v := reflect.New(reflect.TypeOf(m).Elem())
 	v.Elem().Set(reflect.ValueOf(m).Elem())
@@ -76,7 +77,7 @@ func (p *player) table(t amqpwire.Table) amqpwire.Table {
 	return t
 }
 
-// methodText formats a method, without fields that have the zero value.
+// methodText formats a method. It omits fields with the zero value.
 func methodText(m amqpwire.Method) string {
 	var text strings.Builder
 	text.WriteString(m.ID().String())
@@ -100,7 +101,7 @@ func (p *player) conn(i int) *clientConn {
 	return p.conns[i]
 }
 
-// channel returns the channel of a client. It opens a new channel if the previous channel is closed.
+// channel returns the open channel of a client. If the channel is missing or closed, it opens a new channel.
 func (p *player) channel(c clientIndex) *clientChannel {
 	if ln := p.channels[c]; ln != nil && ln.open {
 		return ln
@@ -126,7 +127,8 @@ func (p *player) observerChannel() *clientChannel {
 	return p.observerChan
 }
 
-// hasMixedSources reports whether the deliveries of a client come from queues whose dead letters may reach the same queue.
+// hasMixedSources reports whether a client has unsettled deliveries from two queues whose dead letters can reach the
+// same queue.
 func (p *player) hasMixedSources(ln *clientChannel) bool {
 	var queues []string
 	for _, d := range ln.pending {
@@ -135,8 +137,8 @@ func (p *player) hasMixedSources(ln *clientChannel) bool {
 	return p.graph.meet(queues)
 }
 
-// hasSharedQueue reports whether a client has unsettled deliveries of one queue from several consumers, or from a consumer
-// and basic.get.
+// hasSharedQueue reports whether a client has unsettled deliveries from one queue through several consumers, or through
+// a consumer and basic.get.
 func (p *player) hasSharedQueue(ln *clientChannel) bool {
 	origins := make(map[string]string)
 	for _, d := range ln.pending {
@@ -148,8 +150,8 @@ func (p *player) hasSharedQueue(ln *clientChannel) bool {
 	return false
 }
 
-// look returns the observable state: the frames that the clients have received since the step began, and the number of
-// messages and consumers of each queue. It first synchronizes the channels of both clients.
+// look returns the observable state: the frames that the clients have received since the step began, and the numbers of
+// messages and consumers of each queue. It first synchronizes the channels of both clients (see sync).
 func (p *player) look() string {
 	var lines []string
 	for i, ln := range p.channels {
@@ -187,7 +189,7 @@ func (p *player) close(c clientIndex) string {
 	return "is closed"
 }
 
-// drain removes all messages from a queue and returns them.
+// drain removes all messages from a queue and returns them as text.
 func (p *player) drain(queue string) string {
 	var lines []string
 	for {
@@ -200,7 +202,7 @@ func (p *player) drain(queue string) string {
 	}
 }
 
-// clean deletes all objects that the script has declared.
+// clean deletes all queues and exchanges in the script.
 func (p *player) clean(s script) {
 	p.close(0)
 	p.close(1)

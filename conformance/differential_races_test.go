@@ -6,10 +6,10 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// graph contains the possible routes of messages. It includes all declarations and bindings of a script and ignores
+// graph contains the possible routes of messages in a script. It includes all declarations and bindings, and ignores
 // deletions.
 type graph struct {
-	bound map[string][]string // from an exchange to queues and exchanges
+	bound map[string][]string // from an exchange to the bound queues and exchanges
 	dead  map[string][]string // from a queue to the targets of its dead letters
 	all   []string            // queues
 }
@@ -43,7 +43,7 @@ func (g *graph) add(m amqpwire.Method) {
 			g.dead[m.Queue] = append(g.dead[m.Queue], to)
 		case has:
 			g.dead[m.Queue] = append(g.dead[m.Queue], key)
-		default: // the dead letter keeps its key, which may match any queue
+		default: // the dead letter keeps its key, which can match any queue
 			g.dead[m.Queue] = append(g.dead[m.Queue], "")
 		}
 	case *amqpwire.QueueBind:
@@ -108,7 +108,7 @@ func (g *graph) racy() bool {
 	return false
 }
 
-// removeRaces removes the operations with a random outcome from a script.
+// removeRaces returns a script without the operations whose outcome is random.
 func removeRaces(s script) script {
 	var kept script
 	for i, o := range s {
@@ -134,7 +134,7 @@ func removeRaces(s script) script {
 	return kept
 }
 
-// transactional reports whether a script may change several queues in one transaction.
+// transactional reports whether a script contains tx.select, so that it can change several queues in one transaction.
 func transactional(s script) bool {
 	return slices.ContainsFunc(s, func(o operation) bool {
 		m, ok := o.(method)
@@ -146,8 +146,8 @@ func transactional(s script) bool {
 	})
 }
 
-// mayLoseTarget reports whether an operation declares a queue with at-least-once dead letters whose target may be missing or
-// full.
+// mayLoseTarget reports whether an operation declares a queue with the at-least-once strategy, and the target of its
+// dead letters may be missing or full.
 func mayLoseTarget(before, all script, o operation) bool {
 	m, ok := o.(method)
 	if !ok {
@@ -181,14 +181,15 @@ func mayLoseTarget(before, all script, o operation) bool {
 	return !there
 }
 
-// withoutAtLeastOnce returns the declaration without the at-least-once strategy.
+// withoutAtLeastOnce returns the queue declaration o without the at-least-once strategy.
 func withoutAtLeastOnce(o operation) operation {
 	d := *o.(method).m.(*amqpwire.QueueDeclare)
 	d.Arguments = d.Arguments.Delete("x-dead-letter-strategy")
 	return call(o.(method).clientIndex, &d)
 }
 
-// expiresInPriorityQueue reports whether an operation lets messages expire immediately, in a script with a priority queue.
+// expiresInPriorityQueue reports whether an operation makes messages expire immediately, in a script with a priority
+// queue.
 func expiresInPriorityQueue(s script, o operation) bool {
 	if !slices.ContainsFunc(s, func(o operation) bool { return declaredWith(o, "x-max-priority") != nil }) {
 		return false
@@ -196,15 +197,16 @@ func expiresInPriorityQueue(s script, o operation) bool {
 	return expiring(o)
 }
 
-// autoAckWithPrefetch reports whether an operation starts a consumer with automatic acks and a prefetch, in a script that
-// loses messages without immediate delivery.
+// autoAckWithPrefetch reports whether an operation starts a consumer with automatic acks and a prefetch, in a script in
+// which messages that are not delivered immediately can expire or be dropped.
 func autoAckWithPrefetch(s script, o operation) bool {
 	c, ok := o.(consume)
 	return ok && c.noAck && c.prefetch > 0 && (slices.ContainsFunc(s, expiring) || slices.ContainsFunc(s, limited))
 }
 
-// expiresInLimitedQueue reports whether a script has messages that expire immediately, and queues with a small limit. If the
-// script publishes several messages in a row, it is random whether the earlier messages have expired.
+// expiresInLimitedQueue reports whether a script has messages that expire immediately, and queues with a small limit.
+// If such a script publishes several messages in a row, it is random whether the earlier messages have expired when the
+// later messages arrive.
 func expiresInLimitedQueue(s script) bool {
 	return slices.ContainsFunc(s, expiring) && slices.ContainsFunc(s, limited)
 }
@@ -218,7 +220,7 @@ func expiring(o operation) bool {
 	return declaredWith(o, "x-message-ttl") == int32(0) || ok && p.props.Expiration == "0"
 }
 
-// declaredWith returns an argument of a queue declaration, or nil.
+// declaredWith returns the argument with the given name if o declares a queue with this argument, and otherwise nil.
 func declaredWith(o operation, name string) any {
 	if m, ok := o.(method); ok {
 		if d, ok := m.m.(*amqpwire.QueueDeclare); ok {

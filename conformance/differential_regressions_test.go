@@ -6,7 +6,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// regressions contains a script for each difference that was found and corrected.
+// regressions contains a script for each difference that the test has found and that was then corrected.
 var regressions = []struct {
 	name   string
 	script script
@@ -203,7 +203,7 @@ var regressions = []struct {
 	}},
 }
 
-// declare declares the queue q0. The arguments are alternating names and values.
+// declare declares the queue q0. The parameters are the names and values of the arguments, in turn.
 func declare(args ...any) operation { return declareAs("q0", args...) }
 
 func declareAs(queue string, args ...any) operation {

@@ -8,12 +8,13 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// shrinkTime limits the time for shrinking a failed script.
+// shrinkTime limits the duration of shrink.
 const shrinkTime = 90 * time.Second
 
-// shrink returns a smaller script for which the brokers differ, and the difference. The verification of a difference takes
-// time, so shrink tries promising changes that improve readability. It first removes lines, and then details of the
-// remaining lines. In contrast, rapid shrinks the random bits of a script, which needs a thousand times as many attempts.
+// shrink returns a smaller script for which the brokers still differ, and the difference. To verify a difference takes
+// time, so shrink tries only changes that are promising and improve readability. It removes lines, and details of the
+// remaining lines. In contrast, package rapid shrinks the random bits from which a script is generated, which requires
+// far more attempts.
 func (b pair) shrink(s script, difference string) (script, string) {
 	b.rest, b.within = 40*time.Millisecond, 600*time.Millisecond
 	deadline := time.Now().Add(shrinkTime)
@@ -37,7 +38,7 @@ func (b pair) shrink(s script, difference string) (script, string) {
 	}
 }
 
-// variants returns copies of a script without line i or without a detail of line i.
+// variants returns copies of a script: a copy without line i, and copies without one detail of line i.
 func variants(s script, i int) []script {
 	all := []script{slices.Delete(slices.Clone(s), i, i+1)}
 	with := func(o operation) {

@@ -16,12 +16,13 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit/flags"
 )
 
-// script is a sequence of operations. The test plays a script on the embedded broker and on RabbitMQ 4.3 at the same time.
-// It compares the observable state after each operation, and the messages in the queues at the end.
+// script is a sequence of operations. The test plays a script on the embedded broker and on RabbitMQ 4.3, one operation
+// after another. It compares the observable states after each operation, and the messages in the queues at the end.
 //
-// RabbitMQ is mostly asynchronous, so the test polls both brokers until their states are equal. The states may become equal
-// before the brokers have completed the operation, and the next operation may then overtake it. If a script fails, the test
-// therefore plays the script again with pauses between the operations, and reports only differences of the second run.
+// RabbitMQ is mostly asynchronous, so the test polls both brokers until their states are equal. The states can become
+// equal before the brokers have completed the operation, and the next operation can then overtake it. If a script
+// fails, the test therefore plays the script again, with pauses between the operations, and reports only a difference
+// in the second run.
 type script []operation
 
 func (s script) String() string {
@@ -32,7 +33,7 @@ func (s script) String() string {
 	return b.String()
 }
 
-// queues and exchanges return the names that the script declares.
+// queues and exchanges return the names of the queues and exchanges that the script declares.
 func (s script) queues() []string    { return s.declared('q') }
 func (s script) exchanges() []string { return s.declared('x') }
 
@@ -57,7 +58,7 @@ func (s script) declared(kind byte) []string {
 type pair struct {
 	ours, theirs *player
 	rest         time.Duration // pause after each operation
-	within       time.Duration // maximum time until both states are equal
+	within       time.Duration // maximum time until the states must be equal
 }
 
 func brokers(t *testing.T) pair {
@@ -71,7 +72,7 @@ func brokers(t *testing.T) pair {
 	panic("no RabbitMQ 4.3 is known")
 }
 
-// differ plays a script and returns the difference between the brokers, or "".
+// differ plays a script, if necessary twice, and returns the difference between the brokers, or "".
 func (b pair) differ(s script) string {
 	b.rest, b.within = 0, time.Second
 	if b.play(s) == "" {
@@ -100,7 +101,7 @@ func (b pair) play(s script) string {
 		}
 	}
 	for _, q := range b.ours.queues {
-		// Draining another queue may have dead-lettered messages to this queue.
+		// The removal of messages from another queue may have led to dead letters in this queue.
 		if d := b.same(func(*player) string { return "" }); d != "" {
 			return fmt.Sprintf("before %s was drained:\n%s", q, d)
 		}

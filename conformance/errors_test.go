@@ -28,14 +28,14 @@ func TestRedeclareQueueWithOtherProperties(t *testing.T) {
 		c.refused(406, "inequivalent arg 'x-dead-letter-exchange' for queue '"+plain+"' in vhost '/': "+
 			"received the value 'a' of type 'longstr' but current is none",
 			declare(plain, true, false, amqp.Table{"x-dead-letter-exchange": "a"}))
-		// The broker compares the type of the queue before the arguments that only the other type has.
+		// The broker compares the queue type before arguments that only one of the two types supports.
 		difference := "received 'quorum' but current is 'classic'"
 		if b.Version == "3.10" {
 			difference = "received the value 'quorum' of type 'longstr' but current is none"
 		}
 		c.refused(406, "inequivalent arg 'x-queue-type' for queue '"+plain+"' in vhost '/': "+difference,
 			declare(plain, true, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 7}))
-		// The broker does not compare unknown arguments. A queue without a type is a classic queue.
+		// The broker does not compare unknown arguments. A queue that was declared without a type is a classic queue.
 		c.must(declare(plain, true, false, amqp.Table{"x-unknown": 1, "x-queue-type": "classic"})(c.Channel))
 	})
 }
@@ -100,7 +100,7 @@ func TestExclusiveQueues(t *testing.T) {
 		if d := owner.get(q); string(d.Body) != "publishing is free to all" {
 			t.Errorf("message: got %q, want \"publishing is free to all\"", d.Body)
 		}
-		// The broker deletes the exclusive queue with its connection.
+		// The broker deletes the exclusive queue when its connection closes.
 		c.must(owner.conn.Close())
 		testkit.Eventually(t, timeout, func() bool {
 			ch := c.open()
@@ -141,7 +141,8 @@ func TestMissingObjects(t *testing.T) {
 		} {
 			c.refused(404, test.text, test.try)
 		}
-		// Deleting and unbinding a missing object succeeds.
+		// The deletion of a missing object, and the deletion of a binding that is missing or has a missing end,
+		// succeeds.
 		if n, err := c.QueueDelete(missing, false, false, false); n != 0 || err != nil {
 			t.Errorf("deletion of a missing queue: got %d, %v, want 0 and no error", n, err)
 		}
@@ -329,7 +330,7 @@ func TestMessageTooLarge(t *testing.T) {
 	})
 }
 
-// The broker removes line breaks from a name.
+// The broker removes line breaks from names.
 func TestLineBreaksInNames(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		name := testkit.Name(t, "q")
@@ -344,8 +345,8 @@ func TestLineBreaksInNames(t *testing.T) {
 	})
 }
 
-// An exclusive queue outlives the channel that declared it. The broker deletes it with its connection, and does not
-// dead-letter its messages.
+// An exclusive queue outlives the channel that declared it. When the connection closes, the broker deletes the queue,
+// and does not dead-letter the messages in it.
 func TestExclusiveQueueIsDeletedWithConnection(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q, dead := testkit.Name(t, "q"), c.queue("dead", nil)

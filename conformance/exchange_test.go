@@ -60,8 +60,8 @@ func TestHeadersExchange(t *testing.T) {
 	})
 }
 
-// An exchange sends unroutable messages to its alternate exchange. The messages keep their exchange name and routing key,
-// and count as routed.
+// An exchange routes unroutable messages to its alternate exchange. The deliveries contain the original exchange and
+// routing key, and the messages count as routed.
 func TestAlternateExchange(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		alternate := c.exchange("alternate", "fanout")
@@ -111,7 +111,7 @@ func TestAlternateExchangeCycle(t *testing.T) {
 	})
 }
 
-// The broker also routes an unroutable dead letter to the alternate exchange.
+// An unroutable dead letter is also routed to the alternate exchange.
 func TestAlternateOfDeadLetterExchange(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		alternate, q := c.exchange("alternate", "fanout"), c.queue("q", nil)

@@ -98,7 +98,7 @@ func isReset(err error) bool {
 	return ok && strings.Contains(err.Error(), "reset")
 }
 
-// start performs the handshake up to connection.tune from the server.
+// start performs the handshake up to connection.start-ok.
 func (r *raw) start(response string, capabilities amqpwire.Table) {
 	r.t.Helper()
 	r.write(amqpwire.ProtocolHeader[:])
@@ -128,7 +128,7 @@ func (r *raw) closed(code uint16, text string) {
 	if c.ReplyCode != code || c.ReplyText != text {
 		r.t.Errorf("connection.close: got  %d %q\n                  want %d %q", c.ReplyCode, c.ReplyText, code, text)
 	}
-	// The write may fail, because the server may close the connection after a framing error.
+	// The write can fail, because the server may already have closed the connection after a framing error.
 	b, err := amqpwire.AppendMethodFrame(nil, 0, &amqpwire.ConnectionCloseOk{})
 	if err != nil {
 		r.t.Fatal(err)
@@ -173,13 +173,14 @@ func TestWrongProtocolHeader(t *testing.T) {
 	})
 }
 
-// If a client exceeds the proposed limits, the broker closes the connection without a reply. RabbitMQ does so after a delay.
+// If a client exceeds the proposed limits, the broker closes the connection without a reply, RabbitMQ only after a
+// delay.
 func TestTuning(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		var clients []*raw
 		for _, ok := range []*amqpwire.ConnectionTuneOk{
 			{ChannelMax: 2047, FrameMax: 200000},
-			{ChannelMax: 2047, FrameMax: 0}, // 0 means unlimited and therefore exceeds the proposal
+			{ChannelMax: 2047, FrameMax: 0}, // 0 means no limit, and therefore exceeds the proposal
 			{ChannelMax: 2047, FrameMax: 4095},
 			{ChannelMax: 2048, FrameMax: 131072},
 			{ChannelMax: 0, FrameMax: 131072},
@@ -355,7 +356,7 @@ func TestBodyLongerThanAnnounced(t *testing.T) {
 	})
 }
 
-// After a channel error, the broker ignores all frames of the channel until the client sends channel.close-ok.
+// After a channel error, the broker ignores all frames on the channel until the client sends channel.close-ok.
 func TestBrokerIgnoresFramesAfterChannelError(t *testing.T) {
 	eachRaw(t, func(t *testing.T, b testkit.Target, r *raw) {
 		c := connect(t, b)
@@ -390,7 +391,7 @@ func TestBrokerClosesSilentClient(t *testing.T) {
 	t.Parallel()
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.open(2047, 1)
-		for { // reads heartbeats until the connection closes
+		for { // read heartbeats until the connection closes
 			f, err := r.in.ReadFrame()
 			if err != nil {
 				if err != io.EOF && !isReset(err) {

@@ -7,8 +7,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// The broker serves clients of AMQP 0-9 like clients of AMQP 0-9-1, because they use the same methods. Examples are Perl's
-// AnyEvent::RabbitMQ and Net::AMQP.
+// The broker serves AMQP 0-9 clients like AMQP 0-9-1 clients, because both use the same methods. Examples of AMQP 0-9
+// clients are Perl's AnyEvent::RabbitMQ and Net::AMQP.
 func TestProtocolHeader09(t *testing.T) {
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.write([]byte("AMQP\x01\x01\x00\x09"))

@@ -9,7 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// confirms publishes bodies and returns the confirms of the broker: + for an ack, - for a nack.
+// confirms publishes a message with each of the bodies and returns the confirms of the broker: + for an ack, - for a
+// nack.
 func (c *client) confirms(queue string, bodies ...string) string {
 	c.t.Helper()
 	var b strings.Builder
@@ -58,7 +59,7 @@ func TestUnackedMessagesDoNotCount(t *testing.T) {
 		if n := c.ready(q); n != 1 {
 			t.Errorf("ready: got %d, want 1", n)
 		}
-		// The requeued message is at the head again, and exceeds the length.
+		// The requeued message is at the head again. With it, the queue exceeds its maximum length, and drops its head.
 		c.must(d.Nack(false, true))
 		if got := c.bodies(q, 1); got != "2" {
 			t.Errorf("messages in the queue: got %s, want 2", got)
@@ -81,9 +82,10 @@ func TestLengthZero(t *testing.T) {
 	})
 }
 
-// A full queue nacks a publish. It does not return or dead-letter the message.
+// With the overflow behavior reject-publish, the broker nacks a message for a full queue. It neither returns nor
+// dead-letters the message.
 func TestRejectPublish(t *testing.T) {
-	for kind, want := range map[string]string{"classic": "+--", "quorum": "++-"} { // quorum queues accept one message more than the limit
+	for kind, want := range map[string]string{"classic": "+--", "quorum": "++-"} { // quorum queues accept one message above the limit
 		t.Run(kind, func(t *testing.T) {
 			each(t, func(t *testing.T, _ testkit.Target, c *client) {
 				q, dead := c.expiring(amqp.Table{"x-queue-type": kind, "x-max-length": 1, "x-overflow": "reject-publish"})
@@ -118,7 +120,7 @@ func TestRejectPublishDLX(t *testing.T) {
 		if d := c.get(dead); string(d.Body) != "2" || deaths(t, d)[0]["reason"] != "maxlen" {
 			t.Errorf("dead letter: got %q, %v, want \"2\" with reason maxlen", d.Body, deaths(t, d))
 		}
-		// A quorum queue accepts the argument, but drops the message at its head.
+		// A quorum queue accepts this argument, but dead-letters the message at its head.
 		q, dead = c.expiring(amqp.Table{"x-queue-type": "quorum", "x-max-length": 1, "x-overflow": "reject-publish-dlx"})
 		if got := c.confirms(q, "1", "2"); got != "++" {
 			t.Errorf("confirms: got %s, want ++", got)
@@ -129,7 +131,7 @@ func TestRejectPublishDLX(t *testing.T) {
 	})
 }
 
-// If one of several queues is full, the broker nacks the message. The other queues store it.
+// If one of several queues is full, the broker nacks the message, although the other queues store it.
 func TestNackIfOneQueueIsFull(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		x := c.exchange("x", "fanout")

@@ -14,15 +14,16 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// ownBroker is a broker for a single test. The test may restart the broker with the same data and the same URL.
+// ownBroker is a broker for a single test. A test can restart the broker, which then has the same data and the same
+// URL.
 type ownBroker struct {
 	testkit.Target
 	stop, start func()
 }
 
-// eachOwn is like testkit.Each, for a test that stops and starts brokers. It starts additional RabbitMQ nodes, because
-// other tests use the shared nodes. `make test` sets environment variables to the names of these nodes. The nodes take
-// seconds to start, so the RabbitMQ subtests run in parallel with other tests.
+// eachOwn is like testkit.Each, for tests that stop and start brokers. It starts additional RabbitMQ nodes, because
+// other tests use the shared nodes. `make test` sets environment variables to the names of the additional nodes. These
+// nodes take several seconds to start, so the RabbitMQ subtests run in parallel with other tests.
 func eachOwn(t *testing.T, test func(t *testing.T, b *ownBroker)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -89,7 +90,8 @@ func ownRabbitMQ(t *testing.T, b testkit.Target, node string) *ownBroker {
 	o := &ownBroker{Target: b}
 	o.start = func() { o.URL = run("start") }
 	o.stop = func() { run("stop") }
-	// The cleanup kills the node, because a graceful stop of 3.10 takes six seconds and the data is removed anyway.
+	// The cleanup kills the node, because a graceful stop of 3.10 takes six seconds and the cleanup removes the data
+	// anyway.
 	t.Cleanup(func() {
 		run("kill")
 		run("rm")

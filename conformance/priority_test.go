@@ -15,8 +15,8 @@ func (c *client) putPriority(queue, body string, priority uint8) {
 	}
 }
 
-// The broker delivers the highest priority first, and messages with the same priority in order. A priority above the maximum
-// counts as the maximum. A missing priority counts as 0.
+// The broker delivers messages with the highest priority first, and messages with the same priority in the order of
+// their arrival. A priority above the maximum counts as the maximum. A missing priority counts as 0.
 func TestClassicPriorities(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-max-priority": 5})
@@ -36,7 +36,7 @@ func TestClassicPriorities(t *testing.T) {
 	})
 }
 
-// A queue without priorities preserves the order.
+// A classic queue without priorities ignores the priorities of messages.
 func TestNoPriorities(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -79,8 +79,8 @@ func TestPriorityQueueDropsHead(t *testing.T) {
 	})
 }
 
-// In a classic queue, a message expires only at the head of the queue, after all messages with a higher priority. A quorum
-// queue of 4.3 has a head for each priority.
+// In a classic queue, a message expires only at the head of the queue, and therefore after all messages with a higher
+// priority. A quorum queue of 4.3 has a head for each priority.
 func TestExpiryBehindHigherPriority(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		other, otherDead := c.expiring(nil)
@@ -123,7 +123,7 @@ func TestMaxPriorityArgument(t *testing.T) {
 	})
 }
 
-// The consumer with the highest priority gets all messages while it has credit.
+// The consumer with the highest priority gets all messages until its prefetch is reached.
 func TestConsumerPriorities(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -149,7 +149,7 @@ func TestConsumerPriorities(t *testing.T) {
 	})
 }
 
-// One consumer receives all messages. After its cancellation, the next consumer becomes active.
+// Only one consumer receives messages. After this consumer is canceled, the next consumer becomes active.
 func TestSingleActiveConsumer(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {

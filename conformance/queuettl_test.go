@@ -10,12 +10,12 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// awaitDeleted waits until a queue does not exist.
+// awaitDeleted waits until a queue has been deleted.
 func (c *client) awaitDeleted(queue string) {
 	c.t.Helper()
 	testkit.Eventually(c.t, timeout, func() error {
 		if c.exists(queue) {
-			// The check has renewed the queue TTL, so the loop waits longer than the TTL before the next check.
+			// The check has renewed the queue TTL (1 s), so the next check must not follow before it has expired.
 			time.Sleep(1200 * time.Millisecond)
 			return errors.New(queue + " is still there")
 		}
@@ -31,7 +31,8 @@ func (c *client) exists(queue string) bool {
 	return err == nil
 }
 
-// An unused queue expires with its messages, which the broker does not dead-letter. A queue with a consumer does not expire.
+// The broker deletes an unused queue with its messages, and does not dead-letter these messages. A queue with a
+// consumer does not expire.
 func TestUnusedQueueExpires(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
@@ -63,7 +64,7 @@ func TestExpiresArgument(t *testing.T) {
 	})
 }
 
-// Declaring a queue, even passively, and getting a message from it renew its queue TTL.
+// Declaring a queue, even passively, renews its queue TTL, as does getting a message from it.
 func TestUseRenewsQueueTTL(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {

@@ -8,8 +8,9 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// The delivery count is the number of failed deliveries. Since 4.3, a delivery counts as failed after basic.reject or
-// if the channel closes, but not after basic.nack. If the count exceeds the limit, the broker dead-letters the message.
+// The delivery count is the number of failed deliveries. Since RabbitMQ 4.3, a delivery counts as failed after
+// basic.reject or after its channel has closed, but not after basic.nack. If the count exceeds the delivery limit, the
+// broker dead-letters the message.
 func TestDeliveryCount(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		dead := c.queue("dead", nil)
@@ -77,7 +78,7 @@ func TestUnsupportedByQuorumQueues(t *testing.T) {
 			},
 		} {
 			if property == "non-durable" && b.IsRabbitMQ && b.Version == "4.3" {
-				continue // 4.3 rejects all transient queues that are not exclusive, regardless of their type
+				continue // 4.3 rejects transient queues of any type that are not exclusive
 			}
 			c.refused(406, "invalid property '"+property+"' for queue '"+q+"' in vhost '/'", func(ch *amqp.Channel) error {
 				return declare(ch, amqp.Table{"x-queue-type": "quorum"})
@@ -116,7 +117,7 @@ func TestQuorumRequeueOrder(t *testing.T) {
 	})
 }
 
-// With the at-least-once strategy, dead letters have the same headers as other dead letters.
+// Dead letters have the same headers with the at-least-once strategy as with the default strategy.
 func TestAtLeastOnceDeadLetters(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		dead := c.queue("dead", nil)
@@ -134,8 +135,8 @@ func TestAtLeastOnceDeadLetters(t *testing.T) {
 	})
 }
 
-// Since 4.0, the default delivery limit of a quorum queue is 20. If a message exceeds the limit and the queue has no
-// dead-letter exchange, the broker drops the message. The value -1 disables the limit.
+// Since RabbitMQ 4.0, the default delivery limit of a quorum queue is 20. If a message exceeds the limit, and the queue
+// has no dead-letter exchange, the broker drops the message. The limit -1 disables this.
 func TestDefaultDeliveryLimit(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {
@@ -158,7 +159,7 @@ func TestDefaultDeliveryLimit(t *testing.T) {
 	})
 }
 
-// A classic queue does not include the counts of a quorum queue in the headers of its dead letters.
+// The dead letters of a classic queue do not contain the headers with the counts of an earlier quorum queue.
 func TestClassicQueueRemovesDeliveryCounts(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		dead := c.queue("dead", nil)
@@ -175,8 +176,8 @@ func TestClassicQueueRemovesDeliveryCounts(t *testing.T) {
 	})
 }
 
-// Since 4.0, a dead letter preserves the number of deliveries that failed by basic.reject. If the number is positive, the
-// next queue marks the message as redelivered, and a quorum queue continues the count.
+// Since RabbitMQ 4.0, a dead letter keeps the number of deliveries that failed because of basic.reject. If this number
+// is positive, the next queue marks the message as redelivered and, if it is a quorum queue, continues the count.
 func TestDeadLetterPreservesFailedDeliveries(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {
@@ -215,7 +216,7 @@ func TestDeadLetterPreservesFailedDeliveries(t *testing.T) {
 	})
 }
 
-// A channel with an unacked message from basic.get counts as a consumer of a quorum queue.
+// A quorum queue counts a channel with an unacked message from basic.get as a consumer.
 func TestGetCountsAsConsumer(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-queue-type": "quorum"})
@@ -232,8 +233,8 @@ func TestGetCountsAsConsumer(t *testing.T) {
 	})
 }
 
-// With the at-least-once strategy, an unroutable dead letter is not ready, but still counts towards the maximum length of
-// its queue.
+// With the at-least-once strategy, an unroutable dead letter is not ready, but still counts towards the maximum length
+// of the queue that it comes from.
 func TestUnroutableDeadLettersCountTowardsLength(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{
@@ -242,7 +243,7 @@ func TestUnroutableDeadLettersCountTowardsLength(t *testing.T) {
 		})
 		c.putExpiring(q, "held", "20")
 		c.awaitReady(q, 0)
-		// The limit is soft. The queue accepts one message above the limit.
+		// A quorum queue accepts one message above its limit.
 		if got := c.confirms(q, "1", "2"); got != "+-" {
 			t.Errorf("confirms: got %s, want +-", got)
 		}

@@ -8,8 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// TestRestart declares a topology with messages in all states, restarts the broker, and checks the topology and the
-// messages. It is a single test, because a restart of RabbitMQ takes ten seconds.
+// TestRestart declares a topology and publishes messages that get into different states. It then restarts the broker,
+// and checks the topology and the messages. It is a single test, because a restart of RabbitMQ takes about ten seconds.
 func TestRestart(t *testing.T) {
 	eachOwn(t, func(t *testing.T, b *ownBroker) {
 		c := connect(t, b.Target)
@@ -89,14 +89,14 @@ func TestRestart(t *testing.T) {
 		b.start()
 		c = connect(t, b.Target)
 
-		// Durable exchanges, queues and bindings survive. Quorum queues and persistent messages in classic queues survive,
-		// too.
+		// Durable exchanges, queues and bindings survive, as do all messages in quorum queues and persistent messages
+		// in classic queues.
 		must("first", "a.b", amqp.Publishing{Headers: amqp.Table{"n": int32(1)}, Body: []byte("by headers")})
 		must("first", "b", amqp.Publishing{Body: []byte("by the alternate exchange")})
 		if got := c.bodies("bound", 2); got != "by headers by the alternate exchange" {
 			t.Errorf("messages through the bindings: got %s, want by headers by the alternate exchange", got)
 		}
-		if !b.IsRabbitMQ || b.Version != "4.3" { // RabbitMQ 4.3 stores all exchanges in one place, and recovers transient exchanges
+		if !b.IsRabbitMQ || b.Version != "4.3" { // RabbitMQ 4.3 also recovers transient exchanges
 			c.refused(404, "no exchange 'transient' in vhost '/'", func(ch *amqp.Channel) error {
 				return ch.ExchangeDeclarePassive("transient", "topic", false, false, false, false, nil)
 			})
@@ -114,9 +114,10 @@ func TestRestart(t *testing.T) {
 		if got := c.bodies("quorum", 2); got != "transient 2" {
 			t.Errorf("quorum queue: got %s, want transient 2", got)
 		}
-		c.declare("quorum", quorum) // a repeated declaration with the same properties succeeds
+		c.declare("quorum", quorum) // succeeds only if the properties are the same as before
 
-		// Dead letters keep their history, messages expire by the clock, and a quorum queue keeps its delivery counts.
+		// Dead letters keep their history, messages also expire while the broker is stopped, and a quorum queue keeps
+		// the delivery counts.
 		c.awaitReady("dead", 2)
 		first, second := c.get("dead"), c.get("dead")
 		if string(first.Body) != "died" || deathOf(first, "reason") != "rejected" || deathOf(first, "queue") != "deadly" ||

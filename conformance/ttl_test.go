@@ -9,7 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// expiring declares a queue that dead-letters its messages to another queue. args contains further arguments.
+// expiring declares a queue that dead-letters its messages to another queue. The parameter args contains further
+// arguments.
 func (c *client) expiring(args amqp.Table) (source, dead string) {
 	c.t.Helper()
 	dead = c.queue("dead", nil)
@@ -25,7 +26,8 @@ func (c *client) putExpiring(queue, body, expiration string) {
 	}
 }
 
-// The shorter of the queue's message TTL and the message's expiration applies, even without a consumer.
+// If a queue has a message TTL and a message has an expiration, the shorter of the two applies, even without a
+// consumer.
 func TestShorterTTLApplies(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		source, dead := c.expiring(amqp.Table{"x-message-ttl": 50})
@@ -37,7 +39,7 @@ func TestShorterTTLApplies(t *testing.T) {
 	})
 }
 
-// A message whose deadline has passed waits behind a message with a later deadline, and still counts as ready.
+// A message whose deadline has passed remains behind a message with a later deadline, and still counts as ready.
 func TestOnlyHeadExpires(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
@@ -46,7 +48,7 @@ func TestOnlyHeadExpires(t *testing.T) {
 				other, otherDead := c.expiring(amqp.Table{"x-queue-type": kind})
 				c.putExpiring(source, "long", "600000")
 				c.putExpiring(source, "short", "1")
-				// The other queue is a clock. Its message was published later and expires later than "short".
+				// The message in the other queue serves as a clock, because it expires later than "short".
 				c.putExpiring(other, "clock", "50")
 				c.bodies(otherDead, 1)
 				if n := c.ready(source); n != 2 {
@@ -79,8 +81,8 @@ func TestZeroTTL(t *testing.T) {
 	})
 }
 
-// An unacked message does not expire, but keeps its deadline. If it is requeued after the deadline, the broker dead-letters
-// it instead of redelivering it.
+// An unacked message does not expire, but keeps its deadline. If the message is requeued after the deadline, the broker
+// dead-letters it and does not redeliver it.
 func TestUnackedMessageKeepsDeadline(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
@@ -118,7 +120,7 @@ func TestMessagesExpireBehindFullPrefetch(t *testing.T) {
 	})
 }
 
-// The message TTL of the next queue applies to a dead letter. The next queue appends the dead letter to its tail.
+// The message TTL of the next queue applies to a dead letter. The dead letter enters that queue at the tail.
 func TestDeadLetterGetsTTLOfNextQueue(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		end := c.queue("end", nil)

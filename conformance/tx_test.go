@@ -17,7 +17,7 @@ func (c *client) transaction() *amqp.Channel {
 	return ch
 }
 
-// Publishes and acks take effect at the commit, and a rollback undoes them.
+// Publishes and acks take effect at the commit, and a rollback discards them.
 func TestTransactions(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -44,7 +44,8 @@ func TestTransactions(t *testing.T) {
 	})
 }
 
-// The broker requeues messages that were acked in a transaction without a commit.
+// If a channel with a transaction closes before the commit, the broker requeues the messages that were acked in the
+// transaction.
 func TestUncommittedAcksAreRequeued(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -65,7 +66,7 @@ func TestUncommittedAcksAreRequeued(t *testing.T) {
 	})
 }
 
-// The broker returns a mandatory message at the commit, but reports a missing exchange immediately.
+// The broker returns an unroutable mandatory message at the commit, but reports a missing exchange immediately.
 func TestTransactionalErrors(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		ch := c.transaction()
@@ -111,7 +112,8 @@ func TestTransactionsExcludeConfirms(t *testing.T) {
 	})
 }
 
-// The broker routes a message when it is published. Deleting the exchange before the commit has no effect on the message.
+// The broker routes a message when it receives the message. The deletion of the exchange before the commit therefore
+// has no effect on the message.
 func TestCommitAfterExchangeDeletion(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// The tests of this file verify the behavior on which an operator's actions on messages in wait queues rely. The wait queues
-// are declared like the wait queues of topology.Buckets, and as classic queues with the same arguments.
+// The tests in this file verify the behavior on which the actions on waiting messages rely. They use quorum queues that
+// are declared like the wait queues of topology.Buckets, and classic queues with the same dead-letter target.
 
 // declareWaiting declares a wait queue and its work queue.
 func (c *client) declareWaiting(kind string) (wait, work string) {
@@ -26,8 +26,8 @@ func (c *client) declareWaiting(kind string) (wait, work string) {
 	return c.queue("wait", args), work
 }
 
-// delay publishes bodies to a wait queue. The first body expires after the given number of seconds, and each further body
-// one second later.
+// delay publishes bodies to a wait queue. The first message expires after the given number of seconds, and each further
+// message one second later.
 func (c *client) delay(wait string, seconds int, bodies ...string) {
 	c.t.Helper()
 	for i, body := range bodies {
@@ -37,7 +37,8 @@ func (c *client) delay(wait string, seconds int, bodies ...string) {
 	}
 }
 
-// consumeAndCancel consumes n messages of a queue on a new channel, and cancels the consumer.
+// consumeAndCancel consumes n messages from a queue on a new channel, and cancels the consumer. It does not ack the
+// messages.
 func (c *client) consumeAndCancel(queue string, n int) (*amqp.Channel, []amqp.Delivery) {
 	c.t.Helper()
 	ch := c.open()
@@ -52,8 +53,9 @@ func (c *client) consumeAndCancel(queue string, n int) (*amqp.Channel, []amqp.De
 	return ch, held
 }
 
-// requeueAll requeues messages in their order and without failed deliveries. Since 4.3, basic.nack has this effect. In 3.10,
-// basic.nack moves a message of a quorum queue to the tail or counts it, so requeueAll only closes the channel.
+// requeueAll requeues messages, if possible in their order and without counting failed deliveries. In RabbitMQ 4.3,
+// basic.nack has this effect. In RabbitMQ 3.10, basic.nack would move a message in a quorum queue to the tail or count
+// a failed delivery, so requeueAll only closes the channel.
 func (c *client) requeueAll(ch *amqp.Channel, held []amqp.Delivery) {
 	c.t.Helper()
 	if c.b.Version != "3.10" && len(held) > 0 {
@@ -71,9 +73,9 @@ func eachKind(t *testing.T, test func(t *testing.T, c *client, kind string)) {
 	})
 }
 
-// After basic.nack without requeue, the broker dead-letters a waiting message to the work queue immediately, as if the
-// message had expired. Only the reason is different. The nack does not count as a failed delivery in the work queue. (Since
-// 4.3, basic.reject does.)
+// After basic.nack without requeue, the broker immediately dead-letters a waiting message to the work queue, as if the
+// message had expired, but with another reason. The nack does not count as a failed delivery in the work queue. Since
+// RabbitMQ 4.3, basic.reject does.
 func TestNackMovesWaitingMessageToWorkQueue(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
 		wait, work := c.declareWaiting(kind)
@@ -94,8 +96,8 @@ func TestNackMovesWaitingMessageToWorkQueue(t *testing.T) {
 	})
 }
 
-// Requeued messages keep their positions before other waiting messages and before new messages, and expire at their
-// deadlines.
+// Requeued messages return to their positions, which are before all other messages in the wait queue, and expire at
+// their deadlines.
 func TestRequeueKeepsPositionInWaitQueue(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
 		wait, work := c.declareWaiting(kind)
@@ -109,14 +111,14 @@ func TestRequeueKeepsPositionInWaitQueue(t *testing.T) {
 	})
 }
 
-// If the deadline of a message passes while it is unacked, the broker dead-letters the message to the work queue after its
-// requeue.
+// If the deadline of a message passes while the message is unacked, the broker dead-letters the message to the work
+// queue when the message is requeued.
 func TestDeadlinePassesDuringInspection(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
 		wait, work := c.declareWaiting(kind)
 		c.delay(wait, 1, "1")
 		ch, held := c.consumeAndCancel(wait, 1)
-		c.delay(wait, 1, "2") // expires at the head, and proves that the deadline of the first message has passed, too
+		c.delay(wait, 1, "2") // expires at the head, which proves that the deadline of message 1 has also passed
 		if got := string(c.get(work).Body); got != "2" {
 			t.Errorf("%s: message in the work queue: got %s, want 2", kind, got)
 		}
@@ -138,7 +140,7 @@ func TestWaitQueueAllowsRepeatedInspection(t *testing.T) {
 		}
 		c.awaitReady(wait, 1)
 		if c.b.Version == "3.10" {
-			return // 3.10 counts the deliveries, and has no limit
+			return // 3.10 counts the deliveries, but has no delivery limit
 		}
 		ch, held := c.consumeAndCancel(wait, 1)
 		if n, _ := held[0].Headers["x-delivery-count"].(int64); n != 0 {
@@ -152,8 +154,8 @@ func TestWaitQueueAllowsRepeatedInspection(t *testing.T) {
 	})
 }
 
-// The broker compares the arguments of a repeated declaration. A successful declaration therefore proves the target of a
-// wait queue.
+// The broker compares the arguments of a repeated declaration. Therefore a successful declaration proves that the wait
+// queue has the expected target.
 func TestDeclarationProvesWaitQueueTarget(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		wait, _ := c.declareWaiting("quorum")
@@ -168,7 +170,8 @@ func TestDeclarationProvesWaitQueueTarget(t *testing.T) {
 	})
 }
 
-// If an inspecting client crashes, a quorum queue counts a failed delivery. The messages and their order do not change.
+// If a client crashes during an inspection, a quorum queue counts a failed delivery. The messages and their order do
+// not change.
 func TestCrashDuringInspection(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
 		wait, work := c.declareWaiting(kind)

@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// environmentOf runs a program and returns the variables that the program gets for a message.
+// environmentOf runs a program with configuration e and returns the environment that the program gets for m.
 func environmentOf(t *testing.T, e ExecConfig, m *reprise.Message) map[string]string {
 	t.Helper()
 	e.Dir = t.TempDir()
@@ -62,7 +62,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// Values that cannot be variables are omitted, and a variable lists their names. The other variables do not change.
+// Values that an environment variable cannot contain are omitted, and REPRISE_OMITTED lists their names. The other
+// variables do not change.
 func TestEnvironmentOmitsInvalidValues(t *testing.T) {
 	var log syncBuffer
 	m := &reprise.Message{Queue: "q", Type: "a\x00b", Headers: map[string]any{
@@ -83,7 +84,7 @@ func TestEnvironmentOmitsInvalidValues(t *testing.T) {
 	}
 }
 
-// The limits of the environment permit a program to start with headers of any size.
+// Because of the limits of the environment, a program starts regardless of the size of the headers.
 func TestEnvironmentIsLimited(t *testing.T) {
 	m := &reprise.Message{Queue: "q", Headers: map[string]any{}}
 	for i := range 2000 {

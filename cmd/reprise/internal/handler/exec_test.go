@@ -26,7 +26,7 @@ func newExec(t *testing.T, cfg ExecConfig) *Exec {
 	return e
 }
 
-// shell is a handler that runs a script.
+// shell returns a handler that runs a script.
 func shell(t *testing.T, script string) *Exec {
 	t.Helper()
 	return newExec(t, ExecConfig{Command: []string{"sh", "-c", script}, Dir: t.TempDir()})
@@ -57,7 +57,7 @@ func TestExecOutcome(t *testing.T) {
 	}
 }
 
-// The body arrives unchanged.
+// The program receives the body unchanged.
 func TestExecBody(t *testing.T) {
 	dir := t.TempDir()
 	e := newExec(t, ExecConfig{Command: []string{"sh", "-c", "cat > body"}, Dir: dir})
@@ -74,7 +74,7 @@ func TestExecBody(t *testing.T) {
 	}
 }
 
-// A program may ignore its input, regardless of the size.
+// A program may ignore its input, even a large input.
 func TestExecIgnoresInput(t *testing.T) {
 	for _, script := range []string{"exit 0", "exec <&-; exit 0"} {
 		if err := shell(t, script).Handle(bounded(t), &reprise.Message{Body: make([]byte, 4<<20)}); err != nil {
@@ -91,7 +91,8 @@ func TestExecErrorTextIsLimited(t *testing.T) {
 	}
 }
 
-// Python writes the exception below the stack. The error starts with the exception, even if the traceback is truncated.
+// Python writes the exception below the stack. The error of the handler begins with the exception, even if the
+// traceback is truncated.
 func TestExecTraceback(t *testing.T) {
 	const traceback = "Traceback (most recent call last):\n  File \"job.py\", line 6, in <module>\n    work()\n    ~~~~^^\nValueError: no such picture\n"
 	for stderr, want := range map[string]string{
@@ -189,7 +190,7 @@ func TestNewExecRefusesInvalidConfig(t *testing.T) {
 	}
 }
 
-// waitFor waits until a program has written the file, and returns the content.
+// waitFor waits until a program has written a line to the file, and returns this line.
 func waitFor(t *testing.T, file string) string {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
@@ -219,7 +220,7 @@ func waitForExit(t *testing.T, pid string) {
 	t.Errorf("process %s is still running", pid)
 }
 
-// After cancellation, the program and its children get SIGTERM first.
+// After a cancellation, the program and its children first receive SIGTERM.
 func TestExecTerminatesProgramOnCancel(t *testing.T) {
 	dir := t.TempDir()
 	e := newExec(t, ExecConfig{Dir: dir, Command: []string{"sh", "-c", `
@@ -240,7 +241,7 @@ func TestExecTerminatesProgramOnCancel(t *testing.T) {
 	waitForExit(t, waitFor(t, filepath.Join(dir, "child")))
 }
 
-// A program that ignores SIGTERM and its child are killed after the grace period.
+// If a program and its child ignore SIGTERM, both are killed after the grace period.
 func TestExecKillsAfterGrace(t *testing.T) {
 	dir := t.TempDir()
 	e := newExec(t, ExecConfig{Dir: dir, Grace: 50 * time.Millisecond, Command: []string{"sh", "-c", `
@@ -260,7 +261,7 @@ func TestExecKillsAfterGrace(t *testing.T) {
 	waitForExit(t, child)
 }
 
-// The exit code of a program that handles SIGTERM determines the outcome.
+// If a program handles SIGTERM, its exit code determines the outcome.
 func TestExecOutcomeAfterSIGTERM(t *testing.T) {
 	for code, want := range map[string]string{"0": "ack", "65": "park", "1": "retry"} {
 		dir := t.TempDir()
@@ -327,7 +328,7 @@ func TestExecKill(t *testing.T) {
 	go func() { result <- e.Handle(ctx, full()) }()
 	ended := errors.New("the worker requeues its messages")
 	cancel(ended)
-	for range 2 { // neither the killed program nor the program that was not started counts as failed
+	for range 2 { // the killed program, and the program that was not started; neither counts as failed
 		if err := <-result; !errors.Is(err, ended) {
 			t.Errorf("got error %v", err)
 		}

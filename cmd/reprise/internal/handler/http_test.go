@@ -28,7 +28,7 @@ func newHTTP(t *testing.T, cfg HTTPConfig) *HTTP {
 	return h
 }
 
-// service starts a server and returns a handler for it.
+// service starts a server and returns a handler that posts messages to it.
 func service(t *testing.T, f http.HandlerFunc) *HTTP {
 	t.Helper()
 	s := httptest.NewServer(f)
@@ -81,8 +81,8 @@ func TestHTTPOutcome(t *testing.T) {
 	}
 }
 
-// With Pause, a Retry-After of the service pauses the worker. Responses without a usable header, and statuses that park, do
-// not pause it.
+// With Pause, a Retry-After header of the service pauses the worker. A response without a usable header, or with a
+// status that parks, does not pause the worker.
 func TestHTTPPause(t *testing.T) {
 	for _, tt := range []struct {
 		status     int
@@ -136,7 +136,7 @@ func TestHTTPRequest(t *testing.T) {
 	}
 }
 
-// Each name and each value of a message becomes exactly one header, and can be decoded.
+// Each header of a message becomes exactly one HTTP header, whose name and value can be decoded.
 func TestHTTPPreventsHeaderInjection(t *testing.T) {
 	var got http.Header
 	h := service(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
@@ -238,7 +238,7 @@ func TestHTTPNetworkErrors(t *testing.T) {
 		t.Errorf("truncated response: got %s (%v), want retry with EOF", kind(err), err)
 	}
 
-	// The status has arrived and determines the outcome, even if the body is incomplete.
+	// The status determines the outcome, even if the body is incomplete.
 	for status, want := range map[int]string{200: "ack", 400: "park", 500: "retry"} {
 		half := service(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
@@ -332,7 +332,7 @@ func TestRetryAfter(t *testing.T) {
 			t.Errorf("%q: got %v, %v; want %v", value, got, ok, want)
 		}
 	}
-	// Without a Date header, the date is relative to the local clock.
+	// Without a Date header, the delay until the date is measured from the local time.
 	h := http.Header{"Retry-After": {time.Now().Add(10 * time.Hour).UTC().Format(http.TimeFormat)}}
 	if got, ok := retryAfter(h); !ok || got < 9*time.Hour || got > 11*time.Hour {
 		t.Errorf("without a Date header: got %v, want at least %v, %v", got, 9*time.Hour, ok)

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// reaping is the environment variable that makes a test binary run as the process of a Reaper.
+// reaping is the environment variable that makes the test binary run as a Reaper process.
 const reaping = "HANDLER_TEST_REAPS"
 
 func TestMain(m *testing.M) {
@@ -52,7 +52,7 @@ func full() *reprise.Message {
 	}
 }
 
-// syncBuffer is a concurrency-safe buffer for logs.
+// syncBuffer is a buffer for logs that is safe for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -74,7 +74,7 @@ func textLog(w *syncBuffer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, nil))
 }
 
-// kind returns the outcome of an error.
+// kind describes the outcome to which an error of a handler leads.
 func kind(err error) string {
 	if err == nil {
 		return "ack"
@@ -91,7 +91,7 @@ func kind(err error) string {
 	return "retry"
 }
 
-// bounded returns a context with a timeout, so that a test fails instead of hanging.
+// bounded returns a context with a timeout, so that the test fails instead of hanging.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

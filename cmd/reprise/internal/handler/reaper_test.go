@@ -13,7 +13,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// If the process of the Reaper is killed, the running programs continue, and the next program starts a new process.
+// If the Reaper process is killed, the running programs continue, and the next start of a program also starts a new
+// Reaper process.
 func TestReaperRestartsAfterKill(t *testing.T) {
 	var processes []*exec.Cmd
 	r := &Reaper{Command: func() *exec.Cmd {
@@ -30,7 +31,7 @@ func TestReaperRestartsAfterKill(t *testing.T) {
 			return err == nil
 		}
 	}
-	// run runs a program that exits when the file "go" exists.
+	// run runs a program that exits as soon as the file "go" exists.
 	run := func(name string) chan error {
 		e := newExec(t, ExecConfig{Command: []string{"sh", "-c", "echo x >" + name + "; while [ ! -e go ]; do sleep 0.01; done"}, Dir: dir, Reaper: r})
 		done := make(chan error)
@@ -57,13 +58,13 @@ func TestReaperRestartsAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := run("third")
-	r.Close() // after a SIGKILL of this process, the Reaper process also sees only the end of its input
+	r.Close() // closes the input of the Reaper process, like a SIGKILL of this process
 	if err := <-third; err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("after the Reaper was closed: got error %v", err)
 	}
 }
 
-// The error distinguishes a missing Reaper from a missing program.
+// The error distinguishes a Reaper process that cannot be started from a missing program.
 func TestReaperReportsStartError(t *testing.T) {
 	r := &Reaper{Command: func() *exec.Cmd { return exec.Command(filepath.Join(t.TempDir(), "gone")) }}
 	defer r.Close()

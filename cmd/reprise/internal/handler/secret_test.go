@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The services of this test repeat the request in their responses.
+// The services of this test repeat parts of the request in their responses.
 func TestHTTPErrorsHideSecrets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer http.HandlerFunc

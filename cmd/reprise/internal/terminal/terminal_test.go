@@ -40,7 +40,7 @@ func TestOneLineReplacesControls(t *testing.T) {
 	}
 }
 
-// WriteJSON escapes control characters, and the value does not change.
+// WriteJSON escapes control characters without changing the decoded value.
 func TestWriteJSON(t *testing.T) {
 	for _, text := range []string{"", "ä\n\t\"", "\x1b[31m", "\u009b31m", "\x7f", "\u202eevil\u202c", "\u2028", "\U000e0001", "日本 👩"} {
 		var b bytes.Buffer
