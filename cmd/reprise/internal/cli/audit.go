@@ -38,7 +38,7 @@ Exit codes: 0 balanced, 1 a discrepancy or an account without a result, 2 invali
 `
 }
 
-// Run shows the ledger.
+// Run shows the ledger. With --accept, it first accepts the discrepancy of an account.
 func (c *auditCmd) Run(ctx context.Context, streams IO) error {
 	switch {
 	case c.Accept != "" && c.Reason == "":

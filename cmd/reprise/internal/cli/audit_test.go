@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// If messages moved during the count, the text reports the slack, so that users do not interpret it as a loss.
+// If messages moved during the count, the text reports the slack, so that users do not interpret the difference as a loss.
 func TestAuditTextReportsSlack(t *testing.T) {
 	for slack, want := range map[int64]string{
 		0: "",

@@ -18,7 +18,7 @@ import (
 // passwordVariable holds the password of the broker's user.
 const passwordVariable = "REPRISE_BROKER_PASSWORD"
 
-// guest is RabbitMQ's default user. The broker accepts this user only from localhost.
+// guest is RabbitMQ's default user. With the default password, the broker accepts this user only from this machine.
 const guest = "guest"
 
 type brokerCmd struct {

@@ -1,9 +1,9 @@
 // Package cli implements the commands of the program reprise, their output and their exit codes.
 //
-// Each command is a struct in a separate file. Its fields are the flags and arguments. Its Run method uses the
-// streams and variables of an [IO], so that the package neither accesses os.Stdout nor calls os.Exit.
+// Each command is a struct. Its fields are the flags and arguments. Its Run method uses the streams and variables of
+// an [IO], so that the package neither accesses os.Stdout nor calls os.Exit.
 //
-// Results go to stdout: addresses, message IDs, the version. Logs and errors go to stderr. docs/cli.md is the
+// Results, such as addresses, message IDs and the version, go to stdout. Logs and errors go to stderr. docs/cli.md is the
 // specification for users.
 package cli
 
@@ -164,7 +164,7 @@ func missing(command *kong.Context, err error) *kong.Positional {
 	return nil
 }
 
-// subcommands returns the subcommands of the selected command.
+// subcommands returns the names of the visible subcommands of the selected command.
 func subcommands(command *kong.Context) []string {
 	var names []string
 	if node := command.Selected(); node != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// bulkEditFlags change all messages of a replay.
+// bulkEditFlags contains the flags that edit all messages of a replay.
 type bulkEditFlags struct {
 	Patch          *string  `placeholder:"JSON" help:"JSON Patch (RFC 6902) for each body. @FILE reads the patch from a file."`
 	Replace        []string `sep:"none" placeholder:"TEXT" help:"Text to replace in each body. Repeatable, with one --with each."`

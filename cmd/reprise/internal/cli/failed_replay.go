@@ -165,7 +165,7 @@ func (c *failedReplayCmd) plan() (api.Plan, error) {
 	return api.Plan{Selection: s, To: api.TargetOf(to), Edit: edit, Rate: float64(c.Rate), Ramp: c.Ramp, Canary: api.Duration(c.Canary), IgnoreSame: c.IgnoreSame}, nil
 }
 
-// question asks for confirmation of a replay.
+// question returns the confirmation question of a replay.
 func (c *failedReplayCmd) question(p api.Preview) string {
 	target := c.target()
 	if c.To == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// The flags have the names, placeholders and help of the conditions of the archive.
+// Each flag has the name, the placeholder and the help of a condition of the archive.
 func TestSelectionMatchesFilter(t *testing.T) {
 	parser, err := kong.New(&selection{})
 	if err != nil {

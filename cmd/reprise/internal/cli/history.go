@@ -142,7 +142,7 @@ func tookText(ms float64) string {
 	return time.Duration(ms * float64(time.Millisecond)).Round(time.Minute).String()
 }
 
-// spark draws a number of each interval as a bar, with at most the given number of bars. An unrecorded interval is a
+// spark draws a bar for each interval. It combines intervals if their number exceeds most. An unrecorded interval is a
 // dot.
 func spark(points []api.Interval, of func(api.Interval) uint64, most int) string {
 	var sums []uint64

@@ -16,7 +16,7 @@ import (
 //
 //	15:04:05.123 INFO  listening  url=amqp://guest:guest@127.0.0.1:5672
 //
-// The time is local and has no date. Programs that collect logs use JSON. In the journal of systemd, which adds the time
+// The time is local and has no date. Programs that collect logs use JSON. In the systemd journal, which adds the time
 // itself, the line begins with the priority instead, as sd-daemon(3) describes:
 //
 //	<6>INFO  listening  url=amqp://guest:guest@127.0.0.1:5672

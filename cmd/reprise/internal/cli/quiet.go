@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// quietBroker filters the log of a broker that runs in the same process as its workers. It lowers events of connections to
-// level debug: the workers log the events of their own connections in more detail, and for connections from other
-// processes, only errors are important.
+// quietBroker filters the log of a broker that runs in the same process as its workers. It lowers records below level
+// warn to level debug. It also lowers warnings about connections within this process, because the workers log the
+// events of their own connections in more detail.
 type quietBroker struct {
 	slog.Handler
 	inside bool // the peer is in this process

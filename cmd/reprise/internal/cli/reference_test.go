@@ -14,7 +14,7 @@ import (
 
 var update = goflag.Bool("update", false, "write docs/commands.md")
 
-// docs/commands.md is the output of markdown.
+// docs/commands.md contains the result of the function markdown.
 func TestReferenceIsCurrent(t *testing.T) {
 	const path = "../../../../docs/commands.md"
 	want := markdown(t)

@@ -106,7 +106,7 @@ func (w window) text(one func(time.Duration) string) string {
 	return low + " – " + high
 }
 
-// rough formats a duration with its significant digits.
+// rough formats a duration, rounded to a unit that depends on its length.
 func rough(d time.Duration) string {
 	if d == math.MaxInt64 {
 		return "centuries"

@@ -18,7 +18,7 @@ import (
 // TestScriptPostgres runs scripts like TestScript. Each script has a separate PostgreSQL schema: $POSTGRES is the URL,
 // through a proxy, and $SCHEMA is the name of the schema. The scripts have these additional commands:
 //
-//	hold             the database does not respond any more
+//	hold             the database stops responding
 //	stop             close connections, and refuse new ones
 //	resume           undo hold and stop
 //	sql STATEMENT    run a statement in the schema, without the proxy

@@ -72,7 +72,7 @@ func TestWorkerPausesWhileStoreIsDown(t *testing.T) {
 
 var errCrooked = errors.New("crooked")
 
-// Errors of a database are permanent, unless the database is starting or has too many connections.
+// Errors of a PostgreSQL server are permanent, unless the server is starting or has too many connections.
 func TestUnreachable(t *testing.T) {
 	wrapped := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }
 	for code, want := range map[string]bool{"57P03": true, "53300": true, "28P01": false, "3D000": false, "42501": false} {

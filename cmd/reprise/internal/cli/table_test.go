@@ -55,7 +55,7 @@ func TestTextTable(t *testing.T) {
 	}
 }
 
-// Errors of a service start with the same URL and differ only at the end, so the table cuts them in the middle.
+// Errors of one service often start with the same URL and differ only at the end, so the table cuts them in the middle.
 func TestTextTableCutsMiddle(t *testing.T) {
 	table := newTable(column{name: "N"}, column{name: "ERROR", least: 10, ends: true})
 	table.add("1", "POST http://shop/orders: 503 Service Unavailable: shard 3 is down")

@@ -80,7 +80,7 @@ func (v value) dataDir() (string, bool) {
 	return path(DefaultData)(v)
 }
 
-// path reads a path. A relative path is relative to the directory of the configuration.
+// path reads a path, which may be relative to the directory of the configuration.
 func path(example string) reader[string] {
 	return func(v value) (string, bool) {
 		s, ok := v.text(example)
