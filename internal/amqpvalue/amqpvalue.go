@@ -47,7 +47,7 @@ func Count(v any) int {
 }
 
 // DeliveryCount returns the number of failed deliveries of a message before this delivery, according to the header
-// x-delivery-count of quorum queues (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling). In a first
+// x-delivery-count of quorum queues (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling). On a first
 // delivery, the header can only come from the publisher, so the result is 0. After a failed delivery, a quorum queue
 // overwrites the header with its own count. Until then, and always on a classic queue, DeliveryCount returns the published
 // header of a redelivered message. A published header can only reduce the number of remaining attempts.

@@ -333,7 +333,7 @@ const stickingOut = `[...document.querySelectorAll("body *")]
 	.filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.parentElement.closest(".scroll, .skip, .graph, .tabs, .nav, .crumbs, .from, pre, svg"))
 	.map(e => e.outerHTML.slice(0, 200))`
 
-// scrolling is a JavaScript expression for the elements, except code, with content that needs horizontal scrolling.
+// scrolling is a JavaScript expression for the elements, except code, whose content needs horizontal scrolling.
 const scrolling = `[...document.querySelectorAll("body *:not(pre, textarea, input, select, .diff, .crumbs li, .clip1, .only-read)")]
 	.filter(e => e.scrollWidth > e.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(e).overflowX))
 	.map(e => e.outerHTML.slice(0, 200))`

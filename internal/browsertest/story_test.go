@@ -62,7 +62,7 @@ func (s *stopwatch) choose(id, option string) {
 	s.step(begun, "choose "+option)
 }
 
-// write clicks a field and types.
+// write clicks a field and types a text.
 func (s *stopwatch) write(id, text string) {
 	s.Helper()
 	begun := time.Now()

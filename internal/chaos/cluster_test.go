@@ -49,8 +49,8 @@ func TestWorkerSurvivesKilledLeaders(t *testing.T) {
 		}
 		c.Kill(second)
 		resume()
-		// RabbitMQ reserves the unacked messages of consumers on a stopped node for these consumers, for 60 s
-		// (consumer_disconnected_timeout) or until the node is restarted.
+		// If a node stops, RabbitMQ reserves the unacked messages of the node's consumers for 60 s
+		// (consumer_disconnected_timeout), or until the node is restarted.
 		c.Start(second)
 
 		t.Logf("killed %s, then %s", first, second)

@@ -89,7 +89,7 @@ func foreignCoverArt() *foreignProgram {
 	}
 }
 
-// foreignStaking is a service of the staking queues.
+// foreignStaking is a service that consumes a staking queue.
 func foreignStaking(queue string) *foreignProgram {
 	delay := queue + "_delay"
 	return &foreignProgram{
