@@ -53,7 +53,7 @@ func Write(v url.Values, name string, pointer any) {
 	}
 }
 
-// Error is the error of a parameter.
+// Error is an error in the parameter Name.
 type Error struct {
 	Name string
 	Err  error
