@@ -7,13 +7,13 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
-// Receiver is the receiving side of a consumer. It decides when it accepts messages.
+// Receiver receives the messages of a consumer, and decides whether to accept them.
 type Receiver interface {
-	// Offer hands over a message. It returns false if the consumer has no credit for the message. The queue then stops
-	// offering messages until [Queue.Resume]. The queue calls Offer under its lock, so Offer must not block and must not
-	// call the queue.
+	// Offer passes a message to the consumer. It returns false if the consumer does not have credit for the message. The
+	// queue then stops offering messages until [Queue.Resume] or [Queue.Credit] is called. The queue calls Offer under
+	// its lock, so Offer must not block and must not call the queue.
 	Offer(*Item) bool
-	// QueueDeleted reports that the queue was deleted. The queue calls it without locks.
+	// QueueDeleted is called, without locks, when the queue was deleted.
 	QueueDeleted()
 }
 
@@ -22,28 +22,29 @@ type Consumer struct {
 	Receiver  Receiver
 	NoAck     bool  // the queue settles a message as soon as the consumer accepts it
 	Exclusive bool  // no other consumer may subscribe
-	Priority  int64 // consumers with the highest priority receive all messages while they have credit
-	Prefetch  int   // maximum number of unacked messages; 0: unlimited
+	Priority  int64 // while the consumers with the highest priority have credit, they receive all messages
+	Prefetch  int   // maximum number of unacked messages; 0 means no limit
 
-	waiting   bool // refused a message, or is exhausted
+	waiting   bool // not available, because it refused a message or is exhausted
 	exhausted bool // has Prefetch unacked messages, as counted by the queue
 	unacked   int  // number of unacked messages
 	cancelled bool // cancelled while it had unacked messages
 }
 
-// consumers is a round-robin scheduler. A consumer that received a message moves behind the other consumers of its priority.
+// consumers is a round-robin scheduler. A consumer that receives a message moves behind the other consumers with the
+// same priority.
 type consumers struct {
-	single     bool        // only the first consumer of all is available
-	preemptive bool        // a consumer with a higher priority replaces the single active consumer
+	single     bool        // only the first consumer in all can be available
+	preemptive bool        // a new consumer with a higher priority replaces the single active consumer
 	all        []*Consumer // sorted by priority, then by arrival
 	available  []*Consumer // consumers that accept messages, in the same order
 
-	leaving *Consumer // previous active consumer; the first of all becomes active after leaving has settled its messages
+	leaving *Consumer // previous active consumer; after it has settled its messages, the first consumer in all becomes active
 }
 
 func (cs *consumers) len() int { return len(cs.all) }
 
-// join inserts a consumer behind the consumers of equal or higher priority.
+// join inserts a consumer behind all consumers with the same or a higher priority.
 func join(list []*Consumer, c *Consumer) []*Consumer {
 	i := slices.IndexFunc(list, func(other *Consumer) bool { return other.Priority < c.Priority })
 	if i < 0 {
@@ -86,7 +87,7 @@ func (cs *consumers) active() *Consumer {
 	return cs.all[0]
 }
 
-// activate makes the first consumer the single active consumer, unless another consumer is still leaving.
+// activate makes the first consumer the single active consumer, unless the previous active consumer is still leaving.
 func (cs *consumers) activate() {
 	cs.available = nil
 	if cs.leaving == nil && len(cs.all) > 0 {
@@ -95,7 +96,7 @@ func (cs *consumers) activate() {
 	}
 }
 
-// settled records that a consumer has no unacked messages left. It reports whether another consumer becomes active.
+// settled records that a consumer has settled all its messages. It reports whether another consumer becomes active.
 func (cs *consumers) settled(c *Consumer) bool {
 	if cs.leaving != c {
 		return false
@@ -129,13 +130,13 @@ func (cs *consumers) refused(c *Consumer) {
 	cs.available = cs.available[1:]
 }
 
-// exhausted removes a consumer from the available consumers, at any position.
+// exhausted makes a consumer unavailable until it is resumed. The consumer need not be the first available consumer.
 func (cs *consumers) exhausted(c *Consumer) {
 	c.waiting, c.exhausted = true, true
 	cs.available = slices.DeleteFunc(cs.available, func(other *Consumer) bool { return other == c })
 }
 
-// resumed makes a waiting consumer available again. It reports whether the consumer is available.
+// resumed makes a waiting consumer available again. It reports whether the consumer became available.
 func (cs *consumers) resumed(c *Consumer) bool {
 	if !c.waiting {
 		return false
@@ -148,21 +149,21 @@ func (cs *consumers) resumed(c *Consumer) bool {
 	return true
 }
 
-// served moves the first available consumer behind the other consumers of its priority.
+// served moves the first available consumer behind the other available consumers with the same priority.
 func (cs *consumers) served(c *Consumer) {
 	if len(cs.available) > 1 && cs.available[1].Priority == c.Priority {
 		cs.available = join(cs.available[1:], c)
 	}
 }
 
-// Errors of [Queue.Consume].
+// Errors that [Queue.Consume] returns.
 var (
 	ErrDeleted = errors.New("queue deleted")
 	ErrInUse   = errors.New("exclusive consumer cannot share the queue with another consumer")
 )
 
-// Consume adds a consumer. It calls added before it offers the first message. Like [Receiver.Offer], added must not block.
-// Consume returns ErrDeleted or ErrInUse.
+// Consume adds a consumer. It calls added before it offers the first message. Like [Receiver.Offer], added must not
+// block. If Consume cannot add the consumer, it returns ErrDeleted or ErrInUse.
 func (q *Queue) Consume(c *Consumer, added func()) error {
 	q.mu.Lock()
 	defer q.unlock()
@@ -183,12 +184,12 @@ func (q *Queue) admits(c *Consumer) bool {
 		return true // quorum queues do not support exclusive consumers
 	}
 	if q.config.SingleActive && c.Exclusive {
-		return false // both options permit only one consumer, and cannot be combined
+		return false // both options limit the consumers, and they cannot be combined
 	}
 	return len(q.consumers.all) == 0 || !c.Exclusive && !q.consumers.all[0].Exclusive
 }
 
-// Cancel removes a consumer. It reports whether the consumer was the last one. The consumer keeps its unacked messages.
+// Cancel removes a consumer, and reports whether it was the last consumer. Its unacked messages remain unacked.
 func (q *Queue) Cancel(c *Consumer) (last bool) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -199,7 +200,7 @@ func (q *Queue) Cancel(c *Consumer) (last bool) {
 		c.cancelled = true
 		q.otherHolders++
 	}
-	q.dispatch() // another consumer may be the single active consumer now
+	q.dispatch() // another consumer may have become the single active consumer
 	if q.consumers.len() > 0 {
 		return false
 	}
@@ -207,14 +208,14 @@ func (q *Queue) Cancel(c *Consumer) (last bool) {
 	return true
 }
 
-// Resume reports that a consumer has credit again after it refused a message.
+// Resume makes a consumer available again after it refused a message, and delivers messages.
 func (q *Queue) Resume(c *Consumer) {
 	q.Credit(c)
 	q.Dispatch()
 }
 
-// Credit makes a consumer available again. Unlike Resume, it does not deliver messages. The caller can therefore requeue
-// messages before it calls Dispatch, so that they precede other deliveries to the consumer.
+// Credit is like Resume, but does not deliver messages. The caller can therefore requeue messages before it calls
+// Dispatch, so that the requeued messages precede other deliveries to the consumer.
 func (q *Queue) Credit(c *Consumer) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -228,7 +229,7 @@ func (q *Queue) Dispatch() {
 	q.dispatch()
 }
 
-// dispatch delivers messages until the queue has no loaded message at its head, or no consumer accepts one.
+// dispatch delivers messages while the message at the head is loaded and a consumer accepts it.
 func (q *Queue) dispatch() {
 	for {
 		q.expire()
@@ -240,7 +241,7 @@ func (q *Queue) dispatch() {
 	}
 }
 
-// offer delivers a message to the next consumer that accepts it. It reports whether a consumer accepted the message.
+// offer delivers a message to the next consumer that accepts it, and reports whether a consumer accepted the message.
 func (q *Queue) offer(it *Item) bool {
 	for len(q.consumers.available) > 0 {
 		c := q.consumers.available[0]
@@ -256,8 +257,8 @@ func (q *Queue) offer(it *Item) bool {
 			it.holder = c
 			c.unacked++
 			if q.config.Quorum && c.unacked == c.Prefetch {
-				// A quorum queue counts the credit itself. A consumer without credit becomes unavailable and does not lose
-				// its turn.
+				// A quorum queue counts the credit of a consumer itself. The consumer becomes unavailable when it has used its
+				// credit, and not when it refuses the next message, so that it does not lose its turn.
 				q.consumers.exhausted(c)
 			}
 		}

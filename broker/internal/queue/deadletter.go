@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// deadLetterBatch is the maximum number of dead letters that a queue publishes before other queues get their turn.
+// deadLetterBatch is the maximum number of dead letters that a queue publishes in one turn.
 const deadLetterBatch = 256
 
-// deadLetters holds the messages that have left the queue and have not yet arrived in another queue.
+// deadLetters contains the dead letters of the queue that have not yet arrived in another queue.
 //
 // A queue does not publish its dead letters itself. If it published them under its lock, it could deadlock with another
-// queue. If it published them after the unlock, a chain of dead-letter queues could recurse once for each queue. Instead,
-// the virtual host calls [Queue.SendDeadLetters] on request, for one queue after another, which preserves the order of the
-// messages. Dead letters count as memory until they are published.
+// queue. If it published them after unlocking, each queue in a chain of dead-letter queues would add a level of recursion.
+// Instead, the virtual host calls [Queue.SendDeadLetters] on request, for one queue after the other, which preserves the
+// order of the messages. Dead letters count as memory until they are published.
 type deadLetters struct {
 	next      []deadLetter
 	requested bool         // a call of SendDeadLetters is requested or running
-	stranded  []deadLetter // at-least-once dead letters that a target queue did not accept
-	unloaded  int          // number of stranded letters, from the first, that unload has processed
-	retry     *time.Timer  // retry timer; nil: not running
+	stranded  []deadLetter // at-least-once dead letters that were unroutable or refused
+	unloaded  int          // number of letters in stranded that unload has processed
+	retry     *time.Timer  // timer of the next attempt; nil if not running
 
-	// Messages with at-least-once dead-lettering count against the limits of the queue until they have arrived.
+	// At-least-once dead letters count against the limits of the queue until they have arrived in another queue.
 	held      int
 	heldBytes int64
 }
 
 type deadLetter struct {
-	message *Message // message in the queue; nil: read it from the store
-	item    *Item    // item in the queue; nil: the queue refused the message
+	message *Message // message before dead-lettering; nil if it must be read from the store
+	item    *Item    // item in the queue; nil if the queue refused the message
 	reason  Reason
 	at      time.Time
 	bytes   int64    // size counted against MaxBytes
 	size    int64    // size in memory
-	resent  bool     // the letter was stranded before; this is another attempt
-	pending []string // queues that have not accepted the letter; nil: all, because it was not sent or not routed
+	resent  bool     // the letter was stranded before this attempt
+	pending []string // queues that refused the letter; nil if it was not sent or not routed
 }
 
 // stop drops the unsent dead letters of a deleted queue and returns their size in memory.
@@ -59,8 +59,8 @@ func (q *Queue) die(it *Item, reason Reason) {
 	}
 }
 
-// deadLetter enqueues a message for dead-lettering. The message uses memory and stays in the store until it is sent. The
-// function reports whether the queue has a dead-letter target.
+// deadLetter enqueues a message for dead-lettering, and reports whether the queue has a dead-letter target. The
+// message stays in memory and in the store until it is sent.
 func (q *Queue) deadLetter(m *Message, it *Item, reason Reason) bool {
 	q.countDead(reason)
 	if q.config.DeadLetter == nil {
@@ -72,8 +72,8 @@ func (q *Queue) deadLetter(m *Message, it *Item, reason Reason) bool {
 	return true
 }
 
-// hold counts the dead letter against the limits of the queue if n is 1, and stops counting it if n is -1. It has no effect
-// unless dead-lettering is at-least-once.
+// hold counts a dead letter against the limits of the queue if n is 1, and no longer counts it if n is -1. Only
+// at-least-once dead letters count.
 func (q *Queue) hold(l deadLetter, n int) {
 	if q.config.DeadLetter.AtLeastOnce {
 		q.dead.held += n
@@ -88,10 +88,11 @@ func (q *Queue) saveDelivered(l deadLetter) {
 	}
 }
 
-// sendingDue reports whether the queue has dead letters and has not yet requested SendDeadLetters.
+// sendingDue reports whether the queue has unsent dead letters and has not yet requested a call of SendDeadLetters.
 func (q *Queue) sendingDue() bool { return len(q.dead.next) > 0 && !q.dead.requested }
 
-// unlock releases the lock of the queue, requests the publication of new dead letters, and starts due loads and callbacks.
+// unlock unlocks the queue. It also starts loads that are due, requests a call of SendDeadLetters, and calls
+// onUnheld, as necessary.
 func (q *Queue) unlock() {
 	ask := q.sendingDue()
 	q.dead.requested = q.dead.requested || ask
@@ -109,8 +110,8 @@ func (q *Queue) unlock() {
 	}
 }
 
-// SendDeadLetters publishes up to deadLetterBatch dead letters, in order. If it returns true, the caller must call it again
-// for the remaining letters. Calls for one queue must not run concurrently.
+// SendDeadLetters publishes up to deadLetterBatch dead letters, in order. If it returns true, the caller must call it
+// again for the remaining letters. Calls on the same queue must not be concurrent.
 func (q *Queue) SendDeadLetters() (more bool) {
 	q.mu.Lock()
 	n := min(len(q.dead.next), deadLetterBatch)
@@ -138,8 +139,8 @@ func (q *Queue) send(letters []deadLetter) (stranded []deadLetter) {
 	return stranded
 }
 
-// sendOne publishes a dead letter, and reports whether it needs no further attempt. In one atomic change of the store, the
-// letter leaves this queue and enters the target queues.
+// sendOne publishes a dead letter, and returns false if the letter must be sent again. The letter leaves this queue
+// and enters the target queues in one atomic change of the store.
 func (q *Queue) sendOne(l *deadLetter) (done bool) {
 	m := l.message
 	if m == nil {

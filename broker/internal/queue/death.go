@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Reason is the reason for dead-lettering in the x-death header.
+// Reason is the reason why a message was dead-lettered, as in the x-death header.
 type Reason string
 
 // The reasons for dead-lettering (https://www.rabbitmq.com/docs/dlx#effects).
@@ -18,8 +18,8 @@ const (
 	DeliveryLimit Reason = "delivery_limit"
 )
 
-// death is one entry of x-death. It combines all dead-lettering events of a message from one queue for one reason. All
-// fields except the count describe the first event.
+// death is an entry in x-death. It combines all dead-lettering events of a message in one queue for one reason. All
+// fields except count describe the first of these events.
 type death struct {
 	queue      string
 	reason     Reason
@@ -27,26 +27,27 @@ type death struct {
 	time       time.Time
 	exchange   string
 	keys       []string
-	expiration string // original-expiration; empty: none
+	expiration string // original-expiration, or ""
 }
 
 // deathHistory is the dead-lettering history of a message.
 type deathHistory struct {
 	published int     // size of the properties before the first death
-	first     death   // as in the x-first-death-* headers
+	first     death   // described by the x-first-death-* headers
 	deaths    []death // most recent first
 }
 
 // DeadLetter is the dead-letter target of a queue.
 type DeadLetter struct {
 	Exchange   string
-	RoutingKey *string // nil keeps the routing keys of each message
-	// AtLeastOnce keeps a message until it was routed to at least one queue, and all target queues have accepted it.
+	RoutingKey *string // nil means that each message keeps its routing keys
+	// AtLeastOnce makes the queue keep a message until it was routed to at least one queue and all target queues have
+	// accepted it.
 	AtLeastOnce bool
 }
 
-// die returns the dead letter that replaces a message of the queue. The message stores the history separately and overwrites
-// the headers with it, so that an x-death header from a client has no effect, as in RabbitMQ 4.
+// die returns the dead letter for a message. It overwrites the dead-lettering headers with the history, which the
+// message contains separately. As in RabbitMQ 4, an x-death header from a client therefore has no effect.
 func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time) *Message {
 	dead := *m
 	dead.Exchange = to.Exchange
@@ -60,7 +61,7 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 			keys: slices.Concat([]string{m.RoutingKey}, m.CC), expiration: p.Expiration,
 		}
 		dead.history = m.history.die(this, m.propertiesSize())
-		// Remove the expiration, so that the message does not expire again in the next queues.
+		// Remove the expiration, so that the message does not expire again in the next queue.
 		p.Expiration, p.Flags = "", p.Flags&^amqpwire.PropExpiration
 		p.Headers = dead.history.headers(p.Headers, this)
 		p.Flags |= amqpwire.PropHeaders
@@ -69,7 +70,7 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 	return &dead
 }
 
-// die returns the history with a further death. The argument size is the size of the properties of the message.
+// die returns the history with an additional death. If the history was empty, size is the size of the published properties.
 func (p *deathHistory) die(this death, size int) *deathHistory {
 	if p == nil {
 		return &deathHistory{published: size, first: this, deaths: []death{this}}
@@ -77,7 +78,8 @@ func (p *deathHistory) die(this death, size int) *deathHistory {
 	return &deathHistory{published: p.published, first: p.first, deaths: record(p.deaths, this)}
 }
 
-// record moves the entry of the new death to the front, and preserves the order of the other entries.
+// record adds a death to the history. It moves the entry of the death to the front, and preserves the order of the
+// other entries.
 func record(history []death, this death) []death {
 	same := func(d death) bool { return d.queue == this.queue && d.reason == this.reason }
 	i := slices.IndexFunc(history, same)
@@ -89,9 +91,9 @@ func record(history []death, this death) []death {
 	return slices.Concat([]death{again}, history[:i], history[i+1:])
 }
 
-// DiedInCircle reports whether a message returns to this queue in a cycle without a rejection. Such a message would
-// circulate indefinitely, so the broker drops it. A rejection by a consumer is intentional and breaks the cycle
-// (https://www.rabbitmq.com/docs/dlx#automatic-dead-letter-cycles).
+// DiedInCircle reports whether a message would return to the given queue in a cycle without a rejection. Such a
+// message would circulate indefinitely, so the broker drops it. A rejection by a consumer is intentional, so a cycle
+// with a rejection is permitted (https://www.rabbitmq.com/docs/dlx#automatic-dead-letter-cycles).
 func (m *Message) DiedInCircle(queue string) bool {
 	if m.history == nil {
 		return false
@@ -107,7 +109,7 @@ func (m *Message) DiedInCircle(queue string) bool {
 	return false
 }
 
-// headers overwrites the dead-lettering headers of the client with the history.
+// headers returns h with the dead-lettering headers overwritten with the history.
 func (p *deathHistory) headers(h amqpwire.Table, last death) amqpwire.Table {
 	entries := make(amqpwire.Array, len(p.deaths))
 	for i, d := range p.deaths {
@@ -125,7 +127,8 @@ func (p *deathHistory) headers(h amqpwire.Table, last death) amqpwire.Table {
 	return h
 }
 
-// replace sets a header and removes all other headers of that name, because clients differ in which duplicate they read.
+// replace sets a header, and removes all other headers with the same name, because clients differ in which of them
+// they read.
 func replace(h amqpwire.Table, name string, v any) amqpwire.Table { return h.Delete(name).Set(name, v) }
 
 func (d death) table() amqpwire.Table {

@@ -16,11 +16,11 @@ const (
 	isSuspect
 )
 
-// Append implements [store.Message]. It encodes the data that the queue needs after it has read the message from the store.
+// Append implements [store.Message]. The encoding contains the data that the queue needs after it has loaded the message.
 //
 //	flags, [priority], exchange, key, [CC, BCC], [failures], [published, first, deaths], properties, body
 //
-// Numbers are varints. Strings and lists have a length prefix. The body extends to the end.
+// Numbers are varints. Strings and lists have a length prefix. The body is the rest of the encoding.
 func (m *Message) Append(dst []byte) []byte {
 	var flags byte
 	for _, f := range []struct {
@@ -92,8 +92,9 @@ func appendTexts(dst []byte, all []string) []byte {
 
 var errEncoding = errors.New("cannot decode stored message")
 
-// decodeMessage is the inverse of [Message.Append]. Properties and body are slices of b. The encoding omits data that only
-// publishing needs: the TTL is already part of the deadline, and the headers are in the properties.
+// decodeMessage is the inverse of [Message.Append]. The properties and the body share the memory of b. The encoding
+// omits data that is needed only for publishing: the TTL is already part of the deadline, and the headers are in the
+// properties.
 func decodeMessage(b []byte) (*Message, error) {
 	d := decoder{rest: b}
 	flags := d.byte()
@@ -119,7 +120,7 @@ func decodeMessage(b []byte) (*Message, error) {
 	return m, nil
 }
 
-// decoder reads values from the front of the remaining bytes. After an error all values are zero.
+// decoder reads values from the start of rest, and removes them. After an error, all values are zero.
 type decoder struct {
 	rest []byte
 	bad  bool
@@ -145,7 +146,7 @@ func (d *decoder) number() int64 {
 	return v
 }
 
-// length reads the length of a value that has at least one byte per element.
+// length reads the length of a value whose elements have at least one byte each.
 func (d *decoder) length() int {
 	v, n := binary.Uvarint(d.rest)
 	if n <= 0 || v > uint64(len(d.rest)-n) {

@@ -2,9 +2,10 @@ package queue
 
 import "time"
 
-// expire dead-letters the expired messages at the head. Only the head expires, so a message with a short TTL waits behind a
-// message with a long TTL, as in RabbitMQ (https://www.rabbitmq.com/docs/ttl#message-ttl-dead-lettering). With priorities, a
-// classic queue has one head and a quorum queue has one head per priority.
+// expire dead-letters expired messages at the head. Only the message at the head can expire, so a message with a
+// short TTL waits behind a message with a long TTL, as in RabbitMQ
+// (https://www.rabbitmq.com/docs/ttl#message-ttl-dead-lettering). With priorities, a classic queue has one head and a
+// quorum queue has one head per priority.
 func (q *Queue) expire() {
 	if !q.config.Quorum {
 		q.expireFrom(q.ready.head, time.Time{})
@@ -17,7 +18,8 @@ func (q *Queue) expire() {
 	}
 }
 
-// expireFrom expires messages at one head. It reads the clock once, and only if a message has a deadline.
+// expireFrom dead-letters expired messages at one head. It reads the clock only if a message has a deadline and now
+// is zero, and returns the time.
 func (q *Queue) expireFrom(next func() *Item, now time.Time) time.Time {
 	for head := next(); head != nil && !head.deadline.IsZero(); head = next() {
 		if now.IsZero() {
@@ -33,8 +35,8 @@ func (q *Queue) expireFrom(next func() *Item, now time.Time) time.Time {
 	return now
 }
 
-// wakeAt sets the timer to the given time, unless it fires earlier. The timer may fire too early if its message has left the
-// queue. An early call of the timer costs less than stopping the timer each time.
+// wakeAt sets the timer to fire at the given time, unless the timer already fires earlier. If the message has left
+// the queue, the timer fires unnecessarily. That costs less than stopping the timer each time.
 func (q *Queue) wakeAt(at, now time.Time) {
 	if !q.timerAt.IsZero() && !at.Before(q.timerAt) {
 		return

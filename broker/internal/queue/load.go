@@ -7,25 +7,28 @@ import (
 	"time"
 )
 
-// A queue loads its messages in chunks. The first chunk is small. Chunks grow while consumers need more messages.
+// A queue loads its messages in chunks. The first chunk is small. The chunks grow as long as each load returns a full
+// chunk.
 const (
 	chunkMin   = 16
 	chunkMax   = 1024
 	chunkBytes = 256 << 10
 )
 
-// maxDead is the number of unsent dead letters above which the queue stops loading messages, which may have expired too.
+// maxDead is the number of unsent dead letters above which the queue stops loading messages, because these messages
+// may also have expired.
 const maxDead = 4 * deadLetterBatch
 
 // retryLoad is the delay before the queue retries a failed load.
 const retryLoad = 5 * time.Second
 
-// memoryCheckInterval is the interval at which a queue checks for free memory. A queue notices immediately when it releases
-// memory itself, so the interval matters only for memory that other queues release.
+// memoryCheckInterval is the interval at which a queue that waits for memory checks whether memory is available. A
+// queue immediately notices when it releases memory itself, so the interval matters only for memory that other queues
+// release.
 const memoryCheckInterval = time.Second
 
-// errMissing reports a defect of the broker, or files that another program changed. The queue does not wait for missing
-// messages, because the wait would block the messages behind them.
+// errMissing means that the broker has a defect, or that another program has changed the files. The queue skips the
+// missing messages, because waiting for them would block the messages behind them.
 var errMissing = errors.New("messages not found in the store")
 
 // fetch starts to load the messages that will soon reach the head.
@@ -52,7 +55,8 @@ func (l *level) needsChunk() bool {
 }
 
 // manyDead reports whether the queue has too many dead letters to load more messages, which may have expired as well.
-// Stranded letters count only while no consumer waits, because they may stay indefinitely and must not block a consumer.
+// Stranded letters may stay indefinitely and must not block a consumer, so they count only if neither a consumer nor
+// a basic.get waits for messages.
 func (q *Queue) manyDead() bool {
 	n := len(q.dead.next)
 	if q.getting == 0 && len(q.consumers.available) == 0 {
@@ -61,10 +65,11 @@ func (q *Queue) manyDead() bool {
 	return n > maxDead
 }
 
-// exceedsMemoryShare reports whether memory is short and the unacked messages of this queue exceed its share. Without this
-// limit, a consumer without prefetch would load all messages from the disk. A queue with few unacked messages continues,
-// because it may not be the cause. A queue with a waiting basic.get continues too, because basic.get takes one message at a
-// time. Requeued messages stay in memory, so a queue must not load more messages than it can deliver.
+// exceedsMemoryShare reports whether memory is short and the queue has more unacked messages than its share. In this
+// case, the queue must not load messages. Without this limit, a consumer without a prefetch would make the queue load
+// all messages from the disk. A queue with few unacked messages continues, because it may not be the cause of the
+// shortage. A queue with a waiting basic.get also continues, because basic.get takes one message at a time. Requeued
+// messages stay in memory, so a queue must not load more messages than it can deliver.
 func (q *Queue) exceedsMemoryShare() bool {
 	if q.unacked <= roomFor && q.held <= roomBytes || q.getting > 0 || !q.config.Meter.exceeded() {
 		return false
@@ -79,7 +84,7 @@ func (q *Queue) exceedsMemoryShare() bool {
 	return true
 }
 
-// load reads a chunk.
+// load loads the next chunk of messages with the priority p.
 func (q *Queue) load(p uint8) {
 	q.mu.Lock()
 	l := q.ready.level(p)
@@ -107,7 +112,7 @@ func (q *Queue) load(p uint8) {
 	disk = &q.ready.level(p).disk
 	switch {
 	case q.deleted || q.closed:
-	case disk.load != was.load: // a purge removed the messages
+	case disk.load != was.load: // the queue was purged during the load
 	case errors.Is(err, errMissing):
 		disk.loading, disk.err = false, nil
 		q.config.Trouble(fmt.Errorf("%w: %d messages", err, was.n))
@@ -115,14 +120,14 @@ func (q *Queue) load(p uint8) {
 		q.ready.lose(p, was)
 		q.loaded(p, nil)
 	case err != nil:
-		// The error may be temporary, and other messages may still be readable, so the queue keeps all messages.
+		// The error may be temporary, and other messages may be readable, so the queue keeps all messages.
 		disk.err = err
 		q.config.Trouble(err)
 		if q.reloads == nil {
 			q.reloads = map[uint8]*time.Timer{}
 		}
 		if earlier := q.reloads[p]; earlier != nil {
-			earlier.Stop() // a purge removed its messages
+			earlier.Stop() // obsolete, because the queue was purged
 		}
 		q.reloads[p] = time.AfterFunc(retryLoad, func() { q.loadAgain(p, was.load) })
 	default:
@@ -145,7 +150,7 @@ func (q *Queue) loadAgain(p uint8, load uint64) {
 	}
 }
 
-// read reads up to n messages whose order is between after and before, both exclusive.
+// read reads up to n messages whose order is greater than after and less than before.
 func (q *Queue) read(p uint8, after, before uint64, n int) ([]*Item, error) {
 	if n == 0 {
 		return nil, nil
@@ -167,7 +172,7 @@ func (q *Queue) read(p uint8, after, before uint64, n int) ([]*Item, error) {
 	return items, nil
 }
 
-// loaded adds messages from the disk to memory.
+// loaded adds loaded messages to the ready messages in memory, and delivers messages.
 func (q *Queue) loaded(p uint8, items []*Item) {
 	l := q.ready.level(p)
 	for _, it := range items {

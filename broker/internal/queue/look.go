@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Waiting is a snapshot of a message that waits in the queue.
+// Waiting describes a message that waits in the queue.
 type Waiting struct {
 	Message     *Message
 	Properties  []byte // encoded, as in a delivery
 	Redelivered bool
 }
 
-// Look returns the waiting messages in delivery order, followed by the messages that wait for a delayed retry. It does not
-// deliver them, and omits messages that are only on disk.
+// Look returns the ready messages in delivery order, followed by the messages that wait for a delayed retry, without
+// delivering them. It omits messages that are only on disk.
 func (q *Queue) Look() []Waiting {
 	q.mu.Lock()
 	defer q.unlock()
@@ -36,7 +36,7 @@ func (q *Queue) Look() []Waiting {
 	return all
 }
 
-// Outlook contains the next actions of a queue that need no client.
+// Outlook describes the next actions that a queue takes without a client.
 type Outlook struct {
 	Leaving bool      // dead letters are in flight to other queues
 	Expires time.Time // expiry of the next message, if it is not delivered before; zero: none

@@ -8,10 +8,10 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// NoTTL means that no TTL is set. 0 is a valid TTL.
+// NoTTL means that a TTL is not set. A TTL of 0 is valid.
 const NoTTL time.Duration = -1
 
-// Message is a published message. All queues that it was routed to share it, so it must not change.
+// Message is a published message. All queues to which it was routed share it, so it must not change.
 type Message struct {
 	Exchange   string
 	RoutingKey string
@@ -26,11 +26,11 @@ type Message struct {
 	Priority    uint8
 
 	failures int64         // number of failed deliveries in earlier queues
-	suspect  bool          // the target queue may have had it before a crash of the broker
-	history  *deathHistory // dead-lettering history; nil: never dead-lettered
+	suspect  bool          // before a crash of the broker, the message may already have been delivered or dead-lettered
+	history  *deathHistory // dead-lettering history; nil if the message was never dead-lettered
 }
 
-// failed returns a copy of the message with the given number of failures.
+// failed returns a copy of the message with the given number of failed deliveries.
 func (m *Message) failed(times int64) *Message {
 	changed := *m
 	changed.failures = times
@@ -42,7 +42,7 @@ func (m *Message) RoutingKeys() []string {
 	return slices.Concat([]string{m.RoutingKey}, m.CC, m.BCC)
 }
 
-// propertiesSize returns the size of the published properties, without the headers that dead-lettering adds.
+// propertiesSize returns the size of the properties as published, without the headers that dead-lettering adds.
 func (m *Message) propertiesSize() int {
 	if m.history != nil {
 		return m.history.published
@@ -55,21 +55,21 @@ type Item struct {
 	Message     *Message
 	Redelivered bool
 
-	deliveries int64 // number of earlier failed deliveries
-	acquired   int64 // number of all earlier deliveries; only in a quorum queue
-	presumed   bool  // acquired was derived from deliveries, because a dead letter does not carry it
+	deliveries int64 // number of failed deliveries so far
+	acquired   int64 // number of all deliveries so far; only in a quorum queue
+	presumed   bool  // acquired was derived from deliveries, because a dead letter does not contain it
 
-	holder  *Consumer // consumer of the unacked message; nil: none, or unacked after basic.get
+	holder  *Consumer // consumer that holds the unacked message; nil if the message is ready or was fetched with basic.get
 	fetched bool      // unacked after basic.get
 
 	order    uint64 // position among the messages of the same priority
 	priority uint8
 	bytes    int64     // size that counts against the limit of the queue
-	deadline time.Time // zero: does not expire
-	due      time.Time // end of the delayed retry, also after the retry; zero: none
+	deadline time.Time // zero if the message does not expire
+	due      time.Time // end of the last delayed retry, even if it has passed; zero if the message was not delayed
 
 	saved bool      // in the store
-	ref   store.Ref // location in the store
+	ref   store.Ref // the message's last change in the store
 }
 
 // DeliveryProperties returns the encoded properties of the message, including the headers that this queue adds on delivery.
@@ -93,9 +93,9 @@ func editHeaders(encoded []byte, edit func(amqpwire.Table) amqpwire.Table) []byt
 	})
 }
 
-// editProperties edits encoded properties. The broker decoded all properties when they were published, and encodes only
-// values of wire types, so neither decoding nor encoding can fail. If one fails nevertheless, the message keeps its
-// properties.
+// editProperties edits encoded properties. Neither decoding nor encoding can fail, because the broker decoded the
+// properties when they were published, and encodes only values of wire types. If one fails nevertheless,
+// editProperties returns the properties unchanged.
 func editProperties(encoded []byte, edit func(*amqpwire.Properties)) []byte {
 	p, err := amqpwire.ParseProperties(encoded)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// note is a kind of document that a queue saves in the store and needs after a crash. Its value is the prefix of the
-// document name. The document contains the highest order of the affected messages. An empty document affects all messages
-// that remain after a crash.
+// note is a kind of document that a queue saves in the store for the time after a crash. The value of a note is the
+// prefix of the document name. The document contains the highest order of the affected messages. If it is empty, all
+// messages that remain after a crash are affected.
 type note string
 
 const (
@@ -20,8 +20,8 @@ const (
 
 func (n note) document(queue uint64) string { return fmt.Sprintf("%s%016x", string(n), queue) }
 
-// recall reads a note. After a crash, it extends the note if the note exists or force is true. The extended note covers all
-// messages that were restored. Later messages get higher orders and are not affected.
+// recall reads a note. After a crash, if the note exists or force is set, recall extends the note to all restored
+// messages. Later messages get higher orders and are not affected.
 func (q *Queue) recall(n note, force bool) (upTo uint64, there bool, err error) {
 	s, name := q.config.Store, n.document(q.config.ID)
 	for d, err := range s.Documents(name) {
@@ -40,7 +40,7 @@ func (q *Queue) recall(n note, force bool) (upTo uint64, there bool, err error) 
 	return upTo, there, nil
 }
 
-// Noted returns the queues that have notes in a store. A queue may occur twice.
+// Noted returns the IDs of the queues that have notes in a store. An ID may occur twice.
 func Noted(s store.Store) (queues []uint64, err error) {
 	for _, n := range []note{consumedNote, diedNote} {
 		for d, err := range s.Documents(string(n)) {
@@ -55,7 +55,7 @@ func Noted(s store.Store) (queues []uint64, err error) {
 	return queues, nil
 }
 
-// Remove removes the messages and notes of a queue that no longer exists from a store.
+// Remove removes from a store the messages and the notes of a queue that no longer exists.
 func Remove(s store.Store, queue uint64) {
 	s.DeleteQueue(queue)
 	s.DeleteDocument(consumedNote.document(queue))

@@ -1,13 +1,14 @@
 package queue
 
-// refuses reports whether the queue rejects a message because it is full. A queue with drop-head never rejects a message.
+// refuses reports whether the queue rejects a message because the queue is full. A queue with the overflow behavior
+// drop-head never rejects messages.
 func (q *Queue) refuses(m *Message) bool {
 	if q.config.Overflow == DropHead {
 		return false
 	}
 	length, bytes := q.charged()
 	if q.config.Quorum {
-		// The limit is soft. The check excludes the new message, so that the queue may exceed the limit by one message.
+		// The limit is soft. The check excludes the new message, so the queue may exceed the limit by one message.
 		return exceeds(length, q.config.MaxLength) || exceeds(bytes, q.config.MaxBytes)
 	}
 	return exceeds(length+1, q.config.MaxLength) || exceeds(bytes+q.config.bytes(m), q.config.MaxBytes)
@@ -28,8 +29,8 @@ func (q *Queue) trim() {
 	}
 }
 
-// charged returns the length and size that count against the limits. They include ready messages, and at-least-once dead
-// letters that are not yet in another queue.
+// charged returns the number and the size of the messages that count against the limits. These are ready messages,
+// and at-least-once dead letters that are not yet in another queue.
 func (q *Queue) charged() (length, bytes int64) {
 	return int64(q.ready.len() + q.dead.held), q.ready.bytes + q.dead.heldBytes
 }

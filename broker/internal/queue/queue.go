@@ -7,11 +7,11 @@
 //	                                          ▼   └─ Reject
 //	                                   dead-lettered, or dropped
 //
-// A queue works in the goroutine of the caller, under the lock of the queue. It has no goroutine, and only one timer for
-// expiry and delayed retries. Messages leave the queue in two ways, which do not block and do not call the locked queue.
-// Consumers accept a message in [Receiver.Offer], which must not block. The queue collects dead letters, and
-// [Queue.SendDeadLetters] publishes them in order. No goroutine therefore locks two queues at the same time, or follows a
-// chain of dead-letter queues.
+// A queue works in the goroutine of the caller, under the lock of the queue. Only timers and reads from the store run
+// in other goroutines. One timer serves expiry and delayed retries. Messages leave the queue in two ways. Consumers
+// accept a message in [Receiver.Offer], which must not block and must not call the queue. The queue collects dead
+// letters, and [Queue.SendDeadLetters] publishes them in order, without holding the lock. Therefore a goroutine does
+// not lock two queues at the same time, and does not follow a chain of dead-letter queues.
 package queue
 
 import (
@@ -31,30 +31,30 @@ type Queue struct {
 	ready        ready
 	delayed      byDue // requeued messages that wait for a delayed retry
 	unacked      int
-	promised     int    // number of messages that open transactions will publish
-	onUnheld     func() // called when unacked and promised are 0; nil: none
-	otherHolders int    // number of basic.get and of cancelled consumers that hold unacked messages
+	promised     int    // number of messages that open transactions would publish to the queue
+	onUnheld     func() // called when unacked and promised are 0
+	otherHolders int    // unacked messages from basic.get, plus cancelled consumers with unacked messages
 	held         int64  // size of the unacked messages in bytes
 	counts       stats.Counts
 	order        uint64
 	deleted      bool
 	closed       bool
 	timer        *time.Timer
-	timerAt      time.Time // zero: not running
+	timerAt      time.Time // zero if the timer is not running
 	consumers    consumers
 	dead         deadLetters
 	ttl          queueTTL
 
-	// The remaining fields are for a queue with a store.
+	// The remaining fields are for queues with a store.
 
-	stored   bool        // the store has, or had, messages of the queue
+	stored   bool        // the store has or had messages
 	loads    uint64      // number of loads
 	awaiting bool        // Committed is pending
 	arrived  sync.Cond   // signals the end of a load, successful or not
 	getting  int         // number of callers that wait for arrived
-	recheck  *time.Timer // timer of the next memory check; nil: not running
+	recheck  *time.Timer // timer of the next memory check, or nil
 
-	reloads map[uint8]*time.Timer // timers of the next load after a failed load, by priority
+	reloads map[uint8]*time.Timer // timers for repeating failed loads, by priority
 
 	consumed consumedState
 	suspect  uint64 // messages up to this order may have been delivered before the store was opened
@@ -72,8 +72,8 @@ func New(config Config) *Queue {
 // Config returns the configuration of the queue.
 func (q *Queue) Config() Config { return q.config }
 
-// Publish adds a message to the end of the queue. It reports whether the queue accepted the message, and returns the ticket
-// of the commit that makes the message durable. The ticket is 0 if the message is not saved.
+// Publish adds a message to the end of the queue. It reports whether the queue accepted the message, and returns the
+// ticket of the commit that makes the message durable, or 0 if the message is not saved.
 func (q *Queue) Publish(m *Message) (accepted bool, ticket store.Ticket) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -88,7 +88,7 @@ func (q *Queue) Publish(m *Message) (accepted bool, ticket store.Ticket) {
 		}
 		return false, 0
 	}
-	if m.history == nil { // RabbitMQ counts publishes by clients only, not dead letters
+	if m.history == nil { // like RabbitMQ, do not count dead letters
 		q.counts[stats.Publish]++
 	}
 	it := q.item(m)
@@ -103,21 +103,21 @@ func (q *Queue) Publish(m *Message) (accepted bool, ticket store.Ticket) {
 	}
 	// A message that a consumer accepts immediately does not expire, even with a TTL of 0.
 	if q.ready.len() == 0 && q.offer(it) {
-		if it.holder != nil && q.mustSave(m) { // otherwise the message is settled
+		if it.holder != nil && q.mustSave(m) { // without a holder, the message is already settled
 			q.save(it)
 		}
 		return true, it.ref.Ticket
 	}
-	it.Redelivered = m.failures > 0 || m.suspect // in a classic queue, failures mark only a message that had to wait
+	it.Redelivered = m.failures > 0 || m.suspect // in a classic queue, failures count only if the message had to wait
 	q.enter(it)
 	ticket = it.ref.Ticket
-	q.trim() // before expire, so that the new message counts even if it expires immediately
+	q.trim() // before dispatch, so that the new message counts even if it expires immediately
 	q.dispatch()
 	return true, ticket
 }
 
-// item returns the item of a message that enters the queue. As in RabbitMQ 4, a dead letter carries the number of its failed
-// deliveries, and the next quorum queue continues the count towards its delivery limit.
+// item returns the item for a message that enters the queue. As in RabbitMQ 4, a dead letter contains the number of
+// its failed deliveries, and the next quorum queue continues this count towards its delivery limit.
 func (q *Queue) item(m *Message) *Item {
 	it := &Item{Message: m, order: q.nextOrder(), priority: q.config.priority(m), deliveries: m.failures, Redelivered: q.config.Quorum && m.failures > 0 || m.suspect}
 	it.bytes = q.config.bytes(m)
@@ -153,10 +153,10 @@ func (q *Queue) acquire(it *Item, noAck bool, counter, counterNoAck stats.Kind) 
 	}
 }
 
-// Get removes the message at the head. Unless noAck is set, the message is then unacked. Get calls taken with the message
-// and the number of remaining messages, under the lock of the queue. Like [Receiver.Offer], taken must not block. Get
-// returns false if the queue is empty. Get blocks while it loads the message from the disk, and returns an error if the load
-// fails.
+// Get removes the message at the head from the ready messages. Unless noAck is set, the message is then unacked. Get
+// calls taken with the message and the number of remaining messages, under the lock of the queue. Like
+// [Receiver.Offer], taken must not block. If the queue is empty, Get returns false. If the message is only on disk,
+// Get blocks until it is loaded, and returns an error if the load fails.
 func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err error) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -172,7 +172,7 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err
 	}
 	q.ready.remove(it)
 	if !q.config.Quorum || noAck {
-		q.expire() // so that the count of a quorum queue excludes expired messages
+		q.expire() // so that the number of remaining messages excludes expired messages
 	}
 	taken(it, q.ready.len())
 	q.acquire(it, noAck, stats.Get, stats.GetNoAck)
@@ -186,8 +186,8 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err
 	return true, nil
 }
 
-// awaitHead returns the message at the head, or nil if the queue is empty. It waits while the message is loaded. If a load
-// fails, it returns the error and does not wait for the next attempt.
+// awaitHead returns the message at the head, or nil if the queue is empty or closed. It waits until the message is
+// loaded. If a load fails, awaitHead returns the error and does not wait for the next attempt.
 func (q *Queue) awaitHead() (*Item, error) {
 	q.getting++
 	defer func() { q.getting-- }()
@@ -201,7 +201,7 @@ func (q *Queue) awaitHead() (*Item, error) {
 			return nil, err
 		}
 		if q.sendingDue() {
-			// Send expired messages before the next load.
+			// Before the next load, request the publication of the expired messages.
 			q.unlock()
 			q.mu.Lock()
 			continue
@@ -217,7 +217,7 @@ func (q *Queue) Quorum() bool { return q.config.Quorum }
 // Name returns the name of the queue.
 func (q *Queue) Name() string { return q.config.Name }
 
-// Purge drops the ready messages and returns their number.
+// Purge drops all ready messages and returns their number.
 func (q *Queue) Purge() int {
 	q.mu.Lock()
 	defer q.unlock()
@@ -235,8 +235,8 @@ type Condition struct {
 	Over          bool // the queue TTL has expired
 }
 
-// Delete deletes the queue, drops its messages without dead-lettering, and cancels its consumers. It returns the number of
-// ready messages. If a condition is not met, Delete keeps the queue and returns that condition in failed.
+// Delete deletes the queue, drops its messages without dead-lettering, and cancels its consumers. It returns the
+// number of ready messages. If a condition is not met, Delete keeps the queue and sets this condition in failed.
 func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 	q.mu.Lock()
 	n = q.ready.len()
@@ -268,16 +268,16 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 	return n, failed
 }
 
-// Promise adds n to the number of messages that open transactions will publish to the queue. n is negative when a
-// transaction is complete.
+// Promise adds n to the number of messages that open transactions would publish to the queue. When a transaction is
+// complete, its caller passes a negative n.
 func (q *Queue) Promise(n int) {
 	q.mu.Lock()
 	defer q.unlock()
 	q.promised += n
 }
 
-// WhenUnheld calls f when the queue has no unacked messages and no open transaction publishes to it, possibly immediately.
-// The broker can then forget a deleted queue.
+// WhenUnheld calls f as soon as the queue does not have unacked messages and open transactions do not publish to it,
+// possibly before WhenUnheld returns. After that, the broker can forget a deleted queue.
 func (q *Queue) WhenUnheld(f func()) {
 	q.mu.Lock()
 	defer q.unlock()

@@ -2,21 +2,22 @@ package queue
 
 import "time"
 
-// queueTTL expires a queue that has had no consumer, declaration or basic.get for Config.Expires
+// queueTTL expires a queue after Config.Expires without a consumer, a declaration or a basic.get
 // (https://www.rabbitmq.com/docs/ttl#queue-ttl).
 type queueTTL struct {
 	timer *time.Timer
 	until time.Time
 }
 
-// Touch renews the queue TTL.
+// Touch restarts the queue TTL.
 func (q *Queue) Touch() {
 	q.mu.Lock()
 	defer q.unlock()
 	q.touch()
 }
 
-// touch only records the time, because resetting the timer would be expensive. The timer checks the time when it fires.
+// touch only records the time, because resetting the timer each time would be expensive. When the timer fires, it
+// checks the recorded time.
 func (q *Queue) touch() {
 	if q.config.Expires == 0 {
 		return
@@ -32,14 +33,14 @@ func (q *Queue) expireUnused() {
 	over := !q.deleted && !q.ttlRunning()
 	q.unlock()
 	if over {
-		q.config.Expired() // deletes the queue conditionally, because the queue may be in use again
+		q.config.Expired() // deletes the queue only if it is still unused
 	}
 }
 
-// ttlRunning reports whether the queue TTL has not expired. If so, it resets the timer.
+// ttlRunning reports whether the queue TTL has not yet expired. If it has not, ttlRunning resets the timer.
 func (q *Queue) ttlRunning() bool {
 	left := time.Until(q.ttl.until)
-	if q.consumers.len() > 0 { // the time restarts when the last consumer leaves
+	if q.consumers.len() > 0 { // the TTL restarts when the last consumer leaves
 		left = q.config.Expires
 	}
 	if left > 0 {

@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// ready holds the ready messages in delivery order: by priority, then by order. A requeued message of a classic queue keeps
-// its order, and therefore returns to its position. Requeued messages of a quorum queue have a separate priority, the
-// highest.
+// ready contains the ready messages in delivery order, which is by priority and then by order. A requeued message of
+// a classic queue keeps its order, and therefore returns to its position. Requeued messages of a quorum queue have a
+// separate priority, which is the highest.
 type ready struct {
 	levels []level // by priority; grows as needed
 	filled bitset  // the levels that are not empty
@@ -18,17 +18,17 @@ type ready struct {
 	onDisk int   // number of messages that are not in memory
 }
 
-// level holds the messages of one priority.
+// level contains the messages of one priority.
 //
 //	returned ┐
 //	fresh    ┴─► head
 //	  ▲
 //	  └── disk ◄── tail ◄── push
 //
-// While memory is available, the queue adds messages to fresh. Otherwise it adds messages to the tail. The queue evicts a
-// message of the tail from memory after the message is on disk, and loads it again later. It evicts only committed messages,
-// so that a load always finds them. The queue loads a message from the disk before it deletes the message, or deletes all
-// messages in one step (deleteSavedReady).
+// While memory is available and the tail and the disk are empty, the queue adds messages to fresh. Otherwise, it adds
+// messages to the tail. When a message of the tail is on disk, the queue evicts it from memory, and loads it again
+// later. It evicts only committed messages, so that a load always finds them. The queue loads a message from the disk
+// before it deletes the message, unless it deletes all messages in one step (deleteSavedReady).
 type level struct {
 	returned byOrder // requeued messages
 	fresh    fifo
@@ -38,10 +38,10 @@ type level struct {
 
 func (l *level) len() int { return len(l.returned) + l.fresh.len() + l.disk.n + l.tail.len() }
 
-// spilled reports whether messages follow the fresh messages.
+// spilled reports whether the level has messages on disk or in the tail.
 func (l *level) spilled() bool { return l.disk.n > 0 || l.tail.len() > 0 }
 
-// head returns the first message, or nil if the message is not loaded yet.
+// head returns the first message, or nil if the level is empty or the message is not loaded.
 func (l *level) head() *Item {
 	fresh := l.fresh.head()
 	switch {
@@ -53,14 +53,14 @@ func (l *level) head() *Item {
 	return l.returned[0]
 }
 
-// catchUp moves the tail to fresh if no messages are between them.
+// catchUp moves the tail to fresh if no messages precede the tail in fresh or on disk.
 func (l *level) catchUp() {
 	if l.fresh.len() == 0 && l.disk.n == 0 && l.tail.len() > 0 {
 		l.fresh, l.tail = l.tail, l.fresh
 	}
 }
 
-// spill evicts the first message of a tail from memory. The message must be on disk.
+// spill evicts the first message of the tail from memory. The message must be on disk.
 func (r *ready) spill(l *level) {
 	it := l.tail.head()
 	l.tail.pop()
@@ -73,7 +73,7 @@ func (r *ready) spill(l *level) {
 	r.size -= it.Message.Size()
 }
 
-// load adds the first message on disk to memory.
+// load moves the first message on disk to fresh.
 func (r *ready) load(l *level, it *Item) {
 	l.disk.n--
 	l.disk.bytes -= it.bytes
@@ -83,7 +83,7 @@ func (r *ready) load(l *level, it *Item) {
 	l.fresh.push(it)
 }
 
-// lose subtracts messages that are missing in the store from the counts.
+// lose subtracts from the counts the messages that are missing in the store.
 func (r *ready) lose(p uint8, what segment) {
 	l := &r.levels[p]
 	r.n -= what.n
@@ -96,10 +96,10 @@ func (r *ready) lose(p uint8, what segment) {
 	}
 }
 
-// unreadable returns the error of the last load of the head, or nil if the head has no failed load.
+// unreadable returns the error of the last load at the highest priority, or nil if the load did not fail.
 func (r *ready) unreadable() error { return r.levels[r.filled.highest()].disk.err }
 
-// onDiskBytes returns the size, counted against MaxBytes, of the messages that are not in memory.
+// onDiskBytes returns the size of the messages that are not in memory, as counted against MaxBytes.
 func (r *ready) onDiskBytes() (n int64) {
 	for i := range r.levels {
 		n += r.levels[i].disk.bytes
@@ -135,7 +135,7 @@ func (r *ready) level(p uint8) *level {
 	return &r.levels[p]
 }
 
-// head returns the next message for delivery. It returns nil if the queue is empty or the message is not loaded yet.
+// head returns the next message to deliver, or nil if the queue is empty or the message is not loaded.
 func (r *ready) head() *Item {
 	if r.n == 0 {
 		return nil
@@ -143,7 +143,7 @@ func (r *ready) head() *Item {
 	return r.levels[r.filled.highest()].head()
 }
 
-// heads yields the first message of each priority, starting at the highest priority.
+// heads yields the first message of each priority, if it is loaded, from the highest priority to the lowest.
 func (r *ready) heads() iter.Seq[*Item] {
 	return func(yield func(*Item) bool) {
 		for p := len(r.levels) - 1; p >= 0; p-- {
@@ -171,7 +171,7 @@ func (r *ready) remove(it *Item) {
 	}
 }
 
-// byOrder is a heap, sorted by order.
+// byOrder is a min-heap by order.
 type byOrder []*Item
 
 func (h byOrder) Len() int           { return len(h) }

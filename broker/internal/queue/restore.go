@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Restore returns a queue with the messages in its store. It dead-letters messages that have expired in the meantime.
+// Restore returns a queue with the messages in its store. Messages that have expired in the meantime are dead-lettered.
 func Restore(config Config) (*Queue, error) {
 	q := New(config)
 	if err := q.restore(); err != nil {
@@ -46,7 +46,7 @@ func (q *Queue) restore() error {
 	return q.restoreDelayed(delayed)
 }
 
-// restore initializes a level from the counts of its messages on disk.
+// restore initializes a level from the number and the size of its messages on disk.
 func (r *ready) restore(l store.Level) {
 	r.level(l.Level).disk = segment{n: l.Messages, bytes: l.Bytes}
 	r.filled.set(int(l.Level))
@@ -55,8 +55,8 @@ func (r *ready) restore(l store.Level) {
 	r.onDisk += l.Messages
 }
 
-// restoreDelayed loads all messages that wait for a delayed retry, because their delivery order differs from the order in
-// the store.
+// restoreDelayed loads all messages that wait for a delayed retry. The queue cannot load them in chunks, because
+// their delivery order differs from their order in the store.
 func (q *Queue) restoreDelayed(n int) error {
 	for after := uint64(0); n > 0; {
 		items, err := q.read(quorumDelayed, after, math.MaxUint64, min(n, chunkMax))
@@ -73,8 +73,8 @@ func (q *Queue) restoreDelayed(n int) error {
 	return nil
 }
 
-// Close stops the timers and loads of the queue, and leaves the messages in the store. The caller must stop all clients of
-// the queue first, so that each message is either ready or an unsent dead letter.
+// Close stops the timers and the loads of the queue. The messages stay in the store. The caller must first stop all
+// clients of the queue, so that no messages are unacked.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +85,7 @@ func (q *Queue) Close() {
 	q.stopTimers()
 	q.arrived.Broadcast()
 	for _, l := range q.dead.next {
-		if !l.resent { // letters that were stranded before are already recorded
+		if !l.resent { // sent has already recorded letters that were stranded
 			q.saveDelivered(l)
 		}
 	}
@@ -94,15 +94,17 @@ func (q *Queue) Close() {
 	}
 }
 
-// consumedState is the state of consumedNote, which records that messages of the queue may have been delivered. Recording
-// each delivery would cost an fsync per delivery. Instead, if the note exists after a crash, the queue marks all messages as
-// redelivered. The queue then writes the highest affected order to the note and keeps the note.
+// consumedState is the state of consumedNote, which records that messages of the queue may have been delivered. To
+// record each delivery would require an fsync per delivery. Instead, if the note exists after a crash, the queue
+// marks all restored messages as redelivered, writes the highest order of these messages to the note, and keeps the
+// note.
 type consumedState struct {
-	ticket    store.Ticket // zero: not written
+	ticket    store.Ticket // ticket of the note; 0 if the note is not written
 	committed atomic.Bool
 }
 
-// Consumed records that the queue is about to deliver messages. The first call waits for the disk.
+// Consumed records that the queue is about to deliver messages. In a durable queue, it waits until the record is on
+// disk. After a successful call, further calls return immediately.
 func (q *Queue) Consumed(ctx context.Context) error {
 	if q.config.Store == nil || !q.config.Durable || q.consumed.committed.Load() {
 		return nil
@@ -127,7 +129,7 @@ func (q *Queue) noteConsumed() store.Ticket {
 func (q *Queue) restoreConsumed() (err error) {
 	var there bool
 	if q.suspect, there, err = q.recall(consumedNote, false); there {
-		q.consumed.ticket = 1 // counts as committed
+		q.consumed.ticket = 1 // not 0, and already committed
 		q.consumed.committed.Store(true)
 	}
 	return err

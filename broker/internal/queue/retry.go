@@ -10,7 +10,7 @@ import (
 type Retry struct {
 	Failed   bool          // delay messages after a failed delivery
 	Returned bool          // delay messages that a consumer requeued intentionally
-	Min      time.Duration // delay per failed delivery
+	Min      time.Duration // delay, multiplied by the number of failed deliveries
 	Max      time.Duration // maximum delay
 }
 
@@ -25,7 +25,7 @@ func (r Retry) delay(it *Item, failed bool) time.Duration {
 	return r.Min * time.Duration(times)
 }
 
-// delay makes a message wait until its due time.
+// delay makes a message wait until it is due.
 func (q *Queue) delay(it *Item) {
 	heap.Push(&q.delayed, it)
 	q.wakeAt(q.delayed[0].due, time.Now())
@@ -43,7 +43,7 @@ func (q *Queue) releaseDue() {
 	}
 }
 
-// byDue is a heap, sorted by due time.
+// byDue is a min-heap by due time.
 type byDue []*Item
 
 func (h byDue) Len() int           { return len(h) }

@@ -6,8 +6,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// mustSave reports whether a message must survive the process: all messages of a durable quorum queue, and persistent
-// messages of a durable classic queue (https://www.rabbitmq.com/docs/queues#durability).
+// mustSave reports whether a message must survive the process. This applies to all messages of a durable quorum
+// queue, and to persistent messages of a durable classic queue (https://www.rabbitmq.com/docs/queues#durability).
 func (q *Queue) mustSave(m *Message) bool {
 	return q.config.Store != nil && q.config.Durable && (m.Persistent || q.config.Quorum)
 }
@@ -35,8 +35,8 @@ func (q *Queue) entry(it *Item) store.Entry {
 	return e
 }
 
-// key returns the key of a message in the store. The key is the position in the queue, except for messages that wait for a
-// delayed retry, which have a separate level.
+// key returns the key of a message in the store. It consists of the queue, the priority and the order of the message.
+// Messages with a delayed retry have a separate level instead of a priority.
 func (q *Queue) key(it *Item) store.Key {
 	level := it.priority
 	if !it.due.IsZero() {
@@ -45,7 +45,8 @@ func (q *Queue) key(it *Item) store.Key {
 	return store.Key{Queue: q.config.ID, Level: level, Order: it.order}
 }
 
-// update saves the new position and history of a requeued message. from is the previous key.
+// update saves the new position and the new delivery counts of a message, if the message is in the store. The
+// argument from is the previous key.
 func (q *Queue) update(it *Item, from store.Key) {
 	switch to := q.entry(it); {
 	case !it.saved:
@@ -56,7 +57,7 @@ func (q *Queue) update(it *Item, from store.Key) {
 	}
 }
 
-// deleteSaved deletes a message that has left the queue from the store.
+// deleteSaved deletes from the store a message that has left the queue.
 func (q *Queue) deleteSaved(it *Item) {
 	if it.saved && !q.deleted {
 		q.config.Store.Delete(q.key(it), it.ref, it.bytes)
@@ -64,7 +65,7 @@ func (q *Queue) deleteSaved(it *Item) {
 	}
 }
 
-// deleteSavedReady deletes all ready messages from the store.
+// deleteSavedReady deletes from the store all ready messages.
 func (q *Queue) deleteSavedReady() {
 	for p := range q.ready.levels {
 		l := &q.ready.levels[p]
@@ -87,7 +88,7 @@ func (q *Queue) deleteSavedReady() {
 	}
 }
 
-// deleteSavedAll deletes the queue from the store.
+// deleteSavedAll deletes from the store all messages and notes of the queue.
 func (q *Queue) deleteSavedAll() {
 	if q.stored {
 		q.config.Store.DeleteQueue(q.config.ID)
@@ -100,7 +101,7 @@ func (q *Queue) deleteSavedAll() {
 	}
 }
 
-// restored returns the item of a message from the store.
+// restored returns the item for a message that was read from the store.
 func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	m, err := decodeMessage(l.Message)
 	if err != nil {
@@ -120,7 +121,7 @@ func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	if l.Order <= q.suspect {
 		it.Redelivered, m.suspect = true, true
 		if it.deliveries == 0 {
-			it.acquired = 0 // with a delivery count but no failure, all deliveries would count as successful
+			it.acquired = 0 // if acquired were higher than deliveries, the interrupted deliveries would count as successful
 		}
 	}
 	if l.Order <= q.died && q.mayHaveDied(it) {

@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
-// Ack removes delivered messages.
+// Ack removes delivered messages, which were processed.
 func (q *Queue) Ack(items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -19,7 +19,8 @@ func (q *Queue) Ack(items ...*Item) {
 	}
 }
 
-// settle records that messages are no longer unacked. It reports whether a consumer can now receive messages.
+// settle records that messages are no longer unacked. It reports whether the caller must call dispatch, because a
+// consumer became available.
 func (q *Queue) settle(items []*Item) (next bool) {
 	q.unacked -= len(items)
 	for _, it := range items {
@@ -29,14 +30,14 @@ func (q *Queue) settle(items []*Item) (next bool) {
 	return next
 }
 
-// release removes the holder of a message. It reports whether a consumer can now receive messages.
+// release removes the holder of a message. It reports whether a consumer became available.
 func (q *Queue) release(it *Item) (next bool) {
 	holderDone := it.fetched
 	if c := it.holder; c != nil {
 		c.unacked--
 		holderDone = c.cancelled && c.unacked == 0
 		if c.exhausted {
-			// A receiver that still has credit does not call Resume.
+			// The queue resumes the consumer, because its receiver did not refuse a message and does not call Resume.
 			next = q.consumers.resumed(c)
 		}
 		if c.unacked == 0 {
@@ -70,7 +71,7 @@ func (q *Queue) Reject(failed bool, items ...*Item) {
 		return
 	}
 	for _, it := range items {
-		it.Redelivered = true // in case of a restart before the message is dead-lettered
+		it.Redelivered = true // in case the broker restarts before it has dead-lettered the message
 		if failed {
 			it.deliveries++
 		}
@@ -82,14 +83,14 @@ func (q *Queue) Reject(failed bool, items ...*Item) {
 }
 
 // Requeue requeues delivered messages in the given order. The argument failed distinguishes failed deliveries from
-// intentional requeues. Failed deliveries count towards the delivery limit of a quorum queue, and dead letters carry their
-// count.
+// intentional requeues. Failed deliveries count towards the delivery limit of a quorum queue, and a dead letter
+// contains their number.
 func (q *Queue) Requeue(failed bool, items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
 	var served []*Consumer
 	if q.config.Quorum {
-		// A quorum queue returns the credit for requeued messages before it selects the next consumer.
+		// A quorum queue gives consumers their credit for requeued messages back before it selects the next consumer.
 		served = holders(items)
 	}
 	q.settle(items)
@@ -119,13 +120,13 @@ func (q *Queue) Requeue(failed bool, items ...*Item) {
 		}
 	}
 	if !q.config.Quorum {
-		q.trim() // a classic queue checks its limits before it delivers to consumers
+		q.trim() // a classic queue enforces its limits before it delivers messages
 	}
 	q.dispatch()
 	q.trim()
 }
 
-// holders returns the consumers that hold these messages.
+// holders returns the consumers that hold the given messages.
 func holders(items []*Item) (all []*Consumer) {
 	for _, it := range items {
 		if it.holder != nil && !slices.Contains(all, it.holder) {
@@ -135,7 +136,8 @@ func holders(items []*Item) (all []*Consumer) {
 	return all
 }
 
-// reposition assigns a message its new position in a quorum queue, and reports whether the message is ready immediately.
+// reposition sets the new position of a requeued message in a quorum queue, and reports whether the message is ready
+// immediately.
 func (q *Queue) reposition(it *Item, failed bool) bool {
 	it.order, it.priority, it.due = q.nextOrder(), quorumReturned, time.Time{}
 	delay := q.config.Retry.delay(it, failed)

@@ -2,8 +2,8 @@ package queue
 
 import "github.com/reprisemq/reprise/broker/internal/store"
 
-// roomFor is the number of messages that a level may have in memory even if memory is short. roomBytes limits their total
-// size, which the last message may exceed.
+// roomFor is the number of messages that a level may keep in memory even if memory is short. Their total size may
+// exceed roomBytes by at most one message.
 const (
 	roomFor   = 64
 	roomBytes = 256 << 10
@@ -13,12 +13,12 @@ const (
 type segment struct {
 	n       int
 	bytes   int64
-	after   uint64 // all messages of the segment have a higher order
-	chunk   int    // number of messages that the last load requested, or returned if it returned fewer
+	after   uint64 // all messages in the segment have a higher order
+	chunk   int    // number of messages that the last load requested or, if it returned fewer, the number that it returned
 	full    bool   // the last load returned the requested number of messages
 	loading bool
 	err     error  // error of the last load
-	load    uint64 // number of the load; a different number means that the queue was purged
+	load    uint64 // number of the last load; if it differs after a load, the queue was purged
 }
 
 // enter adds a message to the ready messages, and to the store if necessary.
@@ -35,7 +35,8 @@ func (q *Queue) enter(it *Item) {
 	q.ready.push(it)
 }
 
-// spills reports whether a message must go to disk because memory is short, or because messages before it are on disk.
+// spills reports whether a message must be evicted to disk, because memory is short or because messages before it are
+// on disk.
 func (q *Queue) spills(it *Item) bool {
 	if q.config.Store == nil {
 		return false
@@ -45,7 +46,7 @@ func (q *Queue) spills(it *Item) bool {
 	return l.spilled() || full && q.config.Meter.Used() > q.config.Resident
 }
 
-// awaitDisk requests a call of [Queue.Committed] when the messages of the tails are on disk.
+// awaitDisk requests a call of [Queue.Committed] after the next commit.
 func (q *Queue) awaitDisk() {
 	if !q.awaiting {
 		q.awaiting = true
@@ -53,7 +54,8 @@ func (q *Queue) awaitDisk() {
 	}
 }
 
-// Committed implements [store.Waiter]. It removes messages from memory that are now on disk.
+// Committed implements [store.Waiter]. It evicts from memory the messages of the tails and the stranded letters that
+// are now on disk.
 func (q *Queue) Committed(upTo store.Ticket) {
 	q.mu.Lock()
 	defer q.unlock()

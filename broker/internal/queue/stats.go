@@ -2,25 +2,25 @@ package queue
 
 import "github.com/reprisemq/reprise/broker/internal/stats"
 
-// Stats is a snapshot of a queue. Messages that wait for a delayed retry count only in Delayed. At-least-once dead letters
-// that are not yet in another queue count only in Dead and DeadBytes.
+// Stats contains the statistics of a queue at one point in time. Messages that wait for a delayed retry count only in
+// Delayed. At-least-once dead letters that are not yet in another queue count only in Dead and DeadBytes.
 type Stats struct {
 	Ready, Unacked, Consumers int
 	OnDisk                    int   // ready messages that are not in memory
 	ReadyBytes, UnackedBytes  int64 // sizes counted against MaxBytes
 	OnDiskBytes               int64
-	Memory                    int64 // memory of all ready messages
+	Memory                    int64 // memory use of the ready messages
 	Delayed, Dead             int
 	DeadBytes                 int64
 	Counts                    stats.Counts // since the declaration of the queue
 
-	// Declared is the number of consumers in the reply to a declaration. In a quorum queue, it excludes consumers that wait
-	// for the single active consumer to leave. It also counts each basic.get and each cancelled consumer that holds unacked
-	// messages.
+	// Declared is the number of consumers in the reply to a declaration. In a quorum queue, it excludes consumers that
+	// wait for the single active consumer to leave. It includes each unacked message from basic.get, and each cancelled
+	// consumer that holds unacked messages.
 	Declared int
 }
 
-// Stats returns a snapshot of the queue.
+// Stats returns the current statistics of the queue.
 func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.unlock()
@@ -33,8 +33,8 @@ func (q *Queue) Stats() Stats {
 	}
 }
 
-// Active reports whether a consumer may receive messages. In a queue with a single active consumer, it returns true for only
-// one consumer.
+// Active reports whether a consumer may receive messages. In a queue with a single active consumer, Active returns
+// true only for this consumer.
 func (q *Queue) Active(c *Consumer) bool {
 	q.mu.Lock()
 	defer q.unlock()

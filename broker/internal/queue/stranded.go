@@ -8,18 +8,18 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// retryUndeliverable is the delay before the queue retries an at-least-once dead letter that no queue accepted. RabbitMQ
-// waits 180 s (dead_letter_worker_publisher_confirm_timeout). This queue waits less, because an attempt is cheap and it
-// retries at most maxDead letters at a time.
+// retryUndeliverable is the delay before the queue sends stranded dead letters again. RabbitMQ waits 180 s
+// (dead_letter_worker_publisher_confirm_timeout). This queue waits for a shorter time, because an attempt is cheap
+// and the queue sends at most maxDead letters at a time.
 const retryUndeliverable = 5 * time.Second
 
-// sent updates the queue after dead letters were published. It schedules the next attempt for the stranded letters.
+// sent updates the queue after dead letters were published, and schedules the next attempt for stranded letters.
 func (q *Queue) sent(letters, stranded []deadLetter) {
 	if q.deleted {
 		stranded = nil
 	}
 	var size int64
-	taken := 0 // number of previously stranded letters that were accepted
+	taken := 0 // number of previously stranded letters that are no longer stranded
 	for _, l := range letters {
 		size -= l.size
 		if l.resent {
@@ -48,7 +48,7 @@ func (q *Queue) sent(letters, stranded []deadLetter) {
 	switch {
 	case q.deleted || len(q.dead.stranded) == 0:
 	case taken > 0:
-		q.resend() // a target queue accepts messages again
+		q.resend() // a target queue accepts messages again, so do not wait
 	case q.dead.retry == nil:
 		q.dead.retry = time.AfterFunc(retryUndeliverable, q.retryStranded)
 	}
@@ -70,8 +70,8 @@ func (q *Queue) resend() {
 	d.unloaded = max(0, d.unloaded-n)
 }
 
-// unload removes stranded messages from memory if they are on disk, because their number is limited only by the queue
-// length. It reports whether other stranded messages are not committed yet.
+// unload evicts stranded messages that are on disk from memory, because only the length limit of the queue limits
+// their number. It reports whether other stranded messages are not yet committed.
 func (q *Queue) unload(committed store.Ticket) (left bool) {
 	d := &q.dead
 	for ; d.unloaded < len(d.stranded); d.unloaded++ {
@@ -82,7 +82,7 @@ func (q *Queue) unload(committed store.Ticket) (left bool) {
 		if l.item.ref.Ticket > committed {
 			return true
 		}
-		on := *l.item // copy, because the rejecting caller may still read the message
+		on := *l.item // a copy, because the caller that rejected the message may still read the item
 		on.Message, on.holder, on.ref = nil, nil, store.Ref{}
 		l.message, l.item = nil, &on
 		q.config.Meter.Add(itemOverhead - l.size)
@@ -91,8 +91,8 @@ func (q *Queue) unload(committed store.Ticket) (left bool) {
 	return false
 }
 
-// reread reads an evicted stranded message. If the message no longer needs to be sent, it returns neither a message nor an
-// error.
+// reread reads an evicted stranded message from the store. If the message no longer needs to be sent, reread returns
+// neither a message nor an error.
 func (q *Queue) reread(it *Item) (*Message, error) {
 	at := q.key(it)
 	items, err := q.read(at.Level, at.Order-1, at.Order+1, 1)

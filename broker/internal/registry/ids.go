@@ -2,17 +2,17 @@ package registry
 
 import "sync"
 
-// idBlock is the number of IDs that the registry reserves at a time. If the process exits, the unused IDs of a block are
-// lost, which is harmless because a uint64 has enough IDs.
+// idBlock is the number of IDs that the registry reserves at a time. When the process exits, the unused IDs of a
+// block are lost, which is harmless because there are 2^64 IDs.
 const idBlock = 1000
 
 // numbers is the name of the document that records the reserved IDs.
 const numbers = "numbers"
 
-// ids assigns each queue an ID that no queue had before.
+// ids assigns an ID to each queue. IDs are never reused, even after a restart.
 type ids struct {
 	mu    sync.Mutex
-	taken taken  // reserved IDs, as saved in the document
+	taken taken  // reserved IDs, as saved in the document numbers
 	last  uint64 // last assigned ID
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// documentName joins the kind and the names with slashes. It escapes each name like a path segment, because names may be
-// empty and may contain any bytes.
+// documentName joins the kind and the names with slashes. It escapes each name like a path segment of a URL, because
+// names may contain any bytes.
 func documentName(kind string, names []string) string {
 	var b strings.Builder
 	b.WriteString(kind)

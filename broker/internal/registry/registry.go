@@ -1,14 +1,14 @@
-// Package registry saves the configuration of a broker on disk: virtual hosts with their exchanges, queues and bindings,
-// users and permissions. Each object is a JSON document in the store. The document name consists of the kind and the names
-// of the object:
+// Package registry saves the durable objects of a broker on disk: virtual hosts, exchanges, queues, bindings, users
+// and permissions. Each object is a JSON document in the store. The name of the document consists of the kind and the
+// names of the object:
 //
 //	vhost/%2F
 //	queue/%2F/orders
 //	binding/%2F/amq.topic/queue/orders/order.%23/
 //
-// Callers set or delete a document under the lock that guards the object, so that the documents change in the same order as
-// the objects. Callers must not wait for the disk under a lock. They call [Registry.Sync] after unlocking, and before they
-// report success to a client.
+// Callers must set or delete a document under the lock that guards the object, so that the documents change in the
+// same order as the objects. Callers must not wait for the disk under a lock. They must call [Registry.Sync] after
+// unlocking and before they report success to a client.
 package registry
 
 import (
@@ -27,7 +27,7 @@ import (
 type Registry struct {
 	ids ids
 
-	mu    sync.RWMutex // read-locked while the store is in use
+	mu    sync.RWMutex // read-locked while a method uses the store
 	store store.Store  // nil after Close
 }
 
@@ -37,7 +37,8 @@ func New(s store.Store) (*Registry, error) {
 	return r, r.loadIDs()
 }
 
-// Close detaches the registry from its store. Call it before you close the store. The registry ignores later changes.
+// Close detaches the registry from its store. Call Close before you close the store. After that, the registry ignores
+// changes.
 func (r *Registry) Close() {
 	if r == nil {
 		return
@@ -47,7 +48,7 @@ func (r *Registry) Close() {
 	r.store = nil
 }
 
-// Set saves an object, and replaces any object of the same kind with the same names.
+// Set saves an object, and replaces an existing object with the same kind and names.
 func (r *Registry) Set(value any, kind string, names ...string) {
 	r.change(func(s store.Store) {
 		text, _ := json.Marshal(value) // cannot fail, because values are structs of strings, numbers and bytes
@@ -81,7 +82,7 @@ func (r *Registry) Sync(ctx context.Context) error {
 	s := r.store
 	r.mu.RUnlock()
 	if s == nil {
-		return nil // Close was called; closing the store saves all changes
+		return nil // Close was called; closing the store saves all earlier changes
 	}
 	return s.Flush(ctx)
 }
@@ -109,7 +110,8 @@ func (d *Document[T]) Damaged(err error) error {
 	return fmt.Errorf("%s %q in the data directory: %w (%w)", d.kind, d.Names, store.ErrDamaged, err)
 }
 
-// All yields the objects of a kind, with the given number of names. It stops after the first error.
+// All yields the objects of a kind. The argument names is the number of names of each object. All stops after the
+// first error.
 func All[T any](r *Registry, kind string, names int) iter.Seq2[*Document[T], error] {
 	return func(yield func(*Document[T], error) bool) {
 		if r == nil {
@@ -127,7 +129,7 @@ func All[T any](r *Registry, kind string, names int) iter.Seq2[*Document[T], err
 	}
 }
 
-// Of returns the objects of a kind among documents. It skips invalid documents.
+// Of returns the objects of a kind that are among the given documents. It skips invalid documents.
 func Of[T any](documents []store.Document, kind string, names int) (all []*Document[T]) {
 	for _, found := range documents {
 		if !strings.HasPrefix(found.Name, kind+"/") {
@@ -149,7 +151,7 @@ func Make(value any, kind string, names ...string) store.Document {
 // begun is the name of the document that records that the broker has created its initial objects.
 const begun = "begun"
 
-// Begun reports whether Begin was ever called on this store.
+// Begun reports whether Begin was ever called for this store.
 func (r *Registry) Begun() (bool, error) {
 	for _, err := range All[struct{}](r, begun, 0) {
 		return err == nil, err
@@ -157,6 +159,6 @@ func (r *Registry) Begun() (bool, error) {
 	return false, nil
 }
 
-// Begin records that the broker has created its initial objects. The broker then never creates them again, even if an
-// operator deletes them.
+// Begin records that the broker has created its initial objects. After that, the broker does not create them again,
+// even if an operator deletes them.
 func (r *Registry) Begin() { r.Set(struct{}{}, begun) }

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// headers matches the headers of a message and ignores its routing key. The arguments of a binding specify headers and
-// their values. The argument x-match specifies whether all of them must match or one is sufficient
-// (https://www.rabbitmq.com/docs/exchanges#headers).
+// headers is the matcher of headers exchanges. It matches the headers of a message and ignores the routing key. The
+// arguments of a binding specify headers and their values. The argument x-match specifies whether all headers must
+// match or one is sufficient (https://www.rabbitmq.com/docs/exchanges#headers).
 type headers[Q comparable] map[binding[Q]]Binding[Q]
 
 func (m headers[Q]) add(b Binding[Q])    { m[b.identity()] = b }
@@ -22,8 +22,8 @@ func (m headers[Q]) match(dst []Destination[Q], _ string, message Arguments) []D
 	return dst
 }
 
-// Values of x-match. Only the values that end in "with-x" match names that begin with "x-". All values ignore x-match
-// itself.
+// Values of x-match. Arguments whose names begin with "x-" are compared only with the values that end in "with-x".
+// The argument x-match itself is never compared.
 const (
 	matchAll      = "all"
 	matchAny      = "any"
@@ -48,7 +48,7 @@ func headersMatch(wanted, message Arguments) bool {
 			continue
 		}
 		has, present := message.Get(name)
-		// A binding argument without a value only requires that the header is present.
+		// A binding argument without a value only requires that the header be present.
 		switch matches := present && (want == nil || sameValue(want, has)); {
 		case matches && !all:
 			return true
@@ -59,7 +59,7 @@ func headersMatch(wanted, message Arguments) bool {
 	return all
 }
 
-// index finds arguments by name.
+// index finds arguments by name in constant time.
 type index struct {
 	Arguments
 	values map[string]any
@@ -71,8 +71,7 @@ func (i *index) Get(name string) (any, bool) {
 	return v, found
 }
 
-// indexed returns the arguments with an index if there are many of them. Without an index, the lookup of all arguments
-// takes quadratic time.
+// indexed returns headers with an index, if there are many headers. Without an index, a match would take quadratic time.
 func indexed(headers Arguments) Arguments {
 	if headers == nil {
 		return nil
@@ -96,8 +95,8 @@ func indexed(headers Arguments) Arguments {
 	return i
 }
 
-// sameValue compares values like RabbitMQ: numbers by value regardless of their width, and strings by their bytes. Values
-// of different kinds are not equal.
+// sameValue reports whether two values are equal. Like RabbitMQ, it compares numbers regardless of their width, and
+// strings by their bytes. Values of different kinds, such as an integer and a fraction, are not equal.
 func sameValue(a, b any) bool {
 	if x, ok := integer(a); ok {
 		y, ok := integer(b)
@@ -114,7 +113,7 @@ func sameValue(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// integer returns an integer of any width or a timestamp. An int64 can represent all integers of a header.
+// integer returns the value of an integer of any width, or of a timestamp. An int64 can represent all integers in headers.
 func integer(v any) (int64, bool) {
 	switch n := reflect.ValueOf(v); {
 	case n.CanInt():

@@ -1,6 +1,6 @@
 package route
 
-// refs counts the bindings to each destination.
+// refs contains the number of bindings to each destination.
 type refs[Q comparable] map[Destination[Q]]int
 
 func (r refs[Q]) add(d Destination[Q]) { r[d]++ }
@@ -18,7 +18,7 @@ func (r refs[Q]) appendTo(dst []Destination[Q]) []Destination[Q] {
 	return dst
 }
 
-// direct matches a routing key that equals the binding key.
+// direct is the matcher of direct exchanges. A binding matches if its key equals the routing key.
 type direct[Q comparable] map[string]refs[Q]
 
 func (m direct[Q]) add(b Binding[Q]) {
@@ -39,7 +39,7 @@ func (m direct[Q]) match(dst []Destination[Q], key string, _ Arguments) []Destin
 	return m[key].appendTo(dst)
 }
 
-// fanout matches every routing key.
+// fanout is the matcher of fanout exchanges. All bindings match.
 type fanout[Q comparable] refs[Q]
 
 func (m fanout[Q]) add(b Binding[Q])    { refs[Q](m).add(b.Destination) }

@@ -4,12 +4,12 @@
 //	message ─► exchange ─┬─ binding ─► queue
 //	                     └─ binding ─► exchange ─── binding ─► queue
 //
-// A [Table] contains the exchanges of one virtual host. It is not safe for concurrent use, but concurrent calls of
-// methods that only read, such as Route, are safe. The type parameter Q is the queue handle, so that Route returns queues
-// and not names.
+// A [Table] contains the exchanges of one virtual host. It is not safe for concurrent use, except that methods that
+// only read, such as Route, may be called concurrently. The type parameter Q is the type of a queue, so that Route
+// returns queues and not names.
 //
-// A queue gets one copy of a message, regardless of the number of matching bindings. A cycle of bound exchanges does not
-// route a message indefinitely (https://www.rabbitmq.com/docs/e2e).
+// A queue gets one copy of a message, regardless of the number of matching bindings. In a cycle of bound exchanges, a
+// message passes through each exchange once (https://www.rabbitmq.com/docs/e2e).
 package route
 
 import (
@@ -34,7 +34,7 @@ func (k Kind) Known() bool { return k == Direct || k == Fanout || k == Topic || 
 
 // Arguments contains the arguments of a binding, or the headers of a message.
 type Arguments interface {
-	// Get returns the value of a name.
+	// Get returns the value of the first argument or header with the given name.
 	Get(name string) (any, bool)
 	// All yields all names and values.
 	All() iter.Seq2[string, any]
@@ -46,59 +46,59 @@ type Destination[Q comparable] struct {
 	Exchange *Exchange[Q] // nil if the destination is Queue
 }
 
-// Exchange is an exchange with its bindings.
+// Exchange is an exchange and its bindings.
 type Exchange[Q comparable] struct {
 	Name       string
 	Kind       Kind
 	Durable    bool
 	AutoDelete bool
 	Internal   bool
-	// Alternate is the exchange for messages without a matching binding. An empty name means no alternate exchange.
+	// Alternate is the name of the exchange for messages without a matching binding. It may be empty.
 	Alternate string
-	Arguments Arguments // declared arguments
+	Arguments Arguments // arguments of the declaration
 
 	matcher  matcher[Q]
 	bindings map[binding[Q]]Binding[Q]
 }
 
-// binding is the identity of a binding. Binding again has no effect, and a single unbind removes the binding.
+// binding identifies a binding of an exchange. To add the same binding again has no effect, and one Unbind removes it.
 type binding[Q comparable] struct {
 	destination Destination[Q]
 	key         string
 	args        string // encoded arguments; bindings with different arguments are different bindings
 }
 
-// Binding describes a binding from an exchange.
+// Binding is a binding of an exchange.
 type Binding[Q comparable] struct {
 	Destination Destination[Q]
 	Key         string
 	Arguments   Arguments
-	Encoded     string // encoded arguments, which are part of the identity
+	Encoded     string // encoded arguments, which distinguish bindings
 }
 
 func (b Binding[Q]) identity() binding[Q] { return binding[Q]{b.Destination, b.Key, b.Encoded} }
 
-// matcher is the matching rule of an exchange type. Bindings with the same key and destination may have different arguments,
-// so add and remove count the bindings.
+// matcher implements the matching rule of an exchange type. Several bindings may have the same key and destination,
+// and differ only in their arguments, so add and remove must count the bindings.
 type matcher[Q comparable] interface {
 	add(Binding[Q])
 	remove(Binding[Q])
-	// match appends the destinations for a message to dst, possibly with repetitions.
+	// match appends to dst the destinations of the bindings that match a message. A destination may occur several times.
 	match(dst []Destination[Q], key string, headers Arguments) []Destination[Q]
 }
 
-// Table contains the exchanges of a virtual host by name.
+// Table contains the exchanges of a virtual host.
 type Table[Q comparable] struct {
-	// Unbound and Deleted are called for each removed binding and exchange, including bindings and exchanges that another
-	// removal removes. They may be nil.
+	// Unbound is called for each removed binding, and Deleted for each deleted exchange, even if the removal is the
+	// consequence of another removal. They may be nil.
 	Unbound func(*Exchange[Q], Binding[Q])
 	Deleted func(*Exchange[Q])
 
 	exchanges     map[string]*Exchange[Q]
-	byDestination map[Destination[Q]]map[bindingRef[Q]]struct{} // bindings by destination
+	byDestination map[Destination[Q]]map[bindingRef[Q]]struct{} // the bindings to each destination
 }
 
-// bindingRef identifies a binding of an exchange.
+// bindingRef refers to a binding of an exchange.
 type bindingRef[Q comparable] struct {
 	exchange *Exchange[Q]
 	binding  binding[Q]
@@ -112,7 +112,7 @@ func NewTable[Q comparable]() *Table[Q] {
 	}
 }
 
-// Exchange returns the exchange with the name, or nil.
+// Exchange returns the exchange with the given name, or nil.
 func (t *Table[Q]) Exchange(name string) *Exchange[Q] { return t.exchanges[name] }
 
 // Exchanges yields all exchanges in unspecified order.
@@ -121,7 +121,8 @@ func (t *Table[Q]) Exchanges() iter.Seq[*Exchange[Q]] { return maps.Values(t.exc
 // Len returns the number of exchanges.
 func (t *Table[Q]) Len() int { return len(t.exchanges) }
 
-// Add adds an exchange without bindings. It replaces an exchange with the same name. The exchange type must be known.
+// Add adds an exchange without bindings, and returns it. The exchange replaces an exchange with the same name. Its
+// type must be supported.
 func (t *Table[Q]) Add(x Exchange[Q]) *Exchange[Q] {
 	added := &x
 	added.bindings = make(map[binding[Q]]Binding[Q])
@@ -153,13 +154,14 @@ func (t *Table[Q]) Bind(x *Exchange[Q], b Binding[Q]) bool {
 	return true
 }
 
-// Bound reports whether the binding exists.
+// Bound reports whether the exchange has the binding.
 func (t *Table[Q]) Bound(x *Exchange[Q], b Binding[Q]) bool {
 	_, exists := x.bindings[b.identity()]
 	return exists
 }
 
-// Unbind removes a binding, if it exists. It also removes an auto-delete exchange after its last binding.
+// Unbind removes a binding, if it exists. If it was the last binding of an auto-delete exchange, Unbind also deletes
+// the exchange.
 func (t *Table[Q]) Unbind(x *Exchange[Q], b Binding[Q]) {
 	if !t.Bound(x, b) {
 		return
@@ -172,13 +174,13 @@ func (t *Table[Q]) Unbind(x *Exchange[Q], b Binding[Q]) {
 	}
 }
 
-// Bindings yields the bindings from the exchange in unspecified order.
+// Bindings yields the bindings of the exchange to destinations, in unspecified order.
 func (x *Exchange[Q]) Bindings() iter.Seq[Binding[Q]] { return maps.Values(x.bindings) }
 
 // InUse reports whether the exchange has bindings to destinations.
 func (x *Exchange[Q]) InUse() bool { return len(x.bindings) > 0 }
 
-// Delete removes an exchange with all bindings from and to it.
+// Delete removes an exchange, and all bindings from it and to it.
 func (t *Table[Q]) Delete(x *Exchange[Q]) {
 	if t.exchanges[x.Name] != x {
 		return
@@ -196,7 +198,7 @@ func (t *Table[Q]) Delete(x *Exchange[Q]) {
 // DeleteQueue removes all bindings to a queue.
 func (t *Table[Q]) DeleteQueue(q Q) { t.removeBindings(Destination[Q]{Queue: q}) }
 
-// removeBindings removes all bindings to a destination, and the auto-delete exchanges that have no other bindings.
+// removeBindings removes all bindings to a destination, and the auto-delete exchanges that do not have other bindings.
 func (t *Table[Q]) removeBindings(d Destination[Q]) {
 	for _, at := range slices.Collect(maps.Keys(t.byDestination[d])) {
 		if b, exists := at.exchange.bindings[at.binding]; exists {
@@ -205,7 +207,7 @@ func (t *Table[Q]) removeBindings(d Destination[Q]) {
 	}
 }
 
-// unindex removes a deleted binding from the index, and calls Unbound.
+// unindex removes a binding from byDestination, and calls Unbound.
 func (t *Table[Q]) unindex(x *Exchange[Q], b Binding[Q]) {
 	if t.Unbound != nil {
 		t.Unbound(x, b)
@@ -216,11 +218,12 @@ func (t *Table[Q]) unindex(x *Exchange[Q], b Binding[Q]) {
 	}
 }
 
-// Route appends the destination queues of a message published to x, each queue once. The message has one key and
-// optionally more keys. If no key matches a binding of an exchange, Route uses its alternate exchange.
+// Route appends to dst the destination queues of a message that was published to x, each queue once. The message has
+// the routing key key, and optionally more routing keys. If no key matches a binding of an exchange, Route uses the
+// alternate exchange.
 //
-// Time and memory must not grow out of proportion for a message with many keys or destination queues. Route therefore stores
-// destinations in sets, and evaluates an exchange that ignores keys only once.
+// For a message with many keys or destination queues, time and memory must not grow faster than their number. Route
+// therefore collects destinations in sets, and evaluates an exchange that ignores routing keys only once.
 func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments, more ...string) []Q {
 	var buffer [8]Destination[Q]
 	matched := buffer[:0]

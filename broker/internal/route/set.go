@@ -2,7 +2,7 @@ package route
 
 import "slices"
 
-// set contains unique values in insertion order.
+// set is a set of values in insertion order.
 type set[T comparable] struct {
 	list []T
 	seen map[T]struct{} // nil while the list is short
@@ -10,7 +10,7 @@ type set[T comparable] struct {
 
 const shortList = 16
 
-// add adds a value. It reports whether the value is new.
+// add adds a value, and reports whether the value is new.
 func (s *set[T]) add(v T) bool {
 	if s.seen == nil && len(s.list) < shortList {
 		if slices.Contains(s.list, v) {

@@ -2,11 +2,11 @@ package route
 
 import "strings"
 
-// topic matches words separated by dots. In a binding key, "*" matches exactly one word, and "#" matches zero or more
-// words (https://www.rabbitmq.com/docs/exchanges#topic).
+// topic is the matcher of topic exchanges. Keys consist of words, separated by dots. In a binding key, "*" matches
+// exactly one word, and "#" matches zero or more words (https://www.rabbitmq.com/docs/exchanges#topic).
 //
-// The bindings form a tree with a word on each edge, so that the cost of a match depends on the number of words in the key,
-// and not on the number of bindings.
+// The binding keys form a tree with a word on each edge, so that the cost of a match depends on the number of words
+// in the routing key and on the wildcards, and not on the number of bindings.
 type topic[Q comparable] struct {
 	root *topicNode[Q]
 }
@@ -14,12 +14,12 @@ type topic[Q comparable] struct {
 type topicNode[Q comparable] struct {
 	next map[string]*topicNode[Q]
 	here refs[Q] // bindings whose key ends at this node
-	hash bool    // the edge to this node is "#", so the node matches any further word
+	hash bool    // the edge to this node is "#", so the node also matches any further words
 }
 
 func newTopic[Q comparable]() *topic[Q] { return &topic[Q]{root: &topicNode[Q]{}} }
 
-// words splits a key. As in RabbitMQ, the empty key has no words, and "." has two empty words.
+// words returns the words in a key. As in RabbitMQ, the empty key does not have words, and "." has two empty words.
 func words(key string) []string {
 	if key == "" {
 		return nil
@@ -48,7 +48,7 @@ func (m *topic[Q]) add(b Binding[Q]) {
 
 func (m *topic[Q]) remove(b Binding[Q]) { m.root.remove(words(b.Key), b.Destination) }
 
-// remove also removes nodes that no longer lead to a binding.
+// remove removes a binding, and the nodes that no longer lead to a binding.
 func (n *topicNode[Q]) remove(rest []string, d Destination[Q]) {
 	if len(rest) == 0 {
 		n.here.remove(d)
@@ -64,8 +64,8 @@ func (n *topicNode[Q]) remove(rest []string, d Destination[Q]) {
 	}
 }
 
-// match follows all possible matches of the key at the same time, as a set of nodes, so that keys with several "#" are not
-// slow.
+// match follows all possible paths for the routing key at the same time, as a set of nodes, so that binding keys with
+// several "#" are not slow.
 func (m *topic[Q]) match(dst []Destination[Q], key string, _ Arguments) []Destination[Q] {
 	var nodes nodeSet[Q]
 	nodes.enter(m.root)
@@ -89,7 +89,7 @@ func (m *topic[Q]) match(dst []Destination[Q], key string, _ Arguments) []Destin
 // nodeSet is a set of nodes in insertion order.
 type nodeSet[Q comparable] struct{ set[*topicNode[Q]] }
 
-// enter adds a node, unless it is nil, and its child "#", because "#" may match zero words.
+// enter adds a node, unless it is nil, and then its child "#", because "#" may match zero words.
 func (s *nodeSet[Q]) enter(n *topicNode[Q]) {
 	for ; n != nil && s.add(n); n = n.next["#"] {
 	}
