@@ -66,8 +66,8 @@ Examples:
 // Help returns the help of the parent command.
 func (runCmd) Help() string { return brokerCmd{}.Help() }
 
-// Minimum values of the memory limits. A message can be as large as minMemory, and a connection may publish one message
-// while it reads the next.
+// Minimum values of the memory limits. A message can be as large as minMemory, and a connection may publish one
+// message while it receives another.
 const (
 	minMemory           = 16 << 20 // default of broker.Config.MaxMessageSize
 	minConnectionMemory = 2 * minMemory
@@ -175,7 +175,8 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	}
 }
 
-// private closes a listener that other machines can reach while the broker has the default login.
+// private closes the listener and returns an error if other machines can reach the listener and the broker has the
+// default login.
 func (c *runCmd) private(b *broker.Broker, flag string, l net.Listener) error {
 	if !b.DefaultLogin() || loopback(l.Addr()) {
 		return nil
@@ -257,9 +258,9 @@ func loopback(a net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// brokerURL returns the URL for clients on this machine, without a user if none is known. The URL ends with the port,
-// which means the virtual host "/" to all clients. With a slash after the port, clients that follow the URI
-// specification, librabbitmq among them, connect to the virtual host "".
+// brokerURL returns the URL for clients on this machine, without a user if none is known, and without a password
+// unless it is the default. The URL ends with the port, which means the virtual host "/" to all clients. With a slash
+// after the port, clients that follow the URI specification, librabbitmq among them, connect to the virtual host "".
 func brokerURL(scheme string, a net.Addr, user, password string) string {
 	u := url.URL{Scheme: scheme, Host: a.String()}
 	if user != "" {

@@ -99,7 +99,7 @@ complete -c reprise -f -a '(__reprise_complete)'
 }
 
 // completeCmd serves the completion scripts. It prints the candidates for the last word, one per line, each with a tab
-// and a description. It prints ":files" if files are candidates.
+// and a description. It prints ":files" or ":dirs" if the shell must complete file or directory names.
 type completeCmd struct {
 	Words []string `arg:"" optional:""`
 }

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// controlFile is the control socket of a broker in its data directory. All users who may read the data can use the
-// socket. It serves HTTP:
+// controlFile is the control socket of a broker in its data directory. Only the user of the broker's process and root
+// can use the socket. It serves HTTP:
 //
 //	POST /backup {"to": "/absolute/path"}
 const controlFile = "control.sock"
@@ -77,7 +77,7 @@ func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logge
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(l) // runs until Close, which removes the socket
+		_ = server.Serve(l) // runs until the listener is closed, which removes the socket
 	}()
 	return func() {
 		// Finish a running backup first, unless a second signal forces the stop.

@@ -159,8 +159,8 @@ func (c *failedEditCmd) edited(ctx context.Context, streams IO, m api.Summary, b
 	return after, nil
 }
 
-// byEditor lets the user edit a message in an editor. If the result is invalid, byEditor keeps the temporary file and
-// reports its name, so that the user does not lose any text.
+// byEditor lets the user edit a message in an editor. If the editor fails or the result is invalid, byEditor keeps
+// the temporary file and reports its name, so that the user does not lose any text.
 func (c *failedEditCmd) byEditor(ctx context.Context, streams IO, m api.Summary, before api.Content) (api.Content, error) {
 	command, found := streams.Lookup("VISUAL")
 	if !found || command == "" {

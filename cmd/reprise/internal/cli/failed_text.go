@@ -194,7 +194,7 @@ func bookkeeping(name string) bool {
 	return (topology.Trail{}).Owns(name) || name == topology.HeaderReplay || amqpvalue.IsBrokerHeader(name)
 }
 
-// Maximum size of a displayed body.
+// Maximum sizes of a displayed body.
 const (
 	shownLines  = 100
 	shownBinary = 256

@@ -7,9 +7,9 @@ import (
 	"runtime/metrics"
 )
 
-// heapFloor is the heap size below which the garbage collector does not run. A broker with high throughput keeps almost
-// none of its messages in memory. With the default settings, the collector would run many times a second to free a few
-// megabytes.
+// heapFloor is the heap size below which the garbage collector does not run again after its first run. A broker with
+// high throughput keeps almost none of its messages in memory. With the default settings, the collector would run many
+// times a second to free a few megabytes.
 const heapFloor = 24 << 20
 
 // setHeapFloor applies heapFloor to this process, unless the environment variable GOGC is set.

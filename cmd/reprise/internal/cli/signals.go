@@ -45,7 +45,7 @@ func (s *signals) serve(log *slog.Logger) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 }
 
-// isHangup reports whether a signal is a SIGHUP that the command ignores.
+// isHangup reports whether a signal is a SIGHUP that the command ignores, and logs the signal.
 func (s *signals) isHangup(got os.Signal) bool {
 	log := s.server.Load()
 	if got != syscall.SIGHUP || log == nil {
