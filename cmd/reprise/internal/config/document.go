@@ -133,8 +133,8 @@ func (a *anchors) Visit(n ast.Node) ast.Visitor {
 	return a
 }
 
-// tooDeep returns the line at which the nesting of brackets, or of lists and mappings by indentation, exceeds maxDepth.
-// The result is approximate, because brackets in quotes and comments also count.
+// tooDeep returns the line at which the nesting may exceed maxDepth. It counts brackets, even in quotes and comments,
+// and limits the indentation and the indicators of each line.
 func tooDeep(lines []string) (line int, deep bool) {
 	depth := 0
 	for i, l := range lines {

@@ -164,8 +164,8 @@ func mapping[T any](owner string, fill func(*fields, *T)) reader[T] {
 	}
 }
 
-// If the value is not a mapping, short calls use with the value. Otherwise it calls use with the value of the key
-// main, and settings with the mapping.
+// short calls use with a value that is not a mapping. For a mapping, it calls use with the value of the key main, and
+// settings with the mapping.
 func (v value) short(owner, main, example string, use func(value), settings func(*fields)) {
 	if !v.isMapping() {
 		use(v)
