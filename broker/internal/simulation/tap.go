@@ -155,7 +155,7 @@ func (t *tap) confirm(frame []byte) (arrives []byte) {
 	return arrives
 }
 
-// release stops withholding confirms for a routing key and returns the withheld confirms.
+// release stops withholding confirms for a routing key and returns all confirms withheld so far.
 func (t *tap) release(key string) (arrives []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,7 +169,7 @@ func (t *tap) release(key string) (arrives []byte) {
 	return arrives
 }
 
-// mute withholds confirms for a routing key of the default exchange, on all connections, for a while.
+// mute withholds confirms for a routing key, on all connections, for a while.
 func (n *Network) mute(key string, d time.Duration) {
 	n.mu.Lock()
 	n.muted[key] = time.Now().Add(d)

@@ -185,7 +185,7 @@ func (p *process) stop(l *Life, name string, within time.Duration) {
 		l.Broken(promiseWorks, "%s: %v", name, p.err)
 	}
 	_ = p.client.Close(ctx)
-	// Connections that are still closing at the deadline ignore the context.
+	// After the deadline, connections continue to close without the context.
 	late, stop := context.WithTimeout(context.Background(), time.Hour)
 	defer stop()
 	if err := p.client.Close(late); err != nil {
