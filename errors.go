@@ -126,8 +126,8 @@ func (e *DeclareError) Error() string {
 
 func (e *DeclareError) Unwrap() error { return e.Err }
 
-// PausedError reports a pause that an operator has requested. During such a pause, Worker.Paused returns it. It is also
-// the Err of the EventPaused. Its fields are the fields of topology.Pause.
+// PausedError reports a pause that an operator has requested. Worker.Paused returns it during such a pause, and it is
+// the Err of EventPaused. Its fields are the fields of topology.Pause.
 type PausedError struct{ topology.Pause }
 
 func (e *PausedError) Error() string { return "reprise: " + e.String() }
