@@ -306,7 +306,7 @@ func (s *System) MoveAway(last time.Duration) {
 	})
 }
 
-// fileInPlace reports whether the file is in its place.
+// fileInPlace reports whether the file of the archive is neither moved away nor lost.
 func (s *System) fileInPlace() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

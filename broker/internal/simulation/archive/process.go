@@ -183,7 +183,7 @@ func (p *Process) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// await calls open until it succeeds or ctx is done.
+// await calls open. While the database is unavailable, it calls open again, until ctx is done.
 func await[T any](ctx context.Context, open func() (T, error)) (T, error) {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		opened, err := open()
