@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Load returns the virtual hosts in the registry, by name, with all declared objects. If a crash interrupted a change, the
-// virtual host, exchange or queue of an object may be missing. Load removes such objects.
+// Load returns the virtual hosts in the registry, by name, with all their saved objects. If a crash interrupted a
+// change, the virtual host, exchange or queue of an object may be missing. Load removes such objects.
 //
 // Until all objects are loaded, no dead letters are sent and no queue expires.
 func Load(config Config) (hosts map[string]*VHost, err error) {

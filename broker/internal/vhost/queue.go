@@ -38,9 +38,10 @@ func (q *Queue) Arguments() amqpwire.Table {
 // String returns the queue's description for error messages: "queue 'q' in vhost '/'".
 func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
 
-// DeclareQueue creates a queue, unless it exists, and returns it. An existing queue must have the same properties. A passive
-// declaration only checks that the queue exists. If the name is empty, the broker generates a name. The argument owner
-// identifies the connection of the client. DeclareQueue checks the configure permission by calling may with the name.
+// DeclareQueue creates a queue, unless it exists, and returns it. An existing queue must have the same properties. A
+// passive declaration only checks that the queue exists. If the name is empty, the broker generates a name. The argument
+// owner identifies the connection of the client. Unless the declaration is passive, DeclareQueue calls may with the name to
+// check the configure permission.
 func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name string) error) (*Queue, error) {
 	name := Clean(d.Queue)
 	if isReply(name) {
