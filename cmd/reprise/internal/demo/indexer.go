@@ -162,9 +162,9 @@ func imageKey(gid, image string) string {
 	return bucket(gid) + "/" + bucket(gid) + "-" + image + ".jpg"
 }
 
-// The store refuses the same request at most maxStreak times in a row, and then accepts it spared times. A message
-// that needs two requests therefore fails at most four times, which the design permits: only the planned messages end
-// in the failed queue.
+// The store refuses the same request at most maxStreak times in a row, and then accepts it at least spared times. A message
+// that needs two requests therefore fails at most four times, which the design permits: only the planned messages end in
+// the failed queue.
 const (
 	maxStreak = 2
 	spared    = 8
