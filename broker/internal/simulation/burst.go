@@ -14,7 +14,7 @@ import (
 // rejecterName is the owner of the connections of programs that reject bursts.
 const rejecterName = "rejecter"
 
-// rejecter is an Actor. It runs programs that fetch many messages from a queue with a dead-letter exchange and immediately
+// rejecter is an Actor. It runs programs that fetch many messages from a queue with a dead-letter exchange and then
 // reject them. In some bursts, the broker stops after the first reject.
 type rejecter struct{ running atomic.Int32 }
 
