@@ -131,7 +131,7 @@ func (f *fields) delayedRetry() topology.Route {
 	return r
 }
 
-// wait reads a delay that RabbitMQ accepts for a wait queue.
+// wait reads a delay of whole milliseconds, at most topology.MaxDelay.
 func (v value) wait() (time.Duration, bool) {
 	d, ok := duration(time.Millisecond)(v)
 	if ok && (d%time.Millisecond != 0 || d > topology.MaxDelay) {
