@@ -45,7 +45,8 @@ func warningText(warning string) string {
 	return "\n    warning: " + terminal.OneLine(warning)
 }
 
-// warningLogger prints the warnings of a redrive and passes on all other records.
+// warningLogger prints the warnings of a redrive, except about destinations that the user has seen, and passes on all
+// other records.
 type warningLogger struct {
 	slog.Handler
 	w     io.Writer
