@@ -335,7 +335,7 @@ func TestExportAndImport(t *testing.T) {
 	refused(t, ask(t, into, "POST", "/api/v1/messages/import", "{\n", header("Content-Type", "application/x-ndjson")), http.StatusBadRequest, "line 1")
 }
 
-// disconnectingWriter is a response writer whose client disconnects after the first bytes.
+// disconnectingWriter is a response writer whose client disconnects when it receives the first bytes.
 type disconnectingWriter struct {
 	*httptest.ResponseRecorder
 	leave context.CancelFunc
@@ -346,8 +346,8 @@ func (b *disconnectingWriter) Write(p []byte) (int, error) {
 	return b.ResponseRecorder.Write(p)
 }
 
-// If an export fails after the response has started, the console aborts the connection, so that the client detects the
-// truncation.
+// If an export fails after the response has started, the console aborts the connection, so that the client detects that
+// the export is incomplete.
 func TestExportAbortsConnectionOnError(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	for range 500 {
@@ -412,7 +412,7 @@ func TestReplays(t *testing.T) {
 	}
 }
 
-// The API edits and replays the message in one action. If the revision in the request is outdated, the API does neither.
+// The API edits and replays the message in one action. If the revision in the request is outdated, it does neither.
 func TestEditAndReplayIsAtomic(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
@@ -469,7 +469,7 @@ func TestGroupsAndQueues(t *testing.T) {
 	}
 }
 
-// Each operation of the OpenAPI description succeeds, with a response that matches the description.
+// Each operation in the OpenAPI description succeeds, with a response that matches the description.
 func TestOperationsMatchDescription(t *testing.T) {
 	a := newArchive(t, failed.Config{Retention: 1 << 62})
 	add(t, a, nil)

@@ -64,8 +64,8 @@ func TestFilterRejectsBlankText(t *testing.T) {
 	unchanged()
 }
 
-// Names of queues and values of headers may consist of spaces. Filters compare the whole value, so they select only
-// messages with exactly this value.
+// The name of a queue, and the name or value of a header, can consist of spaces. A filter compares the whole string, so
+// it selects only messages with exactly this string.
 func TestFilterAcceptsBlankQueueAndHeader(t *testing.T) {
 	c, unchanged := twoFailed(t)
 	for _, filter := range []string{`{"queue":" "}`, `{"headers":{"tenant":" "}}`, `{"headers":{" ":" "}}`} {
@@ -77,7 +77,7 @@ func TestFilterAcceptsBlankQueueAndHeader(t *testing.T) {
 	unchanged()
 }
 
-// A body that repeats a name, or that has a name in another case, is ambiguous.
+// A body is ambiguous if a name in an object is repeated, or differs from a known name only in case.
 func TestAPIRejectsAmbiguousNames(t *testing.T) {
 	c, unchanged := twoFailed(t)
 	for _, tc := range []struct{ method, path, body, want string }{
@@ -107,7 +107,7 @@ func TestAPIRejectsAmbiguousNames(t *testing.T) {
 		}
 	}
 	unchanged()
-	// Header names may have any case, and an array may contain equal objects.
+	// Header names can be upper or lower case, and an array can contain equal objects.
 	edit := `{"revision":0,"headers":{"a":"x","A":"y","filter":[{"int32":1},{"int32":1}]}}`
 	if m := get[api.Message](t, ask(t, c, "PUT", "/api/v1/messages/1/edit", edit)); m.Revision != 1 {
 		t.Errorf("revision: got %d, want 1", m.Revision)

@@ -43,8 +43,8 @@ func newArchive(t testing.TB, cfg failed.Config) *failed.Archive {
 	return a
 }
 
-// add archives a message that failed in the queue orders, and returns its ID. If change is not nil, it modifies the message
-// first.
+// add archives a message that failed in the queue orders, and returns its ID. If change is not nil, add calls it to
+// modify the message first.
 func add(t testing.TB, a *failed.Archive, change func(*failed.Message)) failed.ID {
 	t.Helper()
 	m := failed.Message{
@@ -70,7 +70,7 @@ func add(t testing.TB, a *failed.Archive, change func(*failed.Message)) failed.I
 	return ids[0]
 }
 
-// fakeReplayer is a Replayer that only counts calls.
+// fakeReplayer is a Replayer that only counts the calls.
 type fakeReplayer struct{ wakes atomic.Int32 }
 
 func (w *fakeReplayer) Wake() { w.wakes.Add(1) }
@@ -90,7 +90,7 @@ func newConsole(t testing.TB, cfg Config) *Console {
 	return c
 }
 
-// tokens returns a token for each role, and their secrets.
+// tokens returns a Token for each role, and the corresponding secrets.
 func tokens() (list []Token, secrets map[Role]string) {
 	secrets = map[Role]string{}
 	for _, r := range []Role{View, Operate, Admin} {
@@ -143,7 +143,7 @@ func from(addr string) func(*http.Request) {
 	return func(r *http.Request) { r.RemoteAddr = addr }
 }
 
-// get decodes the response to a request that must succeed.
+// get decodes a response, which must be successful.
 func get[T any](t testing.TB, w *httptest.ResponseRecorder) (v T) {
 	t.Helper()
 	if w.Code < 200 || w.Code > 299 {
@@ -157,7 +157,7 @@ func get[T any](t testing.TB, w *httptest.ResponseRecorder) (v T) {
 	return v
 }
 
-// refused checks that the response has the status, and that its error or advice contains text.
+// refused checks that the response has the given status, and that its error or advice contains text.
 func refused(t testing.TB, w *httptest.ResponseRecorder, status int, text string) {
 	t.Helper()
 	if err := checkRefused(w, status, text); err != nil {

@@ -144,8 +144,8 @@ func TestUnauthenticatedRequests(t *testing.T) {
 	}
 }
 
-// Each wrong token doubles the waiting time of the address. A token that was not made by NewToken can be guessed, so it is
-// also refused during the waiting time.
+// After several wrong tokens, each further wrong token doubles the waiting time of the address. A token that is not
+// from NewToken could be guessed, so it is refused during the waiting time even if it is valid.
 func TestWrongTokensAreThrottled(t *testing.T) {
 	list, secrets := tokens()
 	list = append(list, Token{Name: "made-up", Role: View, Hash: HashToken("correct horse")})
@@ -186,7 +186,7 @@ func TestWrongTokensAreThrottled(t *testing.T) {
 	if w := try("correct horse", "192.0.2.1:1"); w.Code != http.StatusOK {
 		t.Errorf("valid token after the waiting time: got status %d, want 200", w.Code)
 	}
-	// Valid tokens from the same address do not shorten the waiting time.
+	// Valid tokens from the same address do not reset the waiting time.
 	refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
 	refused(t, try("guess", "192.0.2.1:1"), http.StatusTooManyRequests, "try again in 60 s")
 }
@@ -215,7 +215,7 @@ func TestWrongRandomTokensAreThrottled(t *testing.T) {
 	refused(t, try(), http.StatusTooManyRequests, "try again in 2 s")
 }
 
-// Without tokens, the header Reprise-Actor specifies the actor. With tokens, the header is ignored.
+// If no tokens are configured, the header Reprise-Actor specifies the actor. Otherwise, the console ignores the header.
 func TestActorHeader(t *testing.T) {
 	c := newConsole(t, Config{})
 	for claimed, want := range map[string]string{

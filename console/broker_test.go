@@ -30,7 +30,7 @@ func newBroker(t *testing.T) func() *reprise.Client {
 	return func() *reprise.Client { return c }
 }
 
-// The audit log records each confirmed message. An unroutable message is an error.
+// The audit log records each confirmed message. For an unroutable message, the API returns an error.
 func TestPublishAPI(t *testing.T) {
 	list, secrets := tokens()
 	broker := newBroker(t)
@@ -112,7 +112,7 @@ func TestPurgeQueue(t *testing.T) {
 	}
 }
 
-// After the user has entered the name of the queue, the page purges at most as many messages as it showed.
+// The page requires the name of the queue, and purges at most as many messages as it showed.
 func TestPurgePage(t *testing.T) {
 	list, secrets := tokens()
 	broker := newBroker(t)
@@ -190,7 +190,7 @@ func TestPurgePage(t *testing.T) {
 	}
 }
 
-// The form retains the input until the message is published. JSON is sent on one line.
+// The form retains the input until the message is published. A JSON body is published on one line.
 func TestPublishPage(t *testing.T) {
 	list, secrets := tokens()
 	broker := newBroker(t)
@@ -203,7 +203,7 @@ func TestPublishPage(t *testing.T) {
 	if body := ask(t, c, "GET", link, nil, operator).Body.String(); !strings.Contains(body, `name="queue" value="orders"`) || !strings.Contains(body, `value="application/json"`) || strings.Contains(body, "data-unsaved") {
 		t.Errorf("form: got %s, want the queue and the content type, without data-unsaved", body)
 	}
-	// The form contains the message ID, so that consumers can detect a duplicate if the form is submitted twice.
+	// The form contains a message ID, so that consumers can detect the duplicate if the form is submitted twice.
 	if _, rest, _ := strings.Cut(ask(t, c, "GET", link, nil, operator).Body.String(), `name="message_id"`); !regexp.MustCompile(`^[^>]* value="[A-Z2-7]{26}"`).MatchString(rest) {
 		t.Errorf("the form has no message id: %.200s", rest)
 	}

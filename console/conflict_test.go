@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// If two users edit the same message, the console shows both versions to the second user. It saves or replays the message
-// only after the second user confirms.
+// If two users edit the same message, the console shows both versions to the second user. It saves or replays the edit
+// of the second user only after this user has confirmed it.
 func TestEditDetectsConflict(t *testing.T) {
 	replayer := &fakeReplayer{}
 	c := newConsole(t, Config{Replayer: replayer})

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// This example creates a console for an archive, and sends one request to the console. Without tokens, the console
-// accepts only local requests.
+// This example creates a console for an archive, and sends a request to it. Without tokens, the console accepts only
+// local requests.
 func ExampleNew() {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
@@ -21,7 +21,7 @@ func ExampleNew() {
 		return
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(1) // each connection would have a separate in-memory database
+	db.SetMaxOpenConns(1) // otherwise, each connection would open a separate in-memory database
 	archive, err := failed.Open(context.Background(), db, failed.Config{Dialect: failed.SQLite})
 	if err != nil {
 		fmt.Println(err)

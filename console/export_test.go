@@ -11,7 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The CSV file has a row for each message. No cell is a formula, whatever separator the spreadsheet uses.
+// The CSV file has a row for each message. No cell contains a formula, regardless of the separator that a spreadsheet
+// program expects.
 func TestExportCSV(t *testing.T) {
 	a := newArchive(t, failed.Config{Redact: []failed.Rule{{Header: "x-token"}}})
 	texts := []string{

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Pages and the JSON API decode each condition from the URLs of web.HrefMessages.
+// Pages and the JSON API decode every condition of a filter from the URLs that web.HrefMessages returns.
 func TestURLsRetainFilter(t *testing.T) {
 	for name, f := range filters() {
 		if name == "All" || name == "AtMost" {
@@ -86,8 +86,8 @@ func TestSearchForms(t *testing.T) {
 	}
 }
 
-// All links of a list retain its filter: to other states, to the next page, to actions and exports, and back from an
-// action.
+// All links of a list retain its filter, including the links to other states, to the next page, to actions, to exports,
+// and back from an action.
 func TestLinksRetainFilter(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	for range 60 {
@@ -145,7 +145,7 @@ func TestLinksRetainFilter(t *testing.T) {
 	}
 }
 
-// The page for an invalid filter contains the form with the input, and the error next to the field.
+// The page for an invalid filter contains the form with the input, and the error next to the invalid field.
 func TestPageRefusesInvalidFilter(t *testing.T) {
 	c := newConsole(t, Config{})
 	add(t, c.cfg.Archive, nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// newPast returns a history of the 50 minutes before noon. The queue orders has an outage from 11:40, a mark two
-// minutes before the outage, and a gap from 11:20 to 11:25. Messages of the queue mails never fail.
+// newPast returns a history of the 50 minutes before noon. It contains an outage of the queue orders from 11:40, a mark
+// two minutes before the outage, and a gap from 11:20 to 11:25. Messages in the queue mails never fail.
 func newPast(t testing.TB) *history.History {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "history.db")+"?_pragma=synchronous(OFF)")

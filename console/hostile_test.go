@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// hostileTexts are strings that an attacker may publish, so that the console displays them to other users.
+// hostileTexts are strings that an attacker could publish, so that the console displays them to users.
 var hostileTexts = []string{
 	`<script>alert(1)</script>`,
 	`"><img src=x onerror=alert(1)>`,
@@ -32,10 +32,10 @@ var hostileTexts = []string{
 	"${jndi:ldap://x}", "'; DROP TABLE messages; --", `" OR 1=1`, "{{.}}", "%s%n",
 }
 
-// sameBytes compares bodies as a whole, because comparing a large body byte by byte takes seconds.
+// sameBytes compares bodies with bytes.Equal, because package cmp takes seconds to compare a large body.
 var sameBytes = cmp.Comparer(bytes.Equal)
 
-// deep returns a table with the maximum nesting depth of an archive.
+// deep returns a table with the maximum nesting depth that an archive accepts.
 func deep() topology.Table {
 	t := topology.Table{"end": "x"}
 	for range 98 {
@@ -169,7 +169,7 @@ func TestAPIAcceptsHostileQueries(t *testing.T) {
 	}
 }
 
-// An error contains the input only as a string in JSON, and never in a header.
+// An error contains the input only in a JSON string, and never in a header.
 func TestErrorsEscapeInput(t *testing.T) {
 	d := newConsole(t, Config{})
 	for _, text := range hostileTexts {

@@ -52,7 +52,7 @@ func newFakeLedger(t testing.TB) *fakeLedger {
 	return b
 }
 
-// pass takes samples for a minute.
+// pass takes samples for one minute.
 func (b *fakeLedger) pass() {
 	b.t.Helper()
 	b.sample(4)

@@ -47,7 +47,7 @@ func TestLiveSendsEvents(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// After a logout, a page does not receive events.
+// After a logout, a page does not receive further events.
 func TestLiveEndsWithSession(t *testing.T) {
 	list, _ := tokens()
 	c := newConsole(t, Config{Tokens: list})

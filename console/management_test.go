@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
-// Without a reachable management API, pages report that there are no live figures, and otherwise work.
+// If the management API is not reachable, pages report that there are no live figures, but otherwise work.
 func TestConsoleWorksWithoutManagement(t *testing.T) {
 	if _, err := figures.NewBroker(mgmtapi.API{}, "").Queues(t.Context()); !errors.Is(err, figures.ErrNoFigures) {
 		t.Error(err)

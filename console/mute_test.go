@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// The page of a group mutes its notifications for a period, or until a user unmutes the group.
+// The page of a group mutes the group for a period, or until a user unmutes it.
 func TestMutePage(t *testing.T) {
 	c := newConsole(t, Config{})
 	add(t, c.cfg.Archive, nil)

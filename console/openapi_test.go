@@ -19,13 +19,13 @@ import (
 	"github.com/reprisemq/reprise/console/internal/jsonapi"
 )
 
-// checkedConsole is a console that validates its responses, and the bodies of successful requests, against its OpenAPI
+// checkedConsole is a Console that validates its responses, and the bodies of successful requests, against the OpenAPI
 // description.
 type checkedConsole struct {
 	testing.TB
 	*Console
 	doc  object
-	mux  *http.ServeMux  // used only to find the pattern of a request
+	mux  *http.ServeMux  // only matches requests to patterns
 	seen map[string]bool // operations that have succeeded
 }
 
@@ -122,7 +122,7 @@ func (d *checkedConsole) checkBody(of object, kind string, body []byte) error {
 	return d.check("body", media["schema"], v)
 }
 
-// resolve returns the target of v, if v is a $ref, and otherwise v.
+// resolve returns the target of v if v is a $ref, and otherwise v itself.
 func (d *checkedConsole) resolve(v any) object {
 	o := v.(object)
 	ref, ok := o["$ref"].(string)
@@ -139,8 +139,7 @@ func (d *checkedConsole) resolve(v any) object {
 	return d.resolve(at)
 }
 
-// keywords are the schema keywords that check supports. The keywords default, example and description do not restrict a
-// value.
+// keywords are the schema keywords that check supports. The keywords default and description do not restrict a value.
 var keywords = []string{
 	"$ref", "additionalProperties", "default", "description", "enum", "format", "items",
 	"maximum", "minimum", "properties", "required", "type",
@@ -254,7 +253,7 @@ func checkNumber(at string, schema object, n json.Number) error {
 	return nil
 }
 
-// The description contains exactly the existing routes, with their roles.
+// The description contains exactly the existing API routes, with their roles.
 func TestDescriptionHasAllRoutes(t *testing.T) {
 	described := operations(loadDescription(t))
 	for _, r := range jsonapi.Routes() {
@@ -278,7 +277,7 @@ func TestDescriptionHasAllRoutes(t *testing.T) {
 	}
 }
 
-// The description contains exactly the supported parameters.
+// The description contains exactly the parameters that the routes support.
 func TestDescriptionHasAllParameters(t *testing.T) {
 	d := newCheckedConsole(t, newConsole(t, Config{}))
 	for name, op := range operations(d.doc) {

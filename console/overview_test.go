@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// Retried and parked messages are acknowledged, too, but they are not successes.
+// Retried and parked messages are also acknowledged, but not processed.
 func TestOverviewCountsOnlySuccesses(t *testing.T) {
 	management := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/api/queues") {

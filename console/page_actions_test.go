@@ -26,7 +26,7 @@ func states(t *testing.T, a *failed.Archive) map[failed.ID]failed.State {
 	return all
 }
 
-// moved returns the messages whose state differs between two results of states.
+// moved returns the IDs of the messages whose state differs between two results of the function states.
 func moved(before, after map[failed.ID]failed.State) []failed.ID {
 	var ids []failed.ID
 	for id := failed.ID(1); int(id) <= len(after); id++ {
@@ -37,7 +37,7 @@ func moved(before, after map[failed.ID]failed.State) []failed.ID {
 	return ids
 }
 
-// linkTo returns the URL of the only link on a page to a path.
+// linkTo returns the URL of the link to path on a page, which must contain exactly one such link.
 func linkTo(t *testing.T, body, path string) string {
 	t.Helper()
 	found := regexp.MustCompile(`href="(`+regexp.QuoteMeta(path)+`\?[^"]*)"`).FindAllStringSubmatch(body, -1)
@@ -49,7 +49,7 @@ func linkTo(t *testing.T, body, path string) string {
 
 var hidden = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
 
-// fieldsOf returns the hidden fields of the forms in the main part of a page, except for the random submission.
+// fieldsOf returns the hidden fields of the forms in the main part of a page, without the random field submission.
 func fieldsOf(body string) url.Values {
 	v := url.Values{}
 	_, body, _ = strings.Cut(body, "<main")
@@ -103,8 +103,8 @@ func TestActionsApplyToFilterOfPage(t *testing.T) {
 	}
 }
 
-// An action accepts only a valid selection. It refuses an unknown, malformed or empty selection, which must not
-// select all messages by mistake. A refused action has no effect.
+// An action accepts only a valid selection. It refuses an unknown, malformed or empty selection, so that such a
+// selection does not apply to all messages. A refused action has no effect.
 func TestPagesRefuseInvalidSelections(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)
@@ -238,7 +238,7 @@ func TestActionsRefuseMoreMessagesThanShown(t *testing.T) {
 		if got := moved(before, states(t, a)); got != nil {
 			t.Errorf("%s changed %v", act.path, got)
 		}
-		// The page that reports the refusal shows the new number, and the user can confirm it.
+		// The page that reports the refusal shows the new number, which the user can confirm.
 		again := fieldsOf(body)
 		if act.path == "/discard" {
 			again.Set("reason", "tested")
@@ -255,7 +255,7 @@ func TestActionsRefuseMoreMessagesThanShown(t *testing.T) {
 	}
 }
 
-// After a discard, the link to the discarded messages has the filter of the list.
+// After a discard, the link to the discarded messages has the same filter as the discard.
 func TestDiscardResultLinksToSameFilter(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)
@@ -276,7 +276,8 @@ func TestDiscardResultLinksToSameFilter(t *testing.T) {
 	}
 }
 
-// An undo would also restore messages that another user discarded in the meantime, so the page does not offer it.
+// If another user has discarded some of the messages in the meantime, an undo would also restore these messages, so the
+// page does not offer an undo.
 func TestUndoIsHiddenAfterConcurrentDiscard(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)
@@ -351,7 +352,7 @@ func TestErasePage(t *testing.T) {
 	if m, err := a.Get(t.Context(), 4); err != nil || !m.Erased || m.State != failed.Discarded {
 		t.Errorf("erased message: got %+v, want Erased true, State Discarded; error %v", m, err)
 	}
-	// A message cannot be erased twice.
+	// An erased message cannot be erased again.
 	if body := ask(t, c, "GET", "/erase?id=4&state=discarded", nil, admin).Body.String(); !strings.Contains(body, "No messages to erase") {
 		t.Errorf("erase page of an erased message: got %s, want \"No messages to erase\"", body)
 	}
@@ -364,8 +365,8 @@ func TestErasePage(t *testing.T) {
 	}
 }
 
-// For many messages, the first form shows only a minimum. When the form is submitted, the console counts the messages
-// and asks for confirmation. The confirmed form acts on at most the displayed number of messages.
+// For many messages, the first form shows only a minimum of their number. When the form is submitted, the console
+// counts the messages and shows the form again. The second form acts on at most the displayed number of messages.
 func TestActionsCountMessagesBeforeConfirmation(t *testing.T) {
 	const many = 5100 // more than the first form counts
 	for _, act := range []struct{ form, path, field, value string }{

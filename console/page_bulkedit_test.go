@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// threeOrders archives three messages. An edit that sets the amount to 5 changes only the first message.
+// threeOrders archives three messages. An edit that sets the amount to 5 changes only the first of them.
 func threeOrders(t *testing.T, a *failed.Archive) {
 	t.Helper()
 	for _, body := range []string{`{"amount":9,"to":"<b>"}`, `{"amount":5}`, `text`} {
@@ -26,7 +26,7 @@ func text(body string) string {
 	return html.UnescapeString(strings.Join(strings.Fields(tags.ReplaceAllString(body, " ")), " "))
 }
 
-// A replay starts only with an edit that the page has previewed.
+// A replay with an edit starts only if the page has shown a preview of this edit.
 func TestReplayFormPreviewsEdit(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	threeOrders(t, c.cfg.Archive)
@@ -67,7 +67,7 @@ func TestReplayFormPreviewsEdit(t *testing.T) {
 	if all, _, err := c.cfg.Archive.Replays(t.Context(), failed.Page{}); err != nil || len(all) != 0 {
 		t.Fatalf("replays: got %+v, want none; error %v", all, err)
 	}
-	// More messages have failed since the preview, so the replay does not start, and the page shows a new preview.
+	// If more messages have failed since the preview, the replay does not start, and the page shows a new preview.
 	add(t, c.cfg.Archive, func(m *failed.Message) { m.Body = []byte(`{"amount":1}`) })
 	form.Set("previewed", previewed)
 	status, _, body = post(t, c, "/replays", form)
@@ -87,7 +87,7 @@ func TestReplayFormPreviewsEdit(t *testing.T) {
 	}
 }
 
-// The page shows an error of an edit next to its field, and retains the input.
+// The page shows an error in an edit next to the field with the error, and retains the input.
 func TestReplayFormReportsInvalidEdit(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	threeOrders(t, c.cfg.Archive)
@@ -116,13 +116,13 @@ func TestReplayFormReportsInvalidEdit(t *testing.T) {
 	}
 }
 
-// An operator who may not see a secret can neither copy it with an edit nor read it in a preview.
+// A user who may not see a secret can neither copy it with an edit nor read it in a preview.
 func TestBulkEditByOperatorSparesSecrets(t *testing.T) {
 	list, secrets := tokens()
 	c := newConsole(t, Config{
 		Tokens: list, Replayer: &fakeReplayer{}, Archive: newArchive(t, failed.Config{Redact: []failed.Rule{{Path: "card"}, {Header: "x-token"}}}),
 	})
-	add(t, c.cfg.Archive, nil) // with a card and a token
+	add(t, c.cfg.Archive, nil) // with a card number and a token
 	plan := api.Plan{Selection: api.Selection{All: true}, Edit: &api.BulkEdit{
 		Patch: []byte(`[{"op":"copy","from":"/card/number","path":"/order"}]`), SendImpossible: true,
 	}}

@@ -19,7 +19,7 @@ func filters() map[string]failed.Filter {
 	}
 }
 
-// A user who confirms an action can read every condition of its filter.
+// The description of a filter contains every condition, so that users know them before they confirm an action.
 func TestDescribeFilterIncludesAllConditions(t *testing.T) {
 	all := filters()
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[failed.Filter]()) {

@@ -13,7 +13,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Before a replay starts, its page shows the destinations of the messages, and the messages without a known destination.
+// Before a replay starts, its page shows the destinations of the messages, and the number of messages without a known
+// destination.
 func TestReplayFormShowsDestinations(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	for _, queue := range []string{"refunds", "refunds", "orders"} {
@@ -61,8 +62,8 @@ func TestReplayFormShowsRoutes(t *testing.T) {
 	}
 }
 
-// The page of a replay lists the unsent messages with their reasons, and offers to replay the messages that are still in
-// state failed.
+// The page of a replay lists the unsent messages with the reasons, and offers a replay of the messages that are still
+// in state failed.
 func TestReplayPageListsUnsentMessages(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	a := c.cfg.Archive
@@ -103,13 +104,14 @@ func TestReplayPageListsUnsentMessages(t *testing.T) {
 	if form := ask(t, c, "GET", "/replays/new?refused_by=1", nil).Body.String(); !strings.Contains(form, "Replay 1 message") {
 		t.Errorf("replay form: got %s, want \"Replay 1 message\"", form)
 	}
-	begin(failed.Filter{IDs: []failed.ID{two}}) // none of the refused messages is still failed
+	begin(failed.Filter{IDs: []failed.ID{two}}) // after this, none of the unsent messages is in state failed
 	if page := ask(t, c, "GET", "/replays/1", nil).Body.String(); strings.Contains(page, "/replays/new") {
 		t.Errorf("page offers to replay zero messages: %s", page)
 	}
 }
 
-// The page of the message shows why the message was not sent, and the page of the replay shows the number of messages.
+// The page of a message shows the reason why the message was not sent, and the page of the replay shows the number of
+// unsent messages.
 func TestPagesShowUnsentMessages(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	id := add(t, c.cfg.Archive, nil)
@@ -130,7 +132,8 @@ func TestPagesShowUnsentMessages(t *testing.T) {
 	}
 }
 
-// The form proposes a canary for several messages. The page of the replay shows its result, and only outcomes with messages.
+// The form proposes a canary for a replay of several messages. The page of the replay shows the result of the canary,
+// and only outcomes that a message has.
 func TestPagesShowCanary(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	a := c.cfg.Archive

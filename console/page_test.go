@@ -91,7 +91,8 @@ func TestPagesByRole(t *testing.T) {
 	}
 }
 
-// Administrators see secrets. Other users neither see secrets, nor overwrite them with the displayed replacement.
+// Administrators see secrets. Users without the role Admin neither see secrets, nor overwrite them with the displayed
+// placeholder.
 func TestPagesHideSecrets(t *testing.T) {
 	list, secrets := tokens()
 	a := newArchive(t, failed.Config{Redact: []failed.Rule{{Header: "x-token"}, {Path: "card.number"}}})
@@ -123,7 +124,7 @@ func TestPagesHideSecrets(t *testing.T) {
 	}
 }
 
-// The history of a message links to the changes of each edit.
+// The history of a message links to the changes that each edit made.
 func TestRevisionPage(t *testing.T) {
 	c := newConsole(t, Config{})
 	id := add(t, c.cfg.Archive, nil)
@@ -194,8 +195,8 @@ func TestPageBeginsReplay(t *testing.T) {
 	if body := ask(t, c, "GET", "/replays/1", nil).Body.String(); !strings.Contains(body, "cancelled") {
 		t.Error("page does not show that the replay is cancelled")
 	}
-	// Without options, a replay sends messages to their original destination, and stops if a message fails again with
-	// the same error.
+	// By default, a replay sends messages to their original destinations, and stops if a message fails again with the
+	// same error.
 	if status, _, _ = post(t, c, "/replays", url.Values{"id": {"2"}}); status != http.StatusSeeOther {
 		t.Errorf("replay without options: got status %d, want 303", status)
 	}

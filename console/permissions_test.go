@@ -33,7 +33,7 @@ func newReachable(t *testing.T, cfg Config) *reachable {
 	return m
 }
 
-// try sends a request for a route, reports whether it reached the handler, and returns the response.
+// try sends a request for a route. It reports whether the request reached the handler, and returns the response.
 func (m *reachable) try(t *testing.T, r web.Route, change ...func(*http.Request)) (bool, *httptest.ResponseRecorder) {
 	t.Helper()
 	method := r.Method
@@ -54,7 +54,7 @@ func (m *reachable) try(t *testing.T, r web.Route, change ...func(*http.Request)
 
 func isUnsafe(r web.Route) bool { return r.Method != "GET" }
 
-// Only permitted requests reach the handler, for each combination of route, role and method of authentication.
+// For each combination of route, role and method of authentication, only permitted requests reach the handler.
 func TestPermissions(t *testing.T) {
 	list, secrets := tokens()
 	m := newReachable(t, Config{Tokens: list})
@@ -63,7 +63,7 @@ func TestPermissions(t *testing.T) {
 		sessions[role] = m.server.Guard.Sessions.Begin(access.Token(list[i]))
 	}
 	peers := 0
-	stranger := func(r *http.Request) { // from an address without wrong tokens
+	stranger := func(r *http.Request) { // from an address that has not sent wrong tokens
 		peers++
 		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", peers%250)
 		if peers%250 == 0 {
@@ -113,8 +113,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// Without tokens, only local users have access, and the console refuses other host names that resolve to this machine
-// (DNS rebinding).
+// Without tokens, only local users have access, and the console refuses host names that are not loopback names, even if
+// they resolve to this machine (DNS rebinding).
 func TestPermissionsWithoutTokens(t *testing.T) {
 	m := newReachable(t, Config{})
 	for _, r := range m.routes {
@@ -160,8 +160,8 @@ func TestPermissionsWithoutTokens(t *testing.T) {
 	}
 }
 
-// Only the routes in public have no role. The routes in admin require the role Admin. A route that changes data
-// requires at least the role Operate.
+// Only the routes in public do not require a role. The routes in admin require the role Admin. Other routes that change
+// data require at least the role Operate.
 func TestRolesOfRoutes(t *testing.T) {
 	public := map[string]bool{"GET /login": true, "POST /login": true, "POST /logout": true, "GET /assets/{file}": true}
 	admin := map[string]bool{"POST /api/v1/messages/import": true, "POST /api/v1/purge": true, "POST /api/v1/erase": true, "POST /api/v1/queues/purge": true}

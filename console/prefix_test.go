@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// A console with a prefix responds under the prefix, and all its URLs start with the prefix.
+// A console with a prefix responds under the prefix, and all URLs in its pages begin with the prefix.
 func TestPrefix(t *testing.T) {
 	list, secrets := tokens()
 	c := newConsole(t, Config{Tokens: list, Prefix: "/ops/reprise/", Replayer: &fakeReplayer{}})

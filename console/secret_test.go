@@ -14,7 +14,7 @@ import (
 
 var secretRules = []failed.Rule{{Header: "X-Token"}, {Path: "card.number"}}
 
-// Users without the role Admin cannot read secrets, export them, or guess them with a search.
+// Users without the role Admin can neither read nor export secrets, nor find them with a search.
 func TestSecretsAreHidden(t *testing.T) {
 	a := newArchive(t, failed.Config{Redact: secretRules})
 	id := add(t, a, nil)
@@ -67,7 +67,7 @@ func TestSecretsAreHidden(t *testing.T) {
 	}
 }
 
-// A user who may not see a secret can edit the rest of the message, and does not change the secret.
+// A user who may not see a secret can edit the rest of the message without changing the secret.
 func TestSecretsSurviveEdits(t *testing.T) {
 	nested := topology.Table{"x-token": "inner", "n": int32(1)}
 	before := topology.Table{"tenant": "acme", "x-token": "hunter2", "nested": nested}

@@ -15,7 +15,7 @@ import (
 
 var submission = regexp.MustCompile(`name="submission" value="([^"]+)"`)
 
-// A form that is submitted twice acts once, even if messages that match it arrive between the requests.
+// A form that is submitted twice acts once, even if messages that match its filter arrive between the two requests.
 func TestFormActsOnce(t *testing.T) {
 	arrive := func(t *testing.T, a *failed.Archive) {
 		for range 2 {
@@ -99,7 +99,7 @@ func TestBrokerFormActsOnce(t *testing.T) {
 	for _, tc := range []struct {
 		page, path string
 		fill       url.Values
-		want       int // messages after both requests
+		want       int // messages in the queue after both requests
 	}{
 		{"/queues/purge?queue=orders", "/queues/purge", url.Values{"reason": {"tested"}, "name": {"orders"}}, 2},
 		{"/publish?queue=orders", "/publish", url.Values{"queue": {"orders"}, "body": {"{}"}, "do": {"publish"}}, 5},
@@ -124,7 +124,8 @@ func TestBrokerFormActsOnce(t *testing.T) {
 	}
 }
 
-// A repeated API request with the same key has no effect. Without a key, each request acts.
+// An API request with the Idempotency-Key of an earlier request has no effect. Without a key, each request has an
+// effect.
 func TestIdempotencyKeyPreventsRepetition(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})

@@ -27,7 +27,7 @@ func (r *fakeRescheduler) Act(_ context.Context, act failed.WaitingAct, _ failed
 	return r.res, r.err
 }
 
-// waits archives the report of a worker that n messages of a queue wait for a retry.
+// waits archives the report of a worker with n messages that wait for a retry in a queue.
 func waits(t testing.TB, a *failed.Archive, queue string, n int) {
 	t.Helper()
 	now := a.Config().Clock()
@@ -93,7 +93,7 @@ func TestWaitingAPI(t *testing.T) {
 	if len(r.acts) != 1 {
 		t.Errorf("actions after refused requests: got %+v, want len 1", r.acts)
 	}
-	// The response includes the results before the error.
+	// If an error occurs midway, the response includes the results from before the error.
 	r.err = errors.New("failed: the connection is lost")
 	done = get[api.WaitingDone](t, ask(t, d, "POST", "/api/v1/waiting/retry", `{"all":true,"filter":{}}`))
 	if done.Done != 1 || !strings.Contains(done.Refused[len(done.Refused)-1].Why, "stopped early") {
@@ -157,7 +157,7 @@ func TestWaitingPage(t *testing.T) {
 	if act := r.acts[0]; act.Do != failed.Postpone || act.Delay != 90*time.Minute || act.AtMost != 3 || act.Reason != "down" || act.Filter.Queue != "orders" {
 		t.Errorf("action: got %+v, want to postpone 3 messages of orders by 1h30m", act)
 	}
-	// A form for picked rows selects the messages by ID.
+	// The form for picked rows selects the messages by ID.
 	picked := func(body string) (int, string) {
 		w := ask(t, c, "POST", "/retrying/picked", body, header("Content-Type", "application/x-www-form-urlencoded"))
 		return w.Code, w.Body.String()

@@ -16,11 +16,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// fakeFleet is a Fleet that records all commands.
+// fakeFleet is a Fleet that records the commands.
 type fakeFleet struct {
 	workers  []fleet.Worker
 	commands []topology.Command
-	err      error // error of the list, and of commands
+	err      error // result of Err and of Control
 }
 
 func (c *fakeFleet) Workers() []fleet.Worker { return c.workers }
@@ -101,7 +101,7 @@ func TestWorkersAPI(t *testing.T) {
 	}
 }
 
-// The console reports the broker's refusal, and the audit log does not record the command.
+// If the broker refuses a command, the console reports the refusal, and the audit log does not record the command.
 func TestPauseRefusedByBroker(t *testing.T) {
 	for _, tc := range []struct {
 		err    error

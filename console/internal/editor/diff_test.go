@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The deleted and the common lines form the first argument. The added and the common lines form the second argument.
+// The deleted and the unchanged lines together form the first text. The added and the unchanged lines form the second
+// text.
 func TestDiff(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		line := rapid.SampledFrom([]string{"a", "b", "c", ""})

@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// submit returns the values that a browser submits, with CR LF as line breaks.
+// submit returns the values that a browser submits for a form, with CR LF as line breaks.
 func submit(f *EditFormView) url.Values {
 	lines := func(s string) string {
 		return strings.ReplaceAll(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(s), "\n", "\r\n")
@@ -39,7 +39,7 @@ func submit(f *EditFormView) url.Values {
 	return v
 }
 
-// A form that is submitted without edits does not change the message, whatever bytes and types the message contains.
+// A form that is submitted without edits does not change the message, regardless of the bytes and types in the message.
 func TestEditFormPreservesContent(t *testing.T) {
 	text := rapid.OneOf(rapid.StringMatching(`[a-z0-9 "<&]{0,12}`), rapid.SampledFrom([]string{"a\r\nb", "\n\nx\n", "a\rb", "{\"a\":1.0}", "[1,2]", " {}", "\x00", "\xff\xfe", "\u202e"}))
 	value := rapid.Custom(func(t *rapid.T) any {

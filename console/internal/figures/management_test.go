@@ -18,7 +18,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Queues returns the figures of the API, with 0 for omitted figures, and leaves out the queues that Reprise uses internally.
+// Queues returns the figures from the API, with 0 for omitted figures, but not the figures of queues that Reprise uses
+// internally.
 func TestBrokerQueues(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "u" || password != "p" || r.URL.EscapedPath() != "/api/queues/a%2Fb" {
@@ -46,7 +47,7 @@ func TestBrokerQueues(t *testing.T) {
 	}
 }
 
-// Concurrent callers share one fetch. After Age, the next caller fetches again. Errors are cached, too.
+// Concurrent callers share one fetch. After Age, the next caller fetches the value again. Errors are also cached.
 func TestCachedSharesFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64

@@ -117,7 +117,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// NewGraph derives the kinds of the queues of each preset from their arguments and names.
+// For each preset, NewGraph derives the kinds of the queues from their arguments and names.
 func TestGraphKinds(t *testing.T) {
 	failing := topology.Topology{Queues: []topology.Queue{
 		{Name: "payments_failed"}, // without a work queue named payments
@@ -157,7 +157,7 @@ func TestGraphKinds(t *testing.T) {
 	}
 }
 
-// levels returns the queues and exchanges for a delay of five seconds.
+// levels returns the queues and exchanges of topology.Levels for a delay of five seconds.
 func levels(t *testing.T, queue string) topology.Topology {
 	t.Helper()
 	hop, err := topology.Levels{}.Wait(topology.Delivery{Queue: queue}, 5e9)

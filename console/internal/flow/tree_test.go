@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Each node has exactly one step with its edges, and each edge occurs exactly once.
+// For each node, exactly one step has its edges, and each edge occurs exactly once.
 func TestTreesContainEachEdgeOnce(t *testing.T) {
 	cycle := &graph.Graph{
 		Nodes: []graph.Node{{ID: "queue/a", Name: "a"}, {ID: "queue/b", Name: "b"}},

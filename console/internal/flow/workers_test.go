@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// For workers with a known configuration, the graph has the same edges for failed messages as "reprise topology graph",
-// independently of the names of the queues.
+// If the configuration of a worker is known, the graph has the same edges for failed messages as "reprise topology
+// graph", regardless of the names of the queues.
 func TestGraphOfKnownWorkers(t *testing.T) {
 	short := reprise.Policy{MaxAttempts: 4, Backoff: backoff.Exponential{Initial: 500 * time.Millisecond, Max: 2 * time.Second}}
 	for name, test := range map[string]struct {

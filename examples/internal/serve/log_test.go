@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/reprisetest"
 )
 
-// The order of the results differs from the order of the attempts, because the worker reports a retry after the confirm
-// of the copy. By then, it has processed later messages.
+// The order of the results differs from the order of the attempts, because the worker reports a retry only after the
+// confirm of the copy. In the meantime, it has processed later messages.
 func TestServicePrintsBodiesOfMessagesWithoutIDs(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		var out strings.Builder

@@ -53,7 +53,7 @@ func on(b *reprisetest.Broker) *stage.Stage {
 	return &stage.Stage{URL: b.URL(), DialContext: b.DialContext, Shared: true, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// publish publishes messages like another program.
+// publish publishes messages with another client, as another program would.
 func publish(t *testing.T, b *reprisetest.Broker, queue string, messages ...amqp.Publishing) {
 	t.Helper()
 	conn, err := amqp.DialConfig(b.URL(), amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
@@ -137,8 +137,8 @@ func TestServiceReturnsSetupErrors(t *testing.T) {
 	})
 }
 
-// Quorum queues of a program that sets only the type differ from the queues of the preset, but match the queues of
-// Plain.
+// The quorum queues of a program that sets only the queue type differ from the queues of the preset, but match the
+// queues that Plain returns.
 func TestPlainMatchesQueuesOfOtherPrograms(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		design := preset.WorkRetry{QueueType: "quorum"}

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Clean deletes only the queues and exchanges of the program, with their messages.
+// Clean deletes only queues and exchanges that the program has created, including the messages.
 func TestCleanDeletesOnlyNewQueues(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		var (

@@ -17,7 +17,8 @@ func ask(c *cdnpurge.CDN, method, path, body string) int {
 	return w.Code
 }
 
-// The queue fills up, shrinks at the given rate, and then accepts purges again.
+// When the queue is full, the CDN refuses purges. The queue shrinks at the given rate, and then has room for purges
+// again.
 func TestCDNRefusesUntilQueueHasRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rate := 60.0
@@ -28,7 +29,7 @@ func TestCDNRefusesUntilQueueHasRoom(t *testing.T) {
 				t.Errorf("status: got %d, want %d (%d purges in the queue)", got, want, c.Length())
 			}
 		}
-		time.Sleep(time.Hour) // idle time does not accumulate
+		time.Sleep(time.Hour) // time with an empty queue does not accumulate
 		purge(http.StatusCreated)
 		purge(http.StatusCreated)
 		purge(http.StatusInsufficientStorage)

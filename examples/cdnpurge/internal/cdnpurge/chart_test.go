@@ -28,13 +28,13 @@ var (
 	ink   = color.RGBA{R: 0x3a, G: 0x3a, B: 0x3a, A: 0xff}
 )
 
-// sans returns the font of the charts.
+// sans returns the font of the charts in the given size.
 func sans(size vg.Length) text.Style {
 	f := font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
 	return text.Style{Color: ink, Font: f, Handler: plot.DefaultTextHandler}
 }
 
-// writeChart draws one panel per result, all on the same scale, and writes name.svg and name.png.
+// writeChart draws one panel for each result, all to the same scale, and writes name.svg and name.png.
 func writeChart(t *testing.T, name string, results ...result) {
 	t.Helper()
 	most := 0
@@ -66,7 +66,7 @@ func writeChart(t *testing.T, name string, results ...result) {
 	writeFile(t, name+".png", vgimg.PngCanvas{Canvas: png}.WriteTo)
 }
 
-// panel plots the responses per hour of a week.
+// panel plots the numbers of responses in each hour of a week.
 func panel(t *testing.T, r result, most float64, legend bool) *plot.Plot {
 	t.Helper()
 	p := plot.New()
@@ -114,13 +114,13 @@ func panel(t *testing.T, r result, most float64, legend bool) *plot.Plot {
 	return p
 }
 
-// step is the part of an area from the time at until the next step, between the values low and top.
+// step is the part of an area between the values low and top, from the time at to the time of the next step.
 type step struct {
 	at       time.Duration
 	low, top float64
 }
 
-// area returns a polygon that fills the space between low and top of each step.
+// area returns a polygon that fills the steps.
 func area(t *testing.T, fill color.Color, steps ...step) *plotter.Polygon {
 	t.Helper()
 	var top, low plotter.XYs
@@ -143,7 +143,7 @@ func area(t *testing.T, fill color.Color, steps ...step) *plotter.Polygon {
 	return p
 }
 
-// days returns a labeled tick for the beginning of each day.
+// days returns a tick at the beginning of each day, and a label in its middle.
 func days() plot.ConstantTicks {
 	var ticks plot.ConstantTicks
 	for i, name := range []string{"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"} {
@@ -153,7 +153,7 @@ func days() plot.ConstantTicks {
 	return append(ticks, plot.Tick{Value: week.Hours()})
 }
 
-// steps returns four or five round numbers up to most.
+// steps returns ticks at round numbers from 0 to most, at most six.
 func steps(most float64) plot.ConstantTicks {
 	width := ceiling(int(most / 5))
 	var ticks plot.ConstantTicks
@@ -163,7 +163,7 @@ func steps(most float64) plot.ConstantTicks {
 	return ticks
 }
 
-// ceiling returns the next round number.
+// ceiling returns the smallest round number that is at least n.
 func ceiling(n int) float64 {
 	ten := math.Pow10(int(math.Log10(float64(max(n, 1)))))
 	for _, round := range []float64{1, 2, 2.5, 5, 10} {

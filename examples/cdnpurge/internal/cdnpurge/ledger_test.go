@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// ledger records the events of a week.
+// ledger records the purges of a week and the responses of the CDN.
 type ledger struct {
 	began time.Time
-	at    map[string]time.Duration // time of publication, by id
+	at    map[string]time.Duration // time of publication, by purge ID
 
 	mu       sync.Mutex
 	sent     int
-	took     map[string]time.Duration // time from the publish to the acceptance, by id
+	took     map[string]time.Duration // time from publication to acceptance, by purge ID
 	evenings [7]time.Duration         // time from the end of the peak hours until all earlier purges are accepted, by day
 	longest  int                      // maximum backlog
 	hours    []hour
 }
 
-// hour counts the responses of the CDN in an hour.
+// hour counts the responses of the CDN in one hour.
 type hour struct{ accepted, refused int }
 
 func newLedger(all []purge, began time.Time) *ledger {
@@ -40,7 +40,7 @@ func (l *ledger) published() {
 	l.longest = max(l.longest, l.sent-len(l.took))
 }
 
-// left returns the number of purges that are published but not yet accepted.
+// left returns the number of purges that were published and not yet accepted.
 func (l *ledger) left() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,13 +71,13 @@ func (l *ledger) answered(id string, status int) {
 	}
 }
 
-// result summarizes a week.
+// result summarizes the results of a way in a week.
 type result struct {
 	way
 	calls, refused, done, parked int
-	median, p99, longestWait     time.Duration // time from the publish to the acceptance
+	median, p99, longestWait     time.Duration // time from publication to acceptance
 	evening, latestEvening       time.Duration // time from the end of the peak hours until all earlier purges are accepted: mean, maximum
-	waiting                      int           // maximum number of purges that are published but not accepted
+	waiting                      int           // maximum number of purges that were published and not yet accepted
 	hours                        []hour
 }
 
@@ -102,7 +102,7 @@ func (l *ledger) result(w way) result {
 	return r
 }
 
-// table formats the results as in README.md.
+// table formats the results as a table for README.md.
 func table(results []result) string {
 	var b strings.Builder
 	row := func(what string, of func(r result) string) {
@@ -128,7 +128,7 @@ func table(results []result) string {
 	return b.String()
 }
 
-// brief formats a duration with one unit.
+// brief formats a duration in a single unit.
 func brief(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.1f s", d.Seconds())

@@ -17,8 +17,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// The x-death entries of a scheduled purge name other wait queues and have no expiration.
-// The other program therefore treats its first failure as a first attempt.
+// The x-death entries of a scheduled purge contain other wait queues, and do not contain an expiration. The other
+// program therefore treats the first failure of the purge as a failed first attempt.
 func TestOtherBacksOffScheduledPurges(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		conn := clean(t, b)
@@ -106,7 +106,7 @@ func TestOtherUsesNamesOfDesign(t *testing.T) {
 	})
 }
 
-// removeLevels deletes the wait queues and exchanges of scheduled messages after the test.
+// removeLevels deletes, after the test, the wait queues and exchanges for scheduled messages.
 func removeLevels(t *testing.T, conn *amqp.Connection) {
 	t.Helper()
 	levels, err := topology.Levels{}.Schedule(preset.CDNPurgeExchange, "tag", time.Second)

@@ -56,7 +56,7 @@ func TestPurgerOutcomes(t *testing.T) {
 	}
 }
 
-// An empty key would be the same key for all messages without an ID.
+// With an empty key, all messages without an ID would have the same key.
 func TestPurgerOmitsKeyOfMessageWithoutID(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if keys, has := r.Header["Idempotency-Key"]; has {

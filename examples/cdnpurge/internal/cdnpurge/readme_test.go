@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// compare compares the figures between two marks of a file with the measured figures.
-// With -update it writes the measured figures to the file.
+// compare compares the figures between two marks in a file with the measured figures. With -update, it writes the
+// measured figures to the file.
 func compare(t *testing.T, file, mark, figures string) {
 	t.Helper()
 	t.Logf("%s:\n%s", mark, figures)

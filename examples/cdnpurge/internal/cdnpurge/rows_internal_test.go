@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Each second has one row, even if its tick is late.
+// There is one row for each second, even if the tick for this second is late.
 func TestRowsReturnsEachSecondOnce(t *testing.T) {
 	var r rowCounter
 	var got []time.Duration

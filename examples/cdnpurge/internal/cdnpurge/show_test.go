@@ -72,8 +72,8 @@ func TestShowRejectsInvalidSettings(t *testing.T) {
 	}
 }
 
-// clean deletes the queues and exchanges of the design before and after the test. It
-// returns a connection.
+// clean deletes the queues and exchanges of the design before and after the test. It returns a connection to the
+// broker.
 func clean(t *testing.T, b testkit.Target) *amqp.Connection {
 	t.Helper()
 	testkit.Alone(t, b, preset.CDNPurgeQueue)

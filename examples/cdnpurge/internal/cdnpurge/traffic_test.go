@@ -31,8 +31,8 @@ func peak(hour int) bool {
 	return h >= peakBegins && h < peakEnds
 }
 
-// perHour returns the number of purges that the service publishes in an hour of the week, counted from Monday, 0 h. The
-// numbers are low at night and highest in the evening. At the weekend, they are half as high.
+// perHour returns the number of purges that the service publishes in an hour of the week. The hours are counted from
+// Monday, 0:00. The number is low at night and highest in the evening. On weekends, it is half as high.
 func perHour(hour int) float64 {
 	n := 80.0
 	switch h := hour % 24; {
@@ -49,8 +49,8 @@ func perHour(hour int) float64 {
 	return n
 }
 
-// capacity returns the number of purges that the CDN processes per hour. It is low at
-// the peak hours, when all customers of the CDN purge.
+// capacity returns the number of purges per hour that the CDN processes for this service. It is low in the peak hours,
+// in which all customers of the CDN purge.
 func capacity(since time.Duration) float64 {
 	hour := int(since.Hours()) % (7 * 24)
 	if peak(hour) {
@@ -68,7 +68,7 @@ type purge struct {
 	at       time.Duration // since the beginning of the week
 }
 
-// traffic returns the purges of the week. It is deterministic for a seed.
+// traffic returns the purges of the week. The result depends only on the seed.
 func traffic(seed uint64) (all []purge) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	at := time.Duration(0)
@@ -79,9 +79,8 @@ func traffic(seed uint64) (all []purge) {
 	return all[:len(all)-1]
 }
 
-// transport simulates the network between the purger and the CDN. A call takes one to
-// three seconds. The exact duration depends on the content of the call, so it does not
-// depend on the order of the calls.
+// transport simulates the network between the purger and the CDN. A call takes one to three seconds. The exact duration
+// depends on the content of the call and not on the order of the calls.
 type transport struct {
 	http.Handler
 

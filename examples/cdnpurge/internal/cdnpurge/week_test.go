@@ -22,7 +22,7 @@ import (
 
 const seed = 507
 
-// A way is a configuration that processes the messages of the week.
+// A way is a consumer configuration for the messages of the week.
 type way struct {
 	name, title string
 	consume     func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger)
@@ -34,7 +34,7 @@ var ways = []way{
 	{"Reprise's default, breaker", "Reprise's default, and a circuit breaker", buckets(&probeEveryMinute)},
 }
 
-// otherWays vary the breaker and the strategy one at a time.
+// otherWays vary either the circuit breaker or the strategy.
 var otherWays = []way{
 	{"wait exchange, breaker", "", waitExchange(&probeEveryMinute)},
 	{"default, breaker that is slow to open", "", buckets(&breaker.Config{})},
@@ -45,7 +45,7 @@ var otherWays = []way{
 // minute later.
 var probeEveryMinute = breaker.Config{Failures: 1, OpenFor: time.Minute}
 
-// run simulates a week, and then drains the backlog.
+// run simulates a week, and then continues until the backlog is empty.
 func (w way) run(t *testing.T, all []purge) (r result) {
 	config := reprisetest.Config{Timeout: 60 * day}
 	config.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -80,8 +80,8 @@ func (w way) run(t *testing.T, all []purge) (r result) {
 	return r
 }
 
-// requeue is a handwritten consumer without backoff. It requeues a message that the
-// CDN refuses.
+// requeue is a handwritten consumer without backoff. If the CDN refuses a purge, requeue immediately returns the
+// message to the queue.
 func requeue(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 	conn, err := amqp.DialConfig(b.URL(), amqp.Config{
 		Heartbeat: time.Hour,
@@ -123,7 +123,7 @@ func requeue(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 	})
 }
 
-// waitExchange configures a worker with the design.
+// waitExchange consumes with a worker that is configured as designed.
 func waitExchange(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnpurge.Purger) {
 	return func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 		random := rand.New(rand.NewPCG(seed, 1)) // deterministic, because one handler runs at a time
@@ -132,12 +132,12 @@ func waitExchange(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnp
 	}
 }
 
-// buckets configures a worker with the default strategy.
+// buckets consumes with a worker that uses the default strategy.
 func buckets(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnpurge.Purger) {
 	return func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		strategy := reprise.Policy{}.WithDefaults().Backoff.(backoff.Jitter)
-		strategy.Rand = random.Float64 // the default with a fixed seed
+		strategy.Rand = random.Float64 // the default backoff, but with a fixed seed
 		b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: p.Handler(), Policy: reprise.Policy{Backoff: strategy}, Breaker: newBreaker(t, c)})
 	}
 }
@@ -194,7 +194,7 @@ func TestWeek(t *testing.T) {
 	}
 }
 
-// play simulates the week in all ways in parallel.
+// play simulates the week in each of the ways, in parallel.
 func play(t *testing.T, all []purge, ways []way) []result {
 	results := make([]result, len(ways))
 	t.Run("week", func(t *testing.T) {

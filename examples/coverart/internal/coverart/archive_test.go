@@ -41,10 +41,10 @@ func newArchive(t *testing.T) *fakeArchive {
 			_, _ = io.WriteString(w, `<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>`)
 			return
 		}
-		// The Internet Archive also creates buckets only on request.
+		// Like the store of the Internet Archive, create a bucket only if the request contains the header.
 		if r.Header.Get("x-archive-auto-make-bucket") == "1" {
 			bucket, _, _ := strings.Cut(r.URL.Path[1:], "/")
-			_ = a.backend.CreateBucket(bucket) // the bucket may exist
+			_ = a.backend.CreateBucket(bucket) // fails if the bucket exists
 		}
 		s3.ServeHTTP(w, r)
 	}))
@@ -59,7 +59,7 @@ func newArchive(t *testing.T) *fakeArchive {
 
 func (a *fakeArchive) store(l coverart.Location, body string) {
 	a.t.Helper()
-	_ = a.backend.CreateBucket(l.Bucket) // the bucket may exist
+	_ = a.backend.CreateBucket(l.Bucket) // fails if the bucket exists
 	if _, err := a.backend.PutObject(l.Bucket, l.Key, nil, bytes.NewReader([]byte(body)), int64(len(body)), nil); err != nil {
 		a.t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// countingService counts its calls, one for each handled index event.
+// countingService counts its calls. A handler calls it once for each index event.
 type countingService struct {
 	coverart.Archive
 	puts atomic.Int32
@@ -21,7 +21,8 @@ type countingService struct {
 
 func (s *countingService) Put(context.Context, coverart.Object) error { s.puts.Add(1); return nil }
 
-// The worker is configured as in the package comment. It handles one of several equal events, after the grace period.
+// A worker with the configuration in the package comment handles only one of several equal events, after the grace
+// period.
 func TestWorkerCoalescesEqualEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})

@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// malformed maps events to invalid bodies, each with a part of the expected error.
+// malformed maps each kind of event to invalid bodies, and each body to a part of the expected error.
 var malformed = map[string]map[string]string{
 	"index": {
 		"":                        "not the MBID",
@@ -84,7 +84,8 @@ func TestParseMalformed(t *testing.T) {
 	}
 }
 
-// An accepted body cannot address another bucket, and does not change when it is formatted and parsed again.
+// A body that the parser accepts cannot address an object outside the release's bucket. If the event is formatted and
+// parsed again, it does not change.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(gidA))
 	f.Add([]byte("12\n" + gidA + "\njpg"))

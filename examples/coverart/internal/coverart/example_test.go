@@ -6,7 +6,7 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
 )
 
-// The keys are sorted by bytes, so that the same release always has the same document.
+// The keys are sorted, so that the index of a release is always the same document.
 func ExampleIndexJSON() {
 	release := &coverart.Release{GID: "403a79a8-0cbd-4a6c-b694-39a2cbd6dc75"}
 	document, err := coverart.IndexJSON(release)
@@ -14,7 +14,7 @@ func ExampleIndexJSON() {
 	// Output: {"images":[],"release":"https://musicbrainz.org/release/403a79a8-0cbd-4a6c-b694-39a2cbd6dc75"} <nil>
 }
 
-// The error of an invalid body is a reprise.Park, so that the worker parks the message immediately.
+// A handler passes the error of an invalid body to reprise.Park, so that the worker parks the message immediately.
 func ExampleParseDelete() {
 	for _, body := range []string{
 		"829521842\n76df3287-6cda-33eb-8e9a-044b5e15ffdd",

@@ -106,7 +106,7 @@ func (brokenCatalogue) Release(context.Context, string) (*coverart.Release, erro
 	return nil, errors.New("no connection")
 }
 
-// Each failure returns an error for a retry, after one attempt.
+// For each failure, the handler returns an error that leads to a retry. It does not repeat requests itself.
 func TestIndexReturnsErrorsForRetries(t *testing.T) {
 	tests := map[string]struct {
 		prepare  func(*coverart.Indexer, *fakeArchive)
@@ -158,7 +158,7 @@ func TestDelete(t *testing.T) {
 
 func TestDeleteIgnoresMissingObjects(t *testing.T) {
 	x, a, log := newIndexer(t)
-	if err := x.Delete(t.Context(), message("12\n"+gidA)); err != nil { // the bucket does not exist either
+	if err := x.Delete(t.Context(), message("12\n"+gidA)); err != nil { // the bucket does not exist, either
 		t.Fatal(err)
 	}
 	if !strings.Contains(log.String(), "already deleted") {
@@ -215,7 +215,7 @@ func TestMove(t *testing.T) {
 		t.Error("image not moved")
 	}
 
-	// A second attempt, as after a crash, finds the image at its destination and succeeds.
+	// If the image is already at its destination, for example in the attempt after a crash, Move succeeds.
 	if err := x.Move(t.Context(), message(body)); err != nil {
 		t.Fatal(err)
 	}

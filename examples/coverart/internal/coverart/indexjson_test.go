@@ -36,7 +36,7 @@ func TestIndexJSON(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 
-	// A generic encoder, which sorts keys, produces the same output.
+	// An encoder for maps, which sorts the keys, produces the same output.
 	var generic any
 	if err := json.Unmarshal(got, &generic); err != nil {
 		t.Fatal(err)
@@ -52,8 +52,8 @@ func TestIndexJSON(t *testing.T) {
 	}
 }
 
-// numbers converts floats to integers, because JSON decodes integers as floats, and
-// encodes large floats with an exponent.
+// numbers converts floats to integers, because package json decodes integers as floats, and encodes large floats with
+// an exponent.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
-// newDatabase creates a database for the test with the releases of the rehearsal.
+// newDatabase creates a database with the releases of the rehearsal, for one test.
 func newDatabase(t *testing.T) *sql.DB {
 	t.Helper()
 	db, remove, err := rehearsal.NewDatabase(t.Context(), pgtest.Server(t))
@@ -59,7 +59,7 @@ func TestPostgresReadsRelease(t *testing.T) {
 	}
 }
 
-// A redirect refers to the row of the release, so that one redirect suffices after several merges.
+// A redirect refers to the row of a release, so that a single redirect is sufficient even after several merges.
 func TestPostgresFollowsRedirects(t *testing.T) {
 	p := &coverart.Postgres{DB: newDatabase(t)}
 	r, err := p.Release(t.Context(), "5ee38258-8dfa-4d79-b2aa-6bbfceaf6cce")

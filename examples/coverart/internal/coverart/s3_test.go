@@ -18,8 +18,8 @@ func TestNewS3RejectsInvalidEndpoints(t *testing.T) {
 	}
 }
 
-// Amazon responds with 200 to a put, 204 to a delete, and 200 and a document to a copy.
-// Other stores respond differently.
+// Amazon responds to a put with 200, to a delete with 204, and to a copy with 200 and a document. Other stores respond
+// differently.
 func TestS3AcceptsAnySuccessStatus(t *testing.T) {
 	const failed = `<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>`
 	for _, tc := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// The ledger balances if and only if it contains each message once.
+// The ledger balances if and only if it counts each message exactly once.
 func TestLedgerBalancesUnlessMessagesAreMissing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tally := newTally(&bytes.Buffer{})

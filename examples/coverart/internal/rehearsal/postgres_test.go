@@ -9,7 +9,8 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/rehearsal"
 )
 
-// inClone changes the working directory to a temporary directory that contains script at the same place as a clone.
+// inClone changes the working directory to a directory in a simulated clone that contains script as scripts/postgres.
+// It returns the directory of the clone.
 func inClone(t *testing.T, script string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -24,11 +24,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Tests wait at most this time for an expected event.
+// timeout limits the time for which a test waits for an expected event.
 const timeout = 2 * time.Minute
 
-// quick returns the configuration of a rehearsal on b with short delays. The test has exclusive use of the queues,
-// which are deleted before and after the test.
+// quick returns the configuration of a rehearsal on b, with short delays. It gives the test exclusive use of the
+// queues, and deletes the queues before and after the test.
 func quick(t *testing.T, b testkit.Target, out io.Writer) rehearsal.Config {
 	t.Helper()
 	postgres := pgtest.Server(t)
@@ -100,8 +100,8 @@ func TestRehearsal(t *testing.T) {
 	})
 }
 
-// The rehearsal also works with a store that does not create buckets automatically, with quorum queues, and with earlier messages
-// in the failed queue.
+// The rehearsal also succeeds with a store that does not create buckets automatically, with quorum queues, and with
+// earlier messages in the failed queue.
 func TestRehearsalCreatesBuckets(t *testing.T) {
 	b := testkit.Embedded(t)
 	var out bytes.Buffer
@@ -153,7 +153,7 @@ func (b *syncBuffer) String() string {
 	return b.b.String()
 }
 
-// Other programs publish and retry like the Perl program, whose retry count is text.
+// In this test, the other program publishes and retries like the original Perl program, whose retry count is a string.
 func TestServe(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		var out syncBuffer
@@ -225,7 +225,8 @@ func TestNewDatabaseErrorsOmitPassword(t *testing.T) {
 	}
 }
 
-// If another program consumes from the same queues later, the ledger counts its messages and balances.
+// If another program starts to consume from the same queues during the rehearsal, the ledger includes the messages that
+// this program receives, and balances.
 func TestRehearsalCountsMessagesOfOtherConsumers(t *testing.T) {
 	b := testkit.Embedded(t)
 	var out syncBuffer

@@ -46,7 +46,7 @@ func TestWebService(t *testing.T) {
 	}
 }
 
-// The indexer's archive creates buckets on demand and finds objects from earlier uploads.
+// The client of the indexer can create buckets in the Store, and finds objects from Upload.
 func TestStore(t *testing.T) {
 	store := standin.NewStore()
 	url, client := serve(t, store)

@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// The broker redelivers a message that terminates the process of its receiver, without a retry count. If the queue counts
-// deliveries, the message is parked before it reaches the delivery limit. At the limit, the broker would dead-letter the
-// message into the delay queue, where it would block other messages.
+// If a message terminates the process of its receiver, the broker redelivers the message, and the retry count does not
+// change. If the queue counts deliveries, the message is parked before it reaches the delivery limit. At the limit, the
+// broker would dead-letter the message to the delay queue, where the message would block other messages.
 func TestQueueParksPoisonMessages(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")
@@ -30,7 +30,7 @@ func TestQueueParksPoisonMessages(t *testing.T) {
 			testkit.Eventually(t, within, func() bool { return o.depth(name) == 1 })
 		}
 		config := staking.Config{}
-		if b.Version == "3.10" { // the header of 3.10 also counts deliveries without a crash
+		if b.Version == "3.10" { // 3.10 also counts deliveries that did not end with a crash, so there is no default
 			config.CrashLimit = 5
 		}
 		q := open(t, b.URL, name, config)

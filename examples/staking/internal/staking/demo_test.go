@@ -23,7 +23,7 @@ func TestLedgerRejectsEarlyEvents(t *testing.T) {
 	for i, e := range steps {
 		for _, later := range steps[i+1:] {
 			if _, skips := later.(*staking.ExpiredStaking); skips && i > 0 {
-				continue // an active stake can expire without unbonding
+				continue // a stake can expire without an unbonding event
 			}
 			if err := l.Book(later); !errors.Is(err, staking.ErrTooEarly) {
 				t.Errorf("%s before %s: got %v, want ErrTooEarly", later.Kind(), e.Kind(), err)
@@ -95,7 +95,7 @@ func TestDemoSurvivesConnectionFailure(t *testing.T) {
 	})
 }
 
-// If another program consumes the messages, Run returns an error and does not wait indefinitely.
+// If another program consumes some of the messages, Run does not wait indefinitely, but returns an error.
 func TestDemoReturnsErrorIfMessagesAreMissing(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		thief := open(t, b.URL(), "btc_info_queue", staking.Config{Client: &reprise.Config{Dial: b.DialContext}})

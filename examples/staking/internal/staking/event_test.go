@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/examples/staking/internal/staking"
 )
 
-// bodies contains the exact bodies of the original programs.
+// bodies contains bodies exactly as the original programs publish them.
 var bodies = []struct {
 	event staking.Event
 	body  string
@@ -83,7 +83,7 @@ func TestMessageUsesQueueOfKind(t *testing.T) {
 	}
 }
 
-// Decode must read events of programs from before August 2024 and events of later schema versions.
+// Decode must accept events from programs from before August 2024, and events with later schema versions.
 func TestDecodeReadsOtherVersions(t *testing.T) {
 	for body, want := range map[string]staking.Event{
 		`{"event_type":3,"staking_tx_hash_hex":"aa"}`: &staking.WithdrawStaking{Head: staking.Head{EventType: 3}, StakingTxHash: "aa"},

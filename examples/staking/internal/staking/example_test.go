@@ -23,7 +23,7 @@ func ExampleQueue() {
 	defer b.Shutdown(ctx)
 
 	q, err := staking.Open(ctx, "amqp://guest:guest@embedded/", preset.StakingExpiredQueue, &staking.Config{
-		Design: preset.Staking{RetryDelay: 50 * time.Millisecond}, // production uses 5 s
+		Design: preset.Staking{RetryDelay: 50 * time.Millisecond}, // the design uses 5 s
 		Client: &reprise.Config{Dial: b.DialContext},              // for RabbitMQ, use its URL and omit Dial
 	})
 	if err != nil {

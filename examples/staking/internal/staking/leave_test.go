@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// A worker without the preset can replace the workers of the existing queue. It processes the messages in the delay
-// queue, too, and continues their count.
+// A worker without the preset can replace the workers of an existing queue. It also processes the messages from the
+// delay queue, and continues their count.
 func TestWorkerWithoutPresetContinuesCount(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		down := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("down") })

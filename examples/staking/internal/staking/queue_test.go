@@ -175,7 +175,7 @@ func TestPingFailsWithoutConnection(t *testing.T) {
 	})
 }
 
-// If a queue is deleted during Receive, the Queue declares it again, and the receipt of a deleted message has no effect.
+// If a queue is deleted, the Queue declares it again and continues, and the receipt of a deleted message has no effect.
 func TestReceiveContinuesAfterQueueDeletion(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")
@@ -199,7 +199,8 @@ func TestReceiveContinuesAfterQueueDeletion(t *testing.T) {
 	})
 }
 
-// A failure during Requeue does not lose the message, because the original remains until the broker has confirmed the copy.
+// A connection failure during Requeue does not lose the message, because the original remains in the queue until the
+// broker has confirmed the copy.
 func TestRequeueKeepsMessagesDespiteFaults(t *testing.T) {
 	for name, fault := range map[string]func(b *reprisetest.Broker){
 		"publish lost":   func(b *reprisetest.Broker) { b.LosePublishes(1) },
@@ -239,7 +240,7 @@ func TestRequeueKeepsMessagesDespiteFaults(t *testing.T) {
 						done[string(m.Body)] = true
 						must(t, q.Delete(m.Receipt))
 					} else {
-						must(t, q.Requeue(m.Receipt, nil)) // the broker redelivered the original
+						must(t, q.Requeue(m.Receipt, nil)) // the broker has redelivered the original
 					}
 				}
 			})

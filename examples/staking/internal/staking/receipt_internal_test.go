@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Receipts become invalid when their channel is closed, and not earlier. When a receipt becomes invalid, its handler
-// returns nil. On an open channel, this result would acknowledge the message.
+// Receipts become invalid when their channel is closed, and not earlier. The handler that waits for an invalid receipt
+// returns nil, which would acknowledge the message on an open channel.
 func TestClosedChannelInvalidatesReceipts(t *testing.T) {
 	closed := fmt.Errorf("consuming channel closed: %w", &amqp.Error{Code: amqp.PreconditionFailed})
 	for _, tc := range []struct {
@@ -37,7 +37,8 @@ func TestClosedChannelInvalidatesReceipts(t *testing.T) {
 	}
 }
 
-// In any order of operations, each receipt is accepted once while its channel is open. Later uses return the correct error.
+// Regardless of the order of the operations, each receipt is accepted once while its channel is open. Each later use
+// returns the correct error.
 func TestReceipts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newReceipts("id")

@@ -16,7 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// eachOrder runs a test on each broker and each queue type, once with each side as the first to declare the queues.
+// eachOrder runs a test for each broker and each queue type, twice: either the Queue or the original client is the
+// first to declare the queues.
 func eachOrder(t *testing.T, test func(t *testing.T, url, queueType string, oursFirst bool)) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"quorum", "classic"} {
@@ -26,7 +27,7 @@ func eachOrder(t *testing.T, test func(t *testing.T, url, queueType string, ours
 	})
 }
 
-// A message that one side requeues can be received by the other side, and the count continues.
+// The Queue and the original client can receive messages that the other has requeued, and the count continues.
 func TestQueueInteroperatesWithOriginalClient(t *testing.T) {
 	eachOrder(t, func(t *testing.T, url, queueType string, oursFirst bool) {
 		name := testkit.Name(t, "staking")
@@ -70,7 +71,7 @@ func TestQueueInteroperatesWithOriginalClient(t *testing.T) {
 		if m.attempts != 4 || m.body != "first" {
 			t.Errorf("original, requeued by the Queue: got %+v, want \"first\" with 4 attempts", m)
 		}
-		o.stop() // stop first, otherwise the original would receive the message again
+		o.stop() // stop the consumer first, because otherwise the original would receive the message again
 		o.requeue(m)
 
 		q = open(t, url, name, config)
@@ -95,7 +96,7 @@ func TestQueueInteroperatesWithOriginalClient(t *testing.T) {
 	})
 }
 
-// A worker with a handler shares the queue in the same way.
+// A worker with a handler can share the queue in the same way as a Queue.
 func TestWorkerInteroperatesWithOriginalClient(t *testing.T) {
 	eachOrder(t, func(t *testing.T, url, queueType string, oursFirst bool) {
 		name := testkit.Name(t, "staking")
@@ -126,7 +127,7 @@ func TestWorkerInteroperatesWithOriginalClient(t *testing.T) {
 			join()
 		}
 
-		o.publish(name, "first", 2, 0) // other programs have requeued it twice
+		o.publish(name, "first", 2, 0) // other programs have requeued the message twice
 		d := o.take(name + "_failed")
 		for want := 3; want <= 5; want++ {
 			if got := <-attempts; got != want {
@@ -157,7 +158,7 @@ func TestQueuePublishesSpecifiedProperties(t *testing.T) {
 					t.Errorf("sent, -want +got:\n%s", diff)
 				}
 
-				// All properties of a message are kept.
+				// Requeue keeps all properties of a message.
 				began := time.Now().Truncate(time.Second)
 				full := amqp.Publishing{
 					ContentType: "application/json", ContentEncoding: "identity", CorrelationId: "correlation", ReplyTo: "reply", MessageId: "id",
@@ -217,7 +218,7 @@ func TestQueuePublishesSpecifiedProperties(t *testing.T) {
 	})
 }
 
-// wire returns the published properties of d, without the additions of the broker.
+// wire converts d to the message that was published. It omits the headers that the broker has added.
 func wire(d amqp.Delivery) amqp.Publishing {
 	headers := amqp.Table{}
 	for k, v := range d.Headers {
@@ -247,8 +248,7 @@ func errorsOf(t *testing.T, d amqp.Delivery) []amqp.Table {
 	return tables
 }
 
-// The failed queue does not belong to the original design. It does not change the queues that the original client
-// declares.
+// The failed queue is not part of the original design. It does not affect the queues that the original client declares.
 func TestParkStoresReason(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")

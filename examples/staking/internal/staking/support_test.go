@@ -18,10 +18,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// within limits the time that a test waits for an expected event.
+// within limits the time for which a test waits for an expected event.
 const within = 2 * time.Minute
 
-// original sends the same protocol operations as the original client of this design, to represent the other side in tests.
+// original represents the original client of this design. It uses the same AMQP operations.
 type original struct {
 	t          *testing.T
 	ch         *amqp.Channel
@@ -38,7 +38,8 @@ type message struct {
 	wire     amqp.Delivery
 }
 
-// newOriginal connects and declares the queues of the original client. The queues are deleted at the end of t.
+// newOriginal connects to the broker and declares the queues like the original client. The queues are deleted at the
+// end of the test.
 func newOriginal(t *testing.T, url, queue, queueType string, delay time.Duration) *original {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -129,14 +130,14 @@ func (o *original) requeue(m message) {
 	o.delete(m.receipt)
 }
 
-// stop cancels the consumer, so that only the other side receives messages.
+// stop cancels the consumer, so that only the Queue or worker under test receives messages.
 func (o *original) stop() {
 	o.t.Helper()
 	must(o.t, o.ch.Cancel("original", false))
 	o.deliveries = nil
 }
 
-// take waits for a message in a queue and removes it.
+// take waits for a message in a queue, removes the message, and returns it.
 func (o *original) take(queue string) amqp.Delivery {
 	o.t.Helper()
 	var d amqp.Delivery
@@ -157,7 +158,7 @@ func (o *original) depth(queue string) int {
 	return q.Messages
 }
 
-// open opens a Queue and stops it at the end of t.
+// open opens a Queue, which is stopped at the end of the test.
 func open(t *testing.T, url, name string, config staking.Config) *staking.Queue {
 	t.Helper()
 	client := reprise.Config{}
@@ -201,7 +202,8 @@ func short(queueType string) preset.Staking {
 	return preset.Staking{RetryDelay: 20 * time.Millisecond, QueueType: queueType}
 }
 
-// long returns the design with a delay that does not elapse during a test, so that the test can inspect the wait queue.
+// long returns the design with a delay that does not elapse during a test, so that the test can inspect the delay
+// queue.
 func long(queueType string) preset.Staking {
 	return preset.Staking{RetryDelay: time.Hour, QueueType: queueType}
 }

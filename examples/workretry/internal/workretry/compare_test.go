@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// inMemory runs a test on a broker in memory, in virtual time.
+// inMemory runs a test in virtual time, on a broker in memory.
 func inMemory(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ what breaks                                       requeue     publish, then ack 
 balance: 96 sent + 15 duplicated = 62 done + 43 parked + 6 lost
 `
 
-// Compare is deterministic: two runs in virtual time have the same output.
+// Compare is deterministic. Two runs with the same seed have the same output.
 func TestCompareIsDeterministic(t *testing.T) {
 	for range 2 {
 		inMemory(t, func(t *testing.T, b Broker) {
@@ -82,7 +82,7 @@ func TestCompareIsDeterministic(t *testing.T) {
 	}
 }
 
-// The output is the same over TCP and with RabbitMQ.
+// The output is the same over TCP, and on RabbitMQ.
 func TestComparePrintsSameOutputOnAllBrokers(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		t.Parallel()

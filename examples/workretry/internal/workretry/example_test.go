@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/examples/workretry/internal/workretry"
 )
 
-// Compare retries the same flaky jobs in four ways, with failures during retries.
+// Compare retries the same flaky jobs in four ways, and injects failures during the retries.
 func ExampleCompare() {
 	ctx := context.Background()
 	b, err := broker.New(broker.Config{})

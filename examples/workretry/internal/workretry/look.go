@@ -64,7 +64,7 @@ func (l *look) atRest(t topology.Topology, work string) error {
 
 // remove deletes the queues and exchanges of a way.
 func (l *look) remove(t topology.Topology) error {
-	ch, err := l.conn.Channel() // a passive declaration of a missing queue has closed l.ch
+	ch, err := l.conn.Channel() // a passive declaration of a missing queue may have closed l.ch
 	if err != nil {
 		return err
 	}

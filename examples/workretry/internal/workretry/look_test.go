@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Another program has deleted a queue, so the passive declaration closes the channel of
-// look. remove still deletes the other queues and exchanges.
+// If another program has deleted a queue, a passive declaration closes the channel of look. Nevertheless, remove
+// deletes the other queues and exchanges.
 func TestRemoveAfterQueueWasDeleted(t *testing.T) {
 	inMemory(t, func(t *testing.T, b Broker) {
 		l, err := newLook(t.Context(), b)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// methodFrame returns a frame with a method and n bytes of arguments.
+// methodFrame returns the frame of a method with n bytes of arguments.
 func methodFrame(m method, n int) []byte {
 	f := []byte{frameMethod, 0, 1}
 	f = binary.BigEndian.AppendUint32(f, uint32(4+n))
@@ -17,8 +17,8 @@ func methodFrame(m method, n int) []byte {
 	return append(append(f, make([]byte, n)...), 0xCE)
 }
 
-// dialed returns a connection over a wire and the other end of the connection. arrived
-// returns the received bytes after the connection is closed.
+// dialed returns a wire, a connection over this wire, and the other end of the connection. The function arrived closes
+// the connection and returns the bytes that have arrived at the other end.
 func dialed(t *testing.T) (w *wire, c net.Conn, broker net.Conn, arrived func() []byte) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -38,7 +38,8 @@ func dialed(t *testing.T) (w *wire, c net.Conn, broker net.Conn, arrived func() 
 	}
 }
 
-// The bytes before the frame arrive, for any size of the client's writes. The frame and later frames do not arrive.
+// The bytes before the frame of the fault arrive, regardless of the sizes of the client's writes. This frame and later
+// frames do not arrive.
 func TestWireCutsBeforeFrame(t *testing.T) {
 	before := append([]byte("AMQP\x00\x00\x09\x01"), methodFrame(basicConsume, 11)...)
 	before = append(before, methodFrame(basicReject, 9)...)
@@ -65,7 +66,7 @@ func TestWireCutsBeforeFrame(t *testing.T) {
 	}
 }
 
-// Frames without a matching fault arrive unchanged.
+// Frames that do not match the fault arrive unchanged.
 func TestWirePassesOtherFrames(t *testing.T) {
 	stream := append([]byte("AMQP\x00\x00\x09\x01"), methodFrame(basicConsume, 11)...)
 	stream = append(stream, methodFrame(basicPublish, 300)...)
@@ -100,7 +101,7 @@ func TestWireRefusesConnectionsAfterKill(t *testing.T) {
 	arrived()
 }
 
-// A fault also cuts frames of the broker. Data that is not AMQP is an error.
+// A fault can also cut the connection before a frame from the broker. Data that is not AMQP leads to an error.
 func TestWireCutsBrokerFrames(t *testing.T) {
 	for _, tc := range []struct {
 		name string
