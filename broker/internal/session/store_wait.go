@@ -11,8 +11,9 @@ import (
 // connection.close.
 var errUnanswered = errors.New("session is closing")
 
-// await runs do, which waits for the disk. The reader calls it and keeps the turn, so that the state of the session
-// does not change. await releases the session lock, so that callers that inspect the session do not wait for the disk.
+// await runs the function do, which waits for the disk. The reader calls it and keeps the turn, so that the state of
+// the session does not change. await releases the session lock, so that callers that inspect the session do not wait
+// for the disk.
 //
 // While the session waits, it does not read and cannot detect a silent client. It still detects a lost connection,
 // because the writes of heartbeats fail.
@@ -28,7 +29,7 @@ func (s *Session) await(do func(context.Context) error) error {
 	return err
 }
 
-// saveAtomically runs do and waits until its changes are durable. The store saves them atomically.
+// saveAtomically runs the function do, whose changes the store saves atomically, and waits until they are durable.
 func (s *Session) saveAtomically(do func()) error {
 	disk := s.config.Store
 	if disk == nil {

@@ -69,7 +69,7 @@ type Store interface {
 	Flush(context.Context) error
 
 	// Load reads the committed messages of a level for which Key.Order > after. It returns at most n messages, and stops
-	// after the message with which their size exceeds bytes. It blocks while it reads from the disk.
+	// after the message that raises their total size above bytes. It blocks while it reads from the disk.
 	Load(queue uint64, level uint8, after uint64, n, bytes int) ([]Loaded, error)
 
 	// Levels returns the levels that a queue had when the store was opened, from counts that the store saves with the

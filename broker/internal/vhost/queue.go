@@ -40,8 +40,8 @@ func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
 
 // DeclareQueue creates a queue, unless it exists, and returns it. An existing queue must have the same properties. A
 // passive declaration only checks that the queue exists. If the name is empty, the broker generates a name. The argument
-// owner identifies the connection of the client. Unless the declaration is passive, DeclareQueue calls may with the name to
-// check the configure permission.
+// owner identifies the connection of the client. Unless the declaration is passive, DeclareQueue calls the function may
+// to check the configure permission.
 func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name string) error) (*Queue, error) {
 	name := Clean(d.Queue)
 	if isReply(name) {
