@@ -77,7 +77,7 @@ func (m *Message) rejected() bool {
 	return slices.ContainsFunc(m.Runs, func(r *Run) bool { return r.Who == rejecterName })
 }
 
-// eachMessage drains the book and calls do for each message of each work.
+// eachMessage drains the book and calls the function do for each message of each work.
 func (l *Life) eachMessage(do func(w Work, d design, b built, m *Message)) {
 	l.Book.drain()
 	for _, w := range l.Script.Shape.Works {

@@ -103,7 +103,7 @@ func (s *Server) take(why string) *broker.Broker {
 	return b
 }
 
-// outage calls end to stop the broker, and restarts it after a while, in a goroutine.
+// outage calls the function end to stop the broker, and restarts it after a while, in a goroutine.
 func (s *Server) outage(why string, after time.Duration, end func(*broker.Broker)) {
 	select {
 	case s.turn <- struct{}{}:

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Shrink removes steps from a script, and works from its shape, as long as fails reports that the rest still fails.
-// It calls fails at most calls times and returns the shortest failing script that it found.
+// Shrink removes steps from a script, and works from its shape, as long as fails reports that the rest still fails. It
+// calls the function fails at most as often as calls permits, and returns the shortest failing script that it found.
 func Shrink(s Script, calls int, fails func(Script) bool) Script {
 	try := func(c Script) bool {
 		if calls--; calls < 0 || !fails(c) {

@@ -148,7 +148,7 @@ func (p *process) observe(l *Life, who string, e reprise.Event) {
 	}
 }
 
-// outage calls end to stop the process, and restarts it after a while, in a goroutine.
+// outage calls the function end to stop the process, and restarts it after a while, in a goroutine.
 func (w *worker) outage(why string, after time.Duration, end func(*process)) {
 	if w == nil {
 		return

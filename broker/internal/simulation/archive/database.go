@@ -93,8 +93,8 @@ func (d *Database) heal() {
 	}
 }
 
-// At calls do at the n-th statement from now: before its execution, or, if after is set, between its execution and
-// the return of its result.
+// At calls the function do at the n-th statement from now: before its execution, or, if after is set, between its
+// execution and the return of its result.
 func (d *Database) At(n int, after bool, do func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

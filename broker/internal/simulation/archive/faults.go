@@ -158,7 +158,7 @@ func (s *System) restart(p *Process) {
 	}
 }
 
-// later schedules a call of do after a pause. The life waits for the call.
+// later schedules a call of the function do after a pause. The life waits for the call.
 func (s *System) later(pause time.Duration, do func()) {
 	s.mu.Lock()
 	s.pending++
@@ -313,7 +313,7 @@ func (s *System) fileInPlace() bool {
 	return s.away == "" && !s.losing
 }
 
-// quiesce calls do while no process executes a statement.
+// quiesce calls the function do while no process executes a statement.
 func (s *System) quiesce(processes []*Process, do func()) {
 	for _, p := range processes {
 		p.Database.working.Lock()

@@ -183,7 +183,7 @@ func (p *Process) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// await calls open. While the database is unavailable, it calls open again, until ctx is done.
+// await calls the function open, and repeats the call while the database is unavailable, until ctx is done.
 func await[T any](ctx context.Context, open func() (T, error)) (T, error) {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		opened, err := open()
@@ -251,8 +251,8 @@ func (p *Process) Stop() error {
 }
 
 // Kill stops the process immediately, like SIGKILL. The process executes no further statements, and its connections
-// are closed. Kill calls keep while the files do not change. The goroutines of the process return later, when they
-// notice the kill.
+// are closed. Kill calls the function keep while the files do not change. The goroutines of the process return later,
+// when they notice the kill.
 func (p *Process) Kill(keep func()) {
 	if p.killed.Swap(true) {
 		return

@@ -25,7 +25,7 @@ func lasting(most time.Duration) func(*rand.Rand) (int, time.Duration) {
 	return func(r *rand.Rand) (int, time.Duration) { return r.IntN(1000), time.Duration(1 + r.Int64N(int64(most))) }
 }
 
-// rarely returns a function that draws a duration, usually up to most, and in one of eight cases up to rare.
+// rarely returns a function that draws a duration. The maximum is rare in one of eight cases, and most in the other cases.
 func rarely(most, rare time.Duration) func(*rand.Rand) (int, time.Duration) {
 	return func(r *rand.Rand) (int, time.Duration) {
 		if r.IntN(8) == 0 {
