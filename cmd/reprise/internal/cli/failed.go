@@ -79,7 +79,7 @@ func (f serverFlags) client(streams IO) (*api.Client, error) {
 	return client, nil
 }
 
-// ask calls run with a client, and adds advice to the error that run returns.
+// ask calls the function run with a client, and adds advice to the error that run returns.
 func (f serverFlags) ask(streams IO, run func(*api.Client) error) error {
 	client, err := f.client(streams)
 	if err != nil {

@@ -25,7 +25,7 @@ type queueSource struct {
 // finding is the polling interval.
 const finding = 5 * time.Second
 
-// each calls found with the named queues, and with other queues when they appear, until ctx is canceled.
+// each calls the function found with the named queues, and with other queues when they appear, until ctx is canceled.
 func (q queueSource) each(ctx context.Context, log *slog.Logger, found func([]string)) error {
 	known := slices.Clone(q.named)
 	if len(known) > 0 {

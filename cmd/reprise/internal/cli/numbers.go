@@ -25,7 +25,7 @@ var numbers = []kong.Option{
 	kong.NamedMapper("address", flag(address)),
 }
 
-// flag returns a mapper that parses the value of a flag with read.
+// flag returns a mapper that parses the value of a flag with the function read.
 func flag(read func(text string, target reflect.Value) error) kong.MapperFunc {
 	return func(ctx *kong.DecodeContext, target reflect.Value) error {
 		token, err := ctx.Scan.PopValue("number")
@@ -70,7 +70,7 @@ func timespan(text string, target reflect.Value) error {
 	return err
 }
 
-// atLeast returns the duration of a flag, or 0 if the flag is missing. A duration shorter than least is an error.
+// atLeast returns the duration of a flag, or 0 if the flag is missing. A duration below the argument least is an error.
 func atLeast(least time.Duration, flag string, d *time.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil

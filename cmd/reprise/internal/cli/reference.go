@@ -7,8 +7,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// walk calls visit for the visible commands below a node, in the order of the help. It omits default commands, such as
-// "broker run", because the help lists their flags and arguments with the parent command.
+// walk calls the function visit for the visible commands below a node, in the order of the help. It omits default
+// commands, such as "broker run", because the help lists their flags and arguments with the parent command.
 func walk(node *kong.Node, visit func(*kong.Node)) {
 	for _, child := range node.Children {
 		if child.Hidden || child == node.DefaultCmd {

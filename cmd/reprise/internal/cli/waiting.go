@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/waiting"
 )
 
-// newWaiting returns a logger that prints why a command waits. The reason replaces %s in format. The duration again
+// newWaiting returns a logger that prints why a command waits. The reason replaces %s in format. The argument again
 // is the minimum time between two lines.
 func newWaiting(w io.Writer, format string, again time.Duration) *slog.Logger {
 	return waiting.Logger(again, func(reason string) {

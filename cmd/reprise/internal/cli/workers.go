@@ -51,7 +51,7 @@ func (b brokerFlags) with(ctx context.Context, name string, streams IO, f func(c
 	return cmp.Or(<-ended, err)
 }
 
-// until waits for done to return true, but at most for the response time of workers (--wait).
+// until waits until the function done returns true, but at most for the response time of workers (--wait).
 func (b brokerFlags) until(ctx context.Context, done func() bool) error {
 	deadline := time.NewTimer(b.Wait)
 	defer deadline.Stop()

@@ -86,7 +86,7 @@ func (f *fields) get(key string) (field, bool) {
 	return f.find(key)
 }
 
-// with calls use with the value of a key, if the key is present. It reports whether the key is present.
+// with calls the function use with the value of a key, if the key is present. It reports whether the key is present.
 func (f *fields) with(key string, use func(value)) bool {
 	x, ok := f.get(key)
 	if ok {
@@ -164,8 +164,8 @@ func mapping[T any](owner string, fill func(*fields, *T)) reader[T] {
 	}
 }
 
-// short calls use with a value that is not a mapping. For a mapping, it calls use with the value of the key main, and
-// settings with the mapping.
+// short calls the function use with a value that is not a mapping. For a mapping, it calls use with the value of the
+// key main, and the function settings with the mapping.
 func (v value) short(owner, main, example string, use func(value), settings func(*fields)) {
 	if !v.isMapping() {
 		use(v)

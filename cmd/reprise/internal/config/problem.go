@@ -83,7 +83,7 @@ func excerpt(line string, hidden []span, column int) (shown, blanks string) {
 	return string(runes), string(pad)
 }
 
-// mask replaces each hidden part of a line with …. It returns the new index of the rune at index at. Spaces around a
+// mask replaces each hidden part of a line with …. The result place is the new index of the rune line[at]. Spaces around a
 // hidden part stay.
 func mask(line []rune, hidden []span, at int) (masked []rune, place int) {
 	secret := make([]bool, len(line))

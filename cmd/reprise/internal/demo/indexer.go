@@ -214,7 +214,7 @@ func (s *store) copy(ctx context.Context, from, to string) (found bool, err erro
 	return found, err
 }
 
-// request calls effect, with s.mu locked, unless the store refuses the request.
+// request calls the function effect, with s.mu locked, unless the store refuses the request.
 func (s *store) request(ctx context.Context, method, key string, effect func()) error {
 	s.mu.Lock()
 	delay := time.Duration(0)
