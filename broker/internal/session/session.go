@@ -9,7 +9,7 @@
 //
 // The reader goroutine owns the connection. It reads frames and changes the state. The writer goroutine writes the
 // contents of the [outbox] to the socket. The reader adds replies to the outbox, commits of the store add confirms,
-// and queues add deliveries, in the goroutine of a publisher for example. A third goroutine handles heartbeats. The
+// and queues add deliveries, for example in the goroutine of a publisher. A third goroutine handles heartbeats. The
 // cause of the session context states why the session was closed.
 //
 // The lock order is turn, session, queue, channel, confirms, outbox. A goroutine that blocks must not hold any of these
