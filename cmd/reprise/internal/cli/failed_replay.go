@@ -182,8 +182,8 @@ func (c *failedReplayCmd) target() string {
 	return targetText(to)
 }
 
-// asks reports whether the command requires confirmation. It does on a terminal without --yes, if flags select the
-// messages or edit them.
+// asks reports whether the command requires confirmation. Confirmation is required on a terminal without --yes, if
+// flags select the messages or edit them.
 func (c *failedReplayCmd) asks(streams IO) bool {
 	return !c.Yes && (len(c.IDs) == 0 || c.edits()) && streams.interactive()
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 )
 
-// perSecond is a flag such as 10/s, 100/m or 5000/h. 0 means no limit.
+// perSecond is the value of a flag such as 10/s, 100/m or 5000/h. 0 means no limit.
 type perSecond float64
 
 // UnmarshalText implements encoding.TextUnmarshaler.
