@@ -151,7 +151,7 @@ func isLoopbackHost(host string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// IsSafe reports whether method is one of the methods whose requests must not change data.
+// IsSafe reports whether method is GET, HEAD or OPTIONS. Requests with these methods must not change data.
 func IsSafe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }

@@ -85,8 +85,8 @@ func (f *EditFormView) bytes(before []byte) ([]byte, error) {
 	return []byte(f.Body), nil
 }
 
-// onOneLine returns edited, which contains JSON, on one line. It keeps the spacing of before if that is compact or the
-// spacing of Python (see spaced). If the two differ only in white space, it returns before.
+// onOneLine returns edited on one line, if edited is valid JSON. The result is compact or, if before has the spacing of
+// Python (see spaced), has the same spacing. If edited and before differ only in white space, onOneLine returns before.
 func onOneLine(edited, before []byte) []byte {
 	compact, was := compacted(edited), compacted(before)
 	switch {

@@ -80,7 +80,7 @@ type graphBuilder struct {
 	into  map[string][]string
 }
 
-// way identifies an edge. There is at most one edge for each reason between two nodes.
+// way identifies an edge. Two nodes are connected by at most one edge for each reason.
 type way struct {
 	from, to string
 	why      graph.Way
@@ -204,7 +204,7 @@ func (b *graphBuilder) byName() {
 
 // byWayBack connects work queues with the wait queues and failed queues that no other queue leads to. A wait queue
 // belongs to the work queue to which its messages return. A failed queue belongs to the work queues whose names start
-// with its name without the suffix "failed".
+// with the name of the failed queue without its suffix "failed".
 func (b *graphBuilder) byWayBack() {
 	for _, n := range b.Nodes {
 		if n.Kind != graph.Wait && n.Kind != graph.Failed {

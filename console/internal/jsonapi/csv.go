@@ -92,8 +92,8 @@ func csvTime(t time.Time) string {
 }
 
 // formulas matches the beginning of spreadsheet formulas: = + - @, also in full width, at the beginning of a cell. A
-// program that expects a separator other than the comma ignores the quotes, so a cell can also begin after such a
-// separator.
+// spreadsheet program that expects another separator than the comma ignores the quotes, so a cell can also begin after
+// such a separator.
 var formulas = regexp.MustCompile(`(^|[;|\t\r\n])([\s\p{Z}\p{Cc}"]*)([=+\-@＝＋－＠])`)
 
 // csvText returns t with an apostrophe before each possible formula, so that spreadsheets do not execute it.

@@ -55,7 +55,7 @@ func subjectHref(subject string) string {
 	return ""
 }
 
-// details formats the details of an act. Short details come first.
+// details formats the details of an act, in the order of their names. It omits empty details.
 func details(d map[string]any) []pair {
 	var all []pair
 	for _, name := range slices.Sorted(maps.Keys(d)) {
@@ -66,7 +66,7 @@ func details(d map[string]any) []pair {
 	return all
 }
 
-// detail formats a value as JSON, without empty parts.
+// detail formats a value for users. It omits empty parts, and returns "" for an empty value.
 func detail(v any) string {
 	switch v := v.(type) {
 	case nil:

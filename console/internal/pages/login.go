@@ -45,8 +45,8 @@ func logout(c *web.Call) error {
 	return c.SeeOther("/login", nil)
 }
 
-// LocalPath returns next, the page after the login, if it is a path without a host, and otherwise "/". Another site may
-// have created the link.
+// LocalPath returns next, the page after the login, if it is a path without a host, and otherwise "/", because another
+// site may have created the link.
 func LocalPath(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") ||

@@ -32,7 +32,8 @@ type replayView struct {
 	Outcomes []outcomeView
 }
 
-// outcomeView contains the number of sent messages with one outcome, which is positive, and a link to these messages.
+// outcomeView contains the number of sent messages with one outcome, and a link to these messages. The number is
+// positive.
 type outcomeView struct {
 	Name string
 	Help string
@@ -264,7 +265,7 @@ func showReplayForm(c *web.Call, status int, s *selection, form replayForm) erro
 	return render(c, status, "replay_new", page{Title: "Replay", Nav: "replays"}, data)
 }
 
-// beginReplay begins a replay from the form, or from the page of a message, which begins a replay without settings.
+// beginReplay begins a replay from the form, or from the page of a message, which does not offer settings.
 func (p *Pages) beginReplay(c *web.Call) error {
 	s, v, isCounted, err := formSelection(c, failed.Failed)
 	if err != nil {

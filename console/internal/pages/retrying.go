@@ -69,8 +69,8 @@ type waitingOption struct {
 	Selected    bool
 }
 
-// selectOf returns a field with the given options, which alternate between values and labels. The URL determines the
-// selected value.
+// selectOf returns a field with the given options. An option consists of two arguments, the value and the label. The
+// URL determines the selected value.
 func selectOf(q url.Values, name, label string, options ...string) waitingSelect {
 	s := waitingSelect{Name: name, Label: label}
 	found := false
@@ -164,8 +164,8 @@ func (p *Pages) retrying(c *web.Call) error {
 	return render(c, http.StatusOK, "retrying", page1, data)
 }
 
-// waitingFlash describes the result of the act that led to the page. It returns left if the act may not have changed
-// some messages.
+// waitingFlash describes the result of the act that led to the page. It sets left if some of the selected messages may
+// be unchanged.
 func waitingFlash(v url.Values) (text string, left bool) {
 	verb, ok := waitingVerbs[failed.WaitingDo(v.Get("act"))]
 	if !ok {

@@ -111,8 +111,8 @@ func FailPage(c *web.Call, f *fault.Failure) {
 	}{sentence(f.Text), sentence(f.Advice), f.Status == http.StatusUnauthorized})
 }
 
-// loginPage renders the login form. The page after the login is next. The failure of the previous attempt is problem,
-// or nil.
+// loginPage renders the login form. The parameter next is the page after the login, and problem is the failure of the
+// previous attempt, or nil.
 func loginPage(c *web.Call, next string, problem *fault.Failure) error {
 	status := http.StatusOK
 	data := struct{ Next, Problem, Advice string }{Next: next}

@@ -121,7 +121,7 @@ func (s *searchForm) names() []string {
 type wrong struct{ Name, Text string }
 
 // wrongIn returns the problem with a filter, and the status of the page that shows it. It returns false if the error
-// has another cause. shown contains the names of the visible fields.
+// has another cause. The parameter shown contains the names of the visible fields.
 func wrongIn(err error, shown ...string) (w wrong, status int, ok bool) {
 	if err == nil {
 		return w, 0, false

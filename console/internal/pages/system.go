@@ -152,7 +152,8 @@ func (s *system) rows(workers []flow.Worker) []queueRow {
 	return rows
 }
 
-// reach counts the messages in the queues of the given kind that the node from leads to, directly or through exchanges.
+// reach counts the messages in the queues of the given kind to which edges lead from a node, directly or through
+// exchanges.
 func (s *system) reach(from string, kind graph.Kind) (total int64) {
 	beyond := s.graph.Beyond(from)
 	for _, n := range s.graph.Nodes {

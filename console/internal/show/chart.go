@@ -95,8 +95,8 @@ func nowWord(buckets []failed.Bucket) string {
 	return "now"
 }
 
-// ceiling returns the smallest number that is at least n and 2, 4, 6, 8 or 10 times a power of ten. Half of this number
-// is an integer.
+// ceiling returns the smallest number of the form 2, 4, 6, 8 or 10 times a power of ten that is at least n. Half of
+// this number is an integer.
 func ceiling(n int64) int64 {
 	for unit := int64(1); ; unit *= 10 {
 		for _, m := range []int64{2, 4, 6, 8, 10} {

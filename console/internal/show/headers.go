@@ -132,7 +132,7 @@ func writeHeader(b *strings.Builder, v any, depth int) {
 }
 
 // ParseHeader parses text, the form field of a header, as a value of the given kind. An integer keeps the type of the
-// value before, if it fits.
+// previous value, before, if it fits into this type.
 func ParseHeader(kind, text string, before any) (any, error) {
 	switch kind {
 	case "text":

@@ -77,7 +77,8 @@ const (
 	historyHeight = 190
 )
 
-// HistoryBars returns a bar chart of a count, as a rate per minute. The function of returns the count of an interval.
+// HistoryBars returns a bar chart of a count, as a rate per minute. The last parameter returns the count in an
+// interval.
 func HistoryBars(s history.Series, marks []history.Mark, id, title string, of func(history.Totals) uint64) HistoryChart {
 	sum := of(s.Sum())
 	highest := 0.0
@@ -245,8 +246,8 @@ func (d *HistoryDrawing) box(s history.Series, i int) (x, w float64) {
 // maxMarkLabel is the maximum length of a mark's label, in characters.
 const maxMarkLabel = 18
 
-// mark adds marks, the oldest first. Each label is in the first of the two lines if it has room there, or else in the
-// second.
+// mark adds marks, the oldest first. Each label is in the first of two lines with enough room for it. Without room in
+// either line, the label is omitted.
 func (d *HistoryDrawing) mark(s history.Series, marks []history.Mark) {
 	var ends [2]float64
 	for _, m := range marks {

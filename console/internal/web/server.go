@@ -23,8 +23,8 @@ import (
 // Server passes each request to the handler of its route, if the visitor has the required role. The fields Prefix,
 // Replayer, Routing, Ledger, Fleet, Rescheduler, History and Broker are optional.
 type Server struct {
-	// Prefix precedes all paths. An example is /reprise. Routes and addresses in Go code do not contain the prefix.
-	// Build adds the prefix to routes, Redirect adds it to redirects, and the templates add it to links.
+	// Prefix precedes all paths, for example /reprise. Routes and addresses in Go code do not contain the prefix. Build
+	// adds the prefix to routes, Redirect adds it to redirects, and the templates add it to links.
 	Prefix string
 
 	Archive  *failed.Archive

@@ -9,9 +9,9 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// checkFields reads one JSON value that encoding/json can decode into type t. It returns errors that encoding/json
-// tolerates: a repeated name in an object, and a name that differs from a field only in case. If t is nil, objects may
-// contain any names.
+// checkFields reads one JSON value that encoding/json can decode into type t. It returns an error for two defects that
+// encoding/json tolerates: a repeated name in an object, and a name that differs from a field only in case. If t is
+// nil, objects may contain any names.
 func checkFields(d *json.Decoder, t reflect.Type) error {
 	token, err := d.Token()
 	if err != nil {

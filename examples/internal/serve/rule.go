@@ -28,7 +28,8 @@ func Fails(body []byte, all int) int {
 	return n
 }
 
-// rule returns the handler of the service. Attempts by other programs count as failing attempts, as in the design.
+// rule returns the handler of the service. The number of an attempt includes earlier attempts by other programs, as in
+// the design.
 func rule(all int) reprise.HandlerFunc {
 	return func(_ context.Context, m *reprise.Message) error {
 		n := Fails(m.Body, all)

@@ -15,10 +15,10 @@
 // message does not have are not set. Arrays and tables are JSON. Names and values of HTTP headers are percent-encoded,
 // so that a message cannot inject a header.
 //
-// A value is omitted if it exceeds 64 KiB (HTTP: 4 KiB), or if the total would exceed 256 KiB (HTTP: 12 KiB). A program
-// also does not get values that contain a NUL, nor the second of two headers that map to the same variable. The handler
-// receives the names of omitted values, and a warning is logged. The message is not parked for an omitted value,
-// because most handlers need only the body.
+// A value is omitted if it exceeds 64 KiB (HTTP: 4 KiB), or if the total would exceed 256 KiB (HTTP: 12 KiB). For a
+// program, a value is also omitted if it contains a NUL, or if the header maps to the same variable as an earlier
+// header. The handler receives the names of omitted values, and a warning is logged. An omitted value does not park the
+// message, because most handlers need only the body.
 //
 // The package imports the worker library and package topology. `reprise up` uses it.
 package handler

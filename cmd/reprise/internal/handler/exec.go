@@ -225,13 +225,13 @@ type ExitError struct {
 	text string
 }
 
-// Error returns the program, its exit status and the end of its output. If the output ends with a Python traceback, its
-// exception precedes the output.
+// Error returns the program, its exit status and the end of its output. If the output contains a Python traceback, the
+// exception of the last traceback precedes the output.
 func (e *ExitError) Error() string { return e.text }
 
 // Kill sends SIGKILL to all running programs and their children, and prevents further starts. Call it before the
-// process exits without a drain, so that no program survives it. After the program was killed, Handle returns only when
-// its context is done, so that the attempt does not count as failed; the broker redelivers the message.
+// process exits without a drain, so that no program survives it. For a killed program, Handle returns only when its
+// context is done, so that the attempt does not count as failed. The broker redelivers the message.
 func (e *Exec) Kill() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

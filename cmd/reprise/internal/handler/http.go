@@ -49,7 +49,8 @@ type HTTPConfig struct {
 // HTTP is a handler that posts each message to a URL. The package comment describes the inputs and outcomes.
 //
 // HTTP does not follow redirects. A redirected POST could become a GET without a body, or send a message to an address
-// that is not configured. Instead, the message is parked, and the error contains the address to configure.
+// that is not configured. HTTP parks a message whose response is a redirect, with an error that contains the new
+// address.
 type HTTP struct {
 	cfg    HTTPConfig
 	client *http.Client

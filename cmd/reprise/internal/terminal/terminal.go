@@ -1,4 +1,4 @@
-// Package terminal formats text for terminals, and removes or escapes control characters.
+// Package terminal formats text for terminals, and replaces or escapes control characters.
 package terminal
 
 import (

@@ -72,7 +72,7 @@ func (p *Purger) Purge(ctx context.Context, kind string, names []string, id stri
 	defer func() { _ = resp.Body.Close() }() // the response was read
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	if resp.StatusCode/100 == 2 {
-		return nil // ignores an error of reading the body
+		return nil // even if the body could not be read
 	}
 	return &StatusError{Code: resp.StatusCode, Text: strings.TrimSpace(string(text))}
 }

@@ -64,7 +64,7 @@ func MetadataLocation(gid string) Location {
 // bucket.
 func indexHeaders() http.Header { return putHeaders("x-archive-keep-old-version", "1") }
 
-// Each index event writes the metadata again, which has usually not changed, so the archive does not keep old versions.
+// Each index event writes the metadata again, usually unchanged, so the archive does not keep old versions.
 func metadataHeaders() http.Header { return putHeaders() }
 
 func imageHeaders() http.Header { return putHeaders("x-archive-keep-old-version", "1") }

@@ -1,9 +1,9 @@
 // Package coverart implements the cover art indexer of MusicBrainz as three handlers. They update an image archive to
 // match the database.
 //
-//	database's triggers ─► cover-art-archive ─┬ index ──► Index ──┬─◄ release and images, of PostgreSQL
+//	database's triggers ─► cover-art-archive ─┬ index ──► Index ──┬─◄ release and images, from PostgreSQL
 //	                        ▲                 │                   ├─► index.json, to S3
-//	                        │                 │                   ├─◄ the release's XML, of the web service
+//	                        │                 │                   ├─◄ the release's XML, from the web service
 //	                        │                 │                   └─► mbid-{gid}_mb_metadata.xml, to S3
 //	                        │                 ├ delete ─► Delete ───► DELETE, to S3
 //	                        │                 └ move ───► Move ─────► copy, then DELETE, to S3

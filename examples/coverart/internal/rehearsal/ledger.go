@@ -18,7 +18,7 @@ type ledger struct {
 	published int
 	done      int // reported by the handlers
 	equal     int // coalesced with an equal message
-	parked    int // in the failed queue, as found in the queue
+	parked    int // found in the failed queue
 	elsewhere int // delivered to other programs that consume these queues
 }
 

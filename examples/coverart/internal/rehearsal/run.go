@@ -265,8 +265,8 @@ func (r *rehearsal) publish(ctx context.Context, events []plannedEvent) error {
 	return nil
 }
 
-// settled waits until the outcome of every message is known. It waits at most as long as all retries of a message take.
-// If other programs also consume, it returns when no outcome has changed for longer than one retry delay.
+// settled waits until the outcome of every message is known. It waits at most about as long as all retries of a message
+// take. If other programs also consume, it returns when no outcome has changed for longer than one retry delay.
 func (r *rehearsal) settled(ctx context.Context, others func() (bool, error)) error {
 	limit := time.NewTimer(spent*(r.RetryDelay+r.Grace) + 30*time.Second)
 	defer limit.Stop()
@@ -292,7 +292,7 @@ func (r *rehearsal) settled(ctx context.Context, others func() (bool, error)) er
 	}
 }
 
-// quiet returns a time after which every message that waits for a retry has been retried.
+// quiet returns a duration after which every message that waits for a retry has been retried.
 func (r *rehearsal) quiet() time.Duration { return r.RetryDelay + r.Grace + 3*time.Second }
 
 // serve processes the messages of other programs until ctx is done.

@@ -104,7 +104,7 @@ type Received struct {
 	*reprise.Message
 
 	// Receipt identifies the message for Delete, Requeue and Park. It can be used only once, with the Queue that
-	// received the message, and only until the connection fails.
+	// received the message, and only while the connection and the channel that received the message are open.
 	Receipt string
 
 	// RetryAttempts is the number of retries so far, including retries by other programs.

@@ -10,10 +10,10 @@ import (
 // Errors of Delete, Requeue and Park for an invalid receipt. The operation then has no effect on any message. Use
 // errors.Is to test for these errors.
 var (
-	// ErrStale is returned if the connection that received the message has failed. If the message was not settled
-	// before, the broker redelivers it, with another receipt. After the consumer timeout (30 min by default), RabbitMQ
-	// 4.3 requeues a single message without closing the channel. The client cannot detect this case, so the Queue
-	// accepts the old receipt, but the operation has no effect.
+	// ErrStale is returned if the connection or the channel that received the message has been closed. If the message
+	// was not settled before, the broker redelivers it, with another receipt. After the consumer timeout (30 min by
+	// default), RabbitMQ 4.3 requeues a single message without closing the channel. The client cannot detect this case,
+	// so the Queue accepts the old receipt, but the operation has no effect.
 	ErrStale = errors.New("connection of the receipt is closed (the broker redelivers the message if it was not settled)")
 
 	// ErrSettled is returned if the message has already been deleted, requeued or parked.

@@ -122,7 +122,8 @@ func (w way) steps(j Job) steps {
 	return w.retry
 }
 
-// faultFor returns the fault for the break of the job, or nil if the break cannot happen in the way.
+// faultFor returns the fault for the break of the job, or nil if the job has no break or the break cannot happen in the
+// way.
 func (w way) faultFor(j Job) *fault {
 	at, found := w.steps(j)[j.breaks]
 	if !found {
