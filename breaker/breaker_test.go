@@ -26,7 +26,7 @@ func newBreaker(t testing.TB, cfg breaker.Config) *breaker.Breaker {
 	return b
 }
 
-// attempt records err if the breaker admits the attempt. Otherwise it returns the wait.
+// attempt records err if the breaker admits an attempt. Otherwise, it returns the time to wait.
 func attempt(b *breaker.Breaker, err error) time.Duration {
 	record, wait := b.Allow()
 	if wait == 0 {
@@ -79,7 +79,7 @@ func TestBreakerClosesAfterSuccessfulProbes(t *testing.T) {
 	})
 }
 
-// The breaker admits the next probe if the previous probe was not attempted.
+// The breaker admits another probe if the previous probe was not attempted.
 func TestBreakerRepeatsProbeThatWasNotAttempted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Failures: 1, OpenFor: time.Minute})
@@ -113,8 +113,8 @@ func TestBreakerIgnoresErrorsThatDoNotCount(t *testing.T) {
 	}
 }
 
-// The breaker continues to probe after a panic in Counts or OnChange. An error
-// counts as a failure if Counts panics.
+// The breaker continues to admit probes after a panic in Counts or OnChange. If Counts panics, the error counts as a
+// failure.
 func TestBreakerProbesAfterPanic(t *testing.T) {
 	for name, cfg := range map[string]breaker.Config{
 		"Counts": {Counts: func(err error) bool {
@@ -161,8 +161,8 @@ func TestBreakerProbesAfterPanic(t *testing.T) {
 	}
 }
 
-// The breaker opens only after Config.Failures consecutive failures, or after a
-// failed probe. An open breaker does not admit attempts.
+// A breaker opens after Config.Failures consecutive failures or after a failed probe, and at no other time. An open
+// breaker does not admit attempts.
 func TestBreakerProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 
 var errTillDown = errors.New("the till does not answer")
 
-// The worker does not consume while the till is down. Messages wait in the queue and keep their attempts. Other errors, for
-// example about a malformed order, do not count.
+// While the till is down, the worker does not consume. Messages wait in the queue, which does not count as an
+// attempt. Other errors, such as a malformed order, do not open the breaker.
 func Example() {
 	till, err := breaker.New(breaker.Config{
 		Failures: 2,
@@ -40,7 +40,7 @@ func Example() {
 		return nil
 	}
 
-	// Use a broker in this process. A real program dials RabbitMQ.
+	// This example uses an embedded broker. A real program dials RabbitMQ.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	b, err := broker.New(broker.Config{})

@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// backupStore is a store whose backup blocks until the test finishes it or GiveUp is called.
+// backupStore is a store whose Backup blocks until the test ends the backup or GiveUp is called.
 type backupStore struct {
-	store.Store // the test calls no other methods
+	store.Store // nil; the test does not call other methods
 	began, end  chan struct{}
 	failed      chan struct{}
 	clean       bool // argument of Close
@@ -42,7 +42,7 @@ func (b *backupStore) Close(clean bool) error {
 	}
 }
 
-// closeDuringBackup closes a store during a backup.
+// closeDuringBackup starts a backup and closes the store during the backup.
 func closeDuringBackup(ctx context.Context) (s *backupStore, closed, backup chan error) {
 	s = &backupStore{began: make(chan struct{}), end: make(chan struct{}), failed: make(chan struct{})}
 	b := &Broker{disk: disk{store: s, idle: make(chan struct{})}}

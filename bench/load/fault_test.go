@@ -12,8 +12,9 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// A fault changes the deliveries to a client. It receives the number of deliveries so far and the pending messages, and returns the
-// messages for the client and the messages to pass to the next call.
+// A fault changes the deliveries to a client. It is called for each delivery, with the number of deliveries so far
+// and the pending messages. It returns the messages that the client sees, and the messages that stay pending until
+// the next call.
 type fault func(n int, messages [][]byte) (seen, kept [][]byte)
 
 func TestRunDetectsFaults(t *testing.T) {
@@ -54,7 +55,7 @@ func TestRunDetectsFaults(t *testing.T) {
 		}, "delivered twice"},
 		"of another run": {func(n int, m [][]byte) (seen, kept [][]byte) {
 			if n == victim {
-				// The body has 16 bytes. The number of the run precedes the publisher and the sequence number at the end.
+				// Change the number of the run, which precedes the publisher and the sequence number at the end of the body.
 				end := len(m[0]) - 1
 				m[0][end-8] ^= 1
 			}
@@ -83,7 +84,7 @@ type faultyConn struct {
 
 	frames  *amqpwire.Reader
 	out     bytes.Buffer
-	message []byte // the incomplete delivery
+	message []byte // frames of the incomplete delivery
 	n       int    // number of deliveries
 	kept    [][]byte
 }

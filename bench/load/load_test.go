@@ -183,7 +183,7 @@ func TestRunRejectsInvalidOptions(t *testing.T) {
 	}
 }
 
-// The field names are an interface for scripts.
+// Scripts depend on the field names.
 func TestResultMarshalsToJSON(t *testing.T) {
 	r := load.Result{
 		Published: 1, Confirmed: 2, Delivered: 3, PublishedPerSecond: 4, ConfirmedPerSecond: 5, DeliveredPerSecond: 6,

@@ -33,7 +33,7 @@ func embedded(t *testing.T) *target {
 	return &target{address: address, url: "amqp://guest:guest@" + address, most: 1 << 30, began: time.Now()}
 }
 
-// The outcome contains the reply code of the broker.
+// The description of the outcome contains the broker's reason for closing the connection or channel.
 func TestAttackReturnsReasonOfBroker(t *testing.T) {
 	for name, want := range map[string]string{
 		"3,183 basic.consume with tables of 120 KB": "506 RESOURCE_ERROR",
@@ -67,7 +67,7 @@ func TestMonitorMeasuresLatencies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.close()
-	for range time.Tick(10 * time.Millisecond) { // until the client has measured 20 latencies
+	for range time.Tick(10 * time.Millisecond) { // until the monitor has measured 20 latencies
 		w.mu.Lock()
 		n := w.taken.TotalCount()
 		w.mu.Unlock()

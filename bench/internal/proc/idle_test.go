@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/proc"
 )
 
-// busyFor returns a function whose processor time grows during d.
+// busyFor returns a function that returns a processor time, which grows for the duration d.
 func busyFor(d time.Duration) func() (float64, error) {
 	began := time.Now()
 	return func() (float64, error) { return min(time.Since(began), d).Seconds(), nil }

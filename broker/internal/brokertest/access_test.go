@@ -24,7 +24,7 @@ func dialAs(t *testing.T, b *broker.Broker, user, vhost string) (*amqp.Connectio
 	return conn, err
 }
 
-// The broker refuses operations without permission with the error messages of RabbitMQ 4.3.
+// If a user does not have the permission for an operation, the error message is the same as in RabbitMQ 4.3.
 func TestPermissions(t *testing.T) {
 	b, _ := start(t, broker.Config{})
 	control := nodeOf(b).Access
@@ -63,7 +63,7 @@ func TestPermissions(t *testing.T) {
 		refusal(t, try(channel(t, conn)), 403, "ACCESS_REFUSED - "+what+" in vhost '/' refused for user 'ada'")
 	}
 
-	// A removed permission takes effect immediately.
+	// The removal of a permission takes effect immediately.
 	ch := channel(t, conn)
 	must(t, declare(ch, "ada-q", nil))
 	must(t, control.SetPermission(access.Permission{User: "ada", VHost: "/"}))
@@ -93,7 +93,7 @@ func refusal(t *testing.T, err error, code int, text string) {
 	}
 }
 
-// Virtual hosts are isolated from each other. Deleting a virtual host deletes its content.
+// Virtual hosts are isolated from each other. Deleting a virtual host closes its connections.
 func TestVirtualHosts(t *testing.T) {
 	b, conn := start(t, broker.Config{})
 	control := nodeOf(b).Access
@@ -118,7 +118,7 @@ func TestVirtualHosts(t *testing.T) {
 	refusal(t, err, 530, "NOT_ALLOWED - vhost other not found")
 }
 
-// The queues of direct reply-to do not count towards MaxQueues.
+// The pseudo-queues of direct reply-to do not count towards MaxQueues.
 func TestMaxQueuesOmitsReplyQueues(t *testing.T) {
 	_, conn := start(t, broker.Config{MaxQueues: 1})
 	ch := channel(t, conn)
@@ -134,7 +134,7 @@ func TestLimits(t *testing.T) {
 	must(t, declare(channel(t, conn), "q", nil))
 	refusal(t, declare(channel(t, conn), "one-more", nil), 406,
 		"PRECONDITION_FAILED - cannot declare queue 'one-more': queue limit in vhost '/' (1) is reached")
-	must(t, declare(channel(t, conn), "q", nil)) // the queue exists
+	must(t, declare(channel(t, conn), "q", nil)) // succeeds, because the queue exists
 	dial(t, b)
 	if _, err := dialAs(t, b, "guest", "/"); err == nil {
 		t.Error("broker accepted more connections than MaxConnections")

@@ -13,11 +13,11 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// sentContent is a command of a client, on a channel from 1 to 3. Incomplete messages are on channel 4.
+// sentContent is a command that a client sends on one of the channels 1 to 3. Incomplete messages are sent on channel 4.
 type sentContent struct {
 	channel    uint16
 	methods    []amqpwire.Method
-	size       int // bytes of the following message; negative for a command without content
+	size       int // size of the message body in bytes; negative for a command without content
 	incomplete bool
 }
 
@@ -68,8 +68,8 @@ var genSentContent = rapid.Custom(func(t *rapid.T) sentContent {
 	return s
 })
 
-// After any sequence of commands, and however the connections are closed, the accounts of the connections are empty. The
-// account of the topology is empty after the topology is deleted.
+// After any sequence of commands, and however the connections were closed, the memory accounts of the connections are
+// empty. After the topology has been deleted, its account is also empty.
 func TestMemoryAccountsAreEmptyAfterClose(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		says := rapid.SliceOfN(genSentContent, 50, 200).Draw(rt, "says")
@@ -153,7 +153,7 @@ func TestMemoryAccountsAreEmptyAfterClose(t *testing.T) {
 	})
 }
 
-// If a client repeatedly creates and removes the same objects, the account of its open connection does not grow.
+// If a client repeatedly creates and removes the same objects, the memory account of its open connection does not grow.
 func TestRepeatedOperationsDoNotLeakMemory(t *testing.T) {
 	for name, again := range map[string]func(r *rawClient, tag uint64){
 		"consume and cancel": func(r *rawClient, _ uint64) {

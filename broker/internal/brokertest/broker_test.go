@@ -80,7 +80,7 @@ func TestShutdownClosesConnections(t *testing.T) {
 	})
 }
 
-// A client that does not respond does not delay a shutdown beyond the deadline of the caller.
+// An unresponsive client does not delay a shutdown beyond the caller's deadline.
 func TestShutdownCutsUnresponsiveClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})
@@ -112,7 +112,7 @@ type stuckConn struct {
 
 func (s stuckConn) Read(b []byte) (int, error) { <-s.gate; return s.Conn.Read(b) }
 
-// The broker does not send further messages to a consumer that does not read, and the messages stay in the queue.
+// If a consumer does not read, the broker stops sending messages to it, and the messages stay in the queue.
 func TestSlowConsumerDoesNotEmptyQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, size = 400, 64 << 10
@@ -121,7 +121,7 @@ func TestSlowConsumerDoesNotEmptyQueue(t *testing.T) {
 
 		gate := make(chan struct{})
 		go func() {
-			for range 100 { // enough for the handshake
+			for range 100 { // enough reads for the handshake
 				gate <- struct{}{}
 			}
 		}()

@@ -16,12 +16,12 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// rawClient is a client that sends arbitrary commands and may ignore the replies. It works in synctest bubbles.
+// rawClient is a client that can send any commands and ignore the replies. It works in synctest bubbles.
 type rawClient struct {
 	t      *testing.T
 	conn   net.Conn
 	out    chan []byte
-	closed *amqpwire.ConnectionClose // nil while the connection is open
+	closed *amqpwire.ConnectionClose // the broker's reason; nil while the connection is open
 }
 
 // dialRaw opens a connection with the given client properties, and a channel.
@@ -29,7 +29,7 @@ func dialRaw(t *testing.T, b *broker.Broker, properties amqpwire.Table) *rawClie
 	return dialBeating(t, b, properties, 0)
 }
 
-// dialBeating is like dialRaw, but sets a heartbeat interval in seconds. The test must send the heartbeats.
+// dialBeating is like dialRaw, but negotiates a heartbeat interval, in seconds. The test must send the heartbeats.
 func dialBeating(t *testing.T, b *broker.Broker, properties amqpwire.Table, heartbeat uint16) *rawClient {
 	conn, err := b.DialContext(t.Context(), "", "")
 	must(t, err)
@@ -56,14 +56,14 @@ func (r *rawClient) send(channel uint16, methods ...amqpwire.Method) {
 	}
 }
 
-// publish begins a message and sends the given number of bytes of its body.
+// publish begins a message with a body of size bytes, and sends the first sent bytes of the body.
 func (r *rawClient) publish(channel uint16, m *amqpwire.BasicPublish, size, sent int) {
 	r.send(channel, m)
 	b := amqpwire.AppendHeaderFrame(nil, channel, 60, uint64(size), []byte{0, 0})
 	r.out <- amqpwire.AppendBodyFrames(b, channel, make([]byte, sent), 131072)
 }
 
-// read reads until the broker closes the connection.
+// read reads until the connection is closed, and records the broker's reason.
 func (r *rawClient) read() {
 	in := amqpwire.NewReader(r.conn, 0)
 	for {
@@ -86,8 +86,8 @@ func (r *rawClient) read() {
 	}
 }
 
-// neighbour is a well-behaved client that runs during an attack. Each round trip publishes a message with a confirm and
-// consumes the message.
+// neighbour is a well-behaved client that runs during an attack. Each round trip publishes a message, waits for its
+// confirm and consumes it.
 type neighbour struct {
 	t          *testing.T
 	ch         *amqp.Channel
@@ -141,7 +141,7 @@ func (c errorsFail) Handle(_ context.Context, r slog.Record) error {
 
 func (c errorsFail) WithAttrs([]slog.Attr) slog.Handler { return c }
 
-// large is a table that uses much more memory than its encoded length.
+// large is a table that needs much more memory than its encoded form.
 var large = func() amqpwire.Table {
 	var words amqpwire.Array
 	for range 5000 {
@@ -150,7 +150,7 @@ var large = func() amqpwire.Table {
 	return amqpwire.Table{{Name: "words", Value: words}}
 }()
 
-// attack is a client that makes the broker store more and more data.
+// attack describes a client that makes the broker store more and more data.
 type attack struct {
 	mostly string
 	step   func(r *rawClient, i int)
@@ -215,8 +215,8 @@ var attacks = map[string]attack{
 	}, false},
 }
 
-// The broker closes a client that makes it store too much data, and reports the reason. The broker then frees the memory.
-// Other clients are not affected.
+// If a client makes the broker store too much data, the broker closes the connection, reports the reason and frees
+// the memory. Other clients are not affected.
 func TestConnectionMemoryLimit(t *testing.T) {
 	for name, attack := range attacks {
 		t.Run(name, func(t *testing.T) {
@@ -267,8 +267,7 @@ func TestConnectionMemoryLimit(t *testing.T) {
 	}
 }
 
-// over reports whether the broker has closed the connection of a client. If the client does not read, over cannot check
-// whether the client received the reason.
+// over reports whether the broker has closed the connection of a client, or is closing it if the client does not read.
 func over(b *broker.Broker, r *rawClient, unread bool) bool {
 	synctest.Wait()
 	if !unread {
@@ -282,7 +281,8 @@ func over(b *broker.Broker, r *rawClient, unread bool) bool {
 	return false
 }
 
-// If no single client exceeds its limit but all clients together do, the broker closes the largest one.
+// If all connections together exceed their limit, but no connection exceeds the limit for one connection, the broker
+// closes the largest connection.
 func TestTotalConnectionMemoryLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 10 << 20
@@ -337,7 +337,8 @@ func TestTotalConnectionMemoryLimit(t *testing.T) {
 	})
 }
 
-// The broker closes a client that does not continue a message within a minute, even if the client sends other commands.
+// If a client does not continue an incomplete message within a minute, the broker closes the connection, even if the
+// client sends other commands.
 func TestIncompleteMessageTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, conn := start(t, broker.Config{})
@@ -367,7 +368,7 @@ func TestIncompleteMessageTimesOut(t *testing.T) {
 	})
 }
 
-// While an alarm stops the broker from reading, an incomplete message does not time out.
+// While the broker does not read because of an alarm, an incomplete message does not time out.
 func TestIncompleteMessageDoesNotTimeOutDuringAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := start(t, broker.Config{MemoryLimit: 1})

@@ -42,7 +42,7 @@ func TestMessageReturnsFromWaitQueueAfterFourHours(t *testing.T) {
 	})
 }
 
-// A wait queue with at-least-once dead-lettering keeps its messages while their target queue does not exist.
+// A wait queue with at-least-once dead-lettering keeps its messages as long as the target queue does not exist.
 func TestAtLeastOnceDeadLetterWaitsForTargetQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
@@ -66,7 +66,7 @@ func TestAtLeastOnceDeadLetterWaitsForTargetQueue(t *testing.T) {
 	})
 }
 
-// With at-most-once dead-lettering, the broker drops messages whose target queue does not exist, as RabbitMQ does.
+// With at-most-once dead-lettering, the broker drops dead letters whose target queue does not exist, as RabbitMQ does.
 func TestAtMostOnceDeadLetterIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, conn := start(t, broker.Config{})

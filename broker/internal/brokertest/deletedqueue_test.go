@@ -15,12 +15,12 @@ import (
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // frees unused objects of pools
+	runtime.GC() // the second collection frees unused objects in pools
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// pinned lists the references that a channel may have to a deleted queue, by description.
+// pinned contains the ways in which a channel can keep a reference to a deleted queue.
 var pinned = map[string]struct {
 	prepare, use func(ch *amqp.Channel, queue string) error
 }{
@@ -42,7 +42,7 @@ var pinned = map[string]struct {
 	},
 }
 
-// The arguments of a queue are freed when the queue is deleted, even if a channel still refers to the queue.
+// When a queue is deleted, its arguments are freed, even if a channel still refers to the queue.
 func TestDeletedQueueFreesArguments(t *testing.T) {
 	const queues, size = 300, 100_000
 	args := amqp.Table{"x-comment": strings.Repeat("x", size)}
@@ -84,7 +84,7 @@ func TestDeletedQueueFreesArguments(t *testing.T) {
 	})
 }
 
-// The memory account includes a deleted queue while a channel refers to the queue.
+// A deleted queue counts towards the memory limits as long as a channel refers to it.
 func TestMemoryIncludesReferencedDeletedQueue(t *testing.T) {
 	for name, test := range pinned {
 		for _, exclusive := range []bool{false, true} {

@@ -22,13 +22,13 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// inData returns a configuration with a new data directory for the test.
+// inData returns a configuration with a new data directory, which is removed after the test.
 func inData(t *testing.T) broker.Config { return broker.Config{Store: disk.Dir(t.TempDir() + "/data")} }
 
 // dirOf returns the data directory of a configuration.
 func dirOf(c broker.Config) string { return string(c.Store.(disk.Dir)) }
 
-// runBroker runs a broker from New to Shutdown and calls use in between.
+// runBroker starts a broker, calls use, and shuts the broker down.
 func runBroker(t *testing.T, config broker.Config, use func(b *broker.Broker)) {
 	t.Helper()
 	b, err := broker.New(config)
@@ -183,7 +183,7 @@ func TestNewRejectsUnusableDataDirectory(t *testing.T) {
 	}
 }
 
-// If New fails because of its configuration, the data directory does not change and is unlocked.
+// If New fails because of the configuration, it does not change the data directory, and unlocks it.
 func TestFailedNewUnlocksDataDirectory(t *testing.T) {
 	config := inData(t)
 	wrong := config
@@ -239,7 +239,7 @@ func TestBackup(t *testing.T) {
 	})
 }
 
-// A failed start does not complete the recovery from an earlier crash, so the next start must do it.
+// A failed start does not complete the recovery from an earlier crash, so the next start must complete it.
 func TestFailedStartKeepsCrashMark(t *testing.T) {
 	config := inData(t)
 	crashed := broker.Config{Store: disk.Dir(dirOf(config) + "-crashed")}
@@ -250,7 +250,7 @@ func TestFailedStartKeepsCrashMark(t *testing.T) {
 		if _, ok, err := ch.Get("q", false); !ok || err != nil {
 			t.Fatal("cannot get a message:", err)
 		}
-		must(t, b.Backup(context.Background(), dirOf(crashed))) // a copy of the disk while the broker runs, as after a crash
+		must(t, b.Backup(context.Background(), dirOf(crashed))) // a copy of the disk of a running broker, as after a crash
 	})
 	change := func(do func(s store.Store)) {
 		t.Helper()
@@ -274,7 +274,7 @@ func TestFailedStartKeepsCrashMark(t *testing.T) {
 	})
 }
 
-// After Shutdown, the API still responds, but does not change the data directory.
+// After Shutdown, the management API still responds, but does not change the data directory.
 func TestAPIDoesNotChangeDataAfterShutdown(t *testing.T) {
 	config := inData(t)
 	b, err := broker.New(config)
@@ -300,7 +300,8 @@ func TestAPIDoesNotChangeDataAfterShutdown(t *testing.T) {
 	})
 }
 
-// The broker does not store the temporary users of a configuration. A deleted user guest does not return after a restart.
+// The broker does not save the users in Config.TemporaryUsers. If the user guest was deleted, a restart does not
+// create it again.
 func TestBrokerDoesNotStoreTemporaryUsers(t *testing.T) {
 	config := inData(t)
 	runBroker(t, config, func(b *broker.Broker) { must(t, nodeOf(b).Access.DeleteUser("guest")) })

@@ -33,7 +33,7 @@ func (l exhaustedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// A client that opens more connections than the process may have open files does not stop the broker.
+// A client cannot stop the broker by opening more connections than the process may open files.
 func TestServeContinuesAfterTooManyOpenFiles(t *testing.T) {
 	b, err := broker.New(broker.Config{})
 	must(t, err)
@@ -52,7 +52,8 @@ func TestServeContinuesAfterTooManyOpenFiles(t *testing.T) {
 	}
 }
 
-// A message that many queues dead-letter one after another moves without recursion. Shutdown does not wait for it.
+// If many queues dead-letter a message one after the other, the broker does not recurse. Shutdown does not wait until
+// the message has passed through all queues.
 func TestDeadLettersThroughManyQueues(t *testing.T) {
 	const n = 1000
 	b, conn := start(t, broker.Config{})
@@ -73,7 +74,7 @@ func TestDeadLettersThroughManyQueues(t *testing.T) {
 	must(t, b.Shutdown(context.Background()))
 }
 
-// An unroutable dead letter does not block the retries of earlier dead letters.
+// New unroutable dead letters do not prevent retries of earlier dead letters.
 func TestUnroutableDeadLetterDoesNotBlockRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
@@ -108,7 +109,7 @@ func TestUnroutableDeadLetterDoesNotBlockRetries(t *testing.T) {
 	})
 }
 
-// The broker routes messages of a transaction when they are published, so that a commit cannot fail partially.
+// The broker routes the messages of a transaction when they are published, so that a commit cannot fail in the middle.
 func TestCommitAfterExchangeDeletion(t *testing.T) {
 	_, conn := start(t, broker.Config{})
 	ch, tx := channel(t, conn), channel(t, conn)
@@ -150,7 +151,7 @@ func TestRefusedReplyConsumerLeavesNoQueue(t *testing.T) {
 	}
 }
 
-// A line break in a name does not bypass a permission.
+// A client cannot bypass a permission with a line break in a name.
 func TestLineBreakDoesNotBypassPermission(t *testing.T) {
 	b, _ := start(t, broker.Config{})
 	control := nodeOf(b).Access

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/budget"
 )
 
-// lateClient is a client that receives messages and acknowledges them only when the test calls ack.
+// lateClient is a consumer that acknowledges messages only when the test calls ack.
 type lateClient struct {
 	t       *testing.T
 	got     []amqp.Delivery // unacked deliveries
@@ -27,7 +27,7 @@ func consumeLate(t *testing.T, ch *amqp.Channel, queue string) *lateClient {
 	return &lateClient{t: t, seen: make(map[string]bool), deliver: ds}
 }
 
-// take receives all available messages.
+// take receives all messages that the broker has delivered.
 func (l *lateClient) take() {
 	l.t.Helper()
 	for {
@@ -48,7 +48,7 @@ func (l *lateClient) take() {
 	}
 }
 
-// ack acknowledges the oldest n messages.
+// ack acknowledges the oldest n unacked messages.
 func (l *lateClient) ack(n int) {
 	must(l.t, l.got[n-1].Ack(true))
 	l.got = l.got[n:]
@@ -65,8 +65,8 @@ func fill(t *testing.T, conn *amqp.Connection, queue string, messages int) {
 	must(t, ch.Close())
 }
 
-// Consumers without a prefetch that acknowledge late receive only as many messages as fit into memory. They receive more
-// messages after they acknowledge. The broker does not close the connections of these consumers, because then all their
+// Consumers that acknowledge late and do not set a prefetch receive only as many messages as fit into memory, and
+// receive more messages after they acknowledge. The broker does not close their connections, because then all their
 // deliveries would count as failed.
 func TestBrokerDoesNotCloseLateConsumers(t *testing.T) {
 	const limit = 4 << 20

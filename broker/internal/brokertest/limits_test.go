@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Objects that outlive their connection have a separate limit. At the limit, existing objects remain usable, and deleting
-// objects frees memory.
+// Objects that outlive their connection have a separate limit. When the limit is reached, existing objects remain
+// usable, and deleting objects frees memory.
 func TestTopologyMemoryLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 1 << 20
@@ -55,9 +55,9 @@ func TestTopologyMemoryLimit(t *testing.T) {
 			t.Errorf("declaration beyond the limit: got %v, want code 406", err)
 		}
 		ch = channel(t, other)
-		must(t, declare(ch, "q0", args)) // the queue exists
+		must(t, declare(ch, "q0", args)) // succeeds, because the queue exists
 		_, err = ch.QueueDeclare("", false, true, true, false, nil)
-		must(t, err) // exclusive queues count against the limit of the connection
+		must(t, err) // succeeds, because exclusive queues count towards the limit of the connection
 		for i := range n - 1 {
 			_, err := ch.QueueDelete(fmt.Sprint("q", i), false, false, false)
 			must(t, err)
@@ -67,8 +67,8 @@ func TestTopologyMemoryLimit(t *testing.T) {
 	})
 }
 
-// The limit applies to the allocated memory, not to the encoded size of the tables. Clients with large tables that reconnect
-// after each close cannot make the broker use more than twice the limit.
+// The limit applies to the allocated memory, and not to the encoded size of tables. Clients that send large tables
+// and reconnect when the broker closes the connection cannot make the broker use more than twice the limit.
 func TestMemoryLimitBoundsHeap(t *testing.T) {
 	const limit = 16 << 20
 	heap := func() int64 {
@@ -110,7 +110,7 @@ func TestMemoryLimitBoundsHeap(t *testing.T) {
 	})
 }
 
-// An additional routing key uses more memory than its length.
+// The memory use of an additional routing key is more than its length.
 func TestMemoryIncludesRoutingKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, conn := start(t, broker.Config{})
@@ -130,14 +130,15 @@ func TestMemoryIncludesRoutingKeys(t *testing.T) {
 			must(t, ch.Publish("", "q", true, false, amqp.Publishing{Headers: amqp.Table{"CC": cc}}))
 		}
 		synctest.Wait()
-		const onTheWire, header = 5, 16 // bytes per key
+		const onTheWire, header = 5, 16 // bytes for each key
 		if got := nodeOf(b).Memory.Used() - without; got < messages*keys*(onTheWire+header) {
 			t.Errorf("account of %d messages with %d keys each: got %d bytes, want at least %d", messages, keys, got, messages*keys*(onTheWire+header))
 		}
 	})
 }
 
-// The memory account includes the buffer for large frames, until the client has sent only small frames for a while.
+// The memory account includes the buffer for large frames. The broker frees the buffer after the client has sent only
+// small frames for a while.
 func TestMemoryIncludesFrameBuffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 100_000
@@ -172,7 +173,8 @@ func TestMemoryIncludesFrameBuffers(t *testing.T) {
 	})
 }
 
-// The broker does not close slow readers. With a lower limit, it buffers fewer bytes for each of them.
+// The broker does not close the connections of slow readers. If the memory limit is lower, it buffers fewer bytes for
+// each of them.
 func TestBrokerDoesNotCloseSlowReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const total, clients = 4 << 20, 30
@@ -187,7 +189,7 @@ func TestBrokerDoesNotCloseSlowReaders(t *testing.T) {
 			defer close(slow[i].out)
 			slow[i].send(1, &amqpwire.QueueDeclare{Queue: fmt.Sprint(i)},
 				&amqpwire.QueueBind{Queue: fmt.Sprint(i), Exchange: "all"}, &amqpwire.BasicConsume{Queue: fmt.Sprint(i), NoAck: true})
-			go io.CopyN(io.Discard, slow[i].conn, 500) // limits the received bytes only approximately
+			go io.CopyN(io.Discard, slow[i].conn, 500) // the client receives approximately this number of bytes
 		}
 		synctest.Wait()
 		for range 200 {

@@ -20,15 +20,15 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/access"
 )
 
-// site is an in-memory broker whose clients choose their addresses.
+// site is an in-memory broker whose clients can choose their addresses.
 type site struct {
 	conns chan net.Conn
 	done  chan struct{}
 
 	broker *broker.Broker
 	wrong  atomic.Int64 // wrong passwords that were checked
-	unread atomic.Int64 // logins that were refused without a check of the password
-	remote atomic.Int64 // default passwords from other machines
+	unread atomic.Int64 // logins that were refused whether the password was correct or not
+	remote atomic.Int64 // default logins from other machines
 }
 
 func newSite(t *testing.T) *site {
@@ -92,7 +92,7 @@ type connFrom struct {
 
 func (c connFrom) RemoteAddr() net.Addr { return c.addr }
 
-// logIn logs in and out. It returns the time that the broker took to reply.
+// logIn logs in and out, and returns the duration of the login.
 func (s *site) logIn(addr, user, password string) (time.Duration, error) {
 	begin := time.Now()
 	conn, err := amqp.DialConfig("amqp://"+user+":"+password+"@site/", amqp.Config{Dial: func(string, string) (net.Conn, error) {
@@ -112,8 +112,8 @@ const (
 	another = "192.0.2.2"
 )
 
-// An attacker who guesses a password has about 720 attempts per hour, regardless of the number of connections. The broker
-// does not delay other users.
+// An attacker who guesses the password of a user has about 720 attempts per hour, regardless of the number of
+// connections. The broker does not delay other users.
 func TestBrokerLimitsPasswordGuesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -139,13 +139,14 @@ func TestBrokerLimitsPasswordGuesses(t *testing.T) {
 			}
 		}
 		guessers.Wait()
-		if n := s.wrong.Load(); n < 720 || n > 730 { // the last attempts began within the hour
+		if n := s.wrong.Load(); n < 720 || n > 730 { // the last attempts began before the end of the hour
 			t.Errorf("checked passwords: got %d, want about 725", n)
 		}
 	})
 }
 
-// If a user shares the address of an attacker, the user's first login with the right password waits at most five seconds.
+// If an attacker has the same address as a user, the user's first login with the right password waits for at most
+// five seconds.
 func TestLoginFromAddressOfAttacker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for guesses, wait := range map[int]time.Duration{4: 0, 5: time.Second, 25: 5 * time.Second} {
@@ -162,8 +163,8 @@ func TestLoginFromAddressOfAttacker(t *testing.T) {
 	})
 }
 
-// Programs with an old password do not lock out programs with the new password at the same address, if the user has logged
-// in there before.
+// Programs that use an old password do not lock out programs that use the new password at the same address, if the
+// user has logged in from there before.
 func TestOldPasswordDoesNotLockOutNewPassword(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -224,8 +225,8 @@ func TestBrokerLimitsDelayedLogins(t *testing.T) {
 	})
 }
 
-// Delayed logins at the address of an attacker do not affect other addresses. The broker does not refuse the right password
-// there.
+// Delayed logins from the address of an attacker do not affect other addresses, from which the broker still accepts
+// the right password.
 func TestDelayedLoginsDoNotAffectOtherAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -239,7 +240,7 @@ func TestDelayedLoginsDoNotAffectOtherAddresses(t *testing.T) {
 			guesses.Go(func() { _, _ = s.logIn(guesser, "ada", "wrong") })
 		}
 		synctest.Wait()
-		for _, user := range []string{"ada", "bob"} { // so that the broker delays the next login
+		for _, user := range []string{"ada", "bob"} { // the broker must then delay the next login
 			for range 5 {
 				_, _ = s.logIn(another, user, "wrong")
 			}
@@ -272,7 +273,7 @@ func TestDailyLoginKeepsUserKnown(t *testing.T) {
 	})
 }
 
-// The management API counts the same wrong passwords. It refuses requests instead of delaying them.
+// Wrong passwords in requests to the management API count, too. The API refuses such requests instead of delaying them.
 func TestManagementLimitsPasswordGuesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -315,7 +316,7 @@ func TestManagementLimitsPasswordGuesses(t *testing.T) {
 	})
 }
 
-// The default login is only valid on this machine, even if an administrator creates the user after the start.
+// The default login is valid only from the same machine, even if an administrator creates the user guest after the start.
 func TestDefaultLoginRequiresLocalAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)

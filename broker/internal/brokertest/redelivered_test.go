@@ -11,8 +11,9 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// After a shutdown and restart, every message in the work queue that a client had received before is marked as redelivered.
-// It does not matter whether the client had settled the message, or which stage of dead-lettering the message had reached.
+// If a client has received a message and the message is in the work queue again after a shutdown and restart, the
+// message is marked as redelivered. This is the case for each way to settle the message, and for each stage of
+// dead-lettering.
 func TestDeliveredMessagesAreRedeliveredAfterShutdown(t *testing.T) {
 	const n = 1500
 	type settle func(ch *amqp.Channel, ds []amqp.Delivery) error

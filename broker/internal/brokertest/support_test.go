@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start runs a broker for the test and returns a connection to it without a socket.
+// start starts a broker for the test, and returns the broker and an in-memory connection to it.
 func start(t *testing.T, config broker.Config) (*broker.Broker, *amqp.Connection) {
 	t.Helper()
 	b, err := broker.New(config)
@@ -67,7 +67,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// nodeOf returns the state of a broker.
+// nodeOf returns the node of a broker.
 func nodeOf(b *broker.Broker) *node.Node {
 	return inside.Of(b).(interface{ Node() *node.Node }).Node()
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // If a consumer does not settle a message within half an hour, the broker cancels the consumer and delivers its messages to
-// other consumers. Classic queues have no timeout.
+// other consumers. Classic queues do not have this timeout.
 func TestConsumerTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
@@ -69,8 +69,7 @@ func TestConsumerTimeoutArguments(t *testing.T) {
 	})
 }
 
-// After the timeout, the broker does not keep a message in memory for the consumer, even if the client never settles the
-// delivery.
+// After the timeout, the broker frees the memory of a delivered message, even if the client never settles the delivery.
 func TestTimedOutDeliveryFreesMessage(t *testing.T) {
 	const rounds, messages, size = 4, 8, 1 << 20
 	synctest.Test(t, func(t *testing.T) {

@@ -104,7 +104,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// deaf is a connection whose client does not read.
+// deaf is a client's connection that does not read.
 type deaf struct {
 	net.Conn
 	closed <-chan struct{}
@@ -115,8 +115,8 @@ func (d deaf) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// A client has ten seconds for the TLS and AMQP handshakes. The timeout also applies to clients that do not send or do not
-// read.
+// If a client does not complete the TLS and AMQP handshakes in time, the broker closes the connection, even if the
+// client does not send or does not read.
 func TestHandshakeTimesOut(t *testing.T) {
 	ca := newAuthority(t)
 	server := &tls.Config{Certificates: []tls.Certificate{ca.issue("server", false)}, Time: time.Now}

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// closedConnections records why connections were closed.
+// closedConnections records the reasons for which connections were closed.
 type closedConnections struct {
 	mu  sync.Mutex
 	why map[string]Excess
@@ -61,7 +61,7 @@ func TestLargestConnectionIsClosed(t *testing.T) {
 		large.Take(Queues, 45)
 		last.Take(Channels, 35)
 		last.Take(Channels, 1)
-		// The large account no longer counts, although its memory is still in use.
+		// The account large no longer counts, although its memory is still in use.
 		last.Take(Channels, 2)
 		synctest.Wait()
 		if want := (Excess{Together: true, Limit: 100, Used: 45, Mostly: Queues}); len(closedAccounts.why) != 1 || closedAccounts.why["large"] != want {
@@ -75,8 +75,8 @@ func TestLargestConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// After any sequence of Take and Give, the final usage is zero. Each connection is closed at most once, and only if a limit
-// is exceeded.
+// After any sequence of Take and Give calls that cancel out, the used memory is zero. Each connection is closed at
+// most once, and only if a limit is exceeded.
 func TestBudgetWithRandomUse(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/management"
 )
 
-// If the broker finds damage while it runs, the reading client gets an error, an alarm is raised and the health check fails.
-// The queue does not appear empty, and the broker does not panic.
+// If a running broker finds damage, the client that reads the data gets an error, the broker raises an alarm, and the
+// health check fails. The queue does not appear to be empty, and the broker does not panic.
 func TestDamageFoundLater(t *testing.T) {
 	zero := func(t *testing.T, disk vfs.FS, name string) {
 		f, err := disk.OpenReadWrite(name, vfs.WriteCategoryUnspecified) // the file may already be open
@@ -74,7 +74,7 @@ func checkDamageLater(t *testing.T, like string, harm func(t *testing.T, disk vf
 			}
 		}
 	}
-	if like == ".sst" { // otherwise the broker finds the damage when it starts
+	if like == ".sst" { // the broker would find earlier damage when it starts
 		p = powerUp(t, disk)
 		damage()
 	} else {
@@ -91,7 +91,7 @@ func checkDamageLater(t *testing.T, like string, harm func(t *testing.T, disk vf
 				break
 			}
 			if !ok {
-				if n < each { // the messages may have been in memory
+				if n < each { // with n == each, all messages were still in memory
 					t.Errorf("queue %s with %d messages appears empty after %d messages", queue, each, n)
 				}
 				break

@@ -17,8 +17,8 @@ const (
 	damageEnd     = "\n<!-- end of what is generated -->\n"
 )
 
-// documentDamage compares the results with the table in docs/durability.md. The results of a sample may be fewer than the
-// table lists.
+// documentDamage compares the results with the table in docs/durability.md. If the test has damaged only a sample of
+// places, some results in the table may be missing.
 func documentDamage(t *testing.T, found map[string]map[string]bool) {
 	t.Helper()
 	old, err := os.ReadFile(durability)

@@ -31,7 +31,7 @@ var (
 	update    = flag.Bool("update", false, "write the table of docs/durability.md")
 )
 
-// exitState is a data directory after its broker has exited: killed while idle, killed while clients publish, or shut down.
+// exitState is a data directory whose broker was killed while idle, killed while clients published, or shut down.
 type exitState struct {
 	name string
 	disk *vfs.MemFS
@@ -42,7 +42,7 @@ type exitState struct {
 // damage is a kind of damage to a file.
 type damage struct {
 	kind string
-	do   func(content []byte) []byte // nil removes the file
+	do   func(content []byte) []byte // nil means that the file is removed
 }
 
 func damages() []damage {
@@ -103,7 +103,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// endings runs a broker and stops it in three ways.
+// endings runs a broker, and returns its data directory after each of three ways to stop it.
 func endings(t *testing.T) (all []exitState) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashableMem()
@@ -175,7 +175,7 @@ func publishSome(t *testing.T, ch *amqp.Channel, n int) (sent []string) {
 	return sent
 }
 
-// checkDamage damages a file, starts the broker, and returns the result.
+// checkDamage damages a file, starts a broker, and returns the result.
 func checkDamage(t *testing.T, e exitState, file string, d damage) string {
 	disk := copyOf(e.disk)
 	if d.do == nil {
@@ -226,13 +226,13 @@ func checkDamage(t *testing.T, e exitState, file string, d damage) string {
 	return "starts"
 }
 
-// checkSalvage salvages a directory in which one file is damaged, and starts the broker. Only messages in the damaged file
-// may be missing, and the report contains their number.
+// checkSalvage salvages a directory with one damaged file, and starts a broker. Only messages in the damaged file may
+// be missing, and the report must contain the number of remaining messages.
 func checkSalvage(t *testing.T, e exitState, file string, disk *vfs.MemFS) {
 	t.Helper()
 	r, err := diskstore.Salvage(diskstore.Options{Dir: "data", FS: disk}, vhost.Complete)
 	if errors.Is(err, store.ErrFormat) {
-		return // the file FORMAT may be from another version
+		return // the damaged file FORMAT may look like the file of another version
 	}
 	if err != nil {
 		t.Errorf("cannot salvage the directory: %v", err)
@@ -368,7 +368,7 @@ func writeTo(t *testing.T, disk vfs.FS, name string, content []byte) {
 
 var number = regexp.MustCompile(`[0-9]{6}`)
 
-// kindOf returns the name of a file without variable numbers.
+// kindOf returns the name of a file with its variable parts replaced.
 func kindOf(file string) string {
 	name := strings.TrimPrefix(file, "data/")
 	if strings.Contains(name, "marker.") {

@@ -39,7 +39,7 @@ func powerUp(t *testing.T, disk *vfs.MemFS) *poweredBroker {
 	return powerUpAfter(t, disk, func() {})
 }
 
-// powerUpAfter calls do after the store has been opened and before it is read.
+// powerUpAfter starts a broker on a disk. It calls do after the store has been opened and before the broker reads it.
 func powerUpAfter(t *testing.T, disk *vfs.MemFS, do func()) *poweredBroker {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
@@ -75,7 +75,7 @@ func (p *poweredBroker) dial() (*amqp.Connection, error) {
 	}})
 }
 
-// off stops a broker whose power was cut.
+// off stops a broker without waiting for its clients.
 func (p *poweredBroker) off(t *testing.T) {
 	t.Helper()
 	gone, cancel := context.WithCancel(context.Background())
@@ -86,17 +86,17 @@ func (p *poweredBroker) off(t *testing.T) {
 	}
 }
 
-// After a power failure at any time, the disk may lose any part of the unsynced data. The broker must restart with all
-// confirmed messages.
+// In a power failure, the disk may lose any part of the unsynced data. After a power failure at any time, the broker
+// must start with all confirmed messages.
 func TestPowerFailureAtAnyTime(t *testing.T) {
 	brokers := uint64(max(2, *rounds/3))
 	if testing.Short() {
 		brokers = 1
 	}
 	for seed := range brokers {
-		longest := 3 * time.Millisecond // about 6,000 messages in six runs of the broker
+		longest := 3 * time.Millisecond // results in about 6,000 messages in six runs of the broker
 		if *rounds > sample && seed%4 == 0 {
-			longest = 300 * time.Microsecond // ten times as many messages
+			longest = 300 * time.Microsecond // results in ten times as many messages
 		}
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { cutPower(t, seed, longest) })
@@ -104,7 +104,7 @@ func TestPowerFailureAtAnyTime(t *testing.T) {
 	}
 }
 
-// cutPower cuts the power of a broker six times. The publishers pause between two messages, at most for longest.
+// cutPower cuts the power of a broker six times. Publishers pause between two messages for at most the duration longest.
 func cutPower(t *testing.T, seed uint64, longest time.Duration) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var mu sync.Mutex

@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// openBlocked opens a store whose disk blocks in the middle of a commit until the test calls resume.
+// openBlocked opens a store that blocks in the middle of a commit until the test calls resume.
 func openBlocked(t *testing.T) (d *disk, resume func()) {
 	t.Helper()
 	answer := make(chan struct{})
@@ -40,8 +40,8 @@ func sized(order uint64, bytes int64) Entry {
 
 func raised(d *disk) bool { return d.Backlog() != nil }
 
-// Publishers wait after backlogBytes of pending changes, even if they are much faster than the disk. An acknowledgement is
-// durable when the running commit and the next one are complete.
+// Publishers must wait after backlogBytes of pending changes, even if they are much faster than the disk. An
+// acknowledgement is therefore durable when the running commit and the next commit are complete.
 func TestBacklogLimitsPendingCommits(t *testing.T) {
 	d, resume := openBlocked(t)
 	last := uint64(1)

@@ -15,7 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// A disk that is temporarily full only delays commits.
+// If the disk is temporarily full, commits are delayed and do not fail.
 func TestStoreWaitsForFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &faultFS{err: syscall.ENOSPC}
@@ -106,8 +106,8 @@ func TestOpenReportsUnusableDirectory(t *testing.T) {
 	}
 }
 
-// Open detects a changed bit in the log, so that no record is lost without an error. The exception is the end of the log,
-// where a changed bit looks like an interrupted write.
+// Open detects a changed bit in the log, so that records are not lost without an error. At the end of the log,
+// however, a changed bit looks like an interrupted write.
 func TestOpenDetectsDamagedLog(t *testing.T) {
 	power := vfs.NewCrashableMem()
 	d := openOn(t, power)
@@ -121,7 +121,7 @@ func TestOpenDetectsDamagedLog(t *testing.T) {
 	if slices.Sort(logs); len(logs) == 0 {
 		t.Fatal("no log found")
 	}
-	logs = logs[len(logs)-1:] // Pebble is about to remove the other logs
+	logs = logs[len(logs)-1:] // the newest log; Pebble is about to remove the others
 	size := len(read(t, power, logs[0]))
 	if size < 3*block {
 		t.Fatalf("log is too small: %d bytes", size)
@@ -175,7 +175,7 @@ func removeAll(t *testing.T, fs vfs.FS, like string) {
 	}
 }
 
-// scramble changes a byte in the middle of each file whose name contains the string like.
+// scramble changes a byte in the middle of each file whose name contains like.
 func scramble(t *testing.T, fs vfs.FS, like string) {
 	t.Helper()
 	for _, name := range files(t, fs, like) {
@@ -211,7 +211,8 @@ func write(t *testing.T, fs vfs.FS, name, content string) {
 	}
 }
 
-// MakeRoom frees the disk space of deleted messages without further puts. It does not free logs, because Pebble reuses them.
+// MakeRoom frees the disk space of deleted messages, even if the store does not save further messages. It does not
+// remove logs, because Pebble reuses them.
 func TestMakeRoomFreesDiskSpace(t *testing.T) {
 	fs := vfs.NewMem()
 	d := openOn(t, fs)

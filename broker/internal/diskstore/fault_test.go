@@ -17,7 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// faultFS injects an error into one write, or into all writes starting with that write.
+// faultFS injects an error into the write number from and, unless once is set, into all later writes.
 type faultFS struct {
 	from, seen atomic.Int64
 	once       bool
@@ -54,8 +54,9 @@ func workWith(d *disk, messages int, body string) (confirmed []Key, err error) {
 	return confirmed, d.sync()
 }
 
-// Each write fails in turn, alone or together with all later writes. The confirmed messages must survive a power failure.
-// After the store has failed, it reports the failure and does not confirm further messages.
+// The test repeats the same work and makes each write fail in turn, alone or together with all later writes. The
+// confirmed messages must survive a power failure. After a failure, the store must report it and must not confirm
+// further messages.
 func TestFailedWriteIsNotConfirmed(t *testing.T) {
 	healthy := &faultFS{}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(healthy.inject)))
@@ -86,7 +87,7 @@ func TestFailedWriteIsNotConfirmed(t *testing.T) {
 					t.Fatalf("write %d: Close: got %v, want EIO", n, err)
 				}
 			} else {
-				_ = d.Close(true) // returns an error only if Close makes a failing write
+				_ = d.Close(true) // returns an error only if one of its writes fails
 			}
 			checkConfirmed(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, once: %v", n, once))
 		}
@@ -111,8 +112,8 @@ func checkConfirmed(t *testing.T, fs vfs.FS, confirmed []Key, when string) {
 	}
 }
 
-// If the disk is full or fails, Open and Close return an error. They do not block or terminate the process. The confirmed
-// messages are available after the disk works again.
+// If the disk is full or fails, Open and Close return an error, and do not block or terminate the process. The
+// confirmed messages are available when the disk works again.
 func TestDiskErrorDuringOpenOrClose(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
 		for n := int64(1); ; n++ {
@@ -136,7 +137,7 @@ func TestDiskErrorDuringOpenOrClose(t *testing.T) {
 			}
 			checkConfirmed(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, %v", n, cause))
 			if err == nil && b.seen.Load() < n {
-				break // no write was left to fail
+				break // all writes have failed once
 			}
 		}
 	}
@@ -152,8 +153,8 @@ func TestDiskErrorDuringCreation(t *testing.T) {
 		if err == nil {
 			_ = s.Close(true)
 		}
-		// Keep all or none of the unsynced data, because file systems preserve the order in which names are added to a
-		// directory, and Pebble relies on this order here.
+		// Keep all or none of the unsynced data. Pebble relies on the order in which names are added to a directory, and
+		// file systems preserve this order.
 		for _, percent := range []int{0, 100} {
 			d := openOn(t, power.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(uint64(n), 0))}))
 			if _, err := work(d, 3); err != nil {
@@ -208,8 +209,8 @@ func TestWaitReturnsAfterCloseOrCancel(t *testing.T) {
 	}
 }
 
-// A lack of file descriptors delays a commit, but does not make the store fail, because the lack is temporary and unrelated
-// to the disk.
+// A lack of file descriptors delays a commit, but does not make the store fail, because the lack is temporary and not
+// caused by the disk.
 func TestStoreWaitsForFileDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var exhausted atomic.Bool
@@ -233,7 +234,7 @@ func TestStoreWaitsForFileDescriptors(t *testing.T) {
 	})
 }
 
-// A failed store does not save changes. Wait returns an error for the tickets of such changes.
+// A failed store does not save changes. For the tickets of such changes, Wait returns an error.
 func TestFailedStoreDoesNotSaveChanges(t *testing.T) {
 	d := openOn(t, vfs.NewMem())
 	d.GiveUp(errors.New("for the test"))
@@ -253,7 +254,7 @@ func TestFailedStoreDoesNotSaveChanges(t *testing.T) {
 	d.Delete(keyOf(1, 0, 2), first, 7)
 }
 
-// A store that has failed through GiveUp does not report commits, even if the disk works.
+// After GiveUp, a store does not report commits, even if the disk works.
 func TestFailedStoreDoesNotReportCommits(t *testing.T) {
 	d := openOn(t, vfs.NewMem())
 	d.GiveUp(errors.New("for the test"))
@@ -272,7 +273,7 @@ type commitResults chan Ticket
 
 func (c commitResults) Committed(upTo Ticket) { c <- upTo }
 
-// A failed store does not start further work, because Pebble would wait forever.
+// A failed store does not start further work in Pebble, because Pebble would wait forever.
 func TestMakeRoomReturnsErrorOfFailedStore(t *testing.T) {
 	b := &faultFS{err: syscall.EIO}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
@@ -287,8 +288,8 @@ func TestMakeRoomReturnsErrorOfFailedStore(t *testing.T) {
 			t.Fatalf("MakeRoom: got %v, want EIO", err)
 		}
 	}
-	if n := runtime.NumGoroutine(); n > before+100 { // concurrent tests start goroutines too
+	if n := runtime.NumGoroutine(); n > before+100 { // concurrent tests also start goroutines
 		t.Errorf("goroutines: got %d, want about %d", n, before)
 	}
-	_ = d.Close(true) // returns the error of the disk
+	_ = d.Close(true) // returns the error that the disk returned
 }

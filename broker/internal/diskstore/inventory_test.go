@@ -24,7 +24,7 @@ func TestOpenDoesNotChangeOtherDirectory(t *testing.T) {
 	}
 }
 
-// tree returns the content of the files in a directory and its subdirectories.
+// tree returns the content of each file in a directory and its subdirectories.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)

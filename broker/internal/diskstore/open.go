@@ -57,11 +57,11 @@ func Open(o Options) (Store, error) {
 	return d, nil
 }
 
-// catchWriteError runs do, which writes. If a write fails, do never returns (see [guard]), and catchWriteError returns the
-// error of the write.
-func (d *disk) catchWriteError(do func() error) error {
+// catchWriteError runs write. If a write to the disk fails, the function write never returns (see [guard]), and
+// catchWriteError returns the cause of the failure.
+func (d *disk) catchWriteError(write func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- do() }()
+	go func() { done <- write() }()
 	select {
 	case err := <-done:
 		return err

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Other users of the machine cannot read the data or a backup, regardless of the permissions of the directory.
+// Other users of the machine cannot read the data or a backup, regardless of the permissions of the parent directory.
 func TestFilesArePrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the file system has no permission bits")
@@ -67,7 +67,7 @@ func TestFilesArePrivate(t *testing.T) {
 		}
 		private("a copy", step[1])
 	}
-	// simulate a restore by another program or version
+	// Simulate a restore by another program or another version.
 	err := filepath.WalkDir(filepath.Join(restored, databaseDir), func(path string, f fs.DirEntry, err error) error {
 		if f.IsDir() {
 			return os.Chmod(path, 0o755)

@@ -10,8 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// mixed creates a data directory with all kinds of files: 100 messages in a table and a value file, and 100 messages in a
-// log.
+// mixed returns a disk with a data directory that contains all kinds of files: 100 messages in a table and a value
+// file, and 100 messages in a log.
 func mixed(t *testing.T) *vfs.MemFS {
 	t.Helper()
 	disk := vfs.NewCrashableMem()
@@ -35,12 +35,12 @@ func mixed(t *testing.T) *vfs.MemFS {
 	return disk
 }
 
-// Check finds all damage and counts the messages. Salvage keeps the readable data and reports the missing data.
+// Check finds the damage and counts the messages. Salvage keeps the readable data and reports the missing data.
 func TestSalvage(t *testing.T) {
 	template := mixed(t)
 	for name, test := range map[string]struct {
 		like string
-		harm func(content []byte) []byte // nil removes the file
+		harm func(content []byte) []byte // nil means that the file is removed
 		keep int                         // minimum number of kept messages
 	}{
 		"all files are intact":           {"", nil, 200},
@@ -115,7 +115,7 @@ func TestSalvage(t *testing.T) {
 	}
 }
 
-// Check does not read a directory that is in use, or that is not a data directory.
+// Check rejects a directory that is in use or is not a data directory.
 func TestCheckRejectsDirectoryInUse(t *testing.T) {
 	disk := vfs.NewMem()
 	d := openOn(t, disk)

@@ -53,7 +53,7 @@ func (c content) clone() content {
 	return content{messages: maps.Clone(c.messages), documents: maps.Clone(c.documents)}
 }
 
-// read returns the content of the store. It returns an error if the messages do not match the counts.
+// read returns the content of the store. If the messages do not match the saved counts, it returns an error.
 func (d *disk) read(queues, levels int) (c content, err error) {
 	c = newContent()
 	for q := range uint64(queues) {

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// For all users except administrators, tags have the same effect as in RabbitMQ, with the same status codes and error
+// For users other than administrators, tags have the same effect as in RabbitMQ, with the same status codes and error
 // messages.
 func TestTagPermissionsMatchRabbitMQ(t *testing.T) {
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
@@ -96,7 +96,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// handler returns the API of a broker without sockets.
+// handler starts a broker, and returns it and a function that calls its API without a socket.
 func handler(t *testing.T, config broker.Config) (*broker.Broker, func(method, path, body string, header ...string) *httptest.ResponseRecorder) {
 	b, err := broker.New(config)
 	must(t, err)
@@ -112,7 +112,7 @@ func handler(t *testing.T, config broker.Config) (*broker.Broker, func(method, p
 	}
 }
 
-// fromGuest returns a request from the user guest on this machine.
+// fromGuest returns a request by the user guest from the same machine.
 func fromGuest(method, path, body string) *http.Request {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.RemoteAddr = "127.0.0.1:1"
@@ -120,7 +120,7 @@ func fromGuest(method, path, body string) *http.Request {
 	return r
 }
 
-// inMemory opens a connection without a socket.
+// inMemory opens an in-memory connection to a broker.
 func inMemory(t *testing.T, b *broker.Broker) *amqp.Connection {
 	conn, err := amqp.DialConfig("amqp://guest:guest@memory/", amqp.Config{
 		Dial: func(network, addr string) (net.Conn, error) {
@@ -151,7 +151,7 @@ func TestHandlerLimitsBodySize(t *testing.T) {
 	}
 }
 
-// A rate is the average between two requests, also in virtual time.
+// A rate is the average over the time between two requests.
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, call := handler(t, broker.Config{})
@@ -203,7 +203,7 @@ func TestMemoryAlarm(t *testing.T) {
 	}
 }
 
-// The API distinguishes in-memory connections and can close each of them.
+// In-memory connections have different names, and the API can close each of them.
 func TestConnectionsInMemory(t *testing.T) {
 	b, call := handler(t, broker.Config{})
 	for range 2 {

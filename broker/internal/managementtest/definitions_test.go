@@ -40,7 +40,7 @@ func declareSome(t *testing.T, b *target, vhost string) {
 	})
 }
 
-// topologyOf returns the sorted definitions of a virtual host, without their virtual host.
+// topologyOf returns the sorted definitions of a virtual host, without the fields that name the virtual host.
 func topologyOf(t *testing.T, b *target, vhost string) map[string][]any {
 	t.Helper()
 	var all map[string]any
@@ -76,7 +76,7 @@ func TestDefinitionsRoundTripWithRabbitMQ(t *testing.T) {
 	}
 }
 
-// RabbitMQ imports the definitions of a whole broker, with users, passwords and permissions.
+// RabbitMQ imports the definitions of a whole embedded broker, including users, passwords and permissions.
 func TestDefinitionsWithUsers(t *testing.T) {
 	rabbit := rabbitMQ(t)
 	user, vhost := testkit.Name(t, "user"), testkit.Name(t, "vhost")
@@ -106,14 +106,14 @@ func TestDefinitionsWithUsers(t *testing.T) {
 	}
 }
 
-// The embedded broker accepts the definitions of the running RabbitMQ, regardless of the objects there.
+// A new embedded broker imports the definitions of a whole RabbitMQ broker.
 func TestNewImportsDefinitionsOfRabbitMQ(t *testing.T) {
 	rabbit := rabbitMQ(t)
 	vhost := rabbit.vhost(t)
 	declareSome(t, rabbit, vhost)
 	var d map[string]any
 	must(t, json.Unmarshal([]byte(rabbit.must(t, "GET", "/api/definitions", "")), &d))
-	for _, part := range []string{"queues", "exchanges", "bindings"} { // objects of other tests may be incomplete
+	for _, part := range []string{"queues", "exchanges", "bindings"} { // other tests may be changing their objects
 		d[part] = slices.DeleteFunc(d[part].([]any), func(v any) bool { return v.(map[string]any)["vhost"] != vhost })
 	}
 	mine := func(v any) bool {
@@ -160,7 +160,7 @@ func TestImportRejectsUnsupportedObjects(t *testing.T) {
 	}
 }
 
-// The management API and New refuse definitions that exceed the memory limit of queues, exchanges and bindings.
+// The management API and New reject definitions that exceed the memory limit for queues, exchanges and bindings.
 func TestImportRejectsDefinitionsAboveMemoryLimit(t *testing.T) {
 	var queues []string
 	for i := range 10 {
@@ -182,7 +182,7 @@ func TestImportRejectsDefinitionsAboveMemoryLimit(t *testing.T) {
 	}
 }
 
-// An import does not change existing objects, except passwords and permissions.
+// An import does not change existing queues, but replaces existing users.
 func TestImportKeepsExistingObjects(t *testing.T) {
 	b := embedded(t, broker.Config{})
 	b.must(t, "PUT", "/api/queues/%2F/q", `{"durable":true,"arguments":{"x-message-ttl":5}}`)

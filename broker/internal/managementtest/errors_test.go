@@ -11,10 +11,10 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// request is a request for both brokers. In the path, V is the virtual host of the test, and U is a user.
+// request is a request to both brokers. In the path, V is a placeholder for the virtual host of the test, and U for a user.
 type request struct{ method, path, body string }
 
-// requests is the sequence of requests for both brokers. The responses must have RabbitMQ's status and message.
+// requests contains the requests to both brokers, in order. The responses must have RabbitMQ's status and message.
 var requests = []request{
 	{"GET", "/api/nosuch", ""},
 	{"GET", "/api/queues/nosuch", ""},
@@ -146,7 +146,7 @@ var requests = []request{
 
 func TestResponsesMatchRabbitMQ(t *testing.T) { compareResponses(t, requests) }
 
-// compareResponses sends requests to both brokers in this order, and compares the responses.
+// compareResponses sends the requests to both brokers, in order, and compares the responses.
 func compareResponses(t *testing.T, requests []request) {
 	t.Helper()
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)

@@ -30,7 +30,7 @@ func manyDefinitions(n int) []byte {
 		strings.Join(queues, ","), strings.Join(exchanges, ","), strings.Join(bindings, ","))
 }
 
-// memoryRecorder is a response writer that measures the used memory while the response is written.
+// memoryRecorder is a response writer that measures the memory use of the process while the response is written.
 type memoryRecorder struct {
 	header        http.Header
 	status        int
@@ -49,7 +49,7 @@ func (w *memoryRecorder) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// held returns the used memory in bytes.
+// held returns the memory in use, in bytes, after a garbage collection.
 func held() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -61,7 +61,8 @@ func ask(b http.Handler, w http.ResponseWriter, path string) {
 	b.ServeHTTP(w, fromGuest("GET", path, ""))
 }
 
-// The API builds the elements of a list while it writes them. Before that, it only stores names and sort keys.
+// The API builds the elements of a list one by one while it writes the list. Before that, it only stores names and
+// sort keys.
 func TestHandlerStreamsLists(t *testing.T) {
 	const n = 10_000
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(n)})
@@ -79,7 +80,7 @@ func TestHandlerStreamsLists(t *testing.T) {
 	}
 }
 
-// checkHeld checks the used memory while a response is written.
+// checkHeld checks that the additional memory use while a response is written is at most bound.
 func checkHeld(t *testing.T, b *broker.Broker, path string, bound uint64) {
 	ask(b.Management(), httptest.NewRecorder(), path) // create the entries for the rates
 	before := held()
@@ -107,7 +108,8 @@ func TestHandlerStreamsConsumers(t *testing.T) {
 	}
 }
 
-// The API decodes messages while it writes them. The limit of messages in memory includes their headers.
+// The API decodes messages one by one while it writes them. The size limit for the messages in a response includes
+// their headers.
 func TestHandlerLimitsMemoryOfHeaders(t *testing.T) {
 	b, _ := handler(t, broker.Config{})
 	ch := get[*amqp.Channel](t)(inMemory(t, b).Channel())
@@ -129,7 +131,7 @@ func TestHandlerLimitsMemoryOfHeaders(t *testing.T) {
 	for range many {
 		must(t, ch.Publish("", "words", false, false, amqp.Publishing{Headers: amqp.Table{"h": words}}))
 	}
-	_, err := ch.QueueDeclarePassive("words", true, false, false, false, nil) // waits until all messages are in the queue
+	_, err := ch.QueueDeclarePassive("words", true, false, false, false, nil) // returns when all messages are in the queue
 	must(t, err)
 	before := held()
 	if w := take("words"); w.written < many*70_000 || w.most > before+5<<20 {
@@ -190,8 +192,8 @@ func TestLookupDoesNotListAllObjects(t *testing.T) {
 	}
 }
 
-// If a response fails midway, the server cuts the connection. Otherwise the client could take the incomplete list for the
-// complete one.
+// If an error occurs in the middle of a response, the server cuts the connection. Otherwise, the client could mistake
+// the incomplete list for a complete list.
 func TestFailedResponseIsCutOff(t *testing.T) {
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(2000)})
 	must(t, err)
@@ -215,7 +217,7 @@ func TestFailedResponseIsCutOff(t *testing.T) {
 	}
 }
 
-// failingResponse is a response to a client that disconnects after some parts.
+// failingResponse is a response writer whose client disconnects after some parts of the response.
 type failingResponse struct {
 	*httptest.ResponseRecorder
 	left int
@@ -228,8 +230,8 @@ func (f *failingResponse) Write(b []byte) (int, error) {
 	return f.ResponseRecorder.Write(b)
 }
 
-// The API decodes a list of definitions element by element, because an empty queue needs three bytes of JSON and a hundred
-// bytes of memory.
+// The API decodes a list of definitions element by element, because the definition of a queue can be three bytes of
+// JSON and decode to a hundred bytes.
 func TestImportDecodesDefinitionsIncrementally(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	const n = 200_000
@@ -249,7 +251,8 @@ func TestImportDecodesDefinitionsIncrementally(t *testing.T) {
 	}
 }
 
-// The API stores rates only for existing objects. Deleted queues that a client requested before do not use memory.
+// The API removes the rates of deleted queues, so that queues that clients create, request and delete do not use more
+// and more memory.
 func TestRatesOfDeletedQueuesUseNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, call := handler(t, broker.Config{})
@@ -274,7 +277,7 @@ func TestRatesOfDeletedQueuesUseNoMemory(t *testing.T) {
 	})
 }
 
-// The time and memory for decoding arguments grow linearly with their length, not quadratically.
+// The memory use for decoding arguments grows linearly with their number, and not quadratically.
 func TestArgumentsUseLinearMemory(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	const n = 5000

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// metrics returns the samples at a path of a broker, and the lines that describe them.
+// metrics returns the samples that a broker serves at a path, and the lines that describe them.
 func metrics(t *testing.T, b *broker.Broker, path string) (samples map[string]string, described []string) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -45,7 +45,7 @@ func metrics(t *testing.T, b *broker.Broker, path string) (samples map[string]st
 	return samples, described
 }
 
-// The names, types and help strings are from RabbitMQ 4.3.6 with its plugin rabbitmq_prometheus.
+// The file with RabbitMQ's metrics is from RabbitMQ 4.3.6 with the plugin rabbitmq_prometheus.
 func TestMetricNamesMatchRabbitMQ(t *testing.T) {
 	text, err := os.ReadFile("testdata/rabbitmq-4.3.6-metrics.txt")
 	must(t, err)
@@ -81,7 +81,7 @@ func TestMetrics(t *testing.T) {
 	first, second, third := <-deliveries, <-deliveries, <-deliveries
 	must(t, first.Ack(false))
 	must(t, second.Reject(false))
-	_, err := ch.QueueDeclarePassive("q", true, false, false, false, nil) // waits until the broker has processed the earlier commands
+	_, err := ch.QueueDeclarePassive("q", true, false, false, false, nil) // returns when the broker has processed the earlier commands
 	must(t, err)
 	defer func() { _ = third.Ack(false) }()
 

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// A single slash at the end of a path has no effect, for all methods. For paths with other empty segments, the API responds
-// that they are not found and does not redirect.
+// One slash at the end of a path has no effect, for all methods. For a path with other empty segments, the API
+// responds that the path was not found, and does not redirect the client.
 func TestPathsWithSlashesAndDots(t *testing.T) {
 	compareResponses(t, []request{
 		{"PUT", "/api/queues/V/q/", `{"durable":true}`},
@@ -77,7 +77,7 @@ func TestPathsWithSlashesAndDots(t *testing.T) {
 		{"GET", "/api/./whoami", ""},
 		{"GET", "/api/queues/../whoami", ""},
 	})
-	// The responses contain objects of other users of the same RabbitMQ.
+	// Compare only the status, because these responses contain objects of other tests.
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
 	for _, path := range []string{
 		"/api/connections/", "/api/channels/", "/api/consumers/", "/api/queues/nosuch/..",
@@ -90,10 +90,10 @@ func TestPathsWithSlashesAndDots(t *testing.T) {
 	}
 }
 
-// For objects with impossible names, the API responds with RabbitMQ's status and message for a missing object. The virtual
-// host or user in the path must exist.
+// For objects with impossible names, the API responds with RabbitMQ's status and message for a missing object. The
+// same applies to paths with a missing virtual host or user.
 func TestImpossibleObjectsAreNotFound(t *testing.T) {
-	// RabbitMQ still lists exchanges that other tests are deleting.
+	// RabbitMQ may still list objects that other tests have deleted.
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
 	testkit.Eventually(t, published, func() error {
 		return compareResponse(t, ours, theirs, request{"GET", "/api/parameters", ""})
@@ -179,7 +179,8 @@ func TestImpossibleObjectsAreNotFound(t *testing.T) {
 	}...))
 }
 
-// A page without matches has an empty list of items. Lists that RabbitMQ does not page are complete.
+// A page without matching elements has an empty list of items. For lists that RabbitMQ does not page, the response is
+// the complete list.
 func TestEmptyPagesMatchRabbitMQ(t *testing.T) {
 	compareResponses(t, []request{
 		{"GET", "/api/vhosts/V/connections?page=1&name=nosuch", ""},
@@ -199,7 +200,7 @@ func TestEmptyPagesMatchRabbitMQ(t *testing.T) {
 	})
 }
 
-// Definitions must be an object. RabbitMQ treats a missing body as an empty object.
+// Definitions must be a JSON object. Like RabbitMQ, the API treats a missing body as an empty object.
 func TestInvalidDefinitionsMatchRabbitMQ(t *testing.T) {
 	var all []request
 	for _, path := range []string{"/api/definitions", "/api/definitions/V", "/api/definitions/nosuch"} {
@@ -214,7 +215,7 @@ func TestInvalidDefinitionsMatchRabbitMQ(t *testing.T) {
 	}...))
 }
 
-// Clients can bind to RabbitMQ's trace exchange, but can neither publish to it nor delete it.
+// As in RabbitMQ, clients can bind to the trace exchange, but can neither publish to it nor delete it.
 func TestTraceExchange(t *testing.T) {
 	compareResponses(t, []request{
 		{"GET", "/api/exchanges/V/amq.rabbitmq.trace?columns=name,type,durable,internal,auto_delete,arguments", ""},
@@ -243,7 +244,7 @@ func TestIndex(t *testing.T) {
 	})
 }
 
-// Definitions in the configuration of a broker must be an object too.
+// Config.Definitions must also be a JSON object.
 func TestNewRejectsInvalidDefinitions(t *testing.T) {
 	for _, definitions := range []string{"null", "[]", "1"} {
 		if _, err := broker.New(broker.Config{Definitions: []byte(definitions)}); err == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// rabbitHoleClient returns a client of the library rabbit-hole, which most Go programs use for RabbitMQ's management API.
+// rabbitHoleClient returns a client from rabbit-hole, the library that most Go programs use for RabbitMQ's management API.
 func rabbitHoleClient(t *testing.T, b *target) *rabbithole.Client {
 	t.Helper()
 	c := get[*rabbithole.Client](t)(rabbithole.NewClient(b.api, "guest", "guest"))
@@ -19,7 +19,7 @@ func rabbitHoleClient(t *testing.T, b *target) *rabbithole.Client {
 	return c
 }
 
-// done fails the test unless the response has one of the wanted statuses.
+// done returns a function that fails the test unless the response has one of the wanted statuses.
 func done(t *testing.T, wanted ...int) func(*http.Response, error) {
 	t.Helper()
 	return func(r *http.Response, err error) {

@@ -18,9 +18,9 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// leftOut lists the fields of RabbitMQ that the embedded broker deliberately omits, with the reason. A name applies to the
-// field in all places. A name that ends in * applies to all fields with this prefix. docs/compatibility.md has the same
-// list.
+// leftOut contains the fields of RabbitMQ that the embedded broker deliberately omits, with the reason. A name
+// applies to all fields with this name, wherever they are. A name that ends in * applies to all fields with this
+// prefix. docs/compatibility.md contains the same list.
 var leftOut = map[string]string{
 	"garbage_collection": "Erlang processes", "reductions": "Erlang processes", "reductions_details": "Erlang processes",
 	"gc_*": "Erlang processes", "context_switches*": "Erlang processes", "proc_*": "Erlang processes",
@@ -42,10 +42,10 @@ var leftOut = map[string]string{
 	"cowboy_opts": "Erlang's web server", "socket_opts": "socket options",
 }
 
-// exchangeStats is the message_stats of exchanges, which would only contain publish_in and publish_out.
+// exchangeStats names the field message_stats of exchanges, which would contain only publish_in and publish_out.
 const exchangeStats = "message_stats of exchanges"
 
-// shapes lists the compared resources. V is the virtual host, and C is the name of the connection.
+// shapes lists the compared resources. V is a placeholder for the virtual host, and C for the name of the connection.
 var shapes = []string{
 	"/api/overview", "/api/nodes", "/api/connections/C", "/api/vhosts/V/connections", "/api/channels/C%20(1)",
 	"/api/vhosts/V/channels", "/api/consumers/V", "/api/exchanges/V", "/api/exchanges/V/x",
@@ -76,7 +76,7 @@ func TestResponseFieldsMatchRabbitMQ(t *testing.T) {
 		must(t, json.Unmarshal([]byte(text), &v))
 		return v
 	}
-	// RabbitMQ updates its statistics every five seconds or later, and not all of them at the same time.
+	// RabbitMQ updates its statistics at intervals of five seconds or more, and not all statistics at the same time.
 	testkit.Eventually(t, published, func() error {
 		for _, path := range []string{"/api/queues/V/classic", "/api/queues/V/quorum", "/api/channels/C%20(1)", "/api/vhosts/V"} {
 			found, _ := fetch(rabbit, path).(map[string]any)
@@ -103,7 +103,7 @@ func TestResponseFieldsMatchRabbitMQ(t *testing.T) {
 	})
 }
 
-// published is the maximum time until RabbitMQ has updated its statistics on a busy machine.
+// published limits the time until RabbitMQ has updated its statistics, on a busy machine.
 const published = 2 * time.Minute
 
 // populate creates objects of all kinds, so that all lists have elements.
@@ -159,7 +159,7 @@ func differences(path string, got, want any) (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(w)) {
 		switch {
 		case expected(name), strings.HasPrefix(path, "/api/exchanges/") && strings.HasSuffix(name, "message_stats"):
-		case strings.HasSuffix(name, "…"): // users choose the value too
+		case strings.HasSuffix(name, "…"): // users also choose the value
 		case g[name] == "" && g.covers(name):
 			report("%s: %s is missing, a %s", path, name, w[name])
 		case g[name] != "" && g[name] != w[name] && g[name] != "null" && w[name] != "null":
@@ -174,7 +174,7 @@ func differences(path string, got, want any) (all []string) {
 	return all
 }
 
-// shape maps the name of each field to its type. The elements of a list share the names.
+// shape maps the path of each field to its type. All elements of a list have the same path.
 type shape map[string]string
 
 func (s shape) add(name string, v any) {
@@ -205,7 +205,8 @@ func (s shape) add(name string, v any) {
 	}
 }
 
-// covers reports whether the response could contain the field. For example, an empty list has no fields of its elements.
+// covers reports whether the response could contain the field. For example, if a list is empty, the response cannot
+// contain the fields of its elements.
 func (s shape) covers(name string) bool {
 	i := strings.LastIndexAny(name, ".")
 	if strings.HasSuffix(name, "[]") {
@@ -214,7 +215,7 @@ func (s shape) covers(name string) bool {
 	return i < 0 || s[name[:i]] == "object"
 }
 
-// expected reports whether leftOut contains a field or one of its parents.
+// expected reports whether leftOut contains the field or one of its parents.
 func expected(name string) bool {
 	for _, part := range strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
 		for pattern := range leftOut {

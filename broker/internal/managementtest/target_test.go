@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // target is a broker with a management API.
 type target struct {
-	amqp, api string // URLs; api has no suffix /api
+	amqp, api string // URLs; api does not include the path /api
 	rabbitMQ  bool
 	client    *http.Client
 }
@@ -30,7 +30,7 @@ func embedded(t *testing.T, config broker.Config) *target {
 	return &target{amqp: b.URL, api: api, client: testkit.HTTPClient(t)}
 }
 
-// rabbitMQ returns the RabbitMQ node for the tests. It skips the test if no node is configured.
+// rabbitMQ returns the RabbitMQ node for the tests. If none is configured, it skips the test.
 func rabbitMQ(t *testing.T) *target {
 	t.Helper()
 	for _, b := range testkit.RabbitMQs() {
@@ -44,7 +44,7 @@ func rabbitMQ(t *testing.T) *target {
 	return nil
 }
 
-// both runs a test with the embedded broker and with RabbitMQ.
+// both runs a test as two subtests, with the embedded broker and with RabbitMQ.
 func both(t *testing.T, test func(t *testing.T, b *target)) {
 	t.Run("embedded", func(t *testing.T) { test(t, embedded(t, broker.Config{})) })
 	t.Run("rabbitmq-4.3", func(t *testing.T) { test(t, rabbitMQ(t)) })

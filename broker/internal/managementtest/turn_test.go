@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// pipes is a listener without sockets.
+// pipes is a listener for in-memory connections.
 type pipes struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -45,7 +45,7 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: "pipes"} }
 
-// ask sends a request and returns its connection.
+// ask sends a request on a new connection and returns the connection.
 func (p *pipes) ask(t *testing.T, method, path, body string) net.Conn {
 	client, server := net.Pipe()
 	p.conns <- server
@@ -77,8 +77,8 @@ func serveLists(t *testing.T) (*broker.Broker, *pipes) {
 	return b, l
 }
 
-// The server writes at most two lists of a user at a time. A client that had to wait for slow readers still has the full
-// write timeout to read its list.
+// For each user, the server writes at most two lists at a time. A client that had to wait for slow readers still has
+// the full write timeout to read its list.
 func TestListWaitsForTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := serveLists(t)
@@ -104,8 +104,8 @@ func TestListWaitsForTurn(t *testing.T) {
 	})
 }
 
-// Messages use memory until the client has read them. The server therefore removes messages from a queue only during the
-// turn of the request.
+// Messages in a response use memory until the client has read them. The server therefore removes messages from a
+// queue only when the request has its turn.
 func TestGetWaitsForTurnBeforeTakingMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := serveLists(t)
@@ -159,7 +159,7 @@ func TestListsTakeTurn(t *testing.T) {
 	})
 }
 
-// If a client sends its body too slowly, the error reports the timeout and not the size limit.
+// If a client sends the body too slowly, the error response reports the timeout and not the size limit.
 func TestSlowBodyTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := serveLists(t)

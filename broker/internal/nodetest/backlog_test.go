@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// While the store has a backlog, the broker stops reading from a client that declares and deletes with no-wait.
+// While the store has a backlog, the broker does not read from a client that declares and deletes queues with no-wait.
 func TestNoWaitDeclarationsWaitForBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hangs atomic.Bool

@@ -35,7 +35,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// testNode is a node whose store is on a test file system, and a client of the node.
+// testNode is a node with its store, which is on a test file system, and with a client.
 type testNode struct {
 	*node.Node
 	t     *testing.T
@@ -71,7 +71,7 @@ func run(t *testing.T, fs vfs.FS, diskLimit int64) *testNode {
 	return r
 }
 
-// close shuts down the node and returns the error of closing its store.
+// close shuts down the node, closes the store, and returns the error from closing the store.
 func (r *testNode) close() error {
 	r.t.Helper()
 	must(r.t, r.Shutdown(context.Background()))
@@ -102,7 +102,7 @@ func (r *testNode) ready(queue string) int {
 	return q.Stats().Ready
 }
 
-// limitedDisk is a disk whose free space the test sets.
+// limitedDisk is a disk that reports the free space that the test has set.
 type limitedDisk struct {
 	vfs.FS
 	free atomic.Uint64
@@ -112,7 +112,7 @@ func (s *limitedDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: s.free.Load()}, nil
 }
 
-// newFillableDisk returns a disk that is full while full is true.
+// newFillableDisk returns a disk that is full while full is set.
 func newFillableDisk() (fs vfs.FS, full *atomic.Bool) {
 	full = new(atomic.Bool)
 	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -166,8 +166,8 @@ func TestDiskAlarmBlocksPublishers(t *testing.T) {
 	}
 }
 
-// After a failed write, the broker does not confirm messages and reports the error to all publishers. After a restart, all
-// messages confirmed before the failure still exist.
+// After a failed write, the broker does not confirm messages, and reports the failure to all publishers. After a
+// restart, the messages that were confirmed before the failure still exist.
 func TestFailedDiskConfirmsNoMessages(t *testing.T) {
 	memory := vfs.NewCrashableMem()
 	var broken atomic.Bool
@@ -212,7 +212,7 @@ func TestFailedDiskConfirmsNoMessages(t *testing.T) {
 	must(t, r.close())
 }
 
-// The shutdown of a broker with a full disk does not wait for free space.
+// If the disk is full, a shutdown does not wait for free space.
 func TestShutdownDoesNotWaitForFullDisk(t *testing.T) {
 	fs, full := newFillableDisk()
 	r := run(t, fs, 0)
@@ -238,7 +238,7 @@ func TestShutdownDoesNotWaitForFullDisk(t *testing.T) {
 	}
 }
 
-// A response that waits for the disk does not delay a shutdown.
+// A management request that waits for the disk does not delay a shutdown.
 func TestShutdownWhileRequestWaitsForFullDisk(t *testing.T) {
 	fs, full := newFillableDisk()
 	r := run(t, fs, 0)
@@ -269,7 +269,7 @@ func TestShutdownWhileRequestWaitsForFullDisk(t *testing.T) {
 	}
 }
 
-// slowStore is a store whose reads block until the test permits them.
+// slowStore is a store whose reads block until the test closes read.
 type slowStore struct {
 	store.Store
 	reading chan struct{} // closed by the first read
@@ -283,8 +283,8 @@ func (s *slowStore) Load(queue uint64, level uint8, after uint64, n, bytes int) 
 	return s.Store.Load(queue, level, after, n, bytes)
 }
 
-// The caller may close the store after Shutdown. The deletion of a virtual host must therefore have finished reading by
-// then.
+// The caller may close the store after Shutdown. Therefore, Shutdown must wait until the deletion of a virtual host
+// no longer reads from the store.
 func TestShutdownWaitsForVirtualHostDeletion(t *testing.T) {
 	fs := vfs.NewMem()
 	r := run(t, fs, 0)
@@ -299,7 +299,7 @@ func TestShutdownWaitsForVirtualHostDeletion(t *testing.T) {
 		s := &slowStore{Store: opened, reading: make(chan struct{}), read: make(chan struct{})}
 		n, err := node.New(node.Config{Log: log, Store: s, MemoryLimit: 1 << 30, Resident: 1 << 29})
 		must(t, err)
-		<-s.reading // the node loads the message in the queue
+		<-s.reading // the node is now loading the queue's message from the store
 		deleted := make(chan struct{})
 		go func() {
 			defer close(deleted)
@@ -319,7 +319,7 @@ func TestShutdownWaitsForVirtualHostDeletion(t *testing.T) {
 	})
 }
 
-// removableDisk is a disk whose directory the test can remove.
+// removableDisk is a disk on which the test can simulate the removal of the data directory.
 type removableDisk struct {
 	vfs.FS
 	removed atomic.Bool
@@ -332,8 +332,8 @@ func (g *removableDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: 1 << 40}, nil
 }
 
-// The broker can still write to open files of a removed directory. It must not confirm messages, because no process can open
-// these files later.
+// After a data directory was removed, the broker can still write to its open files. It must not confirm messages,
+// because no process can open these files later.
 func TestRemovedDirectoryConfirmsNoMessages(t *testing.T) {
 	disk := &removableDisk{FS: vfs.NewMem()}
 	r := run(t, disk, 0)

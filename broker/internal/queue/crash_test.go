@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// chain is a queue for one message and the target queue of its dead letters.
+// chain contains a queue with a maximum length of one message, and the target queue of its dead letters.
 type chain struct {
 	store        store.Store
 	source, work *Queue
@@ -59,9 +59,9 @@ func arrived(q *Queue) *Item {
 	return nil
 }
 
-// A full queue dead-letters a message to another queue, which delivers the message. The broker then crashes before any of
-// these changes is on disk. After the restart, the full queue dead-letters the message again. The message must then be
-// marked as redelivered, even if the broker has restarted twice.
+// A full queue dead-letters a message to another queue, which delivers the message. The broker crashes before any of
+// these changes is on disk. After the restart, the full queue dead-letters the message again. The message must then
+// be marked as redelivered, even after a second restart.
 func TestDroppedMessageIsRedeliveredAfterCrash(t *testing.T) {
 	for name, closed := range map[string]bool{"after the crash": false, "after another start": true} {
 		t.Run(name, func(t *testing.T) {

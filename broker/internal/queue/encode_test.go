@@ -55,7 +55,7 @@ func TestMessageEncodingRoundTrip(t *testing.T) {
 		if diff := cmp.Diff(m, got, cmp.AllowUnexported(Message{}, deathHistory{}, death{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Error(diff)
 		}
-		// A message that is truncated within or before its properties must not decode.
+		// The decoder must reject an encoding that is truncated before the body.
 		for n := range len(encoded) - len(m.Body) {
 			if _, err := decodeMessage(encoded[:n]); err == nil {
 				t.Fatalf("decodeMessage accepts the first %d of %d bytes", n, len(encoded))

@@ -14,8 +14,9 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// filled returns a store in which queue 7 has n messages of the given size, numbered from 1. The messages are only on disk,
-// because filled reopens the store. If change is not nil, filled calls it for each entry before it saves the entry.
+// filled returns a store in which queue 7 has n messages of the given size, numbered from 1. The messages are only on
+// disk, because filled reopens the store. If change is not nil, filled calls it for each entry before saving the
+// entry.
 func filled(t *testing.T, n, size int, change func(i int, e *store.Entry)) store.Store {
 	t.Helper()
 	fs := newMemDisk()
@@ -45,7 +46,7 @@ func numberOf(it *Item) (n int) {
 	return n
 }
 
-// restored returns queue 7. When the test is complete, it closes the queue and then the store.
+// restored restores queue 7. When the test is complete, the queue and then the store are closed.
 func restored(t *testing.T, s store.Store, change func(*Config)) *Queue {
 	t.Helper()
 	var reading sync.WaitGroup
@@ -83,7 +84,7 @@ func (u *unreadable) Load(queue uint64, level uint8, after uint64, n, bytes int)
 	return u.Store.Load(queue, level, after, n, bytes)
 }
 
-// While a message is unreadable, Get returns an error. When it is readable again, Get returns it.
+// While a message is unreadable, Get returns an error. When the message is readable again, Get returns the message.
 func TestGetReturnsReadError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &unreadable{Store: filled(t, 3, 100, nil)}
@@ -152,7 +153,7 @@ func TestCloseUnblocksGet(t *testing.T) {
 	}
 }
 
-// If the next message exceeds the chunk size, the queue loads one message at a time.
+// If messages exceed the size of a chunk, the queue loads one message at a time.
 func TestQueueLoadsLargeMessagesOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100
@@ -169,7 +170,7 @@ func TestQueueLoadsLargeMessagesOneAtATime(t *testing.T) {
 	})
 }
 
-// While memory is short, a queue still keeps a few messages in memory, but limits their total size.
+// While memory is short, a queue keeps only a few messages in memory, and limits their total size.
 func TestLargeMessagesSpillToDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := restored(t, filled(t, 0, 0, nil), nil)
@@ -191,8 +192,8 @@ func TestLargeMessagesSpillToDisk(t *testing.T) {
 	})
 }
 
-// A consumer without prefetch first receives only the messages that fit into memory. It receives more messages after it has
-// settled some of them.
+// A consumer without a prefetch first receives only the messages that fit into memory. After it has settled messages,
+// it receives more messages.
 func TestMemoryLimitsConsumerWithoutPrefetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3000
@@ -222,8 +223,8 @@ func TestMemoryLimitsConsumerWithoutPrefetch(t *testing.T) {
 	})
 }
 
-// While other queues use the memory, the queue delivers further messages only after acknowledgements. When the other queues
-// release the memory, the queue resumes automatically.
+// While other queues use all the memory, a queue delivers further messages only after acknowledgements. When the
+// other queues release memory, the queue continues automatically.
 func TestQueueContinuesWhileMemoryIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, others = 2000, 20 << 20
@@ -261,7 +262,7 @@ func TestGetSendsExpiredMessages(t *testing.T) {
 			c.DeadLetter, c.Ask = &DeadLetter{}, send
 			c.Publish = func(*Message, Reason, []string) ([]string, bool) { return nil, true }
 		})
-		for range 2 * maxDead { // memory has room for more than maxDead messages
+		for range 2 * maxDead { // more than maxDead of these messages fit into memory
 			m := large(0, 600)
 			m.TTL = time.Second
 			q.Publish(m)

@@ -35,14 +35,13 @@ func TestLookMatchesDeliveryOrder(t *testing.T) {
 			if again := bodies(q); !slices.Equal(looked, again) {
 				t.Errorf("quorum %t: Look returned %q, then %q", quorum, looked, again)
 			}
-			time.Sleep(2 * time.Minute) // wait for the delayed retry
+			time.Sleep(2 * time.Minute) // until after the delayed retry
 			var got []string
 			for it := q.take(true); it != nil; it = q.take(true) {
 				got = append(got, string(it.Message.Body))
 			}
 			if quorum {
-				// Look returns delayed messages last. When they are due, they precede all messages that were never
-				// delivered.
+				// Look returns delayed messages last. When they are due, they precede all messages that have not been requeued.
 				looked = slices.Insert(slices.DeleteFunc(looked, func(s string) bool { return s == "b" }), 2, "b")
 			}
 			if !slices.Equal(looked, got) {

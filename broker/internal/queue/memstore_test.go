@@ -12,12 +12,12 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// memDisk is the committed content of a store in memory. It replaces package diskstore in these tests. The tests of
+// memDisk contains the committed data of a memStore, which replaces package diskstore in these tests. The tests of
 // diskstore, chaos, vhosttest and brokertest use the real store.
 type memDisk struct {
 	mu        sync.Mutex
 	messages  map[store.Key]savedMessage
-	orders    map[memLevel][]uint64 // orders of the messages, sorted
+	orders    map[memLevel][]uint64 // sorted orders of the messages
 	documents map[string][]byte
 	counts    map[memLevel]memCount
 	open      bool
@@ -42,7 +42,7 @@ func newMemDisk() *memDisk {
 	return &memDisk{messages: map[store.Key]savedMessage{}, orders: map[memLevel][]uint64{}, documents: map[string][]byte{}, counts: map[memLevel]memCount{}}
 }
 
-// crashed returns the disk after a power failure, with all committed changes.
+// crashed returns a copy of the disk as after a power failure, with all committed changes.
 func (d *memDisk) crashed() *memDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,7 +61,7 @@ func (d *memDisk) set(e store.Entry) {
 	d.messages[e.Key] = savedMessage{e.State, e.Message.Append(nil)}
 }
 
-// remove removes the messages of a level with from <= order < before.
+// remove removes the messages of a level whose order is at least from and less than before.
 func (d *memDisk) remove(at memLevel, from, before uint64) {
 	i, _ := slices.BinarySearch(d.orders[at], from)
 	j, _ := slices.BinarySearch(d.orders[at], before)
@@ -78,7 +78,7 @@ func (d *memDisk) count(at memLevel, messages int, bytes int64) {
 
 // memStore is a [store.Store] on a memDisk. Like the real store, it commits in the background.
 type memStore struct {
-	store.Store // the tests do not call other methods
+	store.Store // nil; the tests do not call other methods
 	disk        *memDisk
 	unclean     bool
 

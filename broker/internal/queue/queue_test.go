@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// taker is a consumer that keeps its messages, up to its credit.
+// taker is a receiver that accepts messages up to its credit and keeps them.
 type taker struct {
 	mu      sync.Mutex
 	credit  int
@@ -45,7 +45,7 @@ func message(body string) *Message {
 	return &Message{Body: []byte(body), TTL: NoTTL, Properties: []byte{0, 0}}
 }
 
-// send publishes dead letters in another goroutine, as a virtual host does.
+// send publishes the dead letters of a queue in another goroutine, as a virtual host does.
 func send(q *Queue) {
 	go func() {
 		for q.SendDeadLetters() {
@@ -53,7 +53,7 @@ func send(q *Queue) {
 	}()
 }
 
-// to returns a publish function that sends all dead letters to one queue.
+// to returns a function for Config.Publish that publishes all dead letters to one queue.
 func to(q **Queue) func(*Message, Reason, []string) ([]string, bool) {
 	return func(m *Message, _ Reason, _ []string) ([]string, bool) {
 		if accepted, _ := (*q).Publish(m); !accepted {
@@ -68,8 +68,8 @@ func (q *Queue) take(noAck bool) (item *Item) {
 	return item
 }
 
-// Two queues dead-letter to each other while many goroutines publish, receive, settle and requeue messages. Each message
-// must be acknowledged exactly once, and all goroutines must finish.
+// Two queues dead-letter messages to each other while many goroutines publish, receive, settle and requeue messages.
+// Each message must be acknowledged exactly once, and all goroutines must return.
 func TestConcurrentQueuesAckEachMessageOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const publishers, each, workers = 4, 500, 4
@@ -152,8 +152,8 @@ func TestConcurrentQueuesAckEachMessageOnce(t *testing.T) {
 	})
 }
 
-// A classic queue requeues messages to their original positions. A quorum queue puts requeued messages before messages that
-// were never delivered, in the order of requeueing.
+// In a classic queue, requeued messages return to their original positions. In a quorum queue, requeued messages
+// precede messages that were never delivered, in the order in which they were requeued.
 func TestOrderAfterRequeue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		quorum := rapid.Bool().Draw(t, "quorum")
@@ -252,8 +252,9 @@ func TestRingGrowsAndShrinksInOrder(t *testing.T) {
 	})
 }
 
-// The receiver processes an acknowledgement before the queue does. If the receiver accepts a message in between, the queue
-// sees no credit. The receiver still has credit, so it does not request to be resumed.
+// The receiver processes an acknowledgement before the queue does. If the receiver accepts a message in between, the
+// consumer has used its credit from the queue's point of view. The receiver still has credit, so it does not call
+// Resume.
 func TestAckRestoresCredit(t *testing.T) {
 	q := New(Config{Name: "q", Quorum: true, TTL: NoTTL, MaxLength: -1, MaxBytes: -1})
 	c := &taker{credit: 100}

@@ -43,7 +43,7 @@ func (k *storedQueue) restart(c Config) {
 	}
 }
 
-// settle waits until the queue has no loads in progress.
+// settle waits until all loads of the queue are complete.
 func (k *storedQueue) settle() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -52,8 +52,8 @@ func (k *storedQueue) settle() {
 	}
 }
 
-// A queue with little memory that is closed and reopened between operations behaves like a queue that has all messages in
-// memory.
+// A queue that has most of its messages on disk, and is closed and restored between operations, behaves like a queue
+// that has all messages in memory.
 func TestQueueOnDiskMatchesQueueInMemory(t *testing.T) {
 	flags.Default(t, "rapid.checks", "30")
 	rapid.Check(t, func(t *rapid.T) {
@@ -61,7 +61,7 @@ func TestQueueOnDiskMatchesQueueInMemory(t *testing.T) {
 		config.Meter = NewMeter(1 << 40)
 		config.Quorum = rapid.Bool().Draw(t, "quorum")
 		config.MaxPriority = rapid.SampledFrom([]uint8{0, 3}).Draw(t, "priorities")
-		limited := rapid.Bool().Draw(t, "limited") // without priorities, because the head may still be loading
+		limited := rapid.Bool().Draw(t, "limited") // limit the length; without priorities, because the head may still be loading
 		if limited {
 			config.MaxLength = 150
 		}
@@ -77,7 +77,7 @@ func TestQueueOnDiskMatchesQueueInMemory(t *testing.T) {
 
 		var held, heldStored []*Item
 		number := 0
-		// pick removes the same random unacked messages from both lists.
+		// pick removes some random unacked messages from held, and the same messages from heldStored.
 		pick := func(t *rapid.T) (a, b []*Item) {
 			if len(held) == 0 {
 				t.Skip()
@@ -147,8 +147,8 @@ func TestQueueOnDiskMatchesQueueInMemory(t *testing.T) {
 				k.restart(config)
 			},
 			"": func(t *rapid.T) {
-				// Without this wait, operations overlap with loads. The queue drops messages beyond the limit only after a
-				// load.
+				// Without settle, operations overlap with loads. With a limit, settle is necessary, because the queue drops
+				// messages beyond the limit only after a load.
 				if limited || rapid.Bool().Draw(t, "settled") {
 					k.settle()
 				}
@@ -161,7 +161,7 @@ func TestQueueOnDiskMatchesQueueInMemory(t *testing.T) {
 	})
 }
 
-// A queue reports missing messages and continues with the other messages.
+// If messages are missing in the store, the queue reports them and continues with the other messages.
 func TestQueueSkipsMissingMessages(t *testing.T) {
 	fs := newMemDisk()
 	s := openStore(fs)
@@ -203,7 +203,7 @@ func TestQueueSkipsMissingMessages(t *testing.T) {
 	}
 }
 
-// A purge during a load also removes the messages that the load returns.
+// If a queue is purged during a load, it discards the messages that the load returns.
 func TestPurgeDuringLoad(t *testing.T) {
 	fs := newMemDisk()
 	s := openStore(fs)

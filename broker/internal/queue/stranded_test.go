@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// strandedQueue returns a queue with messages of 4 KiB on disk. The first n messages have expired. The queue dead-letters
-// them at least once, but they are unroutable until target is set.
+// strandedQueue returns a queue with messages of 4 KiB on disk. The first n messages have expired. The queue uses
+// at-least-once dead-lettering, and its dead letters are unroutable until target is set.
 func strandedQueue(t *testing.T, n, live int) (q *Queue, target *atomic.Pointer[Queue]) {
 	t.Helper()
 	past := time.Now().Add(-time.Hour).UnixNano()
@@ -35,8 +35,8 @@ func strandedQueue(t *testing.T, n, live int) (q *Queue, target *atomic.Pointer[
 	return q, target
 }
 
-// Stranded dead letters do not block the messages behind them, and their content does not occupy memory. The queue sends
-// them when a target queue is available.
+// Stranded dead letters do not block the messages behind them, and their contents do not stay in memory. When a
+// target queue is available, the queue sends the dead letters.
 func TestStrandedDeadLettersDoNotBlockQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, live = 3000, 100
@@ -93,7 +93,7 @@ func TestGetSkipsStrandedDeadLetters(t *testing.T) {
 	})
 }
 
-// If a queue with stranded dead letters is deleted, it releases all counted memory.
+// When a queue with stranded dead letters is deleted, it releases all counted memory.
 func TestDeleteFreesStrandedDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := strandedQueue(t, 50, 0)

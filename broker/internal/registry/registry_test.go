@@ -23,7 +23,7 @@ func TestDocumentNames(t *testing.T) {
 	})
 }
 
-// An in-memory broker has a nil registry.
+// A nil registry, which an in-memory broker uses, is empty and ignores changes.
 func TestNilRegistry(t *testing.T) {
 	var r *Registry
 	r.Set(1, "kind", "name")

@@ -133,7 +133,7 @@ func TestTopicPatterns(t *testing.T) {
 	}
 }
 
-// The test compares each pattern with an equivalent regular expression over words.
+// Each binding key matches the same routing keys as an equivalent regular expression over words.
 func TestTopicMatchesLikeRegularExpression(t *testing.T) {
 	wordsOf := func(alphabet ...string) *rapid.Generator[[]string] {
 		return rapid.SliceOfN(rapid.SampledFrom(alphabet), 0, 6)
@@ -176,7 +176,7 @@ func TestTopicMatchesLikeRegularExpression(t *testing.T) {
 	})
 }
 
-// countingArguments implements Arguments and counts the fields that were read.
+// countingArguments implements Arguments, and counts the fields that are read.
 type countingArguments struct {
 	names  []string
 	looked *int
@@ -201,7 +201,7 @@ func (c countingArguments) All() iter.Seq2[string, any] {
 	}
 }
 
-// Matching many headers against a binding with many arguments takes less than quadratic time.
+// To match many headers against a binding with many arguments takes linear time.
 func TestHeadersMatchInLinearTime(t *testing.T) {
 	const n = 1000
 	looked := 0
@@ -223,7 +223,7 @@ func TestHeadersMatchInLinearTime(t *testing.T) {
 	}
 }
 
-// anyOf contains the arguments of a binding with x-match any.
+// anyOf contains the arguments of a binding whose x-match is "any".
 type anyOf struct{ countingArguments }
 
 func (a anyOf) Get(name string) (any, bool) {
@@ -233,7 +233,7 @@ func (a anyOf) Get(name string) (any, bool) {
 	return a.countingArguments.Get(name)
 }
 
-// Each key of a message may match all queues. Route stores each queue only once.
+// Even if each routing key of a message matches all queues, Route stores each queue only once.
 func TestRouteStoresEachQueueOnce(t *testing.T) {
 	const n = 1000
 	for _, kind := range []Kind{Fanout, Topic} {

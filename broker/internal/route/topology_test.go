@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// oracle routes messages like a broker with the given topology. Its queue handles are queue names.
+// oracle routes messages like a broker with a given topology. It identifies queues by name.
 type oracle struct{ table *route.Table[string] }
 
 func newOracle(t topology.Topology) oracle {
@@ -38,10 +38,11 @@ func someKey() *rapid.Generator[string] {
 	})
 }
 
-// names lists the exchanges of someTopology.
+// names contains the names of the exchanges that someTopology returns.
 var names = []string{"orders", "x", "y", "z"}
 
-// someTopology returns exchanges that are bound to each other and to queues, including alternate exchanges.
+// someTopology returns a random topology. It contains exchanges, some with an alternate exchange, and bindings from
+// them to exchanges and queues.
 func someTopology(t *rapid.T, queues ...string) (topo topology.Topology) {
 	for _, name := range names {
 		x := topology.Exchange{Name: name, Kind: rapid.SampledFrom([]string{topology.Direct, topology.Topic, topology.Fanout}).Draw(t, "kind")}
@@ -62,8 +63,8 @@ func someTopology(t *rapid.T, queues ...string) (topo topology.Topology) {
 	return topo
 }
 
-// checkReturn fails unless the key of a copy routes back to the queue. The key must equal the key of the message if that
-// key routes back.
+// checkReturn fails the test unless the key of a copy routes back to the queue. If the message's own key routes back,
+// the copy must have this key.
 func checkReturn(t *rapid.T, topo topology.Topology, own string) {
 	w := topology.WaitQueue{WorkExchange: "orders", WaitExchange: "wait", FailedExchange: "failed", Infrastructure: topo}
 	o := newOracle(topo)
@@ -75,8 +76,8 @@ func checkReturn(t *rapid.T, topo topology.Topology, own string) {
 	}
 }
 
-// If the key of an expired copy matches no queue, the broker silently drops the copy. The key of the copy must therefore
-// route back to the work queue. If the key of the message routes back, the copy must have the same key.
+// If the key of an expired copy does not match a queue, the broker silently drops the copy. The key of the copy must
+// therefore route back to the work queue. If the message's own key routes back, the copy must have this key.
 func TestReturnKeyRoutesThroughTopicExchange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		topo := topology.Topology{Exchanges: []topology.Exchange{{Name: "orders", Kind: topology.Topic}}}
@@ -87,8 +88,8 @@ func TestReturnKeyRoutesThroughTopicExchange(t *testing.T) {
 	})
 }
 
-// The key also routes back through bound exchanges and alternate exchanges, if a binding key or the key of the message
-// matches along the whole path.
+// The key of a copy also routes back through bound exchanges and alternate exchanges, if a binding key or the
+// message's own key routes to the queue.
 func TestReturnKeyRoutesThroughSeveralExchanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		topo, own := someTopology(t, "work", "other"), someKey().Draw(t, "own")
@@ -100,7 +101,7 @@ func TestReturnKeyRoutesThroughSeveralExchanges(t *testing.T) {
 	})
 }
 
-// Reach returns the queues that a broker routes to, including queues that are bound through other exchanges.
+// Reach returns the queues to which a broker routes a key, including queues that are bound through other exchanges.
 func TestReachMatchesBrokerRouting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		topo, key := someTopology(t, "work", "other", "third"), someKey().Draw(t, "published with")
