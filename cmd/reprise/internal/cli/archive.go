@@ -36,13 +36,16 @@ func openArchiveDB(place string) (*archiveDB, error) {
 	return &archiveDB{db, failed.PostgreSQL}, err
 }
 
-// open returns the archive. It waits for an unreachable database until ctx is canceled.
+// open returns the archive. It waits for an unreachable database until ctx is canceled. It returns an error if the file is
+// damaged.
 func (x *archiveDB) open(ctx context.Context, cfg failed.Config, log *slog.Logger) (*failed.Archive, error) {
 	cfg.Dialect, cfg.Logger = x.dialect, log
 	x.private()
 	var archive *failed.Archive
 	err := x.await(ctx, log, "archive", func() (err error) {
-		archive, err = failed.Open(ctx, x.DB, cfg)
+		if err = x.checkFile(ctx); err == nil {
+			archive, err = failed.Open(ctx, x.DB, cfg)
+		}
 		return err
 	})
 	return archive, err

@@ -73,6 +73,27 @@ func (x *database) private() {
 	}
 }
 
+// checkFile returns an error if the SQLite file is damaged. It reads the file, about 2 s per GB, only if the write-ahead
+// log is not empty, because the last process crashed or another process has opened the file. If a backup is restored without
+// deleting an old write-ahead log, SQLite mixes both without an error, and would lose new messages.
+func (x *database) checkFile(ctx context.Context) error {
+	if x.postgres {
+		return nil
+	}
+	if wal, err := os.Stat(x.name + "-wal"); err != nil || wal.Size() == 0 {
+		return nil
+	}
+	var found string
+	err := x.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&found)
+	if dbErr, ok := errors.AsType[*sqlite.Error](err); ok && dbErr.Code()&0xff == 11 { // SQLITE_CORRUPT
+		found, err = dbErr.Error(), nil
+	}
+	if err != nil || found == "ok" {
+		return err
+	}
+	return fmt.Errorf("file is damaged: %s (delete %[2]s, %[2]s-wal and %[2]s-shm, and restore a backup)", found, filepath.Base(x.name))
+}
+
 // await calls open. While the database is unreachable, it calls open again, until ctx is canceled.
 func (x *database) await(ctx context.Context, log *slog.Logger, what string, open func() error) error {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
