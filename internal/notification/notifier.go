@@ -79,6 +79,7 @@ type Notifier struct {
 	delays   backoff.Backoff
 	webhooks []*receiver
 	logged   condition
+	start    time.Time
 }
 
 // condition is the state that a Notifier logs.
@@ -109,6 +110,7 @@ func New(cfg Config) *Notifier {
 		cfg:    cfg,
 		outbox: outbox{db: sqlkit.New(cfg.DB, cfg.Dialect, "reprise_notify_"), dialect: cfg.Dialect},
 		delays: backoff.Equal(backoff.Exponential{Initial: 5 * time.Second, Max: time.Hour}),
+		start:  cfg.Clock(),
 	}
 	for _, w := range cfg.Webhooks {
 		n.webhooks = append(n.webhooks, &receiver{Webhook: w, wake: make(chan struct{}, 1), notified: map[string]time.Time{}})
@@ -212,7 +214,7 @@ func (n *Notifier) update(ctx context.Context, w *receiver, r *Reading) error {
 	events := slices.Clone(w.reported)
 	w.mu.Unlock()
 	now := n.cfg.Clock().UTC()
-	set := settings{n.cfg.Gather, n.cfg.Cooldown, int64(n.cfg.Growth), w.wants}
+	set := settings{n.cfg.Gather, n.cfg.Cooldown, int64(n.cfg.Growth), n.start, w.wants}
 	made, err := n.outbox.update(ctx, w.id(), func(s state) (state, *message) {
 		next, due := s.advance(now, r, events, set)
 		if due == nil {

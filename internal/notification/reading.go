@@ -27,6 +27,7 @@ type Group struct {
 	Arrived int64          `json:"arrived"` // all messages of the group, in any state
 	Failed  int64          `json:"failed"`  // messages in state failed
 	Queue   string         `json:"-"`
+	First   time.Time      `json:"-"` // time of the first failure
 	Text    string         `json:"-"`
 	Muted   bool           `json:"-"`
 }
@@ -59,7 +60,7 @@ func Read(ctx context.Context, a *failed.Archive, l *ledger.Ledger) (*Reading, e
 		return nil, err
 	}
 	for _, g := range groups {
-		r.Groups = append(r.Groups, Group{g.ID, g.Counts.Total(), g.Counts.Failed, g.Queue, g.Text, g.MutedAt(r.Time)})
+		r.Groups = append(r.Groups, Group{g.ID, g.Counts.Total(), g.Counts.Failed, g.Queue, g.First, g.Text, g.MutedAt(r.Time)})
 		r.Newest = max(r.Newest, g.ID)
 	}
 	replays, _, err := a.Replays(ctx, failed.Page{})
@@ -120,7 +121,7 @@ func detect(before, now *Reading, growth int64) (events []Event) {
 			event(NewGroup, subject, "New error group in "+g.Queue, g.Text, g.Arrived)
 		}
 		if n := g.Arrived - was.Arrived; grows(n) {
-			event(GroupGrows, subject, fmt.Sprintf("%d more failures of a group in %s within %s", n, g.Queue, elapsed.Round(time.Second)), g.Text, n)
+			event(GroupGrows, subject, fmt.Sprintf("%s of a group in %s within %s", more(n, "failure"), g.Queue, elapsed.Round(time.Second)), g.Text, n)
 		}
 		if _, found := queues[g.Queue]; !found {
 			order = append(order, g.Queue)
@@ -129,7 +130,7 @@ func detect(before, now *Reading, growth int64) (events []Event) {
 	}
 	for _, q := range order {
 		if n := queues[q]; grows(n) {
-			event(QueueGrows, "queue/"+q, fmt.Sprintf("%d more failed messages of %s within %s", n, q, elapsed.Round(time.Second)), "", n)
+			event(QueueGrows, "queue/"+q, fmt.Sprintf("%s of %s within %s", more(n, "failed message"), q, elapsed.Round(time.Second)), "", n)
 		}
 	}
 	detectReplays(before, now, event)
@@ -145,6 +146,13 @@ func detect(before, now *Reading, growth int64) (events []Event) {
 		event(MessagesMissing, "account/"+account, title, "", max(n, -n))
 	}
 	return events
+}
+
+func more(n int64, noun string) string {
+	if n == 1 {
+		return "1 more " + noun
+	}
+	return fmt.Sprintf("%d more %ss", n, noun)
 }
 
 func detectReplays(before, now *Reading, event func(Kind, any, string, string, int64) *Event) {

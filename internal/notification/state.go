@@ -22,6 +22,7 @@ type settings struct {
 	gather   time.Duration // time from the first event to its message
 	cooldown time.Duration // minimum time between two equal events
 	growth   int64         // number of messages within window that triggers an event
+	start    time.Time     // without a stored state, only groups that begin after this time trigger events
 	wants    func(Kind) bool
 }
 
@@ -44,8 +45,12 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 	}
 	next.Waiting = append([]Event(nil), s.Waiting...)
 	if r != nil {
-		events = append(detect(&s.Before, r, set.growth), events...)
-		next.Before = s.Before.followed(r)
+		before := s.Before
+		if before.Time.IsZero() {
+			before = r.before(set.start)
+		}
+		events = append(detect(&before, r, set.growth), events...)
+		next.Before = before.followed(r)
 	}
 	for _, e := range events {
 		last, recent := next.Told[e.key()]
@@ -68,6 +73,19 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 	due := &batch{next.Waiting, next.Counts}
 	next.Waiting, next.Counts, next.Since = nil, map[Kind]int64{}, time.Time{}
 	return next, due
+}
+
+// before returns the first reading to compare with r. It lacks the groups that began after start.
+func (r *Reading) before(start time.Time) Reading {
+	first := *r
+	first.Newest, first.Groups = 0, nil
+	for _, g := range r.Groups {
+		if !g.First.After(start) {
+			first.Groups = append(first.Groups, g)
+			first.Newest = max(first.Newest, g.ID)
+		}
+	}
+	return first
 }
 
 // followed returns the reading to compare with the next reading. It keeps the time and the groups from the start of the
