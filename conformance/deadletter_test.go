@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// rejected publishes a message to the queue from, which dead-letters to the queue to. It rejects the message, and
-// returns the dead letter.
+// rejected declares a queue that dead-letters to another queue. It publishes m to the first queue, rejects the message,
+// and returns the dead letter in the second queue.
 func (c *client) rejected(m amqp.Publishing, args amqp.Table) (d amqp.Delivery, from, to string) {
 	c.t.Helper()
 	to = c.queue("dead", nil)

@@ -11,10 +11,10 @@ import (
 // shrinkTime limits the duration of shrink.
 const shrinkTime = 90 * time.Second
 
-// shrink returns a smaller script for which the brokers still differ, and the difference. To verify a difference takes
-// time, so shrink tries only changes that are promising and improve readability. It removes lines, and details of the
-// remaining lines. In contrast, package rapid shrinks the random bits from which a script is generated, which requires
-// far more attempts.
+// shrink returns a smaller script for which the brokers still differ, and the difference. The verification of a
+// difference takes time, so shrink tries only changes that are promising and improve readability. It removes lines, and
+// details of the remaining lines. In contrast, package rapid shrinks the random bits from which a script is generated,
+// which requires far more attempts.
 func (b pair) shrink(s script, difference string) (script, string) {
 	b.rest, b.within = 40*time.Millisecond, 600*time.Millisecond
 	deadline := time.Now().Add(shrinkTime)

@@ -15,7 +15,7 @@ func (c *client) awaitDeleted(queue string) {
 	c.t.Helper()
 	testkit.Eventually(c.t, timeout, func() error {
 		if c.exists(queue) {
-			// The check has renewed the queue TTL (1 s), so the next check must not follow before it has expired.
+			// The check has renewed the queue TTL of 1 s, so the next check must not follow within this time.
 			time.Sleep(1200 * time.Millisecond)
 			return errors.New(queue + " is still there")
 		}

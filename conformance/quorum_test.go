@@ -136,7 +136,7 @@ func TestAtLeastOnceDeadLetters(t *testing.T) {
 }
 
 // Since RabbitMQ 4.0, the default delivery limit of a quorum queue is 20. If a message exceeds the limit, and the queue
-// has no dead-letter exchange, the broker drops the message. The limit -1 disables this.
+// has no dead-letter exchange, the broker drops the message. A delivery limit of -1 means no limit.
 func TestDefaultDeliveryLimit(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {

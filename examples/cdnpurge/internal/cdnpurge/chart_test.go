@@ -153,7 +153,7 @@ func days() plot.ConstantTicks {
 	return append(ticks, plot.Tick{Value: week.Hours()})
 }
 
-// steps returns ticks at round numbers from 0 to most, at most six.
+// steps returns ticks at about five round numbers from 0 to most.
 func steps(most float64) plot.ConstantTicks {
 	width := ceiling(int(most / 5))
 	var ticks plot.ConstantTicks

@@ -84,8 +84,8 @@ func TestParseMalformed(t *testing.T) {
 	}
 }
 
-// A body that the parser accepts cannot address an object outside the release's bucket. If the event is formatted and
-// parsed again, it does not change.
+// A body that the parser accepts cannot address an object outside the release's bucket. An event that is formatted and
+// parsed again does not change.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(gidA))
 	f.Add([]byte("12\n" + gidA + "\njpg"))

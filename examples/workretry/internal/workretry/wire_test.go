@@ -101,7 +101,7 @@ func TestWireRefusesConnectionsAfterKill(t *testing.T) {
 	arrived()
 }
 
-// A fault can also cut the connection before a frame from the broker. Data that is not AMQP leads to an error.
+// A fault can also apply to a frame from the broker. Data that is not AMQP leads to an error.
 func TestWireCutsBrokerFrames(t *testing.T) {
 	for _, tc := range []struct {
 		name string
