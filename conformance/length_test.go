@@ -85,7 +85,7 @@ func TestLengthZero(t *testing.T) {
 // With the overflow behavior reject-publish, the broker nacks a message for a full queue. It neither returns nor
 // dead-letters the message.
 func TestRejectPublish(t *testing.T) {
-	for kind, want := range map[string]string{"classic": "+--", "quorum": "++-"} { // quorum queues accept one message above the limit
+	for kind, want := range map[string]string{"classic": "+--", "quorum": "++-"} { // a quorum queue accepts one extra message
 		t.Run(kind, func(t *testing.T) {
 			each(t, func(t *testing.T, _ testkit.Target, c *client) {
 				q, dead := c.expiring(amqp.Table{"x-queue-type": kind, "x-max-length": 1, "x-overflow": "reject-publish"})
