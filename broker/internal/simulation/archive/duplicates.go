@@ -47,7 +47,7 @@ func (s *System) protectedWorkers(ctx context.Context, p *Process) ([]reprise.Wo
 	if err != nil {
 		return nil, err
 	}
-	all := s.workers(p)
+	all := s.workers()
 	for i := range all {
 		switch all[i].Queue {
 		case Orders:

@@ -329,11 +329,9 @@ func (s *System) Backup() {
 	if !s.fileInPlace() {
 		return
 	}
-	a, err := s.openArchive()
-	if err != nil {
+	if _, err := s.openArchive(); err != nil {
 		return
 	}
-	_ = a
 	path := s.newFileLocked()
 	s.mu.Lock()
 	pool := s.inspector.pool

@@ -139,7 +139,6 @@ func (s *System) intent(verb string, random *rand.Rand) intent {
 func (s *System) OnGroup(verb string, random *rand.Rand, wait time.Duration) {
 	i := s.intent(verb, random)
 	i.wait = wait
-	i.selects = func(Row) bool { return false }
 	var chosen Row
 	i.selects = func(r Row) bool { return r.Queue == chosen.Queue && classOf(r.Error) == classOf(chosen.Error) }
 	s.act(&i, func(b *Browser) (int64, actOutcome) {

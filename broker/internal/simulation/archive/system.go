@@ -240,7 +240,7 @@ func (s *System) Begin(ctx context.Context) error {
 		return err
 	}
 	s.client = c
-	for _, w := range s.workers(nil) {
+	for _, w := range s.workers() {
 		w.Strategy = w.Strategy.WithDefaults()
 		if err := c.Declare(ctx, w.Strategy.Route.Topology(w.Queue).Merge(w.Topology)); err != nil {
 			return err
@@ -299,7 +299,7 @@ func (s *System) ledgerOf() ledger.Broker {
 }
 
 func (s *System) routing() failed.Routing {
-	r := failed.Routing{Workers: s.workers(nil)}
+	r := failed.Routing{Workers: s.workers()}
 	if s.Routed {
 		r.Bindings = s.Bindings
 	}
@@ -326,7 +326,7 @@ func accounts() []ledger.Account {
 }
 
 // workers returns the configurations of the workers of the main process.
-func (s *System) workers(p *Process) []reprise.WorkerConfig {
+func (s *System) workers() []reprise.WorkerConfig {
 	policy := reprise.Policy{MaxAttempts: max(1, s.Attempts), Backoff: backoff.Fixed(2 * time.Second)}
 	handler := func(queue string) reprise.Handler {
 		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error { return s.handle(queue, m) })
