@@ -22,10 +22,10 @@
 //   - connection.blocked while memory or disk space is low
 //   - RabbitMQ's management HTTP API and metrics ([Broker.Management], [Broker.Metrics])
 //
-// With a data directory, durable queues and their persistent messages survive a restart or a crash. A publisher
-// confirm for such a message means that the message is on disk. Messages that exceed the memory limits wait on disk.
-// Without a data directory, the state is lost when the process exits. The file docs/compatibility.md lists the
-// differences from RabbitMQ.
+// With a data directory, durable objects and the persistent messages in durable queues survive a restart or a crash.
+// A publisher confirm for such a message means that the message is on disk. Messages that exceed the memory limits
+// wait on disk. Without a data directory, the state is lost when the process exits. The file docs/compatibility.md
+// lists the differences from RabbitMQ.
 package broker
 
 import (
@@ -80,8 +80,8 @@ func New(config Config) (*Broker, error) {
 }
 
 // begin applies the configuration to the loaded state. The user guest and the virtual host "/" are created only once
-// per data directory, because an operator may delete them later. begin records their creation last. If this start
-// fails midway, the next start therefore creates them.
+// per data directory, because an operator may delete them later. begin records their creation last. Therefore, if
+// this start fails midway, the next start creates them.
 func (b *Broker) begin() error {
 	if err := b.importDefinitions(); err != nil {
 		return fmt.Errorf("broker: Config.Definitions: %w", err)
@@ -139,8 +139,8 @@ func (b *Broker) Serve(l net.Listener) error {
 // acceptPause is the time for which Serve waits before it accepts again, so that other connections can close.
 const acceptPause = 50 * time.Millisecond
 
-// outOfFiles reports whether err means that no file descriptors or no memory is available. Such an error is
-// temporary, because other connections close.
+// outOfFiles reports whether err means that the process or the machine has run out of file descriptors or memory.
+// Such an error is temporary, because other connections close.
 func outOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
 		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)

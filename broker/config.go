@@ -65,8 +65,8 @@ type Config struct {
 	// are only on disk do not count, and the limit must not exceed 2 GiB. Default: 1 GiB.
 	MemoryLimit int64
 
-	// MessageCache is the maximum size, in bytes, of the messages that are both in memory and on disk. It applies only
-	// with a Store. Above it, each queue keeps only its next messages in memory. Default: 8 MiB.
+	// MessageCache is the size of the messages in memory, in bytes, above which further messages wait on disk. Each
+	// queue then keeps only its next messages in memory. MessageCache applies only with a Store. Default: 8 MiB.
 	MessageCache int64
 
 	// ConnectionMemoryLimit is the maximum memory of a connection in bytes, without the messages in queues. It covers

@@ -31,7 +31,7 @@ func Count(dir string) ([]QueueCount, error) {
 	return all, nil
 }
 
-// Copy copies a backup, or a data directory that no broker uses. The directory to must be empty or must not exist.
+// Copy copies a backup, or a data directory that no broker uses. The target directory must be empty or must not exist.
 func Copy(from, to string) error {
 	if err := diskstore.Copy(from, to); err != nil {
 		return fmt.Errorf("broker: copy: %w", err)

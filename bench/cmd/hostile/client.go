@@ -150,8 +150,8 @@ func (c *client) end() error {
 	}
 }
 
-// over reports whether an attack has reached its time limit: whether ctx is done or err, from a network operation, is
-// a timeout.
+// over reports whether an attack has reached its time limit, because ctx is done or because err is a timeout of a
+// network operation.
 func over(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }

@@ -6,7 +6,7 @@
 //	hostile -reprise bin/reprise -run 'tables|channels' -duration 30s
 //
 // The well-behaved client publishes 200 messages per second with publisher confirms, and also consumes and acknowledges
-// them. The command measures the latency of this client during the attack and during the five seconds before.
+// them. The command measures the latency of this client during the five seconds before the attack and during the attack.
 package main
 
 import (

@@ -40,7 +40,7 @@ func keys() amqpwire.Table {
 	return amqpwire.Table{{Name: "CC", Value: all}}
 }
 
-// bind declares queues with a maximum length of one message, and binds them as described by bind.
+// bind declares queues with a maximum length of one message, and creates the given binding for each queue.
 func (t *target) bind(ctx context.Context, queues int, bind amqpwire.QueueBind) error {
 	c, err := t.open(ctx)
 	if err != nil {

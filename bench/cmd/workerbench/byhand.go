@@ -8,8 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Code "by hand" calls the AMQP client directly and is written for this benchmark only. It does less than package
-// reprise. For example, it stops when the connection is lost.
+// The loops "by hand" call the AMQP client directly, and are written for one purpose. They do less than package
+// reprise. For example, they stop when the connection is lost.
 
 // byHand is a connection with a channel.
 type byHand struct {

@@ -62,7 +62,7 @@ func (b *bench) fill(ctx context.Context, messages int) error {
 // timeout limits the wait until the broker reports the expected number of messages.
 const timeout = 20 * time.Second
 
-// verify checks that the queue where contains all messages, and that the other queues are empty.
+// verify checks that the queue with the name in where contains the messages, and that the other queues are empty.
 func (b *bench) verify(ctx context.Context, where string, messages int) error {
 	h, err := dial(b.url)
 	if err != nil {

@@ -139,7 +139,7 @@ func (c *Control) Users() []User {
 	return slices.SortedFunc(maps.Values(c.users), func(a, b User) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Authenticate reports whether the password of the user is correct. It takes as long if the user does not exist.
+// Authenticate reports whether the password of the user is correct. It takes the same time whether the user exists or not.
 func (c *Control) Authenticate(name, password string) bool {
 	u, known := c.User(name)
 	return u.Hash.Matches(password) && known

@@ -17,7 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// faultFS injects an error into the write number from and, unless once is set, into all later writes.
+// faultFS makes one write fail, which is numbered from, and also all later writes unless once is set.
 type faultFS struct {
 	from, seen atomic.Int64
 	once       bool

@@ -22,8 +22,8 @@ func (d *disk) Load(queue uint64, l uint8, after uint64, n, bytes int) (all []Lo
 	return all, err
 }
 
-// messages visits the messages of a level whose order is higher than after. The argument of visit is valid only until
-// visit returns.
+// messages visits the messages of a level with order > after. The argument of visit is valid only until visit
+// returns.
 func (d *disk) messages(queue uint64, l uint8, after uint64, visit func(Loaded) (more bool)) error {
 	from, to := messageKey(keyOf(queue, l, after+1)), messageKey(keyOf(queue, l, maxOrder))
 	return d.scan(from, to, func(key, value []byte) (more bool, err error) {

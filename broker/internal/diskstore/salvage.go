@@ -71,7 +71,7 @@ func Salvage(o Options, repair func([]Document) []Document) (r Report, err error
 	return r, errors.Join(syncDir(fs, r.Aside), d.install(made, old))
 }
 
-// install renames the database made to name, and completes the data directory.
+// install gives a new database its final name, and completes the data directory.
 func (d *disk) install(made, name string) error {
 	fs := d.fs.FS
 	if err := fs.Rename(made, name); err != nil {
@@ -83,7 +83,7 @@ func (d *disk) install(made, name string) error {
 	return writeFormat(fs, d.dir)
 }
 
-// rewrite creates the database made from the readable data of another database.
+// rewrite creates a new database in the directory made, from the readable data of another database.
 func (d *disk) rewrite(from *source, made string, repair func([]Document) []Document) (*contents, error) {
 	options := d.options()
 	options.FS = d.fs.FS
@@ -137,7 +137,7 @@ func valueOf(it *pebble.Iterator) (value []byte, err error) {
 	return it.ValueAndErr()
 }
 
-// span is a range of keys from from (inclusive) to to (exclusive).
+// span is the range of keys [from, to).
 type span struct{ from, to []byte }
 
 // source is a database with unreadable ranges of keys. In these ranges, a scan reads the database without the damaged

@@ -182,8 +182,7 @@ func (t *tracker) syncNames() error {
 	return nil
 }
 
-// write writes the inventory, and removes obsolete files, which it no longer lists. A failed write has no effect and
-// can be repeated.
+// write writes the inventory, and removes obsolete files, which it no longer lists. A failed write can be repeated.
 func (t *tracker) write(sealed bool) error {
 	t.writing.Lock()
 	defer t.writing.Unlock()

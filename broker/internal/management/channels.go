@@ -132,8 +132,7 @@ func listConsumers(c *call) (any, error) {
 	}), nil
 }
 
-// consumersIn returns the consumers in the virtual host host. Unless queue is "", it returns only the consumers of
-// this queue.
+// consumersIn returns the consumers in a virtual host. Unless queue is "", it returns only the consumers of this queue.
 func (c *call) consumersIn(host, queue string) iter.Seq[element] {
 	return func(yield func(element) bool) {
 		for _, found := range c.node.Sessions() {

@@ -116,8 +116,8 @@ func (s *exchangeSettings) declaration(name string) *amqpwire.ExchangeDeclare {
 	}
 }
 
-// mayForward checks the permissions for the argument arg, which makes the object name forward messages to an
-// exchange. The user needs read permission on the object and write permission on the exchange.
+// mayForward checks the permissions for an argument that makes the named object forward messages to an exchange. The
+// user needs read permission on the object and write permission on the exchange.
 func (c *call) mayForward(v *vhost.VHost, name string, args arguments, arg string) error {
 	target, given := amqpwire.Table(args).Get(arg)
 	exchange, ok := target.(string)

@@ -20,9 +20,10 @@
 // # Limitations
 //
 // The package omits fields that only exist for an Erlang process (reductions, garbage collection); docs/compatibility.md
-// lists them. Policies, parameters, limits and topic permissions are not supported. Their lists are empty, lookups
-// respond with 404, and requests to create them fail. The package does not sample in the background. A rate is therefore
-// the average over the time between two requests for the same object that are at least five seconds apart.
+// lists them. Policies, parameters, limits and topic permissions are not supported. Their lists are empty (except for
+// the global parameter cluster_tags), lookups respond with 404, and requests to create them fail. The package does not
+// sample in the background. A rate is therefore the average over the time between two requests for the same object that
+// are at least five seconds apart.
 //
 // # Cost
 //

@@ -199,7 +199,7 @@ type keyedElement struct {
 	build element
 }
 
-// of returns the selected elements of all.
+// of returns the selected elements.
 func (s *selection) of(all iter.Seq[element]) list {
 	if s.by == "" && s.size == 0 {
 		return list(all)

@@ -101,8 +101,8 @@ func (c *call) count(v *vhost.VHost, counter *stats.Counter) {
 	v.Messages().Add(counter)
 }
 
-// The whole response is in memory, so maxGet limits the number of messages in it. After maxGetBytes, the response
-// does not get further messages.
+// The whole response is in memory. Therefore maxGet limits the number of messages in it, and after maxGetBytes, the
+// handler does not add further messages.
 const (
 	maxGet      = 10_000
 	maxGetBytes = 64 << 20

@@ -1,5 +1,5 @@
 // Package node manages the virtual hosts, the users and the connections of a broker. A node runs the AMQP sessions.
-// The management API reads and changes this state.
+// The management API reads and changes the state of a node.
 package node
 
 import (
@@ -48,8 +48,7 @@ type Config struct {
 	Store store.Store
 	// DiskLimit is the free disk space in bytes below which the node blocks publishers.
 	DiskLimit int64
-	// Resident is the size in bytes of the messages in memory above which queues remove from memory messages that are
-	// also in the store.
+	// Resident is the size of the messages in memory, in bytes, above which further messages wait in the store.
 	Resident int64
 }
 

@@ -11,8 +11,8 @@ import (
 type Config struct {
 	Name string
 
-	// Quorum selects the semantics of RabbitMQ's quorum queues: the queue counts deliveries, requeued messages precede
-	// all other messages in the order of their return, and the queue always distinguishes 32 priorities.
+	// Quorum selects the semantics of RabbitMQ's quorum queues. The queue counts deliveries and always distinguishes 32
+	// priorities. Requeued messages precede all other messages, in the order in which they were requeued.
 	Quorum bool
 
 	// TTL is the time after which a waiting message expires. With NoTTL, messages do not expire.
@@ -54,8 +54,7 @@ type Config struct {
 	// the store only if memory was short.
 	Durable bool
 
-	// Resident is the memory use in bytes, as counted by Meter, above which the queue moves new messages to the store
-	// and evicts them from memory.
+	// Resident is the memory use in bytes, as counted by Meter, above which further messages wait in the store.
 	Resident int64
 
 	// Go runs a function in a new goroutine. The queue uses it to read from the store.

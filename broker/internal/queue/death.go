@@ -70,7 +70,7 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 	return &dead
 }
 
-// die returns the history with an additional death. If the history was empty, size is the size of the published properties.
+// die returns the history with an additional death. If p is nil, size must be the size of the published properties.
 func (p *deathHistory) die(this death, size int) *deathHistory {
 	if p == nil {
 		return &deathHistory{published: size, first: this, deaths: []death{this}}

@@ -18,8 +18,8 @@ func (q *Queue) expire() {
 	}
 }
 
-// expireFrom dead-letters expired messages at one head. It reads the clock only if a message has a deadline and now
-// is zero, and returns the time.
+// expireFrom dead-letters expired messages at one head. It reads the clock only if now is zero and a message has a
+// deadline, and returns the time that it used.
 func (q *Queue) expireFrom(next func() *Item, now time.Time) time.Time {
 	for head := next(); head != nil && !head.deadline.IsZero(); head = next() {
 		if now.IsZero() {

@@ -150,7 +150,7 @@ func (q *Queue) loadAgain(p uint8, load uint64) {
 	}
 }
 
-// read reads up to n messages whose order is greater than after and less than before.
+// read reads up to n messages with after < order < before.
 func (q *Queue) read(p uint8, after, before uint64, n int) ([]*Item, error) {
 	if n == 0 {
 		return nil, nil

@@ -61,7 +61,7 @@ func (d *memDisk) set(e store.Entry) {
 	d.messages[e.Key] = savedMessage{e.State, e.Message.Append(nil)}
 }
 
-// remove removes the messages of a level whose order is at least from and less than before.
+// remove removes the messages of a level with from <= order < before.
 func (d *memDisk) remove(at memLevel, from, before uint64) {
 	i, _ := slices.BinarySearch(d.orders[at], from)
 	j, _ := slices.BinarySearch(d.orders[at], before)

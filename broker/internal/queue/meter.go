@@ -10,7 +10,7 @@ import (
 // itemOverhead is the approximate memory use of a message in addition to its body, properties and additional routing keys.
 const itemOverhead = 256
 
-// keyOverhead is the approximate memory use of an additional routing key, without the characters.
+// keyOverhead is the approximate memory use of an additional routing key, in addition to its length.
 const keyOverhead = 24
 
 // Size returns the approximate memory use of the message.

@@ -269,7 +269,7 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 }
 
 // Promise adds n to the number of messages that open transactions would publish to the queue. When a transaction is
-// complete, its caller passes a negative n.
+// complete, the caller passes a negative n.
 func (q *Queue) Promise(n int) {
 	q.mu.Lock()
 	defer q.unlock()

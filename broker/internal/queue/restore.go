@@ -55,8 +55,8 @@ func (r *ready) restore(l store.Level) {
 	r.onDisk += l.Messages
 }
 
-// restoreDelayed loads all messages that wait for a delayed retry. The queue cannot load them in chunks, because
-// their delivery order differs from their order in the store.
+// restoreDelayed loads all messages that wait for a delayed retry, and not only the first chunk, because their
+// delivery order differs from their order in the store.
 func (q *Queue) restoreDelayed(n int) error {
 	for after := uint64(0); n > 0; {
 		items, err := q.read(quorumDelayed, after, math.MaxUint64, min(n, chunkMax))

@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
-// Ack removes delivered messages, which were processed.
+// Ack removes delivered messages that a consumer has processed.
 func (q *Queue) Ack(items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -90,7 +90,7 @@ func (q *Queue) Requeue(failed bool, items ...*Item) {
 	defer q.unlock()
 	var served []*Consumer
 	if q.config.Quorum {
-		// A quorum queue gives consumers their credit for requeued messages back before it selects the next consumer.
+		// A quorum queue restores the consumers' credit for requeued messages before it selects the next consumer.
 		served = holders(items)
 	}
 	q.settle(items)

@@ -70,7 +70,7 @@ func (q *Queue) resend() {
 	d.unloaded = max(0, d.unloaded-n)
 }
 
-// unload evicts stranded messages that are on disk from memory, because only the length limit of the queue limits
+// unload evicts from memory the stranded messages that are on disk, because only the length limit of the queue limits
 // their number. It reports whether other stranded messages are not yet committed.
 func (q *Queue) unload(committed store.Ticket) (left bool) {
 	d := &q.dead

@@ -219,8 +219,8 @@ func (t *Table[Q]) unindex(x *Exchange[Q], b Binding[Q]) {
 }
 
 // Route appends to dst the destination queues of a message that was published to x, each queue once. The message has
-// the routing key key, and optionally more routing keys. If no key matches a binding of an exchange, Route uses the
-// alternate exchange.
+// one routing key, and optionally more. If no key matches a binding of an exchange, Route uses the alternate
+// exchange.
 //
 // For a message with many keys or destination queues, time and memory must not grow faster than their number. Route
 // therefore collects destinations in sets, and evaluates an exchange that ignores routing keys only once.

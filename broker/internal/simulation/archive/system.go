@@ -331,7 +331,7 @@ func (s *System) workers() []reprise.WorkerConfig {
 	handler := func(queue string) reprise.Handler {
 		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error { return s.handle(queue, m) })
 	}
-	all := []reprise.WorkerConfig{
+	return []reprise.WorkerConfig{
 		{
 			Queue: Orders, Policy: policy, Handler: handler(Orders), Concurrency: 4,
 			Topology: topology.Topology{
@@ -342,8 +342,6 @@ func (s *System) workers() []reprise.WorkerConfig {
 		{Queue: Mails, Policy: policy, Handler: handler(Mails), Concurrency: 2},
 		{Queue: Covers, Handler: handler(Covers), Strategy: s.coverArt().Strategy()},
 	}
-	_ = p
-	return all
 }
 
 func (s *System) coverArt() preset.CoverArt {
