@@ -15,6 +15,6 @@
 //  1. Delete the queues and declare them again.
 //  2. Start the consumers.
 //  3. If a warm-up is configured, publish during the warm-up and then drain the queues.
-//  4. Measure until the last message is delivered and acked.
+//  4. Measure until the last message is confirmed and delivered.
 //  5. Check that the queues are empty, and delete them.
 package load

@@ -15,7 +15,7 @@ type Event string
 const (
 	Measuring Event = "measuring" // the warm-up is complete and its messages are drained
 	Published Event = "published" // all messages are published
-	Drained   Event = "drained"   // all messages are confirmed, delivered and acked
+	Drained   Event = "drained"   // all messages are confirmed and delivered
 )
 
 // runner contains the state of a run.

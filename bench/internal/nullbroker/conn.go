@@ -80,7 +80,7 @@ func (c *conn) handshake() error {
 
 func (c *conn) send(channel uint16, m amqpwire.Method) {
 	b, err := amqpwire.AppendMethodFrame(nil, channel, m)
-	if err == nil { // a method with a received name always fits into a frame
+	if err == nil { // always, because names that were received fit into a frame
 		c.out.write(b)
 	}
 }

@@ -18,8 +18,8 @@ const (
 	// further logins that must wait. There is no limit for all addresses together, because attackers could exhaust it
 	// and lock out other users. A delayed login uses no more resources than any other connection.
 	maxDelayed = 100
-	// maxDelayedForKnown is the number of delayed logins from an address from which the broker also delays known users
-	// at this address.
+	// maxDelayedForKnown is the number of delayed logins from an address at which the broker begins to delay known users
+	// there, too.
 	maxDelayedForKnown = maxDelayed / 2
 	// knownDuration is the time for which a user is known at an address after a login.
 	knownDuration = 24 * time.Hour
@@ -91,7 +91,7 @@ func (h *delayedLogins) end(from netip.Prefix) {
 // correct or not.
 type WaitError struct {
 	User string
-	Wait time.Duration // time until a login of the user from this address is accepted again
+	Wait time.Duration // time until the broker checks a login of the user from this address again
 	Held bool          // the login was delayed before it was refused
 }
 
@@ -117,7 +117,8 @@ func (c *Control) admit(peer, name string, right bool) (ok bool, err error) {
 
 // AwaitLogin is like Login, but if the login must wait, AwaitLogin waits and tries again. After maxDelay it returns
 // the [*WaitError]; if ctx is done, it returns the cause. If too many logins from the address are already delayed, it
-// does not wait. A user who has recently logged in from the same address usually need not wait.
+// does not wait. A user who has recently logged in from the same address does not wait with the correct password,
+// unless many logins from there are already delayed.
 func (c *Control) AwaitLogin(ctx context.Context, peer, name, password string) (ok bool, err error) {
 	at := userAddress{throttle.Network(peer), name}
 	right := c.authenticFrom(peer, name, password)

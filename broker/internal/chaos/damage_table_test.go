@@ -18,7 +18,7 @@ const (
 )
 
 // documentDamage compares the results with the table in docs/durability.md. If the test has damaged only a sample of
-// places, some results in the table may be missing.
+// places, the results may be a subset of the table.
 func documentDamage(t *testing.T, found map[string]map[string]bool) {
 	t.Helper()
 	old, err := os.ReadFile(durability)

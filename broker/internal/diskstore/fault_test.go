@@ -17,7 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// faultFS makes one write fail, which is numbered from, and also all later writes unless once is set.
+// faultFS makes write number from fail and, unless once is set, also all later writes. If from is 0, writes do not fail.
 type faultFS struct {
 	from, seen atomic.Int64
 	once       bool

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Other users of the machine cannot read the data or a backup, regardless of the permissions of the parent directory.
+// Other users of the machine cannot read the data or a backup, regardless of the permissions of the data directory.
 func TestFilesArePrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the file system has no permission bits")

@@ -72,8 +72,8 @@ func (q *Queue) deadLetter(m *Message, it *Item, reason Reason) bool {
 	return true
 }
 
-// hold counts a dead letter against the limits of the queue if n is 1, and no longer counts it if n is -1. Only
-// at-least-once dead letters count.
+// hold starts (n is 1) or stops (n is -1) counting a dead letter against the limits of the queue. Only at-least-once
+// dead letters count.
 func (q *Queue) hold(l deadLetter, n int) {
 	if q.config.DeadLetter.AtLeastOnce {
 		q.dead.held += n

@@ -121,7 +121,7 @@ func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	if l.Order <= q.suspect {
 		it.Redelivered, m.suspect = true, true
 		if it.deliveries == 0 {
-			it.acquired = 0 // otherwise, the number of deliveries without a failure would suggest that all deliveries were successful
+			it.acquired = 0 // otherwise, the earlier deliveries would count as successful
 		}
 	}
 	if l.Order <= q.died && q.mayHaveDied(it) {
