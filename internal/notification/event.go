@@ -94,7 +94,7 @@ func (e *Event) page() string {
 	return "/"
 }
 
-// maxText is the maximum length of a string of an event, in bytes.
+// maxText is the maximum length of a string in an event, in bytes.
 const maxText = 200
 
 // line returns the beginning of the first line of an arbitrary string.

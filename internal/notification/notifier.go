@@ -25,7 +25,7 @@ const (
 // Times of a Notifier.
 const (
 	Every  = 10 * time.Second // interval between two readings
-	GiveUp = 24 * time.Hour   // age at which the sender drops a message that was not accepted
+	GiveUp = 24 * time.Hour   // maximum age of a message that no receiver has accepted
 	lease  = 2 * requestTimeout
 )
 
@@ -118,7 +118,7 @@ func New(cfg Config) *Notifier {
 	return n
 }
 
-// maxReported limits the number of reported events of each webhook that wait for the database.
+// maxReported limits the number of each webhook's reported events that wait for the database.
 const maxReported = 200
 
 // Report adds an event that readings do not contain. It does not block. It ignores the event if an equal event, or too

@@ -49,7 +49,7 @@ func replayOf(p failed.Replay) Replay {
 	}}
 }
 
-// readGroups is the maximum number of groups with the latest failures in a reading, and also of the newest groups.
+// readGroups is the maximum number of groups with the latest failures, and of the newest groups, in a reading.
 const readGroups = 500
 
 // Read reads the archive a and the ledger l. l may be nil.
