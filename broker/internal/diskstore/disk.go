@@ -11,9 +11,10 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
-// commitDelay is the maximum delay before changes for which no caller waits are committed. Most of these changes are
-// acknowledgements. If a commit is running, they are part of the next commit. If the broker crashes before they are
-// durable, the messages are redelivered, like messages whose acknowledgement was in flight.
+// commitDelay is the delay after which the store commits changes for which no caller waits, unless an earlier commit
+// includes them. Most of these changes are acknowledgements. If a commit is running, they are part of the next
+// commit. If the broker crashes before they are durable, the messages are redelivered, like messages whose
+// acknowledgement was in flight.
 const commitDelay = 10 * time.Millisecond
 
 // disk implements [Store] with the database Pebble (https://github.com/cockroachdb/pebble).

@@ -25,7 +25,8 @@ type Config struct {
 	// the message. After one more failed delivery, the queue dead-letters or drops it. A negative value means no limit.
 	DeliveryLimit int64
 
-	// MaxLength and MaxBytes limit the number and the total size of ready messages. A negative value means no limit.
+	// MaxLength and MaxBytes limit the number and the total size of ready messages and unsent at-least-once dead
+	// letters. A negative value means no limit.
 	MaxLength, MaxBytes int64
 	Overflow            Overflow
 

@@ -25,10 +25,11 @@ type ready struct {
 //	  ▲
 //	  └── disk ◄── tail ◄── push
 //
-// While memory is available and the tail and the disk are empty, the queue adds messages to fresh. Otherwise, it adds
-// messages to the tail. When a message of the tail is on disk, the queue evicts it from memory, and loads it again
-// later. It evicts only committed messages, so that a load always finds them. The queue loads a message from the disk
-// before it deletes the message, unless it deletes all messages in one step (deleteSavedReady).
+// If the level has no messages on disk or in the tail, and memory is available or fresh is short, the queue adds
+// messages to fresh. Otherwise, it adds messages to the tail. When a message of the tail is on disk, the queue evicts
+// it from memory, and loads it again later. It evicts only committed messages, so that a load always finds them. The
+// queue loads a message from the disk before it deletes the message, unless it deletes all messages in one step
+// (deleteSavedReady).
 type level struct {
 	returned byOrder // requeued messages
 	fresh    fifo
