@@ -75,6 +75,9 @@ func (s *stores) prepare(ctx context.Context, log *slog.Logger) error {
 	for _, x := range s.all {
 		x.db.private()
 		if err := x.db.await(ctx, log, "store of duplicates", func() error {
+			if err := x.db.checkFile(ctx); err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 			defer cancel()
 			return x.Migrate(ctx)
