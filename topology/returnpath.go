@@ -99,8 +99,8 @@ func (t Topology) walk(from string, declared func(string) (Exchange, error), mat
 	return queues, nil
 }
 
-// exchange returns the declaration of an exchange. Some exchanges are predeclared by the broker. Other undeclared
-// exchanges count as direct, because only an equal key is certain to match.
+// exchange returns the declaration of an exchange. If t does not declare the exchange, it has its predeclared kind, or else
+// counts as direct, because only an equal key is certain to match.
 func (t Topology) exchange(name string) Exchange {
 	for _, x := range t.Exchanges {
 		if x.Name == name {
@@ -110,13 +110,13 @@ func (t Topology) exchange(name string) Exchange {
 	return Exchange{Name: name, Kind: cmp.Or(predeclaredKinds[name], Direct)}
 }
 
-// predeclaredKinds contains the kinds of the exchanges that every virtual host has.
+// predeclaredKinds contains the kinds of the amq.* exchanges that every virtual host has.
 var predeclaredKinds = map[string]string{
 	"amq.direct": Direct, "amq.fanout": Fanout, "amq.topic": Topic, "amq.headers": Headers, "amq.match": Headers,
 }
 
 // matches reports whether a binding accepts messages with a key. It returns true for exchanges that do not route by the key
-// alone (headers exchanges, exchanges of plugins), because no key is certain to match.
+// alone (headers exchanges, exchanges of plugins), because the key cannot rule out a match.
 func matches(kind, bound, key string) bool {
 	switch kind {
 	case Direct:
@@ -128,11 +128,11 @@ func matches(kind, bound, key string) bool {
 }
 
 // topicMatches reports whether a pattern matches a key: "*" matches one word, "#" any number of words (AMQP 0-9-1,
-// §3.1.3.3). The last "#" matches more and more words until the rest of the pattern matches. An earlier "#" never needs to
-// match more words.
+// §3.1.3.3). After a mismatch, the most recent "#" takes one more word, and the comparison continues after it. An earlier
+// "#" never needs to take more words.
 func topicMatches(pattern, key string) bool {
 	p, k := words(pattern), words(key)
-	hash, taken := -1, 0 // index of the last "#", and the end of the words that it matches
+	hash, taken := -1, 0 // index of the most recent "#", and the end of the words that it takes
 	i, j := 0, 0
 	for j < len(k) {
 		switch {
@@ -155,7 +155,7 @@ func topicMatches(pattern, key string) bool {
 	return i == len(p)
 }
 
-// words splits a key like RabbitMQ: the empty key has no words, "." has two empty words.
+// words splits a key as RabbitMQ does. The empty key has no words, and "." has two empty words.
 func words(key string) []string {
 	if key == "" {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// This file contains checks for the settings of several Routes and Marks.
+// This file contains checks that Routes, Marks, Strategy and Topology use.
 
 // validateLength reports a name that is too long for AMQP.
 func validateLength(field, name string) error {
@@ -20,8 +20,8 @@ func validateLength(field, name string) error {
 	return nil
 }
 
-// validateDeadLetters reports an exchange that t declares without a binding. The broker silently drops
-// messages that are rejected to such an exchange.
+// validateDeadLetters reports an exchange that t declares without a binding and without an alternate exchange. The broker
+// silently drops rejected messages that it dead-letters to such an exchange.
 func (t Topology) validateDeadLetters(exchange string) error {
 	for _, b := range t.Bindings {
 		if b.Exchange == exchange {
@@ -44,8 +44,8 @@ func validateApart(wait, failed string, equal bool) error {
 	return nil
 }
 
-// validateOtherQueue reports an address that leads to the work queue itself. The broker would redeliver waiting or parked
-// copies immediately.
+// validateOtherQueue reports an address that names the work queue itself. The broker would deliver waiting or parked copies
+// immediately.
 func (a Address) validateOtherQueue(field, queue, workExchange string) error {
 	own := ""
 	if workExchange == "" {
@@ -57,7 +57,7 @@ func (a Address) validateOtherQueue(field, queue, workExchange string) error {
 	return nil
 }
 
-// validateHeader reports a header that Reprise or the broker writes.
+// validateHeader reports a header name that is too long, or reserved for Reprise or the broker.
 func validateHeader(field, name string) error {
 	switch {
 	case strings.HasPrefix(name, "x-reprise-"):
@@ -68,9 +68,9 @@ func validateHeader(field, name string) error {
 	return validateLength(field, name)
 }
 
-// validateMarks reports Marks that write headers on copies, together with a Route that does not publish copies. The Marks
-// could not count attempts, so messages would be retried indefinitely. Marks of other packages are not checked, because they
-// may count in another way.
+// validateMarks reports Marks of this package that cannot count the attempts of the Route, because the broker returns the
+// message instead of a copy with headers. Messages would be retried indefinitely. Marks of other packages are not checked,
+// because they may count in another way.
 func (s Strategy) validateMarks() error {
 	route := unwrap(s.Route)
 	if v := reflect.ValueOf(route); v.Kind() == reflect.Pointer {
@@ -144,7 +144,7 @@ func (e Exchange) validate() error {
 	return errors.Join(errs...)
 }
 
-// validate reports a queue that no broker accepts. An existing queue may have a reserved name.
+// validate reports a queue that no broker accepts. With IfAbsent, the name may be reserved, because the queue may exist.
 func (q Queue) validate() error {
 	errs := []error{validateName("queue", q.Name)}
 	if !q.IfAbsent {

@@ -9,15 +9,15 @@ import (
 // and Marks the headers that are written on them. A Strategy only computes addresses and headers;
 // package reprise performs the I/O.
 //
-// The zero value is the default: Buckets and Trail. Each field can be nil independently.
+// The zero value is the default: Buckets and Trail. Either field can be nil.
 type Strategy struct {
 	Route Route
 	Marks Marks // default: the Marks of the Route, or Trail{}
 }
 
-// WithDefaults returns s with nil fields replaced. The default Route is Buckets{}. The default Marks
-// are the result of the method Marks() Marks of the Route or, if the Route has a method Unwrap()
-// Route, of the innermost unwrapped Route. Without such a method, the default is Trail{}.
+// WithDefaults returns s with nil fields replaced. The default Route is Buckets{}. If the Route has a method Marks() Marks,
+// its result is the default Marks. Otherwise, if the Route has a method Unwrap() Route, the method Marks of the innermost
+// Route applies. If no such method exists, or if its result is nil, the default Marks are Trail{}.
 func (s Strategy) WithDefaults() Strategy {
 	if s.Route == nil {
 		s.Route = Buckets{}
@@ -31,7 +31,7 @@ func (s Strategy) WithDefaults() Strategy {
 	return s
 }
 
-// marksOf returns the Marks that the route or the innermost route requires, or nil.
+// marksOf returns the Marks that the route or its innermost route requires, or nil.
 func marksOf(r Route) Marks {
 	for _, r := range []Route{r, unwrap(r)} {
 		if asks, ok := r.(interface{ Marks() Marks }); ok {
@@ -52,9 +52,9 @@ func unwrap(r Route) Route {
 	}
 }
 
-// Validate reports invalid settings of either part. It also reports Marks of this package that cannot count attempts,
-// because the Route does not publish copies. Validate calls the method Validate() error of Routes and Marks of other
-// packages, if present.
+// Validate reports invalid settings of the Route or the Marks. It also reports Marks of this package that cannot count the
+// attempts of a Route such as Requeuing, in which the broker returns the message instead of a copy with headers. If a Route
+// or Marks of another package have a method Validate() error, Validate calls it.
 func (s Strategy) Validate() error {
 	if err := errors.Join(validateNil("Route", s.Route), validateNil("Marks", s.Marks)); err != nil {
 		return err
@@ -70,8 +70,8 @@ func (s Strategy) Validate() error {
 	return s.validateMarks()
 }
 
-// ValidateQueue returns an error if the strategy cannot serve a work queue. It calls the method
-// ValidateQueue(string) error of Routes of other packages, if present.
+// ValidateQueue returns an error if the strategy cannot serve a work queue. If a Route of another package has a method
+// ValidateQueue(string) error, ValidateQueue calls it.
 func (s Strategy) ValidateQueue(queue string) error {
 	if v, ok := s.WithDefaults().Route.(interface{ ValidateQueue(string) error }); ok {
 		return v.ValidateQueue(queue)
@@ -82,15 +82,15 @@ func (s Strategy) ValidateQueue(queue string) error {
 // Route is the path of the copies of a failed message. Implementations must be pure and safe for
 // concurrent use.
 //
-// A Route that does not publish copies cannot write headers. Its method Marks() Marks returns the Marks that count its
-// attempts.
+// A Route that does not publish copies cannot write headers, so it should have a method Marks() Marks that returns the Marks
+// that count its attempts.
 type Route interface {
 	// Topology returns the topology that must exist before the work queue is consumed.
 	Topology(queue string) Topology
 
-	// Wait returns the first hop of a copy that returns to d.Queue after delay, and not earlier. A route with one fixed
-	// delay, or with a shorter maximum, may use another delay, which it returns in Hop.Delay. If Wait returns an error,
-	// the worker parks the message with this error instead of retrying it.
+	// Wait returns the first hop of a copy that returns to d.Queue after delay, and not earlier. A route with its own
+	// delays, or with a maximum below delay, may use another delay, which it returns in Hop.Delay. If Wait returns an
+	// error, the worker parks the message with this error instead of retrying it.
 	Wait(d Delivery, delay time.Duration) (Hop, error)
 
 	// Failed returns the hop of a copy that is parked.
@@ -106,14 +106,14 @@ type Delivery struct {
 	Headers     Table // all headers, including bookkeeping and x-death
 }
 
-// Marks write bookkeeping headers on the copies of a message, and read them on its next delivery.
+// Marks write bookkeeping headers on each copy of a message, and read them when the copy is delivered.
 // Implementations must be pure and safe for concurrent use, and must not change the tables that they
 // receive. They must tolerate all header values, because any publisher can write them.
 type Marks interface {
-	// Read returns the bookkeeping that earlier attempts wrote on d.
+	// Read returns the bookkeeping of earlier attempts in the headers of d.
 	Read(d Delivery) History
 
-	// Retry returns the headers of a copy that is retried.
+	// Retry returns the headers of a copy for a retry.
 	Retry(headers Table, f Failure) Table
 
 	// Park returns the headers of a copy for the failed queue.
@@ -124,8 +124,8 @@ type Marks interface {
 	Owns(header string) bool
 }
 
-// Undecided is the value of History.RetriesLeft if the marks do not count down. The Policy of the
-// worker then decides.
+// Undecided is the value of History.RetriesLeft if the marks do not count down. In this case, the Policy of the worker
+// decides.
 const Undecided = -1
 
 // History is the record of the earlier attempts to process a message.
@@ -133,9 +133,8 @@ type History struct {
 	Attempts    int // number of attempts before this delivery
 	RetriesLeft int // number of permitted retries after this attempt, or Undecided
 
-	// Exchange and routing key of the first publish, and the work queue in which the message failed.
-	// Queue is "" if the marks do not record the origin. The exchange and the routing key of the
-	// delivery are then the origin.
+	// Work queue in which the message failed, and exchange and routing key of the first publish. If the marks did not
+	// record them, Queue is "", and the exchange and the routing key of the delivery apply: see OriginAt.
 	Queue, Exchange, RoutingKey string
 
 	FirstFailed   time.Time      // zero if the message has not failed yet, or if the time is unknown
@@ -156,20 +155,20 @@ type AttemptError struct {
 type Failure struct {
 	AttemptError         // the attempt that failed
 	History      History // result of Read
-	Reason       string  // reason for parking, such as "10 attempts made"; "" for a retry, or if the error is the reason
+	Reason       string  // reason for parking, such as "10 attempts made"; "" for a retry or if the error is the reason
 
-	// Exchange and routing key of the first publish, and the work queue in which the message failed,
-	// resolved from History and the delivery.
+	// Work queue in which the message failed, and exchange and routing key of the first publish, from History or, if it
+	// does not contain them, from the delivery.
 	Queue, Exchange, RoutingKey string
 
 	// Room is the maximum WireSize of the returned headers in bytes, because a content header must fit into one frame; 0
-	// means no limit. If necessary, Marks shorten or drop bookkeeping headers, error texts first. They never drop headers of
-	// users.
+	// means no limit. If necessary, Marks shorten or drop bookkeeping headers, starting with error texts. They never drop
+	// other headers.
 	Room int
 }
 
-// OriginAt returns the exchange and the routing key of the first publish. If the marks did not record
-// them, it returns the exchange and the key of the delivery.
+// OriginAt returns the exchange and the routing key of the first publish. If the marks did not record them, OriginAt returns
+// the exchange and the routing key of d.
 func (h History) OriginAt(d Delivery) (exchange, key string) {
 	if h.Queue == "" {
 		return d.Exchange, d.RoutingKey

@@ -12,10 +12,10 @@ import (
 // []byte, time.Time (whole seconds), Table, []any of these, and the Decimal of the AMQP client.
 type Table map[string]any
 
-// WireSize returns the size of the table in a frame in bytes, including the length prefix. Package
-// reprise uses it to limit the headers that it writes, because a content header must fit into one
-// frame. WireSize also accepts the additional types that package reprise accepts from a handler: an
-// int or uint is sent as 64 bits, and any map with string keys as a Table.
+// WireSize returns the encoded size of the table in bytes, including the length prefix. Workers limit the size of the
+// headers that they write, because a content header must fit into one frame. WireSize also accepts the additional types
+// that package reprise accepts from a handler. An int or uint counts as 64 bits, and a map that converts to Table as a
+// Table.
 func (t Table) WireSize() int {
 	size := 4
 	for k, v := range t {
@@ -53,7 +53,7 @@ func wireSize(v any) int {
 	if m := reflect.ValueOf(v); m.CanConvert(tableType) { // for example the Table of the AMQP client
 		return 1 + m.Convert(tableType).Interface().(Table).WireSize()
 	}
-	return 1 + 8 // a Decimal has 5 bytes, so this is an upper bound
+	return 1 + 8 // a Decimal has only 5 bytes after the type byte
 }
 
 var tableType = reflect.TypeFor[Table]()

@@ -24,7 +24,7 @@ type Exchange struct {
 	Name       string
 	Kind       string // Direct, Fanout, Topic, Headers, or the kind of a plugin
 	Transient  bool   // deleted when the broker restarts
-	AutoDelete bool   // deleted with its last binding
+	AutoDelete bool   // deleted when its last binding is deleted
 	Internal   bool   // clients cannot publish to it
 	Args       Table
 }
@@ -34,17 +34,17 @@ type Exchange struct {
 type Queue struct {
 	Name       string
 	Transient  bool // deleted when the broker restarts
-	Exclusive  bool // belongs to one connection, and is deleted with it
-	AutoDelete bool // deleted with its last consumer
+	Exclusive  bool // belongs to one connection, and is deleted when the connection closes
+	AutoDelete bool // deleted when its last consumer is canceled
 	Args       Table
 
-	// IfAbsent declares the queue only if no queue of that name exists. An existing queue is used
-	// unchanged, whatever its arguments.
+	// IfAbsent declares the queue only if no queue of that name exists. An existing queue remains unchanged, whatever its
+	// arguments.
 	IfAbsent bool
 }
 
-// Binding routes messages from an exchange to a queue or to another exchange. The Topology does not
-// have to declare either of them. Set exactly one of Queue and ToExchange.
+// Binding routes messages from an exchange to a queue or to another exchange. Set exactly one of Queue and ToExchange. The
+// source and the destination need not be declared in the same Topology.
 type Binding struct {
 	Exchange   string
 	Queue      string // destination queue
@@ -74,18 +74,18 @@ type Topology struct {
 	Queues    []Queue
 	Bindings  []Binding
 
-	// Needs is the oldest version of RabbitMQ that implements the arguments, such as "4.3.3"; ""
-	// permits all versions. The caller must check the version with Topology.For, because RabbitMQ
-	// accepts and ignores unknown arguments.
+	// Needs is the oldest version of RabbitMQ that implements all arguments, such as "4.3.3"; "" permits all versions. The
+	// caller must check the version of the broker with Topology.For, because RabbitMQ ignores unknown arguments.
 	Needs string
 }
 
-// maxName is the longest name in AMQP, because the length of a short string is one byte.
+// maxName is the maximum length of a name in bytes, because AMQP encodes the length of a short string in one byte.
 const maxName = 255
 
-// Validate reports declarations that no broker accepts. Names must not be empty, too long, reserved for the broker, or
-// contain line breaks, which RabbitMQ removes. An exchange must have a kind. Two declarations of the same name must be
-// equal. Combinations such as a transient quorum queue are invalid. Validate joins all problems into one error.
+// Validate reports declarations that brokers refuse or change. A name must not be empty, longer than 255 bytes or reserved
+// for the broker, and must not contain a NUL or a line break (RabbitMQ removes line breaks). An exchange must have a kind.
+// Two declarations of the same exchange or queue must be equal. Combinations such as a transient quorum queue are invalid.
+// Validate joins all problems into one error.
 func (t Topology) Validate() error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("topology: "+format, args...)) }
@@ -131,9 +131,9 @@ func (t Topology) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Merge returns the union of t and others without duplicates. A definite declaration of a queue
-// replaces an IfAbsent declaration of the same name. Merge keeps contradictions, which Validate
-// reports. It does not change its inputs.
+// Merge returns the union of t and others without duplicates. A declaration of a queue without IfAbsent replaces a
+// declaration of the same queue with IfAbsent. Merge keeps contradictory declarations; Validate reports them. Merge does not
+// change its inputs.
 func (t Topology) Merge(others ...Topology) Topology {
 	var m Topology
 	for _, o := range append([]Topology{t}, others...) {
@@ -163,7 +163,7 @@ func mergeQueue(queues []Queue, q Queue) []Queue {
 			queues[i] = q
 			return queues
 		case q.IfAbsent, q.equal(x):
-			return queues // the earlier declaration is at least as definite
+			return queues // the earlier declaration takes precedence
 		}
 	}
 	return append(queues, q)
@@ -185,7 +185,7 @@ func (b Binding) equal(x Binding) bool {
 	return reflect.DeepEqual(b, x)
 }
 
-// normalArgs makes arguments comparable. nil equals an empty table, and the width of integers is ignored.
+// normalArgs makes arguments comparable: nil becomes an empty table, and every integer an int64.
 func normalArgs(t Table) Table {
 	n := Table{}
 	for k, v := range t {
@@ -204,8 +204,8 @@ func (t Table) with(key string, value any) Table {
 	return t
 }
 
-// Clone returns a shallow copy of t, which the caller may change. The copy shares nested values with
-// t. A nil t gives an empty table.
+// Clone returns a shallow copy of t, which the caller may change. The copy shares nested values with t. If t is nil, the
+// copy is an empty table.
 func (t Table) Clone() Table {
 	if t == nil {
 		return Table{}

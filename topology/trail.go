@@ -19,9 +19,9 @@ const (
 	HeaderReason        = "x-reprise-reason"         // longstr: reason for parking, in addition to the last error.
 )
 
-// HeaderReplay is the header of a message that a replay of package failed has sent. Its value is a
-// string: the number of the replay, a slash and the number of the message. If the message fails again,
-// the header identifies its earlier record in the archive.
+// HeaderReplay is a header that package failed sets when it replays a message. Its value is a string: the number of the
+// replay, a slash and the number of the message in the archive. If the message fails again, the archive finds its earlier
+// record by this header.
 const HeaderReplay = "x-reprise-replay"
 
 // Bounds of the history on a message.
@@ -30,15 +30,14 @@ const (
 	maxErrorText = 4 << 10 // bytes of each error text
 )
 
-// Trail is the default Marks. It counts attempts, and keeps a bounded history of errors on the
-// message, so that a parked message shows its causes.
+// Trail is the default Marks. It counts attempts, and keeps a bounded history of errors on the message, so that a parked
+// message shows why it failed.
 //
-// Trail keeps the first error and the last nine. It truncates each error text to 4 KiB at a character
-// boundary, and writes the number of omitted errors to HeaderErrorsDropped. If the headers do not fit
-// into a frame with the headers of the message, Trail shortens the texts further, and then omits them.
+// Trail keeps the first error and the last nine, and writes the number of omitted errors to HeaderErrorsDropped. It
+// truncates each error text to 4 KiB at a character boundary. If the headers exceed Failure.Room, Trail shortens the texts
+// further, and finally omits HeaderErrors and HeaderErrorsDropped.
 //
-// Trail does not limit retries: RetriesLeft is Undecided, and the Policy decides by the number of
-// attempts.
+// Trail does not limit retries: RetriesLeft is Undecided, so the Policy of the worker decides.
 type Trail struct{}
 
 var trailHeaders = map[string]bool{
@@ -49,7 +48,7 @@ var trailHeaders = map[string]bool{
 // Owns reports whether Trail writes the header.
 func (Trail) Owns(header string) bool { return trailHeaders[header] }
 
-// Read returns the history in the headers. Values of unexpected types count as absent.
+// Read returns the history in the headers. It ignores values of unexpected types.
 func (Trail) Read(d Delivery) History {
 	h := History{
 		Attempts:      amqpvalue.Count(d.Headers[HeaderAttempts]),
@@ -69,7 +68,7 @@ func (Trail) Read(d Delivery) History {
 	return h
 }
 
-// Retry returns headers with the failure added to the trail.
+// Retry returns a copy of headers in which the failure is added to the trail.
 func (t Trail) Retry(headers Table, f Failure) Table { return t.write(headers.Clone(), f) }
 
 // Park returns the same headers as Retry.
@@ -103,7 +102,7 @@ func (t Trail) write(out Table, f Failure) Table {
 			return out
 		}
 		if limit == 0 {
-			// Even empty texts do not fit. Keep only the number of attempts.
+			// Even with empty texts, the headers do not fit. Omit the list of errors.
 			delete(out, HeaderErrors)
 			delete(out, HeaderErrorsDropped)
 			return out
@@ -111,8 +110,8 @@ func (t Trail) write(out Table, f Failure) Table {
 	}
 }
 
-// bound keeps the first and the last of errs, so that errs and one more error are at most maxErrors. It adds the number of
-// removed errors to dropped.
+// bound removes errors after the first, so that errs has room for one more error within maxErrors. It returns the remaining
+// errors, and dropped plus the number of removed errors.
 func bound(errs []AttemptError, dropped int) ([]AttemptError, int) {
 	if over := len(errs) + 1 - maxErrors; over > 0 {
 		kept := append([]AttemptError{errs[0]}, errs[1+over:]...)
@@ -134,7 +133,7 @@ func writeAttempt(e AttemptError, limit int) Table {
 		"attempt":     int64(e.Attempt),
 		"time":        e.Time,
 		"error":       truncate(e.Error, limit),
-		"host":        truncate(e.Host, maxName), // host names are not longer, but any publisher can write the header
+		"host":        truncate(e.Host, maxName), // host names are not longer, but any publisher can forge the header
 		"duration-ms": e.Duration.Milliseconds(),
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// truncate shortens s to at most limit bytes at a character boundary. The result ends with an ellipsis, if there is room for
-// it. truncate first replaces invalid UTF-8, because other programs expect valid UTF-8.
+// truncate shortens s to at most limit bytes at a character boundary. A shortened string ends with an ellipsis if limit
+// permits. truncate first replaces invalid UTF-8, because other programs expect valid UTF-8.
 func truncate(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// WaitQueue is the Route of systems with one wait queue. A fanout exchange routes copies to a queue in which all
-// messages expire after the same time. Expired copies return through the work exchange, with an unchanged routing key,
-// which leads them to their work queue.
+// WaitQueue is the Route of systems with one wait queue. WaitExchange, usually a fanout exchange, routes copies to a queue
+// in which all messages expire after the same time. Expired copies return through WorkExchange. Their routing key is
+// unchanged, so it leads them to their work queue.
 //
 //	WorkExchange ─► work queue ─► handler ─► failed ─► WaitExchange ─► wait queue
 //	      ▲                                                               │ expires after Delay
 //	      └───────────────────────────────────────────────────────────────┘ key unchanged
 //
 // Every retry waits for Delay. WaitQueue ignores the delays of Policy and handlers. If WorkExchange routes a key to
-// several queues, a retry reaches all of them. A message that was published by queue name returns with the key of a
-// binding. Address describes the limits of this substitution under {key}.
+// several queues, a retry reaches all of them. A message that was published directly to its queue (through the default
+// exchange) returns with the key of a binding instead of its routing key. Address describes the limits of this
+// substitution under {key}.
 type WaitQueue struct {
 	WorkExchange   string        // exchange through which expired copies return
 	WaitExchange   string        // exchange that leads to the wait queue
 	FailedExchange string        // exchange that leads to the failed queue
-	Delay          time.Duration // delay of the wait queue as declared in Infrastructure, for logs only; at most MaxDelay
+	Delay          time.Duration // delay of the wait queue that Infrastructure declares; at most MaxDelay
 
-	// Infrastructure declares all objects, including the bindings with which WorkExchange reaches each
-	// work queue.
+	// Infrastructure declares all objects, including the bindings through which WorkExchange reaches each work queue.
 	Infrastructure Topology
 }
 

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Names of the exchanges and queues of announced workers, see WorkerStatus and Command.
+// Names of the exchanges and queues of announced workers: see WorkerStatus and Command.
 const (
 	// WorkersExchange is the topic exchange to which workers publish their statuses. The routing key is the name of the
 	// work queue.
@@ -22,25 +22,23 @@ const (
 	// ControlQueuePrefix is the prefix of the name of the queue in which a client receives commands.
 	ControlQueuePrefix = "reprise.control."
 
-	// PauseQueuePrefix is the prefix of the name of the queue that stores the pause of a work queue,
-	// see PauseQueue.
+	// PauseQueuePrefix is the prefix of the name of the queue that stores the pause of a work queue: see PauseQueue.
 	PauseQueuePrefix = "reprise.paused."
 )
 
-// IsControlQueue reports whether a queue belongs to announced workers and does not contain messages of
-// users.
+// IsControlQueue reports whether a queue is for statuses, commands, pauses or retry reports, and not for messages of users.
 func IsControlQueue(name string) bool {
 	return strings.HasPrefix(name, ControlQueuePrefix) || strings.HasPrefix(name, PauseQueuePrefix) || strings.HasPrefix(name, WorkersExchange+".") ||
 		strings.HasPrefix(name, RetriesQueuePrefix)
 }
 
-// Workers returns the exchanges of announced workers.
+// Workers returns the topology of announced workers: WorkersExchange and ControlExchange.
 func Workers() Topology {
 	return Topology{Exchanges: []Exchange{{Name: WorkersExchange, Kind: Topic}, {Name: ControlExchange, Kind: Topic}}}
 }
 
-// ControlQueue returns the queue in which a client receives commands. The queue is exclusive to a
-// connection.
+// ControlQueue returns the queue in which the client with the given ID receives commands. The queue is exclusive to the
+// connection of the client.
 func ControlQueue(id string) Queue {
 	return Queue{
 		Name: ControlQueuePrefix + id, Transient: true, Exclusive: true, AutoDelete: true,
@@ -50,11 +48,11 @@ func ControlQueue(id string) Queue {
 
 // PauseQueue returns the queue that stores the pause of a work queue. It returns false if the name of the work queue is
 // too long. The work queue is paused if the pause queue has a message (a Pause in JSON) or a consumer. A consumer reads
-// the message, and the broker requeues the message when the channel of the consumer closes. If Pause.Until is set, the
-// message expires at that time. The queue holds one message, so the newest message applies.
+// the message without acknowledging it, so the broker requeues it when the channel of the consumer closes. If Pause.Until
+// is set, the message expires at that time. The pause queue holds one message: the newest.
 //
-// The queue must be classic. A quorum queue with an unreachable leader reports zero messages. A
-// classic queue on an unreachable node returns an error.
+// The pause queue must be classic. RabbitMQ reports zero messages for a quorum queue whose leader is unreachable, but
+// returns an error for a classic queue on an unreachable node.
 func PauseQueue(queue string) (Queue, bool) {
 	name := PauseQueuePrefix + queue
 	return Queue{Name: name, Args: Table{"x-queue-type": "classic", "x-max-length": int64(1)}}, len(name) <= maxName
@@ -62,24 +60,23 @@ func PauseQueue(queue string) (Queue, bool) {
 
 // States of a worker.
 const (
-	WorkerConnecting = "connecting" // has no consumer, and tries to create one
+	WorkerConnecting = "connecting" // has no consumer, and is trying to create one
 	WorkerConsuming  = "consuming"
 	WorkerPaused     = "paused" // deliberately has no consumer
 	WorkerStopped    = "stopped"
 )
 
-// StatusInterval is the time between two statuses of a worker. A worker also sends a status when its state changes.
+// StatusInterval is the interval at which a worker sends its status. It also sends a status when its state changes.
 const StatusInterval = 15 * time.Second
 
-// StatusVersion is the WorkerStatus.Version and Command.Version that this package writes.
+// StatusVersion is the version that this package writes to WorkerStatus.Version and Command.Version.
 const StatusVersion = 1
 
-// WorkerStatus is the state of a worker. The worker publishes it to WorkersExchange every
-// StatusInterval, and when its state changes, as the JSON body of a transient message of at most
-// MaxStatus bytes.
+// WorkerStatus is the status of a worker. Every StatusInterval, and when State changes, the worker publishes its status to
+// WorkersExchange, as the JSON body (at most MaxStatus bytes) of a transient message.
 type WorkerStatus struct {
 	Version int    `json:"v"`
-	ID      string `json:"id"` // random for each call of Run
+	ID      string `json:"id"` // random, new in each call of Worker.Run
 	Queue   string `json:"queue"`
 
 	Client  string `json:"client"` // Config.Name
@@ -93,11 +90,11 @@ type WorkerStatus struct {
 	Concurrency int       `json:"concurrency"`
 
 	State   string  `json:"state"`
-	Trouble string  `json:"trouble,omitempty"` // reason for WorkerConnecting
+	Trouble string  `json:"trouble,omitempty"` // reason for the state WorkerConnecting
 	Pauses  []Pause `json:"pauses,omitempty"`  // all current pauses
 
 	Running  int        `json:"running"`            // number of messages in handlers
-	Handling []Handling `json:"handling,omitempty"` // oldest of these messages, at most MaxHandling
+	Handling []Handling `json:"handling,omitempty"` // the oldest of these messages, at most MaxHandling
 
 	Counts Counts    `json:"counts"` // since Started
 	Took   Histogram `json:"took"`   // handling times since Started
@@ -113,8 +110,8 @@ type Handling struct {
 	Since     time.Time `json:"since"`
 }
 
-// Counts are totals since a worker started. They never decrease, so a lost status does not lose information. The
-// difference between two statuses with the same ID is the activity between them.
+// Counts are totals since a worker started. The difference between the Counts of two statuses with the same ID is the
+// activity between the statuses, even if statuses between them were lost.
 type Counts struct {
 	Succeeded uint64 `json:"succeeded"` // messages that were acknowledged after their handler returned nil
 	Failed    uint64 `json:"failed"`    // failed attempts
@@ -130,14 +127,15 @@ func (c Counts) Sub(earlier Counts) Counts {
 // TookBuckets is the number of buckets of a Histogram.
 const TookBuckets = 25
 
-// Histogram counts durations. Bucket i counts durations of at most TookBound(i) that do not fit into
-// an earlier bucket. The last bucket counts all longer durations.
+// Histogram counts durations. Bucket i counts durations of at most TookBound(i) that no earlier bucket counts. The last
+// bucket counts all longer durations.
 type Histogram struct {
 	Buckets [TookBuckets]uint64 `json:"buckets"`
 	SumMS   uint64              `json:"sum_ms"` // of all durations, in milliseconds
 }
 
-// TookBound returns the upper bound of bucket i: 125 µs, doubled i times. The last bucket, TookBuckets-1, has no bound.
+// TookBound returns the upper bound of bucket i: 125 µs, doubled i times. The last bucket, TookBuckets-1, has no upper
+// bound.
 func TookBound(i int) time.Duration { return 125 * time.Microsecond << i }
 
 // TookBucket returns the bucket of a duration.
@@ -174,9 +172,9 @@ func (h Histogram) Add(other Histogram) Histogram {
 	return h
 }
 
-// Quantile returns the upper bound of the bucket that contains the quantile q, such as 0.95. Except in the first bucket,
-// the result is at most twice the quantile. For the last bucket, Quantile returns the lower bound. It returns 0 if there
-// are no durations.
+// Quantile returns the upper bound of the bucket that contains the quantile q, such as 0.95. In all buckets between the
+// first and the last, the upper bound is at most twice the quantile. For the last bucket, Quantile returns the lower bound.
+// If h is empty, Quantile returns 0.
 func (h Histogram) Quantile(q float64) time.Duration {
 	n := h.Count()
 	if n == 0 {
@@ -196,19 +194,19 @@ func (h Histogram) Quantile(q float64) time.Duration {
 const (
 	PauseOfQueue  = "queue"  // an operator has paused all workers of the queue
 	PauseOfWorker = "worker" // an operator has paused this worker
-	PauseOfItself = "itself" // the worker paused itself: PauseFor, a Breaker, a failed Limiter
+	PauseOfItself = "itself" // the worker has paused itself, because of PauseFor, a Breaker or a failed Limiter
 )
 
-// Pause is a pause of a worker or a queue. The message in a PauseQueue contains it as JSON.
+// Pause is a pause of a worker or a work queue. The body of the message in a PauseQueue is a Pause in JSON.
 type Pause struct {
 	Of     string    `json:"of,omitempty"`
-	By     string    `json:"by,omitempty"` // operator; not verified
+	By     string    `json:"by,omitempty"` // name of the operator; not verified
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at,omitzero"`
-	Until  time.Time `json:"until,omitzero"` // zero: until an operator resumes it, or unknown
+	Until  time.Time `json:"until,omitzero"` // zero: until an operator resumes the worker or queue, or unknown
 }
 
-// String describes the pause in a few words.
+// String returns a short description of the pause.
 func (p Pause) String() string {
 	var b strings.Builder
 	b.WriteString("paused")
@@ -233,17 +231,17 @@ const (
 
 // Command is the JSON body of a message to ControlExchange.
 //
-// A command for a queue (Worker is empty) makes workers read the PauseQueue, which determines the pause. A command for a
-// worker pauses or resumes that worker. The pause ends at the latest when the worker stops.
+// DoPause and DoResume for a queue (Worker is empty) make its workers read the PauseQueue, which determines the pause. For a
+// single worker, they pause or resume that worker. The pause of a single worker ends at the latest when the worker stops.
 type Command struct {
 	Version int    `json:"v"`
 	Do      string `json:"do"`
-	Queue   string `json:"queue,omitempty"`  // empty: workers of all queues; for DoReport only
+	Queue   string `json:"queue,omitempty"`  // work queue; empty (only with DoReport): all queues
 	Worker  string `json:"worker,omitempty"` // WorkerStatus.ID; empty: all workers of the queue
 	Pause   Pause  `json:"pause,omitzero"`   // for DoPause
 }
 
-// MaxStatus is the largest size of a status, a command or a pause in bytes.
+// MaxStatus is the maximum size of an encoded status, command or pause in bytes.
 const MaxStatus = 4 << 10
 
 // Limits of strings, in bytes.
@@ -252,8 +250,8 @@ const (
 	maxStatusName   = 64
 )
 
-// Encode returns the JSON of a status. It truncates long strings, and removes messages from Handling,
-// to stay within MaxStatus.
+// Encode returns the JSON of a status. It truncates long strings other than ID and Queue. If the JSON exceeds MaxStatus,
+// Encode removes messages from Handling, and returns an error if this is not sufficient.
 func (s WorkerStatus) Encode() ([]byte, error) {
 	s.Version = StatusVersion
 	s.Client, s.Host = truncateLine(s.Client, maxStatusName), truncateLine(s.Host, maxStatusName)
@@ -280,30 +278,28 @@ func (s WorkerStatus) Encode() ([]byte, error) {
 	}
 }
 
-// ReadWorkerStatus returns the status in the body of a message, and whether the body is a valid
-// status.
+// ReadWorkerStatus decodes the status in the body of a message, and reports whether the status is valid.
 func ReadWorkerStatus(body []byte) (s WorkerStatus, ok bool) {
 	ok = len(body) <= MaxStatus && json.Unmarshal(body, &s) == nil && s.Version == StatusVersion && s.ID != "" && s.Queue != "" && len(s.Handling) <= MaxHandling
 	return s, ok
 }
 
-// Encode returns the JSON of a command, with long strings truncated.
+// Encode returns the JSON of a command. It truncates long strings in c.Pause.
 func (c Command) Encode() ([]byte, error) {
 	c.Version, c.Pause = StatusVersion, c.Pause.truncated()
 	return encodeJSON(c)
 }
 
-// ReadCommand returns the command in the body of a message, and whether the body is a valid command.
+// ReadCommand decodes the command in the body of a message, and reports whether the command is valid.
 func ReadCommand(body []byte) (c Command, ok bool) {
 	ok = len(body) <= MaxStatus && json.Unmarshal(body, &c) == nil && c.Version == StatusVersion
 	return c, ok
 }
 
-// Encode returns the JSON of a pause, with long strings truncated.
+// Encode returns the JSON of a pause. It truncates long strings.
 func (p Pause) Encode() ([]byte, error) { return encodeJSON(p.truncated()) }
 
-// ReadPause returns the pause in the body of a message, or the zero value if the body is not a valid
-// pause.
+// ReadPause decodes the pause in the body of a message. If the body is not a valid pause, ReadPause returns the zero value.
 func ReadPause(body []byte) (p Pause) {
 	if len(body) > MaxStatus || json.Unmarshal(body, &p) != nil {
 		return Pause{}
@@ -316,7 +312,7 @@ func (p Pause) truncated() Pause {
 	return p
 }
 
-// encodeJSON encodes v without escaping <, > and &, because each escape has six bytes.
+// encodeJSON encodes v. It does not escape <, > and &, because each escape sequence has six bytes.
 func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -325,7 +321,7 @@ func encodeJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// truncateLine truncates a string to a number of bytes, and makes it one line of valid UTF-8.
+// truncateLine truncates a string to at most limit bytes of valid UTF-8 in one line.
 func truncateLine(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

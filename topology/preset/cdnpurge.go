@@ -11,8 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Names of the wait exchange design. The design does not specify names, so these are the defaults of
-// the fields of CDNPurge. CDNPurgePublished uses the names of the published code.
+// Default names of CDNPurge. The design does not specify names. CDNPurgePublished uses the names of the published code.
 const (
 	CDNPurgeExchange     = "cdn-purge"
 	CDNPurgeQueue        = "cdn-purge"
@@ -20,13 +19,13 @@ const (
 	CDNPurgeWaitQueue    = "cdn-purge.wait"
 )
 
-// Backoff of the wait exchange design.
+// Default backoff of CDNPurge.
 const (
 	CDNPurgeFirst  = 10 * time.Second
 	CDNPurgeFactor = 3.0
 )
 
-// cdnPurgeKeys are the default routing keys: the kinds of purged objects.
+// cdnPurgeKeys contains the default routing keys: the kinds of purged objects.
 var cdnPurgeKeys = []string{"url", "directory", "tag"}
 
 // CDNPurge is the queue design of a CDN purge service. The backoff is exponential, and the broker records its progress on
@@ -35,7 +34,7 @@ var cdnPurgeKeys = []string{"url", "directory", "tag"}
 //	            url, directory, tag
 //	cdn-purge (direct) ──────────────► cdn-purge (queue) ─► handler ─► nil: ack
 //	      ▲                                                   │
-//	      │                                                   │ error: a copy under its own key, expiration
+//	      │                                                   │ error: a copy with the same key, expiration
 //	      │                                                   ▼ 10000, then 3 × x-death[0].original-expiration
 //	      └─ expires ─ cdn-purge.wait (queue) ◄────────── cdn-purge.wait (direct)
 //	                                             url, directory, tag
@@ -43,10 +42,10 @@ var cdnPurgeKeys = []string{"url", "directory", "tag"}
 // Both queues are bound to their exchanges with the same routing keys. The wait queue dead-letters to the main exchange
 // and does not change the routing key, so expired messages return with their original key.
 //
-// The first expiration is 10000 ms. Each further expiration is three times the previous expiration, which the broker
-// records in the header x-death, plus or minus up to a tenth. Therefore workers and programs in other languages can use
-// the same queues, and each continues the backoff of the others. See topology.GrowingTTL, and topology.Expirations for
-// the other headers that a worker reads and for the differences between RabbitMQ 3.10 and 4.
+// The first expiration is 10000 ms. Each further expiration is three times the previous expiration, plus or minus up to
+// 10%, and at most Max. The broker records the previous expiration in the header x-death. Therefore workers and programs in
+// other languages can use the same queues, and each continues the backoff of the others. See topology.GrowingTTL.
+// topology.Expirations describes the other headers that a worker reads, and the differences between RabbitMQ 3.10 and 4.
 //
 // The design retries indefinitely. With Reprise, the Policy of the worker limits the attempts, by default to 19. The last
 // attempt starts about five days after the first. If the retries are exhausted, the worker parks the message in
@@ -63,17 +62,17 @@ type CDNPurge struct {
 
 	FailedQueue string // default: {Queue}.failed
 
-	// RoutingKeys are the keys of the bindings of both queues. List all keys that the main exchange uses. If another
-	// program publishes a message to the wait exchange with any other key, the message is lost. Workers do not lose such
-	// messages, see Strategy. Default: url, directory, tag.
+	// RoutingKeys are the keys of the bindings of both queues. List all keys with which programs publish messages. If
+	// another program publishes a copy to the wait exchange with a key that no binding matches, the copy is lost. Workers
+	// do not lose such messages: see Strategy. Default: url, directory, tag.
 	RoutingKeys []string
 
 	Kind     string // kind of the main exchange; default direct
 	WaitKind string // kind of the wait exchange; default: Kind
 
-	// TransientExchanges declares both exchanges as transient, like clients that do not request
-	// durable exchanges (pika, Java, .NET). A restart of the broker deletes them. Until a program
-	// declares them again, expired messages are lost. Prefer durable exchanges. Default: durable.
+	// TransientExchanges declares both exchanges as transient, which is the default of pika and of the Java and .NET
+	// clients. A restart of the broker deletes transient exchanges. Until a program declares them again, expired
+	// messages are lost. Prefer durable exchanges. Default: durable.
 	TransientExchanges bool
 
 	// TransientQueues declares the wait queue as transient, and also the work queue if it does not
@@ -84,23 +83,23 @@ type CDNPurge struct {
 
 	// AutoDelete declares both exchanges and both queues as auto-delete, which is the default of py-amqp and similar
 	// clients. When the last consumer of the work queue is canceled, the broker deletes the queue with its messages, and
-	// then the main exchange. Until the exchange exists again, messages that expire in the wait queue are lost. A worker
-	// has no consumer after it has stopped or lost its connection, and while a breaker or PauseFor pauses it. Set
-	// AutoDelete only if other programs have declared the objects as auto-delete. Default: not auto-delete.
+	// then the main exchange. Until the main exchange exists again, messages that expire in the wait queue are lost. A
+	// worker has no consumer after it has stopped or lost its connection, and while it is paused, for example by a Breaker.
+	// Set AutoDelete only if other programs have declared the objects as auto-delete. Default: not auto-delete.
 	AutoDelete bool
 
 	First  time.Duration // first expiration in whole milliseconds; default 10 s.
 	Factor float64       // ratio of an expiration to the previous expiration; default 3.
 	Jitter float64       // maximum random deviation, as a fraction of the expiration; default 0.1, negative for none.
-	Max    time.Duration // longest expiration in whole milliseconds; default 12 h.
+	Max    time.Duration // longest expiration in whole milliseconds; default 12 h, or First if that is longer.
 
 	// QueueType is the x-queue-type of the wait queue, and of the work queue if it does not exist; "" omits the argument.
-	// With "quorum", the work queue also gets an x-delivery-limit of 2147483647. It has no dead-letter exchange, so
-	// RabbitMQ would drop a message that exceeds a lower limit.
+	// With "quorum", the work queue also gets an x-delivery-limit of 2147483647. The work queue has no dead-letter
+	// exchange, so RabbitMQ would drop a message that exceeded a lower limit.
 	QueueType string
 
-	// WaitArgs are further arguments of the wait queue besides x-dead-letter-exchange, if another
-	// program declared the queue with such arguments.
+	// WaitArgs contains further arguments of the wait queue. Set WaitArgs if another program declared the queue with
+	// arguments other than x-dead-letter-exchange and x-queue-type.
 	WaitArgs topology.Table
 
 	// Rand returns a number in [0, 1) for the jitter. It must be safe for concurrent use. Default:
@@ -108,10 +107,9 @@ type CDNPurge struct {
 	Rand func() float64
 }
 
-// CDNPurgePublished returns the design with the names of its published code: primary-exchange,
-// primary-queue, wait-exchange and wait-queue, bound by routing-key-a and routing-key-b. If the
-// program that declared them used the defaults of its client, also set TransientExchanges,
-// TransientQueues and AutoDelete.
+// CDNPurgePublished returns the design with the names in its published code: primary-exchange, primary-queue, wait-exchange
+// and wait-queue, with the routing keys routing-key-a and routing-key-b. If the program that declared these objects used the
+// defaults of its client, also set TransientExchanges, TransientQueues and AutoDelete to those defaults.
 func CDNPurgePublished() CDNPurge {
 	return CDNPurge{
 		Exchange: "primary-exchange", Queue: "primary-queue",
@@ -136,7 +134,7 @@ func (w CDNPurge) withDefaults() CDNPurge {
 	return w
 }
 
-// Validate reports names and numbers that the design does not support, with advice.
+// Validate reports settings that the design does not support, and explains how to fix them.
 func (w CDNPurge) Validate() error {
 	errs := []error{
 		validateKind("CDNPurge.Kind", w.Kind),
@@ -182,8 +180,8 @@ func (w CDNPurge) validateQueue(queue string) error {
 	return nil
 }
 
-// Topology returns all exchanges, queues and bindings of the design, and the failed queue. An existing
-// work queue is used unchanged, whatever its arguments.
+// Topology returns all exchanges, queues and bindings of the design, and the failed queue. An existing work queue remains
+// unchanged, whatever its arguments.
 func (w CDNPurge) Topology() topology.Topology {
 	w = w.withDefaults()
 	work, wait := topology.Table{}, topology.Table{"x-dead-letter-exchange": w.Exchange}
@@ -213,15 +211,14 @@ func (w CDNPurge) Topology() topology.Topology {
 	return t
 }
 
-// Strategy returns the retry strategy of the design, for a worker on the Queue. The message determines
+// Strategy returns the retry strategy of the design, for a worker on the work queue. The headers of the message determine
 // the delay, so the worker ignores Policy.Backoff, but not Policy.MaxAttempts.
 //
 // In this design, the routing key specifies the task of a message, so a message must return with the original key. A
-// message from another exchange, or a message that was published by queue name, can have a key that is not one of the
-// RoutingKeys. Such a message would not return through the main exchange. Instead, it waits equally long in the queue
-// {WaitQueue}.aside and then expires to the work queue. The worker declares {WaitQueue}.aside for the first such message,
-// with a fanout exchange of the same name that leads to the queue, and a fanout exchange {Queue}.aside that leads to the
-// work queue.
+// message from another exchange (such as the default exchange) can have a key that is not one of the RoutingKeys. Such a
+// message would not return through the main exchange. Instead, it waits equally long in the queue {WaitQueue}.aside and
+// then returns to the work queue. For the first such message, the worker declares the queue {WaitQueue}.aside, a fanout
+// exchange {WaitQueue}.aside that leads to this queue, and a fanout exchange {Queue}.aside that leads to the work queue.
 func (w CDNPurge) Strategy() topology.Strategy {
 	r := w.route()
 	return topology.Strategy{Route: designRoute{cdnPurgeRoute{r, w.otherKeys()}, w}, Marks: r.Marks()}

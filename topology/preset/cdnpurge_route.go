@@ -6,14 +6,15 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// cdnPurgeRoute is the route of all messages of the design, with any routing key. It ignores the exchange of a message,
-// because the broker may have routed the message by the header BCC, which consumers do not receive.
+// cdnPurgeRoute is the route of all messages of the design, with any routing key. Wait checks the routing key even if the
+// message came through the main exchange, because the broker may have routed it by the header BCC, which consumers do not
+// receive.
 type cdnPurgeRoute struct {
 	topology.GrowingTTL                     // for messages whose key leads into the wait queue and back
 	otherKeys           topology.GrowingTTL // for all other messages
 }
 
-// Unwrap returns the route of most messages.
+// Unwrap returns the route of messages whose key leads into the wait queue and back.
 func (r cdnPurgeRoute) Unwrap() topology.Route { return r.GrowingTTL }
 
 // Wait implements topology.Route.

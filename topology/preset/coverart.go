@@ -45,19 +45,18 @@ const (
 // failed message goes to the retry exchange with the number decremented. Otherwise it goes to the failed exchange. The
 // worker writes the number as a signed 32-bit integer, and reads an integer of any type or a string, because the indexer of
 // MusicBrainz, a program in Perl, sends a string. The header mb-exceptions is an array of the error texts so far, as
-// strings. Both exchanges are fanout exchanges. The routing key does not change, so it leads the expired message to its
-// queue.
+// strings. A retry does not change the routing key, so the key leads the expired message to its queue.
 //
 // Workers with this preset and the program in Perl can share queues, and each retries the messages of the others. The
 // Perl program differs in two respects. It parks a message with mb-retries reduced to -1, whereas a worker does not
-// change the number. It drops all other headers and properties at the first retry, whereas a worker keeps them.
+// change the number. At the first retry, it drops all other headers and properties, whereas a worker keeps them.
 type CoverArt struct {
 	RetryDelay time.Duration // x-message-ttl of the retry queue, whole milliseconds; default 4 h
 	Retries    int           // number of retries of a message without mb-retries; default 4
 
-	// QueueType is the x-queue-type of every queue; "" omits the argument, as deployed. With "quorum" every queue also
-	// gets an x-delivery-limit of 2147483647. RabbitMQ drops a message that exceeds the limit if the queue has no
-	// dead-letter exchange, as in this design, and the default limit of RabbitMQ 4 is 20. With the higher limit, the
+	// QueueType is the x-queue-type of every queue; "" omits the argument, as deployed. With "quorum", every queue also
+	// gets an x-delivery-limit of 2147483647, because the default of RabbitMQ 4 is 20, and a queue without a dead-letter
+	// exchange, such as the work queues of this design, drops a message that exceeds the limit. With the higher limit, the
 	// broker redelivers a message practically without limit, even if the message terminates its worker each time.
 	QueueType string
 }
@@ -68,7 +67,7 @@ func (c CoverArt) withDefaults() CoverArt {
 	return c
 }
 
-// Validate reports numbers that the design does not support, with advice.
+// Validate reports settings that the design does not support, and explains how to fix them.
 func (c CoverArt) Validate() error {
 	errs := []error{
 		validateDelay("CoverArt.RetryDelay", c.RetryDelay, CoverArtRetryDelay),
@@ -123,9 +122,9 @@ func (c CoverArt) Topology() topology.Topology {
 	}
 }
 
-// Strategy returns the retry strategy of the design, for a worker on any of its three work queues. The retry queue
-// determines the delay, and mb-retries the number of retries. The worker uses its Policy only for a Rule that permits fewer
-// attempts. (NewWorker refuses GiveUpAfter, because the design does not record the time of the first failure.)
+// Strategy returns the retry strategy of the design, for a worker on any of the three work queues. The retry queue
+// determines the delay, and mb-retries the number of retries. In the Policy of the worker, only a Rule that permits fewer
+// attempts has an effect. (NewWorker refuses GiveUpAfter, because the design does not record the time of the first failure.)
 func (c CoverArt) Strategy() topology.Strategy {
 	given := c
 	c = c.withDefaults()

@@ -15,8 +15,8 @@ type design interface {
 	validateQueue(queue string) error // reports a work queue that the design does not support
 }
 
-// designRoute is the Route of a design. With it, NewWorker validates the settings of the design instead of the derived
-// settings of package topology, because the errors are more specific.
+// designRoute is the Route of a design. It makes NewWorker validate the settings of the design instead of the derived
+// settings of package topology, because errors about the design are more specific.
 type designRoute struct {
 	topology.Route
 	design design
@@ -25,17 +25,17 @@ type designRoute struct {
 // Unwrap returns the inner route, for callers that need its type.
 func (r designRoute) Unwrap() topology.Route { return r.Route }
 
-// Validate is called by topology.Strategy.
+// Validate is called by topology.Strategy.Validate.
 func (r designRoute) Validate() error { return r.design.Validate() }
 
-// ValidateQueue is called by topology.Strategy.
+// ValidateQueue is called by topology.Strategy.ValidateQueue.
 func (r designRoute) ValidateQueue(queue string) error { return r.design.validateQueue(queue) }
 
-// maxName is the longest name in AMQP, in bytes.
+// maxName is the maximum length of a name in AMQP, in bytes.
 const maxName = 255
 
-// unlimited is the x-delivery-limit of queues from which RabbitMQ must not drop messages. RabbitMQ
-// 3.10 has no value for "no limit", and since 4.0 the default is 20.
+// unlimited is the x-delivery-limit of queues from which RabbitMQ must not drop messages. RabbitMQ 3.10 has no value for "no
+// limit", and the argument cannot be omitted because the default since 4.0 is 20.
 const unlimited = int64(math.MaxInt32)
 
 // failedQueue returns a queue that does not drop messages, even if readers requeue them many times.
@@ -53,7 +53,7 @@ func validateQueueType(field, queueType, otherwise string) error {
 	return fmt.Errorf("preset: %s must be \"quorum\" or \"classic\": got %q (\"\" means %s)", field, queueType, otherwise)
 }
 
-// validateKind reports a kind of exchange that does not route by the routing key.
+// validateKind reports an exchange kind that no design supports, such as headers.
 func validateKind(field, kind string) error {
 	switch kind {
 	case "", topology.Direct, topology.Fanout, topology.Topic:

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Names of the staking design on the wire. The names of the objects of a work queue consist of the name of the work queue
-// and a suffix.
+// Names of the staking design on the wire. The name of the wait queue, the routing key of the wait queue and the name of the
+// failed queue consist of the name of the work queue and a suffix.
 const (
 	StakingExchange = "common_dlx"
 
@@ -41,8 +41,9 @@ const StakingRetryDelay = 5 * time.Second
 //	         │                     └─ retries exhausted ─► "" ─► {queue}_failed
 //	         └ rejected ─► common_dlx ─ {queue}_routing_key ─► {queue}_delay
 //
-// All messages are published by queue name through the default exchange. The header x-processing-attempts (int32) counts
-// the retries of a message. The property expiration of a copy is the time that the copy spends in the wait queue.
+// Programs publish all messages through the default exchange, with the queue name as the routing key. The header
+// x-processing-attempts (int32) counts the retries of a message. The property expiration of a copy is its delay in the wait
+// queue.
 //
 // The failed queue is not part of the design, whose programs requeue without limit or drop messages. Only Reprise declares
 // and uses the failed queue. Its name does not conflict with the objects of the other programs.
@@ -52,31 +53,33 @@ const StakingRetryDelay = 5 * time.Second
 // A message that {queue} dead-letters enters the wait queue without an expiration. The message stays there and blocks all
 // later messages, because RabbitMQ expires messages only at the head of a queue. The programs of the design do not reject
 // messages. But a quorum queue of RabbitMQ 4, with its default delivery limit of 20, dead-letters a message that was
-// delivered 21 times and never settled. A worker parks such a message earlier: by default with RabbitMQ 4.3 and later, and
-// on 4.0 to 4.2 if WorkerConfig.CrashLimit is set. Classic queues do not have such a limit.
+// delivered 21 times and never settled. A worker parks such a message earlier: by default on RabbitMQ 4.3 and later, and on
+// 4.0 to 4.2 if WorkerConfig.CrashLimit is set. Classic queues do not have a delivery limit.
 //
-// To protect programs that do not limit crashes, set a policy, because the arguments of the queue cannot be changed. With
-// this policy, the broker does not limit deliveries:
+// To protect programs that do not limit crashes, disable the delivery limit with a policy, because the arguments of an
+// existing queue cannot be changed:
 //
 //	rabbitmqctl set_policy --apply-to quorum_queues staking '_queue$' '{"delivery-limit": -1}'
 //
-// If a message blocks the wait queue, move the first message out of it. The other messages then expire:
+// If a message without an expiration blocks the wait queue, it is the first message. Move it out, so that the other messages
+// can expire:
 //
 //	reprise redrive --from {queue}_delay --to {queue}_failed --limit 1
 //
-// Do not set a message-ttl on the wait queue. The message would expire and return to {queue} by dead-lettering alone,
-// without a rejection, so the broker would drop it as a cycle (https://www.rabbitmq.com/docs/dlx#routing).
+// Do not set a message-ttl on the wait queue. A message without an expiration would then expire and return to {queue} by
+// dead-lettering alone, without a rejection, so the broker would drop it as a cycle
+// (https://www.rabbitmq.com/docs/dlx#routing).
 type Staking struct {
-	// Queues are the work queues that Topology declares, with any names. Default: the seven queues of the design.
+	// Queues are the names of the work queues that Topology declares. Default: the seven queues of the design.
 	Queues []string
 
-	// RetryDelay is the expiration of each retried copy, in whole milliseconds; default 5 s. If
-	// programs use different values, copies with shorter delays wait for copies with longer delays.
+	// RetryDelay is the expiration of each retried copy, in whole milliseconds; default 5 s. If programs use different
+	// values, a copy also waits for earlier copies with longer delays.
 	RetryDelay time.Duration
 
 	// QueueType is the x-queue-type of every queue: "quorum", the default, or "classic". It must match queue_type in the
-	// configuration of the other programs. Queues from the first weeks of the design do not have the argument: use
-	// "classic" for them.
+	// configuration of the other programs. Queues from the first weeks of the design were declared without the argument.
+	// Use "classic" for them.
 	QueueType string
 }
 
@@ -92,7 +95,7 @@ func (s Staking) withDefaults() Staking {
 	return s
 }
 
-// Validate reports settings that the design does not support, with advice.
+// Validate reports settings that the design does not support, and explains how to fix them.
 func (s Staking) Validate() error {
 	errs := []error{
 		validateDelay("Staking.RetryDelay", s.RetryDelay, StakingRetryDelay),
@@ -115,7 +118,7 @@ func (s Staking) Validate() error {
 	return nil
 }
 
-// Topology returns the exchange, and the objects of each of the Queues.
+// Topology returns the exchange, and the queues and the binding for each of s.Queues.
 func (s Staking) Topology() topology.Topology {
 	var t topology.Topology
 	for _, queue := range s.withDefaults().Queues {
@@ -124,8 +127,8 @@ func (s Staking) Topology() topology.Topology {
 	return t
 }
 
-// objects returns the objects of one queue. RabbitMQ stores the argument of the exchange and ignores it. Reprise sets the
-// argument, because the programs of the design do the same.
+// objects returns the objects of one work queue. RabbitMQ ignores the argument of the exchange. Reprise sets the argument
+// because the programs of the design set it.
 func (s Staking) objects(queue string) topology.Topology {
 	s = s.withDefaults()
 	failed := topology.Table{"x-queue-type": s.QueueType}
@@ -156,11 +159,10 @@ func (s Staking) objects(queue string) topology.Topology {
 	}
 }
 
-// Strategy returns the retry strategy of the design, for a worker on any of its queues. The worker
-// declares only the objects of its queue. Every retry waits for RetryDelay, and the worker ignores the
-// delays of Policy and handlers, because a longer delay would block all later copies, including copies
-// of other programs. The Policy limits the number of attempts, which includes the attempts of other
-// programs.
+// Strategy returns the retry strategy of the design, for a worker on any work queue. The worker declares only the objects of
+// its work queue. Every retry waits for RetryDelay. The worker ignores the delays of Policy and handlers, because a longer
+// delay would block all later copies, including copies of other programs. The Policy limits the number of attempts, which
+// includes the attempts of other programs.
 func (s Staking) Strategy() topology.Strategy {
 	return topology.Strategy{
 		Route: designRoute{stakingRoute{s.withDefaults()}, s},
@@ -184,8 +186,7 @@ func (s Staking) validateQueue(queue string) error {
 	return s.route(queue).ValidateQueue(queue)
 }
 
-// stakingRoute is topology.MessageTTL with one delay, and with an infrastructure that depends on the
-// work queue.
+// stakingRoute is a topology.MessageTTL with a fixed delay and an infrastructure that depends on the work queue.
 type stakingRoute struct{ Staking }
 
 // Topology implements topology.Route.

@@ -24,20 +24,20 @@ const (
 const WorkRetryRetryDelay = 5 * time.Minute
 
 // WorkRetry is a design with a work queue and a wait queue that dead-letter to each other. The consumer rejects a failed
-// message (basic.reject with requeue=false), and the broker delays and returns it.
+// message (basic.reject with requeue=false), and the broker returns it after a delay.
 //
 //	WorkExchange ─────────► WorkQueue ─► handler ─► nil ──────────────► acknowledged
 //	     ▲                      │           └─────► error, none left ─► copy to WorkQueue.failed
 //	     │                      └ rejected ─► RetryExchange
 //	     └─ expires, 5 min ─ RetryQueue ◄────────┘
 //
-// The design does not define a header. In x-death, the broker counts the rejections of a message in WorkQueue, by all
-// programs. Some programs of this design publish copies to RetryExchange themselves. The count of such a copy starts at
-// zero.
+// The design does not define a header. The broker counts the rejections of a message in WorkQueue, by all programs, in the
+// header x-death. Some programs of this design publish copies to RetryExchange themselves. The count of such a copy starts
+// at zero.
 //
 // The design retries indefinitely. With Reprise, the Policy of the worker limits the attempts. If the retries are exhausted,
-// the worker publishes a copy to WorkQueue.failed, which is unknown to other programs. The worker ignores the delays of the
-// Policy. Every retry waits for RetryDelay.
+// the worker publishes a copy to WorkQueue.failed, which is unknown to other programs. Every retry waits for RetryDelay. The
+// worker ignores the delays of Policy and handlers.
 //
 // A message keeps its routing key on the whole path. If the exchanges route by the key, both queues are also bound with
 // the name of WorkQueue as the key. Without this binding, RetryExchange would silently drop a rejected message that was
@@ -53,9 +53,9 @@ type WorkRetry struct {
 	// that leads to WorkQueue must also lead to RetryQueue. Default: "", as published.
 	Key string
 
-	// TransientExchanges declares both exchanges as transient, like clients that do not request
-	// durable exchanges (pika, Java, .NET). A restart of the broker deletes them. Until a program
-	// declares them again, rejected messages are lost. Prefer durable exchanges. Default: durable.
+	// TransientExchanges declares both exchanges as transient, which is the default of pika and of the Java and .NET
+	// clients. A restart of the broker deletes transient exchanges. Until a program declares them again, rejected
+	// and expired messages are lost. Prefer durable exchanges. Default: durable.
 	TransientExchanges bool
 
 	// QueueType is the x-queue-type of WorkQueue and RetryQueue; "" omits the argument, as published. With "quorum" the
@@ -75,7 +75,7 @@ func (w WorkRetry) withDefaults() WorkRetry {
 	return w
 }
 
-// Validate reports settings that the design does not support, with advice.
+// Validate reports settings that the design does not support, and explains how to fix them.
 func (w WorkRetry) Validate() error {
 	errs := []error{
 		validateDelay("WorkRetry.RetryDelay", w.RetryDelay, WorkRetryRetryDelay),
@@ -104,8 +104,7 @@ func (w WorkRetry) validateQueue(queue string) error {
 // Queue returns the name of the work queue, for WorkerConfig.Queue.
 func (w WorkRetry) Queue() string { return w.Prefix + WorkRetryWorkQueue }
 
-// Topology returns all exchanges, queues and bindings of the design, and the
-// failed queue.
+// Topology returns all exchanges, queues and bindings of the design, and the failed queue.
 func (w WorkRetry) Topology() topology.Topology {
 	w = w.withDefaults()
 	var (
@@ -155,7 +154,7 @@ func (w WorkRetry) typed(args topology.Table) topology.Table {
 	return args
 }
 
-// Strategy returns the retry strategy of the design, for a worker on its work queue.
+// Strategy returns the retry strategy of the design, for a worker on the queue that Queue returns.
 func (w WorkRetry) Strategy() topology.Strategy {
 	given := w
 	w = w.withDefaults()
