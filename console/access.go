@@ -16,7 +16,7 @@ const (
 
 // Token grants a user or a program access to the console.
 type Token struct {
-	// Name is the name of the owner in the audit log: 1 to 64 letters, digits and the characters . _ - @.
+	// Name is the name of the owner in the audit log. It has 1 to 64 characters: letters, digits and . _ - @.
 	Name string
 
 	// Role is the role of the owner: View, Operate or Admin.

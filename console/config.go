@@ -118,7 +118,7 @@ func (m Management) Bindings(ctx context.Context) (topology.Topology, error) {
 // Worker describes a worker of this program for the console.
 type Worker struct {
 	Queue   string        // the work queue
-	State   func() error  // returns nil if the worker consumes, and otherwise the reason; set it to reprise.Worker.Consuming
+	State   func() error  // reason why the worker is not consuming, or nil; set it to reprise.Worker.Consuming
 	Breaker func() string // state of the circuit breaker in one word; nil without a breaker
 
 	// Config is the configuration of the worker. The topology page derives the number of attempts and the delays

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/console/internal/web"
 )
 
-// Console is an [http.Handler] that serves the pages and the API. It does not require a shutdown. Changes to the Config
-// after New do not affect the Console. A Console is safe for concurrent use.
+// Console is an [http.Handler] that serves the pages and the API. A Console does not have to be shut down. Changes to
+// the Config after New do not affect the Console. A Console is safe for concurrent use.
 type Console struct {
 	cfg    Config // includes the defaults
 	server *web.Server

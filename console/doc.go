@@ -3,14 +3,15 @@
 //	c, err := console.New(console.Config{Archive: archive, Replayer: replayer})
 //	http.Serve(listener, c)
 //
-// Without Config.Tokens, only local users have access, with the role admin. A request must come from a loopback address
-// and name a loopback host, so that another site cannot reach the console through a host name that resolves to this
-// machine (DNS rebinding). The console also refuses requests with a header that proxies add, such as X-Forwarded-For.
-// Some proxies do not add such headers, so configure tokens if the console is behind a proxy.
+// Without Config.Tokens, only local users have access, with the role admin. A request must come from a loopback
+// address, and its Host header must name a loopback host, so that another site cannot reach the console through a host
+// name that resolves to this machine (DNS rebinding). The console also refuses requests with a header that proxies add,
+// such as X-Forwarded-For. Some proxies do not add such headers, so configure tokens if the console is behind a proxy.
 //
 // With tokens, every visitor needs a token. A program sends its token with each request, in the header Authorization
-// ("Authorization: Bearer …"). A browser sends the token to /login once, and gets a session that lasts twelve hours or
-// until this program exits. A token has one of three roles. Each role includes the permissions of the previous roles:
+// ("Authorization: Bearer …"). A browser sends the token to /login once, and gets a session, which lasts twelve hours
+// at most and ends when this program exits. A token has one of three roles. Each role includes the permissions of the
+// previous roles:
 //
 //	view     read everything except for secrets (failed.Config.Redact)
 //	operate  replay, edit, discard, and undo

@@ -136,8 +136,8 @@ func isLoopback(addr string) bool {
 	return err == nil && a.Addr().Unmap().IsLoopback()
 }
 
-// isLoopbackHost reports whether a Host header is localhost or a loopback address. Other names could resolve to this machine by DNS
-// rebinding.
+// isLoopbackHost reports whether a Host header is localhost or a loopback address. Other host names could resolve to
+// this machine (DNS rebinding).
 func isLoopbackHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

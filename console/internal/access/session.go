@@ -66,9 +66,10 @@ func (s *sessions) End(id string) {
 	s.byID.Drop(sha256.Sum256([]byte(id)))
 }
 
-// identifySession returns the user of the session cookie. A browser sends the cookie even with forged requests from
-// other origins of the same site, and an old browser with forged requests from any site. A request that changes data
-// must therefore have a header with its origin, which package web compares with the origin of the console.
+// identifySession returns the user of the session cookie. Browsers send the cookie even with forged requests from other
+// origins of the same site. Old browsers, which ignore SameSite, send it with forged requests from any site. A request
+// that changes data must therefore have a header with its origin, which package web compares with the origin of the
+// console.
 func (g *Guard) identifySession(r *http.Request) (Visitor, error) {
 	cookie, err := r.Cookie(SessionCookie)
 	if err != nil {

@@ -27,7 +27,7 @@ const (
 	bodyNone   = "none"   // too large to edit
 )
 
-// editableBody returns a representation of a body that survives the submission of a form unchanged. Browsers convert
+// editableBody chooses a representation in which a form can be submitted without changing the body. Browsers convert
 // all line breaks in a form to CR LF. A body is therefore editable as text only if its line breaks are either all LF or
 // all CR LF.
 func editableBody(body []byte) (how, text string) {
@@ -85,8 +85,8 @@ func (f *EditFormView) bytes(before []byte) ([]byte, error) {
 	return []byte(f.Body), nil
 }
 
-// onOneLine returns edited on one line, if edited is valid JSON. The result is compact or, if before has the spacing of
-// Python (see spaced), has the same spacing. If edited and before differ only in white space, onOneLine returns before.
+// If edited is valid JSON, onOneLine returns it on one line, with the spacing of Python (see spaced) if before has this
+// spacing, and otherwise compact. If edited and before differ only in white space, onOneLine returns before.
 func onOneLine(edited, before []byte) []byte {
 	compact, was := compacted(edited), compacted(before)
 	switch {

@@ -19,8 +19,8 @@ const maxDiffLines = 2000
 // diffLine is a line of a comparison. Class is "add", "del", "skip-lines", or "" for a line in both texts.
 type diffLine struct{ Class, Text string }
 
-// diff compares two texts line by line. It returns nil for equal texts, and otherwise the differences, with at most the
-// given number of context lines before and after each. The result is cut after maxDiffLines lines.
+// diff compares two texts line by line. It returns nil for equal texts, and otherwise the differences, each with up to
+// the given number of context lines on either side. The result is truncated after maxDiffLines lines.
 func diff(before, after string, context int) []diffLine {
 	if before == after {
 		return nil
@@ -87,7 +87,7 @@ func diffText(body []byte) string {
 	return show.Visible(string(body))
 }
 
-// fieldText formats the properties and the headers of the application, one per line.
+// fieldText formats the editable properties and the application headers, one per line.
 func fieldText(c failed.Content) string {
 	var b strings.Builder
 	for _, e := range editFields {

@@ -35,7 +35,7 @@ type editField struct {
 	Fixed              bool // not editable
 }
 
-// isPlain reports whether browsers return s unchanged from a form field.
+// isPlain reports whether browsers submit s unchanged in a form field.
 func isPlain(s string) bool { return show.Visible(s) == s && !strings.ContainsAny(s, "\r\n") }
 
 // isKept reports whether the form cannot edit the header with this name, because Reprise or the broker sets the header,
@@ -61,7 +61,7 @@ var editFields = []struct {
 	{"reply_to", "Reply to", func(p *failed.Properties) *string { return &p.ReplyTo }},
 }
 
-// PropertyNames returns the field names of the editable properties.
+// PropertyNames returns the names of the form fields for the editable properties.
 func PropertyNames() []string {
 	var names []string
 	for _, e := range editFields {
@@ -114,7 +114,7 @@ func NewPublishForm() *EditFormView {
 	return f
 }
 
-// ReadPublishForm reads the submitted form for a new message. It indents the body if the body is JSON.
+// ReadPublishForm reads the submitted form for a new message. It indents a JSON body.
 func ReadPublishForm(v url.Values) *EditFormView {
 	f := ReadEditForm(v, &failed.Message{})
 	f.How = bodyIndent
@@ -133,8 +133,8 @@ func (f *EditFormView) spare() {
 	}
 }
 
-// ReadEditForm reads a submitted form. It derives the representation of the body from m, because it does not trust the submitted
-// value.
+// ReadEditForm reads a submitted form. It derives the representation of the body from m, because the submitted value
+// cannot be trusted.
 func ReadEditForm(v url.Values, m *failed.Message) *EditFormView {
 	f := NewEditForm(m)
 	f.Body = strings.ReplaceAll(v.Get("body"), "\r\n", "\n")
@@ -160,8 +160,8 @@ func ReadEditForm(v url.Values, m *failed.Message) *EditFormView {
 	return f
 }
 
-// Content applies the form to the message and returns the result. A body and headers that the form cannot edit remain
-// unchanged.
+// Content returns the content of m with the changes that the form contains. A body and headers that the form cannot
+// edit remain unchanged.
 func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
 	before := m.Current()
 	after := before

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Maximum ages of cached responses of the management API, and timeout of its requests.
+// Maximum ages of cached responses of the management API, and the timeout of requests.
 const (
 	figuresAge     = 2 * time.Second
 	topologyAge    = 10 * time.Second
@@ -40,8 +40,8 @@ type QueueFigures struct {
 // Depth returns the number of messages in the queue, both ready and unacked.
 func (q QueueFigures) Depth() int64 { return q.Ready + q.Unacked }
 
-// Broker reads the figures of queues from the management API of RabbitMQ or of the embedded broker. All methods are safe for
-// concurrent use. The methods of a nil Broker return ErrNoFigures.
+// Broker reads the figures of queues from the management API of RabbitMQ or of the embedded broker. Its methods are
+// safe for concurrent use. The methods of a nil Broker return ErrNoFigures.
 type Broker struct {
 	api   mgmtapi.API
 	vhost string
@@ -69,7 +69,8 @@ func NewBroker(api mgmtapi.API, vhost string) *Broker {
 	}
 }
 
-// Queues returns the figures of all queues by name. The figures are at most figuresAge old.
+// Queues returns the figures of all queues, except internal queues of Reprise, by name. The figures are at most
+// figuresAge old.
 func (b *Broker) Queues(ctx context.Context) (map[string]QueueFigures, error) {
 	if b == nil {
 		return nil, ErrNoFigures
@@ -77,7 +78,8 @@ func (b *Broker) Queues(ctx context.Context) (map[string]QueueFigures, error) {
 	return b.figures.Get(ctx, b.fetchQueues)
 }
 
-// Topology returns the exchanges, queues and bindings. They are at most topologyAge old.
+// Topology returns the queues, exchanges and bindings, without predeclared exchanges and the internal queues and
+// exchanges of Reprise. Exchanges and bindings are at most topologyAge old, queues at most topologyAge + figuresAge.
 func (b *Broker) Topology(ctx context.Context) (topology.Topology, error) {
 	if b == nil {
 		return topology.Topology{}, ErrNoFigures

@@ -6,8 +6,8 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// DoneRates caches the rates of processed messages from the ledger. The broker cannot report these rates, because it also counts
-// retried and parked messages as acknowledged.
+// DoneRates caches the rates of processed messages, which come from the ledger. The broker cannot report these rates,
+// because it also counts retried and parked messages as acknowledged.
 type DoneRates struct {
 	ledger *ledger.Ledger // nil if no ledger is configured
 	kept   Cached[[]ledger.Rate]

@@ -58,7 +58,7 @@ func NewGraph(t topology.Topology, works []string, workers []graph.Worker, count
 	return b.Graph
 }
 
-// labels labels the edges on which messages return from wait queues with the range of the delays.
+// labels sets the label of each edge on which messages return from wait queues to the range of their delays.
 func (b *graphBuilder) labels() {
 	for i, e := range b.Edges {
 		if w := b.waits[e.From]; w != nil && e.Way == graph.Returns && w.high > 0 {
@@ -184,7 +184,8 @@ func (b *graphBuilder) deadLetters(q topology.Queue) {
 	b.edge(from.ID, to, way, label)
 }
 
-// byName connects a work queue with the wait queues and the failed queue whose names begin with its name.
+// byName connects a work queue with the wait queues and the failed queue whose names begin with the name of the work
+// queue.
 func (b *graphBuilder) byName() {
 	for _, n := range slices.Clone(b.Nodes) {
 		if n.Kind != graph.Work {

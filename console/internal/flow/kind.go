@@ -48,8 +48,8 @@ func millis(v any) (time.Duration, bool) {
 // queue.
 var waitMarks = []string{".wait.", ".level.", ".level-"}
 
-// family splits the name of a wait queue of Reprise into the ID of the node that combines the wait queues and the
-// suffix that identifies the queue.
+// family splits the name of a wait queue of Reprise, or of its exchange, into the ID of the node that combines the wait
+// queues and the suffix that identifies the queue.
 func family(name string) (id, rest string, ok bool) {
 	if !amqpvalue.IsWaitQueue(name) {
 		return "", "", false
@@ -62,7 +62,8 @@ func family(name string) (id, rest string, ok bool) {
 	return "", "", false
 }
 
-// waits summarizes the wait queues of a work queue: their number and, if their names contain it, the range of their delays.
+// waits summarizes the wait queues of a work queue: their number and, if specified in their names, the range of their
+// delays.
 type waits struct {
 	n         int
 	low, high time.Duration

@@ -7,8 +7,8 @@ import (
 	"github.com/reprisemq/reprise/internal/graph"
 )
 
-// Step is a node of the graph with its outgoing edges. If a node occurs several times, only its first Step has edges; the others
-// set Again.
+// Step is a node of the graph with its outgoing edges. If a node occurs several times, only its first Step has edges,
+// and Again is true in the others.
 type Step struct {
 	graph.Node
 	Again bool

@@ -11,7 +11,7 @@ import (
 // Worker is a worker of this program.
 type Worker struct {
 	Queue   string
-	State   func() error  // returns nil if the worker consumes, and otherwise the reason
+	State   func() error  // returns nil if the worker is consuming, and otherwise the reason why not
 	Breaker func() string // returns the state of the circuit breaker; nil without a breaker
 	Config  *reprise.WorkerConfig
 }
@@ -26,9 +26,9 @@ func Policies(workers []Worker) (known []graph.Worker) {
 	return known
 }
 
-// addReported adds g, the graph of the workers' configurations. For nodes in g, it replaces the edges that were derived
-// from the topology, because the name of a wait queue contains only the longest permitted delay, not the delays of the
-// worker.
+// addReported adds g, which was built from the configurations of workers. For nodes in g, it replaces the edges that
+// were derived from the topology, because the name of a wait queue contains only the longest permitted delay, not the
+// delays of the worker.
 func (b *graphBuilder) addReported(g *graph.Graph) {
 	replaced := map[way]bool{}
 	for _, e := range g.Edges {

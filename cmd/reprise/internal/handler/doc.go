@@ -1,5 +1,5 @@
-// Package handler runs handlers that are not written in Go: programs ([Exec]) and services ([HTTP]). The message is the
-// input. The exit code or the status determines the outcome.
+// Package handler runs handlers that are not written in Go: programs ([Exec]) and services ([HTTP]). The input is the
+// message. The exit code or the HTTP status determines the outcome.
 //
 //	outcome   exec                                      http
 //	ack       exit 0                                    2xx
@@ -7,20 +7,20 @@
 //	retry     exit 75 (EX_TEMPFAIL), any other exit,    408, 425, 429, 5xx,
 //	          a signal, a timeout, a missing program    a timeout, a network error
 //
-// Retries and parking follow the Policy of the worker. A Retry-After header sets the delay
-// of a retry, and of a pause if HTTPConfig.Pause is set.
+// Retries and parking follow the Policy of the worker. A Retry-After header sets the delay of the retry or, if
+// HTTPConfig.Pause is set, the duration of a pause.
 //
-// The body is the standard input of a program, or the body of a POST. Properties and headers of the message are
-// environment variables (REPRISE_…) or HTTP headers (Reprise-…): docs/configuration.md lists them. Properties that the
-// message does not have are not set. Arrays and tables are JSON. Names and values of HTTP headers are percent-encoded,
-// so that a message cannot inject a header.
+// The body of the message is the standard input of the program, or the body of the POST request. Properties and headers
+// of the message become environment variables (REPRISE_…) or HTTP headers (Reprise-…): docs/configuration.md lists
+// them. Properties without a value are not passed. Arrays and tables are encoded as JSON. Names and values of HTTP
+// headers are percent-encoded, so that a message cannot inject a header.
 //
 // A value is omitted if it exceeds 64 KiB (HTTP: 4 KiB), or if the total would exceed 256 KiB (HTTP: 12 KiB). For a
-// program, a value is also omitted if it contains a NUL, or if the header maps to the same variable as an earlier
+// program, a value is also omitted if it contains a NUL, or if its header maps to the same variable as an earlier
 // header. The handler receives the names of omitted values, and a warning is logged. An omitted value does not park the
 // message, because most handlers need only the body.
 //
-// The package imports the worker library and package topology. `reprise up` uses it.
+// The package imports the worker library and package topology. `reprise up` uses this package.
 package handler
 
 import (
@@ -45,7 +45,7 @@ func logger(l *slog.Logger, m *reprise.Message) *slog.Logger {
 	return l.With("attempt", m.Attempt)
 }
 
-// clean returns b as valid UTF-8 without NUL characters and without surrounding space.
+// clean converts b to valid UTF-8, replaces NUL characters, and trims surrounding space.
 func clean(b []byte) string { return strings.TrimSpace(valid(b)) }
 
 func valid(b []byte) string {

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Exit codes with a defined outcome, from sysexits.h. All other codes except 0 lead to a retry.
+// Exit codes with a defined outcome, from sysexits.h. Any other nonzero code leads to a retry.
 const (
 	ExitDataErr  = 65 // invalid message: park
 	ExitTempFail = 75 // temporary failure: retry
@@ -44,7 +44,7 @@ type ExecConfig struct {
 	// Grace is the time between SIGTERM and SIGKILL for the program and its children. Default: 4 s.
 	Grace time.Duration
 
-	// Logger logs the output of the program, line by line. Default: none.
+	// Logger logs the output of the program, line by line, and the names of omitted values. Default: none.
 	Logger *slog.Logger
 
 	// Reaper kills the programs that are still running when this process exits. Default: none.
@@ -55,11 +55,11 @@ type ExecConfig struct {
 //
 // The program runs in a separate process group, so that Ctrl-C in the terminal of this process does not interrupt the
 // program. When the context of an attempt is done, Exec sends SIGTERM to the group and, after Grace, SIGKILL. Therefore
-// children that stay in the group do not outlive the program. After any other failure, Exec immediately sends SIGKILL
-// to the rest of the group, so that no child is still running when the message is retried.
+// children that stay in the group do not outlive the program. If the program fails before that, Exec immediately sends
+// SIGKILL to the rest of the group, so that no child is still running when the message is retried.
 //
-// If the program exits with 0 after SIGTERM, the message is processed. Exit 65 after a timeout still parks the message.
-// During a drain, the worker requeues the message after any failure, including exit 65.
+// If the program exits with 0 after SIGTERM, the message counts as processed. Exit 65 after a timeout still parks the
+// message. During a drain, the worker requeues the message after any failure, including exit 65.
 type Exec struct {
 	cfg  ExecConfig
 	path string
@@ -114,7 +114,7 @@ func (e *Exec) directory() error {
 	return nil
 }
 
-// missing converts err, the error of a failed start, to an error that names the cause. The system error does not
+// missing converts err, the error of a failed start, into an error that names the cause. The system error does not
 // distinguish a missing program from a missing directory.
 func (e *Exec) missing(err error) error {
 	if err == nil {
@@ -169,7 +169,7 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 	err := cmd.Wait()
 	failed := cmd.ProcessState == nil || !cmd.ProcessState.Success()
 	if ctx.Err() != nil || failed {
-		// The program exited or was killed, but its children may still run. Kill them before the next attempt.
+		// The program exited or was killed, but its children may still be running. Kill them before the next attempt.
 		kill(cmd.Process)
 	}
 	e.forget(cmd.Process)
@@ -225,8 +225,8 @@ type ExitError struct {
 	text string
 }
 
-// Error returns the program, its exit status and the end of its output. If the output contains a Python traceback, the
-// exception of the last traceback precedes the output.
+// Error returns the name of the program, its exit status or the reason why it was stopped, and the end of its standard
+// error. If this text contains a Python traceback, the exception of the last traceback precedes it.
 func (e *ExitError) Error() string { return e.text }
 
 // Kill sends SIGKILL to all running programs and their children, and prevents further starts. Call it before the

@@ -12,7 +12,7 @@ import (
 
 // field is a property or header that a handler receives with a message.
 type field struct {
-	name   string // "Routing-Key", or the name of a header
+	name   string // name of a property, such as "Routing-Key", or of a header
 	value  string
 	header bool // a header of the message, not a property
 }
@@ -20,7 +20,7 @@ type field struct {
 // maxLastError is the maximum size, in bytes, of the field Last-Error.
 const maxLastError = 1 << 10
 
-// fields returns the properties and headers of m, the most important first.
+// fields returns the properties of m, the most important first, followed by its headers.
 func fields(m *reprise.Message) []field {
 	var all []field
 	add := func(name, value string) {
@@ -69,7 +69,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// cut shortens s to at most n bytes, at a character boundary.
+// cut shortens s to at most n bytes, without splitting a character.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -97,7 +97,7 @@ func (b *budget) take(name, value string) bool {
 	return true
 }
 
-// Limits of the list of omitted names. The sender of the message chooses the names of headers.
+// Limits of the list of omitted names. They are needed because the sender of a message chooses the header names.
 const (
 	maxOmitted     = 16
 	maxOmittedName = 64

@@ -23,19 +23,20 @@ const DefaultTimeout = 30 * time.Second
 type HTTPConfig struct {
 	URL string
 
-	// Headers are sent with each message and override the headers that come from the message: a Content-Type in Headers
-	// applies to all messages.
+	// Headers are sent with each message and override the headers that come from the message. For example, a
+	// Content-Type in Headers applies to all messages.
 	Headers http.Header
 
-	// Timeout limits a request from dialing to the last byte of the response. Default: 30 s.
+	// Timeout limits a request, from dialing until the response has been read. Default: 30 s.
 	Timeout time.Duration
 
 	// Connections is the maximum number of idle connections that are kept open. Set it to the number of concurrent
 	// handlers. Default: 16.
 	Connections int
 
-	// Pause makes the worker pause consumption for the time in a Retry-After header. Set it if Retry-After applies to
-	// the whole service and not to one message. Default: only the message is delayed.
+	// If Pause is set, a retry with a Retry-After header pauses the consumption of the worker for the time in the
+	// header. Set Pause if this time applies to the whole service, not to one message. Default: false; only the message
+	// is delayed.
 	Pause bool
 
 	// Secrets are strings that are hidden in errors, even if the service repeats them. Secrets of fewer than four bytes
@@ -49,7 +50,7 @@ type HTTPConfig struct {
 // HTTP is a handler that posts each message to a URL. The package comment describes the inputs and outcomes.
 //
 // HTTP does not follow redirects. A redirected POST could become a GET without a body, or send a message to an address
-// that is not configured. HTTP parks a message whose response is a redirect, with an error that contains the new
+// that is not configured. If the response is a redirect, HTTP parks the message, with an error that contains the new
 // address.
 type HTTP struct {
 	cfg    HTTPConfig
@@ -123,8 +124,8 @@ func (h *HTTP) failed(ctx context.Context, err error) error {
 	return fmt.Errorf("POST %s: %w", h.shown, err)
 }
 
-// outcome returns the result of the attempt for a response. The body has no influence: a 200 with a truncated body is a
-// success.
+// outcome returns the result of the attempt for a response. The body does not affect the result: a 200 with a truncated
+// body is a success.
 func (h *HTTP) outcome(resp *http.Response, body []byte) error {
 	text := fmt.Sprintf("POST %s: %d %s", h.shown, resp.StatusCode, http.StatusText(resp.StatusCode))
 	text = strings.TrimSpace(text)

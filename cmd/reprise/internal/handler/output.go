@@ -36,7 +36,7 @@ func (l *lineLogger) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// flush logs the current line, even if the line is incomplete. It keeps the indentation, so that tracebacks remain
+// flush logs the current line, even if the line is incomplete. It preserves the indentation, so that tracebacks remain
 // readable.
 func (l *lineLogger) flush() {
 	if text := strings.TrimRightFunc(valid(l.line), unicode.IsSpace); text != "" {

@@ -72,8 +72,8 @@ func (r *Reaper) forget(p *os.Process) {
 	r.tell('-', p)
 }
 
-// tell registers (+) or unregisters (-) the group of a program. It ignores write errors, because ensure replaces an
-// exited Reaper process.
+// tell registers (+) or unregisters (-) the group of a program. It ignores write errors, because ensure replaces a
+// Reaper process that has exited.
 func (r *Reaper) tell(sign rune, p *os.Process) {
 	if r.process != nil {
 		_, _ = fmt.Fprintf(r.process.pipe, "%c%d\n", sign, p.Pid)
@@ -116,7 +116,8 @@ func (r *Reaper) ensure() error {
 	return nil
 }
 
-// startOnThread runs functions on a thread that lives as long as this goroutine (see killWithThread).
+// startOnThread runs the functions from starts on one thread, which lives as long as the goroutine (see
+// killWithThread).
 func startOnThread(starts <-chan func()) {
 	runtime.LockOSThread()
 	for start := range starts {

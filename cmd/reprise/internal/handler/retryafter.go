@@ -11,9 +11,10 @@ import (
 // maxRetryAfter limits the delay from a Retry-After header. A longer delay is probably a mistake.
 const maxRetryAfter = 24 * time.Hour
 
-// retryAfter parses the Retry-After header: seconds or a date. The delay until a date is measured from the Date header
-// of the response, if present, because the clocks may differ. For a past date, zero and malformed values, retryAfter
-// returns false. The Policy then sets the delay, so that a server cannot cause retries without a delay.
+// retryAfter parses the Retry-After header, which contains seconds or a date. The delay until a date is measured from
+// the Date header of the response, if present, because the clocks of the two machines may differ. For a past date, zero
+// or a malformed value, retryAfter returns false. The Policy then sets the delay, so that a server cannot cause retries
+// without a delay.
 func retryAfter(h http.Header) (time.Duration, bool) {
 	s := strings.TrimSpace(h.Get("Retry-After"))
 	if s == "" {

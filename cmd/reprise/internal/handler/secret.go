@@ -10,7 +10,7 @@ import (
 // hidden replaces a secret, as in [url.URL.Redacted].
 const hidden = "xxxxx"
 
-// leastSecret is the minimum length of a secret that is hidden. A shorter secret would match parts of ordinary words.
+// leastSecret is the minimum length of a hidden secret, in bytes. A shorter secret would match parts of ordinary words.
 const leastSecret = 4
 
 // shownURL returns u without its fragment, with placeholders for the password and the values of parameters.

@@ -46,7 +46,7 @@ func Cut(s string, width int) string {
 	return strings.TrimRight(s[:end], " ") + "…"
 }
 
-// Wrap breaks s between words into lines of at most width columns. A word that is longer gets a line to itself.
+// Wrap breaks s between words into lines of at most width columns. A longer word gets its own line.
 func Wrap(s string, width int) []string {
 	var lines []string
 	line := ""
@@ -62,7 +62,7 @@ func Wrap(s string, width int) []string {
 	return append(lines, line)
 }
 
-// Plural returns n with the noun, such as "1 message" or "2 messages".
+// Plural returns n followed by the noun, such as "1 message" or "2 messages".
 func Plural(n int, what string) string {
 	if n == 1 {
 		return fmt.Sprintf("1 %s", what)
@@ -70,8 +70,8 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// OneLine returns s on one line. Spaces replace line breaks and control characters. Formatting characters (Unicode
-// category Cf) are removed.
+// OneLine returns s on one line. Line breaks and control characters become spaces, and adjacent spaces become one.
+// Formatting characters (Unicode category Cf) are removed.
 func OneLine(s string) string {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\ufffd")
@@ -80,7 +80,7 @@ func OneLine(s string) string {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
 			return ' '
 		}
-		if unicode.Is(unicode.Cf, r) { // such as controls of the writing direction
+		if unicode.Is(unicode.Cf, r) { // such as bidirectional controls
 			return -1
 		}
 		return r
@@ -111,7 +111,7 @@ func WriteJSON(w io.Writer, value any) error {
 	return err
 }
 
-// TextWidth returns the number of terminal columns of a string.
+// TextWidth returns the number of terminal columns that s occupies.
 func TextWidth(s string) int {
 	n := 0
 	for _, r := range s {
@@ -120,7 +120,7 @@ func TextWidth(s string) int {
 	return n
 }
 
-// runeWidth returns the number of terminal columns of a character. East Asian characters and emoji have two columns
+// runeWidth returns the number of terminal columns that r occupies. East Asian characters and emoji occupy two columns
 // (see https://www.unicode.org/reports/tr11/).
 func runeWidth(r rune) int {
 	switch {
