@@ -16,7 +16,7 @@ func newThrottle() (*Throttle, *time.Time) {
 	return New(func() time.Time { return now }, longest), &now
 }
 
-// wait returns the wait before the next try. It does not count a mistake.
+// wait returns the time until the next permitted try, without counting a mistake.
 func (t *Throttle) wait(peer, name string) time.Duration { return t.Try(peer, name, true) }
 
 func TestThrottleDoublesWait(t *testing.T) {
@@ -46,7 +46,7 @@ func TestThrottleDoublesWait(t *testing.T) {
 	}
 }
 
-// guess tries as often as possible for the given time, and returns the number of tries that counted.
+// guess tries as often as the throttle permits for the given duration, and returns the number of permitted tries.
 func guess(th *Throttle, now *time.Time, duration time.Duration, name func(i int) string) (counted int) {
 	for end := now.Add(duration); now.Before(end); {
 		least := longest
@@ -82,7 +82,7 @@ func TestThrottleCountsNamesSeparately(t *testing.T) {
 	if th.wait("192.0.2.1:1", "ada") == 0 || th.wait("192.0.2.1:1", "bob") != 0 {
 		t.Error("ada does not wait, or bob waits because of the mistakes of ada")
 	}
-	// A client that tries out names makes all further names of its address wait.
+	// If a client tries many names, all further names from its address must wait.
 	for i := range MostNames + FreeMistakes {
 		th.Try("192.0.2.1:1", fmt.Sprint(i), false)
 	}
@@ -98,7 +98,7 @@ func TestThrottleCountsNamesSeparately(t *testing.T) {
 	}
 }
 
-// A client can use any number of IPv6 addresses, all in one network.
+// A client can use any number of IPv6 addresses of its network.
 func TestThrottleCountsIPv6Networks(t *testing.T) {
 	th, _ := newThrottle()
 	for i := range FreeMistakes {

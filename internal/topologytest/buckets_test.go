@@ -84,8 +84,8 @@ func TestBucketsLimitDelays(t *testing.T) {
 	})
 }
 
-// A queue expires messages only at its head. Therefore a message leaves the queue when it and all earlier messages have
-// expired.
+// A queue expires messages only at its head. Therefore a message leaves the queue only when this message and all earlier
+// messages have expired.
 func TestBucketsLimitLateness(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := buckets().Draw(t, "buckets")
@@ -112,7 +112,7 @@ func TestBucketsLimitLateness(t *testing.T) {
 	})
 }
 
-// With any settings, two buckets have the same name only if they have the same bounds.
+// Two buckets have the same name if and only if they have the same bounds, even if their settings differ.
 func TestBucketNamesContainBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, c := buckets().Draw(t, "one"), buckets().Draw(t, "other")
@@ -190,7 +190,7 @@ func TestBucketsLimitDelayToMaxDelay(t *testing.T) {
 	}
 }
 
-// A blocked work queue delays only its own retries.
+// Work queues do not share wait queues, so a blocked work queue does not delay the retries of other work queues.
 func TestWorkQueuesDoNotShareWaitQueues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, delay := buckets().Draw(t, "buckets"), delays().Draw(t, "delay")
@@ -207,7 +207,7 @@ func TestWorkQueuesDoNotShareWaitQueues(t *testing.T) {
 	})
 }
 
-// If ValidateQueue accepts a work queue, the names of all its wait queues have at most 255 bytes.
+// If ValidateQueue accepts the name of a work queue, the names of all its wait queues have at most 255 bytes.
 func TestBucketsLimitLengthOfQueueName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := buckets().Draw(t, "buckets")
@@ -258,8 +258,8 @@ func TestIsWaitQueueRecognizesNames(t *testing.T) {
 	}
 }
 
-// The function returns bounds for all numbers, including numbers that Validate refuses. Each delay up to MaxDelay is
-// within the bounds.
+// Bounds accepts all settings and delays, including settings that Validate refuses. The delay, limited to the range from
+// 0 to MaxDelay, is within the bounds.
 func TestBoundsAcceptAnyDelay(t *testing.T) {
 	growths := []float64{0, 1, -3, 1.0000001, 1.25, 1000, 1e300, math.NaN(), math.Inf(1), math.Inf(-1)}
 	bases := []time.Duration{0, -time.Second, 1, time.Millisecond, time.Second, topology.MaxDelay, math.MaxInt64, math.MinInt64}

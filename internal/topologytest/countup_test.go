@@ -64,7 +64,7 @@ func TestCountUpContinuesCountOfOthers(t *testing.T) {
 	}
 }
 
-// Another program has retried the message and kept its count, but not its trail.
+// Another program has retried the message, and has kept the header with the count, but not the headers of the trail.
 func TestCountUpContinuesWithoutTrail(t *testing.T) {
 	headers := fail(tries, topology.Table{"x-tries": int32(3)}, 1, 0)
 	h := tries.Read(topology.Delivery{Queue: "q", Headers: headers})
@@ -140,7 +140,7 @@ func TestCountUpToleratesAnyHeader(t *testing.T) {
 	})
 }
 
-// Two other programs have retried this message.
+// Other programs have retried this message twice.
 func ExampleCountUp() {
 	marks := topology.CountUp{Header: "x-processing-attempts"}
 	d := topology.Delivery{Queue: "orders", Headers: topology.Table{"x-processing-attempts": int64(2), "own": "kept"}}

@@ -56,30 +56,31 @@ func TestDeathsCountRejections(t *testing.T) {
 			0,
 		},
 		{
-			// RabbitMQ 4 counts rejections as failed deliveries
+			// RabbitMQ 4 also counts rejections as failed deliveries.
 			"three retries and a crash",
 			topology.Table{"x-death": died("q", 3), "x-delivery-count": int64(4)},
 			topology.History{Attempts: 3, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
 			1,
 		},
 		{
-			// RabbitMQ 3.10 restarts the count in each queue.
+			// RabbitMQ 3.10 restarts x-delivery-count in each queue.
 			"count is not negative",
 			topology.Table{"x-death": died("q", 3), "x-delivery-count": int64(1)},
 			topology.History{Attempts: 3, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
 			0,
 		},
-		// A publisher can claim a rejection in another queue, which must not hide crashes.
+		// A publisher can forge a rejection in another queue. This rejection must not hide crashes.
 		{"rejected in another queue", topology.Table{"x-death": forged("other"), "x-delivery-count": int64(3)}, topology.History{RetriesLeft: -1}, 3},
 		{
-			// A rejection in this queue hides a crash and counts as an attempt.
+			// A rejection in this queue, even if forged, counts as an attempt instead of a crash.
 			"forged rejection in this queue",
 			topology.Table{"x-death": forged("q"), "x-delivery-count": int64(3)},
 			topology.History{Attempts: math.MaxInt32 - 1, RetriesLeft: -1},
 			0,
 		},
 		{
-			// A parked message of another queue was moved to this queue. Its trail must not hide the count of this queue.
+			// A parked message of another queue was moved to this queue. The trail of the other queue must not hide the
+			// count of this queue.
 			"trail of another queue",
 			topology.Table{"x-death": died("q", 2), "x-reprise-attempts": int64(10), "x-reprise-queue": "other"},
 			topology.History{Attempts: 2, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
@@ -118,8 +119,8 @@ func TestDeliveriesReadDeliveryCount(t *testing.T) {
 		{"not a number", topology.Table{"x-delivery-count": "2"}, 0},
 		{"negative", topology.Table{"x-delivery-count": int64(-2)}, 0},
 		{"huge", topology.Table{"x-delivery-count": int64(math.MaxInt64)}, math.MaxInt32 - 1},
-		// In RabbitMQ 4.3, the message keeps its count. In earlier versions, each queue restarts the count, so all five
-		// deliveries were in this queue.
+		// Deliveries does not subtract rejections in another queue. Before RabbitMQ 4.3, each queue restarts the count, so
+		// all five deliveries were in this queue.
 		{"rejected in another queue before", topology.Table{"x-delivery-count": int64(5), "x-death": died("other", 3)}, 5},
 		{"forged", topology.Table{"x-delivery-count": int64(5), "x-death": forged("other")}, 5},
 		{"forged rejection in this queue", topology.Table{"x-delivery-count": int64(5), "x-death": forged("q")}, 5},
@@ -137,7 +138,7 @@ func TestDeliveriesReadDeliveryCount(t *testing.T) {
 	}
 }
 
-// Marks without a separate count treat all counted deliveries as crashes.
+// Trail does not count deliveries, so all deliveries in x-delivery-count are crashes.
 func TestCrashes(t *testing.T) {
 	d := topology.Delivery{Redelivered: true, Headers: topology.Table{"x-delivery-count": uint16(3), "x-death": died("q", 2)}}
 	if n := crashCount(topology.Trail{}, d); n != 3 {
@@ -148,8 +149,8 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// If a publisher has copied all headers, the counts in a first delivery come from another queue, and no attempt has
-// failed in this queue.
+// A publisher may have copied all headers of a message in another queue. In a first delivery, no attempt has failed in this
+// queue, so counts are ignored.
 func TestCountsOfFirstDeliveryAreIgnored(t *testing.T) {
 	d := topology.Delivery{Queue: "q", Headers: topology.Table{"x-delivery-count": int64(6)}}
 	for _, m := range []topology.Marks{topology.Deaths{}, topology.Deliveries{}, topology.Trail{}} {
@@ -193,7 +194,7 @@ func TestDeathsTolerateAnyHeader(t *testing.T) {
 	})
 }
 
-// A parked copy has a Trail with the attempts that the broker counted.
+// The Trail of a parked copy contains the number of attempts that the broker counted.
 func TestParkedTrailContainsBrokerCounts(t *testing.T) {
 	for _, tc := range []struct {
 		marks topology.Marks

@@ -22,7 +22,7 @@ func waited(expiration string, count int64) []any {
 	}}
 }
 
-// workerCopy returns the headers of an expired copy from a worker.
+// workerCopy returns the headers of an expired copy that a worker published.
 func workerCopy(attempts, waits int64, death []any) topology.Table {
 	return topology.Table{"x-reprise-attempts": attempts, "x-reprise-queue": "q", "x-reprise-waits": waits, "x-death": death}
 }
@@ -70,13 +70,13 @@ func TestExpirationsDetermineAttempts(t *testing.T) {
 		{"waited twice", topology.Table{"x-death": waited("30000", 1)}, 2, 90 * second},
 		{"with randomness", topology.Table{"x-death": waited("33333", 1)}, 2, 99999 * time.Millisecond},
 		{"shorter than the first", topology.Table{"x-death": waited("500", 1)}, 1, 1500 * time.Millisecond},
-		// On 3.10, original-expiration keeps the first value if a program copies x-death.
+		// On RabbitMQ 3.10, if a program copies x-death, original-expiration keeps the first value.
 		{"x-death was copied", topology.Table{"x-death": waited("10000", 3)}, 3, 90 * second},
 		{"not the first entry", topology.Table{"x-death": append(entry(topology.Table{"queue": "other"}), entry(nil)...)}, 2, 90 * second},
 		{"no expiration", topology.Table{"x-death": entry(topology.Table{"original-expiration": nil})}, 1, 30 * second},
 		{"another reason", topology.Table{"x-death": entry(topology.Table{"reason": "maxlen"})}, 0, 10 * second},
 		{"rejected", topology.Table{"x-death": entry(topology.Table{"reason": "rejected"})}, 2, 90 * second},
-		// On 3.10, if a program copies x-death, the header has one entry for each reason.
+		// On RabbitMQ 3.10, if a program copies x-death, the header has one entry for each reason.
 		{"rejected, then waited", topology.Table{"x-death": append(waited("90000", 1), entry(topology.Table{"reason": "rejected"})...)}, 3, 270 * second},
 		{"waited twice, then rejected", topology.Table{"x-death": append(entry(topology.Table{"reason": "rejected", "original-expiration": "10000"}), waited("10000", 2)...)}, 3, 30 * second},
 		{"no count", topology.Table{"x-death": entry(topology.Table{"count": "many"})}, 2, 90 * second},
@@ -85,7 +85,7 @@ func TestExpirationsDetermineAttempts(t *testing.T) {
 		{"negative", topology.Table{"x-death": entry(topology.Table{"original-expiration": "-1", "count": int64(-1)})}, 1, 30 * second},
 		{"not an array", topology.Table{"x-death": "30000"}, 0, 10 * second},
 		{"not tables", topology.Table{"x-death": []any{"30000", nil}}, 0, 10 * second},
-		// The count of a Reprise worker is exact for all delays. Other programs continue it.
+		// A Reprise worker writes the number of attempts. Retries by other programs are added.
 		{"worker", workerCopy(7, 10_000, waited("10000", 1)), 7, 30 * second},
 		{"worker, then another program", workerCopy(2, 33_000, waited("95000", 1)), 3, 285 * second},
 		{"worker, then another program with x-death", workerCopy(2, 33_000, waited("33000", 2)), 3, 297 * second},
@@ -108,7 +108,7 @@ func TestExpirationsDetermineAttempts(t *testing.T) {
 	}
 }
 
-// If delays do not grow, a delay proves only that there was a retry, whatever its length.
+// If delays do not grow, an expiration of any length shows only that there was at least one attempt.
 func TestConstantExpirationsShowOneAttempt(t *testing.T) {
 	e := topology.Expirations{Factor: 1}
 	for _, expiration := range []string{"9000", "10000", "10001", "86400000"} {
@@ -131,7 +131,7 @@ func TestExpirationsDetermineFirstFailure(t *testing.T) {
 	}
 }
 
-// The delay grows with each retry, by whichever program. The message contains the complete state.
+// The delay grows with each retry. The route computes it only from the headers of the message.
 func TestGrowingTTLGrows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		random := rapid.Float64Range(0, math.Nextafter(1, 0))
@@ -176,8 +176,8 @@ func TestGrowingTTLGrows(t *testing.T) {
 	})
 }
 
-// The expiration alone determines the attempts of programs that do not count attempts, if the random part of the delays
-// is small.
+// If other programs do not count attempts, Expirations derives the number from the expiration. A random deviation of up to
+// 10% does not change the number.
 func TestExpirationsTolerateRandomness(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ms := 10_000.0

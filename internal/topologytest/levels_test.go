@@ -40,15 +40,15 @@ func ExampleLevels_Schedule() {
 	// exchange.invoices.level-22 eu.reminder 720h0m0s <nil>
 }
 
-// arrival is the target and the time at which a message leaves the wait queues.
+// arrival describes the destination of a message and the time that it spends in wait queues.
 type arrival struct {
 	exchange, key string
 	after         time.Duration
 	stations      int
 }
 
-// walk simulates the route of a message through a topology. Exchanges compare headers. Queues hold a message for the
-// duration of x-message-ttl, and then dead-letter it.
+// walk simulates the path of a message through a topology. Exchanges route by the headers, and each queue holds the message
+// for the duration of x-message-ttl before it dead-letters the message.
 func walk(t interface{ Fatalf(string, ...any) }, topo topology.Topology, exchange, key string, headers topology.Table) arrival {
 	a := arrival{exchange: exchange, key: key}
 	for range 100 {
@@ -134,7 +134,7 @@ func TestLevelsIgnoreHeadersOfEarlierDelay(t *testing.T) {
 		}
 		headers := before.Headers.Clone()
 		maps.Copy(headers, hop.Headers)
-		// Both topologies can be merged, because a longer delay only adds levels.
+		// The topologies do not contradict each other, because a longer delay only adds levels.
 		all := before.Topology.Merge(hop.Topology)
 		if err := all.Validate(); err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func TestLevelsBounds(t *testing.T) {
 	}
 }
 
-// The documentation states the number of queues for each target.
+// docs/delays.md states how many queues each delay needs.
 func TestLevelsDeclareQueueForEachBit(t *testing.T) {
 	for delay, want := range map[time.Duration]int{
 		time.Second: 1, time.Hour: 13, 24 * time.Hour: 18, 30 * 24 * time.Hour: 23, 48 * 24 * time.Hour: 23,

@@ -31,7 +31,7 @@ func fail(marks topology.Marks, headers topology.Table, n, room int) topology.Ta
 			History: h, Queue: "q", Exchange: exchange, RoutingKey: key, Room: room,
 		}
 		d.Headers = marks.Retry(d.Headers, f)
-		d.Exchange, d.RoutingKey = "", "q" // the retry has another exchange and key
+		d.Exchange, d.RoutingKey = "", "q" // the copy returns through the default exchange
 	}
 	return d.Headers
 }
@@ -169,7 +169,7 @@ func TestCountDown(t *testing.T) {
 	}
 }
 
-// AnyEvent::RabbitMQ, the client of the original program of this design, sends numbers in headers as text.
+// AnyEvent::RabbitMQ, the client that the cover art indexer of MusicBrainz uses, sends numbers in headers as strings.
 func TestCountDownReadsText(t *testing.T) {
 	c := topology.CountDown{Header: "left", Errors: "errors", Default: 4}
 	for v, want := range map[any]int{

@@ -27,8 +27,8 @@ func ExampleDelayedRetry() {
 	// topology: broker must be RabbitMQ 4.3.3 or later: got "4.0.5" (earlier versions ignore arguments of this topology; use another route, such as Buckets)
 }
 
-// A requeued message is neither published nor lost. The queue counts deliveries. Its delivery limit, at which the
-// broker dead-letters a message to the failed queue, exceeds the maximum attempts of any policy.
+// The worker requeues the message without publishing a copy. The work queue counts deliveries. At its delivery limit, which
+// exceeds the maximum attempts of any Policy, the broker dead-letters the message to the failed queue.
 func TestRequeuingPublishesNothing(t *testing.T) {
 	for name, r := range map[string]topology.Route{"immediate": topology.Requeuing{}, "delayed": topology.DelayedRetry{}} {
 		hop, err := r.Wait(topology.Delivery{Queue: "q", RoutingKey: "k"}, time.Hour)
@@ -57,7 +57,7 @@ func TestRequeuingPublishesNothing(t *testing.T) {
 	}
 }
 
-// A queue that does not count deliveries would redeliver the same message indefinitely.
+// Without x-delivery-count, a worker could not count attempts, and the broker would redeliver a message indefinitely.
 func TestRequeuingRejectsQueuesWithoutDeliveryCount(t *testing.T) {
 	for _, tc := range []struct {
 		name        string

@@ -18,7 +18,7 @@ func ExampleMessageTTL() {
 	hop, err := topology.MessageTTL{}.Wait(topology.Delivery{Queue: "orders"}, 1500*time.Millisecond)
 	fmt.Println(hop.RoutingKey, "expires", hop.TTL, err)
 
-	// This is an existing system with an exchange in front of its wait queues.
+	// An existing system can route copies to its wait queues through an exchange.
 	route := topology.MessageTTL{
 		WaitAddress:    topology.Address{Exchange: "common_dlx", Key: "{queue}_routing_key"},
 		Infrastructure: topology.Topology{Exchanges: []topology.Exchange{{Name: "common_dlx", Kind: topology.Direct}} /* … */},
@@ -44,7 +44,7 @@ func ExampleDeadLettering() {
 	// orders → orders.retry
 }
 
-// routes has all routes that only need the name of a queue.
+// routes contains the routes that need no settings besides the name of a work queue.
 var routes = []topology.Route{
 	topology.Buckets{},
 	topology.Buckets{Base: time.Minute, Growth: 1.01},
@@ -58,8 +58,8 @@ var routes = []topology.Route{
 	topology.DeadLettering{Delay: time.Hour},
 }
 
-// For a queue that passes the checks, brokers accept all names and declarations of a route. With any requested delay, a
-// message does not return earlier.
+// If a work queue passes ValidateQueue, brokers accept all names and declarations of the route. The delay of a copy is never
+// shorter than the requested delay (at most MaxDelay), except with GrowingTTL.
 func TestRoutesAreAcceptedByBrokers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := topology.Strategy{Route: rapid.SampledFrom(routes).Draw(t, "route")}
@@ -96,7 +96,7 @@ func TestRoutesAreAcceptedByBrokers(t *testing.T) {
 		if failed.Way != topology.Copy || failed.Delay != 0 || failed.TTL != 0 {
 			t.Fatalf("Failed: got %+v, want a copy without a delay", failed)
 		}
-		_, fixed := s.Route.(topology.GrowingTTL) // this route ignores the delay of the policy
+		_, fixed := s.Route.(topology.GrowingTTL) // GrowingTTL ignores the requested delay
 		if hop.Way == topology.Copy && !fixed && hop.Delay < min(delay, topology.MaxDelay) {
 			t.Fatalf("delay: got %s, want at least %s", hop.Delay, min(delay, topology.MaxDelay))
 		}
@@ -112,8 +112,8 @@ func declares(t topology.Topology, queue string) bool {
 	return false
 }
 
-// Queues that Reprise declares do not drop messages. Each of them is a quorum queue that either dead-letters at least
-// once or is the last queue of the route.
+// The queues that routes declare do not drop messages. Each of them is a quorum queue that either dead-letters at least once
+// or is the last queue of the route.
 func TestRoutesDeclareQueuesThatKeepMessages(t *testing.T) {
 	for _, r := range routes {
 		hop, err := r.Wait(topology.Delivery{Queue: "q"}, time.Hour)

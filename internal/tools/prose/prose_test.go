@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// project is a small project, by path.
+// project contains the files of a small project, by path.
 var project = map[string]string{
 	"README.md": "The worker connects anew.\n\n```go\nfor ever\n```\n\n<!-- vale off -->\nNobody\n<!-- vale on -->\n",
 	"p/p.go": "// Package p connects anew.\npackage p\n\nimport (\n\t\"errors\"\n\t\"fmt\"\n)\n\n" +

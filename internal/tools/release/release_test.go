@@ -49,7 +49,7 @@ func TestCheckCleanReportsNewFiles(t *testing.T) {
 	}
 }
 
-// packed builds the files for Linux, with a placeholder instead of the program.
+// packed builds the release files for Linux, with a placeholder instead of the program.
 func packed(t *testing.T) (r *release, files map[string][]byte) {
 	t.Helper()
 	t.Chdir("../../..")
@@ -119,7 +119,7 @@ func TestReleaseFiles(t *testing.T) {
 				t.Errorf("control does not contain %q:\n%s", line, control["./control"].content)
 			}
 		}
-		if f, ok := control["./conffiles"]; ok { // an upgrade prompts if a conffile was changed, which stops unattended upgrades
+		if f, ok := control["./conffiles"]; ok { // if a conffile was changed, an upgrade prompts, which stops unattended upgrades
 			t.Errorf("got conffiles %q, want none", f.content)
 		}
 		content := untar(t, decompress(t, members["data.tar.gz"]))
@@ -190,7 +190,7 @@ type entry struct {
 
 type entries map[string]entry
 
-// list returns the files of an owner with their permissions. It omits directories that root owns.
+// list returns the files of an owner with their permissions. If the owner is root, it returns only regular files.
 func (e entries) list(owner int) (all []string) {
 	for name, f := range e {
 		if f.header.Uid == owner && (owner != 0 || f.header.Typeflag == tar.TypeReg) {
@@ -254,7 +254,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// value returns a function that returns v, or fails the test if err is not nil.
+// value returns a function that fails the test if err is not nil, and otherwise returns v.
 func value[V any](v V, err error) func(t *testing.T) V {
 	return func(t *testing.T) V {
 		t.Helper()

@@ -32,7 +32,7 @@ func TestWriteCreatesLinkedPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "site")
-	for range 2 { // the second call replaces the site
+	for range 2 { // the second call must replace the site
 		if err := s.write(out); err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestLinkTextsAreTitles(t *testing.T) {
 	}
 }
 
-// All documents of the repository are in docs/site.yaml, and all links and anchors of the written pages are valid.
+// docs/site.yaml lists all documents of the repository, and all links and anchors in the generated pages are valid.
 func TestRepositoryHasValidLinks(t *testing.T) {
 	s, err := read(os.DirFS("../../.."))
 	if err != nil {

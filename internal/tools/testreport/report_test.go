@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The files in testdata contain the output of the go command for each kind of failure, with the expected report. The
-// expected report does not contain the time in the last line.
+// For each kind of failure, testdata contains the output of the go command and the expected report, which omits the time in
+// the last line.
 func TestReportMatchesTestdata(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(inputs) == 0 {
