@@ -20,7 +20,7 @@ type Account struct {
 	// Wait contains additional wait queues. The account automatically includes the wait queues of topology.Buckets for
 	// the work queues, and the queue NAME.aside, which preset.CDNPurge declares for its wait queue NAME. If workers use
 	// the Route topology.Levels, add QUEUE.level.*. Otherwise the ledger assumes that PublishAt scheduled the messages
-	// in these queues, and counts them as published there. Default: none.
+	// in these queues, and counts each of them as published. Default: none.
 	Wait []string
 
 	// Failed contains the failed queues. Default: QUEUE.failed for each work queue.
@@ -59,8 +59,8 @@ func (a Account) Validate() error {
 	return nil
 }
 
-// Join merges accounts that share a work queue, a wait queue or a failed queue, because the broker does not report to which
-// of them a message in the shared queue belongs.
+// Join merges accounts that share a work queue, a wait queue or a failed queue, because the broker does not report which
+// account a message in the shared queue belongs to.
 func Join(accounts []Account) []Account {
 	var joined []Account
 	for _, a := range accounts {
@@ -96,7 +96,7 @@ const (
 	nowhere place = iota
 	work
 	wait
-	levels // queues for messages that are scheduled to the work queue
+	levels // queues for messages that are scheduled for the work queue
 	parked
 )
 

@@ -18,7 +18,7 @@ import (
 )
 
 // Book counts the events of the workers in this process, and writes the counts to the database for a Ledger. Set it as the
-// Observer of their Client. A Book is safe for concurrent use.
+// Observer in the Config of their Client. A Book is safe for concurrent use.
 type Book struct {
 	store
 	cfg BookConfig
@@ -31,7 +31,7 @@ type Book struct {
 	writing sync.Mutex
 	ready   bool             // the tables exist
 	stored  map[string]entry // counts in the database: in the current row and the earlier rows of id
-	base    map[string]entry // counts in the earlier rows of id, without the current row
+	base    map[string]entry // counts in the earlier rows of id
 }
 
 // entry contains the counts of a queue.
@@ -62,8 +62,8 @@ func NewBook(db *sql.DB, cfg BookConfig) (*Book, error) {
 // ErrNotOpen is returned by Book.Healthy until Run or Write has created the tables.
 var ErrNotOpen = errors.New("ledger: not open yet (the log contains the reason)")
 
-// Healthy returns nil if it can read the tables, and ErrNotOpen until the Book has created them. Otherwise it returns
-// the cause, which wraps failed.ErrUnavailable if the database is unavailable. ctx should have a deadline.
+// Healthy returns ErrNotOpen until the Book has created the tables, and later an error if it cannot read them. The
+// error wraps failed.ErrUnavailable if the database is unavailable. ctx should have a deadline.
 func (b *Book) Healthy(ctx context.Context) error {
 	if !b.made.Load() {
 		return ErrNotOpen
@@ -106,7 +106,7 @@ func (b *Book) Observe(e reprise.Event) {
 
 // Run writes the counts every BookConfig.Every, until ctx is done. Then it writes the counts and records that the
 // process has stopped. Cancel ctx after the workers have stopped. Run logs and retries failed writes. It returns an
-// error if the last write fails, or if it could not create the tables.
+// error only if the last write fails.
 func (b *Book) Run(ctx context.Context) error {
 	ticker := time.NewTicker(b.cfg.Every)
 	defer ticker.Stop()
@@ -166,7 +166,7 @@ func (b *Book) writeOne(ctx context.Context, queue string, n entry, ended bool) 
 			b.stored[queue] = n
 			return nil
 		}
-		// The process did not write for so long that its row was added to the past, so the stored counts are final.
+		// The process did not write for so long that its row was added to the past. The row's counts are final.
 		b.base[queue] = b.stored[queue]
 	}
 	_, err := b.db.Write(ctx, `INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -221,7 +221,7 @@ const (
 	diedAge  = 7 * 24 * time.Hour
 )
 
-// fold adds the rows of old processes to one row for each queue.
+// fold combines the rows of old processes into one row for each queue.
 func (s *store) fold(ctx context.Context, pages []page, now time.Time) error {
 	for _, p := range pages {
 		age := now.Sub(p.seen)

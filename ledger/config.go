@@ -28,14 +28,14 @@ type Config struct {
 	// letter or an underscore. Books and Ledgers of the same workers must use the same Prefix. Default: "reprise_ledger_".
 	Prefix string
 
-	// Every is the interval between samples. It must be longer than the age of the broker's figures and the interval of the
-	// workers' reports. RabbitMQ with default settings requires 15 s. RabbitMQ with a longer collect_statistics_interval
-	// requires twice that interval plus 5 s. Default: 15 s.
+	// Every is the interval between samples. It must be longer than both the age of the broker's figures and the interval
+	// of the workers' reports. RabbitMQ with default settings requires at least 15 s. RabbitMQ with a longer
+	// collect_statistics_interval requires twice that interval plus 5 s. Default: 15 s.
 	Every time.Duration
 
 	// Keep is the number of samples that the ledger stores for each account. A sample that equals the previous sample
 	// does not count. If a discrepancy is older than all stored samples, its start is unknown. Minimum: 100. Default:
-	// 10000, which covers at least 41 hours.
+	// 10000, which covers at least 41 hours if Every is 15 s.
 	Keep int
 
 	// Clock returns the current time. Default: time.Now.

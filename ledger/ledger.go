@@ -32,8 +32,8 @@ type Sources struct {
 	Archive Archive // nil if there is no archive, so that failed messages stay in the failed queue
 }
 
-// Open returns the ledger in db. It creates missing tables, and refuses the tables of a newer version. The caller must
-// close db.
+// Open returns the ledger in db. It creates missing tables, and returns an error if a newer version created the
+// tables. The caller must close db.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
 	if db == nil {
 		return nil, errNoDatabase
@@ -78,7 +78,7 @@ func (l *Ledger) Run(ctx context.Context, from Sources, accounts func() []Accoun
 	}
 }
 
-// logChanges logs changes of the state of accounts.
+// logChanges logs new discrepancies, and accounts that no longer have a discrepancy.
 func (l *Ledger) logChanges(ctx context.Context) error {
 	report, err := l.Report(ctx)
 	if err != nil {
@@ -105,7 +105,8 @@ func (l *Ledger) logChanges(ctx context.Context) error {
 }
 
 // Accept restarts an account after an operator has examined and accepted the current discrepancy. From then on, reports
-// show the operator and the reason. Accept returns ErrNoAccount or ErrTooEarly, or an error if reason is empty.
+// show the operator and the reason. Accept returns ErrNoAccount if the account does not exist, ErrTooEarly if it has
+// too few samples for a restart, and an error if reason is empty.
 func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reason string) error {
 	if reason == "" {
 		return errors.New("ledger: Accept: reason must not be empty (describe the discrepancy)")

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
-// Figures contains the figures of a broker for a queue. Published and Taken count from an arbitrary time, and start
-// again at 0 after a restart of the broker.
+// Figures contains the broker's figures for a queue. Published and Taken count from an arbitrary time, and restart at
+// 0 when the broker restarts.
 type Figures struct {
 	Published int64 // published by clients, directly or through exchanges
 	Taken     int64 // acknowledged, or delivered without acknowledgement
@@ -20,8 +20,8 @@ type Figures struct {
 	Unacked   int64 // messages that are delivered and not yet acknowledged
 }
 
-// Broker provides the figures of a broker. Queues returns the figures of all queues by name. It omits queues whose
-// figures are unknown.
+// Broker provides the figures of a broker. Queues returns the figures of each queue, by queue name. It omits queues
+// whose figures are unknown.
 type Broker interface {
 	Queues(ctx context.Context) (map[string]Figures, error)
 }
@@ -48,7 +48,7 @@ func (m *Management) Queues(ctx context.Context) (map[string]Figures, error) {
 	}
 	var answer []struct {
 		Name     string `json:"name"`
-		Messages *int64 `json:"messages"` // null for some seconds after the declaration of a queue
+		Messages *int64 `json:"messages"` // null for a few seconds after the declaration of a queue
 		Unacked  int64  `json:"messages_unacknowledged"`
 		Stats    struct {
 			Published    int64 `json:"publish"`

@@ -10,13 +10,12 @@ import (
 // Rate is the current throughput of the workers of an account.
 type Rate struct {
 	Work []string // work queues of the account
-	Done float64  // messages per second whose handler returned nil
+	Done float64  // messages per second for which the handler returned nil
 }
 
-// Rates returns the rates of the accounts whose workers have a Book, and that have recent samples. A rate is the
-// average over twice Config.Every. It does not include messages that were retried, parked or debounced, although the
-// broker's rate of acknowledgements includes them. A debounced message does not count, regardless of the outcome of its
-// burst.
+// Rates returns the rate of each account that has recent samples and a worker with a Book. A rate is the average over
+// at most twice Config.Every. Unlike the broker's rate of acknowledgements, it does not include messages that were
+// retried, parked or debounced. A debounced message does not count, regardless of the outcome of its burst.
 func (l *Ledger) Rates(ctx context.Context) ([]Rate, error) {
 	known, err := l.accounts(ctx)
 	if err != nil {

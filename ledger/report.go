@@ -24,7 +24,7 @@ type Report struct {
 	Accounts []Line // sorted by name
 }
 
-// Balanced reports whether no account has a discrepancy. An account in the state Unknown or Opening does not count as a
+// Balanced reports whether no account has a discrepancy. Accounts in the states Unknown and Opening do not have a
 // discrepancy.
 func (r *Report) Balanced() bool {
 	return !slices.ContainsFunc(r.Accounts, func(l Line) bool { return l.State == Differs })
@@ -49,9 +49,9 @@ type Line struct {
 	Removed   int64
 	Missing   int64 // negative: too many
 
-	Slack       int64        // maximum error of Missing, because messages moved during the sample
+	Slack       int64        // maximum error of Missing due to messages that moved during the sample
 	Differences []Difference // in chronological order; only if State is Differs
-	Note        string       // the reason passed to Accept, or the reason of the State Unknown
+	Note        string       // who restarted the account with Accept, when and why; or the reason for the state Unknown
 }
 
 // Difference describes a discrepancy: the number of missing or surplus messages, and the window in which it occurred.
@@ -148,7 +148,7 @@ func (l *Line) fill(from, to *terms) {
 	l.Failed = to[inParking] + to[failing] + to[replaying]
 	l.Discarded = to[discarded]
 	l.Replayed, l.Removed = to[replayed]-from[replayed], to[removed]-from[removed]
-	if l.Replayed < 0 { // an earlier replayed message was removed
+	if l.Replayed < 0 { // a message that was replayed before the account was opened was removed
 		l.Removed += l.Replayed
 		l.Replayed = 0
 	}
@@ -189,7 +189,7 @@ func (l *Ledger) explain(now time.Time, a account, samples []sample, s step, pag
 			say("%s stopped without a last report: its results after %s are not counted", p.name, clock(p.seen))
 		}
 	}
-	// Compare the acknowledgements of the broker with the settlements that the workers and the archive report.
+	// Compare the broker's acknowledgements with the settlements that the workers and the archive report.
 	settled := grown(done) + grown(debounced) + grown(retried) + grown(gaveUp) + grown(lost)
 	others := grown(taken) - settled // negative if workers reject messages instead of acknowledging them
 	if n := others; n > 0 {

@@ -54,8 +54,8 @@ func newStore(db *sql.DB, d sqlkit.Dialect, prefix string) store {
 	return store{sqlkit.New(db, d, prefix), d}
 }
 
-// Healthy returns nil if it can read the tables, and otherwise the cause. The error wraps failed.ErrUnavailable if the
-// database is unavailable. ctx should have a deadline.
+// Healthy returns an error if it cannot read the tables. The error wraps failed.ErrUnavailable if the database is
+// unavailable. ctx should have a deadline.
 func (s *store) Healthy(ctx context.Context) error {
 	var version string
 	if err := s.db.Row(ctx, `SELECT value FROM {about} WHERE name = 'version'`).Scan(&version); err != nil {
@@ -87,7 +87,7 @@ func samplesOf(rows sqlkit.Rows) (all []sample, err error) {
 	return all, nil
 }
 
-// add saves a sample. If the terms have not changed, it extends the last sample.
+// add saves a sample. If the terms have not changed, it extends the last sample instead.
 func (s *store) add(ctx context.Context, account string, last *sample, x sample) error {
 	if last != nil && last.terms == x.terms {
 		_, err := s.db.Write(ctx, `UPDATE {sample} SET until = $3, times = times + 1 WHERE account = $1 AND at = $2`, []byte(account), sqlkit.Millis(last.at), sqlkit.Millis(x.at))
@@ -98,14 +98,14 @@ func (s *store) add(ctx context.Context, account string, last *sample, x sample)
 	return err
 }
 
-// prune removes all samples of an account except for the newest.
+// prune removes the oldest samples of an account. keep is the maximum number of samples that remain.
 func (s *store) prune(ctx context.Context, account string, keep int) error {
 	_, err := s.db.Write(ctx, `DELETE FROM {sample} WHERE account = $1 AND at <
 		(SELECT at FROM {sample} WHERE account = $1 ORDER BY at DESC LIMIT 1 OFFSET $2)`, []byte(account), keep-1)
 	return err
 }
 
-// account is a row of the table of accounts.
+// account is a row of the account table.
 type account struct {
 	name   string
 	work   []string

@@ -11,9 +11,9 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Take takes a sample of each account. If the broker or the archive does not answer, Take returns an error and does not
-// add a sample. It omits an account that was sampled less than half of Config.Every ago, and a new account whose work
-// queues have no figures yet.
+// Take takes a sample of each account. If it cannot read the figures of the broker or the archive, Take returns an
+// error and does not add samples. It omits an account that was sampled less than half of Config.Every ago, and a new
+// account until the broker has figures for all its work queues.
 func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) error {
 	if from.Broker == nil {
 		return errors.New("ledger: Sources.Broker must not be nil (use a *Management)")
@@ -98,8 +98,8 @@ func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time,
 	if err != nil {
 		return err
 	}
-	// The queues are empty, and the figures are not older than oldest. Therefore all messages that were sent before are
-	// settled.
+	// The queues were empty, and the figures are at most 10 s old (see oldest). Therefore all messages that were sent
+	// before that time are settled.
 	if now := after[len(after)-1]; archive != nil && now.empty() {
 		if err := archive.SettleOutcomes(ctx, a.Work, now.until.Add(-oldest)); err != nil {
 			return err
@@ -203,9 +203,9 @@ func (x *sample) workers(a Account, pages []page) {
 	}
 }
 
-// open opens the account with one of its newest samples, preferably a sample without activity, because its figures are
-// exact. An account that was opened during activity becomes exact with the first sample without activity. Its counts do
-// not change.
+// open opens the account with one of its newest samples, preferably a sample without activity, because the figures of
+// such a sample are exact. If the account was opened during activity, open corrects the opening with a later sample
+// without activity, unless the deviation exceeds the slack. The account is then exact.
 func (r *account) open(newest []sample) bool {
 	for i := len(newest) - 1; i >= 0; i-- {
 		s, known := slack(newest, i)

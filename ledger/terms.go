@@ -12,7 +12,7 @@ const (
 	waiting                // in wait queues and levels
 	inParking              // in failed queues
 	outParking             // acknowledged by consumers of failed queues, accumulated
-	resets                 // number of times that the broker reset its counters
+	resets                 // number of samples that found a reset counter or a deleted queue
 
 	// Figures of the archive.
 	failing
@@ -53,10 +53,10 @@ func (t *terms) missing(opening *terms) int64 {
 }
 
 // motion returns the maximum error of the deviation in a sample, which results from reading its places at different
-// times. For each place, it takes the larger of the changes since the previous sample and until the next sample, and
-// returns the sum. A message that moves between two places while they are read may be counted in neither place or in
-// both. The number in a place stays constant while as many messages enter as leave. In this case the counts of the
-// workers show the number of moved messages.
+// times. The error is the sum, over all places, of the larger of two changes: from the previous sample, and to the
+// next sample. A message that moves between two places while they are read may be counted in neither place or in both.
+// The number in a place stays constant while as many messages enter as leave. In this case the counts of the workers
+// show the number of moved messages.
 func motion(before, at, after *terms) int64 {
 	n := int64(0)
 	for _, place := range places {

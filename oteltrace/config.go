@@ -46,8 +46,8 @@ const (
 	LinkKey = attribute.Key("reprise.link")
 )
 
-// HeaderPrevious is the header with the span context of the previous attempt, in the format of traceparent. Handlers do
-// not see the header.
+// HeaderPrevious is the header with the span context of the previous attempt, in the format of traceparent. Middleware
+// removes the header before the handler runs.
 const HeaderPrevious = "x-reprise-previous-traceparent"
 
 // formerPrevious is an earlier name of HeaderPrevious. The package reads it if HeaderPrevious is missing.

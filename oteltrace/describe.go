@@ -21,8 +21,8 @@ func describe(operation, destination, key string) []attribute.KeyValue {
 	return attributes
 }
 
-// destination returns the destination name by the conventions for RabbitMQ: exchange, routing key and, for consumers,
-// queue, joined with colons. It omits empty parts, and the queue if it equals the routing key.
+// destination returns the destination name according to the OpenTelemetry conventions for RabbitMQ: exchange, routing
+// key and, for consumers, queue, joined with colons. It omits empty parts, and the queue if it equals the routing key.
 func destination(exchange, key, queue string) string {
 	if queue == key {
 		queue = ""

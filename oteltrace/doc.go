@@ -17,15 +17,16 @@
 // reprise.Immediate is part of its attempt.
 //
 // The header traceparent (W3C Trace Context) contains the publisher's span. HeaderPrevious contains the span of the
-// previous attempt. Middleware sets HeaderPrevious on the copy of a failed message. Without a copy, an attempt is
-// linked to the last attempt that was copied. The worker does not make a copy if it stops, if its connection fails, or
-// with the strategies topology.Requeuing, DelayedRetry and DeadLettering.
+// previous attempt. Middleware sets HeaderPrevious on the copy of a failed message. If no copy is made, the next
+// attempt is linked to the last attempt whose message was copied. No copy is made for a retry if the worker stops or
+// its connection fails first, or if the strategy is topology.Requeuing (without Classic), DelayedRetry or
+// DeadLettering.
 //
 // The name of a span is "process QUEUE" or "publish EXCHANGE". For the default exchange, it is "publish QUEUE". The
-// span of an attempt ends when its handler returns, and records the action that the handler requests as OutcomeKey. The
-// worker decides later whether attempts are left, and reports the decision to the Logger and the Observer of its
-// Config. A failed attempt has the status Error, with the error text, and error.type. The package does not record
-// exception events. For details, see docs/observability.md.
+// span of an attempt ends when its handler returns, and records the action that the handler requests as OutcomeKey.
+// Only then does the worker decide whether another attempt is permitted. It reports the decision to the Logger and the
+// Observer of its Config. The span of a failed attempt has the status Error, with the error text, and the attribute
+// error.type. The package does not record exception events. For details, see docs/observability.md.
 //
 // The package imports the packages reprise, backoff and internal/published, and the OpenTelemetry API.
 package oteltrace

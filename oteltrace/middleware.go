@@ -11,13 +11,12 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Middleware creates a span for each attempt. Put it before all other middleware of a worker, including idempotent's.
-// Then the span covers the other middleware, and duplicates also have a span. See reprise.Middleware. Existing spans in
-// the context are not parents of the new span.
+// Middleware creates a span for each attempt. Put it before all other middleware of a worker, including idempotent's,
+// so that the span covers the other middleware and duplicates also have a span. See reprise.Middleware. A span that is
+// already in the context does not become the parent of the new span.
 //
-// The context of the handler contains the span. Middleware adds a header for the retry copy to an error
-// (reprise.Annotate), but changes neither the error nor the outcome. A panic becomes a *reprise.PanicError, as in the
-// worker.
+// The context of the handler contains the span. Middleware annotates an error with a header for the retry copy (see
+// reprise.Annotate), which does not change the outcome. A panic becomes a *reprise.PanicError, as in the worker.
 func Middleware(cfg Config) reprise.Middleware {
 	cfg = cfg.withDefaults()
 	tracer := cfg.tracer()
@@ -78,7 +77,7 @@ func (h *handler) begin(ctx context.Context, m *reprise.Message) (context.Contex
 	return h.tracer.Start(ctx, "process "+m.Queue, options...)
 }
 
-// links returns a link for each of the two span contexts that is valid.
+// links returns a link for each valid span context.
 func links(producer, previous trace.SpanContext) (links []trace.Link) {
 	link := func(to trace.SpanContext, what string) {
 		if to.IsValid() {

@@ -59,7 +59,7 @@ func outcome(err error) []attribute.KeyValue {
 	return attributes
 }
 
-// errorType returns the type of the wrapped cause, not the type of the outcome around it.
+// errorType returns the type of the cause, not of the reprise error that wraps the cause.
 func errorType(err error) attribute.KeyValue {
 	if errors.Is(err, reprise.ErrAttemptTimeout) {
 		return semconv.ErrorTypeKey.String("timeout")

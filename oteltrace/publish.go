@@ -14,18 +14,18 @@ import (
 	"github.com/reprisemq/reprise/internal/published"
 )
 
-// Publisher wraps publish, a Client's Publish or a wrapper of it. The returned function publishes in a span, and adds
-// the headers that link the attempts to the span.
+// Publisher wraps publish, which is the Publish method of a Client or a function that calls it. The returned function
+// publishes in a span, and adds the headers that link the attempts to the span.
 //
 //	publish := oteltrace.Publisher(oteltrace.Config{}, client.Publish)
 //	err := publish(ctx, m)
 //
-// The span is a child of the span in ctx, and ends when the broker has confirmed the message. Publisher returns errors
-// unchanged. The attribute error.type has the same values as the label result in prommetrics: unroutable, nacked,
-// unconfirmed and so on.
+// The span is a child of the span in ctx, and ends when publish returns. Errors are returned unchanged. The attribute
+// error.type has the same values as the label result in prommetrics, such as unroutable, nacked and unconfirmed.
 //
-// Publisher does not change the headers of the message. It passes a copy to publish. If the headers contain a trace
-// context, because the message is forwarded, Publisher replaces the context in the copy and links the span to it.
+// The returned function passes a copy of the message to publish, and does not change the headers of the original. If
+// the headers contain a trace context, because the message is forwarded, the copy contains the new trace context
+// instead, and the span is linked to the old one.
 func Publisher(cfg Config, publish func(context.Context, *reprise.Message) error) func(context.Context, *reprise.Message) error {
 	p := newPublisher(cfg)
 	return func(ctx context.Context, m *reprise.Message) error {
@@ -35,9 +35,9 @@ func Publisher(cfg Config, publish func(context.Context, *reprise.Message) error
 	}
 }
 
-// BatchPublisher is Publisher for a Client's PublishBatch. It creates one span for all messages, and links the attempts
-// of each message to that span. If exchange or routing key differ between the messages, the span has no destination. If
-// several messages failed, error.type describes the error with the least certain outcome.
+// BatchPublisher is like Publisher, but for a Client's PublishBatch. It creates one span for all messages, and links
+// the attempts of each message to that span. If the messages do not all have the same exchange and routing key, the
+// span has no destination. If several messages fail, error.type describes the error with the least certain outcome.
 func BatchPublisher(cfg Config, publish func(context.Context, []*reprise.Message) error) func(context.Context, []*reprise.Message) error {
 	p := newPublisher(cfg)
 	return func(ctx context.Context, messages []*reprise.Message) error {
@@ -115,7 +115,7 @@ func (p *publisher) traced(ctx context.Context, m *reprise.Message) *reprise.Mes
 	return &traced
 }
 
-// describePublishing returns the name and the attributes of a span.
+// describePublishing returns the name and the attributes of a span for messages.
 func describePublishing(messages []*reprise.Message) (name string, attributes []attribute.KeyValue) {
 	const publish = "publish"
 	elsewhere := func(m *reprise.Message) bool {

@@ -29,8 +29,9 @@ type Config struct {
 	// Default: 1, 2, 3, 4, 5, 7, 10, 15, 20 and 50.
 	MessageAttempts []float64
 
-	// NativeHistograms also exports each histogram as a native histogram, with at most 160 buckets that grow by a
-	// tenth. A Prometheus server that does not scrape native histograms reads the buckets above. Default: false.
+	// NativeHistograms also exports each histogram as a native histogram, with at most 160 buckets. Each bucket is at
+	// most 10% wider than the bucket below it, unless the histogram needs more than 160 such buckets. A Prometheus
+	// server that does not scrape native histograms reads the buckets above. Default: false.
 	NativeHistograms bool
 }
 
@@ -49,7 +50,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports invalid bounds and the valid alternatives.
+// Validate returns an error if a bound is not finite, or if bounds do not increase.
 func (c Config) Validate() error {
 	var errs []error
 	check := func(name string, bounds []float64) {

@@ -10,8 +10,8 @@
 //	prometheus.WrapRegistererWith(prometheus.Labels{"broker": "eu"}, registry).MustRegister(metrics)
 //
 // docs/observability.md lists the metrics with their labels, alerts, and a dashboard for Grafana. Label values are
-// queues, connections, databases and fixed words, but never content of a message. All series of a queue exist with the
-// value 0 from its first event on. The series of the client exist from the start. Therefore a rate includes the first
+// queues, connections, databases and fixed words, but never content of a message. The first event of a queue creates
+// all series of the queue, with the value 0. New creates the series of the client. Therefore a rate includes the first
 // increase.
 //
 // The package imports the packages reprise and internal/published, and the Prometheus client.

@@ -11,7 +11,7 @@ import (
 )
 
 // Metrics counts events as a reprise.Observer and exports the counts as a prometheus.Collector. It is safe for
-// concurrent use. It does not start goroutines, so it does not need a Close.
+// concurrent use. It does not start goroutines, so it does not need a Close method.
 type Metrics struct {
 	all []prometheus.Collector
 
@@ -21,7 +21,7 @@ type Metrics struct {
 	// These maps have label values as keys, so that an event needs one map lookup and no vector lookup.
 	queues      byName[queue]
 	consumers   byName[consumer]
-	takers      byName[prometheus.Counter] // messages received by AsDelivered workers
+	takers      byName[prometheus.Counter] // messages processed by AsDelivered workers
 	connections byName[connection]
 	publishing  publicationMetrics
 }
@@ -51,8 +51,8 @@ func New(cfg Config) (*Metrics, error) {
 	return m, nil
 }
 
-// Store records whether a database that the program needs is available. The name is for example "archive". The program
-// calls Store after each of its health checks, for example of failed.Archive.Healthy.
+// Store records whether a database that the program needs is available. The name identifies the database, for example
+// "archive". Call Store after each health check, such as failed.Archive.Healthy.
 func (m *Metrics) Store(name string, up bool) {
 	value := 0.
 	if up {

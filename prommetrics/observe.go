@@ -36,8 +36,8 @@ func (m *Metrics) Observe(e reprise.Event) {
 	}
 }
 
-// maxAge is the maximum age that counts as valid. Any publisher can set a wrong timestamp, and an age since 1970 would
-// distort the sum permanently.
+// maxAge is the maximum age that counts as valid. Any publisher can set a wrong timestamp, and the age of a message
+// from 1970 would distort the sum permanently.
 const maxAge = 365 * 24 * time.Hour
 
 // queue contains the metrics of one work queue.
@@ -53,7 +53,7 @@ type queue struct {
 	begun       sync.Once // initializes lastSuccess when consumption begins
 }
 
-// consumer contains the metrics of all workers of a queue, which need not be a work queue.
+// consumer contains the metrics of all workers of a queue. The queue need not be a work queue.
 type consumer struct {
 	interruptions, pauses prometheus.Counter
 	consuming, paused     workers
@@ -150,7 +150,7 @@ func (q *queue) observe(e reprise.Event) {
 	switch e.Kind {
 	case reprise.EventStarted:
 		q.running.Inc()
-		// The age at a later attempt would count the retry delays again.
+		// The age at a later attempt would include the retry delays, which q.delay already counts.
 		if e.Attempt == 1 && e.Age > 0 && e.Age <= maxAge {
 			q.age.Observe(e.Age.Seconds())
 		}
@@ -225,7 +225,7 @@ func (c *connection) observe(e reprise.Event) {
 		c.blocked.Set(0)
 	case reprise.EventDisconnected:
 		c.up.Set(0)
-		c.blocked.Set(0) // the broker reports a blocked connection again
+		c.blocked.Set(0) // after a reconnect, the broker reports an alarm again
 	case reprise.EventBlocked:
 		c.blocked.Set(1)
 	case reprise.EventUnblocked:

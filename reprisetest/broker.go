@@ -30,7 +30,7 @@ type Broker struct {
 	limitExceeded atomic.Bool // the test exceeded Config.Limit
 	dialled       atomic.Uint64
 
-	// A channel and not a mutex, because a goroutine that waits for a mutex is not durably blocked for
+	// A channel and not a mutex, because a goroutine that waits for a mutex is not durably blocked in the sense of
 	// testing/synctest, so the clock of the bubble would not advance.
 	turn chan struct{} // held during synctest.Wait and the creation of own
 	own  *reprise.Client
@@ -40,7 +40,7 @@ type Broker struct {
 	workers    []*Worker
 	clients    []*reprise.Client
 	conns      map[*conn]struct{}
-	lost       map[place]time.Time // queues that lost their last consumer with its connection, and the time of the loss
+	lost       map[place]time.Time // time at which a queue lost a consumer because its connection failed
 	flights    map[flight]journey
 	strategies map[string]topology.Strategy // strategies of workers, by queue
 	refusing   time.Time                    // end of the period set by Refuse
@@ -48,7 +48,8 @@ type Broker struct {
 	faults     [faultKinds][]*Fault
 }
 
-// ownUser is the user of the test's client, if the caller configures the users.
+// ownUser is the user in the URL if Config.Broker has definitions or a store, but no users. It is also the name of the
+// package's own client.
 const ownUser = "reprisetest"
 
 // start creates a broker. The caller must call end.
@@ -98,8 +99,8 @@ func (c Config) start(t TB) *Broker {
 	return b
 }
 
-// URL returns the URL of the broker, for [reprise.Dial] and other clients. Without [Listen], only
-// [Broker.DialContext] can connect to it.
+// URL returns the URL of the broker, for [reprise.Dial] and other clients. Unless [Listen] has started the broker,
+// only [Broker.DialContext] can connect to it.
 func (b *Broker) URL() string {
 	return (&url.URL{Scheme: "amqp", User: b.login, Host: b.host}).String()
 }

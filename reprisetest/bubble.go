@@ -31,7 +31,7 @@ func bubble() string {
 	return ""
 }
 
-// stacks returns the stacks of the goroutines of a bubble, except the goroutine that created it.
+// stacks returns the stacks of the goroutines in a bubble, except the goroutine that created the bubble.
 func stacks(number string) (all []string) {
 	buf := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -43,7 +43,8 @@ func stacks(number string) (all []string) {
 	return all
 }
 
-// reportStuck fails the test if stuck is the deadlock of its bubble. Otherwise it panics with stuck again.
+// reportStuck fails the test if stuck is the panic that reports a deadlock in the bubble. Otherwise it panics with
+// stuck again.
 func reportStuck(t *testing.T, b *Broker, stuck any) {
 	t.Helper()
 	if err, ok := stuck.(error); !ok || !strings.HasPrefix(err.Error(), "deadlock: ") || b == nil {

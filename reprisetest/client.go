@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// DialContext connects to the broker in memory. Use it as reprise.Config.Dial, or as amqp.Config.Dial
-// of the AMQP client:
+// DialContext connects to the broker in memory. Use it as reprise.Config.Dial. For the AMQP client, set
+// amqp.Config.Dial to:
 //
 //	func(network, addr string) (net.Conn, error) { return b.DialContext(t.Context(), network, addr) }
 //
@@ -30,7 +30,7 @@ func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 	return b.dial(false)
 }
 
-// dial connects in memory. Faults do not affect own connections.
+// dial connects in memory. If own is set, faults do not affect the connection.
 func (b *Broker) dial(own bool) (net.Conn, error) {
 	client, server := pipe(memoryAddr(b.dialled.Add(1)), memoryAddr(0))
 	if err := b.inside.Serve(b.wrap(server, own)); err != nil {
@@ -39,7 +39,8 @@ func (b *Broker) dial(own bool) (net.Conn, error) {
 	return client, nil
 }
 
-// memoryAddr is the address of a connection in memory: a number that is unique in the process.
+// memoryAddr is the address of an end of a connection in memory: a number that is unique among the clients of a
+// broker, or 0 for the broker.
 type memoryAddr uint64
 
 func (memoryAddr) Network() string  { return "pipe" }
@@ -49,9 +50,10 @@ func (m memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(m))
 // without heartbeats, and each heartbeat costs as much as a small message.
 const heartbeat = time.Hour
 
-// Client dials a client that is closed when t ends. A nil config or a zero field selects a default for tests: Dial
-// connects to the broker, the Logger writes to the log of a failed test, and Reconnect has no jitter. In virtual time,
-// the default Heartbeat is one hour, because clients detect a lost connection in memory without heartbeats.
+// Client returns a new client that is connected to the broker, and closes the client when t ends. A nil config or a
+// zero field selects a default for tests: Dial connects to the broker, the Logger writes to the log of a failed test,
+// and Reconnect has no jitter. In virtual time, the default Heartbeat is one hour, because clients detect a lost
+// connection in memory without heartbeats.
 func (b *Broker) Client(t TB, config *reprise.Config) *reprise.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), b.config.Timeout)
@@ -99,7 +101,7 @@ func (b *Broker) clientConfig(given *reprise.Config, dial func(context.Context, 
 	return &c
 }
 
-// ownClient returns the client that the package uses for the test. Faults do not affect it.
+// ownClient returns the package's own client, which faults do not affect.
 func (b *Broker) ownClient(t TB) *reprise.Client {
 	t.Helper()
 	b.turn <- struct{}{}

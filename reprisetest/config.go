@@ -24,7 +24,7 @@ type Config struct {
 	// Broker configures the broker. Default: in memory, with the user guest.
 	Broker broker.Config
 
-	// Timeout limits each wait of [Broker.Drain] and of the other functions that wait. If a wait exceeds the Timeout,
+	// Timeout limits each wait of [Broker.Drain] and of the other methods that wait. If a wait exceeds the Timeout,
 	// the test fails. Default: 30 days of virtual time, or 30 s of real time.
 	Timeout time.Duration
 
@@ -34,7 +34,7 @@ type Config struct {
 	Limit time.Duration
 }
 
-// Validate reports invalid settings, with advice. broker.New reports invalid settings of Broker.
+// Validate reports invalid settings and explains how to fix them. It does not check c.Broker; broker.New does.
 func (c Config) Validate() error {
 	switch {
 	case c.Timeout < 0:
@@ -56,8 +56,8 @@ func (c Config) withDefaults(virtual bool) Config {
 	return c
 }
 
-// TB is the part of testing.TB that this package needs. *testing.T and *testing.B implement it, and
-// also types of other frameworks, such as *rapid.T and GinkgoT(). Fatalf must not return.
+// TB is the part of testing.TB that this package needs. *testing.T and *testing.B implement it, as do types of other
+// frameworks, such as *rapid.T and the result of GinkgoT(). Fatalf must not return.
 type TB interface {
 	Helper()
 	Cleanup(f func())

@@ -10,9 +10,9 @@ import (
 // far as necessary. If the wait exceeds Config.Timeout, the test fails and reports the location of
 // the messages.
 //
-// With AckThenPublish, a failed message is briefly in no queue, and only its client knows it. Drain asks the clients of
-// [Broker.Client] and [Broker.Work]. A worker with this order therefore needs a client from one of these two methods, not
-// from reprise.Dial.
+// With AckThenPublish, a failed message is briefly in no queue, and only the client of its worker knows it. Drain
+// observes the clients of [Broker.Client] and [Broker.Work]. A worker with AckThenPublish therefore needs a client from
+// one of these two methods, not from reprise.Dial.
 //
 // For Drain, a message is in flight in these cases:
 //
@@ -59,8 +59,8 @@ func (b *Broker) Drain(t TB) {
 	t.Fatalf("reprisetest: Drain: timed out after %s; messages are still in flight:%s", time.Since(began), text)
 }
 
-// drained reports whether no message is in flight. Otherwise again is the time of the next event that
-// is not caused by a client.
+// drained reports whether no message is in flight. Otherwise, again is the time of the next event that no client
+// causes, or zero.
 func (b *Broker) drained() (yes bool, again time.Time) {
 	first := b.survey()
 	for _, s := range first {
@@ -75,7 +75,7 @@ func (b *Broker) drained() (yes bool, again time.Time) {
 	return b.virtual || slices.Equal(first, b.survey()), time.Time{}
 }
 
-// next returns the time at which the first message expires or is due.
+// next returns the earliest time at which a message expires or is due, or zero.
 func next(all []queueState) (at time.Time) {
 	earliest := func(t time.Time) {
 		if !t.IsZero() && (at.IsZero() || t.Before(at)) {

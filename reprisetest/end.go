@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// end stops everything except workers and clients, which stop earlier.
+// end shuts down the broker, and logs the events of a failed test. The workers and clients have already stopped.
 func (b *Broker) end(t TB) {
 	b.Heal()
 	if b.limitExceeded.Load() {

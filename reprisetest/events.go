@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxEvents is the number of events that are kept from the start of the log, and the minimum number from its end.
+// maxEvents is the number of events that the log keeps from its start. From its end, it keeps at least as many.
 const maxEvents = 100
 
 // events is the log of the broker, the clients and the workers, for a failed test.

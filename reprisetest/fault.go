@@ -75,7 +75,7 @@ func (b *Broker) occurs(kind faultKind) bool {
 	return false
 }
 
-// Happened returns the number of occurrences so far.
+// Happened returns the number of times that the fault has occurred so far.
 func (f *Fault) Happened() int {
 	f.broker.mu.Lock()
 	defer f.broker.mu.Unlock()
@@ -106,8 +106,8 @@ func (b *Broker) Cut() {
 	b.waitIdle()
 }
 
-// Refuse refuses new connections for the duration d. Existing connections stay open; [Broker.Cut]
-// closes them. A negative d accepts connections again.
+// Refuse refuses new connections for the duration d. Existing connections stay open; [Broker.Cut] closes them. If d is
+// 0 or negative, the broker accepts connections again.
 func (b *Broker) Refuse(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,7 +131,7 @@ func (b *Broker) Block() {
 	b.waitIdle()
 }
 
-// Unblock ends [Broker.Block]. In a bubble, the waiting messages have been published when Unblock
+// Unblock ends the effect of [Broker.Block]. In a bubble, the waiting messages have been published when Unblock
 // returns.
 func (b *Broker) Unblock() {
 	b.block(false)

@@ -73,7 +73,7 @@ func (b *Broker) follow(e reprise.Event) {
 	b.notify()
 }
 
-// hasUnsettled reports whether the message of any attempt is not settled.
+// hasUnsettled reports whether the message of at least one attempt is not settled.
 func (b *Broker) hasUnsettled() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,7 +12,7 @@ func isConfirm(f frame) bool {
 	return id == amqpwire.IDBasicAck || id == amqpwire.IDBasicNack
 }
 
-// fromClient returns the bytes that replace a frame, or nil to cut the connection.
+// fromClient returns the bytes that replace a frame from the client, or nil to cut the connection.
 func (c *conn) fromClient(f frame) []byte {
 	if c.in.opaque || f.kind() == amqpwire.FrameHeartbeat {
 		return f
@@ -88,7 +88,7 @@ func (c *conn) publish(f frame) []byte {
 	return f
 }
 
-// content is a message that must be duplicated.
+// content is a message to duplicate.
 type content struct {
 	exchange, key string
 	properties    []byte
@@ -114,8 +114,8 @@ func (d *content) add(f frame) (whole bool) {
 	return d.left == 0
 }
 
-// publishAgain publishes a second copy of a message. It ignores errors, because the broker reports them for
-// the first copy.
+// publishAgain publishes a second copy of a message. It ignores errors, because the broker reports them for the
+// original.
 func (c *conn) publishAgain(d *content) {
 	c.broker.inside.Publish(c.vhost, d.exchange, d.key, d.properties, d.body)
 }

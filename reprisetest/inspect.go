@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Queues returns statistics of the queues of all virtual hosts.
+// Queues returns statistics of the queues in all virtual hosts.
 func (b *Broker) Queues() []broker.QueueStats {
 	return slices.DeleteFunc(b.server.Queues(), func(q broker.QueueStats) bool { return q.Name == fullQueue })
 }
@@ -21,19 +21,18 @@ func (b *Broker) Depth(t TB, queue string) int {
 	return len(b.look(t, queue))
 }
 
-// Messages returns the ready messages of a queue, starting with the next message, and does not remove
-// them. The messages have the same content as in a handler, except that Attempt is the number of
-// completed attempts.
+// Messages returns the ready messages of a queue, in the order of delivery, without removing them. The messages have
+// the same content as in a handler, except that Attempt is the number of completed attempts.
 func (b *Broker) Messages(t TB, queue string) []*reprise.Message {
 	t.Helper()
 	return decode(b.look(t, queue), queue, b.strategy(queue).Marks)
 }
 
-// Parked returns the messages that workers of a work queue have parked, oldest first, and does not
-// remove them. Errors contains the causes. With the default strategy, the messages are in
-// {queue}.failed. Parked uses the strategy of the queue's last worker. If this strategy parks the
-// messages of several work queues in one queue, and its marks do not record the work queue, Parked
-// returns the messages of all these work queues.
+// Parked returns the messages that workers of a work queue have parked, oldest first, without removing them. Their
+// field Errors contains the causes. With the default strategy, the messages are in {queue}.failed. Parked uses the
+// strategy of the worker that was started last for the queue. If this strategy parks the messages of several work
+// queues in one queue, and its marks do not record the work queue, Parked returns the messages of all these work
+// queues.
 func (b *Broker) Parked(t TB, queue string) []*reprise.Message {
 	t.Helper()
 	s := b.strategy(queue)
@@ -68,7 +67,7 @@ func (b *Broker) failedQueues(t TB, work string, s topology.Strategy) []string {
 	return queues
 }
 
-// strategy returns the strategy of the queue's last worker.
+// strategy returns the strategy of the worker that was started last for the queue.
 func (b *Broker) strategy(queue string) topology.Strategy {
 	b.mu.Lock()
 	defer b.mu.Unlock()

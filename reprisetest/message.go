@@ -62,7 +62,7 @@ func message(w inside.Message, p amqpwire.Properties, in string, marks topology.
 		m.Queue = history.Queue
 	}
 	m.Exchange, m.RoutingKey = history.OriginAt(d)
-	// Properties that a copy carries in headers instead.
+	// A copy carries these properties in headers instead.
 	if user, ok := headers[reprise.HeaderUserID].(string); ok && m.UserID == "" {
 		m.UserID = user
 	}

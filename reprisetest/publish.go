@@ -8,9 +8,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Publish publishes messages in order, like reprise.Client.Publish. The test fails at the first
-// message that the broker does not accept. When Publish returns, the messages are in their queues. In
-// a bubble, their immediate effects are also complete: handlers process the messages.
+// Publish publishes messages in order, like reprise.Client.Publish. The test fails at the first message that the
+// broker does not accept. When Publish returns, the messages are in their queues. In a bubble, their immediate effects
+// are also complete: for example, idle workers have processed them.
 //
 // Faults do not affect Publish, except [Broker.Block].
 func (b *Broker) Publish(t TB, messages ...*reprise.Message) {

@@ -95,7 +95,7 @@ func (b *Broker) survey() []queueState {
 	return all
 }
 
-// forget makes a queue no longer count as consumed.
+// forget ensures that a queue does not count as consumed because of earlier consumers.
 func (b *Broker) forget(p place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

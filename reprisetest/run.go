@@ -8,8 +8,9 @@ import (
 	"testing/synctest"
 )
 
-// Run calls test with a broker, in a bubble of testing/synctest. Before Run returns, it stops everything that it has
-// started. Call t.Parallel before Run, because the t that test receives does not support Run, Parallel and Deadline.
+// Run calls test with a broker, in a bubble of testing/synctest. Before Run returns, it stops the broker and the
+// workers and clients that b has started. Call t.Parallel before Run, because the t that test receives does not
+// support the methods Run, Parallel and Deadline.
 func Run(t *testing.T, test func(t *testing.T, b *Broker)) {
 	t.Helper()
 	Config{}.Run(t, test)
@@ -29,7 +30,7 @@ func Listen(t TB) *Broker {
 	return Config{}.Listen(t)
 }
 
-// Run is the function [Run] with a Config.
+// Run is like the function [Run], but uses c.
 func (c Config) Run(t *testing.T, test func(t *testing.T, b *Broker)) {
 	t.Helper()
 	var began atomic.Pointer[Broker]
@@ -46,7 +47,7 @@ func (c Config) Run(t *testing.T, test func(t *testing.T, b *Broker)) {
 	})
 }
 
-// New is the function [New] with a Config.
+// New is like the function [New], but uses c.
 func (c Config) New(t TB) *Broker {
 	t.Helper()
 	b := c.start(t)
@@ -54,7 +55,7 @@ func (c Config) New(t TB) *Broker {
 	return b
 }
 
-// Listen is the function [Listen] with a Config.
+// Listen is like the function [Listen], but uses c.
 func (c Config) Listen(t TB) *Broker {
 	t.Helper()
 	if inBubble() {

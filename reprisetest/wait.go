@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Events on a connection wake waiting functions immediately. Other conditions are checked at these intervals, which limits
-// the cost.
+// Events on a connection wake waiting functions immediately. Other conditions are checked at these intervals, to limit the
+// cost.
 const (
 	realPause    = 5 * time.Millisecond
 	virtualPause = time.Hour
 )
 
-// Advance waits for d, and returns after all due events are complete. In a bubble, it does not take
-// real time.
+// Advance waits for the duration d. In a bubble, it does not take real time, and returns when the immediate effects of
+// all events that are due have completed.
 func (b *Broker) Advance(d time.Duration) {
 	time.Sleep(d)
 	b.waitIdle()
 }
 
-// waitIdle returns when all goroutines of the bubble wait. In real time it does nothing.
+// waitIdle returns when all other goroutines in the bubble are durably blocked. In real time, it does nothing.
 func (b *Broker) waitIdle() {
 	if !b.virtual {
 		return
@@ -29,9 +29,8 @@ func (b *Broker) waitIdle() {
 	synctest.Wait()
 }
 
-// await calls ask repeatedly until it returns true, and reports whether this occurred within
-// Config.Timeout. ask may return the time of the next call. Events on connections cause earlier
-// calls.
+// await calls ask repeatedly until ask returns true, and reports whether this occurred within Config.Timeout. ask may
+// return the time of the next call. Events on connections cause earlier calls.
 func (b *Broker) await(ask func() (yes bool, again time.Time)) bool {
 	deadline := time.Now().Add(b.config.Timeout)
 	for {

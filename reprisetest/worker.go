@@ -30,7 +30,8 @@ func (a Attempts) Of(messageID string) Attempts {
 }
 
 // Delays returns the delay of each attempt: the time from the end of the previous attempt at the same message to the
-// start of the attempt. It omits first attempts. Messages with the same id count as one message.
+// start of the attempt. It omits first attempts. Messages with the same id count as one message, as do all messages
+// without an id.
 func (a Attempts) Delays() []time.Duration {
 	ended := make(map[string]time.Time)
 	var delays []time.Duration
@@ -44,7 +45,7 @@ func (a Attempts) Delays() []time.Duration {
 	return delays
 }
 
-// Errors returns the results of the handlers.
+// Errors returns the result of each attempt.
 func (a Attempts) Errors() []error {
 	errs := make([]error, len(a))
 	for i, x := range a {
@@ -67,14 +68,15 @@ type Worker struct {
 }
 
 // Work runs a worker with a new client until t ends or the test calls [Worker.Stop]. Work returns when the worker has a
-// consumer. The recorded attempts include the middleware of the config, so they match the attempts that the worker counts.
+// consumer. An attempt includes the middleware of the config, so the recorded attempts match the attempts that the worker
+// counts.
 func (b *Broker) Work(t TB, config reprise.WorkerConfig) *Worker {
 	t.Helper()
 	return b.WorkWith(t, b.Client(t, nil), config)
 }
 
-// WorkWith is Work with a client from [Broker.Client]. Use it to test client settings, or several
-// workers with one client.
+// WorkWith is like Work, but uses a client from [Broker.Client]. Use it to test client settings, or several workers
+// with one client.
 func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerConfig) *Worker {
 	t.Helper()
 	w := &Worker{broker: b, queue: config.Queue, ran: make(chan struct{})}

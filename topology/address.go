@@ -13,7 +13,8 @@ import (
 //
 // To find this key, the package follows the Infrastructure: bindings of direct, fanout and topic exchanges, bindings between
 // exchanges, and alternate exchanges. For a topic exchange, the pattern of a binding is also a valid key. For example, if
-// the queue is bound with order.*, the copy of a message that was published by queue name gets the key order.*.
+// the queue is bound with order.*, the copy of a message that was published directly to the queue (through the default
+// exchange) gets the key order.*.
 //
 // Headers exchanges and the exchanges of plugins do not route by the key alone. A copy that returns through such an
 // exchange keeps the key of the message, and is certain to return only if the message was first published through the same
@@ -48,8 +49,8 @@ func (a Address) validate(field string) error {
 	return nil
 }
 
-// hop returns the hop to a, for a copy that returns through the exchange work. If t is empty, the hop declares only the
-// queue own.
+// hop returns the hop to a. work is the exchange through which the copy returns to the work queue. If t is empty, the
+// hop declares only own.
 func (t Topology) hop(a Address, d Delivery, work string, own Queue) Hop {
 	key := a.key(d, t.returnKey(work, d))
 	if t.empty() {

@@ -17,8 +17,8 @@ const (
 const maxGrowth = 1000
 
 // Buckets is the default Route. It supports any delay up to MaxDelay on RabbitMQ 3.10 and later. A retry is never early,
-// and late by at most the width of a bucket. Buckets shortens longer delays to MaxDelay. The handler can then request a
-// further delay.
+// and is late by at most the width of its bucket. Buckets shortens longer delays to MaxDelay. After that time, the
+// handler can request a further delay.
 //
 // RabbitMQ expires messages only at the head of a queue, so a message with a short delay waits for an
 // earlier message with a long delay. One queue for each distinct delay would avoid this, but jitter
@@ -35,14 +35,13 @@ const maxGrowth = 1000
 //     is not overloaded, so it is at most (upper - lower) late;
 //   - if d is at least Base, the upper bound is at most d×Growth.
 //
-// Each bucket is a queue, which the worker declares on first use. The worker publishes a copy to the bucket by queue name.
-// When the copy expires, the broker dead-letters the copy to the work queue by name, so the copy does not reach other
-// queues.
+// Each bucket is a queue, which the worker declares on first use. The worker publishes a copy directly to the bucket,
+// through the default exchange. When the copy expires, the broker dead-letters the copy directly to the work queue, so the
+// copy does not reach other queues.
 //
-// Work queues do not share wait queues. RabbitMQ stops dead-lettering from a queue while 32 of its
-// dead letters are unconfirmed, so a work queue that is full or deleted would block the retries of all
-// others. The name of a bucket contains its bounds, so programs with different settings do not
-// collide.
+// Work queues do not share wait queues. RabbitMQ stops dead-lettering from a queue while 32 of its dead letters are
+// unconfirmed, so in a shared wait queue, one work queue that is full or deleted would block the retries of the
+// others. The name of a bucket contains its bounds, so programs with different settings do not collide.
 //
 // With the defaults, the delays from one second to one day need 51 buckets. A program creates only the
 // buckets that its delays use: seven with the default reprise.Policy.
@@ -57,7 +56,7 @@ func (b Buckets) withDefaults() Buckets {
 	return b
 }
 
-// Validate reports invalid settings, with advice.
+// Validate reports invalid settings and explains how to fix them.
 func (b Buckets) Validate() error {
 	b = b.withDefaults()
 	switch {
@@ -96,8 +95,8 @@ func (b Buckets) Bounds(delay time.Duration) (lower, upper time.Duration) {
 	return time.Duration(low) * time.Millisecond, time.Duration(high) * time.Millisecond
 }
 
-// Topology returns the work queue, declared only if it does not exist, and its failed queue. The work queue dead-letters
-// into the failed queue, so RabbitMQ does not drop a message that exceeds the delivery limit.
+// Topology returns the work queue, which is declared only if it does not exist, and its failed queue. The work queue
+// dead-letters into the failed queue, so RabbitMQ does not drop a message that exceeds the delivery limit.
 func (b Buckets) Topology(queue string) Topology { return workAndFailed(queue, FailedQueue(queue)) }
 
 // waitQueue returns the name of the wait queue of a work queue for a delay.

@@ -9,16 +9,17 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// CountDown is the Marks of systems that write the number of remaining retries and the error texts on the message. This
-// number, not the Policy, decides whether a message is retried.
+// CountDown is the Marks for systems that write the number of remaining retries and the error texts on the message.
+// This number, not the Policy, decides whether a message is retried.
 //
 // A message without the header has Default retries. CountDown reads integers of any type and strings of decimal digits,
 // because programs write the type that their client prefers. Negative numbers and all other values count as 0, so the
-// worker processes a message with an unreadable limit once more and then parks it for the operator, instead of retrying it
-// indefinitely. CountDown accepts a valid number of any size, because the publisher sets the number of retries.
+// worker processes a message with an unreadable limit once and, if the attempt fails, parks the message instead of
+// retrying it indefinitely. A valid number has no maximum except 2147483647, because the publisher sets the number of
+// retries.
 //
-// CountDown keeps the last 100 error texts. CountDown writes only Header and Errors, so it does not record times, hosts or
-// the number of attempts. It derives History.Attempts from these two headers.
+// CountDown keeps at most the last 100 error texts. CountDown writes only Header and Errors, so it does not record times,
+// hosts or the number of attempts. It derives History.Attempts from these two headers and Default.
 type CountDown struct {
 	Header  string // header with the number of remaining retries, written as a signed 32-bit integer
 	Errors  string // header with the array of error texts, oldest first
@@ -78,7 +79,7 @@ func (c CountDown) Park(headers Table, f Failure) Table { return c.append(header
 const maxTexts = 100
 
 // append adds the error of f to out. It keeps the last maxTexts errors, or fewer if they do not fit into f.Room. It
-// replaces the array in out and does not modify it.
+// replaces the array in out, and does not modify the old array.
 func (c CountDown) append(out Table, f Failure) Table {
 	before, _ := out[c.Errors].([]any)
 	if over := len(before) + 1 - maxTexts; over > 0 {

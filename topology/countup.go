@@ -7,9 +7,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// CountUp is the Marks of systems that count attempts in one integer header, and limit retries by that
-// number. The Policy of a worker uses the same number, including attempts that other programs have
-// counted.
+// CountUp is the Marks for systems that count attempts in one integer header, and limit retries by that number. The
+// Policy of a worker uses the same number, including attempts that other programs have counted.
 //
 // Without the header, the count is 0. CountUp reads any integer type, because programs write the type that their client
 // prefers. A negative number and any value that is not an integer count as 0. Such a message starts again with all its

@@ -10,10 +10,10 @@ import (
 // DefaultDeadLetteringDelay is the default of DeadLettering.Delay.
 const DefaultDeadLetteringDelay = time.Minute
 
-// DeadLettering is the Route in which the broker moves all messages. The worker rejects a failed message (basic.reject with
-// requeue=false). The work queue dead-letters the message into a wait queue, and the wait queue dead-letters it back. The
-// worker does not publish a copy, so it does not wait for a confirm and cannot write headers. The broker counts the
-// attempts, see Deaths.
+// DeadLettering is the Route in which the broker moves messages to the wait queue and back. The worker rejects a failed
+// message (basic.reject with requeue=false). The work queue dead-letters the message into a wait queue, and the wait queue
+// dead-letters it back. For a retry, the worker does not publish a copy, so it does not wait for a confirm and cannot write
+// headers. The broker counts the attempts (see Deaths).
 //
 //	work queue ─► handler ─► rejected ─► {queue}.retry ─ expires after Delay ─► work queue
 //
@@ -25,10 +25,10 @@ const DefaultDeadLetteringDelay = time.Minute
 // drop it, because the cycle does not contain a rejection (https://www.rabbitmq.com/docs/dlx#routing).
 //
 // In an existing system, Infrastructure describes the objects of the system. A rejected message keeps its routing key on
-// the whole path, unless a queue has an x-dead-letter-routing-key. A message that was published by queue name has the
-// queue name as its routing key, so RetryExchange in the following example would drop it. Reprise cannot change the
-// routing key, because it does not publish a copy. Bind the queues by that name, too, as preset.WorkRetry does, or use
-// MessageTTL if you expect such messages.
+// the whole path, unless a queue has an x-dead-letter-routing-key. A message that was published directly to its queue
+// (through the default exchange) has the queue name as its routing key, so RetryExchange in the following example would
+// drop it. Reprise cannot change the routing key, because it does not publish a copy. If you expect such messages, bind
+// the queues with that key, too, as preset.WorkRetry does, or use MessageTTL.
 //
 //	topology.DeadLettering{
 //		Delay:         5 * time.Minute,
@@ -118,8 +118,8 @@ func (r DeadLettering) Topology(queue string) Topology {
 	return Topology{Queues: []Queue{wait, failedQueue(r.FailedAddress.queue(queue)), work}}
 }
 
-// Wait returns the hop into the wait queue, with r.Delay. It returns an error for a message with an
-// x-death header that no broker has written, because the worker must not reject such a message.
+// Wait returns the hop into the wait queue, with r.Delay. It returns an error for a message with an x-death header
+// that the broker cannot have written, because the worker must not reject such a message.
 func (r DeadLettering) Wait(d Delivery, _ time.Duration) (Hop, error) {
 	if err := checkRejectable(d); err != nil {
 		return Hop{}, err

@@ -8,10 +8,10 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// Deaths is the Marks of messages that the worker rejects without a copy, and that the broker dead-letters. The broker
-// counts the rejections by each queue in the header x-death (https://www.rabbitmq.com/docs/dlx#effects). Deaths provides
-// only the number of attempts and the time of the first failure. When a worker parks a message, it publishes a copy with
-// the headers of Trail and the last error.
+// Deaths is the Marks for messages that the worker rejects without a copy, and that the broker dead-letters. The broker
+// counts the rejections by each queue in the header x-death (https://www.rabbitmq.com/docs/dlx#effects). For these
+// messages, Deaths provides only the number of attempts, the time of the first failure, and the original exchange and
+// routing key. When a worker parks a message, it publishes a copy with the headers of Trail and the last error.
 type Deaths struct{}
 
 // Owns reports whether header is a header of Trail.
@@ -35,7 +35,8 @@ func (Deaths) Read(d Delivery) History {
 
 // Crashes returns the number of deliveries of this message that were never settled. When the message moves between queues,
 // RabbitMQ 4.3 keeps the count of deliveries, which includes rejections. Crashes subtracts rejections by d.Queue, because
-// they are attempts. Before 4.3, the count restarts in each queue, so the result does not include earlier crashes.
+// these rejections are attempts. Before 4.3, the count restarts in each queue, so the result does not include earlier
+// crashes.
 //
 // Crashes does not subtract rejections by other queues, because any publisher can write such an x-death header and hide
 // crashes. (A forged rejection by d.Queue counts as an attempt, so the worker still parks the message.) On 4.3, rejections
@@ -45,7 +46,7 @@ func (Deaths) Crashes(d Delivery) int {
 	return n - min(n, rejections(d))
 }
 
-// Retry returns the same headers as Trail. A worker calls it only if it publishes a copy.
+// Retry returns the same headers as Trail. A worker calls Retry only if the worker publishes a copy.
 func (Deaths) Retry(headers Table, f Failure) Table { return Trail{}.Retry(headers, f) }
 
 // Park returns the same headers as Trail.

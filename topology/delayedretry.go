@@ -20,11 +20,11 @@ const (
 // Max. DelayedRetry ignores the delays of Policy and handlers. A retry is never early, is late by a few milliseconds, and
 // does not wait for other retries.
 //
-// DelayedRetry needs a quorum queue of RabbitMQ 4.3.3 or later, which Topology.Needs declares. Earlier versions accept and
-// ignore the arguments, so they would redeliver messages immediately. In all other respects, DelayedRetry behaves like
-// Requeuing.
+// DelayedRetry needs a quorum queue of RabbitMQ 4.3.3 or later. Topology.Needs declares this requirement, because earlier
+// versions accept and ignore the arguments, and would redeliver messages immediately. In all other respects, DelayedRetry
+// behaves like Requeuing.
 //
-// Min and Max are arguments of the work queue and cannot be changed later.
+// Min and Max are arguments of the work queue, so they cannot be changed once the queue exists.
 type DelayedRetry struct {
 	Min time.Duration // first delay, and the increment of each further delay; whole milliseconds, default 10 s
 	Max time.Duration // longest delay; whole milliseconds, default 1 h, or Min if that is longer
@@ -36,7 +36,7 @@ func (r DelayedRetry) withDefaults() DelayedRetry {
 	return r
 }
 
-// Validate reports invalid delays. RabbitMQ would accept them, and not delay any message.
+// Validate reports invalid delays. RabbitMQ would accept such delays without delaying any message.
 func (r DelayedRetry) Validate() error {
 	r = r.withDefaults()
 	if err := validateDelay("DelayedRetry.Min", r.Min, time.Millisecond, "1ms", DefaultDelayedRetryMin); err != nil {

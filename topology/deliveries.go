@@ -1,8 +1,8 @@
 package topology
 
-// Deliveries is the Marks of messages that are requeued without a copy. A quorum queue counts the deliveries in the header
-// x-delivery-count. Deliveries provides only the number of attempts. When a worker parks a message, it publishes a copy
-// with the headers of Trail and the last error.
+// Deliveries is the Marks for messages that are requeued without a copy. A quorum queue counts the deliveries in the
+// header x-delivery-count. Deliveries provides only the number of attempts. When a worker parks a message, it publishes a
+// copy with the headers of Trail and the last error.
 //
 // The queue counts all deliveries that were not acknowledged. A lost connection therefore counts as an attempt. Before
 // RabbitMQ 4.3, a delivery that a worker requeued during its shutdown counts, too. Since 4.3, a message that another
@@ -11,7 +11,7 @@ package topology
 // would permit endless retries.)
 type Deliveries struct {
 	// Classic counts a redelivered message as one delivery if the queue does not count deliveries. Requeuing.Classic
-	// sets it.
+	// sets this field.
 	Classic bool
 }
 
@@ -33,7 +33,7 @@ func (m Deliveries) Read(d Delivery) History {
 // Crashes returns 0, because the queue counts crashes as attempts.
 func (Deliveries) Crashes(Delivery) int { return 0 }
 
-// Retry returns the same headers as Trail. A worker calls it only if it publishes a copy.
+// Retry returns the same headers as Trail. A worker calls Retry only if the worker publishes a copy.
 func (Deliveries) Retry(headers Table, f Failure) Table { return Trail{}.Retry(headers, f) }
 
 // Park returns the same headers as Trail.

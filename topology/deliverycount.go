@@ -2,10 +2,9 @@ package topology
 
 import "github.com/reprisemq/reprise/internal/amqpvalue"
 
-// Headers of quorum queues, from the second delivery on. x-delivery-count is the number of earlier
-// failed deliveries. Since RabbitMQ 4.3, x-acquired-count is the number of all earlier deliveries,
-// including deliveries that were requeued deliberately.
-// https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
+// Quorum queues add these headers to each delivery after the first. x-delivery-count is the number of earlier failed
+// deliveries. Since RabbitMQ 4.3, x-acquired-count is the number of all earlier deliveries, including deliveries that
+// were requeued deliberately. https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 const (
 	headerDeliveryCount = "x-delivery-count"
 	headerAcquiredCount = "x-acquired-count"

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/bounded"
 )
 
-// The first mistakes have no effect, because users mistype passwords. Each further mistake doubles the wait before the next
-// try.
+// The first FreeMistakes-1 mistakes have no effect, because users mistype passwords. The next mistake causes a wait of
+// firstWait, and each further mistake doubles the wait.
 const (
 	FreeMistakes    = 5
 	firstWait       = time.Second
@@ -28,8 +28,8 @@ const (
 )
 
 // Throttle counts mistakes for each address and name, so that a program with an old password does not slow down other
-// programs at the same address. A right password does not end a wait, because another client may have sent it. The
-// methods are safe for concurrent use.
+// programs at the same address. A right password does not end a wait, because the mistakes may come from another
+// client. The methods are safe for concurrent use.
 type Throttle struct {
 	clock   func() time.Time
 	longest time.Duration
@@ -57,8 +57,9 @@ func New(clock func() time.Time, longest time.Duration) *Throttle {
 	}
 }
 
-// Try records a try with a right or wrong password. If Try returns a positive wait, the caller must refuse the try without
-// revealing whether the password was right, and the try does not count. A wrong try that counts can delay the next try.
+// Try records an attempt to log in. right reports whether the password was right. If Try returns a positive wait, the
+// attempt does not count, and the caller must refuse it without revealing whether the password was right. A wrong
+// password in an attempt that counts can delay the next attempt.
 func (t *Throttle) Try(peer, name string, right bool) (wait time.Duration) {
 	from, hash := Network(peer), maphash.String(t.seed, name)
 	t.mu.Lock()

@@ -3,7 +3,7 @@
 // and deduplication stores. docs/durability.md ("Upgrade and downgrade") specifies the guarantees.
 //
 // The name of each folder in testdata is the format of its fixtures. Fixtures of older formats do not change. If this
-// version has a new format, add its fixtures with:
+// version introduces a new format, add its fixtures with:
 //
 //	scripts/test ./internal/upgradetest -run TestFixtures -update
 package upgradetest

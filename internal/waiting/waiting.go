@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Logger returns a logger for a client or a redrive. If the broker is unreachable, it calls report with the reason, at most
-// once per interval. It discards all other logs.
+// Logger returns a logger for a client or a redrive. While the broker is unreachable, the logger calls report with the
+// reason, at most once per interval. It discards all other logs.
 func Logger(interval time.Duration, report func(reason string)) *slog.Logger {
 	return slog.New(handler{report: report, interval: interval, mu: new(sync.Mutex), next: new(time.Time)})
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Default changes the default of a flag during a test, which must not be parallel. It does not change a value from the
-// command line. For example, a property test runs few cases by default, and many with -rapid.checks.
+// Default sets the default of a flag for the duration of a test, which must not be parallel. A value from the command
+// line takes precedence. For example, a property test runs few cases by default, and many with -rapid.checks.
 func Default(t testing.TB, name, value string) {
 	t.Helper()
 	given := false

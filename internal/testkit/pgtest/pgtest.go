@@ -1,4 +1,4 @@
-// Package pgtest provides the PostgreSQL server for tests. It is separate from testkit, so that tests without a
+// Package pgtest gives tests access to a PostgreSQL server. It is separate from testkit, so that tests without a
 // database do not link a driver.
 package pgtest
 
@@ -25,7 +25,8 @@ func Server(t testing.TB) string {
 	return address
 }
 
-// Schema returns the URL of an empty schema for the test. It skips the test in the same case as Server.
+// Schema creates an empty schema for the test and returns its URL. Like Server, it skips the test if no server is
+// configured.
 func Schema(t testing.TB) string {
 	t.Helper()
 	address := Server(t)

@@ -26,7 +26,7 @@ type Proxy struct {
 	refusing bool
 }
 
-// NewProxy starts a proxy for the server of a URL.
+// NewProxy starts a proxy to the PostgreSQL server at a URL.
 func NewProxy(t testing.TB, address string) *Proxy {
 	t.Helper()
 	target, err := pgconn.ParseConfig(address)
@@ -76,7 +76,7 @@ func (p *Proxy) Refuse() {
 	}
 }
 
-// Resume reverts Hold and Refuse. The proxy then forwards the held data.
+// Resume undoes Hold and Refuse. The proxy then forwards the held data. Connections that Refuse closed stay closed.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,13 +17,13 @@ import (
 // span is the period over which the failures are spread.
 const span = 30 * 24 * time.Hour
 
-// fill adds failures to an archive until the archive has n.
+// fill adds failures to the archive until it contains n failures.
 func fill(ctx context.Context, db *sql.DB, d failed.Dialect, a *failed.Archive, n int) error {
 	total, err := a.Count(ctx, failed.Filter{})
 	if err != nil || total.N >= int64(n) {
 		return err
 	}
-	// Without the index of words, inserts into PostgreSQL are faster. The index is created at the end.
+	// Inserts into PostgreSQL are faster without the word index, which is created at the end.
 	late := d == failed.PostgreSQL && n-int(total.N) > 100_000
 	if late {
 		if _, err := db.ExecContext(ctx, `DROP INDEX IF EXISTS reprise_failed_search_words`); err != nil {
@@ -62,7 +62,7 @@ const queues = 12
 
 func queueOf(r *rand.Rand) string { return fmt.Sprint("queue-", min(int(r.ExpFloat64()*3), queues-1)) }
 
-// failure returns a failure of one of a few hundred kinds with different frequencies, or of one of thousands of rare kinds.
+// failure returns a failure with one of a few dozen common errors or, in 1 of 200 cases, one of thousands of rare errors.
 func failure(r *rand.Rand, i int, last time.Time) failed.Message {
 	last = last.Truncate(time.Second)
 	kind := int(r.ExpFloat64() * 3)
@@ -118,7 +118,7 @@ var kinds = []string{
 
 var names = []string{"Ada", "Grace", "Alan", "Edsger", "Barbara", "Donald", "Niklaus", "Tony", "Leslie", "Margaret", "Ken", "Dennis", "Frances", "Radia"}
 
-// act performs each kind of operator action, so that lists and filters have results.
+// act discards, edits and replays messages, so that lists and filters have results.
 func act(ctx context.Context, a *failed.Archive, finish func(context.Context) error) error {
 	if replays, _, err := a.Replays(ctx, failed.Page{}); err != nil || len(replays) > 0 {
 		return err

@@ -3,7 +3,8 @@
 //
 //	pagebench -sqlite FILE -postgres URL [-failures 1000000] [-requests 100] [-only REGEXP] [-json FILE] [-before FILE]
 //
-// If a database has fewer failures, pagebench first adds the missing failures, and keeps them for the next run.
+// If a database has fewer failures, pagebench first adds the missing failures. They stay in the database for the next
+// run.
 package main
 
 import (
@@ -95,7 +96,7 @@ func run(ctx context.Context, o options) error {
 	return os.WriteFile(o.written, b, 0o644)
 }
 
-// measure opens a database as the command reprise does, fills it, and measures.
+// measure opens a database like the reprise command, fills it, and measures the pages.
 func measure(ctx context.Context, o options, d failed.Dialect, driver, source string, results *figures) error {
 	db, err := sql.Open(driver, source)
 	if err != nil {

@@ -26,8 +26,8 @@ type page struct {
 
 type request struct{ method, path, body string }
 
-// pagesOf returns a request for each page and endpoint, and for each kind of filter. It omits changes, exports, and requests that
-// do not read the archive.
+// pagesOf returns a request for each page and endpoint, and for each kind of filter. It omits exports, requests that change
+// data, and requests that do not read the archive.
 func pagesOf(ctx context.Context, a *failed.Archive) ([]page, error) {
 	groups, _, err := a.Groups(ctx, failed.GroupFilter{MostFailed: true}, failed.Page{Size: 500})
 	if err != nil {
@@ -207,7 +207,7 @@ func (f *figures) print(out io.Writer, before figures) {
 	_ = w.Flush()
 }
 
-// ask measures all pages. For a list, it also requests the second page.
+// ask measures the pages that o.only selects. For a list of messages in the API, it also requests the second page.
 func (s *system) ask(ctx context.Context, o options, column string, pages []page, results *figures) error {
 	for _, p := range pages {
 		if !o.only.MatchString(p.name) {

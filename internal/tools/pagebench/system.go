@@ -47,7 +47,7 @@ func newSystem(ctx context.Context, a *failed.Archive, past *history.History) (_
 	var failedQueues []string
 	for i := range queues {
 		work := fmt.Sprint("queue-", i)
-		// No worker consumes the replayed messages.
+		// Without a limit, the queue would grow, because no worker consumes the replayed messages.
 		declared.Queues = append(declared.Queues, topology.Queue{Name: work, Args: topology.Table{"x-max-length": int64(1000)}}, topology.Queue{Name: topology.FailedQueue(work)})
 		failedQueues = append(failedQueues, topology.FailedQueue(work))
 	}
@@ -121,7 +121,7 @@ func (s *system) load(ctx context.Context) (unload func() error, err error) {
 	}, nil
 }
 
-// publish publishes failures as workers park them.
+// publish publishes failures to the failed queues, like workers that park messages, until ctx is done.
 func (s *system) publish(ctx context.Context) error {
 	const each = 50 * time.Millisecond
 	tick := time.NewTicker(each)

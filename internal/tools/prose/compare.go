@@ -28,7 +28,7 @@ func modelNames() (names []string) {
 	return names
 }
 
-// compare prints the rates of this project and of model projects.
+// compare prints the alert rates of this project and of the model projects in o.compare.
 func compare(out io.Writer, o options) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "words\talerts\tper 10,000\tdocuments\tcomments\tstrings\t  project")
@@ -68,7 +68,7 @@ func compare(out io.Writer, o options) error {
 	return table.Flush()
 }
 
-// download returns the folder of a module in the module cache.
+// download downloads a module and returns its folder in the module cache.
 func download(module string) (string, error) {
 	cmd := exec.Command("go", "mod", "download", "-json", module)
 	var stderr bytes.Buffer

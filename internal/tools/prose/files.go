@@ -33,7 +33,7 @@ func (f finding) String() string {
 	return fmt.Sprintf("%s:%d: [%s] %s", f.file, f.line, f.rule, f.message)
 }
 
-// ignored lists folders without prose of the project.
+// ignored lists the names of folders that find skips.
 var ignored = []string{"testdata", "node_modules", "vendor", "bin", "styles"}
 
 // find returns the packages and documents that match one of the patterns, sorted by name. A pattern is a folder, a folder
@@ -82,7 +82,7 @@ func find(root string, patterns []string) ([]*unit, error) {
 	return units, nil
 }
 
-// thirdParty reports whether a script is a copy of another project's script, next to the license of that project.
+// thirdParty reports whether a file is a script of another project, with its license in the same folder.
 func thirdParty(file string) bool {
 	name, _, _ := strings.Cut(filepath.Base(file), ".")
 	_, err := os.Stat(filepath.Join(filepath.Dir(file), name+".LICENSE"))
@@ -107,7 +107,8 @@ func ownerOf(file string) (string, bool) {
 	return "", false
 }
 
-// match reports whether a pattern selects the file, and marks all patterns that do.
+// match reports whether a pattern selects the file or there are no patterns. It sets matched for each pattern that
+// selects the file.
 func match(patterns []string, matched []bool, file string) bool {
 	found := len(patterns) == 0
 	for i, p := range patterns {
@@ -121,7 +122,7 @@ func match(patterns []string, matched []bool, file string) bool {
 	return found
 }
 
-// measure finds units, counts their words and checks them. It omits units without words or strings.
+// measure finds units, counts their words and checks them.
 func measure(o options, root string, patterns []string) ([]*unit, error) {
 	units, err := find(root, patterns)
 	if err != nil {
@@ -159,8 +160,8 @@ func measure(o options, root string, patterns []string) ([]*unit, error) {
 	return units, nil
 }
 
-// add adds the findings of a file. Vale also reads messages, and add counts the alerts in a message as broken rules of
-// the message.
+// add adds the findings of a file. Vale also reads some of the messages, and add counts the alerts in a message as
+// broken rules of the message.
 func (u *unit) add(file string, s *source, alerts []alert) {
 	found := len(u.findings)
 	for _, a := range alerts {

@@ -5,10 +5,10 @@
 //	go run ./internal/tools/prose -lower              and lowers the ceilings to the current numbers
 //	go run ./internal/tools/prose -compare river,pgx  model projects, as a table
 //
-// Vale reads documents and Go comments with the rules in styles/Reprise; scripts/prose builds Vale. This package itself checks
-// strings: errors, logs, output of commands, names and messages of tests, labels of templates, and comments of scripts, YAML
-// files and style sheets. The file ceilings.txt limits the findings of each package and document. Ceilings only fall: a package
-// or document without a ceiling must not have findings.
+// Vale reads documents and Go comments with the rules in styles/Reprise; scripts/prose builds Vale. This package itself
+// checks strings: errors, logs, output of commands, names and messages of tests, labels of templates, and comments of
+// scripts, YAML files and style sheets. The file ceilings.txt limits the findings of each package and document. Ceilings can
+// only fall. A package or document without a ceiling must not have findings.
 //
 // The command exits with status 1 if a package or document exceeds its ceiling.
 package main

@@ -22,8 +22,8 @@ type source struct {
 
 type lines struct{ first, last int }
 
-// message is a string that Vale does not read: an error, a log, output of a command or a test, the name of a test, a
-// label of a template, or a comment of a script.
+// message is a string outside of documents and Go comments: an error, a log, output of a command or a test, the name
+// of a test, a label in a template, or a comment in a script.
 type message struct {
 	lines
 	s      string
@@ -35,7 +35,7 @@ func (s *source) inComment(line int) bool {
 	return s.comments == nil || slices.ContainsFunc(s.comments, func(l lines) bool { return l.first <= line && line <= l.last })
 }
 
-// messageAt returns the innermost string on a line, or nil.
+// messageAt returns the innermost message on a line, or nil.
 func (s *source) messageAt(line int) (found *message) {
 	for _, t := range s.messages {
 		if t.first <= line && line <= t.last {
@@ -105,7 +105,7 @@ func readGo(name string, content []byte) (*source, error) {
 // capital is the start of a word in a name.
 var capital = regexp.MustCompile(`[A-Z]+[a-z0-9]*`)
 
-// testName returns the words of a test's name, in the form of a message.
+// testName returns the name of a test as lower-case words. It returns false if the name is not the name of a test.
 func testName(name string) (string, bool) {
 	for _, kind := range []string{"Test", "Fuzz", "Benchmark"} {
 		if rest, ok := strings.CutPrefix(name, kind); ok {
@@ -115,7 +115,8 @@ func testName(name string) (string, bool) {
 	return "", false
 }
 
-// messageFuncs are the functions whose strings a reader sees: constructors of errors, logs, output of commands and tests.
+// messageFuncs lists the functions whose string arguments are messages. The functions create errors, logs, and output of
+// commands and tests.
 var messageFuncs = map[string]bool{
 	"errors.New": true, "fmt.Errorf": true, "usagef": true,
 	".fail": true, ".refuse": true, ".problem": true, "badRequest": true, ".BadRequest": true,
@@ -125,7 +126,8 @@ var messageFuncs = map[string]bool{
 	"fmt.Fprintf": true, "fmt.Fprintln": true, "fmt.Printf": true, "fmt.Println": true,
 }
 
-// called returns the name of a called function: name, package.name for errors and fmt, or .name.
+// called returns the name of the called function as package.name (for errors and fmt), .name (for other selectors) or
+// name.
 func called(call *ast.CallExpr) string {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
@@ -159,7 +161,7 @@ var (
 	markdownComment = regexp.MustCompile(`(?s)<!--.*?-->`)
 )
 
-// readMarkdown counts the words outside of code blocks and comments.
+// readMarkdown counts the words outside code blocks and comments.
 func readMarkdown(content string) *source {
 	for _, r := range []*regexp.Regexp{markdownOff, markdownCode, markdownComment} {
 		content = r.ReplaceAllString(content, "")
@@ -200,7 +202,7 @@ var (
 	slashComment = regexp.MustCompile(`(?:^|[ \t])(?://|/\*|\*) (.*?)(?:\*/)?$`)
 )
 
-// readScript reads the comments of a file. Consecutive lines with nothing but a comment are one message.
+// readScript reads the comments of a file. Consecutive lines that contain only a comment form one message.
 func readScript(content string, comment *regexp.Regexp) *source {
 	s := &source{comments: []lines{}}
 	var block []string

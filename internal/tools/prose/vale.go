@@ -18,8 +18,8 @@ type alert struct {
 	Message string
 }
 
-// runVale returns the alerts of each file. One process of Vale reads its files one after the other, so runVale starts
-// one process per processor.
+// runVale returns the alerts of each file. A Vale process reads its files one after the other, so runVale starts one
+// process per processor.
 func runVale(vale, config string, files []string) (map[string][]alert, error) {
 	parts := make([][]string, runtime.NumCPU())
 	for i, file := range files {

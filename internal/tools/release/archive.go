@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// file is a file or a directory of an archive.
+// file is a file or a directory in an archive.
 type file struct {
 	name    string
 	mode    fs.FileMode // default: 0644
@@ -27,7 +27,7 @@ func (f file) permissions() fs.FileMode {
 	return f.mode
 }
 
-// packArchive writes the archive of a target: .zip for Windows, .tar.gz for others.
+// packArchive writes the archive of a target: .zip for Windows, .tar.gz for other systems.
 func (r *release) packArchive(program []byte, system, arch string, docs documents) error {
 	base := fmt.Sprintf("reprise_%s_%s_%s", r.number(), system, arch)
 	name := "reprise"

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// debian contains the package description and the files that only the package contains.
+// debian contains the package description and the files that are only in the Debian package.
 //
 //go:embed debian
 var debian embed.FS

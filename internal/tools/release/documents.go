@@ -14,7 +14,7 @@ import (
 // documents contains the files of a release other than the program: LICENSE, README.md, reprise.1, completions/…
 type documents []file
 
-// content returns a document.
+// content returns the content of the named document, or nil.
 func (d documents) content(name string) []byte {
 	for _, f := range d {
 		if f.name == name {

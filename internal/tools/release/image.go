@@ -14,7 +14,7 @@ import (
 // nonroot is the user and group of the image.
 const nonroot = 65532
 
-// blob is a descriptor of the OCI image specification, which describes content of an image.
+// blob is a descriptor, as the OCI image specification defines it, of a part of an image.
 type blob struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
@@ -109,7 +109,7 @@ func (r *release) packImage(program []byte, arch string, docs documents) error {
 
 func blobName(b blob) string { return "blobs/sha256/" + b.Digest[len("sha256:"):] }
 
-// imageConfig returns the configuration of containers.
+// imageConfig returns the image configuration of the OCI image specification.
 func (r *release) imageConfig(arch, layer string) map[string]any {
 	const source = "https://github.com/reprisemq/reprise"
 	return map[string]any{
@@ -137,8 +137,8 @@ func (r *release) imageConfig(arch, layer string) map[string]any {
 	}
 }
 
-// rootCertificates returns the certificate authorities that Go's own roots trust, as PEM. It omits authorities that are
-// trusted only for older certificates, because a PEM file cannot express this condition.
+// rootCertificates returns Go's bundle of root certificates as PEM. It omits roots that are trusted only for older
+// certificates, because a PEM file cannot express this condition.
 func rootCertificates() []byte {
 	var b bytes.Buffer
 	for root := range bundle.Roots() {

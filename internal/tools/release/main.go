@@ -105,7 +105,7 @@ func checkTargets(targets []string) error {
 	return nil
 }
 
-// checkClean reports uncommitted changes and unknown files of a working tree.
+// checkClean returns an error if a working tree has uncommitted changes or untracked files.
 func checkClean(dir string) error {
 	changes, err := output(dir, nil, "git", "status", "--porcelain")
 	if err != nil {
@@ -121,7 +121,7 @@ func checkClean(dir string) error {
 type release struct {
 	version string // vX.Y.Z
 	commit  string
-	time    time.Time // time of the commit, and of all files
+	time    time.Time // time of the commit; modification time of all files
 	out     string
 	names   []string // files written to out
 }

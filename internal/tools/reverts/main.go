@@ -1,4 +1,4 @@
-// Reverts adds old faults, one at a time, to a copy of the tree, and reports the faults that the simulation
+// Reverts reintroduces old faults, one at a time, in a copy of the tree, and reports which of them the simulation
 // finds:
 //
 //	go run ./internal/tools/reverts               100 lives for each bug, as a table in Markdown
@@ -87,7 +87,7 @@ func (r *run) wants(name string) bool {
 	return r.only == "" || slices.ContainsFunc(strings.Split(r.only, ","), func(s string) bool { return strings.HasPrefix(name, s) })
 }
 
-// with adds the fault of a patch to the copy, calls do, and then removes the fault.
+// with calls do while the copy contains the fault of a patch.
 func (r *run) with(p patch, do func() error) (err error) {
 	changed, err := p.apply(os.DirFS(r.dir))
 	if err != nil {
@@ -135,7 +135,7 @@ func (r *run) test(ctx context.Context, out io.Writer, p patch) error {
 	return nil
 }
 
-// portion is the number of lives that one process of the simulation runs.
+// portion is the maximum number of lives that one process of the simulation runs.
 const portion = 5
 
 // life is a line of the results of the simulation.
@@ -144,7 +144,7 @@ type life struct {
 	Broken []struct{ Promise string }
 }
 
-// simulate runs lives until one breaks a promise.
+// simulate runs at most r.lives lives, until one breaks a promise.
 func (r *run) simulate(ctx context.Context, out io.Writer, p patch) error {
 	results := filepath.Join(r.dir, "results-"+p.name)
 	for lived := 0; lived < r.lives; {

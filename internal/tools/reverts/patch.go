@@ -21,13 +21,13 @@ type patch struct {
 	hunks []hunk
 }
 
-// hunk replaces lines that occur exactly once in a file. It ignores line numbers.
+// hunk replaces consecutive lines, which must occur exactly once in a file. Line numbers are ignored.
 type hunk struct {
 	file     string
 	old, new string
 }
 
-// readPatches returns the patches of a tree, in the order of their names.
+// readPatches returns the patches of a tree, sorted by name.
 func readPatches(tree fs.FS) (all []patch, err error) {
 	names, err := fs.Glob(tree, patchDir+"/*.patch")
 	if err != nil {
@@ -51,7 +51,7 @@ func readPatches(tree fs.FS) (all []patch, err error) {
 	return all, nil
 }
 
-// testLine begins a header line with the name of a test, in the form of go test -run.
+// testLine is the prefix of a header line that contains the arguments of go test for a test.
 const testLine = "Test: "
 
 // parsePatch reads a header, an empty line, and the output of git diff.
@@ -109,7 +109,7 @@ func parsePatch(text string) (p patch, err error) {
 	return p, nil
 }
 
-// apply returns the new content of the files that a patch changes, by name.
+// apply returns the new content of each file that the patch changes, by file name.
 func (p patch) apply(tree fs.FS) (map[string]string, error) {
 	changed := make(map[string]string)
 	for _, h := range p.hunks {

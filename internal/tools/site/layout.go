@@ -6,7 +6,7 @@ import (
 	"html/template"
 )
 
-// searchIndex is the script with the content that the search finds.
+// searchIndex is the file name of the script that contains the search index.
 const searchIndex = "search-index.js"
 
 //go:embed assets

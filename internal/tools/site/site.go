@@ -26,7 +26,7 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// repository is the address of files that are not pages of the site.
+// repository is the base URL of files that are not on the site.
 const repository = "https://github.com/reprisemq/reprise/blob/main/"
 
 // copied lists the extensions of files that are copied to the site.
@@ -41,7 +41,8 @@ type section struct {
 	Pages []*page `yaml:"-"`
 }
 
-// file is a path from the root or a pattern, such as docs/adr/*.md. As a mapping, it has keywords for the search.
+// file is a path from the root, or a pattern such as docs/adr/*.md. In docs/site.yaml, it is a string, or a mapping
+// from the path to keywords for the search.
 type file struct{ pattern, keywords string }
 
 // UnmarshalYAML reads both forms of a file.
@@ -100,7 +101,7 @@ var markdown = goldmark.New(
 		html.WithUnsafe(), // keeps the anchors in the documents
 		renderer.WithNodeRenderers(util.Prioritized(highlighter{}, 100))))
 
-// accessible makes wide tables and code scrollable with the keyboard, and replaces empty table headings by cells.
+// accessible makes wide tables and code scrollable with the keyboard, and replaces empty header cells with data cells.
 var accessible = strings.NewReplacer(
 	"<pre", `<pre tabindex="0"`,
 	"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>",
@@ -109,7 +110,7 @@ var accessible = strings.NewReplacer(
 var (
 	anchor  = regexp.MustCompile(`<a id="([^"]+)">`)
 	comment = regexp.MustCompile(`(?s)<!--.*?-->\n?`) // directives of internal/docstest
-	// yamlKey matches the comment and the name of a key of the first level, or of a key that is a comment itself.
+	// yamlKey matches the name of a top-level key and the comment above it. The key can be commented out.
 	yamlKey = regexp.MustCompile(`\n\n((?:#.*\n)*?(?:# )?([a-z]+):)`)
 )
 
@@ -190,8 +191,8 @@ func (s *site) load(sec *section) error {
 	return nil
 }
 
-// document returns the Markdown of a file. A YAML file becomes a sequence of code blocks, one for each key of the first
-// level, each under a heading.
+// document returns the Markdown of a file. A YAML file becomes a sequence of headings, one for each top-level key, each
+// with a code block.
 func document(name string, source []byte) []byte {
 	if path.Ext(name) == ".md" {
 		return source
@@ -200,7 +201,8 @@ func document(name string, source []byte) []byte {
 	return fmt.Appendf(nil, "# %s\n\n```yaml\n%s```\n", path.Base(name), blocks)
 }
 
-// target returns the path of a page in the site: docs/cli.md is docs/cli.html, and docs/README.md is docs/index.html.
+// target returns the path of a page in the site: docs/cli.md becomes docs/cli.html, and docs/README.md becomes
+// docs/index.html.
 func target(name string) string {
 	if path.Base(name) == "README.md" {
 		return path.Join(path.Dir(name), "index.html")
@@ -208,7 +210,7 @@ func target(name string) string {
 	return strings.ToLower(strings.TrimSuffix(name, path.Ext(name))) + ".html"
 }
 
-// complete returns an error for documents that are not in docs/site.yaml.
+// complete returns an error if docs/site.yaml does not list a document of the folder docs.
 func (s *site) complete() error {
 	var faults []error
 	err := fs.WalkDir(s.root, "docs", func(name string, d fs.DirEntry, err error) error {
@@ -283,8 +285,8 @@ func (p *page) text(n ast.Node) string {
 	return strings.TrimSpace(b.String())
 }
 
-// link replaces the destinations of links: another page, a copied file, or a file in the repository. The title of a page replaces the
-// name of its document as a label.
+// link resolves the destinations of links and images to another page, a copied file, or a file in the repository. If the
+// label of a link is the file name of a document, the title of its page replaces the label.
 func (s *site) link(p *page) error {
 	var faults []error
 	err := ast.Walk(p.doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -348,7 +350,7 @@ func (s *site) resolve(from *page, link string) (string, error) {
 	return href.String(), nil
 }
 
-// relative returns the path to a file of the site, relative to the page that links to it.
+// relative returns the relative path from a page to a file of the site.
 func relative(from, to string) string {
 	r, err := filepath.Rel(path.Dir(from), to)
 	if err != nil {

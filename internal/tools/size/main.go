@@ -4,8 +4,8 @@
 //	go run ./internal/tools/size -base v1.0   and the difference from a git revision
 //
 // A code line has a token that is not a comment. Exported names count only in public packages. They are names at the
-// top level, and methods and fields of exported types. Tests are _test.go files and packages only for tests and tools.
-// Examples, benchmarks, testdata and generated files do not count.
+// top level, and methods and fields of exported types. Tests are _test.go files, and packages that exist only for
+// tests or tools. Examples, benchmarks, testdata and generated files do not count.
 package main
 
 import (
@@ -59,7 +59,7 @@ var columns = []struct {
 	{"test code", func(s size) int { return s.testCode }},
 }
 
-// write prints a row for each package and a total. The difference follows each number that has changed.
+// write prints a row for each package, and a total. A number that has changed is followed by the difference.
 func write(out io.Writer, now, before map[string]size) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, c := range columns {
@@ -99,8 +99,8 @@ func write(out io.Writer, now, before map[string]size) error {
 	return err
 }
 
-// followMoves returns before, with moved packages under their new folders. The package of a removed folder has moved if
-// exactly one new folder has the same base name.
+// followMoves returns a copy of before in which moved packages have their new folders. The package of a removed folder
+// has moved if exactly one new folder has the same base name.
 func followMoves(now, before map[string]size) map[string]size {
 	moved := make(map[string]size)
 	for old, s := range before {
@@ -125,5 +125,5 @@ func newFolder(old string, now, before map[string]size) string {
 	return candidates[0]
 }
 
-// change is a difference in percent.
+// change returns a difference in percent.
 func change(now, was int) float64 { return 100 * float64(now-was) / float64(was) }

@@ -25,7 +25,7 @@ import (
 )
 
 func main() {
-	// These signals terminate the tests. The report must still print the previous output.
+	// The tests also receive these signals, and terminate. The report must still print their output.
 	signal.Ignore(os.Interrupt, syscall.SIGQUIT)
 	r := newReport(os.Stdout)
 	if err := r.read(os.Stdin); err != nil {

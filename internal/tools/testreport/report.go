@@ -68,8 +68,8 @@ func newReport(out io.Writer) *report {
 	}
 }
 
-// read processes events until the end of the input. It prints other lines unchanged, because the go command reports problems before
-// the tests as plain text.
+// read processes events until the end of the input. It prints other lines unchanged, because the go command reports problems
+// that precede the tests as plain text.
 func (r *report) read(in io.Reader) error {
 	lines := bufio.NewReader(in)
 	for {
@@ -205,7 +205,8 @@ func (r *report) endFailed(p *pkg, elapsed float64) {
 			writeLines(r.out, t.output.String())
 		}
 	}
-	// Print output that does not belong to a test, for example of a TestMain that refuses to run, or of a crash at the end.
+	// Print output that does not belong to a test, for example from a TestMain that refuses to run, or from a crash at the
+	// end.
 	writeLines(r.out, withoutVerdict(p.output.String()))
 	for _, name := range p.failed {
 		if p.running[name] != nil {
@@ -270,7 +271,7 @@ func list(w io.Writer, what string, names []string) {
 	}
 }
 
-// reason returns the reason for which a test was skipped, on one line.
+// reason returns the reason for a skipped test, on one line.
 func reason(output string) string {
 	var lines []string
 	for line := range strings.Lines(output) {
