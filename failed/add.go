@@ -28,11 +28,11 @@ func (a *Archive) Add(ctx context.Context, messages []Message) ([]ID, error) {
 // ingest stores messages that a failed queue delivered, in one transaction, and returns their IDs in the same order.
 //
 // If a process fails or loses its connection after ingest and before the acknowledgement, the archive already contains
-// the redelivered message. In this case ingest returns the ID of the stored message. A stored message matches an
-// arrival if it has the same failed queue, properties, headers (except the delivery counts of the broker) and body, and
-// if its delivery belongs to another session and is not recorded as settled. Within a session, a stored message matches
-// at most one arrival. Therefore ingest neither stores a redelivery twice nor drops a second failure with identical
-// bytes.
+// the redelivered message. In this case ingest returns the ID of the stored message. A stored message matches a
+// redelivered arrival if it has the same failed queue, properties, headers (except the delivery counts of the broker)
+// and body, and if its delivery belongs to another session and is not recorded as settled. Within a session, a stored
+// message matches at most one arrival. Therefore ingest neither stores a redelivery twice nor drops a second failure
+// with identical bytes.
 //
 // If another owner has the lease of the failed queue, ingest stores nothing and returns ErrState.
 func (a *Archive) ingest(ctx context.Context, arrivals []queuedMessage) ([]ID, error) {
@@ -196,7 +196,7 @@ func (t *tx) verifyBack(e *arrival) error {
 	return err
 }
 
-// earliest returns the earlier of two times. A zero a is ignored.
+// earliest returns the earlier of two times. If a is zero, it returns b.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b

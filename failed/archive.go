@@ -102,8 +102,8 @@ type Archive struct {
 }
 
 // Open returns the archive in db. It does not take ownership of db: the caller closes it. Open creates missing tables
-// and migrates the tables of older versions. If a newer version of this package created the tables, Open returns an
-// error. Any number of processes may open the same archive at the same time.
+// and migrates the tables of older versions. If a newer version of this package has created or migrated the tables,
+// Open returns an error. Any number of processes may open the same archive at the same time.
 //
 // In SQLite, Open sets the journal mode of the file to WAL. Do not pass a connection pool for ":memory:", because each
 // connection would have a separate database.

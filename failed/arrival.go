@@ -16,7 +16,7 @@ type arrival struct {
 	headers     string
 	properties  string
 	errors      any    // JSON string, or nil if the headers contain the same attempts
-	digest      []byte // nil if the message was not delivered
+	digest      []byte // nil if the message does not come from a failed queue
 	session     []byte
 	redelivered bool
 	request     *topology.OutcomeRequest // nil if the message does not request an outcome report
@@ -44,7 +44,7 @@ func (a *Archive) encodeDelivered(in *queuedMessage) (e arrival, err error) {
 	return e, nil
 }
 
-// encode sets missing fields of the message and encodes the message for the database.
+// encode sets default values for missing fields and encodes the message for the database.
 func (e *arrival) encode() (err error) {
 	m := &e.m
 	if m.Queue == "" {

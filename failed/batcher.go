@@ -48,7 +48,7 @@ type batcher struct {
 	sessions int
 	failures int // consecutive failures of the store
 
-	onAttempt func(error) // called after each attempt to use the store, with the error or nil; may be nil
+	onAttempt func(error) // if set, called with the result of each attempt to use the store, except refusals
 }
 
 // entry is a message that is not stored yet.
@@ -190,7 +190,7 @@ func (b *batcher) afterAttempt(ctx context.Context, err error) {
 }
 
 // next returns the next batch: the oldest waiting messages, or one refused message that is due. If the batch is empty,
-// next returns the earliest time at which a refused message is due, or the zero time if no message was refused.
+// next returns the earliest time at which a refused message is due, or the zero time if no refused message is waiting.
 func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,7 +200,7 @@ func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 		switch {
 		case e.retryAt.IsZero():
 			if e.message.Redelivered && seen[e.key()] {
-				return batch, time.Time{} // may equal a message of this batch; the store recognizes it only in another session
+				return batch, time.Time{} // may be a redelivery of a message in this batch; the store recognizes it only in another session
 			}
 			seen[e.key()] = true
 			if batch = append(batch, e); len(batch) == size {
@@ -215,7 +215,7 @@ func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 	return batch, again
 }
 
-// await blocks until there may be new work, until the time again (unless it is zero), or until ctx is done.
+// await blocks until there may be new work or ctx is done, but at most until the time in again, unless that is zero.
 func (b *batcher) await(ctx context.Context, again time.Time) {
 	var due <-chan time.Time
 	if !again.IsZero() {
@@ -230,7 +230,7 @@ func (b *batcher) await(ctx context.Context, again time.Time) {
 	}
 }
 
-// put stores a batch and reports success to the callers of add.
+// put stores a batch and, if it succeeds, unblocks the callers of add.
 func (b *batcher) put(ctx context.Context, batch []*entry) error {
 	_, err := b.reportSettled(ctx)
 	if err == nil && slices.ContainsFunc(batch, func(e *entry) bool { return e.arrival.Redelivered }) {
@@ -307,8 +307,8 @@ func (b *batcher) reportSettled(ctx context.Context) (reported bool, err error) 
 	return true, err
 }
 
-// putAfterOther stores another waiting message, to test the store, and then retries e, which the store has refused
-// once. refused reports whether the store accepted the other message but refused e. If e is stored, left is nil.
+// putAfterOther determines whether err concerns only e. It stores another waiting message and then retries e. refused
+// reports whether the store has accepted another message but refused e. If e is stored, left is nil.
 func (b *batcher) putAfterOther(ctx context.Context, e *entry, err error) (refused bool, left error) {
 	if !e.retryAt.IsZero() {
 		return true, err // the store has already refused e after it accepted another message

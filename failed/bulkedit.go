@@ -25,7 +25,7 @@ import (
 //
 //   - is encoded (Properties.ContentEncoding),
 //   - is not JSON (for Patch) or not UTF-8 (for Replace),
-//   - lacks a path of Patch or a string of Replace,
+//   - lacks a path that Patch needs or a string of Replace, or fails a test of Patch,
 //   - has more than 10,000 matches of a regular expression,
 //   - would no longer be JSON, or
 //   - would grow to more than 16 MiB.
@@ -36,8 +36,8 @@ import (
 // The archive keeps the original. When the archive records that an edited message was sent, it stores the sent content
 // as a Revision.
 type BulkEdit struct {
-	// Patch is a JSON Patch (RFC 6902) for the body. All other bytes of the body stay unchanged. If a name in a path
-	// occurs twice in the same object, the edit is not possible. Default: no patch.
+	// Patch is a JSON Patch (RFC 6902) for the body. All bytes outside the patched values stay unchanged. If a name in
+	// a path occurs twice in the same object, the edit is not possible. Default: no patch.
 	Patch string `json:"patch,omitempty"`
 
 	// Replace lists the strings to replace in the body, in this order. Each must occur at least once, and every
@@ -45,7 +45,7 @@ type BulkEdit struct {
 	Replace []Replacement `json:"replace,omitempty"`
 
 	// SetHeaders lists headers to add or replace. RemoveHeaders lists the names of headers to remove, if present.
-	// Headers that Reprise or the broker sets are not permitted.
+	// Headers that belong to Reprise or the broker, such as CC, are not permitted.
 	SetHeaders    topology.Table `json:"-"`
 	RemoveHeaders []string       `json:"remove_headers,omitempty"`
 
@@ -110,7 +110,7 @@ func pluralize(n int, noun string) string {
 type editor struct {
 	*BulkEdit
 	patch   *jsonpatch.Patch // nil: no patch
-	regexps []*regexp.Regexp // parallel to Replace; nil if Old is literal
+	regexps []*regexp.Regexp // parallel to Replace; an element is nil if Old is literal
 	set     topology.Table   // SetHeaders, with the types that the archive returns
 	secrets []Rule
 }
@@ -183,7 +183,7 @@ func (e *BulkEdit) compile(secrets []Rule) (*editor, error) {
 var reference = regexp.MustCompile(`\$\$|\$(\w+)|\$\{(\w*)\}`)
 
 // checkTemplate returns an error if the template refers to a group that x does not have. Package regexp would silently
-// replace such a reference with an empty text. For example, $1x refers to the group 1x.
+// replace such a reference with an empty text. For example, $1x refers to a group named 1x.
 func checkTemplate(x *regexp.Regexp, template string) error {
 	for _, m := range reference.FindAllStringSubmatch(template, -1) {
 		name := m[1] + m[2]
@@ -198,8 +198,8 @@ func checkTemplate(x *regexp.Regexp, template string) error {
 // errUneditable matches every error of type uneditable.
 var errUneditable = errors.New("not edited")
 
-// uneditable is the reason why an edit is not possible or has no effect. Its text does not depend on the message, so
-// that equal problems can be counted.
+// uneditable is the reason why an edit is not possible or has no effect. Its text contains no part of the message
+// except the content encoding, so that equal problems can be counted.
 type uneditable string
 
 func (e uneditable) Error() string        { return string(e) }
@@ -211,7 +211,7 @@ const (
 )
 
 // apply returns the edited content, which shares memory with c. It returns errUnchanged if the edit has no effect, or
-// another uneditable if the edit is not possible.
+// another error of type uneditable if the edit is not possible.
 func (x *editor) apply(c Content) (Content, error) {
 	if x.SpareSecrets && c.isRedacted(x.secrets) {
 		return c, errSecrets

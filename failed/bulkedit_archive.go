@@ -113,7 +113,7 @@ func (t *tx) recordEdit(id ReplayID, x *editor, s sentBase, who []byte) error {
 	if err != nil {
 		return err
 	}
-	// The message may have changed its state or belong to a later replay since then.
+	// Since then, the message may have changed its state or become part of a later replay.
 	_, err = t.Exec(`UPDATE {message} SET edited = $2 WHERE id = $1 AND state = 2 AND replay = $3`, int64(s.message), number, int64(id))
 	return err
 }
@@ -124,7 +124,7 @@ type EditPreview struct {
 	Unchanged  int64
 	Impossible int64
 	Reasons    []EditReason // reasons why the edit is not possible, in descending order of the number of messages
-	Samples    []EditSample // 5 changed, 1 unchanged, and 1 for each of the first 5 reasons
+	Samples    []EditSample // at most 5 changed, 1 unchanged, and 1 for each of the first 5 reasons found
 	More       bool         // whether the preview does not cover all selected messages
 }
 
@@ -149,8 +149,9 @@ const (
 )
 
 // PreviewEdit applies the edit of a plan to failed messages that the plan selects, and returns the effect. It does not
-// change the archive. It covers at most limit messages, the oldest first, and stops after 256 MiB of bodies. A limit of
-// 0 means all messages. Before and After are nil for messages that BulkEdit.SpareSecrets excludes.
+// change the archive. It covers at most limit messages, the oldest first, and stops after 256 MiB of bodies. If limit
+// is 0, it covers all messages, regardless of their size. Before and After are nil for messages that
+// BulkEdit.SpareSecrets excludes.
 func (a *Archive) PreviewEdit(ctx context.Context, p Plan, limit int) (v EditPreview, err error) {
 	defer annotate(&err, "cannot preview an edit")
 	if err := p.validate(); err != nil {

@@ -88,12 +88,13 @@ func (c *collector[T]) consume(ctx context.Context) error {
 // report is a report that is not recorded yet.
 type report[T any] struct {
 	it    T
-	noted chan struct{} // closed when the report is recorded
+	noted chan struct{} // closed when the report is recorded or dropped
 }
 
 var errNoReport = errors.New("message is not a report")
 
-// take passes the report in m to gather and waits until it is recorded. It ignores a message that is not a report.
+// take passes the report in m to gather and waits until the report is recorded or dropped. If m is not a report, take
+// ignores it.
 func (c *collector[T]) take(ctx context.Context, m *reprise.Message, arrived chan<- *report[T]) error {
 	it, ok := c.read(m)
 	if !ok {
@@ -138,19 +139,23 @@ func (c *collector[T]) gather(ctx context.Context, arrived <-chan *report[T]) {
 	}
 }
 
-// maxNoteFailures is the number of failed attempts after which a single report is dropped, unless the archive is
-// unavailable. Any publisher can send a report, and a report that the database refuses must not block other reports.
-const maxNoteFailures = 3
+// maxRefusals is the number of refusals by the database after which a single report is dropped. Any publisher can send a
+// report, and a report that the database refuses must not block other reports.
+const maxRefusals = 3
 
-// noteAll records reports together. If the database refuses the batch, it records them one by one. It drops a single
-// report that the database refuses repeatedly. It returns an error only if ctx is done.
+// noteAll records reports together. If the database refuses the batch, noteAll records the reports one by one, and
+// drops a report that the database refuses repeatedly. It returns an error only if ctx is done.
 func (c *collector[T]) noteAll(ctx context.Context, batch []*report[T]) error {
 	var all []T
 	for _, r := range batch {
 		all = append(all, r.it)
 	}
+	refusals := 0
 	for failures := 1; ; failures++ {
 		err := c.note(ctx, all)
+		if !errors.Is(err, ErrUnavailable) {
+			refusals++
+		}
 		switch {
 		case err == nil:
 			for _, r := range batch {
@@ -167,7 +172,7 @@ func (c *collector[T]) noteAll(ctx context.Context, batch []*report[T]) error {
 				}
 			}
 			return nil
-		case failures >= maxNoteFailures:
+		case refusals >= maxRefusals:
 			c.log.Warn("report ignored", "queue", c.queue, "message_id", "", "error", err)
 			close(batch[0].noted)
 			return nil

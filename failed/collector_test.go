@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/rabbitmq/amqp091-go"
 
@@ -93,5 +94,21 @@ func TestCollectorLogsWhyItIgnoresAReport(t *testing.T) {
 			t.Errorf("got %q, want %q", all[0], want)
 		}
 		return nil
+	})
+}
+
+// An outage of the database does not count as refusals of a report.
+func TestCollectorKeepsReportThatWasRefusedAfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		results := []error{ErrUnavailable, ErrUnavailable, ErrUnavailable, errors.New("deadlock detected"), nil}
+		c := &collector[int]{log: slog.New(slog.DiscardHandler), note: func(context.Context, []int) error {
+			err := results[0]
+			results = results[1:]
+			return err
+		}}
+		must(t, c.noteAll(t.Context(), []*report[int]{{noted: make(chan struct{})}}))
+		if len(results) > 0 {
+			t.Errorf("the report was dropped, %d attempts before its success", len(results))
+		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 // Dialect is the SQL dialect of a database.
 type Dialect = sqlkit.Dialect
 
-// The supported dialects. Any database/sql driver works if it supports numbered arguments.
+// The supported dialects. Any database/sql driver that supports numbered arguments works.
 const (
 	PostgreSQL = sqlkit.PostgreSQL // 11 or later
 	SQLite     = sqlkit.SQLite     // 3.43 or later, with FTS5
@@ -39,7 +39,7 @@ func (d dialect) begin(prefix string, long bool) []string {
 // along returns a WHERE condition and ORDER BY columns that let a query read one index in order. The condition requires
 // that columns of {message} AS m have the given values, and that from <= pos < before.
 //
-// For PostgreSQL, the condition compares the last column and the position as a row, so that only the index on the
+// For PostgreSQL, the condition compares the last column and the position as a row, so that only the index on the given
 // columns and the position provides the order. Otherwise the planner may choose another index with the same order and
 // scan the messages of all other queues or groups, which is slow if few messages are selected. The values of the other
 // columns are in subqueries, so that the planner does not know them. Otherwise the planner would use the partial index
@@ -65,7 +65,7 @@ func (d dialect) along(columns []equal, from, before int64) (where string, order
 // equal is the condition that a column equals a value.
 type equal struct{ column, value string }
 
-// in returns the condition that column is one of the numbers in arg, which the function list encodes.
+// in returns the condition that column is one of the numbers in arg (see list for the format).
 func (d dialect) in(column, arg string) string {
 	if d.Dialect == SQLite {
 		return column + " IN (SELECT value FROM json_each(" + arg + "))"
@@ -96,8 +96,8 @@ func (d dialect) part(column, arg string) string {
 	return "position(CAST(" + arg + " AS BYTEA) IN " + column + ") > 0"
 }
 
-// found returns the condition that a row of {search} AS s contains all terms. Terms consist of letters, digits and
-// mark, so quotes are enough and no escaping is needed.
+// found returns the condition that a row of {search} AS s contains all terms. Terms consist of letters, digits and the
+// character mark, so they need quotes but no escaping.
 func (d dialect) found(terms []string) string {
 	if d.Dialect == SQLite {
 		return `s.{search} MATCH '"` + strings.Join(terms, `" AND "`) + `"'`
@@ -110,8 +110,8 @@ func tsquery(terms []string) string {
 }
 
 // foundByIndex returns the condition of found for PostgreSQL, in a form that hides the frequency of the terms from the
-// planner. PostgreSQL then uses the index of words and never scans the whole table, even if two words are frequent, but
-// never in the same message.
+// planner. PostgreSQL then uses the index of words and never scans the whole table, even if two words are frequent but
+// never occur in the same message.
 func (d dialect) foundByIndex(terms []string) string {
 	return `s.words @@ (SELECT ` + tsquery(terms) + `)`
 }

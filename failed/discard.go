@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Discard moves the failed messages that f selects to state discarded, and returns their number. The reason must not
-// be empty. The messages stay in the archive, and Restore returns them to state failed. Discard changes nothing and
-// returns ErrState if more messages than Filter.AtMost are selected.
+// Discard moves the failed messages that f selects to state discarded, and returns their number. The reason must not be
+// empty. The messages stay in the archive, and Restore returns them to state failed. If f selects more than f.AtMost
+// failed messages, Discard changes nothing and returns ErrState.
 func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Actor) (n int64, err error) {
 	defer annotate(&err, "cannot discard messages")
 	if strings.TrimSpace(reason) == "" {
@@ -22,8 +22,8 @@ func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Acto
 	})
 }
 
-// Restore undoes Discard. It moves the discarded messages that f selects to state failed, and returns their number.
-// It skips messages that were erased.
+// Restore undoes Discard. It moves the discarded messages that f selects to state failed, and returns their number. It
+// skips erased messages.
 func (a *Archive) Restore(ctx context.Context, f Filter, who Actor) (n int64, err error) {
 	defer annotate(&err, "cannot restore messages")
 	return a.move(ctx, f, who, move{
@@ -41,7 +41,7 @@ type move struct {
 	details  map[string]any
 }
 
-// move changes the state of the selected messages, and writes the entry of the audit log in the same transaction.
+// move changes the state of the selected messages, and writes the audit log entry in the same transaction.
 func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int64, err error) {
 	if err := errors.Join(who.validate(), f.checkForAct()); err != nil {
 		return 0, err
@@ -80,7 +80,7 @@ func (t *tx) move(s *selection, m move) (n int64, err error) {
 	return n, t.count(c)
 }
 
-// update executes a statement that changes the state of messages, and adds the changes of the counts to c. The
+// update executes a statement that changes the state of messages, and adds the resulting count changes to c. The
 // statement must return the group, the queue and the code of the former state of each message. update returns the
 // number of messages.
 func (t *tx) update(c *countChanges, to State, statement string, args ...any) (n int64, err error) {

@@ -17,13 +17,13 @@
 //	archive, err := failed.Open(ctx, db, failed.Config{Dialect: failed.SQLite})
 //
 // The archive stores the complete body of a message, all properties except delivery_mode, and all headers with their
-// exact types. It stores an edit in addition to the original. Only Config.Retention and Config.Rules remove messages,
-// and only Erase removes contents. The log and the audit log record both. A message that fails again after a replay
-// is a new message, see Message.Back.
+// exact types. It stores an edit in addition to the original. Only Purge removes messages, according to
+// Config.Retention and Config.Rules, and only Erase removes the contents of messages that stay. The log and the audit
+// log record both. A message that fails again after a replay is archived as a new message, see Message.Back.
 //
 // Failures of one queue form a Group if their error texts differ only in numbers, IDs, addresses and times. Different
-// exit statuses, HTTP statuses, SQLSTATEs and error codes form different groups. Each change updates the counters of
-// the group in the same transaction.
+// exit statuses, HTTP statuses, SQLSTATEs and error codes form different groups. Each change of a message updates the
+// counters of its group in the same transaction.
 //
 // Lists of archived messages are sorted by the time of the last failure, in whole seconds, newest first, and then by
 // ID. A page begins after the last message of the previous page, so that new messages do not shift the next page. A

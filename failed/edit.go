@@ -14,8 +14,8 @@ import (
 // Edit sets the content that a replay of the message sends. The archive keeps the original and all earlier edits: see
 // Edits. Only a message in state failed can be edited.
 //
-// Seen is the Message.Revision on which the caller based c. Edit returns ErrState if another user has edited the
-// message since then, so that a user does not unknowingly overwrite the edit of another user.
+// The parameter seen is the Message.Revision on which the caller based c. If the message has been edited since then,
+// Edit returns ErrState, so that a user does not unknowingly overwrite the edit of another user.
 //
 // If c equals the content that a replay would send, Edit has no effect. If c equals the original, Edit has the effect
 // of Revert.
@@ -28,7 +28,7 @@ func (a *Archive) Edit(ctx context.Context, id ID, seen int, c Content, who Acto
 	return a.write(ctx, func(tx *tx) error { return tx.edit(e) })
 }
 
-// edit contains the arguments of Edit, with an encoded content.
+// edit contains the arguments of Edit, with the content encoded.
 type edit struct {
 	id   ID
 	seen int
@@ -103,8 +103,8 @@ func (t *tx) nextRevision(id ID) (number int, err error) {
 	return number, err
 }
 
-// Revert undoes the edits of a message, so that a replay sends the original. Only an edited message in state failed can be
-// reverted. Seen has the same meaning as for Edit.
+// Revert undoes the edits of a message, so that a replay sends the original. Only an edited message in state failed can
+// be reverted. The parameter seen has the same meaning as for Edit.
 func (a *Archive) Revert(ctx context.Context, id ID, seen int, who Actor) (err error) {
 	defer annotate(&err, "cannot revert message %d", id)
 	if err := who.validate(); err != nil {
@@ -149,8 +149,8 @@ func (t *tx) revise(id ID, revision int, verb string, before int, who Actor) err
 }
 
 // EditAndReplay combines Edit with BeginReplay of that message, in one transaction. It does both or neither, so the
-// replay sends exactly the content c. It returns ErrState if another user has edited the message since revision seen.
-// It ignores p.Filter.
+// replay does not send an older or newer edit than c. If the message has been edited since revision seen, EditAndReplay
+// returns ErrState. It ignores p.Filter.
 func (a *Archive) EditAndReplay(ctx context.Context, id ID, seen int, c Content, p Plan, who Actor) (r *Replay, err error) {
 	defer annotate(&err, "cannot edit and replay message %d", id)
 	p.Filter = Filter{IDs: []ID{id}}

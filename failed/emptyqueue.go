@@ -45,7 +45,7 @@ const (
 // Unless cfg.Drop is set, EmptyQueue saves each message in the archive in state discarded before it removes the
 // message. Restore and a replay can then return the message to its queue. A message that cannot be stored stays in the
 // queue. EmptyQueue writes an Act for each batch before it removes the batch. After a crash or an error between these
-// two steps, a batch may be both in the archive and in the queue.
+// two steps, the batch may be both in the archive and in the queue.
 //
 // If Drop is set and Queue is a work queue, the ledger reports the removed messages as missing.
 func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyConfig, who Actor) (n int, err error) {

@@ -26,7 +26,7 @@ import (
 // not contain the search strings of the filter, because they may be personal data. The reason must not be empty. Erase
 // also erases
 //
-//   - in the audit log, the reasons and filters of acts on only one of these messages;
+//   - in the audit log, the reasons and filters of acts on a single message, if it is one of these messages;
 //   - in replays that have sent or refused one of these messages, the errors and the reason why the replay ended;
 //   - in the audit log and in replays that have ended, the filters, reasons, edits, targets and message IDs that
 //     contain all words of Filter.Text, of Filter.Error, or of a value in Filter.Headers;
@@ -310,7 +310,7 @@ func (t *tx) eraseTexts(ids []ID, needles []map[string]bool) error {
 // edits, and targets and IDs of published messages.
 var freeTexts = []string{"reason", "text", "error", "headers", "edit", "Text", "Error", "Headers", "exchange", "routing_key", "message_id"}
 
-// textsOf returns all strings in a JSON value, separated by whitespace.
+// textsOf returns all names and scalar values in a JSON value, separated by whitespace.
 func textsOf(value json.RawMessage) string {
 	var decoded any
 	if json.Unmarshal(value, &decoded) != nil {

@@ -53,7 +53,7 @@ type Filter struct {
 	// Replay selects the messages that failed again after this replay, see Message.Back.
 	Replay ReplayID
 
-	// Refused selects the messages that the latest replay could not send, see Message.Refused.
+	// Refused selects the messages that their latest replay could not send, see Message.Refused.
 	Refused bool
 
 	// RefusedBy selects the messages that this replay could not send, regardless of their current
@@ -76,7 +76,7 @@ type Filter struct {
 // FilterParam describes a condition of a Filter as a URL parameter, form field or command-line flag.
 type FilterParam struct {
 	Name     string // name of the parameter
-	Flag     string // name of the flag, without dashes; "" for an argument
+	Flag     string // name of the flag, without leading dashes; "" for an argument
 	Value    string // kind of value, such as "NAME"; "" for a boolean
 	Help     string
 	Repeated bool // may be given several times
@@ -304,7 +304,7 @@ func (e invalidFilter) Error() string        { return string(e) }
 func (e invalidFilter) Is(target error) bool { return target == ErrInvalid }
 
 // Validate returns a *FilterError that wraps ErrInvalid if conditions are invalid or contradict each other.
-// FilterError.Param names the condition, unless several are involved.
+// FilterError.Param names the condition, or is empty or names one of them if several are involved.
 func (f Filter) Validate() error {
 	invalid := func(param, format string, args ...any) error {
 		return &FilterError{param, invalidFilter(fmt.Sprintf(format, args...))}

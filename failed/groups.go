@@ -59,7 +59,7 @@ type GroupFilter struct {
 type QueueSummary struct {
 	Queue  string
 	Counts Counts
-	Purged int64 // number of messages that Purge has ever removed
+	Purged int64 // number of messages of this queue that Purge has ever removed
 
 	// Oldest and Newest are the times of the last failure of the oldest and the newest message in state
 	// failed. They are zero if no message is in this state.

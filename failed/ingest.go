@@ -32,7 +32,7 @@ type IngestConfig struct {
 	// nil or returns "", the Ingest uses the first of these sources that exists: x-death entries with a reason other
 	// than "expired"; the header x-reprise-queue; the other x-death entries; the name of the failed queue without
 	// ".failed". If this yields the failed queue itself, the work queue is not known, and a replay needs Plan.To.
-	// Origin receives the message as delivered. Default: none.
+	// Origin receives the message as delivered. Default: nil.
 	Origin func(*reprise.Message) string
 
 	// Batch is the maximum number of messages of a queue in one transaction. These messages and their bodies are in
@@ -97,17 +97,16 @@ func (c IngestConfig) Validate() error {
 // then mistakes that message for the first one. Second, a broker that fails before it has written an ack to disk loses
 // the ack, and redelivers the message. The archive then stores a duplicate. See docs/guarantees.md.
 //
-// Any number of processes can archive the same queues into one archive. One process at a time has the lease of a
-// queue (claimQueue); the others wait and do not consume. If that process exits, or does not renew the lease for the
-// duration of Lease, another process takes over. The archive then refuses messages from the first process, which
-// requeues them. Do not archive one queue into two archives, because each archive would receive a part of the
-// messages.
+// Any number of processes can archive the same queues into one archive. One process at a time has the lease of a queue;
+// the others wait and do not consume. If that process exits, or does not renew the lease for the duration of Lease,
+// another process takes over. The archive then refuses messages from the first process, which requeues them. Do not
+// archive one queue into two archives, because each archive would receive a part of the messages.
 //
 // If a message stays unacked for longer than the acknowledgement timeout (consumer_timeout, by default 30 min), the
 // broker closes the channel and redelivers the message. A quorum queue counts these deliveries. Therefore a failed
 // queue that Reprise did not declare should have no x-delivery-limit.
 //
-// Its Logger receives:
+// IngestConfig.Logger receives:
 //
 //	archive unavailable  error, next_try, held       (Warn)
 //	archive available    held                        (Info)
@@ -171,7 +170,7 @@ func (in *Ingest) worker(queue, owner string, b *batcher) (*reprise.Worker, erro
 // maxTaken is the maximum Prefetch with reliable acknowledgements: see reprise.WorkerConfig.Acked.
 const maxTaken = 32
 
-// drainTimeout limits the time to store the messages in flight after ctx is done.
+// drainTimeout is the time after ctx is done within which a worker must store the messages in flight.
 const drainTimeout = 5 * time.Second
 
 // Run archives the messages of the queues until ctx is done. Then it stores and acknowledges the messages in flight. It
@@ -193,7 +192,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// ingestQueue archives the messages of a queue whenever this process has the lease.
+// ingestQueue archives the messages of a queue while this process has the lease, until ctx is done.
 func (in *Ingest) ingestQueue(ctx context.Context, queue string) error {
 	// Each lease has a new owner ID, so that the archive refuses messages of an earlier lease.
 	owner, waits := rand.Text(), false

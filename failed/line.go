@@ -95,7 +95,7 @@ func lineContentOf(c Content) (l lineContent, err error) {
 	return l, err
 }
 
-// parseLine parses a line. It returns nil for an empty line.
+// parseLine parses a line. It returns nil for a blank line.
 func parseLine(b []byte) (*line, error) {
 	if len(bytes.TrimSpace(b)) == 0 {
 		return nil, nil

@@ -59,8 +59,8 @@ func (a *Archive) commit(ctx context.Context, long bool, f func(*tx) error) erro
 }
 
 // descends returns an error if the origin or the number of commits does not match the database to which this process
-// has written. known is the minimum number of commits. The error is permanent, because IDs of this process may identify
-// other messages in the database.
+// has written. known is the minimum number of commits. The error is permanent, because IDs that this process has read
+// may identify other messages in the database.
 func (a *Archive) descends(origin string, commits, known int64) error {
 	var err error
 	switch {

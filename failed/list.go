@@ -66,8 +66,8 @@ func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
 	return s, err
 }
 
-// summaries returns the messages at positions, in descending order of the position. Refusals and outcomes refer to the
-// replay that f selects with RefusedBy or SentBy, or else to the latest replay of the message.
+// summaries returns the messages at the given positions, in descending order of the position. Refusals and outcomes
+// refer to the replay that f selects with RefusedBy or SentBy, or else to the latest replay of the message.
 func (a *Archive) summaries(ctx context.Context, at []int64, f Filter) ([]Summary, error) {
 	if len(at) == 0 {
 		return nil, nil
@@ -99,8 +99,8 @@ func (a *Archive) summaries(ctx context.Context, at []int64, f Filter) ([]Summar
 	return out, nil
 }
 
-// Each yields complete messages, the oldest failure first, with one message at a time in memory. It does not include
-// messages that arrive during the iteration. The iteration stops after the first error.
+// Each yields complete messages, the oldest failure first, and holds one message at a time in memory. It does not
+// include messages that arrive during the iteration. The iteration stops after the first error.
 func (a *Archive) Each(ctx context.Context, f Filter) iter.Seq2[*Message, error] {
 	return func(yield func(*Message, error) bool) {
 		ids, err := a.ids(ctx, f)
@@ -137,8 +137,8 @@ func (a *Archive) ids(ctx context.Context, f Filter) (ids []ID, err error) {
 	return ids, nil
 }
 
-// Count counts messages. If the filter sets only queue, states and group, the result is exact. For other filters, Count
-// may stop after a few thousand messages and set Total.More.
+// Count returns the number of messages that f selects. If the filter sets only queue, states and group, the result is
+// exact. For other filters, Count may stop after a few thousand messages and set Total.More.
 func (a *Archive) Count(ctx context.Context, f Filter) (t Total, err error) {
 	defer annotate(&err, "cannot count messages")
 	s, err := a.selection(ctx, f)

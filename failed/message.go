@@ -92,8 +92,8 @@ type Message struct {
 	// Pass it to Edit or Revert, which then detect other edits.
 	Revision int
 
-	// ReplayedBy is the latest replay that includes or included the message, or 0. It ignores replays that ended before
-	// they sent the message.
+	// ReplayedBy is the latest replay that includes or included the message, or 0. Replays that could not send the
+	// message, or ended before they sent it, do not count.
 	ReplayedBy ReplayID
 
 	// Outcome is the outcome of the message after ReplayedBy sent it, or "" if it was not sent. WhyUnknown is the

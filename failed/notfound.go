@@ -15,7 +15,7 @@ func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
 // FilterError is an error that concerns a condition of a Filter.
 type FilterError struct {
-	Param string // FilterParam.Name of the condition; "" if the error concerns several conditions
+	Param string // FilterParam.Name of a condition; may be "" if the error concerns several conditions
 	Err   error
 }
 

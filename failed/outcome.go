@@ -54,7 +54,7 @@ var ranks = []int{codeUnknown: 0, codePending: 1, codeRetrying: 2, codeSettled: 
 // codedOutcomes contains the outcomes by code.
 var codedOutcomes = []Outcome{OutcomeUnknown, OutcomePending, OutcomeRetrying, OutcomeSucceeded, OutcomeFailedAgain, OutcomeSettled}
 
-// counterOf contains, by code, the column of {replay} that counts an outcome. The remaining sent messages have
+// counterOf contains, by code, the column of {replay} that counts an outcome. Sent messages that no column counts have
 // OutcomeUnknown.
 var counterOf = []string{codePending: "pending", codeRetrying: "retrying", codeSucceeded: "succeeded", codeFailedAgain: "back", codeSettled: "settled"}
 
@@ -128,9 +128,9 @@ func (a *Archive) askOutcomes(ctx context.Context, id ReplayID) (secret string, 
 	return secret, err
 }
 
-// outcomeKey returns the key of a request. The key proves that a report concerns this message, and comes from a
-// consumer of the queue that received it. Keys are visible in headers, so the key of one message must not reveal the
-// key of another.
+// outcomeKey returns the key of a request. The key proves that a report concerns this message, and that its author
+// consumes the queue that received the message. Keys are visible in headers, so the key of one message must not reveal
+// the key of another.
 func outcomeKey(secret string, id ReplayID, message ID, queue string) string {
 	h := hmac.New(sha256.New, []byte(secret))
 	fmt.Fprintf(h, "%d/%d %s", id, message, queue)
@@ -215,8 +215,8 @@ func (t *tx) sentItem(id ReplayID, message ID) (*sentItem, error) {
 	return s, err
 }
 
-// prove records an outcome with a valid key. The key also proves that the message was sent. The Replayer may not have
-// recorded the send yet, because its process was killed or is slower than the worker.
+// prove records an outcome that a valid key proves. The key also proves that the message was sent. The Replayer may not
+// have recorded the send yet, because its process was killed or is slower than the worker.
 func (t *tx) prove(s *sentItem, code int) error {
 	if !s.noted {
 		if err := t.markSent(s.replay, []ID{s.message}, asked); err != nil {
@@ -246,8 +246,8 @@ func (t *tx) noteOutcome(s *sentItem, code int) error {
 	return err
 }
 
-// failedAgain records that a message that a replay has sent failed again and is now the arrival e. It returns false if
-// it cannot verify that the replay sent the message. The header topology.HeaderReplay is not sufficient, because any
+// failedAgain records that arrival e is a message that a replay has sent and that failed again. It returns false if it
+// cannot verify that the replay sent the message. The header topology.HeaderReplay is not sufficient, because any
 // publisher can write it, and a handler can copy the headers of its message to a new message. If the arrival contains a
 // request, the queue, the message id and the key of the request must match. Otherwise the arrival must have the message
 // id with which the replay sent the message.

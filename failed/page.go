@@ -19,7 +19,7 @@ const (
 // fromTheTop is higher than all positions.
 const fromTheTop = math.MaxInt64
 
-// walk checks the messages of a list, in descending order of the position.
+// walk is a pass over the messages of a list, in descending order of the position.
 type walk struct {
 	s      *selection
 	next   int64 // exclusive upper bound of the next positions
@@ -57,8 +57,9 @@ func (a *Archive) until(ctx context.Context, w *walk, size, limit, most int) err
 	return nil
 }
 
-// more returns the number of messages to check next, after limit. It is four times limit, or less if fewer messages
-// fill the page at the hit rate so far. PostgreSQL computes all requested rows even if the caller stops reading.
+// more returns the number of messages to check next, after limit. It is four times limit, or less if, at the hit rate
+// so far, fewer messages are enough to fill the page. PostgreSQL computes all requested rows even if the caller stops
+// reading.
 func (w *walk) more(size, limit int) int {
 	more := 4 * limit
 	if n := len(w.found); n > 0 {
@@ -67,9 +68,9 @@ func (w *walk) more(size, limit int) int {
 	return more
 }
 
-// page returns the positions of the next selected messages, in descending order and below before. It returns at most
-// size positions, and fewer if it reaches the limit of checked messages. The next page starts below next, unless end is
-// true.
+// page returns the positions of the next selected messages, in descending order, beginning below the position before.
+// It returns at most size positions, and fewer if it reaches the limit of checked messages. The next page starts below
+// next, unless end is true.
 func (a *Archive) page(ctx context.Context, s *selection, before int64, size int) (found []int64, next int64, end bool, err error) {
 	w := &walk{s: s, next: before}
 	if a.searches(s) {
@@ -114,7 +115,8 @@ func (a *Archive) some(ctx context.Context, s *selection) (at []int64, more bool
 	w := &walk{s: s, next: fromTheTop}
 	if a.searches(s) {
 		err := a.until(ctx, w, maxLooked, probe, probe)
-		// For more frequent words, PostgreSQL would read hundreds of thousands of matches from the index before the first one.
+		// For more frequent words, PostgreSQL would read hundreds of thousands of matches from the index before it
+		// returns the first row.
 		if err == nil && !w.end && w.hits <= w.looked/10 {
 			few, all, err := a.few(ctx, s, w.next)
 			if err != nil {

@@ -22,9 +22,9 @@ type place struct {
 // placeOf returns the work queue in which a message failed. The result of origin takes precedence, unless it is "". The
 // broker's x-death header takes precedence over the header of a Reprise worker, because a worker removes x-death from a
 // message that it parks, and any publisher can write the header of a worker. (Before RabbitMQ 4 a publisher can write
-// both headers. But if the message was dead-lettered, the broker has added its own entry first.) Wait queues
-// dead-letter messages that expire, and messages that an operator retries early. Therefore every other entry names a
-// work queue.
+// both headers. But if the message was dead-lettered, the broker has put its own entry before the publisher's.) Wait
+// queues dead-letter messages that expire, and messages that an operator retries early. Therefore an entry names a work
+// queue if its reason is not "expired" and its queue is neither a wait queue nor the failed queue.
 func placeOf(m *reprise.Message, h topology.History, died []death, origin func(*reprise.Message) string) place {
 	if origin != nil {
 		if queue := origin(m); queue != "" {

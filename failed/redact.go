@@ -38,9 +38,9 @@ const maxJSONDepth = 1000
 const redacted = "[redacted]"
 
 // Redact returns a copy of the message in which "[redacted]" replaces secrets. The copy shares memory with m, which is
-// not modified. If a rule has a Path, Redact hides the whole body of a message if the body is encoded
-// (Properties.ContentEncoding), for example with gzip. It also hides an invalid body that has a JSON content type or
-// begins like JSON.
+// not modified. If rules is empty, Redact returns m. If any rule has a Path, Redact hides the whole body if it is
+// encoded (Properties.ContentEncoding), for example with gzip, or if it is not valid JSON but has a JSON content type
+// or begins like JSON.
 func (m *Message) Redact(rules []Rule) *Message {
 	if len(rules) == 0 {
 		return m

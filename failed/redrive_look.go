@@ -25,10 +25,10 @@ func (e *ClaimError) Error() string {
 const maxLook = 1000
 
 // LookBeforeRedrive returns the number of messages that Redrive would send, and their destinations, sorted by the
-// number of messages in descending order. An operator can inspect them before a redrive. It reads at most the first
-// 1000 messages with reprise.Client.Peek, whose documentation describes the cost, and returns only the destinations of
-// these messages. It returns reprise.ErrPeekLimit if it cannot read the first message. If RedriveConfig.To is set, it
-// does not read messages, because all of them have the same destination.
+// number of messages in descending order. An operator can inspect them before a redrive. LookBeforeRedrive reads at
+// most the first 1000 messages with reprise.Client.Peek, whose documentation describes the cost, and returns only the
+// destinations of these messages. It returns reprise.ErrPeekLimit if it cannot read the first message. If
+// RedriveConfig.To is set, it does not read messages, because all of them have the same destination.
 func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found int, all []Destination, err error) {
 	if c == nil {
 		return 0, nil, errors.New("failed: LookBeforeRedrive: client must not be nil")
@@ -63,9 +63,9 @@ func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig
 	return found, t.all(), err
 }
 
-// awaitRequeued waits until a queue contains found messages again, because a quorum queue counts requeued messages with
-// a delay. Without the wait, an immediate redrive would find fewer messages. Other consumers may take some messages in
-// the meantime, so awaitRequeued waits for at most 2 s.
+// awaitRequeued waits until the depth of a queue is at least found again, because a quorum queue counts requeued
+// messages with a delay. Without the wait, an immediate redrive would find fewer messages. Other consumers may take
+// some messages in the meantime, so awaitRequeued waits for at most 2 s.
 func awaitRequeued(ctx context.Context, c *reprise.Client, queue string, found int) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -138,7 +138,8 @@ type publisher interface {
 //
 //   - a message fails again with its previous fingerprint (unless Plan.IgnoreSame), or
 //     the canary fails again with any fingerprint;
-//   - the first attempt of the canary fails, or with Plan.Ramp the first attempt of any message (unless Plan.IgnoreSame);
+//   - the first attempt of the canary fails, or, with Plan.Ramp and without Plan.IgnoreSame, the first attempt of any
+//     message fails;
 //   - the canary has no outcome in time, see Plan.Canary;
 //   - the queue or exchange does not exist, or the user may not publish to it, because the
 //     other messages would fail in the same way;
@@ -154,7 +155,7 @@ type publisher interface {
 // Any number of Replayers in any number of processes may share an archive. One Replayer at a time executes a replay. If
 // that Replayer stops, or does not renew its lease within ReplayerConfig.Lease, another Replayer takes over.
 //
-// Its Logger receives:
+// ReplayerConfig.Logger receives:
 //
 //	replay began     replay, messages, sent            (Info)
 //	replay ended     replay, state, why, sent, refused (Info)
@@ -246,9 +247,9 @@ func (r *Replayer) Run(ctx context.Context) error {
 // Wake makes Run check for replays immediately.
 func (r *Replayer) Wake() { r.wake.send() }
 
-// Finish executes one replay and returns its final state. While another Replayer, or Run of this Replayer, executes it,
-// Finish waits, and continues the replay if that Replayer stops. If ctx is done, it returns an error and the last known
-// state of the replay. It returns ErrNotFound if the replay does not exist.
+// Finish executes one replay and returns its final state. While another Replayer, or Run of this Replayer, executes the
+// replay, Finish waits, and continues the replay if that Replayer stops. If ctx is done, it returns an error and the
+// last known state of the replay. It returns ErrNotFound if the replay does not exist.
 func (r *Replayer) Finish(ctx context.Context, id ReplayID) (*Replay, error) {
 	if r.outcomes != nil {
 		taking, stop := context.WithCancel(ctx)

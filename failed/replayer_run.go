@@ -175,7 +175,8 @@ func (x *run) retried(ctx context.Context) error {
 	return &stopError{why}
 }
 
-// canaryTimedOut returns the reason to stop the replay if a canary without an outcome must stop it.
+// canaryTimedOut returns the reason to stop the replay if the canary requested a report and the workers of its queue
+// have reported outcomes before. Otherwise it returns nil.
 func (x *run) canaryTimedOut(ctx context.Context) error {
 	if x.outcomes == nil {
 		return nil

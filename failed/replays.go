@@ -236,7 +236,7 @@ func (t *tx) replayed(id ReplayID, ids []ID, c *countChanges) error {
 	var message ID
 	var replay ReplayID
 	var state int
-	// The conditions omit the state. Otherwise the database would choose an index of all messages in a state.
+	// The conditions omit the state. Otherwise the database would choose an index on the state.
 	rows := t.Rows(`SELECT m.id, m.replay, m.state FROM {item} i JOIN {message} m ON m.id = i.message
 		WHERE i.replay = $1 AND i.sent = 0 AND `+t.d.in("i.message", "$2"), int64(id), list(t.d, ids))
 	for err := range rows.Scan(&message, &replay, &state) {
