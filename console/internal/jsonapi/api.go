@@ -1,5 +1,5 @@
-// Package jsonapi implements the JSON API under /api/v1. Package internal/api defines its types, and openapi.json
-// describes it.
+// Package jsonapi implements the JSON API under /api/v1. Package internal/api defines the types of the API, and
+// openapi.json describes the API.
 package jsonapi
 
 import (

@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// csvColumns are the columns of a list in CSV, with the JSON names of the fields. The bodies and headers of messages
-// are not included.
+// csvColumns are the columns of a list in CSV. They have the names of the JSON fields. The bodies and headers of
+// messages are not included.
 var csvColumns = []struct {
 	name string
 	of   func(api.Summary) string
@@ -44,7 +44,7 @@ var csvColumns = []struct {
 	{"refused", func(s api.Summary) string { return csvText(api.Text(s.Refused)) }},
 }
 
-// writeCSV writes the selected messages in CSV, the latest failure first.
+// writeCSV writes the selected messages as CSV, in descending order of the latest failure.
 func writeCSV(c *web.Call, f failed.Filter, w io.Writer) error {
 	out := csv.NewWriter(w)
 	row := make([]string, len(csvColumns))
@@ -91,9 +91,9 @@ func csvTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// formulas matches the beginning of spreadsheet formulas: = + - @, also in full width, at the beginning of a cell. A
-// spreadsheet program that expects another separator than the comma ignores the quotes, so a cell can also begin after
-// such a separator.
+// formulas matches the beginning of spreadsheet formulas: = + - @, or their full-width forms, at the beginning of a
+// cell. A spreadsheet program that expects a separator other than the comma ignores the quotes, so a cell can also
+// begin after such a separator.
 var formulas = regexp.MustCompile(`(^|[;|\t\r\n])([\s\p{Z}\p{Cc}"]*)([=+\-@＝＋－＠])`)
 
 // csvText returns t with an apostrophe before each possible formula, so that spreadsheets do not execute it.

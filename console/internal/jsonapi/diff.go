@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// maxDiff is the maximum size of a body for a comparison by line.
+// maxDiff is the maximum size of a body that is compared line by line.
 const maxDiff = 1 << 20
 
 // difference compares the original content with the edited content.

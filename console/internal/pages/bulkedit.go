@@ -13,11 +13,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// bulkEditNames are the fields of the edit in the form of a replay. The field previewed contains the digest of the edit
-// whose preview the page showed.
+// bulkEditNames are the names of the edit fields in the replay form. The field previewed contains the digest of the
+// edit whose preview the page showed.
 var bulkEditNames = []string{"patch", "find", "with", "regexp", "set_name", "set_value", "remove", "send_unchanged", "send_impossible", "previewed"}
 
-// readBulkEdit reads the edit in the form of a replay. It returns nil if the form contains no edit.
+// readBulkEdit reads the edit from the replay form. It returns nil if the form contains no edit.
 func readBulkEdit(v url.Values) (*failed.BulkEdit, wrong) {
 	parts := []struct {
 		name string
@@ -94,7 +94,7 @@ type editSample struct {
 // maxEditPreviewed is the maximum number of messages that a page previews.
 const maxEditPreviewed = 5000
 
-// showEditPreview shows the form of a replay with a preview of its edit.
+// showEditPreview shows the replay form with a preview of the edit.
 func showEditPreview(c *web.Call, status int, s *selection, form url.Values, plan failed.Plan, problem string) error {
 	v, err := c.PreviewEdit(plan, maxEditPreviewed)
 	if err != nil {

@@ -149,8 +149,8 @@ var errNonePicked = fault.BadRequest("no messages are selected", "go back and se
 // errNoCount is returned for a form that does not contain the displayed number of messages.
 var errNoCount = fault.BadRequest("at_most must be the number of messages that the form showed", "open the page again, and confirm the action there")
 
-// selectionValues returns the selection of an act from the URL of a page or from a form. The form is necessary for many
-// picked messages, whose IDs exceed the maximum length of a URL.
+// selectionValues returns the selection of an act from the URL of a page or from a form. A form is necessary if the IDs
+// of the messages that the user picked do not fit in a URL.
 func selectionValues(c *web.Call) (url.Values, error) {
 	if c.R.Method != http.MethodPost {
 		return c.Params, nil

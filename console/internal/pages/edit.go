@@ -150,7 +150,7 @@ func (p *Pages) revert(c *web.Call, id failed.ID) error {
 	return c.SeeOther(messagePath(id), url.Values{"did": {"reverted"}})
 }
 
-// editable returns the message with an ID, or an error if the user cannot edit the message.
+// editable returns the message with the given ID, or an error if the user cannot edit the message.
 func editable(c *web.Call, id failed.ID) (*failed.Message, error) {
 	m, hidden, err := c.Message(id)
 	if err != nil {
@@ -211,7 +211,7 @@ func showEdit(c *web.Call, e *edition) error {
 	return render(c, status, "edit", page{Title: fmt.Sprintf("Edit message %d", e.M.ID), Nav: "groups"}, data)
 }
 
-// latest returns the latest edit of a message. The edit has no number if the edits were reverted.
+// latest returns the latest edit of a message. If all edits were reverted, the result is an empty Revision.
 func latest(c *web.Call, m *failed.Message) (*failed.Revision, error) {
 	edits, err := c.Archive.Edits(c.R.Context(), m.ID)
 	if err != nil {

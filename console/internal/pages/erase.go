@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// eraseForm is the form that confirms that the contents of messages are erased.
+// eraseForm is the form in which a user confirms that the contents of messages will be erased.
 type eraseForm struct {
 	*selection
 	State   failed.State

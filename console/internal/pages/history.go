@@ -28,7 +28,7 @@ type historyRow struct {
 	Unrecorded bool // true if no interval was recorded
 }
 
-// historyView contains the data of the page of one queue, or of the list of queues.
+// historyView contains the data of the history page, for one queue or for the list of queues.
 type historyView struct {
 	Known bool // whether the console records a history
 	Queue string
@@ -46,7 +46,7 @@ type historyView struct {
 	Mark          markForm
 }
 
-// markForm is the form of a new mark.
+// markForm is the form for a new mark.
 type markForm struct {
 	Range    string // range of the page
 	Text, At string
@@ -69,7 +69,7 @@ func (p *Pages) history(c *web.Call) error {
 // markTime is the format of the time of a mark in a form.
 const markTime = "2006-01-02T15:04"
 
-// addMark adds the mark in the form of the page.
+// addMark adds the mark from the submitted form.
 func (p *Pages) addMark(c *web.Call) error {
 	v, err := c.Form()
 	if err != nil {
@@ -217,8 +217,8 @@ func (v *historyView) one(all web.Histories) {
 	v.Marks = marks[:min(len(marks), maxListedMarks)]
 }
 
-// addTrends adds the failures of the last 24 hours to rows. It returns false without a history; the overview then has
-// no trends.
+// addTrends adds the failures of the last 24 hours to rows. If there is no history, or if it cannot be read, addTrends
+// returns false, and the overview has no trends.
 func addTrends(c *web.Call, rows []queueRow) bool {
 	if c.History == nil {
 		return false

@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// livePause is the minimum time between two events for a page. After liveBeat without an event, the console sends a
-// comment, so that a page can detect a broken connection.
+// livePause is the minimum time between two notifications of a page. After liveBeat without an event, the console sends
+// a comment, so that a page can detect a broken connection.
 const (
 	livePause = time.Second
 	liveBeat  = 15 * time.Second
@@ -89,7 +89,7 @@ func (l *live) serve(c *web.Call) error {
 		if text == "" {
 			continue
 		}
-		// The session may have expired in the meantime, and the token may have been revoked.
+		// The session may have ended in the meantime.
 		if who, err := c.Guard.Identify(c.W, c.R); err != nil || who.Role < access.View {
 			return nil
 		}

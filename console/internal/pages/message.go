@@ -49,7 +49,7 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 		Properties  []pair
 		Edit        *editor.EditDiff
 		Hidden      bool   // the message contains secrets
-		Trace       string // URL of the trace; "": none
+		Trace       string // URL of the trace; "": no trace
 		Erase       template.URL
 	}{M: m, Journey: journey(m, edits, replay, again), Hidden: hidden}
 	current := m.Current()
@@ -235,7 +235,7 @@ func runTime(d time.Duration) string {
 	return show.Exactly(d.Round(time.Second))
 }
 
-// properties returns the properties that are set, in the order of the AMQP specification.
+// properties returns the properties that are set, with their labels.
 func properties(p failed.Properties) []pair {
 	key := "Delivery key"
 	if p.Exchange == "" { // the key is the name of the failed queue

@@ -26,7 +26,7 @@ type messageList struct {
 	Next     template.URL
 	State    failed.State
 
-	// URLs of the acts on all listed messages; "" if the list has no conditions or is empty.
+	// URLs of the acts on all messages that match; "" if the list has no conditions or is empty.
 	Discard, Replay, Restore, Erase template.URL
 
 	OneGroup bool   // all messages have the same error
@@ -84,7 +84,7 @@ func (p *Pages) messages(c *web.Call) error {
 		Tabs  []tab
 		Words string
 
-		CSV, JSONLines template.URL // URLs of files with the listed messages; "" if the user may not export them
+		CSV, JSONLines template.URL // URLs of exports of all messages that match; "" if the user may not export them
 	}{searchForm: form}
 	show := func(status int) error {
 		return render(c, status, "messages", page{Title: "Messages", Nav: "messages", Flash: readFlash(c)}, data)
@@ -116,7 +116,7 @@ func (p *Pages) messages(c *web.Call) error {
 	return show(http.StatusOK)
 }
 
-// exportHref returns the URL of a file with the messages that a filter selects.
+// exportHref returns the URL of an export of the messages that a filter selects.
 func exportHref(f failed.Filter, format string) template.URL {
 	q := f.Values()
 	q.Set("format", format)

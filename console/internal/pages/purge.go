@@ -107,7 +107,7 @@ func purgeQueue(c *web.Call, what api.PurgeQueue, n int) (done int, err error) {
 		if err != nil {
 			return done, err
 		}
-		if some == 0 { // consumers have received the other messages
+		if some == 0 { // consumers have received the remaining messages
 			break
 		}
 	}

@@ -23,7 +23,7 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// pageSets caches the results of the function templates, by prefix.
+// pageSets maps each prefix to the result of templates.
 var pageSets sync.Map
 
 // templates returns the templates of the pages by name. A page consists of the common frame and the blocks in its file.
@@ -77,7 +77,7 @@ type flash struct {
 	Linked string       // label of Link
 }
 
-// render writes a page. If it returns an error, it has not written anything.
+// render writes a page. If render returns an error, it has not written anything.
 func render(c *web.Call, status int, name string, p page, data any) error {
 	p.Data = data
 	p.Now = c.Clock()
@@ -111,7 +111,7 @@ func fillFrame(c *web.Call, p *page) {
 	}
 }
 
-// functions are the functions of the templates.
+// functions contains the functions that templates can call.
 var functions = template.FuncMap{
 	"num":      func(n any) string { return show.Thousands(integer(n)) },
 	"rate":     show.PerSecond,
@@ -196,7 +196,7 @@ func nameParts(name string) template.HTML {
 // nameBreak matches a part of a name and the separators after it.
 var nameBreak = regexp.MustCompile(`(?s)[^._:/-]*[._:/-]+|.+$`)
 
-// percent returns part as a percentage of whole.
+// percent returns part as a percentage of whole, or 100 if whole is 0.
 func percent(part, whole int64) int64 {
 	if whole == 0 {
 		return 100

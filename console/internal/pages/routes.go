@@ -21,7 +21,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Pages contains the values that the handlers of the pages share. The handlers are its methods.
+// Pages contains the values that the handlers of the pages share. Most handlers are its methods.
 type Pages struct {
 	Topology []topology.Topology // the topology page draws it in addition to the objects on the broker
 	TraceURL string              // contains {trace_id}; "": no traces

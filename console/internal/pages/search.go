@@ -149,7 +149,7 @@ func stateOf(q url.Values) failed.State {
 	}
 }
 
-// Invalid returns the HTML attributes that mark the field called name as invalid, if it has the problem.
+// Invalid returns the HTML attributes that mark the field called name as invalid, if the problem belongs to this field.
 func (w wrong) Invalid(name string) template.HTMLAttr {
 	if w.Text == "" || w.Name != name {
 		return ""

@@ -10,12 +10,12 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// claimSubmission returns an error if the form was submitted before, because the browser repeated the request or the
-// user went back to the page. Handlers call it directly before the action, so that a form with a mistake can be
-// submitted again. The limit in the form (at_most) does not prevent a repetition, because the repeated form could apply
-// to messages that arrived later.
+// claimSubmission returns an error if the form was submitted before, for example because the browser repeated the
+// request or the user went back to the page. Handlers call it directly before the action, so that a form with a mistake
+// can be submitted again. The limit in the form (at_most) does not prevent a repetition, because the repeated form
+// could apply to messages that arrived later.
 func claimSubmission(c *web.Call, v url.Values) error {
-	if !v.Has("submission") { // not a form of a page
+	if !v.Has("submission") { // the form does not come from a page
 		return nil
 	}
 	err := c.Archive.ClaimSubmission(c.R.Context(), v.Get("submission"))

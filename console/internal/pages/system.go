@@ -93,7 +93,7 @@ type queueRow struct {
 	Parked    int64 // messages in its failed queue, not yet in the archive
 	Archived  failed.QueueSummary
 	Workers   int    // consumers according to the broker, or workers of this program
-	Stopped   string // reason why a worker of this program does not consume; "": it consumes
+	Stopped   string // reason why a worker of this program is not consuming; "": all are
 	Here      bool   // whether this program has a worker for the queue
 	Breaker   string
 	HasOldest bool
@@ -152,7 +152,7 @@ func (s *system) rows(workers []flow.Worker) []queueRow {
 	return rows
 }
 
-// reach counts the messages in the queues of the given kind to which edges lead from a node, directly or through
+// reach counts the messages in the queues of the given kind that can be reached from a node, directly or through
 // exchanges.
 func (s *system) reach(from string, kind graph.Kind) (total int64) {
 	beyond := s.graph.Beyond(from)

@@ -30,7 +30,7 @@ type queueWorkers struct {
 // workerRow is a worker, prepared for a page.
 type workerRow struct {
 	api.Worker
-	Note     string // reason why the worker does not consume
+	Note     string // reason why the worker is not consuming
 	Paused   bool   // an operator paused only this worker
 	Messages []messageRow
 	More     int // number of messages in progress that Messages omits
@@ -42,7 +42,7 @@ type workerRow struct {
 type messageRow struct {
 	ID      string
 	Attempt int
-	For     string // duration of the attempt at the last status of the worker
+	For     string // duration of the attempt when the worker last sent its status
 }
 
 // workers lists the workers of all processes, by queue.
@@ -100,14 +100,14 @@ func (q *queueWorkers) add(w api.Worker) {
 	q.Workers = append(q.Workers, row)
 }
 
-// workerForm is the form that confirms a pause or a resumption of workers.
+// workerForm is the form in which a user confirms that workers will be paused or resumed.
 type workerForm struct {
 	Queue, Worker string
 	Resume        bool
 	Workers       int // number of workers of the queue
 }
 
-// askWorkers returns a handler that shows the form that confirms a pause or, if resume is set, a resumption.
+// askWorkers returns a handler that shows the form for pausing workers or, if resume is set, for resuming them.
 func askWorkers(resume bool) func(*web.Call) error {
 	return func(c *web.Call) error {
 		form := workerForm{Queue: c.Params.Get("queue"), Worker: c.Params.Get("worker"), Resume: resume}

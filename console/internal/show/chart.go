@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// ChartView is a bar chart in units of the SVG viewBox. The template draws the chart, and the style sheet sets its colors.
+// ChartView is a bar chart in units of the SVG viewBox. The template draws the chart. The style sheet sets the colors.
 type ChartView struct {
 	Width, Height int
 	Base          int // y of the base line
@@ -46,8 +46,8 @@ func Days(g failed.Group) ChartView {
 	return barChart(g.Days, "Failures per day, last 30 days", "Mon 2 Jan", "2 Jan", 7)
 }
 
-// barChart returns a chart with a bar for each bucket. The parameter every is the distance between buckets with a
-// label, which include the newest bucket.
+// barChart returns a chart with a bar for each bucket. The parameter every is the distance between labeled buckets. The
+// newest bucket is labeled.
 func barChart(buckets []failed.Bucket, title, exact, short string, every int) ChartView {
 	const width, height, left, top, bottom = 440, 150, 36, 10, 22
 	c := ChartView{Width: width, Height: height, Base: height - bottom, Title: title}
@@ -109,7 +109,7 @@ func ceiling(n int64) int64 {
 
 func round1(v float64) float64 { return float64(int64(v*10+0.5)) / 10 }
 
-// Spark returns a sparkline of 96 by 22 units for a row of a table.
+// Spark returns a sparkline of 96×22 units for a table row.
 func Spark(buckets []failed.Bucket) ChartView {
 	const width, height = 96, 22
 	c := ChartView{Width: width, Height: height, Base: height - 1}

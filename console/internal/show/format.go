@@ -25,7 +25,7 @@ func Thousands(n int64) string {
 	return sign + s
 }
 
-// PerSecond formats a rate with one decimal place if it is less than 10, and otherwise as an integer.
+// PerSecond formats a rate: as "0" or "<0.1", with one decimal place below 10, and otherwise as an integer.
 func PerSecond(r float64) string {
 	switch {
 	case r <= 0 || math.IsNaN(r):
@@ -38,7 +38,7 @@ func PerSecond(r float64) string {
 	return Thousands(int64(math.Round(r)))
 }
 
-// Decimal formats f with the smallest number of digits that represents it exactly.
+// Decimal formats f with the fewest digits that represent it exactly.
 func Decimal(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 // ByteSize formats a number of bytes in the largest of the units B, KiB, MiB and GiB in which the number is at least 1.
@@ -56,7 +56,7 @@ func ByteSize(n int) string {
 	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + " " + unit
 }
 
-// Ago formats the time between t and now in the largest suitable unit. The function ago in console.js must return the same
+// Ago formats the time between t and now in the largest suitable unit. The function ago in console.js must return equal
 // strings.
 func Ago(now, t time.Time) string {
 	d := now.Sub(t).Round(time.Second)
@@ -169,7 +169,7 @@ func Clip(s string, n int) string {
 	return s
 }
 
-// FirstLine returns the first line of s that is not blank, cut after 300 characters. Lists use it as the summary of an error.
+// FirstLine returns the first line of s that is not blank, cut after 300 characters. In lists, it summarizes an error.
 func FirstLine(s string) string {
 	for line := range strings.Lines(s) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -179,5 +179,5 @@ func FirstLine(s string) string {
 	return ""
 }
 
-// Exact formats a time with date, seconds and UTC.
+// Exact formats t in UTC, with the date and seconds.
 func Exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

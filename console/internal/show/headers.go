@@ -23,7 +23,8 @@ const (
 // HeaderRow is a row of the table of headers.
 type HeaderRow struct{ Name, Kind, Value string }
 
-// IsBrokerHeader reports whether Reprise or the broker sets a header. A replay omits most of these headers.
+// IsBrokerHeader reports whether Reprise or the broker sets the header with this name. A replay omits most of these
+// headers.
 func IsBrokerHeader(name string) bool {
 	return strings.HasPrefix(name, "x-reprise-") || amqpvalue.IsBrokerHeader(name)
 }
@@ -41,7 +42,7 @@ func SplitHeaders(t topology.Table) (own, theirs []HeaderRow) {
 	return own, theirs
 }
 
-// HeaderKind returns the name of v's type for users.
+// HeaderKind describes the type of v to users, in one word.
 func HeaderKind(v any) string {
 	switch v.(type) {
 	case string:
@@ -131,8 +132,8 @@ func writeHeader(b *strings.Builder, v any, depth int) {
 	}
 }
 
-// ParseHeader parses text, the form field of a header, as a value of the given kind. An integer keeps the type of the
-// previous value, before, if it fits into this type.
+// ParseHeader parses text, the form field of a header, as a value of the given kind. An integer has the type of before,
+// the previous value, if it fits into this type.
 func ParseHeader(kind, text string, before any) (any, error) {
 	switch kind {
 	case "text":

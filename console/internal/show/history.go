@@ -60,7 +60,7 @@ type historyMark struct {
 type historySize struct {
 	class      string
 	width      int
-	intervals  int // at most
+	intervals  int // maximum number
 	labelEvery map[string]time.Duration
 }
 
@@ -246,8 +246,8 @@ func (d *HistoryDrawing) box(s history.Series, i int) (x, w float64) {
 // maxMarkLabel is the maximum length of a mark's label, in characters.
 const maxMarkLabel = 18
 
-// mark adds marks, the oldest first. Each label is in the first of two lines with enough room for it. Without room in
-// either line, the label is omitted.
+// mark adds marks, the oldest first. Each label is on the first of two lines that has enough room for it. If neither
+// has, the label is omitted.
 func (d *HistoryDrawing) mark(s history.Series, marks []history.Mark) {
 	var ends [2]float64
 	for _, m := range marks {
@@ -298,7 +298,7 @@ func historyTime(s history.Series, t time.Time) string {
 	return t.UTC().Format("15:04 UTC")
 }
 
-// Took formats a handling time, which is the upper bound of a bucket: 125 µs, 64 ms, 2 s, 17 min.
+// Took formats a handling time, which is the upper bound of a bucket, such as 125 µs, 64 ms, 2 s or 17 min.
 func Took(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:

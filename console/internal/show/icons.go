@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// icons contains SVG shapes on a grid of 16 by 16, for a stroke width of 1.5.
+// icons contains SVG shapes on a 16×16 grid, for a stroke width of 1.5.
 var icons = map[string]string{
 	"brand":    `<path d="M13 4.5A6 6 0 1 0 14 8"/><path d="M14 1.5v3.2h-3.2"/><circle cx="8" cy="8" r="1.6" fill="currentColor" stroke="none"/>`,
 	"overview": `<rect x="2" y="2" width="5" height="5" rx="1"/><rect x="9" y="2" width="5" height="5" rx="1"/><rect x="2" y="9" width="5" height="5" rx="1"/><rect x="9" y="9" width="5" height="5" rx="1"/>`,

@@ -24,7 +24,7 @@ func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
 	plan = c.withoutHiddenSecrets(plan)
 	return c.runReplay(func() (*failed.Replay, error) {
 		r, err := c.Archive.BeginReplay(c.R.Context(), plan, c.Who.Actor)
-		if errors.Is(err, failed.ErrNotFound) { // callers check that the objects in the filter exist
+		if errors.Is(err, failed.ErrNotFound) { // callers have checked that the objects in the filter exist
 			return nil, &fault.Failure{
 				Status: http.StatusUnprocessableEntity, Text: "no selected message is in state failed",
 				Advice: "nothing was changed: see the list of messages",
@@ -34,8 +34,8 @@ func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
 	})
 }
 
-// withoutHiddenSecrets returns the plan. If the visitor may not see secrets, the edit in the result does not apply to
-// messages that contain secrets.
+// withoutHiddenSecrets returns plan. If the visitor may not see secrets, the edit in the returned plan does not apply
+// to messages that contain secrets.
 func (c *Call) withoutHiddenSecrets(plan failed.Plan) failed.Plan {
 	if plan.Edit != nil {
 		edit := *plan.Edit

@@ -34,8 +34,8 @@ func (c *Call) HasBroker() bool {
 	return err == nil
 }
 
-// ofBroker converts the error for a missing queue to a failure with advice for the visitor. It returns all other errors
-// unchanged.
+// ofBroker converts the error for a missing queue into a failure with advice for the visitor. It returns all other
+// errors unchanged.
 func ofBroker(err error) error {
 	if queue, ok := errors.AsType[*reprise.QueueError](err); ok {
 		return &fault.Failure{Status: http.StatusNotFound, Text: strings.TrimPrefix(queue.Error(), "reprise: "), Advice: "use a queue that exists and that this console may access"}
@@ -62,7 +62,8 @@ func (c *Call) QueueDepth(queue string) (int, error) {
 // within 30 seconds, the timeout of the server.
 const maxPurge = 5000
 
-// PurgeQueue removes the oldest messages of a queue, at most p.Limit, and returns the number of removed messages.
+// PurgeQueue removes the oldest messages of a queue, at most p.Limit and at most maxPurge, and returns the number of
+// removed messages.
 func (c *Call) PurgeQueue(p api.PurgeQueue) (int, error) {
 	client, err := c.broker()
 	if err != nil {

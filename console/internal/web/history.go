@@ -64,7 +64,7 @@ func (c *Call) Marks() ([]history.Mark, error) {
 	return h.Marks(c.R.Context(), time.Time{})
 }
 
-// AddMark adds a mark in the name of the visitor, and records the mark in the audit log.
+// AddMark adds a mark on behalf of the visitor, and records the mark in the audit log.
 func (c *Call) AddMark(m history.Mark) (history.Mark, error) {
 	h, err := c.configuredHistory()
 	if err != nil {
