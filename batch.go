@@ -17,11 +17,10 @@ import (
 // them, and otherwise a *BatchError that lists the failed messages and their errors. A message that is invalid or
 // refused does not stop the others.
 //
-// The messages are sent in the order of the slice. If the broker refuses a message, the queue nevertheless receives the
-// messages after it. Messages to a queue that does not confirm (see Publish) are sent after all others, in the order of
-// the slice, and do not delay the others. If a message needs a separate channel (see Publish), the following messages
-// wait for its confirm, for at most a third of the ConfirmTimeout or 10 s, whichever is less. After that time, they may
-// overtake it.
+// The messages are sent in the order of the slice. If the broker refuses a message, it still receives the later messages of
+// the slice. Messages to a queue that does not confirm (see Publish) are sent after all others, in the order of the slice,
+// and do not delay the others. If a message needs a separate channel (see Publish), the following messages wait for its
+// confirm, for at most a third of the ConfirmTimeout or 10 s, whichever is less. After that time, they may overtake it.
 //
 // The ConfirmTimeout limits the time without progress. If no message can be sent within the ConfirmTimeout,
 // PublishBatch does not send the rest. The same applies separately to the messages for each queue that does not

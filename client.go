@@ -46,10 +46,10 @@ type Client struct {
 // Config.Reconnect.
 //
 // Dial returns a *ConnectError immediately if the URL is invalid. It also returns a *ConnectError if a host refuses the
-// user, does not have the virtual host or has an untrusted certificate, and no other host accepts the connection. Dial
-// does not wait for unreachable hosts in this case, because all hosts of a cluster have the same users and virtual
-// hosts. If no host is reachable, Dial retries until ctx is done. Canceling ctx after Dial has returned does not close
-// the Client: call Close. After the first connection, a Client retries indefinitely, even if the broker refuses it.
+// user, does not have the virtual host or has an untrusted certificate, and no other host accepts the connection. In this
+// case, Dial does not wait for unreachable hosts, because all hosts of a cluster have the same users and virtual hosts. If
+// no host is reachable, Dial retries until ctx is done. Canceling ctx after Dial has returned does not close the Client:
+// call Close. After its first connection, a Client retries indefinitely, even if the broker refuses the connection.
 func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err

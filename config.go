@@ -62,12 +62,12 @@ type Config struct {
 	// after at most two intervals. Minimum: 1 s. Default: the parameter heartbeat of the URL, or 10 s.
 	Heartbeat time.Duration
 
-	// ConfirmTimeout is the maximum time until the broker confirms a message, or answers a declaration or the subscription
-	// of a worker. For a message, it includes the time without a connection and the time during which the broker blocks
-	// publishers (memory or disk alarm). It does not apply to a copy that a worker has sent: if the confirm is late, the
-	// worker logs this and does not send the copy again. A worker that cannot start to consume within the ConfirmTimeout,
-	// or twice the Heartbeat if that is longer, tries again. If the broker does not even open a channel, the client
-	// replaces the connection. Default: 30 s.
+	// ConfirmTimeout is the maximum time that the broker may take to confirm a message, or to answer a declaration or a
+	// worker's subscription. For a message, it includes the time without a connection and the time during which the broker
+	// blocks publishers (memory or disk alarm). It does not apply to a copy that a worker has sent: if the confirm is late,
+	// the worker logs this and does not send the copy again. A worker that cannot start to consume within the
+	// ConfirmTimeout, or twice the Heartbeat if that is longer, tries again. If the broker does not even open a channel, the
+	// client replaces the connection. Default: 30 s.
 	ConfirmTimeout time.Duration
 
 	// Name identifies the client in the broker's list of connections, followed by " publish" or " consume". It is also the
@@ -77,19 +77,19 @@ type Config struct {
 	// Announce makes the workers of this client visible to operators, who can pause them with package fleet, the console,
 	// `reprise workers` and `reprise pause`. Workers also report retries with a delay of a second or more. The client
 	// declares the exchanges topology.WorkersExchange, topology.ControlExchange and topology.RetriesExchange, and for each
-	// work queue a queue that stores its pause: topology.PauseQueue. If the user of the broker may not declare an object,
-	// the client omits the object and logs this once. A worker with AsDelivered is not announced. Default: false, because a
+	// work queue a queue that stores its pause: topology.PauseQueue. If the broker user may not declare an object, the
+	// client omits the object and logs this once. A worker with AsDelivered is not announced. Default: false, because a
 	// library should not declare unrequested objects on a shared broker.
 	Announce bool
 
-	// Version is the version of the program, as displayed to operators: see Announce. Default: the version of the main
-	// module that the Go toolchain recorded.
+	// Version is the version of the program, as displayed to operators: see Announce. Default: the main module's version, as
+	// recorded by the Go toolchain.
 	Version string
 
 	// Reconnect is the delay between attempts to connect, or between rounds of attempts if the URL has several hosts.
 	// After an error, it is also the delay before a worker consumes again or publishes a copy again. After a connection
-	// has lasted 30 s, the delays start again from the first. The first delays may be 0, later delays must reach 1 ms.
-	// Default: exponential from 100 ms, doubling up to 30 s, where half of each delay is random.
+	// has lasted 30 s, the delays start again from the first. The first delays may be 0, but later delays must reach 1 ms.
+	// Default: exponential from 100 ms, doubling up to 30 s; half of each delay is random.
 	Reconnect backoff.Backoff
 }
 

@@ -17,12 +17,12 @@ import (
 // Headers that Reprise adds to a copy if the copy needs them. A handler gets the values of the first three as the
 // header CC, the UserID and the Expiration of the Message.
 const (
-	// HeaderCC has the value of the header CC. If a copy had the header CC, the broker would also route the copy to those
-	// keys.
+	// HeaderCC has the value of the header CC. If a copy had the header CC, the broker would also route the copy to the keys
+	// that CC lists.
 	HeaderCC = "x-reprise-cc"
 
-	// HeaderUserID has the value of the property user-id if it differs from the user of the worker's connection. The
-	// broker refuses a message with the user-id of another user.
+	// HeaderUserID has the value of the property user-id, if that value is not the user of the worker's connection. The
+	// broker refuses a message whose user-id names another user.
 	HeaderUserID = "x-reprise-user-id"
 
 	// HeaderExpiration has the value of the property expiration. A copy with that property could expire while it waits for
@@ -173,8 +173,8 @@ func (c *replacement) messageID(d *delivery) string {
 // mark is a method of topology.Marks that adds marks to the headers of a copy.
 type mark func(headers topology.Table, f topology.Failure) topology.Table
 
-// fill sets c.msg to the copy for c.hop. It includes the handler's annotations (notes) if they can be sent. It keeps
-// reserve bytes of the header frame free for headers that brokers add.
+// fill sets c.msg to the copy for c.hop. It includes the handler's annotations (notes) if they can be sent. The parameter
+// reserve is the number of bytes that remain free in the header frame, for headers that brokers add.
 func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark, reserve int) error {
 	headers := c.carry(d, w.client.publishing.User())
 	delete(headers, HeaderCrashes)

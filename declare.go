@@ -199,7 +199,8 @@ func (d *declarer) isDone(ctx context.Context, key hopKey) bool {
 // forget makes the next call of ensure declare the objects of the hop again.
 func (d *declarer) forget(hop topology.Hop) { d.done.forget(keyOf(hop)) }
 
-// maxKnown is the maximum number of keys in an onConnection. When it is reached, note removes all earlier keys.
+// maxKnown is the maximum number of keys in an onConnection. When this number is reached, the method note removes all
+// earlier keys.
 const maxKnown = 10_000
 
 // onConnection is a set of keys that is valid for one generation of a connection.

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Errors of publishing and of clients. Test for them with errors.Is.
+// Errors that Clients and Workers return. Test for them with errors.Is.
 var (
 	// ErrNacked is returned if the broker refused the message, usually because a queue is full (x-overflow reject-publish).
 	// Other queues may have stored it.
@@ -35,7 +35,7 @@ var (
 	// trying to connect.
 	ErrDisconnected = amqpconn.ErrDisconnected
 
-	// ErrClosed is returned after the Client was closed or the Worker has stopped.
+	// ErrClosed is returned if the Client is closed or the Worker has stopped.
 	ErrClosed = amqpconn.ErrClosed
 
 	// ErrDrainTimeout is returned if handlers were still running when a Worker stopped waiting for them. The broker

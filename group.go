@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Runner is a part of a program: a Worker, a failed.Ingest, a failed.Replayer, or another Group. Run returns after ctx
-// is canceled and the part is cleaned up. It returns an error if the program must exit. A Runner may have a method
+// Runner is a part of a program, such as a Worker, a failed.Ingest, a failed.Replayer, or another Group. Run returns after
+// ctx is canceled and the part is cleaned up. It returns an error if the program must exit. A Runner may have a method
 //
 //	Shutdown(ctx context.Context) error
 //
-// that makes Run return, and waits for Run until ctx is done. A Group calls Shutdown instead of canceling the context of
-// Run, as for a Worker.
+// that makes Run return, and waits for Run until ctx is done. If a Runner has this method, as a Worker does, a Group calls
+// it instead of canceling the context of Run.
 type Runner interface {
 	Run(ctx context.Context) error
 }
@@ -30,9 +30,9 @@ const DefaultGroupTimeout = 45 * time.Second
 
 // Group runs the parts of a program and stops them in reverse order. The zero value is an empty Group.
 //
-// First add the parts that others need: workers, then an ingest and a replayer, then servers. The Group stops the last
-// added parts first, so that a server does not accept requests after its workers have stopped. Close the Client after
-// Run has returned.
+// First add the parts that others need: workers, then an ingest and a replayer, then servers. The Group stops the most
+// recently added parts first, so that a server does not accept requests after its workers have stopped. Close the Client
+// after Run has returned.
 type Group struct {
 	// Timeout is the maximum time for stopping all members. After that time, the contexts of their Run methods are
 	// canceled. Default: DefaultGroupTimeout.

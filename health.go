@@ -10,7 +10,8 @@ import (
 )
 
 // Healthy returns nil if both connections are open, the broker has not blocked publishing, and it answers on both
-// connections before ctx is done. The deadline of ctx should be a few seconds away. In the other cases, Healthy returns
+// connections before ctx is done. The deadline of ctx should be a few seconds away. If one of these conditions is not met,
+// Healthy returns
 //
 //	ErrDisconnected  with the reason: the last connection error, or no answer
 //	ErrBlocked       *BlockedError: a memory or disk alarm of the broker
@@ -56,7 +57,7 @@ func (c *Client) ping(ctx context.Context, conn *amqpconn.Conn) error {
 		return nil
 	case errors.Is(err, ErrClosed), errors.Is(closed, ErrClosed):
 		return ErrClosed
-	case errors.Is(ctx.Err(), context.Canceled): // a cancellation, unlike a deadline, does not indicate a problem of the broker
+	case errors.Is(ctx.Err(), context.Canceled): // a cancellation, unlike a deadline, is not the broker's fault
 		return context.Cause(ctx)
 	}
 	return fmt.Errorf("%w: broker at %s does not answer: %w", ErrDisconnected, conn.Addr(), err)

@@ -11,8 +11,8 @@ import (
 
 // Message is a message to publish, or a message that a Handler receives.
 //
-// A handler gets the original message, also on a retry. The worker restores the origin, the properties and the headers
-// from the copy. It omits the headers of Reprise and the dead-letter history of RabbitMQ (x-death and related headers).
+// A handler gets the original message, even on a retry. The worker restores the origin, the properties and the headers from
+// the copy. It omits the headers of Reprise and the dead-letter history of RabbitMQ (x-death and related headers).
 type Message struct {
 	Body []byte
 
@@ -42,8 +42,8 @@ type Message struct {
 	Timestamp time.Time
 
 	// NoTimestamp makes Publish send a message without a timestamp if Timestamp is zero. It is for programs that forward
-	// messages unchanged. A worker does not measure the age of a message without a timestamp. Default: false. A worker
-	// never sets it.
+	// messages unchanged. A worker does not measure the age of a message without a timestamp. Default: false. A worker never
+	// sets NoTimestamp.
 	NoTimestamp bool
 
 	// UserID is the name of the publishing user. The broker checks the property user-id. On a retry the value may come from

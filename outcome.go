@@ -191,8 +191,8 @@ func classifyJoined(errs []error) verdict {
 	return all
 }
 
-// annotations returns the headers that Annotate added to err. If several headers have the same name, the outermost
-// applies.
+// annotations returns the headers that Annotate added to err. If several calls of Annotate set the same header, the
+// outermost applies.
 func annotations(err error) topology.Table {
 	var all topology.Table
 	add := func(headers map[string]any) {
@@ -219,8 +219,8 @@ func annotations(err error) topology.Table {
 	return all
 }
 
-// logged shortens the string of an error for the log. For a panic, it is one line with the value and the location. The
-// stack has many lines and is recorded on the message.
+// logged shortens the string of an error for the log. For a panic, the result is one line with the value and the location.
+// The stack has many lines and is recorded on the message.
 func logged(text string) string {
 	what, rest, found := strings.Cut(text, "\n\n")
 	if !found || !strings.HasPrefix(text, panicPrefix) {

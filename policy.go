@@ -16,8 +16,8 @@ import (
 // after the first.
 const DefaultMaxAttempts = 19
 
-// defaultBackoff retries for a day with few different delays, so that a work queue needs few wait queues. Each delay with
-// its jitter fits into one bucket of topology.Buckets, which results in seven wait queues.
+// defaultBackoff retries for a day with few different delays, so that a work queue needs few wait queues. Each delay,
+// including its jitter, fits into one bucket of topology.Buckets, so there are seven wait queues.
 var defaultBackoff = backoff.Jitter{
 	Backoff: backoff.List{
 		3 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour,

@@ -82,8 +82,8 @@ func (c *Client) before(ctx context.Context, m *Message) error {
 	return nil
 }
 
-// publish publishes without calling the observer. It leaves reserve bytes in the header frame for headers that brokers add.
-// w is nil if m is not delayed.
+// publish publishes without calling the observer. The parameter reserve is the number of bytes that remain free in the
+// header frame, for headers that brokers add. w is nil if m is not delayed.
 func (c *Client) publish(ctx context.Context, m *Message, reserve int, w *wait) (*publish.Message, error) {
 	timer := c.messages.Timer()
 	defer c.messages.Release(timer)

@@ -137,12 +137,12 @@ const siftIdle = 2 * time.Second
 // expire. Afterwards, the broker dead-letters requeued messages that have become due, and returns the others to their
 // places. If Sift stops before it has examined n messages, a quorum queue places the examined messages after messages
 // that were requeued earlier and that Sift has not examined. On RabbitMQ 4.3 and later, an examination does not count
-// as a failed delivery. Before 4.3, it does in quorum queues. If the process exits or the connection is lost before
-// Sift returns, the broker requeues all examined messages, which always counts as a failed delivery in quorum queues.
+// as a failed delivery. Before 4.3, it counts in quorum queues. If the process exits or the connection is lost before Sift
+// returns, the broker requeues all examined messages, which always counts as a failed delivery in quorum queues.
 //
-// If Sift returns an error after it has called settle, any part of the verdicts may have been applied. Without an error,
-// the verdicts were sent to the queue. A quorum queue that has no majority at that moment may still requeue messages.
-// Sift returns a *QueueError for the same reasons as Depth.
+// If Sift returns an error after it has called settle, any of the verdicts may have been applied. Without an error, the
+// verdicts were sent to the queue. A quorum queue that has no majority at that moment may still requeue messages. Sift
+// returns a *QueueError for the same reasons as Depth.
 func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Message) (picked, last bool), settle func([]*Message) []Verdict) (examined int, more bool, err error) {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
@@ -245,11 +245,11 @@ func (s *siftState) settle(ctx context.Context, verdicts []Verdict) error {
 	return s.ch.Sync(ctx)
 }
 
-// proveSettled returns when the queue has processed all verdicts. A channel of RabbitMQ holds back acks if a quorum
-// queue has not processed 32 earlier acks, and loses them when it closes. An answer of the channel therefore does not
-// prove that the queue has processed the acks (docs/guarantees.md, Many acks in a row). However, the queue itself
-// answers the start and the cancellation of a consumer, after all earlier requests. The consumer may receive a message,
-// which is requeued together with the others.
+// proveSettled returns when the queue has processed all verdicts. While more than 32 acks wait for a quorum queue to process
+// them, a channel of RabbitMQ holds back the further acks, and loses these when it closes. An answer of the channel
+// therefore does not prove that the queue has processed the acks (docs/guarantees.md, Many acks in a row). However, the
+// queue itself answers the start and the cancellation of a consumer, after all earlier requests. The consumer may receive a
+// message, which is requeued together with the others.
 func (s *siftState) proveSettled(ctx context.Context) error {
 	const tag = "sift-end"
 	if _, err := s.ch.Consume(ctx, s.queue, tag, 1, nil, func(amqpconn.Deliveries) {}); err != nil {

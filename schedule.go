@@ -35,7 +35,7 @@ import (
 // target exists again.
 //
 // PublishAt returns ErrInvalidMessage if m.Expiration is set, because m would expire during the delay. It also returns
-// ErrInvalidMessage if m has the header CC or BCC and is for a queue, because these headers have no effect there.
+// ErrInvalidMessage if m has the header CC or BCC and is addressed to a queue, because these headers have no effect there.
 // PublishAt removes the headers in which RabbitMQ counts earlier deliveries and dead-letterings (x-death and related
 // headers), because RabbitMQ would treat them as valid.
 //
@@ -145,7 +145,7 @@ func (w *wait) shorten(pub *publish.Message) {
 	pub.Exchange, pub.RoutingKey, w.hop = hop.Exchange, hop.RoutingKey, hop
 }
 
-// scheduler declares the queues for delays over the publishing connection.
+// scheduler declares the queues for delays. It uses the publishing connection.
 type scheduler struct {
 	client   *Client
 	declared *declarer // separate from the declarer of copies, so that copies do not wait for declarations of levels

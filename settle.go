@@ -333,8 +333,8 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 	return nil
 }
 
-// publishCopy publishes a copy until the broker confirms it, or until ctx is done. If once is set, it does not publish
-// a copy again that the broker may have. If the copy is invalid, it parks the message without marks.
+// publishCopy tries to publish a copy until the broker confirms it, or until ctx is done. If once is set, it does not
+// republish a copy that the broker may already have. If the copy is invalid, it parks the message without marks.
 func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, once bool) error {
 	retrier := retry.Retrier{Schedule: w.client.cfg.Reconnect}
 	for {

@@ -85,8 +85,8 @@ type WorkerConfig struct {
 	Prefetch int
 
 	// Priority is the priority of this worker among the consumers of the queue. The broker delivers messages to the
-	// consumers with the highest priority first, and to other consumers when these have reached their prefetch. Priority
-	// may be negative. Default: 0, the priority of consumers that do not set a priority.
+	// consumers with the highest priority first, and to other consumers only when those have reached their prefetch.
+	// Priority may be negative. Default: 0, the priority of consumers that do not set a priority.
 	//
 	// Priority must be 0 on a queue with x-single-active-consumer, because of a defect of RabbitMQ 4.3. If the active
 	// consumer of a quorum queue stops with unsettled messages while a consumer with a higher priority waits, RabbitMQ
@@ -273,8 +273,8 @@ const (
 
 // Limiter limits the rate at which a worker starts attempts. Wait returns when the next attempt may start. The
 // rate.Limiter of golang.org/x/time/rate implements Limiter. Several workers may share a Limiter. A Limiter must be
-// safe for concurrent use, and Wait must return when ctx is done. Any error other than the error of ctx means that the
-// limit cannot be respected, and pauses the worker for a second.
+// safe for concurrent use, and Wait must return when ctx is done. Any error other than the error of ctx means that Wait
+// cannot enforce the limit; the worker then pauses for a second.
 //
 // While a worker waits, fetched messages also wait, at most Prefetch of them. The worker requeues them before the
 // ConsumerTimeout. Before RabbitMQ 4.3, each requeue counts towards the delivery limit of the message. With a low

@@ -21,9 +21,8 @@ const DefaultDecorrelatedFactor = 3.0
 // correlated. The cost of a call grows by some nanoseconds with each attempt, up to attempt 1000. Later delays have the
 // distribution of attempt 1000.
 //
-// As in the published algorithm, a delay above Max becomes Max. With the defaults,
-// this applies to one in five late delays. By then, the earlier delays have spread
-// the messages.
+// As in the published algorithm, a delay above Max becomes Max. With the defaults, from about attempt 50 on, this applies to
+// about one delay in five. By then, the earlier delays have spread the messages.
 type Decorrelated struct {
 	Initial time.Duration // shortest delay; default 1 s, or Max if Max is shorter
 	Factor  float64       // maximum ratio to the previous delay, at least 1; default 3

@@ -49,7 +49,7 @@ func (j Jitter) Range(attempt int) (low, high time.Duration) {
 	return shortened(low, j.Spread), shortened(high, 0)
 }
 
-// shortened returns d reduced by the fraction part of d. A part below 0 counts as 0, and a part above 1 as 1.
+// shortened returns d×(1-part). A part below 0 counts as 0, and a part above 1 as 1.
 func shortened(d time.Duration, part float64) time.Duration {
 	whole := float64(d)
 	switch cut := whole * part; {
