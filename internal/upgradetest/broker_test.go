@@ -45,7 +45,8 @@ func policy() reprise.Policy {
 	return reprise.Policy{MaxAttempts: 4, Backoff: backoff.List{10 * time.Minute, 20 * time.Minute, time.Hour}}
 }
 
-// designs returns the designs. Each fixture contains their queues, so do not change a design. Add a new one instead.
+// designs returns the designs that have fixtures. The fixtures contain the queues of each design, so do not change a design.
+// Add a new design instead.
 func designs() []design {
 	classic := queueDesign("classic", nil)
 	classic.config.Topology.Queues = []topology.Queue{{Name: "classic", Args: topology.Table{"x-queue-type": "classic"}}}
@@ -78,7 +79,7 @@ func designs() []design {
 	}
 }
 
-// record contains one line for each event.
+// record is a log with one line for each event.
 type record struct {
 	mu    sync.Mutex
 	began time.Time
@@ -91,7 +92,7 @@ func (r *record) add(format string, args ...any) {
 	r.lines = append(r.lines, fmt.Sprintf("%-10s ", time.Since(r.began).Round(time.Second))+fmt.Sprintf(format, args...))
 }
 
-// result returns the lines. It sorts the lines of the same second, because their order is random.
+// result returns the lines. It sorts lines of the same second, because such events occur in random order.
 func (r *record) result() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,8 +109,8 @@ func (r *record) result() string {
 	return strings.Join(r.lines, "\n") + "\n"
 }
 
-// work runs a worker of a design. The body of a message determines the result: "fail N" fails N times, "exhaust"
-// always fails, "park" parks the message once.
+// work runs a worker of a design. The body of a message determines the result: "fail N" fails N times, "exhaust" always
+// fails, "park" parks the message, and any other body succeeds.
 func (r *record) work(t testing.TB, b *reprisetest.Broker, d design) *reprisetest.Worker {
 	c := d.config
 	c.Handler = reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
@@ -142,7 +143,7 @@ func start(t testing.TB, dir string) *reprisetest.Broker {
 	return reprisetest.Config{Broker: broker.Config{Store: disk.Dir(dir)}}.New(t)
 }
 
-// channel opens a channel of a plain client.
+// channel opens a channel with a plain AMQP client.
 func channel(t testing.TB, b *reprisetest.Broker) (ch *amqp.Channel, end func()) {
 	t.Helper()
 	conn := value(amqp.DialConfig(b.URL(), amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
@@ -158,14 +159,14 @@ func (r *record) attempts(body string, n int) {
 		found := slices.ContainsFunc(r.lines, func(l string) bool { return strings.Contains(l, fmt.Sprintf("attempt %d of %q", n, body)) })
 		r.mu.Unlock()
 		if found {
-			synctest.Wait() // the copy is in the wait queue
+			synctest.Wait() // until the copy is in the wait queue
 			return
 		}
 		time.Sleep(time.Second)
 	}
 }
 
-// write fills a data directory. It returns the duration in virtual time.
+// write fills a data directory, and returns the virtual time that this took.
 func write(t *testing.T, d design, dir string) (lived time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &record{began: time.Now()}
@@ -191,8 +192,8 @@ func write(t *testing.T, d design, dir string) (lived time.Duration) {
 	return lived
 }
 
-// resume starts a broker and a worker on a data directory that write has filled. lived is the duration that write
-// returned. resume returns the events.
+// resume starts a broker and a worker on a data directory that write has filled, and returns the events. lived is the
+// duration that write returned.
 func resume(t *testing.T, d design, dir string, lived time.Duration) (result string) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &record{began: time.Now()}
@@ -257,7 +258,7 @@ func headers(in string, table amqp.Table) (all []string) {
 	return all
 }
 
-// layout returns the format versions of a data directory: the version of the broker and the version of its database.
+// layout returns the two format versions of a data directory, which the broker and Pebble define.
 func layout(t testing.TB, dir string) string {
 	t.Helper()
 	format := value(os.ReadFile(filepath.Join(dir, "FORMAT")))(t)
@@ -312,7 +313,7 @@ func TestDataDirectoryOfOlderVersion(t *testing.T) {
 	}
 }
 
-// Fixtures with the current format exist for each design.
+// Each design has a fixture with the current format.
 func TestFixturesOfCurrentFormatExist(t *testing.T) {
 	if *update {
 		updateBroker(t)
@@ -324,7 +325,7 @@ func TestFixturesOfCurrentFormatExist(t *testing.T) {
 	}
 }
 
-// A version does not change a directory with a format that it does not know.
+// A broker does not change a data directory with an unknown format.
 func TestNewerDataDirectoryIsRefused(t *testing.T) {
 	dir := unpack(t, matches(t, brokerFixtures+"/*/buckets.tar.gz")[0])
 	must(t, os.WriteFile(filepath.Join(dir, "FORMAT"), []byte("reprise 3\n"), 0o600))

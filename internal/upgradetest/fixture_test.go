@@ -24,7 +24,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// value returns a function that fails the test unless err is nil, and returns v.
+// value returns a function that fails the test if err is not nil, and otherwise returns v.
 func value[V any](v V, err error) func(t testing.TB) V {
 	return func(t testing.TB) V {
 		t.Helper()
@@ -49,7 +49,7 @@ func decompress(t testing.TB, name string) []byte {
 	return value(io.ReadAll(value(gzip.NewReader(f))(t)))(t)
 }
 
-// pack returns the files of a directory as an archive.
+// pack returns the files of a directory as a tar archive.
 func pack(t testing.TB, dir string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -63,7 +63,7 @@ func pack(t testing.TB, dir string) []byte {
 	return compress(t, b.Bytes())
 }
 
-// unpack returns a directory with the files of an archive.
+// unpack unpacks an archive, and returns the directory.
 func unpack(t testing.TB, name string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -79,7 +79,7 @@ func unpack(t testing.TB, name string) (dir string) {
 	}
 }
 
-// files returns the content of the files in a directory, by their paths in it.
+// files returns the content of the files in a directory, by their relative paths.
 func files(t testing.TB, dir string) map[string][]byte {
 	t.Helper()
 	all := make(map[string][]byte)
@@ -97,7 +97,7 @@ func files(t testing.TB, dir string) map[string][]byte {
 	return all
 }
 
-// wantUnchanged fails the test if do changes a file of a directory.
+// wantUnchanged calls do, and fails the test if this changes a file in the directory.
 func wantUnchanged(t testing.TB, dir string, do func()) {
 	t.Helper()
 	sums := func() map[string][sha256.Size]byte {

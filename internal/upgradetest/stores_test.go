@@ -67,8 +67,8 @@ func fromFixture(t testing.TB, name string) database {
 	return d
 }
 
-// session matches statements of a dump that other versions of PostgreSQL may reject, or that would change settings of the
-// connection.
+// session matches the statements in a dump that another version of PostgreSQL may reject, or that would change settings of
+// the connection.
 var session = regexp.MustCompile(`(?m)^(SET |SELECT pg_catalog\.set_config|CREATE SCHEMA |\\|--).*\n`)
 
 // dump returns the content of a database in the form that fromFixture reads.
@@ -125,7 +125,7 @@ func (d database) versions(t testing.TB) string {
 	return "archive-" + archive + "-ledger-" + books
 }
 
-// stores are the stores in a database.
+// stores contains a database and the opened stores in this database.
 type stores struct {
 	database
 	archive    *failed.Archive
@@ -210,14 +210,14 @@ func claimed(t testing.TB, s *stores, key string, want idempotent.State) {
 	}
 }
 
-// replay sends a message to a queue of a broker.
+// replay replays a message with the message ID want to an embedded broker.
 func (s *stores) replay(t testing.TB, id failed.ID, want string) {
 	t.Helper()
 	r := value(s.archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{IDs: []failed.ID{id}}}, "ann"))(t)
 	s.finish(t, r.ID, want)
 }
 
-// finish executes a replay.
+// finish completes a replay of the message with the message ID want.
 func (s *stores) finish(t testing.TB, id failed.ReplayID, want string) {
 	t.Helper()
 	b := reprisetest.Listen(t)
@@ -281,7 +281,7 @@ func updateStores(t *testing.T) {
 	}
 }
 
-// eachStore runs a test for each fixture. Without PostgreSQL, it skips the fixtures of PostgreSQL. `make test` starts
+// eachStore runs a test for each fixture. Without PostgreSQL, it skips the PostgreSQL fixtures. `make test` starts
 // PostgreSQL, and treats a skipped test as a failure.
 func eachStore(t *testing.T, test func(t *testing.T, d database, name string)) {
 	for _, name := range matches(t, storeFixtures+"/*/*.gz") {
@@ -291,8 +291,8 @@ func eachStore(t *testing.T, test func(t *testing.T, d database, name string)) {
 	}
 }
 
-// This version can use all records of an older version, such as an unfinished replay, a group and a ledger. If both
-// versions have the same schema version, the older version can use the records again.
+// This version can use all records of an older version, such as an unfinished replay, a group and a ledger. If the schema
+// version has not changed, the older version can use the records afterwards.
 func TestStoresOfOlderVersion(t *testing.T) {
 	eachStore(t, func(t *testing.T, d database, name string) {
 		then, before := d.versions(t), d.schemaOf(t)
@@ -331,7 +331,7 @@ func (s *stores) use(t testing.TB) {
 	}
 	must(t, s.archive.Healthy(ctx))
 
-	// Two more messages are published, and one of them is missing.
+	// The broker has published two more messages, and workers have processed only one of them.
 	s.book.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
 	s.book.Observe(reprise.Event{Kind: reprise.EventDone, Queue: "orders"})
 	s.count(t, ledger.Figures{Published: 12, Taken: 9, Messages: 1})

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/waiting"
 )
 
-// The logger reports the reason once per minute, and does not report other events.
+// The logger reports the reason of a wait once per minute, and does not report other events.
 func TestLoggerReportsOncePerInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reasons []string

@@ -14,8 +14,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// everyOther handles many messages concurrently. It completes every other message at a signal or when the worker stops.
-// It completes the rest later, or not at all. Therefore each ack follows a gap, and no two acks can be combined.
+// everyOther handles many messages concurrently. It completes messages with odd IDs when first is closed, or when the worker
+// stops. It completes messages with even IDs when second is closed; if the worker stops first, they fail. Therefore each ack
+// follows a gap, and no two acks can be combined.
 type everyOther struct {
 	first, second chan struct{}
 	result        error
@@ -78,8 +79,8 @@ func delayAcks(t testing.TB, r *raw) {
 	}
 }
 
-// If a connection with many acks in flight is lost, RabbitMQ discards some of them, even after it has responded to
-// later requests. The worker must not have reported a discarded ack as known.
+// If a connection with many acks in flight is lost, RabbitMQ discards some of the acks, even if it has responded to later
+// requests. The worker must not report a discarded ack as known.
 func TestAckedReportsConcurrentAcksCorrectly(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -137,7 +138,7 @@ func TestAckedReportsConcurrentAcksCorrectly(t *testing.T) {
 	})
 }
 
-// RabbitMQ also discards acks in flight if the channel is closed.
+// RabbitMQ also discards acks in flight if the channel is closed, so a stopping worker must wait until they are known.
 func TestShutdownWaitsUntilBrokerHasReadAcks(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -164,8 +165,8 @@ func TestShutdownWaitsUntilBrokerHasReadAcks(t *testing.T) {
 	})
 }
 
-// A copy is published only after the ack of the original is known. It is not published if RabbitMQ discards the ack
-// because the connection is lost.
+// The worker publishes a copy only after the ack of the original is known. If RabbitMQ discards the ack because the
+// connection is lost, the worker does not publish the copy.
 func TestAckThenPublishDoesNotDuplicateConcurrentMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

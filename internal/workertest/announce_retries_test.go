@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// An announced worker reports its retries with a delay of a second or more. A report contains several retries. The
-// worker sends reports with and without listeners. If the exchange is deleted, the worker declares it again.
+// An announced worker reports retries with a delay of at least topology.MinReportedRetry. A report can contain several
+// retries. The worker sends reports even if no client subscribes. If the exchange is deleted, the worker declares it again.
 func TestAnnouncedWorkerReportsRetries(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

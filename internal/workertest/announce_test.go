@@ -20,7 +20,7 @@ import (
 
 func announced(c *reprise.Config) { c.Announce, c.Version = true, "v1.2.3" }
 
-// watching runs a list until the test ends or stop is called.
+// watching runs a new list of workers until the test ends or stop is called.
 func watching(t *testing.T, c client) (list *fleet.List, stop func()) {
 	t.Helper()
 	list = fleet.New(c.Client)
@@ -42,7 +42,7 @@ func watching(t *testing.T, c client) (list *fleet.List, stop func()) {
 	return list, stop
 }
 
-// workersOf returns the workers of one queue, because other tests use the same broker.
+// workersOf returns the workers of one queue. The list can contain workers of other tests on the same broker.
 func workersOf(list *fleet.List, queue string) (some []fleet.Worker) {
 	for _, w := range list.Workers() {
 		if w.Queue == queue {
@@ -52,7 +52,7 @@ func workersOf(list *fleet.List, queue string) (some []fleet.Worker) {
 	return some
 }
 
-// listed waits until the list has exactly n workers of a queue in a state.
+// listed waits until the list has exactly n workers of a queue, all in the given state.
 func listed(t *testing.T, list *fleet.List, queue string, n int, state string) []fleet.Worker {
 	t.Helper()
 	var all []fleet.Worker
@@ -156,7 +156,7 @@ func TestQueuePauseStopsAllWorkers(t *testing.T) {
 			t.Errorf("queue has %d consumers, want 0", n)
 		}
 
-		// The operator disconnects, and another worker replaces one worker.
+		// The operator disconnects, and a new worker replaces one of the workers.
 		end()
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -235,7 +235,7 @@ func TestWorkerPauseStopsOneWorker(t *testing.T) {
 		queue, strategy := pausable(r)
 		c := dial(t, b.URL, announced)
 		h := newScript(func(*reprise.Message) error { return nil })
-		for range 2 { // on the same client
+		for range 2 { // two workers on the same client
 			start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		}
 		list, _ := watching(t, c)
@@ -335,7 +335,7 @@ func TestWorkerRunsWithoutPermissionToAnnounce(t *testing.T) {
 				go func() { ended <- w.Run(ctx) }()
 				if tc.pauses {
 					c.log.wait(t, "paused", 1)
-				} else { // RabbitMQ 4.3 does not report the pause, other brokers do
+				} else { // RabbitMQ 4.3 does not report the pause, but other brokers do
 					testkit.Eventually(t, timeout, func() bool { return c.log.count("paused")+c.log.count("consuming") == 2 })
 				}
 				cancel()
@@ -353,7 +353,7 @@ func TestWorkerRunsWithoutPermissionToAnnounce(t *testing.T) {
 	}
 }
 
-// During the test, statuses arrive every 15 s, and earlier after a change.
+// A worker sends its status every 15 s, and also when its state changes.
 func TestWorkerSendsStatusesPeriodically(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -391,7 +391,7 @@ func TestWorkerSendsStatusesPeriodically(t *testing.T) {
 	})
 }
 
-// A worker that cannot report that it has stopped is removed from the list after a period of silence.
+// If a worker stops without reporting it, the list removes the worker after a period of silence.
 func TestListRemovesSilentWorker(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

@@ -16,7 +16,7 @@ import (
 func TestWorkerContinuesWhileFailedQueueIsFull(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		messages []amqp.Publishing // messages before the message to process
+		messages []amqp.Publishing // messages that are parked without an attempt
 		crashes  int               // number of crashes of each message
 		limit    int
 	}{
@@ -76,7 +76,7 @@ func TestWorkerContinuesWhileFailedQueueIsFull(t *testing.T) {
 	}
 }
 
-// crash receives n messages from a queue and closes the connection without settling them, as a killed process does.
+// crash receives n messages from a queue, and closes the channel without settling them. A worker counts this as a crash.
 func (r *raw) crash(queue string, n int) {
 	r.t.Helper()
 	ch, err := r.conn.Channel()
@@ -96,8 +96,8 @@ func (r *raw) crash(queue string, n int) {
 	}
 }
 
-// An unconfirmed copy does not block the worker. This applies to a message that is parked without an attempt, and to a
-// message that the worker moves to the end of its queue.
+// An unconfirmed copy does not block the worker. This applies to the copy of a message that is parked without an attempt,
+// and to the copy of a message that the worker moves to the end of its queue.
 func TestWorkerContinuesWhileCopyIsUnconfirmed(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

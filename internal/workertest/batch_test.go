@@ -163,8 +163,8 @@ func TestBatchFailuresDoNotAffectOtherMessages(t *testing.T) {
 	})
 }
 
-// The connection is cut at any point. All messages that are reported as stored are in the queue, in order. Messages
-// that are reported as not stored are not in the queue. Each message gets a result.
+// The test cuts the connection at several points. All messages that are reported as stored are in the queue, in order.
+// Messages that are reported as not stored are not in the queue. Each message gets a result.
 func TestBatchReportsResultsAfterLostConnection(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -177,7 +177,7 @@ func TestBatchReportsResultsAfterLostConnection(t *testing.T) {
 				proxy := testkit.NewProxy(t, b.URL)
 				c := dial(t, proxy.URL())
 				queue := queueFor(t, r, c, nil)
-				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil { // the channel is open now
+				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil { // opens the channel
 					t.Fatal(err)
 				}
 				r.take(queue)
@@ -215,7 +215,7 @@ func TestBatchReportsResultsAfterLostConnection(t *testing.T) {
 	})
 }
 
-// When ctx is canceled, the error of each message reports whether the message was sent.
+// If ctx is canceled, the error for each message reports whether the message was sent.
 func TestCanceledBatchReportsSentMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -286,8 +286,8 @@ func TestBatchWithoutConnectionTimesOutOnce(t *testing.T) {
 	})
 }
 
-// The first message that is too large closes a channel. It does not affect other messages, and later messages that are
-// too large do not close a channel.
+// The first message that is too large closes a channel, but does not affect other messages. Later messages that are too
+// large do not close a channel.
 func TestTooLargeMessagesCostOneChannel(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -368,7 +368,7 @@ func TestPublishErrorsDoNotAffectOtherMessages(t *testing.T) {
 	})
 }
 
-// A queue that does not confirm blocks the other messages of a batch only briefly, like single messages.
+// A queue that does not confirm delays other messages only briefly, whether they are in the same batch or not.
 func TestUnconfirmingQueueDoesNotBlockBatch(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]int{"known": 1, "found out on the way": 0} {

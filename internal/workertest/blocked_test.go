@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// alarmConn is a connection that can inject a memory alarm between the frames of the broker.
+// alarmConn is a client connection into which a test can inject memory alarms, between the frames of the broker.
 type alarmConn struct{ *relayConn }
 
 func newAlarmConn(conn net.Conn) *alarmConn {
@@ -38,7 +38,7 @@ func (a *alarmConn) inject(t testing.TB, reason string) {
 	}
 }
 
-// dialAlarmed returns a client whose publishing connection can be blocked.
+// dialAlarmed returns a client and its publishing connection, which the test can block.
 func dialAlarmed(t *testing.T, b testkit.Target, options ...func(*reprise.Config)) (client, *alarmConn) {
 	t.Helper()
 	var publishing *alarmConn
@@ -102,7 +102,8 @@ func TestPublishWaitsWhileConnectionIsBlocked(t *testing.T) {
 	})
 }
 
-// After a timeout, the error contains the reason, and reports whether the message was sent.
+// If a publish times out on a blocked connection, the error contains the reason for the block, and reports whether the
+// message was sent.
 func TestBlockedPublishTimesOut(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -127,8 +128,8 @@ func TestBlockedPublishTimesOut(t *testing.T) {
 	})
 }
 
-// A broker with a memory alarm blocks the connection at the first publish. It may later store the messages that it had
-// received by then.
+// A broker with a memory alarm blocks the connection at the first publish. Later, the broker may store messages that it has
+// already received.
 func TestAlarmDuringPublish(t *testing.T) {
 	t.Parallel()
 	bubbleWith(t, broker.Config{MemoryLimit: 10_000}, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

@@ -33,7 +33,7 @@ func TestFullQueueDoesNotBlockRetriesOfOtherQueues(t *testing.T) {
 				h := newScript(func(*reprise.Message) error { return reprise.RetryAfter(900*time.Millisecond, errScripted) })
 				stop := start(t, c, reprise.WorkerConfig{Queue: stuck, Handler: h, Strategy: strategy})
 				r.publish("", stuck, amqp.Publishing{})
-				c.log.wait(t, "retry", 1) // therefore its wait queue exists
+				c.log.wait(t, "retry", 1) // the wait queue now exists
 				if err := stop(); err != nil {
 					t.Fatal(err)
 				}

@@ -47,8 +47,8 @@ func TestUnusedBulkheadReleasesChannel(t *testing.T) {
 	}
 }
 
-// A broker that does not even close a channel has stopped reading. The client replaces the connection, although no
-// other publish would reveal the problem.
+// A broker that does not even confirm that a channel is closed has stopped reading. The client replaces the connection,
+// although no publish reveals the problem.
 func TestClientReplacesConnectionIfChannelIsNotClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// After the first timely confirm, a destination leaves its bulkhead, even if other messages on the bulkhead are waiting.
+// After the first timely confirm, a destination leaves its bulkhead, even if other messages in the bulkhead are waiting.
 func TestDestinationLeavesBulkheadWhileInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,8 +100,8 @@ func TestBulkheadsDoNotExhaustChannels(t *testing.T) {
 	})
 }
 
-// RabbitMQ processes the messages of a channel in order. An unconfirming queue delays the other queues of its channel
-// only briefly, even if it delays more queues than the connection has channels.
+// RabbitMQ processes the messages of a channel in order. A queue that does not confirm delays the other queues on its
+// channel only briefly, even if it delays more queues than the connection has channels.
 func TestStuckQueueDelaysOtherQueuesOnlyBriefly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,8 +187,8 @@ func TestCopiesToManyUnconfirmingQueues(t *testing.T) {
 	})
 }
 
-// Copies for queues that do not confirm wait on retired channels, in addition to the new channels. Any number of such
-// queues leaves enough channels for other messages when more queues stop confirming.
+// Copies for queues that do not confirm wait on retired channels, which exist in addition to the new channels. However many
+// such queues exist, enough channels remain for other messages when further queues stop confirming.
 func TestUnconfirmedCopiesDoNotExhaustChannels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -292,7 +292,7 @@ func publishThroughFaults(t *testing.T, c client, m *confirmGate, r *raw, random
 	for range 60 {
 		time.Sleep(time.Duration(random.IntN(15000)) * time.Millisecond)
 		switch random.IntN(9) {
-		case 8: // a proven destination becomes invalid
+		case 8: // a destination that has confirmed messages becomes invalid
 			x := exchanges[1+random.IntN(3)]
 			if err := r.ExchangeDelete(x, false, false); err != nil {
 				t.Error(err)

@@ -16,7 +16,7 @@ func kinds(all []reprise.Event) (out []reprise.EventKind) {
 	return out
 }
 
-// The observer gets all changes of a connection and all published messages.
+// The observer receives an event for each change of a connection and for each published message.
 func TestClientObserverReceivesEvents(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

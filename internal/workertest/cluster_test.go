@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// addresses returns the URL of a broker with its hosts replaced.
+// addresses returns the URL target with the given hosts.
 func addresses(t testing.TB, target string, hosts ...string) string {
 	t.Helper()
 	u, err := url.Parse(target)
@@ -84,7 +84,7 @@ func TestClientFailsOverToAnotherAddress(t *testing.T) {
 	})
 }
 
-// hosts maps names to brokers in memory.
+// hosts maps addresses to brokers in memory.
 type hosts map[string]*broker.Broker
 
 func (h hosts) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -104,8 +104,8 @@ func (h hosts) start(t *testing.T, addr string, users map[string]string) {
 	t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
 }
 
-// If one node rejects a user, another node may accept the user. If no node does, Dial returns an error, whether or not
-// all nodes are reachable.
+// If one node rejects the user, Dial tries the next node. If no node accepts the user, Dial returns an error, even if some
+// nodes are unreachable.
 func TestDialTriesNextAddressAfterRefusedUser(t *testing.T) {
 	t.Parallel()
 	others, ada := map[string]string{"bob": "s3cret"}, map[string]string{"ada": "s3cret"}
@@ -144,7 +144,7 @@ func TestDialTriesNextAddressAfterRefusedUser(t *testing.T) {
 	}
 }
 
-// A host that does not respond delays Dial by the timeout of one attempt.
+// A host that does not respond delays Dial at most by the timeout of one attempt.
 func TestDialTimesOutOnUnresponsiveHost(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]time.Duration{

@@ -54,7 +54,7 @@ func (m *confirmGate) unmute(queue string) {
 	delete(m.queues, queue)
 }
 
-// intercept is an option of dial that passes the broker's frames through m.
+// intercept is an option for dial that passes the broker's frames through m.
 func (m *confirmGate) intercept(c *reprise.Config) {
 	dial := c.Dial
 	if dial == nil {
@@ -78,7 +78,7 @@ func dialWithGate(t *testing.T, url string, options ...func(*reprise.Config)) (c
 	return dial(t, url, append(options, m.intercept)...), m
 }
 
-// dialEmbeddedWithGate is like dialWithGate, with a separate broker in memory and with URL parameters.
+// dialEmbeddedWithGate is like dialWithGate, but connects to a new broker in memory, and adds parameters to the URL.
 func dialEmbeddedWithGate(t *testing.T, parameters ...string) (client, *confirmGate) {
 	t.Helper()
 	b, err := broker.New(broker.Config{})
@@ -91,7 +91,7 @@ func dialEmbeddedWithGate(t *testing.T, parameters ...string) (client, *confirmG
 	return c, m
 }
 
-// dropFrames drops all frames of the broker except heartbeats on the existing connections.
+// dropFrames makes the existing connections drop all further frames of the broker, except heartbeats.
 func (m *confirmGate) dropFrames() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,7 +140,7 @@ type gatedConn struct {
 
 type mutedChannel struct {
 	published uint64
-	open      map[uint64]string // queues of messages without a response
+	open      map[uint64]string // queues of the messages without a response, by delivery tag
 	stuck     bool              // a confirm is withheld
 }
 
@@ -192,7 +192,7 @@ func (c *gatedConn) recordFrame(frame []byte) {
 	}
 }
 
-// filter returns the data that replaces a frame of the broker.
+// filter returns the bytes that the client receives instead of a frame of the broker.
 func (c *gatedConn) filter(frame []byte) (reply []byte) {
 	number := binary.BigEndian.Uint16(frame[1:])
 	c.mu.Lock()

@@ -78,8 +78,8 @@ func TestWorkerWithoutConsumerTimeoutRequeuesNoDeliveries(t *testing.T) {
 	})
 }
 
-// The worker also requeues messages that wait for a slow Limiter before the timeout, so that each message is processed
-// once.
+// If messages wait for a slow Limiter, the worker requeues them before the acknowledgement timeout, so that each message is
+// processed once.
 func TestSlowLimiterDoesNotDuplicateMessages(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]reprise.WorkerConfig{
@@ -118,7 +118,7 @@ func TestSlowLimiterDoesNotDuplicateMessages(t *testing.T) {
 	}
 }
 
-// sleepingLimiter is a stateless Limiter.
+// sleepingLimiter is a Limiter that delays each call by a fixed duration.
 type sleepingLimiter time.Duration
 
 func (l sleepingLimiter) Wait(ctx context.Context) error {
@@ -142,8 +142,8 @@ func (p *prober) Allow() (func(error), time.Duration) {
 
 func (p *prober) Probing() bool { return p.probing.Load() }
 
-// A message that must be processed alone waits for the other handlers. During that time, the worker still observes the
-// acknowledgement timeout.
+// A message that must be processed alone waits for the other handlers. If the wait takes too long, the worker requeues the
+// message before the acknowledgement timeout.
 func TestWorkerRequeuesSuspectMessageBeforeConsumerTimeout(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
