@@ -8,7 +8,7 @@
 //
 // A process or a test can run many Brokers. They share nothing but a pool of write buffers. A Broker reads the clock only
 // through package time, and [Broker.DialContext] uses no socket. A broker and its clients can therefore run in a
-// testing/synctest bubble, where hours of waiting pass immediately.
+// testing/synctest bubble, where hours of waiting pass instantly.
 //
 // The broker supports:
 //
@@ -80,8 +80,8 @@ func New(config Config) (*Broker, error) {
 }
 
 // begin applies the configuration to the loaded state. The user guest and the virtual host "/" are created only once
-// per data directory, because an operator may delete them later. begin records their creation last. Therefore, if
-// this start fails midway, the next start creates them.
+// per data directory, because an operator may delete them later. begin records their creation as its last step, so that
+// the next start creates them if this start fails midway.
 func (b *Broker) begin() error {
 	if err := b.importDefinitions(); err != nil {
 		return fmt.Errorf("broker: Config.Definitions: %w", err)
@@ -93,8 +93,8 @@ func (b *Broker) begin() error {
 	return nil
 }
 
-// Serve accepts connections until Shutdown is called or the listener fails. After Shutdown it returns [ErrClosed]. Serve
-// closes the listener. A broker may serve several listeners.
+// Serve accepts connections until Shutdown is called or the listener fails, and then closes the listener. After
+// Shutdown, Serve returns [ErrClosed]. A Broker can serve several listeners at the same time.
 //
 // The default user guest with its default password can log in only from this machine: over loopback, a Unix socket or
 // [Broker.DialContext]. While this login is enabled, Serve returns an error for a listener that other machines could reach.
@@ -139,15 +139,15 @@ func (b *Broker) Serve(l net.Listener) error {
 // acceptPause is the time for which Serve waits before it accepts again, so that other connections can close.
 const acceptPause = 50 * time.Millisecond
 
-// outOfFiles reports whether err means that the process or the machine has run out of file descriptors or memory.
-// Such an error is temporary, because other connections close.
+// outOfFiles reports whether err is temporary: file descriptors or memory have run out, which ends when other
+// connections close, or a client aborted its connection.
 func outOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
 		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
 }
 
-// DialContext connects to the broker without a socket. It has the signature of the DialContext method of net.Dialer,
-// and ignores network and address.
+// DialContext connects to the broker without a socket. It has the signature of net.Dialer.DialContext, but ignores the
+// network and the address.
 func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -175,11 +175,11 @@ func (a memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(a))
 
 // Shutdown stops the listeners and closes the connections with the code 320 (CONNECTION_FORCED), as RabbitMQ does on
 // shutdown. It waits until all goroutines of the broker have returned and all durable data is on disk. If ctx is done
-// first, Shutdown cuts the connections and returns the error of ctx. Before it returns, it waits at most five seconds
-// more for a disk that is full or does not respond, and at most five seconds more for a [Broker.Backup]. If one of
-// these timeouts expires, the returned error reports it. In this case, unconfirmed messages may be lost, the next
-// broker redelivers delivered messages, as after a crash, and the process must exit before another broker can use the
-// directory. Further calls to Shutdown are harmless.
+// first, Shutdown cuts the connections and returns the cause of the cancellation. Before it returns, it then waits up
+// to five more seconds for a disk that is full or does not respond, and up to five more seconds for a [Broker.Backup].
+// If one of these timeouts expires, the returned error reports it. In this case, the directory is in the state after a
+// crash (unconfirmed messages may be lost, and the next broker redelivers delivered messages), and the process must
+// exit before another broker can use the directory. Further calls to Shutdown are harmless.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true

@@ -20,17 +20,17 @@ import (
 // Config configures a broker. The zero value configures an in-memory broker with the user guest.
 type Config struct {
 	// Users maps user names to passwords. These users are administrators with all permissions in the virtual host "/".
-	// The Store may contain further users. Default: the user guest with the password guest, unless Definitions contain
-	// users or the data directory is not new. The broker accepts this well-known login only from the same machine.
+	// The Store may contain further users. Default: the user guest with the password guest, unless Definitions contains
+	// users or the data directory is not new. This login works only from the same machine.
 	Users map[string]string
 
-	// TemporaryUsers maps further user names to passwords. The Store does not save these users, so they exist only until
-	// the process exits.
+	// TemporaryUsers maps the names of additional administrators to passwords. Unlike Users, they are not saved in the
+	// Store, and exist only until the process exits. Default: none.
 	TemporaryUsers map[string]string
 
-	// Definitions is the initial state in the format of RabbitMQ's definitions files: users, virtual hosts, permissions,
-	// queues, exchanges and bindings. New returns an error for a definition that the broker does not support, such as a
-	// policy.
+	// Definitions contains users, virtual hosts, permissions, queues, exchanges and bindings, in the format of
+	// RabbitMQ's definitions files. New adds them to the state of the Store. New returns an error for a definition that
+	// the broker does not support, such as a policy.
 	Definitions []byte
 
 	// Logger logs connections and protocol errors of clients. Default: no logging.
@@ -56,8 +56,8 @@ type Config struct {
 	// which data is saved, and when. Default: none; the broker keeps everything in memory.
 	Store Store
 
-	// DiskLimit is the minimum free space, in bytes, on the disk of the Store. If less space is free, the broker blocks
-	// connections that publish. Default: 256 MiB.
+	// DiskLimit is the minimum free space, in bytes, on the disk of the Store. While less space is free, the broker
+	// blocks connections that publish. Default: 256 MiB.
 	DiskLimit int64
 
 	// MemoryLimit is the maximum size of the messages in all queues, in bytes. Above it, the broker blocks connections that
@@ -65,26 +65,26 @@ type Config struct {
 	// are only on disk do not count, and the limit must not exceed 2 GiB. Default: 1 GiB.
 	MemoryLimit int64
 
-	// MessageCache is the size of the messages in memory, in bytes, above which further messages wait on disk. Each
+	// MessageCache is the total size of messages in memory, in bytes, above which further messages wait on disk. Each
 	// queue then keeps only its next messages in memory. MessageCache applies only with a Store. Default: 8 MiB.
 	MessageCache int64
 
-	// ConnectionMemoryLimit is the maximum memory of a connection in bytes, without the messages in queues. It covers
-	// consumers and their arguments, incomplete and uncommitted messages, exclusive queues, data that the client has not
-	// yet read, and similar state. If a connection exceeds the limit, the broker closes it with the error 506,
+	// ConnectionMemoryLimit is the maximum memory of a connection in bytes, not including the messages in queues. It
+	// covers consumers and their arguments, incomplete and uncommitted messages, exclusive queues, data that the client
+	// has not yet read, and similar state. If a connection exceeds the limit, the broker closes it with the error 506,
 	// RESOURCE_ERROR. The limit must be at least twice MaxMessageSize, because a connection may publish one message
 	// while it receives another. Default: 64 MiB, or four times MaxMessageSize if that is more.
 	ConnectionMemoryLimit int64
 
-	// TotalConnectionMemoryLimit is the maximum memory of all connections together, in bytes. It covers the same memory
-	// as ConnectionMemoryLimit. Above it, the broker closes the connection that uses the most memory. If both limits are
+	// TotalConnectionMemoryLimit is the maximum total memory of all connections, in bytes. It covers the same memory as
+	// ConnectionMemoryLimit. Above it, the broker closes the connection that uses the most memory. If both limits are
 	// set, TotalConnectionMemoryLimit must be at least ConnectionMemoryLimit. Default: 512 MiB, or eight times
 	// ConnectionMemoryLimit if that is more.
 	TotalConnectionMemoryLimit int64
 
-	// TopologyMemoryLimit is the maximum memory, in bytes, of the queues, exchanges and bindings in all virtual hosts,
-	// without messages and without exclusive queues. Above it, the broker rejects declarations with a channel error. On
-	// start, the broker loads all objects of the Store, even if they exceed the limit. Default: 512 MiB.
+	// TopologyMemoryLimit is the maximum total memory, in bytes, of the queues, exchanges and bindings in all virtual
+	// hosts, not including messages and exclusive queues. Above it, the broker rejects declarations with a channel
+	// error. On start, the broker loads all objects of the Store, even if they exceed the limit. Default: 512 MiB.
 	TopologyMemoryLimit int64
 
 	// MaxConnections is the maximum number of connections. The broker closes further connections immediately. Default: no
@@ -96,8 +96,8 @@ type Config struct {
 	MaxQueues int
 
 	// CertificateUser returns the user name for a verified client certificate. The broker calls it when a client of a
-	// TLS listener logs in with the mechanism EXTERNAL. The user must exist. Default: a function that returns the common
-	// name of the certificate.
+	// TLS listener logs in with the mechanism EXTERNAL. The login fails unless this user exists. Default: a function
+	// that returns the common name of the certificate.
 	CertificateUser func(*x509.Certificate) string
 }
 
@@ -143,7 +143,7 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// negativeLimit returns the first negative limit and the name of its field. If no limit is negative, it returns 0.
+// negativeLimit returns the first negative limit and the name of its field, or "" and 0 if no limit is negative.
 func (c *Config) negativeLimit() (field string, n int64) {
 	for _, limit := range []struct {
 		field string
@@ -169,8 +169,8 @@ func (c *Config) negativeLimit() (field string, n int64) {
 const (
 	minFrameMax = 8192
 	maxFrameMax = 16 << 20
-	// maxMemoryOnDisk is the maximum MemoryLimit with a Store. One commit may have to contain all messages in memory, so
-	// this limit is far below the maximum size of a commit.
+	// maxMemoryOnDisk is the maximum MemoryLimit with a Store. It is far below the maximum size of a commit, because a
+	// single commit may have to contain all messages in memory.
 	maxMemoryOnDisk = 2 << 30
 )
 
@@ -227,7 +227,7 @@ func (b *Broker) DefaultLogin() bool {
 
 // serverProperties returns the server properties for the handshake. Clients enable features according to the product,
 // the version and the capabilities, so these properties describe the RabbitMQ version that the broker emulates. Only
-// the properties copyright and information name Reprise.
+// copyright and information name Reprise.
 func serverProperties() amqpwire.Table {
 	var capabilities amqpwire.Table
 	for _, name := range []string{

@@ -15,22 +15,22 @@ import (
 var (
 	// ErrInUse is returned if another broker, in the same process or in another process, has the directory open.
 	ErrInUse = store.ErrInUse
-	// ErrFormat is returned if the directory has the format of another version of Reprise, which this version cannot read.
+	// ErrFormat is returned if another version of Reprise wrote the directory, in a format that this version cannot read.
 	ErrFormat = store.ErrFormat
 	// ErrDamaged is returned if files in the directory are missing, or differ from the data that the broker wrote.
 	ErrDamaged = store.ErrDamaged
 )
 
-// Store saves the state of a broker, so that the state outlives the process. Package broker/disk implements Store:
-// disk.Dir("/var/lib/app").
+// Store saves the state of a broker, so that the state outlives the process. Package broker/disk provides the
+// implementation disk.Dir.
 //
-// Store is an interface so that a program that only uses in-memory brokers does not link a database.
+// Store is an interface, so that programs that use only in-memory brokers do not link a database.
 type Store interface {
 	// Open opens the store. The broker closes the store in Shutdown.
 	Open(*slog.Logger) (store.Store, error)
 }
 
-// disk is the open store of a broker, and counts its backups.
+// disk is the open store of a broker. It counts the backups in progress.
 type disk struct {
 	store store.Store // nil for an in-memory broker
 
@@ -52,15 +52,15 @@ func (b *Broker) open() (err error) {
 		}
 	}
 	if b.node, err = b.config.node(b.disk.store); err != nil {
-		// Not clean: if the previous broker crashed, this broker has not completed the recovery, and the next broker must do so.
+		// Not clean: if the previous broker crashed, the recovery is incomplete, and the next broker must repeat it.
 		_ = b.disk.close(context.Background(), false)
 		return fmt.Errorf("broker: %w", err)
 	}
 	return nil
 }
 
-// close waits for all backups, and closes the store once. The argument clean reports whether all other users of the
-// store have stopped. After ctx is done, close waits at most a few seconds for backups and for a disk that does not
+// close waits for all backups and closes the store, if it is not closed. If clean is set, all other users of the store
+// have stopped. After ctx is done, close waits at most a few more seconds for backups and for a disk that does not
 // respond.
 func (d *disk) close(ctx context.Context, clean bool) error {
 	if d.store == nil {
@@ -114,8 +114,8 @@ func (d *disk) writing() bool {
 	return d.backups > 0
 }
 
-// Backup creates the directory dir and writes a copy of the current data directory into it. The copy can replace a
-// lost data directory. The broker continues to run during the backup. Backup checks ctx only before it starts to
+// Backup creates the directory dir and writes a copy of the current data directory into it. The copy can replace a lost
+// data directory. The broker continues to run during the backup. Backup does not check ctx after it has started to
 // write.
 func (b *Broker) Backup(ctx context.Context, dir string) error {
 	if err := ctx.Err(); err != nil {

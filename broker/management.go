@@ -12,13 +12,13 @@ import (
 //
 //	go http.Serve(listener, b.Management())
 //
-// Users log in with their name and password, and need a tag such as "management". The users in [Config.Users] are
-// administrators. Serve the handler only on loopback or over TLS, because clients send passwords. The user guest with
-// its default password can log in only from the same machine, according to the RemoteAddr of the request. A request
-// from httptest.NewRequest counts as a request from another machine.
+// Users log in with their names and passwords. Each user needs a tag such as "management". The users in [Config.Users]
+// are administrators. Serve the handler only on loopback or over TLS, because clients send passwords. The user guest
+// with its default password can log in only from the same machine, according to the RemoteAddr of the request. A
+// request from httptest.NewRequest counts as a request from another machine.
 //
-// Set a WriteTimeout on the server. For each user, the handler processes at most two list requests at a time. While a
-// slow client reads a response, its request counts as one of the two.
+// Set a WriteTimeout on the server. The handler processes at most two list requests per user at a time, and a request
+// lasts until the client has read the response.
 //
 // The handler starts no goroutines, and continues to respond after Shutdown.
 func (b *Broker) Management() http.Handler { return b.management }
@@ -39,7 +39,7 @@ func (b *Broker) addresses() []net.Addr {
 	return all
 }
 
-// importDefinitions applies Config.Definitions. New calls it before addUsers, so that Config.Users takes precedence.
+// importDefinitions applies Config.Definitions. It must run before addUsers, so that Config.Users takes precedence.
 func (b *Broker) importDefinitions() error {
 	if len(b.config.Definitions) == 0 {
 		return nil

@@ -16,14 +16,13 @@ type Checked struct {
 
 // CheckedQueue is a durable queue in a data directory.
 type CheckedQueue struct {
-	VHost, Name string // empty if the declaration is unreadable, in which case the messages are lost
+	VHost, Name string // empty if the declaration is unreadable; the messages are then lost
 	Expected    int    // number of messages according to the stored counters; -1 if the counters are unreadable
 	Found       int    // number of readable messages
 }
 
-// Check reads all data in a data directory and reports damage. It does not change the directory. No broker may use
-// the directory during the check. Check returns an error only if it cannot check the directory: damage is not an
-// error.
+// Check reads all data in a data directory and reports damage. It does not change the directory. No broker may use the
+// directory during the check. Damage is not an error: Check returns an error only if it cannot check the directory.
 func Check(dir string) (Checked, error) {
 	r, err := diskstore.Check(diskstore.Options{Dir: dir})
 	if err != nil {
@@ -33,8 +32,8 @@ func Check(dir string) (Checked, error) {
 }
 
 // Salvage rebuilds a damaged data directory from its readable data. No broker may use the directory at the same time.
-// Salvage moves the old files to a subdirectory of the data directory, and needs free disk space for another copy of
-// the messages. It marks all messages as redelivered. Messages that were already acknowledged may reappear.
+// It moves the old files to a subdirectory of the data directory, and needs free disk space for a second copy of the
+// messages. It marks all messages as redelivered. Messages that were already acknowledged may reappear.
 func Salvage(dir string) (Checked, error) {
 	r, err := diskstore.Salvage(diskstore.Options{Dir: dir}, vhost.Complete)
 	if err != nil {

@@ -15,9 +15,9 @@ type QueueCount struct {
 	Messages    int
 }
 
-// Count returns the durable queues in a data directory and their numbers of messages, sorted by virtual host and
-// name. No broker may use the directory at the same time. Count does not change the directory. If the directory does
-// not exist, Count returns no queues.
+// Count returns the durable queues in a data directory with their message counts, sorted by virtual host and name. No
+// broker may use the directory at the same time. Count does not change the directory. If the directory does not exist,
+// Count returns no queues.
 func Count(dir string) ([]QueueCount, error) {
 	documents, counts, err := diskstore.Survey(dir)
 	if err != nil {

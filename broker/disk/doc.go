@@ -4,7 +4,7 @@
 //
 // It also contains functions for data directories that no broker uses: Check, Copy, Count, Restore and Salvage.
 //
-// Package broker does not import this package, so that a program that only uses in-memory brokers does not link the
+// Package broker does not import this package, so that programs that use only in-memory brokers do not link the
 // database (Pebble).
 package disk
 

@@ -19,8 +19,8 @@ type Restored struct {
 // or must not exist. Restore reads the complete backup and returns a summary. If Restore fails, dir contains the data
 // that was copied before the error.
 //
-// A backup does not record which messages had been delivered. If clients had consumed from a queue, the restored
-// broker therefore marks all its messages as redelivered.
+// A backup does not record which messages had been delivered. The restored broker therefore marks all messages of a
+// queue as redelivered if any client had consumed from the queue.
 func Restore(backup, dir string) (found Restored, err error) {
 	if err := diskstore.Copy(backup, dir); err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)

@@ -1,6 +1,6 @@
-// Package access implements authentication and permissions. Users have hashed passwords. For each virtual host, a
-// user can have three regular expressions that match names of queues and exchanges, for configure, write and read
-// operations (https://www.rabbitmq.com/docs/access-control).
+// Package access implements authentication and permissions. Passwords are stored as hashes. In each virtual host, a
+// user can have three regular expressions, for configure, write and read operations, which match names of queues and
+// exchanges (https://www.rabbitmq.com/docs/access-control).
 package access
 
 import (
@@ -24,7 +24,7 @@ import (
 type User struct {
 	Name string
 	Hash Hash
-	Tags []string // roles in the management API: administrator, monitoring, management …
+	Tags []string // roles in the management API, such as administrator or monitoring
 }
 
 // Permission contains the permissions of a user in a virtual host. An empty expression permits nothing.
@@ -51,7 +51,7 @@ var ErrUnknownUser = errors.New("user not found")
 // Control stores users and permissions. Its methods are safe for concurrent use.
 type Control struct {
 	generation atomic.Uint64
-	registry   *registry.Registry // records every change while mu is held
+	registry   *registry.Registry // saves every change, while mu is held
 	guesses    *throttle.Throttle
 	known      knownUsers
 	delayed    delayedLogins
@@ -68,7 +68,7 @@ type compiledPermission struct {
 	patterns [3]*regexp.Regexp // indexed by operation
 }
 
-// New returns a Control without users, which does not save changes.
+// New returns a Control that has no users and does not save changes.
 func New() *Control {
 	c := &Control{
 		users: make(map[string]User), permissions: make(map[grantee]compiledPermission),
@@ -79,7 +79,7 @@ func New() *Control {
 	return c
 }
 
-// Generation returns a number that changes with each change to a permission, so that callers can cache results of Allowed.
+// Generation returns a number that changes whenever a permission changes, so that callers can cache results of Allowed.
 // The number is never zero.
 func (c *Control) Generation() uint64 { return c.generation.Load() }
 
@@ -111,7 +111,7 @@ func (c *Control) AddTemporary(u User, vhost string) error {
 	return nil
 }
 
-// DeleteUser removes a user and all permissions of the user.
+// DeleteUser removes a user and the user's permissions.
 func (c *Control) DeleteUser(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,7 +21,8 @@ func HashPassword(password string) Hash {
 	return Hash{append(salt[:], sum(salt[:], password)...)}
 }
 
-// ParseHash parses a base64 hash from a definitions file. The empty string is a hash that does not match any password.
+// ParseHash parses a base64 hash from a definitions file. For the empty string it returns a hash that does not match
+// any password.
 func ParseHash(text string) (Hash, error) {
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {

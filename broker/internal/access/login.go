@@ -15,13 +15,13 @@ const (
 	// maxDelay is the maximum delay of a login after wrong passwords. Clients time out after ten seconds or more.
 	maxDelay = 5 * time.Second
 	// maxDelayed is the maximum number of delayed logins from an address at a time. The broker immediately refuses
-	// further logins that must wait. There is no limit for all addresses together, because attackers could exhaust it
-	// and lock out other users. A delayed login uses no more resources than any other connection.
+	// further logins that must wait. There is no total limit for all addresses, because attackers could exhaust it and
+	// thus lock out other users. A delayed login uses no more resources than any other connection.
 	maxDelayed = 100
-	// maxDelayedForKnown is the number of delayed logins from an address at which the broker begins to delay known users
-	// there, too.
+	// maxDelayedForKnown is the number of delayed logins from an address at which the broker starts to delay known users
+	// at this address, too.
 	maxDelayedForKnown = maxDelayed / 2
-	// knownDuration is the time for which a user is known at an address after a login.
+	// knownDuration is the time for which a user remains known at an address after a login.
 	knownDuration = 24 * time.Hour
 	// maxKnown is the maximum number of entries in knownUsers.
 	maxKnown = 4096
@@ -39,10 +39,10 @@ type knownUsers struct {
 	addresses *bounded.Map[userAddress, time.Time]
 }
 
-// has reports whether a user has recently logged in from an address. The broker does not delay a login with the
-// correct password from there, because it is probably from the user and not from an attacker. Therefore workers with
-// a new password can log in while another worker at the same address repeats the old password. An attacker at this
-// address gains little, because only a few logins from there can be delayed at a time.
+// has reports whether a user has recently logged in from an address. If so, the broker does not delay a login with the
+// correct password from there, because it probably comes from the user and not from an attacker. Workers with a new
+// password can therefore log in while another worker at the same address keeps using the old password. An attacker at
+// this address gains little: above maxDelayedForKnown delayed logins, the exception does not apply.
 func (k *knownUsers) has(p userAddress) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -56,7 +56,7 @@ func (k *knownUsers) add(p userAddress) {
 	k.addresses.Put(p, time.Now())
 }
 
-// delayedLogins contains the number of delayed logins by address.
+// delayedLogins contains the number of delayed logins for each address.
 type delayedLogins struct {
 	mu sync.Mutex
 	at map[netip.Prefix]int
@@ -68,7 +68,7 @@ func (h *delayedLogins) count(from netip.Prefix) int {
 	return h.at[from]
 }
 
-// begin counts an additional delayed login. If the limit is reached, it returns false instead.
+// begin counts an additional delayed login, or returns false if the limit for the address is reached.
 func (h *delayedLogins) begin(from netip.Prefix) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,11 +87,11 @@ func (h *delayedLogins) end(from netip.Prefix) {
 	}
 }
 
-// WaitError is returned for a login that was refused because of earlier wrong passwords, whether its password was
-// correct or not.
+// WaitError is returned for a login that was refused because of earlier wrong passwords, even if its own password was
+// correct.
 type WaitError struct {
 	User string
-	Wait time.Duration // time until the broker checks a login of the user from this address again
+	Wait time.Duration // time until the broker checks the password again, for this user and address
 	Held bool          // the login was delayed before it was refused
 }
 
@@ -100,14 +100,14 @@ func (e *WaitError) Error() string {
 		e.User, e.Wait.Round(time.Second))
 }
 
-// Login reports whether the password of a user is correct. After several wrong passwords, the next login of the same
+// Login reports whether the password of a user is correct. After several wrong passwords, the next login by the same
 // user from the same address must wait. If the login must wait, Login returns a [*WaitError], even if the password is
 // correct.
 func (c *Control) Login(peer, name, password string) (ok bool, err error) {
 	return c.admit(peer, name, c.authenticFrom(peer, name, password))
 }
 
-// admit returns the result of a login. The argument right reports whether the password is correct.
+// admit returns the result of a login. If right is set, the password is correct.
 func (c *Control) admit(peer, name string, right bool) (ok bool, err error) {
 	if wait := c.guesses.Try(peer, name, right); wait > 0 {
 		return false, &WaitError{User: name, Wait: wait}
@@ -115,9 +115,9 @@ func (c *Control) admit(peer, name string, right bool) (ok bool, err error) {
 	return right, nil
 }
 
-// AwaitLogin is like Login, but if the login must wait, AwaitLogin waits and tries again. After maxDelay it returns
-// the [*WaitError]; if ctx is done, it returns the cause. If too many logins from the address are already delayed, it
-// does not wait. A user who has recently logged in from the same address does not wait with the correct password,
+// AwaitLogin is like Login, but if the login must wait, AwaitLogin waits and tries again. It returns the [*WaitError]
+// after maxDelay, or immediately if too many logins from the address are already delayed. If ctx is done, it returns
+// the cause. A login with the correct password does not wait if the user has recently logged in from the same address,
 // unless many logins from there are already delayed.
 func (c *Control) AwaitLogin(ctx context.Context, peer, name, password string) (ok bool, err error) {
 	at := userAddress{throttle.Network(peer), name}

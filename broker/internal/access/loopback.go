@@ -5,19 +5,19 @@ import (
 	"net/netip"
 )
 
-// The default login of RabbitMQ, which is publicly known.
+// The publicly known default login of RabbitMQ.
 const (
 	DefaultUser     = "guest"
 	DefaultPassword = "guest"
 )
 
-// authenticFrom is like Authenticate, but the default login from another machine counts as a wrong password, even if
-// an administrator created the user.
+// authenticFrom is like Authenticate, but from another machine, the default password of the default user counts as
+// wrong, even if an administrator has set it.
 func (c *Control) authenticFrom(peer, name, password string) bool {
 	return c.Authenticate(name, password) && !(defaultLogin(name, password) && remote(peer))
 }
 
-// Refusal returns the reason, for the log, why Login returned false without an error.
+// Refusal describes, for the log, the reason why Login returned false without an error.
 func (c *Control) Refusal(peer, name, password string) string {
 	if c.Authenticate(name, password) && !c.authenticFrom(peer, name, password) {
 		return fmt.Sprintf("user %s with the default password can log in only from this machine", DefaultUser)

@@ -1,4 +1,4 @@
-// Package alarm reports whether and why publishers must wait for a resource (https://www.rabbitmq.com/docs/alarms).
+// Package alarm reports whether publishers must wait, and for which resource (https://www.rabbitmq.com/docs/alarms).
 package alarm
 
 import (
@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 )
 
-// Resource is the resource that an alarm is about. Memory and Disk are RabbitMQ's names.
+// Resource identifies the resource of an alarm. Memory and Disk are RabbitMQ's names.
 type Resource string
 
-// RabbitMQ has no alarms Store and Damage, because it stops if its disk fails.
+// RabbitMQ has no counterparts of Store and Damage, because it stops if its disk fails.
 const (
 	Memory Resource = "memory"
 	Disk   Resource = "disk"
@@ -54,11 +54,11 @@ func (a *Alarm) Raised() <-chan struct{} {
 	return nil
 }
 
-// Set contains the alarms of a broker. The zero Set is never raised.
+// Set contains the alarms of a broker. The zero Set has no alarms.
 type Set []*Alarm
 
-// Raised returns nil if no alarm is raised. Otherwise, it returns a channel that is closed when the first of the
-// raised alarms is cleared.
+// Raised returns nil if no alarm is raised. Otherwise, it returns a channel that is closed when one of the raised
+// alarms is cleared.
 func (s Set) Raised() <-chan struct{} {
 	for _, a := range s {
 		if over := a.Raised(); over != nil {

@@ -1,4 +1,4 @@
-// Package budget limits the memory that clients can use on the broker, in addition to the messages in queues.
+// Package budget limits the memory that clients can use on the broker, not including the messages in queues.
 //
 //	Connections ──┬── Account of a connection ──┬── Share: unread data
 //	              │                             ├── Share: unfinished messages
@@ -6,13 +6,13 @@
 //	              └── Account of another connection
 //	Limit: queues, exchanges and bindings, which outlive connections
 //
-// A [Limit] refuses memory for a declaration if no memory is left. The [Account] of a connection never refuses
-// memory, because the connection may be in the middle of an operation. Instead, the broker closes a connection that
-// exceeds the limit for one connection. If all connections together exceed their common limit, the broker closes the
-// connection with the largest account.
+// A [Limit] refuses a declaration that would exceed it. The [Account] of a connection never refuses memory, because the
+// connection may be in the middle of an operation. Instead, the broker closes a connection that exceeds the limit for
+// one connection. While all connections together exceed their common limit, the broker closes the connection with the
+// largest account.
 //
-// The numbers are approximate. They differ from the actual memory use by a factor of at most about two. For example,
-// the budget counts the capacity of a list of deliveries, and not each delivery.
+// The numbers are approximate. They are within a factor of about two of the actual memory use. For example, the budget
+// counts the capacity of a list of deliveries, and not each delivery.
 package budget
 
 import (
@@ -36,7 +36,7 @@ const (
 	kinds
 )
 
-// String returns the name of the kind in the plural.
+// String returns the name of the kind, as a plural noun.
 func (k Kind) String() string {
 	return [kinds]string{
 		"client properties", "channels", "consumers", "exclusive queues", "unfinished messages",
@@ -44,7 +44,7 @@ func (k Kind) String() string {
 	}[k]
 }
 
-// Connections is the memory budget of all connections. A nil Connections opens nil accounts, which do not count.
+// Connections is the memory budget of all connections. A nil Connections opens nil accounts, which do not count memory.
 type Connections struct {
 	each, limit int64
 	used        atomic.Int64
@@ -54,8 +54,8 @@ type Connections struct {
 	closing  map[*Account]struct{} // accounts of connections that are being closed
 }
 
-// NewConnections returns a budget. The argument each limits the memory of one connection, and the argument limit the
-// memory of all connections together, in bytes.
+// NewConnections returns a budget in bytes. The argument each limits the memory of one connection, and limit limits the
+// total memory of all connections.
 func NewConnections(each, limit int64) *Connections {
 	return &Connections{
 		each: each, limit: limit, accounts: make(map[*Account]struct{}), closing: make(map[*Account]struct{}),
@@ -70,12 +70,12 @@ func (c *Connections) Used() int64 {
 	return c.used.Load()
 }
 
-// Limit returns the limit for all connections together, in bytes.
+// Limit returns the common limit for all connections, in bytes.
 func (c *Connections) Limit() int64 { return c.limit }
 
 // Excess describes why the broker must close a connection.
 type Excess struct {
-	Together bool  // all connections together exceed their limit, and this connection uses the most
+	Together bool  // all connections together exceed the limit, and this connection uses the most
 	Limit    int64 // the exceeded limit in bytes
 	Used     int64 // bytes used by the connection
 	Mostly   Kind
@@ -94,8 +94,8 @@ func (c *Connections) Open(exceeded func(Excess)) *Account {
 	return a
 }
 
-// check closes the connection of a if the connection exceeds its limit. Then it closes the largest connections until
-// the remaining connections are within the common limit.
+// check closes the connection of a if it exceeds the limit for one connection. Then it closes the largest connections
+// until the remaining connections are within the common limit.
 func (c *Connections) check(a *Account) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,12 +129,12 @@ func (c *Connections) close(a *Account, e Excess) {
 	a.closing.Go(func() { a.exceeded(e) })
 }
 
-// Account counts the memory of a connection. It is safe for concurrent use. All methods except Close may be called
-// while the caller holds locks. A nil Account does not count.
+// Account counts the memory of a connection. It is safe for concurrent use. The caller may hold locks, except during
+// Close. A nil Account does not count memory.
 type Account struct {
 	all      *Connections
 	exceeded func(Excess)
-	closing  sync.WaitGroup // running call of exceeded
+	closing  sync.WaitGroup // waits for a running call of exceeded
 	used     atomic.Int64
 	byKind   [kinds]atomic.Int64
 }
@@ -179,8 +179,8 @@ func (a *Account) Exceeds(k Kind, percent int64) bool {
 // defer optional memory use.
 func (a *Account) Scarce() bool { return a != nil && a.all.Used() > a.all.limit/2 }
 
-// Close closes the account, and waits until a running call of exceeded has returned. It returns the number of bytes
-// that the account still counted as used.
+// Close closes the account, and waits for a running call of exceeded. It returns the number of bytes that the account
+// still counted as used.
 func (a *Account) Close() (left int64) {
 	if a == nil {
 		return 0
@@ -196,8 +196,8 @@ func (a *Account) Close() (left int64) {
 	return left
 }
 
-// Share is a part of an account. Set sets its total size. Share is not safe for concurrent use. The zero Share does
-// not count.
+// Share is the memory of one user of an account, whose total size Set sets. A Share is not safe for concurrent use. The
+// zero Share does not count memory.
 type Share struct {
 	account *Account
 	kind    Kind
@@ -207,7 +207,7 @@ type Share struct {
 // Share returns an empty share of an account.
 func (a *Account) Share(k Kind) Share { return Share{account: a, kind: k} }
 
-// Set changes the number of used bytes.
+// Set sets the number of used bytes to n.
 func (s *Share) Set(n int64) {
 	if n == s.taken {
 		return
@@ -217,7 +217,7 @@ func (s *Share) Set(n int64) {
 	s.account.Take(s.kind, change)
 }
 
-// Exceeds is like [Account.Exceeds], for all memory of the share's kind.
+// Exceeds is like [Account.Exceeds], for the kind of the share. It includes other shares of this kind.
 func (s *Share) Exceeds(percent int64) bool { return s.account.Exceeds(s.kind, percent) }
 
 // Scarce is like [Account.Scarce].

@@ -22,7 +22,7 @@ func (l *Limit) Used() int64 {
 	return l.used.Load()
 }
 
-// Take takes n bytes if they are available, and reports whether it took them.
+// Take takes n bytes unless this would exceed the limit, and reports whether it took them.
 func (l *Limit) Take(n int64) bool {
 	if l == nil {
 		return true

@@ -24,7 +24,7 @@ func (d *disk) Backup(dir string) error {
 	if err := d.db.Checkpoint(d.fs.PathJoin(dir, databaseDir), pebble.WithFlushedWAL()); err != nil {
 		return err
 	}
-	// The tracker knows the extents, so sealInventory does not need to read the hard-linked files again.
+	// The tracker knows the extents, so sealInventory does not need to read the hard-linked files.
 	if err := sealInventory(d.fs, d.fs.PathJoin(dir, databaseDir), d.fs.tracker.extents()); err != nil {
 		return err
 	}

@@ -28,8 +28,8 @@ type Contents struct {
 	Found    int // number of readable messages
 }
 
-// Check verifies a data directory that no process has open, and does not change it. The report contains the damage.
-// Check returns an error only if it cannot check the directory.
+// Check verifies a data directory that no process has open, and does not change it. Damage is part of the report: Check
+// returns an error only if it cannot check the directory.
 func Check(o Options) (Report, error) {
 	d, whole, err := openOffline(&o)
 	if err != nil {
@@ -95,7 +95,7 @@ func openOffline(o *Options) (d *disk, whole bool, err error) {
 	return d, whole, nil
 }
 
-// isFormatDamaged reports whether the content of the file FORMAT is damaged, rather than written by another version.
+// isFormatDamaged reports whether the content of the file FORMAT is damaged, rather than the format of another version.
 func isFormatDamaged(fs vfs.FS, dir string) bool {
 	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
 	return err == nil && (!bytes.HasPrefix(text, []byte("reprise ")) || !bytes.HasSuffix(text, []byte("\n")))
@@ -110,7 +110,7 @@ func (d *disk) compare(database string, whole bool) (wrong []Damage, err error) 
 	if err != nil {
 		return append(wrong, inventories...), nil
 	}
-	if v.sealed { // not after a crash, which can tear one of the two inventories
+	if v.sealed { // a crash can leave one of the two inventories torn
 		wrong = append(wrong, inventories...)
 	}
 	found, err := verify(d.fs, database, v, true)
@@ -120,7 +120,7 @@ func (d *disk) compare(database string, whole bool) (wrong []Damage, err error) 
 // contents is the readable part of a database.
 type contents struct {
 	documents []Document
-	expected  map[uint64]int // messages in each queue, according to the counts
+	expected  map[uint64]int // number of messages in each queue, according to the counts
 	counted   bool           // all counts are readable
 	found     map[level]*tally
 	visit     func(key, value []byte) error // called for each valid message; may be nil
@@ -156,7 +156,7 @@ func (c *contents) read(from *source) error {
 	_, err := from.scan([]byte{prefixMessage}, []byte{prefixMessage + 1}, func(key, value []byte) error {
 		k, err := parseMessageKey(key)
 		if err != nil {
-			return nil // an invalid message does not count as found
+			return nil // an invalid message is not counted as found
 		}
 		s, _, err := parseValue(value)
 		if err != nil {

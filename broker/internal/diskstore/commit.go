@@ -7,7 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// commitSoon requests a commit of the pending changes, immediately or, if canWait is set, within commitDelay.
+// commitSoon requests a commit of the pending changes: immediately or, if canWait is set, after at most commitDelay.
 func (d *disk) commitSoon(canWait bool) {
 	g := &d.pending
 	if !canWait {
@@ -55,7 +55,7 @@ func (d *disk) run() {
 			return
 		}
 		if spare = sealed; cap(spare.changes) > maxReused {
-			spare = changeSet{} // release the memory that a burst needed
+			spare = changeSet{} // release the memory after a burst of changes
 		}
 		clear(spare.changes)
 		clear(spare.others)
@@ -105,7 +105,7 @@ func (d *disk) commit(batch *pebble.Batch, g *changeSet) error {
 				return err
 			}
 			batch.Reset()
-		case last && i > 0: // the last part is empty: sync the earlier parts
+		case last && i > 0: // the last part is empty, but the earlier parts are not yet synced
 			if err := d.db.LogData(nil, pebble.Sync); err != nil {
 				return err
 			}
@@ -169,7 +169,7 @@ func (d *disk) finish(g *changeSet) (reported bool) {
 	return reported
 }
 
-// fail records that a write has failed, after which the store no longer commits.
+// fail records that a write has failed. The store no longer commits.
 func (d *disk) fail(cause error) {
 	err := fmt.Errorf("cannot write data directory %s: %w (further messages are not confirmed)", d.dir, cause)
 	if d.end(err, cause) && d.running.Load() {
@@ -178,7 +178,7 @@ func (d *disk) fail(cause error) {
 	}
 }
 
-// end closes the store to further changes with err, and wakes all waiting callers. It reports whether err was the
+// end makes the store refuse further changes with err, and wakes all waiting callers. It reports whether err was the
 // first error.
 func (d *disk) end(err, cause error) bool {
 	d.mu.Lock()
@@ -213,4 +213,4 @@ func (l pebbleLog) Fatalf(format string, args ...any) {
 }
 
 func (l pebbleLog) Errorf(format string, args ...any) { l.d.log.Error(fmt.Sprintf(format, args...)) }
-func (l pebbleLog) Infof(string, ...any)              {} // Pebble logs several messages per second
+func (l pebbleLog) Infof(string, ...any)              {} // dropped: Pebble logs several messages per second

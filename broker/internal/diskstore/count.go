@@ -12,8 +12,8 @@ type level struct {
 	level uint8
 }
 
-// tally is the number and size of the messages in a level. The store saves it in the same batch as the messages, so
-// that Open does not have to count all messages.
+// tally is the number and the total size of the messages in a level. The store saves it in the same batch as the
+// messages, so that Open does not have to count all messages.
 type tally struct {
 	level    level
 	messages int
@@ -23,7 +23,7 @@ type tally struct {
 	transients bool
 }
 
-// count is the current tally of a level, with the pending changes.
+// count is the current tally of a level, including the pending changes.
 type count struct {
 	tally
 	dirty   bool // is in changeSet.counts
@@ -41,7 +41,8 @@ func (d *disk) count(k Key, messages int, bytes int64, transient bool) {
 	}
 }
 
-// countOf returns the count of a level, and adds it if it is missing. The search is linear, because a queue has few levels.
+// countOf returns the count of a level, and creates it if it is missing. The search is linear, because a queue has few
+// levels.
 func (d *disk) countOf(at level) *count {
 	for _, c := range d.counts[at.queue] {
 		if c.level == at {

@@ -25,7 +25,7 @@ const unfinished = ".new"
 // create initializes a data directory, unless it already has a database.
 //
 // It writes the file FORMAT after the database is complete and before it renames the database. A directory with a
-// database therefore always has the file FORMAT, and a directory that has lost the file is not mistaken for a new
+// database therefore always has the file FORMAT, so that a directory that has lost this file is not mistaken for a new
 // directory.
 func (d *disk) create() error {
 	path := d.fs.PathJoin(d.dir, databaseDir)
@@ -42,12 +42,12 @@ func (d *disk) create() error {
 	if err := d.fs.RemoveAll(path + unfinished); err != nil {
 		return err
 	}
-	// Other users of the machine may have access to the parent directory, but must not read message bodies.
+	// Mode 0700: other users of the machine may have access to the parent directory, but must not read message bodies.
 	if err := d.fs.MkdirAll(path+unfinished, 0o700); err != nil {
 		return err
 	}
-	// A new database starts its log in an old format, in which damage looks like the end of the log. The next open of the
-	// database starts a log in the format of the database.
+	// The log of a new database has an old format, in which damage looks like the end of the log. When the database is
+	// opened again, it starts a log in the new format.
 	db, err := pebble.Open(path+unfinished, d.options())
 	if err != nil {
 		return err
@@ -64,8 +64,8 @@ func (d *disk) create() error {
 	return d.rename(path)
 }
 
-// isDataDir reports whether the directory is a data directory. If it is not, and cannot become one, isDataDir returns
-// an error. It does not change the directory.
+// isDataDir reports whether the directory is a data directory. If it is not, and create cannot turn it into one,
+// isDataDir returns an error. It does not change the directory.
 func (d *disk) isDataDir() (there bool, err error) {
 	if there, err = hasFormat(d.fs, d.dir); !there && err == nil {
 		err = d.checkEmpty()

@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// Memory limits of Pebble, which uses at most two memtables at a time, and a block cache. If a message is deleted
-// before its memtable is full, Pebble does not write the message to a table.
+// Memory limits of Pebble. It uses at most two memtables at a time, and one block cache. If a message is deleted before
+// its memtable is full, Pebble never writes the message to a table.
 const (
 	memTableSize = 8 << 20
 	cacheSize    = 8 << 20
@@ -42,14 +42,15 @@ func (d *disk) options() *pebble.Options {
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		CacheSize:          cacheSize,
 		MemTableSize:       memTableSize,
-		// A read of damaged data returns an error and calls DataCorruption. All other data remains readable.
+		// If damaged data is read, Pebble returns an error and calls DataCorruption. The undamaged data remains
+		// readable.
 		EventListener: &pebble.EventListener{
 			DataCorruption:  func(c pebble.DataCorruptionInfo) { d.recordDamage(c.Path, c.Details) },
 			BackgroundError: d.backgroundError,
 		},
 	}
-	// Most messages are written, read and deleted once, so large values stay in the value file to which they were first
-	// written.
+	// Large values stay in the value file to which they were first written, because most messages are written, read and
+	// deleted only once.
 	o.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
 		return pebble.ValueSeparationPolicy{
 			Enabled: true, MinimumSize: 256, MaxBlobReferenceDepth: 10,
@@ -74,7 +75,7 @@ func (d *disk) backgroundError(err error) {
 	time.Sleep(backgroundPause)
 }
 
-// recordDamage logs that a file was found to be damaged while the store is open, and raises the alarm.
+// recordDamage logs, once per file, that a file of the open store is damaged, and closes d.damaged.
 func (d *disk) recordDamage(file string, err error) {
 	if _, logged := d.corrupt.LoadOrStore(file, true); !logged {
 		d.log.Error("data directory is damaged: "+advice, "directory", d.dir, "file", file, "error", err)

@@ -12,9 +12,8 @@ import (
 )
 
 // commitDelay is the delay after which the store commits changes for which no caller waits, unless an earlier commit
-// includes them. Most of these changes are acknowledgements. If a commit is running, they are part of the next
-// commit. If the broker crashes before they are durable, the messages are redelivered, like messages whose
-// acknowledgement was in flight.
+// includes these changes. Most of them are acknowledgements. If the broker crashes before an acknowledgement is
+// durable, the message is redelivered, like a message whose acknowledgement was in flight.
 const commitDelay = 10 * time.Millisecond
 
 // disk implements [Store] with the database Pebble (https://github.com/cockroachdb/pebble).
@@ -37,7 +36,7 @@ type disk struct {
 	counts    map[uint64][]*count // by queue
 	committed Ticket
 	progress  *sync.Cond // signals changes of committed or err
-	err       error      // why no further commit can succeed; nil if the store is usable
+	err       error      // reason why no further commit can succeed; nil while the store is usable
 	cause     error      // the failed write, if any
 
 	backlog       alarm.Alarm   // raised while the size of pending exceeds backlogBytes
@@ -48,7 +47,7 @@ type disk struct {
 	wake          chan struct{} // requests a commit
 	delayTimer    *time.Timer   // writes to wake after commitDelay
 	closing       chan struct{}
-	stopped       chan struct{} // closed when run returns
+	stopped       chan struct{} // closed when the method run returns
 	failed        chan struct{}
 	damaged       chan struct{}
 
@@ -59,7 +58,7 @@ type disk struct {
 type changeSet struct {
 	ticket  Ticket
 	changes []change
-	dropped int   // number of changes undone before they were written
+	dropped int   // number of changes that were undone before they were written
 	size    int64 // approximate size of the changes that are not undone
 	others  []other
 	parts   []part
@@ -68,30 +67,32 @@ type changeSet struct {
 
 	// The current part:
 	from   int      // index of its first change
-	bytes  int64    // approximate size of its messages
+	bytes  int64    // approximate total size of its messages
 	counts []*count // changed counts
 }
 
 // part is the content of one batch. Most commits have one part. A batch is limited to 4 GiB and should be much smaller,
 // because it is a copy of the data.
 type part struct {
-	changes, others int // number of changes and others up to the end of this part
+	changes, others int // numbers of changes and others up to the end of this part
 	counts          []tally
 }
 
-// partBytes is the size above which the next part begins. Changes between Hold and Release stay in one part.
+// partBytes is the size of a part above which the next part begins. All changes between Hold and Release belong to the
+// same part.
 const partBytes = 64 << 20
 
 const (
-	// backlogBytes is the size of pending changes above which publishers wait for the next commit to begin. It limits
-	// the time until an acknowledgement is durable, which is at most the duration of the running commit and the next
-	// one. A lower value reduces the throughput, because the disk and the publishers then wait for each other in turn.
+	// backlogBytes is the size of pending changes above which publishers wait until the next commit begins. It limits
+	// the duration of a commit, and therefore the time until an acknowledgement is durable, because an acknowledgement
+	// waits for the running commit and the next one. A lower value would reduce the throughput, because the disk and
+	// the publishers would wait for each other in turn.
 	backlogBytes = 16 << 20
 	// changeBytes is the approximate overhead of a change, in addition to the message.
 	changeBytes = 128
 )
 
-// change is the put or the deletion of one message. An undone change has no effect.
+// change is the put, update or deletion of one message. An undone change has no effect.
 type change struct {
 	kind  kind
 	entry Entry // a deletion sets only the key
@@ -99,7 +100,7 @@ type change struct {
 
 // other is a change that does not belong to one message.
 type other struct {
-	before int // index of the first change that must follow it
+	before int // index of the first change that must be written after this one
 	do     func(*pebble.Batch) error
 }
 
@@ -153,9 +154,9 @@ func (d *disk) Move(from Key, old Ref, to Entry) Ref {
 	return d.put(put, to)
 }
 
-// replaceable reports whether a new put can replace the pending change r. That change must be a put that is still
-// undoable, and the changes in others must not have to precede the new put. Without replacement, a message that moves
-// repeatedly would add a change for each move, without limit while the disk does not respond.
+// replaceable reports whether a new put can replace the pending change r. The change r must be a put that is still
+// undoable, and all changes in others must precede r. Without replacement, a message that moves repeatedly would add a
+// change for each move, without limit while the disk does not respond.
 func (d *disk) replaceable(r Ref) bool {
 	g := &d.pending
 	return d.undoable(r) && g.changes[r.Slot].kind == put && (len(g.others) == 0 || g.others[len(g.others)-1].before <= r.Slot)
@@ -177,8 +178,8 @@ func (d *disk) put(how kind, e Entry) Ref {
 	return Ref{Ticket: g.ticket, Slot: len(g.changes) - 1}
 }
 
-// undo reverts the pending change r, which put the message k. If it can no longer be reverted, undo adds a deletion.
-// It turns an update into a deletion, because the previous version of the message is on disk.
+// undo reverts the pending change r, which put the message k. If r can no longer be reverted, undo adds a deletion. An
+// update becomes a deletion, because the previous version of the message is on disk.
 func (d *disk) undo(k Key, r Ref) {
 	g := &d.pending
 	if d.err != nil {
@@ -201,7 +202,7 @@ func (d *disk) undo(k Key, r Ref) {
 	d.commitSoon(true)
 }
 
-// grow adds bytes to the size of the pending changes, and updates the alarm that makes publishers wait.
+// grow adds the number bytes to the size of the pending changes, and updates the alarm that makes publishers wait.
 func (d *disk) grow(bytes int64) {
 	d.pending.size += bytes
 	if full := d.pending.size > backlogBytes; full != (d.backlog.Raised() != nil) {

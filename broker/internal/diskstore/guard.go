@@ -22,11 +22,13 @@ import (
 const fullRetryDelay = time.Second
 
 // guard is the file system that Pebble writes to. After a failed write, Pebble terminates the process or panics. The
-// guard therefore hides failed writes from Pebble. A write to a full disk waits until there is space. After any other
-// error, the store fails and the write never returns. As a result, data that may not be on disk is never confirmed,
-// the data in memory and on disk remains readable, and publishers receive an error instead of a closed connection.
+// guard therefore hides failed writes from Pebble. A write to a full disk waits for space, except during Open and
+// Close. After any other error, the store fails and the write never returns. As a result, data that may not be on disk
+// is never confirmed, the data in memory and on disk remains readable, and publishers receive an error instead of a
+// closed connection.
 //
-// The guard affects only files in the data directory. A write to a backup in another directory can fail.
+// The guard affects only writes to the data directory. A write to a backup, which is in another directory, can return
+// an error.
 type guard struct {
 	vfs.FS
 	d          *disk
@@ -34,8 +36,8 @@ type guard struct {
 	loggedFull atomic.Int64 // time of the last log message about a full disk, in Unix seconds
 }
 
-// trackedName returns the base name of a file in the directory of the database. For any other file, and without a
-// tracker, ok is false.
+// trackedName returns the base name of a file in the directory of the database. If path is another file, or if there is
+// no tracker, ok is false.
 func (g *guard) trackedName(path string) (name string, ok bool) {
 	if g.tracker == nil || filepath.Dir(filepath.Clean(path)) != filepath.Clean(g.tracker.dir) {
 		return "", false
@@ -51,8 +53,8 @@ func (g *guard) contains(name string) bool {
 }
 
 // shouldRetry handles the result of a write, and reports whether the caller must retry. It returns false if the write
-// has succeeded. If the disk is full, shouldRetry waits and returns true. Otherwise, the store fails and shouldRetry
-// never returns.
+// has succeeded. If the disk is full, shouldRetry waits and returns true, unless the store is being opened or closed.
+// In all other cases, the store fails and shouldRetry never returns.
 func (g *guard) shouldRetry(err error) (again bool) {
 	switch {
 	case err == nil:
@@ -70,15 +72,15 @@ func (g *guard) shouldRetry(err error) (again bool) {
 // full reports whether an error means that the disk is full.
 func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// awaitSpace waits before a retry and returns true. While the store is being opened or closed, it returns false
-// without waiting, because the caller needs the error.
+// awaitSpace waits before a retry and returns true. It returns false if the caller must report the error instead (see
+// wait).
 func (g *guard) awaitSpace(err error) bool {
 	g.logFull(err)
 	return g.wait()
 }
 
-// wait waits for fullRetryDelay and returns true. It returns false if the store is being opened or closed, or fails
-// in the meantime.
+// wait waits for fullRetryDelay and returns true. It returns false if the store is being opened or closed, or if it
+// fails during the wait.
 func (g *guard) wait() bool {
 	if !g.d.running.Load() {
 		return false
@@ -131,7 +133,7 @@ func (g *guard) file(name string, open func() (vfs.File, error)) (vfs.File, erro
 // Create implements [vfs.FS].
 func (g *guard) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if base, ok := g.trackedName(name); ok && isMarker(base) {
-		// Pebble is about to switch to another MANIFEST.
+		// The marker makes Pebble use another MANIFEST, which the inventory must already list.
 		if err := g.tracker.syncNames(); err != nil {
 			return nil, g.synced(err)
 		}
@@ -158,7 +160,7 @@ func (g *guard) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (
 	return g.trackFile(to, f), err
 }
 
-// trackFile registers a new file with the tracker, if the inventory lists the file.
+// trackFile registers a new file with the tracker, if the inventory must list the file.
 func (g *guard) trackFile(name string, f vfs.File) vfs.File {
 	if opened, ok := f.(*guardedFile); ok {
 		if base, ok := g.trackedName(name); ok && listed(base) {
@@ -247,12 +249,12 @@ type guardedFile struct {
 	vfs.File
 	g    *guard
 	name string
-	t    *trackedFile // nil if the inventory does not list the file
+	t    *trackedFile // nil if the inventory must not list the file
 	dir  bool         // the directory of the database
 	copy vfs.File     // copy of the file, if it is a MANIFEST; otherwise nil
 }
 
-// Write implements [vfs.File]. After a retry, it continues after the bytes that are already written.
+// Write implements [vfs.File]. A retry continues after the bytes that are already written.
 func (f *guardedFile) Write(b []byte) (written int, err error) {
 	if f.copy != nil {
 		if _, err := f.copy.Write(slices.Clone(b)); err != nil {
@@ -312,7 +314,7 @@ func (f *guardedFile) sync(do func() error) error {
 		return f.g.synced(do())
 	}
 	if isManifest(f.name) {
-		f.g.inventory() // list all files that the MANIFEST is about to refer to
+		f.g.inventory() // list all files to which the MANIFEST will refer
 	}
 	written := f.t.written
 	err := f.g.synced(do())

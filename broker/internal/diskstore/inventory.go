@@ -19,13 +19,13 @@ import (
 // inventories is current.
 var inventoryFiles = [2]string{"INVENTORY-1", "INVENTORY-2"}
 
-// extent contains the number of bytes at the start of a file, and their CRC-32C.
+// extent describes the start of a file by its length in bytes and its CRC-32C.
 type extent struct {
 	length int64
 	sum    uint32
 }
 
-// add returns the extent after b has been appended.
+// add returns the extent of the file after b has been appended to e.
 func (e extent) add(b []byte) extent {
 	return extent{e.length + int64(len(b)), crc32.Update(e.sum, castagnoli, b)}
 }
@@ -96,8 +96,8 @@ func decodeInventory(text []byte) (v inventory, err error) {
 	return v, nil
 }
 
-// readInventory returns the current inventory of a database, and the damage to the inventory files. After a crash,
-// one of the two files may be torn. If both files are unreadable, readInventory returns an error.
+// readInventory returns the current inventory of a database, and any damage to the inventory files. After a crash, one
+// of the two files may be torn. If both files are unreadable, readInventory returns an error.
 func readInventory(fs vfs.FS, database string) (current inventory, wrong []Damage, err error) {
 	found := 0
 	for _, name := range inventoryFiles {
@@ -131,8 +131,8 @@ func writeInventory(fs vfs.FS, database string, v inventory) error {
 	return syncDir(fs, database)
 }
 
-// sealInventory writes the sealed inventory of a database that no process has open. It reads all files, except tables
-// and value files whose extents are in known.
+// sealInventory writes the sealed inventory of a database that no process has open. It reads all files to determine
+// their extents, except tables and value files whose extents are in known.
 func sealInventory(fs vfs.FS, database string, known map[string]extent) error {
 	v := inventory{number: 1, sealed: true, files: make(map[string]extent)}
 	names, err := fs.List(database)
@@ -159,7 +159,7 @@ func sealInventory(fs vfs.FS, database string, known map[string]extent) error {
 	return writeInventory(fs, database, v)
 }
 
-// listed reports whether the inventory lists a file of the database.
+// listed reports whether the inventory must list the file with the given name.
 func listed(name string) bool { return name != "LOCK" && !slices.Contains(inventoryFiles[:], name) }
 
 // measure returns the extent of the first length bytes of a file, or of the whole file if length is negative.
@@ -205,7 +205,7 @@ func writeFile(fs vfs.FS, name string, content []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// describe returns the message of err without the name of the file.
+// describe returns the message of err. For a missing file, the message does not repeat the file name.
 func describe(err error) string {
 	if errors.Is(err, os.ErrNotExist) {
 		return "it is missing"

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Key prefixes in the database, with the rest of the key and the value. Numbers in keys are big-endian, so that keys
-// sort numerically.
+// Key prefixes in the database. The comments describe the rest of the key and the value. Numbers in keys are
+// big-endian, so that keys sort numerically.
 const (
 	prefixCount    = 'c' // queue, level: count
 	prefixDocument = 'd' // name: value

@@ -22,8 +22,8 @@ func (d *disk) Load(queue uint64, l uint8, after uint64, n, bytes int) (all []Lo
 	return all, err
 }
 
-// messages visits the messages of a level with order > after. The argument of visit is valid only until visit
-// returns.
+// messages visits the messages of a level whose order is greater than after. The argument of visit is valid only until
+// visit returns.
 func (d *disk) messages(queue uint64, l uint8, after uint64, visit func(Loaded) (more bool)) error {
 	from, to := messageKey(keyOf(queue, l, after+1)), messageKey(keyOf(queue, l, maxOrder))
 	return d.scan(from, to, func(key, value []byte) (more bool, err error) {
@@ -60,7 +60,7 @@ func (d *disk) scan(from, to []byte, visit func(key, value []byte) (more bool, e
 			return nil
 		}
 	}
-	return nil // the deferred function returns the iterator's error, if any
+	return nil // the deferred function sets err to the iterator's error, if any
 }
 
 func (d *disk) unreadable(err error) error {
@@ -96,8 +96,8 @@ func (d *disk) Levels(queue uint64) (all []Level, err error) {
 	return all, err
 }
 
-// dropTransients removes the transient messages of a level. They were on disk only for lack of memory and, like
-// messages in memory, do not survive a restart.
+// dropTransients removes the transient messages of a level. They were on disk only because memory was low, and they do
+// not survive a restart, like transient messages in memory.
 func (d *disk) dropTransients(c *tally) error {
 	b := d.db.NewBatch()
 	defer b.Close()

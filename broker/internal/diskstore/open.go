@@ -18,11 +18,11 @@ import (
 // databaseDir is the name of Pebble's directory in a data directory.
 const databaseDir = "pebble"
 
-// Options configures a store.
+// Options configures [Open], [Check] and [Salvage].
 type Options struct {
 	Dir string
 	Log *slog.Logger
-	FS  vfs.FS // default: the file system of the operating system
+	FS  vfs.FS // default: the file system of the machine
 
 	// Everything makes Open verify all files before it returns, without a time limit.
 	Everything bool
@@ -57,8 +57,8 @@ func Open(o Options) (Store, error) {
 	return d, nil
 }
 
-// catchWriteError runs write. If a write to the disk fails, the function write never returns (see [guard]), and
-// catchWriteError returns the cause of the failure.
+// catchWriteError runs write. If writing to the disk fails, write never returns (see [guard]), and catchWriteError
+// returns the cause of the failure.
 func (d *disk) catchWriteError(write func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- write() }()
@@ -77,7 +77,7 @@ func (d *disk) open() error {
 		return err
 	}
 	if _, err := d.isDataDir(); err != nil {
-		return err // returns before the first write
+		return err // nothing has been written yet
 	}
 	lock, err := pebble.LockDirectory(d.dir, d.fs)
 	if err != nil {
@@ -145,7 +145,8 @@ func (d *disk) track(path string, v inventory) (err error) {
 
 // openError classifies an error from opening a database.
 func openError(err error) error {
-	// Pebble does not mark all errors that mean damage, but an error of the operating system always has an errno.
+	// Pebble does not mark all errors that indicate damage, but an error from the operating system always contains an
+	// errno.
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if held := inUse(err); errors.Is(held, ErrInUse) || ok && errno != syscall.ENOENT {
 		return held

@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// system is the file system of the operating system. Only the owner of the process can read the files that system
-// creates, because messages may contain secrets, and a password hash reveals a short password. Without system, Pebble
+// system is the file system of the operating system. Only the user that runs the process can read the files that system
+// creates. Messages may contain secrets, and short passwords can be guessed from their hashes. Without system, Pebble
 // would create files that all users can read.
 var system vfs.FS = privateFS{vfs.Default}
 
@@ -34,8 +34,8 @@ func (p privateFS) MkdirAll(dir string, _ os.FileMode) error { return p.FS.Mkdir
 // Unwrap implements [vfs.FS].
 func (p privateFS) Unwrap() vfs.FS { return p.FS }
 
-// makePrivate restricts the permissions of a directory and its files, because another version or another program may
-// have created them. It does nothing if on is a test double, and ignores errors of the file system.
+// makePrivate restricts the permissions of the directory dir and its files, because another version or another program
+// may have created them. If the file system on is a test double, makePrivate does nothing. It ignores errors.
 func makePrivate(on vfs.FS, dir string) {
 	for {
 		if _, ok := on.(privateFS); ok {

@@ -65,14 +65,14 @@ func repairLog(content []byte, number uint32) ([]byte, error) {
 	var out bytes.Buffer
 	w := record.NewWriter(&out)
 	var text []byte
-	begun, end := false, 0 // begun: text contains the start of a record; end: the offset after the last valid chunk
+	begun, end := false, 0 // begun: text contains the start of a record; end: offset after the last valid chunk
 	for at := 0; at+chunkHeader < len(content); {
 		payload, kind, size := readChunk(content[at:], number)
 		if size == 0 {
 			at++
 			continue
 		}
-		next := at == end || at%block == 0 && at-end < longestHeader // the end of a block may be too short for a chunk
+		next := at == end || at%block == 0 && at-end < longestHeader // the rest of a block may be too short for a chunk
 		switch {
 		case kind == firstPiece || kind == wholePiece:
 			text, begun = text[:0], true
@@ -92,7 +92,7 @@ func repairLog(content []byte, number uint32) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Kinds of chunks of a record.
+// The kinds of chunks in a record.
 const (
 	wholePiece = 1 + iota
 	firstPiece

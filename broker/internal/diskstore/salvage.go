@@ -21,8 +21,9 @@ import (
 const salvagedDir = databaseDir + ".salvage"
 
 // Salvage creates a database from the readable data of a data directory that no process has open, and moves the old
-// database to a subdirectory. The function repair, if not nil, returns the documents with missing documents added.
-// The report contains the expected and the found number of messages of each queue.
+// database to a subdirectory. The function repair, if not nil, receives the readable documents, and returns them
+// together with replacements for missing documents. The report contains the expected and the found number of messages
+// of each queue.
 //
 // Salvage omits tables that are completely unreadable. If such a table contained deletions of messages in older
 // tables, these messages reappear, and the broker redelivers them.
@@ -127,7 +128,8 @@ func (d *disk) rewrite(from *source, made string, repair func([]Document) []Docu
 	return c, sealInventory(d.fs.FS, made, nil)
 }
 
-// valueOf returns the current value of an iterator. Pebble panics if the value is in a file that it cannot open.
+// valueOf returns the current value of an iterator. It recovers from the panic of Pebble if the file that contains the
+// value cannot be opened.
 func valueOf(it *pebble.Iterator) (value []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -185,7 +187,7 @@ func scanAll(db *pebble.DB, from, to []byte, visit func(key, value []byte) error
 		from = nil
 		for ok := it.First(); ok; ok = it.Next() {
 			value, err := valueOf(it)
-			if err != nil { // an iterator cannot continue after this error
+			if err != nil { // the iterator cannot continue, so use a new one
 				from = append(slices.Clone(it.Key()), 0)
 				break
 			}
@@ -200,8 +202,8 @@ func scanAll(db *pebble.DB, from, to []byte, visit func(key, value []byte) error
 	return complete, nil
 }
 
-// gap returns the unreadable part of a range. It reads from each end up to the first error. If the whole range is
-// readable, ok is false.
+// gap returns the unreadable part of a range. It reads from each end up to the first error. The result ok is false if
+// the whole range is readable.
 func gap(db *pebble.DB, all span) (part span, ok bool) {
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: all.from, UpperBound: all.to})
 	if err != nil {
@@ -224,7 +226,7 @@ func gap(db *pebble.DB, all span) (part span, ok bool) {
 	return part, true
 }
 
-// merged returns the union of spans, as sorted and disjoint spans.
+// merged returns the union of all spans, as sorted, disjoint spans.
 func merged(all []span) (apart []span) {
 	slices.SortFunc(all, func(a, b span) int { return bytes.Compare(a.from, b.from) })
 	for _, s := range all {
@@ -268,7 +270,7 @@ func (d *disk) tables(v *view, database string) (all []table, err error) {
 	return all, err
 }
 
-// readSource calls do with the readable part of a database.
+// readSource calls the function do with the readable part of a database.
 func (d *disk) readSource(v *view, database string, do func(*source) error) error {
 	all, err := d.tables(v, database)
 	if err != nil {
@@ -309,7 +311,8 @@ func (d *disk) readSource(v *view, database string, do func(*source) error) erro
 	})
 }
 
-// leaveOut returns a view of the database without some of its tables.
+// leaveOut returns a view of the database without the given tables. The argument all contains all tables of the
+// database.
 func (v *view) leaveOut(all, tables []table) (*view, error) {
 	const deletedTable, deletedBlob = 6, 108 // tags in a version edit of Pebble
 	var edit []byte

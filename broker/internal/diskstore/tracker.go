@@ -13,15 +13,15 @@ import (
 // inventoryDelay is the time for which the tracker collects changes before it writes the inventory.
 const inventoryDelay = 500 * time.Millisecond
 
-// tracker maintains the inventory of an open database. [guard] reports all writes to it. The tracker removes a file only
-// when the inventory no longer lists the file.
+// tracker maintains the inventory of an open database. [guard] reports all writes to the tracker. The tracker deletes an
+// obsolete file only when the inventory on disk no longer lists the file.
 type tracker struct {
 	fs  vfs.FS // without the guard
 	dir string // directory of the database
 
 	writing sync.Mutex // held while the inventory is being written; locked before mu
 	slots   [2]vfs.File
-	number  uint64 // number of the last written inventory
+	number  uint64 // number of the inventory that was last written
 
 	mu       sync.Mutex
 	files    map[string]*trackedFile
@@ -34,7 +34,7 @@ type tracker struct {
 
 // trackedFile is a file of the database.
 type trackedFile struct {
-	written extent // changed only by the writer of the file; read by others only after the file is closed
+	written extent // changed only by the goroutine that writes the file; others read it only after the file is closed
 	synced  extent
 	named   bool // the directory entry is durable
 }
@@ -182,7 +182,8 @@ func (t *tracker) syncNames() error {
 	return nil
 }
 
-// write writes the inventory, and removes obsolete files, which it no longer lists. A failed write can be repeated.
+// write writes the inventory, and then deletes the obsolete files, which the inventory no longer lists. After an error,
+// the caller can call write again.
 func (t *tracker) write(sealed bool) error {
 	t.writing.Lock()
 	defer t.writing.Unlock()
@@ -239,7 +240,7 @@ func (t *tracker) writeNext(sealed bool) error {
 	}
 	t.number = v.number
 	for name := range obsolete {
-		_ = t.fs.Remove(t.fs.PathJoin(t.dir, name)) // the next open removes leftover files
+		_ = t.fs.Remove(t.fs.PathJoin(t.dir, name)) // the next Open removes files that remain
 	}
 	return nil
 }
@@ -282,8 +283,8 @@ func (t *tracker) scheduleRetry() {
 	t.changed()
 }
 
-// inventory writes the inventory before an action that relies on it. If the disk is full, it retries; otherwise, a
-// failed write makes the store fail.
+// inventory writes the inventory before an action that relies on it. If the disk is full, it retries (see shouldRetry);
+// any other failed write makes the store fail.
 func (g *guard) inventory() {
 	for again := true; again; {
 		again = g.shouldRetry(g.tracker.write(false))
@@ -309,8 +310,8 @@ func isManifest(name string) bool { return strings.HasPrefix(name, "MANIFEST-") 
 
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
-// isBulk reports whether a file is a table or a value file. These files contain the messages that are no longer in
-// the log, and their number is unlimited.
+// isBulk reports whether a file is a table or a value file. There can be any number of these files. They contain the
+// messages that are no longer in the log.
 func isBulk(name string) bool { return strings.HasSuffix(name, ".sst") || isBlob(name) }
 
 func isBlob(name string) bool { return strings.HasSuffix(name, ".blob") }

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// Flags at the start of a value. They indicate which optional fields follow. A value omits optional fields that are zero.
+// Flags at the start of a value. The first three indicate which optional fields follow. A value omits optional fields
+// that are zero.
 const (
 	hasDeadline = 1 << iota
 	hasDue
@@ -16,7 +17,7 @@ const (
 
 var errValue = fmt.Errorf("message state: %w", ErrDamaged)
 
-// appendValue encodes the state of a message and the message.
+// appendValue appends the encoding of a message and its state to dst.
 //
 //	flags, bytes, [deadline], [due], [deliveries, acquired], message
 func appendValue(dst []byte, e *Entry) []byte {

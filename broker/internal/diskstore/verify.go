@@ -14,7 +14,7 @@ import (
 )
 
 // Open verifies tables and value files, newest first, until it has read verifyBytes and verifyTime has passed. It
-// always verifies all other files, which are small.
+// always verifies all other files, because they are small.
 const (
 	verifyTime  = 5 * time.Second
 	verifyBytes = 64 << 20
@@ -52,7 +52,7 @@ func unreadable(err error) error {
 }
 
 // verify compares the files of a database with its inventory. Unless everything is set, it may skip the oldest tables
-// and value files. It returns an error if it cannot read a file.
+// and value files. It returns an error if reading an existing file fails.
 func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []Damage, err error) {
 	began, read := time.Now(), int64(0)
 	for _, name := range slices.SortedFunc(maps.Keys(v.files), smallFirst) {
@@ -62,7 +62,7 @@ func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []D
 			wrong = append(wrong, Damage{path, describe(err)})
 			continue
 		}
-		// A reused log can end with data from its previous use, so it can be longer.
+		// A reused log can end with data from its previous use, so it may be longer than is.length.
 		exact := isBulk(name) || v.sealed && !isLog(name)
 		if size := about.Size(); size < is.length || exact && size != is.length {
 			wrong = append(wrong, Damage{path, fmt.Sprintf("it has %d bytes instead of %d", size, is.length)})
@@ -83,7 +83,7 @@ func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []D
 	return wrong, nil
 }
 
-// smallFirst compares the names of two files of a database. Tables and value files sort last, the newest of them first.
+// smallFirst compares the names of two files of a database. Tables and value files come last, from newest to oldest.
 func smallFirst(a, b string) int {
 	if c := cmp.Compare(boolInt(isBulk(a)), boolInt(isBulk(b))); c != 0 || !isBulk(a) {
 		return cmp.Or(c, cmp.Compare(a, b))
@@ -123,7 +123,7 @@ func (d *disk) examine(database string, everything bool) (v inventory, err error
 	return v, d.tryOpen(database)
 }
 
-// tryOpen checks whether Pebble can open a database that was not closed cleanly. It opens the database read-only.
+// tryOpen checks whether Pebble can open a database that was not closed cleanly, by opening it read-only.
 func (d *disk) tryOpen(database string) error {
 	options := d.options()
 	options.ErrorIfNotExists, options.ReadOnly = true, true
@@ -152,7 +152,7 @@ func (r *lastOpened) Open(name string, options ...vfs.OpenOption) (vfs.File, err
 	return r.FS.Open(name, options...)
 }
 
-// complete adds the files and bytes that were written after the last inventory, and syncs them.
+// complete adds to v all files and bytes that were written after the last inventory, and syncs them.
 func (v inventory) complete(fs vfs.FS, database string) error {
 	names, err := fs.List(database)
 	if err != nil {

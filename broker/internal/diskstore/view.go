@@ -55,7 +55,7 @@ func (d *disk) readView(v *view, database string, do func(*pebble.DB) error) err
 	return errors.Join(do(db), db.Close())
 }
 
-// repair makes v replace damaged files that Pebble needs to open a database.
+// repair makes v provide readable versions of the files that Pebble needs to open a database.
 func (v *view) repair(database string, wrong []Damage) error {
 	names, err := v.FS.List(database)
 	if err != nil {
@@ -76,7 +76,7 @@ func (v *view) repair(database string, wrong []Damage) error {
 		"marker.format-version.000001." + pebble.FormatValueSeparation.String(),
 	}
 	v.other[v.PathJoin(database, manifest)] = content
-	for _, d := range wrong { // Pebble requires the names of tables and value files in the directory
+	for _, d := range wrong { // Pebble requires that all tables and value files exist
 		if name := v.PathBase(d.File); isBulk(name) && !slices.Contains(names, name) {
 			v.added = append(v.added, name)
 		}
@@ -101,8 +101,8 @@ func (v *view) repair(database string, wrong []Damage) error {
 	return nil
 }
 
-// manifest returns the name and the content of the newest MANIFEST. The content is from the file or its copy, if one
-// of them is intact, or else the longest readable part of either.
+// manifest returns the name and the content of the newest MANIFEST. If the file or its copy is intact, the content is
+// from that file. Otherwise, it is the longest readable part of either.
 func (v *view) manifest(database string, names []string, broken func(string) bool) (name string, content []byte, err error) {
 	for _, n := range append(slices.Clone(names), wrongNames(names)...) {
 		if base := strings.TrimPrefix(n, manifestCopy); isManifest(base) && base > name {

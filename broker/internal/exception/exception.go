@@ -1,8 +1,8 @@
 // Package exception defines the errors of AMQP 0-9-1, which consist of a reply code and a reply text.
 //
-// The code determines the scope of an error. A soft error closes the channel. A hard error closes the connection
-// (AMQP 0-9-1, section 1.2, "hard error" and "soft error"). Some clients compare error strings, so each string is
-// identical to RabbitMQ's, including the name of the code at the start: "NOT_FOUND - no queue 'x' in vhost '/'".
+// The code determines the scope of an error. A soft error closes the channel. A hard error closes the connection (AMQP
+// 0-9-1, section 1.2, "hard error" and "soft error"). Some clients compare error strings, so the strings are identical
+// to RabbitMQ's and begin with the name of the code: "NOT_FOUND - no queue 'x' in vhost '/'".
 package exception
 
 import "fmt"
@@ -10,7 +10,7 @@ import "fmt"
 // Code is an AMQP 0-9-1 reply code.
 type Code uint16
 
-// Reply codes with their names in the specification.
+// Reply codes, with the names from the specification.
 const (
 	Success            Code = 200
 	NoRoute            Code = 312
@@ -49,7 +49,7 @@ var names = map[Code]string{
 	InternalError:      "INTERNAL_ERROR",
 }
 
-// String returns the name of the code in the specification, in upper case, as RabbitMQ writes it.
+// String returns the name of the code from the specification, in upper case with underscores, as in RabbitMQ.
 func (c Code) String() string {
 	if name, ok := names[c]; ok {
 		return name
@@ -57,7 +57,7 @@ func (c Code) String() string {
 	return fmt.Sprintf("CODE_%d", uint16(c))
 }
 
-// Hard reports whether an error with this code closes the connection, and not only the channel.
+// Hard reports whether an error with this code closes the whole connection, instead of only the channel.
 func (c Code) Hard() bool {
 	return c == ConnectionForced || c >= FrameError
 }
