@@ -16,7 +16,7 @@ type receivedAck struct {
 	multiple bool
 }
 
-// ack stores an ack for processAcks. On a transactional channel, it settles the deliveries directly.
+// ack stores an ack for processAcks. On a transactional channel, it adds the settlement to the transaction instead.
 func (ch *channel) ack(m *amqpwire.BasicAck) error {
 	if ch.tx != nil {
 		return ch.settle(m.DeliveryTag, m.Multiple, ack)

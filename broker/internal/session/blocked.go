@@ -26,7 +26,7 @@ func (s *Session) backlog() <-chan struct{} {
 const alarmInterval = 100 * time.Millisecond
 
 // awaitCommit blocks a publishing connection while the store has a backlog. It does not notify the client, because
-// the wait ends when the next commit starts or an alarm is raised.
+// the wait is short. It ends when the next commit starts or an alarm is raised.
 func (s *Session) awaitCommit() {
 	begins := s.backlog()
 	if begins == nil {

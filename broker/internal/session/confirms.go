@@ -10,8 +10,8 @@ import (
 // confirms sends publisher confirms, in order on each channel. If a message must be durable, the confirm follows the
 // commit of the message.
 //
-// Consecutive acks share a frame. The reader confirms messages that are not saved, as soon as it has no other work,
-// or after confirmEvery messages. The committing goroutine confirms saved messages after their commit. That goroutine
+// Consecutive acks share a frame. The reader confirms unsaved messages as soon as it has no other work, or after
+// every confirmEvery messages. The committing goroutine confirms saved messages after their commit. That goroutine
 // must never wait for the reader, which may itself wait for a commit, so confirms has a separate lock.
 type confirms struct {
 	store store.Store // nil: no messages are saved

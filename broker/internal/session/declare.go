@@ -53,8 +53,8 @@ func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
 	})
 }
 
-// named applies the defaults for empty names. An empty queue name selects the last declared queue. An empty routing key then
-// becomes the name of that queue.
+// named applies the defaults for empty names. An empty queue name selects the last declared queue. In that case, an
+// empty routing key becomes the name of that queue.
 func (ch *channel) named(queue, key string) (string, string, error) {
 	switch queue = vhost.Clean(queue); {
 	case queue != "":
@@ -67,7 +67,8 @@ func (ch *channel) named(queue, key string) (string, string, error) {
 	return ch.lastQueue, key, nil
 }
 
-// queue returns the named queue. The user must have the permission for op.
+// queue returns the queue with the given name, or the last declared queue for an empty name. It returns an error if
+// the user may not perform op.
 func (ch *channel) queue(name string, op access.Operation) (*vhost.Queue, error) {
 	name, _, err := ch.named(name, "")
 	if err != nil {

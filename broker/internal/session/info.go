@@ -53,7 +53,7 @@ type ConsumerInfo struct {
 	Prefetch  int
 	Timeout   time.Duration
 	Active    bool // the queue may deliver messages to it
-	// SingleActive reports that only one consumer of the queue is active at a time.
+	// SingleActive reports whether only one consumer of the queue is active at a time.
 	SingleActive bool
 	Arguments    amqpwire.Table
 }

@@ -13,8 +13,8 @@ import (
 const (
 	// outboxLimit is the number of unwritten bytes at which the session stops deliveries to its consumers. It also stops
 	// reading from the client, because each frame may require a reply. Deliveries and reads resume at half of the limit.
-	// While memory for connections is scarce, the limit is outboxBatch. A single message may exceed the limit. The next
-	// message must wait, because the batch that is being written also counts.
+	// While memory for connections is scarce, the limit is outboxBatch. A single message may exceed the limit, but the
+	// next message then waits, because the batch that is being written also counts.
 	outboxLimit = 1 << 20
 	// outboxStep is the granularity of memory accounting. Most connections have fewer unwritten bytes and therefore
 	// avoid the cost of accounting.

@@ -27,7 +27,7 @@ const maxCachedPermissions = 1000
 // permissionSize is the approximate memory of a cached permission without its name.
 const permissionSize = 64
 
-// may returns an error unless the user may perform op on the queue or exchange.
+// Session.may returns an error unless the user has the permission to perform op on the queue or exchange.
 func (s *Session) may(op access.Operation, kind, name string) error {
 	if kind == "exchange" && name == "" {
 		name = "amq.default"

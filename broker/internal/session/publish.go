@@ -40,9 +40,9 @@ func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byt
 	return nil
 }
 
-// deliver enqueues a message in its queues. If no queue matches, it drops the message, or returns a mandatory message to the
-// client. It reports whether all queues accepted the message, and returns the ticket of the commit that makes the message
-// durable.
+// deliver enqueues a message in its queues. If no queue matches, it returns a mandatory message to the client, and
+// drops any other message. It reports whether all queues accepted the message, and returns the ticket of the commit
+// that makes the message durable.
 func (ch *channel) deliver(p pendingMessage) (accepted bool, kept store.Ticket) {
 	m := p.message
 	if len(p.queues) > 0 {

@@ -13,8 +13,9 @@ type routeCache struct {
 }
 
 const (
-	// routeCacheQueues is the maximum number of queues that a channel caches between batches of frames. The memory account
-	// excludes deleted queues in the cache. A deleted queue uses about a third of channelSize.
+	// routeCacheQueues is the maximum number of queues that a channel caches between batches of frames. The memory
+	// account does not include deleted queues that are still in the cache. Each of them uses about a third of
+	// channelSize.
 	routeCacheQueues = 4
 	// routeCacheCap is the maximum capacity of the slice that a channel keeps.
 	routeCacheCap = 32

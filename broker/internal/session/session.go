@@ -44,10 +44,10 @@ import (
 
 const (
 	handshakeTimeout = 10 * time.Second
-	// closeTimeout is the time in which the client must read the outbox and reply to connection.close.
+	// closeTimeout is the maximum time for the client to read the outbox and reply to connection.close.
 	closeTimeout = 5 * time.Second
-	// lingerTimeout is the time in which the client must close the socket after connection.close-ok. A shorter heartbeat
-	// interval replaces it.
+	// lingerTimeout is the maximum time for the client to close the socket after connection.close-ok. If the heartbeat
+	// interval is shorter, it applies instead.
 	lingerTimeout = 30 * time.Second
 	// confirmEvery is the number of published messages after which the session sends the due confirms, even if the
 	// reader has more work.
@@ -100,9 +100,9 @@ type Session struct {
 	blocked  atomic.Bool // the reader does not read, because of an alarm
 	waiting  atomic.Bool // the reader waits for the disk
 
-	saturated atomic.Bool // a consumer has refused a message because memory is short
+	saturated atomic.Bool // a consumer has refused a message because memory is scarce
 
-	contentBegun bool // a client has started to publish a message since the last check
+	contentBegun bool // the client has started to publish a message since the last check
 	closeSent    bool // the client has closed the connection, and the session has sent connection.close-ok
 
 	connected time.Time

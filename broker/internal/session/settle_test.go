@@ -24,7 +24,7 @@ func TestUnackedBehavesLikeSet(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"deliver": func(t *rapid.T) {
-				last += uint64(rapid.IntRange(1, 3).Draw(t, "step")) // automatic acks also use tags
+				last += uint64(rapid.IntRange(1, 3).Draw(t, "step")) // deliveries with automatic acks also use tags
 				u.add(delivery{tag: last, item: &queue.Item{}})
 				tags = append(tags, last)
 			},

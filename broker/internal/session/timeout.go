@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// awaitAck makes the timer fire at the time due, unless the timer fires earlier. The caller must hold the lock of a
-// channel.
+// awaitAck sets the timer to fire at the time due, unless it is already set to fire earlier. The caller must hold the
+// lock of a channel.
 func (s *Session) awaitAck(due time.Time) {
 	s.ackTimer.Lock()
 	defer s.ackTimer.Unlock()

@@ -60,9 +60,9 @@ func (u *unackedDeliveries) free() {
 	u.count()
 }
 
-// take removes the delivery with the tag and appends it to dst. If multiple is set, take removes all deliveries up to the
-// tag, or all deliveries if the tag is 0. It returns false if no unsettled delivery has the tag, unless the tag is 0 and
-// multiple is set.
+// take removes the delivery with the given tag and appends it to dst. If multiple is set, take removes all deliveries
+// up to the tag, or all deliveries if the tag is 0. It returns false if no unsettled delivery has the tag, unless the
+// tag is 0 and multiple is set.
 func (u *unackedDeliveries) take(dst []delivery, tag uint64, multiple bool) ([]delivery, bool) {
 	if multiple && tag == 0 {
 		return u.takeAll(dst), true
@@ -78,7 +78,7 @@ func (u *unackedDeliveries) take(dst []delivery, tag uint64, multiple bool) ([]d
 	return u.takeRange(dst, first, i+1), true
 }
 
-// find returns the index of the delivery with the tag. Tags grow by at least one, so two deliveries are never further
+// find returns the index of the delivery with the given tag. Tags grow by at least one, so two deliveries are never further
 // apart in the list than their tags. Most searches find the first delivery.
 func (u *unackedDeliveries) find(tag uint64) (i int, found bool) {
 	live := u.list[u.from:]
