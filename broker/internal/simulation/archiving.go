@@ -12,10 +12,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// archiveEvery determines the share of lives with an archive: 1/archiveEvery.
+// On average, one life in archiveEvery has an archive.
 const archiveEvery = 4
 
-// drawArchive adds to a shape an archive, its processes and operators, and a worker. The horizon of such a life is short,
+// drawArchive adds an archive, its processes and operators, and a worker to a shape. The horizon of such a life is short,
 // because idle processes poll their databases continually.
 func drawArchive(random *rand.Rand, s *Shape) {
 	s.Horizon = between(random, 8*time.Minute, 40*time.Minute)
@@ -127,8 +127,9 @@ func (a *archiveActor) Begin(l *Life) {
 	a.system = system
 }
 
-// forgotAck reports whether the broker may have lost an acknowledgement at the time stored, because it stopped
-// between the two times. The stop must be a crash within grace after stored, or the disk must have been faulty.
+// forgotAck reports whether the broker may have lost the acknowledgement of a message that was archived at the time
+// stored and again at the time again. The broker must have stopped in between, either by a crash within grace after
+// stored, or after a disk fault.
 func (l *Life) forgotAck(stored, again time.Time) bool {
 	for _, d := range l.Disturbed(brokerName, stored, again, "crash", "stop") {
 		last := d.Why == "crash" && d.From.Sub(stored) <= grace

@@ -52,7 +52,7 @@ func (m *Message) confirmed() (yes bool) {
 	return yes
 }
 
-// copies returns the maximum number of originals that the publishers may have stored.
+// copies returns the maximum number of copies of the message that the publishers may have stored.
 func (m *Message) copies() (n int) {
 	for _, s := range m.Sendings {
 		if s.Open || s.Err == nil || errors.Is(s.Err, reprise.ErrUnconfirmed) {
@@ -276,8 +276,8 @@ func (l *Life) mayHaveTwoCopies(m *Message) bool {
 	return false
 }
 
-// heldTooLong reports whether another program processed a delivery after the consumer timeout. The broker had requeued the
-// message, but the delivery was still in the client's buffer.
+// heldTooLong reports whether another program processed a delivery after the acknowledgement timeout. The broker had
+// requeued the message, but the delivery was still in the client's buffer.
 func (l *Life) heldTooLong(r *Run) bool {
 	return r.process == nil && len(l.Disturbed(r.Who, r.Began.Add(-time.Hour), r.Began, "timeout")) > 0
 }

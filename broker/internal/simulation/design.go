@@ -42,8 +42,8 @@ func findDesign(name string) design {
 	panic("simulation: design " + name + " not found")
 }
 
-// classic returns the topology that declares a classic work queue or a failed queue with a length limit, if the work
-// requires them.
+// classic returns the topology with the queues that the work requires: a classic work queue, a failed queue with a
+// length limit, or both.
 func classic(w Work, queue string) (t topology.Topology) {
 	if w.Classic {
 		t.Queues = append(t.Queues, topology.Queue{Name: queue, Args: topology.Table{"x-queue-type": "classic"}})
@@ -84,7 +84,8 @@ func plain(w Work, r topology.Route, low func(int, time.Duration) time.Duration)
 	}
 }
 
-// longest returns the longest expiration in the design of the CDN purge service. Other programs do not limit the expiration.
+// longest returns the longest expiration in the design of the CDN purge service. If other programs consume the queue,
+// it returns a high value, because they do not limit the expiration.
 func longest(w Work) time.Duration {
 	if w.Foreign > 0 {
 		return 20 * 24 * time.Hour

@@ -63,15 +63,15 @@ func (s simulatedStore) MakeRoom(ctx context.Context) error {
 	return s.Store.MakeRoom(ctx)
 }
 
-// FS returns the file system without faults. Use it only while the broker is down.
+// FS returns the file system without the injected faults. Use it only while the broker is down.
 func (d *Disk) FS() *vfs.MemFS {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.power
 }
 
-// cutPower discards a random part of the unsynced data, as a power failure does. The old broker continues to use the
-// old disk, which has no effect on the new one.
+// cutPower discards a random part of the unsynced data, as a power failure does. The old broker keeps using the old
+// disk, but its writes do not affect the new disk.
 func (d *Disk) cutPower(s Step) {
 	random := s.Random()
 	percent := oneOf(random, 0, 0, 50, 100, random.IntN(101))

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// owners are functions that return the owners of connections for a shape, such as workers and publishers. Network faults
-// affect only these connections.
+// owners contains functions that return, for a shape, the owners of connections that network faults can affect, such
+// as workers and publishers.
 var owners []func(Shape) []string
 
-// RegisterOwners adds a function that returns owners of connections. Network faults can affect these connections.
+// RegisterOwners adds a function that returns the owners of connections that network faults can affect.
 func RegisterOwners(f func(Shape) []string) { owners = append(owners, f) }
 
 func drawOwner(random *rand.Rand, shape Shape) string {

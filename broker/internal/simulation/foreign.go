@@ -117,7 +117,7 @@ func foreignCDNPurge(w Work, _ built) foreign {
 	}
 }
 
-// program is an Actor that consumes a work queue as its foreign specifies.
+// program is an Actor that consumes a work queue. The field does specifies its behavior.
 type program struct {
 	l     *Life
 	work  Work

@@ -90,7 +90,7 @@ func (l *Life) Broken(promise, format string, args ...any) {
 // Now returns the virtual time since the beginning of the life.
 func (l *Life) Now() time.Duration { return time.Since(l.Began) }
 
-// Go runs f in a goroutine. Before the life ends, it waits for the goroutine.
+// Go runs f in a goroutine. The life waits for the goroutine before it ends.
 func (l *Life) Go(f func()) { l.running.Go(f) }
 
 // Count counts an event under a name, usually the name of its act.
@@ -287,7 +287,7 @@ func (l *Life) heal() {
 	}
 }
 
-// quietWithin limits the time until a life is quiet. quietLook is the initial interval between the checks.
+// quietWithin is the maximum time until a life is quiet. quietLook is the initial interval between the checks.
 const (
 	quietWithin = 10 * 24 * time.Hour
 	quietLook   = 15 * time.Second
@@ -344,7 +344,7 @@ type Result struct {
 	Took     time.Duration // real
 	Messages int
 	Events   map[string]int
-	Leaks    bool // goroutines of a broker with a failed disk still run
+	Leaks    bool // goroutines of a broker with a failed disk are still running
 	Broken   []Violation
 }
 

@@ -46,7 +46,7 @@ func checkOnce(l *Life, promise string) {
 			if r.Manner != succeeds || r.Cut || r.Ended.IsZero() {
 				continue
 			}
-			// The store is in memory and records the success as soon as the handler returns.
+			// The in-memory store records the success as soon as the handler returns, unless the process crashes at that moment.
 			if len(l.Disturbed(r.Who, r.Ended, r.Ended.Add(time.Millisecond), "crash")) == 0 {
 				n++
 			}

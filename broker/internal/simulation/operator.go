@@ -68,7 +68,7 @@ func (o *operator) Begin(l *Life) {
 	})
 }
 
-// Heal implements Actor. From then on, the operator empties the failed queues every 20 seconds.
+// Heal implements Actor. After Heal, the operator empties the failed queues every 20 seconds.
 func (o *operator) Heal(*Life) { o.healed <- struct{}{} }
 
 // Idle implements Actor.

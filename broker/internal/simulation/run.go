@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// standstill is the real time without progress of virtual time after which a life counts as blocked.
+// standstill is the maximum real time during which virtual time may stop. After that, the life counts as blocked.
 const standstill = 2 * time.Minute
 
 // clock is the last recorded virtual time of the life.

@@ -26,7 +26,7 @@ type Script struct {
 type Step struct {
 	At   time.Duration // since the beginning of the life
 	Act  string        // name of a registered act
-	On   string        // its object, such as a queue or the owner of a connection
+	On   string        // object of the act, such as a queue or the owner of a connection
 	N    int
 	For  time.Duration
 	Seed uint64 // seed of the values that the act itself draws
@@ -35,7 +35,7 @@ type Step struct {
 // Random returns a random source for the step. Each call returns a source with the same sequence.
 func (s Step) Random() *rand.Rand { return rand.New(rand.NewPCG(s.Seed, 1)) }
 
-// String returns the line of the step in a script file.
+// String returns the step as a line of a script file.
 func (s Step) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v %s", s.At, s.Act)

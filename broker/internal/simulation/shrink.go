@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Shrink removes steps from a script, and works from its shape, as long as fails reports that the rest still fails. It
-// calls the function fails at most as often as calls permits, and returns the shortest failing script that it found.
+// Shrink removes steps from a script, and works from its shape, as long as the function fails reports that the
+// remaining script still fails. The argument calls is the maximum number of calls of that function. Shrink returns
+// the shortest failing script that it found.
 func Shrink(s Script, calls int, fails func(Script) bool) Script {
 	try := func(c Script) bool {
 		if calls--; calls < 0 || !fails(c) {
@@ -43,7 +44,7 @@ func (s Script) mentions(work string) bool {
 	return slices.ContainsFunc(s.Steps, func(step Step) bool { return step.On == work || strings.HasPrefix(step.On, work+".") })
 }
 
-// Keep returns the script with only the numbered steps; the first step has the number 0.
+// Keep returns the script with only the steps that have the given numbers. The first step has the number 0.
 func (s Script) Keep(numbers []int) (Script, error) {
 	var steps []Step
 	for _, n := range numbers {

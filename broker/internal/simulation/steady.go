@@ -94,7 +94,7 @@ func (l *Life) steadyDisturbed(from, to time.Time) bool {
 	return len(l.Disturbed(workerName(Work{Name: steadyName}, 0), from, to)) > 0 || len(l.Disturbed(brokerName, from, to, "stop", "crash", "disk")) > 0
 }
 
-// paused records a disturbance if a worker reports that it has requeued fetched messages or has no consumer. Before and
+// paused records a disturbance if a worker reports that it has requeued prefetched messages or has no consumer. Before and
 // after it processes a message alone, a worker subscribes again with a different prefetch.
 func (l *Life) paused(who string, e reprise.Event) {
 	switch {

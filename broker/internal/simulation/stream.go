@@ -223,7 +223,7 @@ func (s *stream) stall(until time.Time) {
 	s.changed.Broadcast()
 }
 
-// cutAfter makes the stream call do after n bytes; negative: never.
+// cutAfter makes the stream call the function do after n further bytes. A negative n means never.
 func (s *stream) cutAfter(n int, do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

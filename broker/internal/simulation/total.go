@@ -67,7 +67,7 @@ func (t *Total) Write(w io.Writer, real time.Duration) {
 	}
 }
 
-// Promises returns the broken promises of a life, each of them once.
+// Promises returns the broken promises of a life, without duplicates.
 func (r *Result) Promises() (all []string) {
 	for _, v := range r.Broken {
 		if !slices.Contains(all, v.Promise) {

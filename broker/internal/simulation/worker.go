@@ -185,7 +185,7 @@ func (p *process) stop(l *Life, name string, within time.Duration) {
 		l.Broken(promiseWorks, "%s: %v", name, p.err)
 	}
 	_ = p.client.Close(ctx)
-	// After the deadline, connections continue to close without the context.
+	// If ctx expired, the client is still closing its connections in the background.
 	late, stop := context.WithTimeout(context.Background(), time.Hour)
 	defer stop()
 	if err := p.client.Close(late); err != nil {

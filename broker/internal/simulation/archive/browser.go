@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// Browser simulates an operator who uses a console. It follows the links and submits the forms of the pages unchanged.
+// Browser simulates an operator who uses a console. It follows links and submits forms exactly as the pages contain them.
 type Browser struct {
 	Console http.Handler
 	Actor   string
@@ -126,7 +126,7 @@ func (p *Page) Links() (all []Link) {
 	return all
 }
 
-// Link returns the link with a label. The result ok is false unless the page has exactly one such link.
+// Link returns the link with the given label. The result ok is false unless the page has exactly one such link.
 func (p *Page) Link(label string) (l Link, ok bool) {
 	for _, found := range p.Links() {
 		if found.Text == label {
@@ -232,7 +232,7 @@ func (f *Form) Options(name string) (values []string) {
 	return values
 }
 
-// FormTo returns the form with an action. The result ok is false unless the page has exactly one such form.
+// FormTo returns the form with the given action. The result ok is false unless the page has exactly one such form.
 func (p *Page) FormTo(action string) (f *Form, ok bool) {
 	for _, found := range p.Forms() {
 		if found.Action == action {
@@ -245,7 +245,7 @@ func (p *Page) FormTo(action string) (f *Form, ok bool) {
 	return f, ok
 }
 
-// Button returns the button with a label.
+// Button returns the button with the given label.
 func (f *Form) Button(label string) (Button, bool) {
 	i := slices.IndexFunc(f.Buttons, func(b Button) bool { return b.Text == label })
 	if i < 0 {
@@ -254,7 +254,7 @@ func (f *Form) Button(label string) (Button, bool) {
 	return f.Buttons[i], true
 }
 
-// Submit submits a form with a button.
+// Submit submits a form as if the operator had clicked a button.
 func (b *Browser) Submit(f *Form, with Button) (*Page, error) {
 	values := url.Values{}
 	for name, v := range f.Values {

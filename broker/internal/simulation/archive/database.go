@@ -14,7 +14,7 @@ import (
 	"modernc.org/sqlite"
 )
 
-// busyTimeout is the time that a statement waits for a locked database. The command uses the same value.
+// busyTimeout is the maximum time that a statement waits for a locked database. The reprise command uses the same value.
 const busyTimeout = 5 * time.Second
 
 // Database gives one process access to an SQLite file. It is a [driver.Connector] whose statements can hang, fail or
@@ -101,8 +101,9 @@ func (d *Database) At(n int, after bool, do func()) {
 	d.strike[d.calls+n] = strike{after, do}
 }
 
-// kill makes all later statements fail without access to the file. It waits for the statements in progress and calls
-// the function then. The caller closes the connections afterwards, because closing changes the file.
+// kill makes all later statements fail without access to the file. When the statements in progress have ended, it
+// calls its argument. The caller must close the connections after kill has returned, because closing them changes the
+// file.
 func (d *Database) kill(then func()) {
 	if d.dead.CompareAndSwap(false, true) {
 		close(d.killed)

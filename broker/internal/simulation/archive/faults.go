@@ -381,7 +381,7 @@ func (s *System) Lose(restored bool, restart time.Duration) {
 			}
 		}
 		// The processes have acknowledged the messages in this copy, so the loss of these messages is permitted. The
-		// processes must not acknowledge messages that they write to the lost file later.
+		// processes must not acknowledge messages that they later write to the lost file.
 		if err := copyDatabase(to, to+".then"); err != nil {
 			s.fail("simulation", "%v", err)
 		}

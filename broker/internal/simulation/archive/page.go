@@ -75,8 +75,9 @@ func (s *System) confirm(b *Browser, page *Page, i intent, action string, fill f
 	return n, e
 }
 
-// exclusiveRows returns the current messages, and blocks other actions on the archive until act has read the messages again.
-// It returns nil if another action is in progress or the archive cannot be read.
+// exclusiveRows returns the current messages, and blocks other actions on the archive until act has read the messages
+// again. If another action is in progress, it waits. It returns nil if that action does not end within 5 minutes, or if the
+// archive cannot be read.
 func (s *System) exclusiveRows() map[failed.ID]Row {
 	select {
 	case s.acting <- struct{}{}:
@@ -243,7 +244,7 @@ func (s *System) someSearch(random *rand.Rand, some []Row) search {
 	return search{map[string]string{"min_attempts": "2"}, func(x Row) bool { return x.Attempts >= 2 }, []string{"2"}}
 }
 
-// tenant returns the value of the header tenant of order n.
+// tenant returns the value of the tenant header of order n.
 func tenant(n int) string { return "t" + strconv.Itoa(n%3) }
 
 var words = regexp.MustCompile(`[\p{L}\p{N}]+`)

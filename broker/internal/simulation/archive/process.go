@@ -168,7 +168,7 @@ func (p *Process) run(ctx context.Context) error {
 		})
 	}
 	if p.Work != nil {
-		// The ledger is written until the workers have stopped.
+		// Keep writing the ledger until the workers have stopped.
 		run(func(ctx context.Context) error {
 			writing, written := context.WithCancel(context.WithoutCancel(ctx))
 			var books sync.WaitGroup
@@ -300,7 +300,7 @@ func (p *Process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.ServeHTTP(w, r)
 }
 
-// checkTimeout is the time that /readyz waits for a database.
+// checkTimeout is the maximum time that /readyz waits for a database.
 const checkTimeout = 3 * time.Second
 
 // errNotOpen is the state of an archive that is not open yet.

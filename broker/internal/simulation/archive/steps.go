@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Act is a kind of action or fault in a life. The arguments of Do are n, last and random.
+// Act is a kind of action or fault in a life. Draw draws the arguments n and last of Do.
 type Act struct {
 	Fault  bool
 	Weight int
@@ -25,7 +25,8 @@ func lasting(most time.Duration) func(*rand.Rand) (int, time.Duration) {
 	return func(r *rand.Rand) (int, time.Duration) { return r.IntN(1000), time.Duration(1 + r.Int64N(int64(most))) }
 }
 
-// rarely returns a function that draws a duration. The maximum is rare in one of eight cases, and most in the other cases.
+// rarely returns a function that draws a duration. In one of eight cases, its maximum is the argument rare, and
+// otherwise the argument most.
 func rarely(most, rare time.Duration) func(*rand.Rand) (int, time.Duration) {
 	return func(r *rand.Rand) (int, time.Duration) {
 		if r.IntN(8) == 0 {

@@ -98,8 +98,8 @@ type Environment struct {
 	// latest messages.
 	Disturbances func(from, to time.Time) int
 
-	// Forgot reports whether the broker may have lost the acknowledgement of a message that the archive stored at the
-	// time stored, and redelivered the message before the time again.
+	// Forgot reports whether the broker may have lost the acknowledgement of a message and redelivered it. The archive
+	// stored the message first at the time stored, and a second time at the time again.
 	Forgot func(stored, again time.Time) bool
 
 	// Bindings returns the bindings of the broker for replays; nil: unknown.
