@@ -124,8 +124,8 @@ type Store interface {
 	Backup(dir string) error
 
 	// Close commits the pending changes and releases the directory. It blocks. The argument clean states that the broker has
-	// recorded all deliveries. If clean is false, an Unclean store stays unclean. Callers that wait for a later commit get
-	// ErrClosed.
+	// recorded all deliveries. If clean is false, a store that was unclean when it was opened stays unclean. Callers that
+	// wait for a later commit get ErrClosed.
 	Close(clean bool) error
 }
 

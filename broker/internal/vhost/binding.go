@@ -72,7 +72,7 @@ func (v *VHost) destination(b BindingInfo) destination {
 	return destination{Queue: v.lookupQueue(b.Destination)}
 }
 
-// bind checks the source first. If source and destination are missing, the error names the source.
+// bind checks the source first. If both the source and the destination are missing, the error names the source.
 func (v *VHost) bind(b BindingInfo, owner any) error {
 	if b.Source == "" {
 		return defaultExchange()

@@ -20,7 +20,7 @@ func Complete(documents []store.Document) []store.Document {
 	return documents
 }
 
-// QueueNames returns the virtual host and the name of each queue among documents, by the ID of the queue in the store.
+// QueueNames returns the virtual host and the name of each queue in the documents, by the ID of the queue in the store.
 func QueueNames(documents []store.Document) map[uint64][2]string {
 	names := make(map[uint64][2]string)
 	for _, d := range registry.Of[queueDocument](documents, queueKind, 2) {

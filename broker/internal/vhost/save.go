@@ -128,7 +128,7 @@ func (v *VHost) deleteSavedBinding(x *route.Exchange[*Queue], b route.Binding[*Q
 	}
 }
 
-// isDurableBinding reports whether source and destination of a binding survive a restart.
+// isDurableBinding reports whether the source and the destination of a binding survive a restart.
 func isDurableBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) bool {
 	if to := b.Destination.Exchange; to != nil {
 		return x.Durable && to.Durable

@@ -160,7 +160,7 @@ func (v *VHost) publishable(x *route.Exchange[*Queue], name string) error {
 	return nil
 }
 
-// publishDead publishes a dead letter, see [queue.Config]. It ignores a missing exchange, because no client receives the
+// publishDead publishes a dead letter; see [queue.Config]. It ignores a missing exchange, because no client receives the
 // error.
 func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string) (refused []string, routed bool) {
 	v.mu.RLock()
@@ -236,8 +236,8 @@ func (v *VHost) Delete() {
 	v.end(func(q *queue.Queue) { q.Delete(queue.Condition{}) })
 }
 
-// end calls the function end for all queues. It stops dead-lettering first, because closed and deleted queues do not
-// accept messages.
+// end stops dead-lettering, because closed and deleted queues do not accept messages, and then calls its argument for
+// each queue.
 func (v *VHost) end(end func(*queue.Queue)) {
 	v.deadLetters.close()
 	v.change.Lock()
