@@ -38,7 +38,7 @@ const lastTimeout = time.Second
 // awaitLast returns when the last statuses of the workers of this process have arrived, or after lastTimeout. The
 // workers stop before the archive service, and the broker delivers these statuses a moment later.
 func awaitLast(list *fleet.List) {
-	host, _ := os.Hostname() // as in the statuses
+	host, _ := os.Hostname() // the statuses contain the same host name
 	own := func(w fleet.Worker) bool { return w.PID == os.Getpid() && w.Host == host }
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()

@@ -118,7 +118,7 @@ type archiveServiceConfig struct {
 	workers  []config.Worker  // destinations of replays
 
 	listen  string // address of the console; "": no console and no replays
-	flag    string // name of the address in errors: --listen
+	flag    string // flag of the address, for errors: --listen
 	console console.Config
 	url     string         // external URL of the console; "": listen
 	notify  *config.Notify // nil: no notifications

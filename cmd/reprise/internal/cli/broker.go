@@ -260,7 +260,7 @@ func loopback(a net.Addr) bool {
 
 // brokerURL returns the URL for clients on this machine, without a user if none is known, and without a password
 // unless it is the default. The URL ends with the port, which means the virtual host "/" to all clients. With a slash
-// after the port, clients that follow the URI specification, librabbitmq among them, connect to the virtual host "".
+// after the port, clients that follow the URI specification, such as librabbitmq, connect to the virtual host "".
 func brokerURL(scheme string, a net.Addr, user, password string) string {
 	u := url.URL{Scheme: scheme, Host: a.String()}
 	if user != "" {

@@ -117,8 +117,8 @@ func (c *completeCmd) Run(streams IO, command *kong.Context) error {
 	return nil
 }
 
-// candidate is a possible completion of a word, with a description. The values of files and dirs make the shell
-// complete file or directory names.
+// candidate is a possible completion of a word, with a description. The special candidates files and dirs make the
+// shell complete file or directory names.
 type candidate struct{ value, help string }
 
 var (
@@ -211,8 +211,8 @@ func matchingFlags(flags []*kong.Flag, prefix string) []candidate {
 	return found
 }
 
-// valuesOf returns the values of a flag or an argument that have the prefix begun. It includes the fixed values and
-// the candidates in present.
+// valuesOf returns the possible values of a flag or an argument that have the prefix begun: the fixed values, and the
+// candidates in present.
 func valuesOf(v *kong.Value, before, begun string, present []candidate) []candidate {
 	var found []candidate
 	for _, word := range v.EnumSlice() {

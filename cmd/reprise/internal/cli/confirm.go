@@ -13,7 +13,7 @@ import (
 // interactive reports whether the command can ask the user.
 func (s IO) interactive() bool { return terminal.Is(s.Stdin) && terminal.Is(s.Stderr) }
 
-// confirm asks a question. Only y and yes mean yes.
+// confirm asks a question. Only y and yes, in upper or lower case, mean yes.
 func confirm(ctx context.Context, streams IO, question string) (bool, error) {
 	fmt.Fprintf(streams.Stderr, "%s [y/N] ", question)
 	answer := make(chan string, 1)

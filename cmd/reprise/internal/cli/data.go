@@ -19,7 +19,7 @@ func startBroker(config broker.Config) (*broker.Broker, error) {
 	return b, err
 }
 
-// dataDir returns the store of a broker: a directory, or nil for "".
+// dataDir returns the store of a broker with the data directory dir, or nil if dir is "".
 func dataDir(dir string) broker.Store {
 	if dir == "" {
 		return nil

@@ -73,9 +73,10 @@ func (x *database) private() {
 	}
 }
 
-// checkFile returns an error if the SQLite file is damaged. It reads the file, about 2 s per GB, only if the write-ahead
-// log is not empty, because the last process crashed or another process has opened the file. If a backup is restored without
-// deleting an old write-ahead log, SQLite mixes both without an error, and would lose new messages.
+// checkFile returns an error if the SQLite file is damaged. It reads the file, at about 2 s per GB, only if the
+// write-ahead log is not empty, which means that the last process crashed or another process has the file open. If a
+// backup is restored without deleting an old write-ahead log, SQLite combines the two without an error, and new
+// messages could be lost.
 func (x *database) checkFile(ctx context.Context) error {
 	if x.postgres {
 		return nil

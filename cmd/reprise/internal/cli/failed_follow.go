@@ -12,7 +12,7 @@ import (
 )
 
 // follow waits until a replay has stopped, and prints the result. The argument picked is the number of messages that
-// were selected by ID. If verify is not 0, follow also waits for the outcomes, at most that long.
+// were selected by ID. After that, follow waits for the outcomes for at most the duration verify.
 func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client, r api.Replay, verify time.Duration, asJSON bool, picked int) error {
 	r, err := f.wait(ctx, streams, client, r)
 	if err != nil {

@@ -76,8 +76,8 @@ func failedQueuesOf(workers []graph.Worker) []string {
 // originOf returns a function that returns the work queue of a message in a failed queue, or "" if the work queue is
 // unknown. If only one worker parks messages in the failed queue, the function returns the queue of that worker. If
 // several do, it returns the queue that the header of the message names or, without the header, the queue that
-// receives messages with the routing key. If no such worker consumes the queue in the header, the function returns
-// the name of the failed queue.
+// receives messages with the routing key. If none of these workers consumes the queue that the header names, the
+// function returns the name of the failed queue.
 func originOf(workers []config.Worker) func(*reprise.Message) string {
 	type origin struct {
 		queue string
@@ -114,8 +114,8 @@ func originOf(workers []config.Worker) func(*reprise.Message) string {
 	}
 }
 
-// guessed is like originOf, for the workers of published designs, which park messages without a header. Programs without a
-// configuration of these queues use it.
+// guessed is like originOf, for the workers of published designs, which park messages without a header. Commands use
+// it if they have no configuration of these queues. For a message with the header, the function returns "".
 func guessed() func(*reprise.Message) string {
 	known := originOf(guessedWorkers())
 	return func(m *reprise.Message) string {

@@ -49,7 +49,7 @@ type namedWorker struct {
 }
 
 // serveHealth serves health and metrics at addr, and monitors databases, until stop is called. If addr is "", it only
-// monitors.
+// monitors the databases.
 func serveHealth(ending <-chan struct{}, addr string, log *slog.Logger, stores ...dependency) (h *health, web *webServer, stop func(), err error) {
 	metrics, err := prommetrics.New(prommetrics.Config{})
 	if err != nil {

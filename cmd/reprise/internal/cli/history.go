@@ -142,8 +142,8 @@ func tookText(ms float64) string {
 	return time.Duration(ms * float64(time.Millisecond)).Round(time.Minute).String()
 }
 
-// spark draws a bar for each interval. The argument most limits the number of bars; spark combines intervals if there
-// are more. An unrecorded interval is a dot.
+// spark draws a bar for each interval. The argument most limits the number of bars. If there are more intervals,
+// spark combines them. An unrecorded interval is a dot.
 func spark(points []api.Interval, of func(api.Interval) uint64, most int) string {
 	var sums []uint64
 	var recorded []bool

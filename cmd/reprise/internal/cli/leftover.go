@@ -24,8 +24,8 @@ type leftoverQueue struct {
 	messages int
 }
 
-// leftoverMessages describes the messages in the data directory of the embedded broker, if the configuration specifies
-// another broker now. It returns "" if there are no messages.
+// leftoverMessages describes the messages in the data directory of the embedded broker, if the configuration now
+// specifies another broker. It returns "" if there are no messages.
 func leftoverMessages(file string, cfg *config.Config) string {
 	if cfg.Broker == "" {
 		return ""

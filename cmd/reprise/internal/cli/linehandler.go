@@ -16,8 +16,8 @@ import (
 //
 //	15:04:05.123 INFO  listening  url=amqp://guest:guest@127.0.0.1:5672
 //
-// The time is local and has no date. Programs that collect logs use JSON. In the systemd journal, which adds the time
-// itself, the line begins with the priority instead, as sd-daemon(3) describes:
+// The time is local and has no date. Programs that collect logs should use the JSON format. In the systemd journal,
+// which adds the time itself, the line begins with the priority instead, as sd-daemon(3) describes:
 //
 //	<6>INFO  listening  url=amqp://guest:guest@127.0.0.1:5672
 type lineHandler struct {

@@ -81,8 +81,8 @@ func atLeast(least time.Duration, flag string, d *time.Duration) (time.Duration,
 	return *d, nil
 }
 
-// address rejects an empty address. A shell passes an empty address for a failed command or an unset variable. If the
-// default replaced it, the command could use a broker that the user did not intend.
+// address rejects an empty address. A shell passes an empty address if a variable is unset or a command substitution
+// fails. If the default replaced the empty address, the command could use a broker that the user did not intend.
 func address(text string, target reflect.Value) error {
 	if text == "" {
 		return errors.New("the address must not be empty (omit the flag for the default)")

@@ -15,7 +15,7 @@ import (
 type redriveTarget struct {
 	Queue      string `json:"queue,omitempty"`
 	Exchange   string `json:"exchange,omitempty"`    // "": published directly to the queue
-	RoutingKey string `json:"routing_key,omitempty"` // with an exchange, unless the messages have several keys
+	RoutingKey string `json:"routing_key,omitempty"` // only with an exchange, and if all messages have the same key
 	Keys       bool   `json:"keys,omitempty"`        // each message has a separate routing key
 	Messages   int64  `json:"messages"`
 	Claimed    bool   `json:"claimed,omitempty"` // only a header specifies the queue

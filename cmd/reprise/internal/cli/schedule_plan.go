@@ -131,7 +131,7 @@ type plan struct {
 	GiveUpAfter float64          `json:"give_up_after,omitempty"` // seconds
 	Attempts    []plannedAttempt `json:"attempts"`
 	Parked      struct {
-		Attempts struct { // range of the last attempt
+		Attempts struct { // range of the number of the last attempt
 			Min int `json:"min"`
 			Max int `json:"max"`
 		} `json:"attempts"`
@@ -171,8 +171,8 @@ func (w window) plus(o window) window {
 }
 
 // newPlan simulates a message. With jitter, some messages may be parked while other messages are retried. The plan
-// contains an attempt if at least one message can have it. Messages that are parked earlier widen the window of the
-// parking.
+// contains an attempt if at least one message can have it. The window of the parking time includes the messages that
+// are parked before their last attempt.
 func newPlan(s subject) plan {
 	p := plan{Queue: s.queue, When: s.when, Backoff: s.about, MaxAttempts: s.policy.MaxAttempts, GiveUpAfter: s.policy.GiveUpAfter.Seconds()}
 	limit := cmp.Or(s.policy.GiveUpAfter, math.MaxInt64)
@@ -219,7 +219,7 @@ func (p *plan) date(start time.Time) {
 	p.Parked.Dates = of(p.Parked.At)
 }
 
-// truncated reports whether a delay has the maximum length.
+// truncated reports whether a delay reaches topology.MaxDelay, so the policy may specify a longer delay.
 func (p plan) truncated() bool {
 	return slices.ContainsFunc(p.Attempts, func(a plannedAttempt) bool { return a.After.high == topology.MaxDelay })
 }

@@ -107,7 +107,7 @@ func (s *stores) close() {
 const storePause = 5 * time.Second
 
 // protect returns the configuration of the i-th worker, with deduplication if it is configured. While the store is
-// unavailable, the worker does not process messages: the messages wait in their queue, and messages in flight are not
+// unavailable, the worker does not process messages. Messages wait in their queue, and messages in flight are not
 // parked.
 func (s *stores) protect(i int, w config.Worker, log *slog.Logger) (reprise.WorkerConfig, error) {
 	cfg := w.WorkerConfig

@@ -229,11 +229,12 @@ func (c *interruptedHandlers) error() error {
 	return nil
 }
 
-// closeTimeout limits the time in which the client closes its connections.
+// closeTimeout is the maximum time for the client to close its connections when the command stops, and for the
+// cancellation of a replay.
 const closeTimeout = 5 * time.Second
 
 // connect returns a client of the configured broker or of an embedded broker, and a function that closes the client
-// and an embedded broker.
+// and stops the embedded broker, if any.
 func connect(stop *signals, cfg *config.Config, health *health, archive *archiveService, log *slog.Logger) (*reprise.Client, func() error, error) {
 	options := &reprise.Config{Logger: log, Name: "reprise up", Announce: !cfg.Silent, Version: programVersion()}
 	options.Observer = archive.notifyOf(archive.observe(health.metrics, cfg.Broker == ""))

@@ -24,7 +24,8 @@ type brokerFlags struct {
 	JSON    bool          `name:"json" help:"Print JSON."`
 }
 
-// with connects to the broker and calls f with the client and a list of workers that is updated in the background.
+// brokerFlags.with connects to the broker and calls f with the client and a list of workers that is updated in the
+// background.
 func (b brokerFlags) with(ctx context.Context, name string, streams IO, f func(context.Context, *reprise.Client, *fleet.List) error) error {
 	if b.Timeout <= 0 || b.Wait <= 0 {
 		return usagef("--timeout and --wait must be positive: got %s and %s", b.Timeout, b.Wait)
@@ -284,10 +285,11 @@ type pauseResult struct {
 	Worker  string `json:"worker,omitempty"`
 	State   string `json:"state"`
 	Workers int    `json:"workers"` // number of workers that responded
-	Follow  int    `json:"follow"`  // number of workers in the state
+	Follow  int    `json:"follow"`  // number of workers in State
 }
 
-// report waits until the workers of a queue, or a single worker, are in a state, and prints their number.
+// report waits until the workers of a queue, or a single worker, are in the given state, but at most for the response
+// time of workers (--wait). It prints the number of workers in the state.
 func (b brokerFlags) report(ctx context.Context, streams IO, list *fleet.List, queue, id, state string) error {
 	result := pauseResult{Queue: queue, Worker: id, State: state}
 	begun := time.Now()
