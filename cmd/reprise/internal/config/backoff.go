@@ -6,7 +6,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// backoff reads a schedule of delays. It returns nil for the default schedule, see [Backoff].
+// backoff reads a schedule of delays. It returns nil for the default schedule; see [Backoff].
 func (v value) backoff() (schedule backoff.Backoff, ok bool) {
 	switch v.kind() {
 	case "a string":

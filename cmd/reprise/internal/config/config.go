@@ -54,7 +54,7 @@ const (
 	DefaultData   = "reprise-data"
 )
 
-// inMemory is the value of the key data for a broker without a data directory.
+// inMemory is the value of the data key for a broker without a data directory.
 const inMemory = "memory"
 
 // maxFile is the maximum size of a file. A larger file is probably a mistake.

@@ -131,7 +131,7 @@ var cdnPurge = design{
 // maxFactor is the maximum factor. A larger factor is probably a mistake.
 const maxFactor = 100
 
-// growth reads the growth of delays.
+// growth reads the settings of growing delays.
 func (f *fields) growth(p *preset.CDNPurge) {
 	read(f, "first", &p.First, value.wait)
 	read(f, "factor", &p.Factor, func(x value) (float64, bool) {
@@ -164,7 +164,7 @@ func part(v value) (float64, bool) {
 	return n, ok
 }
 
-// distinct returns an error for duplicate names. The error uses the keys of the file.
+// distinct returns an error for duplicate names. The error names the settings by their keys in the file.
 func distinct(p preset.CDNPurge) error {
 	exchange := cmp.Or(p.Exchange, preset.CDNPurgeExchange)
 	if p.WaitExchange == exchange {

@@ -86,7 +86,7 @@ func (f *fields) get(key string) (field, bool) {
 	return f.find(key)
 }
 
-// with calls the function use with the value of a key, if the key is present. It reports whether the key is present.
+// fields.with passes the value of a key to the function use, if the key is present. It reports whether the key is present.
 func (f *fields) with(key string, use func(value)) bool {
 	x, ok := f.get(key)
 	if ok {
@@ -164,8 +164,8 @@ func mapping[T any](owner string, fill func(*fields, *T)) reader[T] {
 	}
 }
 
-// short calls the function use with a value that is not a mapping. For a mapping, it calls use with the value of the
-// key main, and the function settings with the mapping.
+// value.short passes v to the function use if v is not a mapping. If v is a mapping, it passes the value of the key
+// main to use, and the mapping to the function settings.
 func (v value) short(owner, main, example string, use func(value), settings func(*fields)) {
 	if !v.isMapping() {
 		use(v)

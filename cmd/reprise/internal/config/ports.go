@@ -37,7 +37,7 @@ func (p ports) check(d *decoder) {
 	}
 }
 
-// overlaps reports whether two listeners conflict, because their addresses overlap.
+// overlaps reports whether two listeners have the same port and overlapping addresses.
 func (l listener) overlaps(other listener) bool {
 	a, b := l.addr.Addr(), other.addr.Addr()
 	if l.addr.Port() != other.addr.Port() {

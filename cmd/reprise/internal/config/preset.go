@@ -30,8 +30,8 @@ type design struct {
 	// of the worker that the design determines. The function returns an error if the keys conflict.
 	settings func(*fields) workerOf
 
-	// refused contains the keys that have no effect with this design, at any level. Each reason contains the replacement at
-	// the level of the preset.
+	// refused contains the keys that have no effect with this design, at any level. Each reason states the replacement
+	// at the level of the preset.
 	refused []refusal
 }
 

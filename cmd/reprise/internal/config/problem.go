@@ -83,8 +83,8 @@ func excerpt(line string, hidden []span, column int) (shown, blanks string) {
 	return string(runes), string(pad)
 }
 
-// mask replaces each hidden part of a line with …. The result place is the new index of the rune line[at]. Spaces around a
-// hidden part stay.
+// mask replaces each hidden part of a line with …. The result place is the new index of the rune line[at]. Spaces at
+// the ends of a hidden part remain visible.
 func mask(line []rune, hidden []span, at int) (masked []rune, place int) {
 	secret := make([]bool, len(line))
 	for _, s := range hidden {

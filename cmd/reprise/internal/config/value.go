@@ -21,7 +21,7 @@ type value struct {
 
 // A reader reads a value as a T. If the value is not a T, the reader reports a problem at the position of the value and
 // returns false, and the decoder continues with the rest of the file. Readers of lists, mappings and alternatives consist
-// of other readers. The keys that the reader of a mapping reads are the schema of the mapping, see fields.
+// of other readers. The keys that the reader of a mapping reads are the schema of the mapping; see fields.
 type reader[T any] func(v value) (T, bool)
 
 // value returns the value of a node, after it has resolved anchors and aliases.
@@ -52,7 +52,7 @@ func resolved(n ast.Node, aliases map[*ast.AliasNode]ast.Node) ast.Node {
 // fail reports a problem of a value. It always returns false, so that readers can return its result.
 func (v value) fail(format string, args ...any) bool { return v.failAt(v.at, format, args...) }
 
-// kind returns the kind of a value, in words for a problem.
+// kind describes the kind of a value for a problem, for example "a string".
 func (v value) kind() string {
 	switch v.node.(type) {
 	case nil, *ast.NullNode:

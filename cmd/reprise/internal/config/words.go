@@ -107,7 +107,7 @@ func edits(a, b string) int {
 	return rows[len(s)][len(t)]
 }
 
-// these formats the words as a list: "a, b and c".
+// The function these formats words as a list: "a, b and c".
 func these(words []string) string { return enumerate(words, "and") }
 
 // oneOfThese formats a list of alternatives: "a, b or c".
