@@ -284,8 +284,8 @@ func (r *run) settled(ctx context.Context) error {
 	}
 }
 
-// depths returns the number of ready messages by queue. It omits queues after an error,
-// because the client reports a lost connection.
+// depths returns the number of ready messages by queue. If it cannot read a depth, it omits the queue. It does not
+// report the error, because the client logs a lost connection.
 func (r *run) depths() map[string]int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

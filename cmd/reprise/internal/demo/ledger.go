@@ -33,8 +33,8 @@ type parkedMessage struct {
 	errors []string // of its attempts, from the exceptions header
 }
 
-// ledger is the balance of accounts. Each message counts once. A message that was
-// handled and is in a queue counts for the queue.
+// ledger is the balance of accounts. Each message counts once. A message that was handled but is still in a queue
+// counts as failed or waiting, not as done.
 type ledger struct {
 	in, done, failed, waiting int
 
