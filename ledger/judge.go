@@ -42,7 +42,7 @@ type opening struct {
 	slack int64
 }
 
-// step is a change of the discrepancy that exceeds the slack.
+// step is a change in the discrepancy by more than the slack.
 type step struct {
 	before int   // index of the last sample that cannot have the change; -1: none
 	after  int   // index of the first sample that shows the change
@@ -70,12 +70,12 @@ func steps(from opening, samples []sample) []step {
 		}
 		level += n
 		if level == 0 {
-			found = nil // all messages have been found again
+			found = nil // the discrepancy has disappeared
 			continue
 		}
 		next := step{before: lastWithout(from, samples[:i], level), after: i, n: n}
 		for len(found) > 0 {
-			// Merge changes of one discrepancy: a growing deviation, and a deviation that was reduced again.
+			// Merge the changes of one discrepancy, which can grow and shrink.
 			last := found[len(found)-1]
 			if last.after <= next.before && (last.n > 0) == (next.n > 0) {
 				break

@@ -16,7 +16,7 @@ import (
 type Ledger struct {
 	store
 	cfg     Config
-	changes chan struct{}   // semaphore that permits changes of accounts
+	changes chan struct{}   // semaphore for changes to accounts
 	verdict map[string]bool // whether an account had a discrepancy in the last report, for the log
 }
 
@@ -29,7 +29,7 @@ type Archive interface {
 // Sources contains the sources of the samples. Broker is required.
 type Sources struct {
 	Broker  Broker
-	Archive Archive // nil if there is no archive, so that failed messages stay in the failed queue
+	Archive Archive // nil if failed messages stay in the failed queue
 }
 
 // Open returns the ledger in db. It creates missing tables, and returns an error if a newer version created the
@@ -52,8 +52,8 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
 // Config returns the configuration, including the defaults.
 func (l *Ledger) Config() Config { return l.cfg }
 
-// Run takes samples of the current accounts every Config.Every, until ctx is done. It logs discrepancies and errors.
-// After an error it continues with the next sample. It must be called only once.
+// Run calls accounts and takes a sample of each account every Config.Every, until ctx is done. It logs discrepancies
+// and errors. After an error it continues with the next sample. It must be called only once.
 func (l *Ledger) Run(ctx context.Context, from Sources, accounts func() []Account) {
 	ticker := time.NewTicker(l.cfg.Every)
 	defer ticker.Stop()

@@ -44,7 +44,6 @@ var tables = sqlkit.Tables{Version: 1, Lock: "7365417203", Statements: []string{
 	)`,
 }}
 
-// store reads and writes the tables.
 type store struct {
 	db      *sqlkit.DB
 	dialect sqlkit.Dialect

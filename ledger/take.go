@@ -134,7 +134,6 @@ func counted(before terms) (t terms) {
 	return t
 }
 
-// broker adds the figures of the broker.
 func (x *sample) broker(a Account, r *account, figures map[string]Figures) {
 	raw := map[string][2]int64{}
 	anew := false

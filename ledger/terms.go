@@ -52,11 +52,11 @@ func (t *terms) missing(opening *terms) int64 {
 	return t.incoming() - opening.incoming() - (t.ended() - opening.ended()) - (t.stock() - opening.stock())
 }
 
-// motion returns the maximum error of the deviation in a sample, which results from reading its places at different
-// times. The error is the sum, over all places, of the larger of two changes: from the previous sample, and to the
-// next sample. A message that moves between two places while they are read may be counted in neither place or in both.
-// The number in a place stays constant while as many messages enter as leave. In this case the counts of the workers
-// show the number of moved messages.
+// motion returns the maximum error of the deviation in a sample. The error results from reading the places at
+// different times. It is at most the sum, over all places, of the larger of two changes: from the previous sample, and
+// to the next sample. A message that moves between two places while they are read may be counted in neither place or
+// in both. The number in a place stays constant while as many messages enter as leave. In this case the counts of the
+// workers show the number of moved messages.
 func motion(before, at, after *terms) int64 {
 	n := int64(0)
 	for _, place := range places {
@@ -70,7 +70,8 @@ func motion(before, at, after *terms) int64 {
 	return n
 }
 
-// places lists the places of messages. Each place has sums of terms whose changes show the number of moved messages.
+// places lists the places in which a message can be. Each place has one or more sums of terms. The changes of each sum
+// indicate how many messages moved.
 var places = [][][]term{
 	{{published}},
 	{{done}},

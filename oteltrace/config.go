@@ -16,7 +16,7 @@ type Config struct {
 
 	// Propagator reads and writes the trace context in headers. Default: propagation.TraceContext. The global propagator
 	// of OpenTelemetry is not the default, because it has no effect until the program sets it. Until then, the spans would
-	// have no links, without an error.
+	// have no links, and no error would report this.
 	Propagator propagation.TextMapPropagator
 
 	// ChildOfProducer makes the first attempt a child of the span that published the message, in addition to the link,

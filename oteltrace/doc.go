@@ -13,8 +13,8 @@
 //
 // Each attempt is a separate trace, linked to the span that published the message and to the previous attempt. Attempts
 // are not children of the publisher's span, because a retry may begin hours later, when the publisher's trace is
-// complete and a tail sampler has decided. Config.ChildOfProducer makes the first attempt a child. A run of
-// reprise.Immediate is part of its attempt.
+// complete and a tail sampler has made its decision. Config.ChildOfProducer makes the first attempt a child. Further
+// runs of the handler by reprise.Immediate are part of the same attempt.
 //
 // The header traceparent (W3C Trace Context) contains the publisher's span. HeaderPrevious contains the span of the
 // previous attempt. Middleware sets HeaderPrevious on the copy of a failed message. If no copy is made, the next
@@ -23,7 +23,7 @@
 // DeadLettering.
 //
 // The name of a span is "process QUEUE" or "publish EXCHANGE". For the default exchange, it is "publish QUEUE". The
-// span of an attempt ends when its handler returns, and records the action that the handler requests as OutcomeKey.
+// span of an attempt ends when the handler returns, and records the action that the handler requests as OutcomeKey.
 // Only then does the worker decide whether another attempt is permitted. It reports the decision to the Logger and the
 // Observer of its Config. The span of a failed attempt has the status Error, with the error text, and the attribute
 // error.type. The package does not record exception events. For details, see docs/observability.md.

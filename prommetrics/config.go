@@ -6,27 +6,27 @@ import (
 	"math"
 )
 
-// Config sets the buckets of histograms, as inclusive upper bounds. The zero value selects the defaults.
+// Config configures histograms. Bucket bounds are inclusive upper bounds. The zero value selects the defaults.
 type Config struct {
-	// HandlerDuration has the buckets of reprise_handler_duration_seconds. Default: 5, 10, 25, 50, 100, 250 and 500 ms,
-	// 1, 2.5, 5, 10 and 30 s, 1 and 5 min.
+	// HandlerDuration contains the bucket bounds of reprise_handler_duration_seconds. Default: 5, 10, 25, 50, 100, 250
+	// and 500 ms, 1, 2.5, 5, 10 and 30 s, 1 and 5 min.
 	HandlerDuration []float64
 
-	// PublishDuration has the buckets of reprise_publish_duration_seconds. Default: 1, 2.5, 5, 10, 25, 50, 100, 250 and
-	// 500 ms, 1, 2.5, 5, 10 and 30 s.
+	// PublishDuration contains the bucket bounds of reprise_publish_duration_seconds. Default: 1, 2.5, 5, 10, 25, 50,
+	// 100, 250 and 500 ms, 1, 2.5, 5, 10 and 30 s.
 	PublishDuration []float64
 
-	// MessageAge has the buckets of reprise_message_age_seconds. Default: 1, 2, 5 and 15 s, 1, 5 and 15 min, 1 and 4 h,
-	// 1 and 7 days. Bounds below 1 s are useless, because AMQP timestamps are whole seconds. The histogram ignores an
-	// age of more than a year as a wrong timestamp, because it would distort the sum.
+	// MessageAge contains the bucket bounds of reprise_message_age_seconds. Default: 1, 2, 5 and 15 s, 1, 5 and 15 min,
+	// 1 and 4 h, 1 and 7 days. Bounds below 1 s are useless, because AMQP timestamps are whole seconds. The histogram
+	// ignores an age of more than a year, because the timestamp is probably wrong and the age would distort the sum.
 	MessageAge []float64
 
-	// RetryDelay has the buckets of reprise_retry_delay_seconds. Default: 100 ms, 1, 5 and 15 s, 1, 5 and 15 min, 1, 4
-	// and 12 h, 1 and 7 days.
+	// RetryDelay contains the bucket bounds of reprise_retry_delay_seconds. Default: 100 ms, 1, 5 and 15 s, 1, 5 and
+	// 15 min, 1, 4 and 12 h, 1 and 7 days.
 	RetryDelay []float64
 
-	// MessageAttempts has the buckets of reprise_message_attempts. Include the MaxAttempts of your Policy as a bound.
-	// Default: 1, 2, 3, 4, 5, 7, 10, 15, 20 and 50.
+	// MessageAttempts contains the bucket bounds of reprise_message_attempts. Include the MaxAttempts of your Policy
+	// as a bound. Default: 1, 2, 3, 4, 5, 7, 10, 15, 20 and 50.
 	MessageAttempts []float64
 
 	// NativeHistograms also exports each histogram as a native histogram, with at most 160 buckets. Each bucket is at

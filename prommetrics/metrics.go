@@ -61,7 +61,7 @@ func (m *Metrics) Store(name string, up bool) {
 	m.stores.WithLabelValues(strings.ToValidUTF8(name, "\uFFFD")).Set(value)
 }
 
-// Notified counts an attempt to send a notification. The result is sent, retried or given_up.
+// Notified counts an attempt to send a notification. The result is "sent", "retried" or "given_up".
 func (m *Metrics) Notified(result string) {
 	for _, r := range []string{"sent", "retried", "given_up"} {
 		m.notifications.WithLabelValues(r)

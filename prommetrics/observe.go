@@ -121,13 +121,13 @@ func (m *Metrics) newQueues(cfg Config) func(name string) *queue {
 	}
 }
 
-// newTakers creates the metrics of queues with AsDelivered workers, as newQueues does.
+// newTakers is like newQueues, but for queues with AsDelivered workers.
 func (m *Metrics) newTakers() func(name string) *prometheus.Counter {
 	taken := m.counter("taken_total", "Messages taken out of a queue to be archived or moved, and not counted as attempts.", "queue")
 	return func(name string) *prometheus.Counter { return new(taken.WithLabelValues(name)) }
 }
 
-// newConsumers creates the metrics of queues with any workers, as newQueues does.
+// newConsumers is like newQueues, but for queues with workers of any kind.
 func (m *Metrics) newConsumers() func(name string) *consumer {
 	consuming := m.gauge("consuming", "Workers that have a consumer.", "queue")
 	interruptions := m.counter("interruptions_total", "Interruptions and failed starts of consumers.", "queue")
@@ -201,7 +201,7 @@ type connection struct {
 	connected   atomic.Bool // at least once
 }
 
-// newConnections creates the metrics of connections, as newQueues does.
+// newConnections is like newQueues, but for connections.
 func (m *Metrics) newConnections() func(name string) *connection {
 	up := m.gauge("connection_up", "1 if connected to the broker, else 0.", "connection")
 	blocked := m.gauge("connection_blocked", "Whether the broker blocks the connection.", "connection")
@@ -233,7 +233,6 @@ func (c *connection) observe(e reprise.Event) {
 	}
 }
 
-// publicationMetrics contains the metrics of publications.
 type publicationMetrics struct {
 	results map[string]prometheus.Counter
 	took    prometheus.Observer

@@ -43,8 +43,8 @@ func stacks(number string) (all []string) {
 	return all
 }
 
-// reportStuck fails the test if stuck is the panic that reports a deadlock in the bubble. Otherwise it panics with
-// stuck again.
+// reportStuck fails the test if stuck is the panic that reports a deadlock in the bubble. Otherwise it repeats the
+// panic.
 func reportStuck(t *testing.T, b *Broker, stuck any) {
 	t.Helper()
 	if err, ok := stuck.(error); !ok || !strings.HasPrefix(err.Error(), "deadlock: ") || b == nil {

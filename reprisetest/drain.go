@@ -33,8 +33,8 @@ import (
 // at rest.
 //
 // Drain does not wait for future publishes, such as a publish that is blocked or that a timer of a handler starts. A
-// scheduled message counts once it is in a queue. It does not matter which consumer settles a message, or how many
-// consumers a queue has.
+// scheduled message counts as in flight when it reaches a queue. It does not matter which consumer settles a message,
+// or how many consumers a queue has.
 func (b *Broker) Drain(t TB) {
 	t.Helper()
 	began := time.Now()

@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// flight is an attempt from its start until the message is settled. A worker that acknowledges before
-// it publishes the copy briefly has the message only in its memory, and the broker does not know it.
+// flight is an attempt from its start until the message is settled. If a worker acknowledges a message before it
+// publishes the copy, the message is briefly only in the memory of the worker.
 type flight struct {
 	queue, id string
 	attempt   int

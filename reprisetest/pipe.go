@@ -18,7 +18,6 @@ func pipe(client, server net.Addr) (atClient, atServer net.Conn) {
 		&end{read: toServer, write: toClient, local: server, remote: client}
 }
 
-// end is one end of a connection.
 type end struct {
 	read, write   *stream
 	local, remote net.Addr

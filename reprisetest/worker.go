@@ -67,9 +67,9 @@ type Worker struct {
 	stopped  bool
 }
 
-// Work runs a worker with a new client until t ends or the test calls [Worker.Stop]. Work returns when the worker has a
-// consumer. An attempt includes the middleware of the config, so the recorded attempts match the attempts that the worker
-// counts.
+// Work starts a worker with a new client, and returns when the worker has a consumer. The worker runs until t ends or the
+// test calls [Worker.Stop]. An attempt includes the middleware of the config, so the recorded attempts match the attempts
+// that the worker counts.
 func (b *Broker) Work(t TB, config reprise.WorkerConfig) *Worker {
 	t.Helper()
 	return b.WorkWith(t, b.Client(t, nil), config)
@@ -153,8 +153,8 @@ func (w *Worker) Await(t TB, n int) Attempts {
 	return got
 }
 
-// Stop drains the worker, as a program does before it exits, waits until Run returns, and returns the result of Run.
-// Messages that remain in its queue then count as at rest, unless the queue has other consumers.
+// Stop drains the worker, like a program that exits, and returns the result of the worker's Run method. Messages that
+// remain in the worker's queue then count as at rest, unless the queue has other consumers.
 func (w *Worker) Stop() error {
 	w.mu.Lock()
 	w.stopped = true

@@ -17,8 +17,9 @@ type Deaths struct{}
 // Owns reports whether header is a header of Trail.
 func (Deaths) Owns(header string) bool { return Trail{}.Owns(header) }
 
-// Read returns the number of rejections by d.Queue, the time of the first rejection, and the original exchange and routing
-// key. Read ignores values in x-death that RabbitMQ does not write.
+// Read returns the history of Trail. It adds the number of rejections by d.Queue to the attempts, and completes the
+// history with the time of the first rejection and the original exchange and routing key. Read ignores values in x-death
+// that RabbitMQ does not write.
 func (Deaths) Read(d Delivery) History {
 	h := trailOf(d)
 	h.Attempts = add(h.Attempts, rejections(d))

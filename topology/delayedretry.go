@@ -13,7 +13,7 @@ const (
 )
 
 // DelayedRetry is the Route that uses the delayed retry of RabbitMQ. The worker requeues a failed message unchanged
-// (basic.reject with requeue=true), and the queue delays its redelivery. The worker does not publish a copy, does not need
+// (basic.reject with requeue=true), and the queue delays the redelivery. The worker does not publish a copy, does not need
 // another queue for retries, and cannot write headers. https://www.rabbitmq.com/docs/quorum-queues#delayed-retry
 //
 // The queue sets the delay, which grows linearly: Min after the first failure, twice Min after the second, and so on, up to

@@ -18,8 +18,8 @@ type Deliveries struct {
 // Owns reports whether header is a header of Trail.
 func (Deliveries) Owns(header string) bool { return Trail{}.Owns(header) }
 
-// Read returns the number of earlier deliveries, and the history of Trail from before the message was published to the
-// queue.
+// Read returns the history of Trail, from before the message was published to the queue, and adds the number of
+// earlier failed deliveries to the attempts.
 func (m Deliveries) Read(d Delivery) History {
 	h := trailOf(d)
 	n := deliveryCount(d)

@@ -22,12 +22,12 @@
 //	                             │                …
 //	                             └────► parked ─► {queue}.failed
 //
-// [Levels], [WaitQueue], [MessageTTL] and [GrowingTTL] also publish copies. [DelayedRetry], [Requeuing] and
-// [DeadLettering] do not: the broker counts the attempts, and [Deliveries] and [Deaths] read the counts. docs/delays.md
-// compares all Routes.
+// [Levels], [WaitQueue], [MessageTTL] and [GrowingTTL] also publish copies. With [DelayedRetry], [Requeuing] and
+// [DeadLettering], the broker counts the attempts, and [Deliveries] and [Deaths] read the counts. These Routes do not
+// publish copies for retries, except for Requeuing.Classic. docs/delays.md compares all Routes.
 //
 // Existing systems are combinations of the same two parts, for example a [WaitQueue] and a [CountDown] of the remaining
-// retries: see package preset.
+// retries. See package preset.
 //
 // Names and header values are a wire format, which programs in other languages read and write. They do not change between
 // releases. The package imports only package internal/amqpvalue and the standard library.

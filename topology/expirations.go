@@ -22,22 +22,22 @@ const (
 	DefaultExpirationsFactor = 3.0
 )
 
-// Expirations is the Marks of systems that record the progress of the backoff only in the last expiration of a message. The
-// expiration of each copy is Factor times the previous expiration. The broker records the previous expiration in the header
-// x-death, as original-expiration (https://www.rabbitmq.com/docs/dlx#effects).
+// Expirations is the Marks for systems that record the progress of the backoff only in the last expiration of a message.
+// The expiration of each copy is Factor times the previous expiration. The broker records the previous expiration in the
+// header x-death, as original-expiration (https://www.rabbitmq.com/docs/dlx#effects).
 //
 // Expirations therefore counts the attempts of other programs, even if these programs do not count attempts. A message
-// that has waited for First had one attempt. With Factor 3, a message that has waited three times as long had two
-// attempts. Rounding removes jitter that changes an expiration by a factor of less than the square root of Factor. If
-// Factor is 1, an expiration shows only that there was an attempt.
+// whose last expiration was First has had one attempt. With Factor 3, a message whose last expiration was three times
+// First has had two attempts. Rounding removes jitter that changes an expiration by a factor of less than the square
+// root of Factor. If Factor is 1, an expiration shows only that there was an attempt.
 //
-// Workers also write a Trail and, in HeaderWaits, the expiration of their copy. From then on, the
-// count of attempts is exact, and Expirations derives only the later attempts of other programs from
-// the expiration. Other programs may keep or drop these headers.
+// Workers also write a Trail and, in HeaderWaits, the expiration of their copy. The count of attempts up to this copy
+// is then exact, and Expirations derives only the later attempts of other programs from the expiration. Other programs
+// may keep or drop these headers.
 //
 // A program that copies all headers also copies x-death. RabbitMQ 4.0 and later replace x-death when the copy expires.
-// Earlier versions increase its count and keep the first original-expiration. The count is then the number of waits.
-// Expirations ignores values in x-death that RabbitMQ does not write.
+// Earlier versions increase the count in x-death and keep the first original-expiration. The count is then the number
+// of waits. Expirations ignores values in x-death that RabbitMQ does not write.
 type Expirations struct {
 	// WaitQueue is the queue in which copies expire, as named in x-death. {queue} is replaced by the
 	// work queue. Default: {queue}.wait.
@@ -54,7 +54,7 @@ func (e Expirations) withDefaults() Expirations {
 	return e
 }
 
-// Validate reports invalid settings, with advice.
+// Validate reports invalid settings and explains how to fix them.
 func (e Expirations) Validate() error {
 	e = e.withDefaults()
 	if err := errors.Join(validateLength("Expirations.WaitQueue", e.WaitQueue),
@@ -130,7 +130,7 @@ func (e Expirations) last(d Delivery) wait {
 	return w
 }
 
-// retries returns the number of retries since a copy with the expiration initial, as derived from w.
+// retries returns the number of retries, derived from w, that followed a copy whose expiration was initial.
 func (e Expirations) retries(initial time.Duration, w wait) int {
 	n := max(0, w.count-1)
 	if e.Factor == 1 {
@@ -161,8 +161,8 @@ func clampDelay(ns float64) time.Duration {
 	return max(time.Millisecond, time.Duration(ns))
 }
 
-// originalExpiration reads the expiration that a message had when it expired: a string with a number
-// of milliseconds.
+// originalExpiration reads the expiration that a message had when it expired from an entry of x-death, which contains
+// it as a string of milliseconds.
 func originalExpiration(death Table) (time.Duration, bool) {
 	text, _ := death["original-expiration"].(string)
 	ms, err := strconv.ParseInt(text, 10, 64)

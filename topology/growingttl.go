@@ -14,16 +14,16 @@ const (
 	DefaultGrowingTTLJitter = 0.1
 )
 
-// GrowingTTL is a MessageTTL whose delay grows with each copy, based on the expiration that the broker
-// recorded in x-death. The first copy waits for First. Each further copy waits for Factor times the
-// last recorded expiration, with a small jitter. Expirations are its Marks.
+// GrowingTTL is a MessageTTL whose delay grows with each copy, based on the expiration that the broker recorded in
+// x-death. The first copy waits for First. Each further copy waits for Factor times the last recorded expiration, with
+// a small jitter. The Marks of GrowingTTL are Expirations.
 //
 //	work queue ─► handler ─► error: copy, expiration 10000 ─► wait queue ─ expires ─► work queue
 //	                                │                                          │
 //	                                └── next time 30000 ◄── x-death: original-expiration 10000
 //
 // The message itself carries the progress of the backoff. Any number of programs in any language can therefore continue the
-// backoff of another program. GrowingTTL ignores the delays of Policy and handlers. But the Policy limits the number of
+// backoff of another program. GrowingTTL ignores the delays of Policy and handlers. The Policy still limits the number of
 // attempts.
 //
 // As with MessageTTL, a message also waits for earlier messages in the wait queue that are due later. With growing delays,
@@ -41,9 +41,8 @@ type GrowingTTL struct {
 	Factor float64       // ratio of an expiration to the previous expiration, from 1 (constant) to 1000; default 3
 	Max    time.Duration // longest expiration; default 12 h, or First if that is longer; at most MaxDelay
 
-	// Jitter is the maximum random deviation of a delay, as a fraction of the delay: 0.1 changes a
-	// delay by up to a tenth in both directions. The first delay has no jitter. Default: 0.1; a
-	// negative value disables jitter.
+	// Jitter is the maximum random deviation of a delay, as a fraction of the delay: 0.1 changes a delay by up to a
+	// tenth in either direction. The first delay has no jitter. Default: 0.1; a negative value disables jitter.
 	Jitter float64
 
 	// Rand returns a number in [0, 1). It must be safe for concurrent use. Default:
@@ -87,7 +86,7 @@ func (g GrowingTTL) Validate() error {
 // Marks returns Expirations.
 func (g GrowingTTL) Marks() Marks { return g.withDefaults().expirations() }
 
-// Wait returns the hop into the wait queue. The delay depends only on the message; Wait ignores the
+// Wait returns the hop into the wait queue. The delay depends on the message and the jitter. Wait ignores the
 // requested delay.
 func (g GrowingTTL) Wait(d Delivery, _ time.Duration) (Hop, error) {
 	g = g.withDefaults()

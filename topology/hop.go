@@ -16,8 +16,8 @@ type Hop struct {
 	TTL        time.Duration // expiration of the copy in whole milliseconds, rounded up; 0 for none
 	Delay      time.Duration // actual wait of the message, for logs; 0 if it does not wait
 
-	// Headers are added to the copy, and replace existing headers of the same names. They are part of
-	// the address, because exchanges on the path route by them.
+	// Headers are added to the copy, and replace existing headers of the same names. Exchanges on the path may route
+	// by them.
 	Headers Table
 
 	// Stations is the number of queues on the path in which the copy expires. For each of them, the broker adds an entry

@@ -18,23 +18,24 @@ const topLevel = 28
 // after the wait.
 const HeaderLevel = "x-reprise-level-"
 
-// Levels is the Route for long delays with a resolution of one second. It supports any delay up to
-// MaxSchedule. A message is never early, and never waits for another message. Levels needs more
-// declarations than Buckets, and more hops: one for each bit of the delay that is set.
+// Levels is the Route for long delays with a resolution of one second. It supports any delay up to MaxSchedule. A
+// message is never early, and never waits for another message. Levels needs more declarations than Buckets, and more
+// hops.
 //
-// A delay is a sum of powers of two. Each power has a queue in which all messages wait equally long,
-// so the first message in a queue is the first that is due. Level n delays a message by 2ⁿ⁻¹ seconds,
-// and level 0 by one further second. A message passes the levels from the highest down. It waits in
-// the levels whose bits are set, and always in level 0. For 7 s = 4 s + 2 s + 1 s:
+// A delay is one second plus a sum of powers of two. Each power has a queue in which all messages wait equally long,
+// so the first message in a queue is the first that is due. Level n delays a message by 2ⁿ⁻¹ seconds, and level 0 by
+// the additional second. A message passes the levels from the highest down. It waits in the levels whose powers are in
+// the sum, and always in level 0. For 7 s = 4 s + 2 s + 1 s:
 //
 //	exchange 3 ─► queue 3 ─► exchange 2 ─► queue 2 ─► exchange 1 ───────► exchange 0 ─► queue 0 ─► target
 //	                4 s                      2 s         (not queue 1)                    1 s
 //
-// Each level above 0 has a headers exchange. By one header, the exchange routes the message into the queue of the level
-// or to the next lower level. The routing key therefore does not change, and the broker routes the message to the target
-// like a new message. (Bits in the routing key would need fewer exchanges, but would replace the routing key.)
+// Each level above 0 has a headers exchange. According to one header, the exchange routes the message either into the
+// queue of the level or to the next lower level. The routing key therefore does not change, and the broker routes the
+// message to the target like a new message. (Bits in the routing key would need fewer exchanges, but would replace the
+// routing key.)
 //
-// Levels rounds delays up to whole seconds. Each hop adds some milliseconds.
+// Levels rounds delays up to whole seconds. Each hop adds a few milliseconds.
 //
 // A message waits in each level at most once, so n levels provide at most 2ⁿ delays. With fewer levels, the resolution
 // would therefore be coarser, or MaxSchedule shorter.
@@ -66,8 +67,7 @@ func validateTarget(exchange, queue string) error {
 	return validateNames(queue, name)
 }
 
-// Topology returns the work queue, declared only if it does not exist, and its failed queue, like
-// Buckets.
+// Topology returns the work queue, which is declared only if it does not exist, and its failed queue, like Buckets.
 func (Levels) Topology(queue string) Topology { return workAndFailed(queue, FailedQueue(queue)) }
 
 // Wait returns the hop into the highest level that the delay needs. A delay beyond MaxSchedule counts as MaxSchedule. The
@@ -80,13 +80,13 @@ func (l Levels) Wait(d Delivery, delay time.Duration) (Hop, error) {
 // exchange.
 func (Levels) Failed(d Delivery) Hop { return failed(d.Queue) }
 
-// Schedule returns the hop of a message that reaches exchange with the routing key key after delay, and not earlier. If
-// exchange is empty, key is the name of a queue. If delay is not positive, the hop leads directly to the target. The
-// exchange or the queue must exist when the message is due.
+// Schedule returns the hop for a message that must reach exchange after delay, and not earlier. key is the routing key
+// of the message. If exchange is empty, key is the name of a queue. If delay is not positive, the hop leads directly to
+// the target. The exchange or the queue must exist when the message is due.
 //
-// The message must not have an expiration, because it would expire during the wait. It must not have a header x-death:
-// RabbitMQ before 4.0 trusts this header, and could drop the message as a cycle. The broker uses the routing keys in the
-// header CC if the target is an exchange, and ignores them if the target is a queue.
+// The message must not have an expiration, because it would expire during the wait. It must not have a header x-death,
+// because RabbitMQ before 4.0 trusts this header, and could drop the message as a cycle. The broker uses the routing
+// keys in the header CC if the target is an exchange, and ignores them if the target is a queue.
 //
 // If the exchange does not route a due message to any queue, the broker keeps the message and retries, as for a full queue.
 // See Levels for the effect on other messages.

@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// MessageTTL is the Route of systems with one wait queue for all delays, in which each copy has its
-// own expiration. Use it to work with such an existing system. For a new system, use Buckets.
+// MessageTTL is the Route for systems that use one wait queue for all delays, with an expiration on each copy. Use it
+// to work with such an existing system. For a new system, use Buckets.
 //
-// A message with a short delay waits for earlier messages with long delays, because RabbitMQ expires
-// only the message at the head of a queue
-// (https://www.rabbitmq.com/docs/ttl#message-ttl-dead-lettering). For example, a copy that is due in
-// one second, behind a copy that is due in one hour, returns in one hour. Copies are never early, and
+// A message with a short delay waits for earlier messages with long delays, because RabbitMQ expires only the message
+// at the head of a queue (https://www.rabbitmq.com/docs/ttl#message-ttl-dead-lettering). For example, a copy that is
+// due in one second, behind a copy that is due in one hour, returns in one hour. Copies are never early, but can be
 // late by up to the longest delay in use. If all delays are equal, all copies are on time.
 //
-// The zero value does not need existing objects: the wait queue is {queue}.wait, and dead-letters to the work queue through
-// the default exchange. In an existing system, Infrastructure describes the objects of the system, and the addresses are the
-// destinations of waiting and parked copies:
+// The zero value does not need existing objects. Its wait queue is {queue}.wait, which dead-letters to the work queue
+// through the default exchange. In an existing system, Infrastructure describes the objects of the system, and the addresses
+// are the destinations of waiting and parked copies:
 //
 //	topology.MessageTTL{
 //		WaitAddress:    topology.Address{Exchange: "orders.wait", Key: "{key}"},
@@ -32,9 +31,9 @@ type MessageTTL struct {
 	// {key} in the addresses. "" is the default exchange, which routes by the name of the work queue.
 	WorkExchange string
 
-	// Infrastructure declares all objects, including the bindings with which WorkExchange reaches each
-	// work queue. If it is empty, the worker declares the queues of the addresses, and the work queue
-	// if it does not exist.
+	// Infrastructure declares all objects, including the bindings with which WorkExchange reaches each work queue. If
+	// Infrastructure is empty, the worker declares the queues of the addresses and, if it does not exist, the work
+	// queue.
 	Infrastructure Topology
 }
 
@@ -65,9 +64,8 @@ func (m MessageTTL) Validate() error {
 	return errors.Join(append(errs, m.Infrastructure.Validate())...)
 }
 
-// ValidateQueue reports a work queue whose derived queues would have invalid names. It also reports a
-// work queue that WorkExchange does not reach according to Infrastructure, because its retries would
-// be lost.
+// ValidateQueue reports a work queue whose derived queues would have invalid names. It also reports a work queue that,
+// according to Infrastructure, WorkExchange does not reach, because the retries would be lost.
 func (m MessageTTL) ValidateQueue(queue string) error {
 	m = m.withDefaults()
 	return errors.Join(
@@ -77,8 +75,8 @@ func (m MessageTTL) ValidateQueue(queue string) error {
 		validateNames(queue, m.WaitAddress.queue(queue), m.FailedAddress.queue(queue)))
 }
 
-// Topology returns the Infrastructure. If the Infrastructure is empty, it returns the work queue, declared only if it does
-// not exist, and its failed queue.
+// Topology returns the Infrastructure. If the Infrastructure is empty, it returns the work queue, which is declared only
+// if it does not exist, and its failed queue.
 func (m MessageTTL) Topology(queue string) Topology {
 	if !m.Infrastructure.empty() {
 		return m.Infrastructure

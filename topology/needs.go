@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// For returns an error if the given version of RabbitMQ does not implement the topology, see Needs. A broker sends its
-// version in the server property "version" of a connection.
+// For returns an error if the given version of RabbitMQ does not implement the topology (see Needs). A broker sends
+// its version in the server property "version" of a connection.
 func (t Topology) For(version string) error {
 	if t.Needs == "" {
 		return nil
@@ -31,8 +31,8 @@ func newer(a, b string) string {
 	return b
 }
 
-// parseVersion parses a version such as "4.3.6". It ignores a suffix that does not consist of digits
-// and dots, as in "4.3.0-rc.1" or "3.10.8+1".
+// parseVersion parses a version such as "4.3.6". It ignores the first character that is neither a digit nor a dot, and
+// all following characters, as in "4.3.0-rc.1" or "3.10.8+1".
 func parseVersion(s string) (numbers []int, ok bool) {
 	end := strings.IndexFunc(s, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
 	if end >= 0 {

@@ -6,15 +6,15 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// HeaderOutcome is the header of a replayed message that requests a report from its consumer. Its
-// value is a table, see [OutcomeRequest].
+// HeaderOutcome is the header with which a replayed message requests a report from its consumer. Its value is a table
+// (see [OutcomeRequest]).
 const HeaderOutcome = "x-reprise-outcome"
 
 // OutcomeQueuePrefix is the prefix of the names of all queues that receive reports. A consumer does not report to other
-// queues, so that a publisher cannot make it publish to arbitrary queues.
+// queues, so that a publisher cannot make the consumer publish to arbitrary queues.
 const OutcomeQueuePrefix = "reprise.outcomes."
 
-// OutcomeRequest requests a report about a replayed message from its consumer: an [Outcome].
+// OutcomeRequest requests an [Outcome], a report about a replayed message, from the consumer of the message.
 //
 // A consumer reports only if [OutcomeRequest.Asks] returns true. A handler that copies the headers of
 // its message to a new message also copies the request, but the new message is not the replayed
@@ -70,7 +70,7 @@ type Outcome struct {
 	Error   string // error of the failed attempt; optional, at most 1 KiB
 }
 
-// maxOutcomeError limits the error of a report in bytes. The error is for display.
+// maxOutcomeError limits the error of a report in bytes. The error is only for display.
 const maxOutcomeError = 1 << 10
 
 // Table returns the headers of the report.

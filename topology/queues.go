@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// MaxDelay is the longest delay of Buckets, WaitQueue, MessageTTL and DeadLettering: 2³²-1
-// milliseconds, 49 days and 17 hours. RabbitMQ itself accepts up to ten years, but other programs that
-// read these queues may not. Levels supports longer delays.
+// MaxDelay is the longest delay of all Routes except Levels: 2³²-1 milliseconds, 49 days and 17 hours. RabbitMQ
+// accepts up to ten years, but other programs may not. Levels supports longer delays.
 const MaxDelay = math.MaxUint32 * time.Millisecond
 
-// DeliveryLimit is the delivery limit of work queues. If a message was delivered more than 20 times and never settled, for
-// example because its handler terminates the process each time, the broker moves the message to the failed queue. RabbitMQ
-// 4.0 and later use the same default; earlier versions have no default.
+// DeliveryLimit is the delivery limit of the work queues that Buckets, Levels, MessageTTL and GrowingTTL declare without
+// an Infrastructure. If a message was delivered more than 20 times and never settled, for example because its handler
+// terminates the process each time, the broker moves the message to the failed queue. RabbitMQ 4.0 and later use the same
+// default; earlier versions have no default.
 const DeliveryLimit = 20
 
 // unlimited is the delivery limit of queues from which the broker must not drop messages. RabbitMQ
@@ -59,8 +59,8 @@ func waitQueue(name, exchange, key string) Queue {
 	return Queue{Name: name, Args: quorum(exchange, key)}
 }
 
-// workAndFailed returns a work queue, declared only if it does not exist, and its failed queue. The work queue
-// dead-letters into the failed queue, so RabbitMQ does not drop a message that exceeds the delivery limit.
+// workAndFailed returns a work queue, which is declared only if it does not exist, and its failed queue. The work
+// queue dead-letters into the failed queue, so RabbitMQ does not drop a message that exceeds the delivery limit.
 func workAndFailed(queue, failed string) Topology {
 	return Topology{Queues: []Queue{
 		{Name: queue, IfAbsent: true, Args: quorum("", failed).with("x-delivery-limit", int64(DeliveryLimit))},

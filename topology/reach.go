@@ -33,9 +33,9 @@ func (t Topology) routesByKey(name string) (Exchange, error) {
 	return x, fmt.Errorf("exchange %q is of kind %s, which does not route by the key alone", name, x.Kind)
 }
 
-// Return returns the exchange through which the copies of messages return to their work queue after
-// the wait, if the strategy's Route sets one. It returns false if the copies return by the name of the
-// queue, as with Buckets and preset.Staking.
+// Return returns the exchange through which the copies of messages return to their work queue after the wait, if the
+// strategy's Route sets one. Otherwise it returns false. For example, the copies of Buckets and preset.Staking return
+// directly to the work queue.
 func (s Strategy) Return() (exchange string, ok bool) {
 	switch r := unwrap(s.WithDefaults().Route).(type) {
 	case WaitQueue:

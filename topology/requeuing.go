@@ -7,15 +7,15 @@ import (
 )
 
 // Requeuing is the Route without a delay. The worker requeues a failed message unchanged (basic.reject with requeue=true),
-// and the broker redelivers it immediately. The worker does not publish a copy, so it cannot lose or duplicate the message,
-// and it cannot write headers. Requeuing ignores the delays of Policy and handlers.
+// and the broker redelivers it immediately. Without Classic, the worker does not publish a copy for a retry, so it cannot
+// lose or duplicate the message, and it cannot write headers. Requeuing ignores the delays of Policy and handlers.
 //
 // Use it for failures that are unlikely to occur again on another worker, or a moment later. Do not use it for an
 // unavailable downstream service, which would receive calls as fast as it rejects them.
 //
-// The queue counts the attempts, see Deliveries, so it must be a quorum queue. Classic queues do not count deliveries and
+// The queue counts the attempts (see Deliveries), so it must be a quorum queue. Classic queues do not count deliveries and
 // would redeliver a message forever, so the worker parks a redelivered message of a classic queue. The default delivery
-// limit of RabbitMQ (20, since 4.0) would stop the retries before the Policy does. The work queue is therefore declared
+// limit of RabbitMQ (20, since 4.0) could stop the retries before the Policy does. The work queue is therefore declared
 // with a limit of 100 000, which permits a retry every second for a day. If a message exceeds this limit, the broker moves
 // it to {queue}.failed, without recording an error. The limit also applies to a Policy that permits more attempts.
 //
@@ -23,11 +23,11 @@ import (
 // earlier delivery, but not the number of deliveries.
 type Requeuing struct {
 	// Classic declares the work queue as a classic queue and counts attempts as follows. The worker requeues a message
-	// unchanged after the first failure. After the second failure (redelivered is set) it publishes a copy with the count to
-	// the end of the queue, and acknowledges the original after the confirm. The third failure is handled like the first,
-	// and so on. With Policy.MaxAttempts 2, the worker does not publish a copy. With 3, it publishes one copy, which a crash
-	// can duplicate. A delivery whose worker terminated counts as an attempt. A second such delivery in a row does not
-	// count, because the worker cannot distinguish it from the first.
+	// unchanged after the first failure. After the second failure (redelivered is set), it publishes a copy, which contains
+	// the count, to the end of the queue, and acknowledges the original after the confirm. The third failure is handled like
+	// the first, and so on. With Policy.MaxAttempts 2, the worker does not publish a copy for a retry. With 3, it publishes
+	// one copy, which a crash can duplicate. A delivery whose worker terminated counts as an attempt. A second such delivery
+	// in a row does not count, because the worker cannot distinguish it from the first.
 	Classic bool
 
 	// Unlimited requeues a message unchanged without limit. It ignores the redelivered flag and a
@@ -39,7 +39,7 @@ type Requeuing struct {
 // Marks returns Deliveries with the same value of Classic.
 func (r Requeuing) Marks() Marks { return Deliveries{Classic: r.Classic} }
 
-// Validate reports Unlimited without Classic, because a quorum queue limits deliveries.
+// Validate returns an error for Unlimited without Classic, because a quorum queue limits deliveries.
 func (r Requeuing) Validate() error {
 	if r.Unlimited && !r.Classic {
 		return errors.New("topology: Requeuing.Unlimited must be false without Classic (a quorum queue has a delivery limit)")
@@ -76,7 +76,7 @@ func (r Requeuing) Wait(d Delivery, _ time.Duration) (Hop, error) {
 // exchange.
 func (Requeuing) Failed(d Delivery) Hop { return failed(d.Queue) }
 
-// fallbackLimit is the delivery limit of work queues that dead-letter to their failed queue. It stops the retries if the
+// fallbackLimit is the delivery limit of the work queues of Requeuing and DelayedRetry. It stops the retries if the
 // count of attempts is wrong.
 const fallbackLimit = int64(100_000)
 

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// RetriesExchange is the topic exchange of retry reports: see RetryReport. The routing key of a report is the work queue.
+	// RetriesExchange is the topic exchange of retry reports (see RetryReport). The routing key of a report is the work
+	// queue.
 	RetriesExchange = "reprise.retries"
 
 	// RetriesQueuePrefix is the prefix of the name of the queue in which an archive receives retry reports.
@@ -33,8 +34,8 @@ type RetryReport struct {
 	Host    string  `json:"host,omitempty"`
 	Retries []Retry `json:"retries"`
 
-	// Missing counts the retries since the previous report that no report contains, because there were too many retries or
-	// the broker did not accept a report.
+	// Missing is the number of retries since the previous report that were omitted from reports, because there were too
+	// many retries or the broker did not accept a report.
 	Missing int64 `json:"missing,omitempty"`
 }
 
@@ -84,7 +85,7 @@ func (r RetryReport) Encode() ([]byte, error) {
 }
 
 // ReadRetryReport returns the report in the body of a message, and whether the body is a valid report. It removes retries
-// without an attempt or a time, and retries with a message ID that is too long for AMQP.
+// without an attempt or a time, and retries with an invalid message ID or wait queue.
 func ReadRetryReport(body []byte) (r RetryReport, ok bool) {
 	if len(body) > maxReadRetryReport || json.Unmarshal(body, &r) != nil || r.Version != RetryReportVersion ||
 		r.Queue == "" || len(r.Queue) > maxName || len(r.Retries) > maxReportedRetries || r.Missing < 0 {

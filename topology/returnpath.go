@@ -11,9 +11,9 @@ import (
 // matches that key, the broker silently drops the copy, because it cannot return an expired message to a publisher.
 
 // returnKey returns a routing key with which the exchange work reaches d.Queue. It prefers the key of the message. If the
-// message was published through another exchange (for example, by queue name through the default exchange), work may not
-// route its key to the queue. returnKey then uses the key of a binding. This is also correct for a topic exchange, because a
-// pattern matches itself. In a key, "*" and "#" are ordinary words.
+// message was published through another exchange (for example, directly to the queue through the default exchange), the
+// exchange work may not route that key to the queue. returnKey then uses the key of a binding. This is also correct for a
+// topic exchange, because a pattern matches itself. In a key, "*" and "#" are ordinary words.
 func (t Topology) returnKey(work string, d Delivery) string {
 	if work == "" {
 		return d.Queue
@@ -155,7 +155,7 @@ func topicMatches(pattern, key string) bool {
 	return i == len(p)
 }
 
-// words splits a key as RabbitMQ does. The empty key has no words, and "." has two empty words.
+// words splits a key like RabbitMQ. The empty key has no words, and "." has two empty words.
 func words(key string) []string {
 	if key == "" {
 		return nil

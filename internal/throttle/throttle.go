@@ -97,7 +97,6 @@ func (t *Throttle) Try(peer, name string, right bool) (wait time.Duration) {
 	return 0
 }
 
-// expired reports whether the mistakes have expired.
 func (m *mistakes) expired(now time.Time) bool { return now.Sub(m.last) > mistakeLifetime }
 
 func (m *mistakes) add(now time.Time, longest time.Duration) {

@@ -1,6 +1,6 @@
 // Package upgradetest tests that this version can use the data of older versions, and that older versions can use the
-// data of this version. The data consists of data directories of the broker with waiting messages, archives, ledgers
-// and deduplication stores. docs/durability.md ("Upgrade and downgrade") specifies the guarantees.
+// data of this version. The data consists of archives, ledgers, deduplication stores, and data directories of the
+// broker that contain waiting messages. docs/durability.md ("Upgrade and downgrade") specifies the guarantees.
 //
 // The name of each folder in testdata is the format of its fixtures. Fixtures of older formats do not change. If this
 // version introduces a new format, add its fixtures with:

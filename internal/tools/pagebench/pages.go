@@ -231,7 +231,7 @@ func (s *system) ask(ctx context.Context, o options, column string, pages []page
 				took = append(took, d)
 			}
 			if total := sum(took); total > 20*time.Second && len(took) > 10 {
-				break // ten requests are enough for a slow page
+				break // a few requests are enough for a slow page
 			}
 		}
 		slices.Sort(took)

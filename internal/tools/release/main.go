@@ -173,7 +173,7 @@ func (r *release) pack(program, system, arch string, docs documents) error {
 	return r.packImage(content, arch, docs)
 }
 
-// write writes a file of the release.
+// write writes a file of the release and records its name.
 func (r *release) write(name string, content []byte) error {
 	if err := os.WriteFile(filepath.Join(r.out, name), content, 0o644); err != nil {
 		return fmt.Errorf("cannot write file: %w", err)

@@ -132,7 +132,7 @@ func (p patch) apply(tree fs.FS) (map[string]string, error) {
 // ignoredDirs lists directories that copyTree omits.
 var ignoredDirs = []string{".git", "bin", "node_modules", "coverage"}
 
-// copyTree copies the files of a tree.
+// copyTree copies a tree without ignoredDirs.
 func copyTree(to, from string) error {
 	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

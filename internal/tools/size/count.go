@@ -35,7 +35,7 @@ var (
 	// ignored lists folders that do not count.
 	ignored = []string{"examples", "bench", "testdata", "node_modules"}
 
-	// forTests are folders with packages that only tests use.
+	// forTests lists folders with packages that only tests and tools use.
 	forTests = []string{
 		"chaos", "conformance", "broker/internal/chaos",
 		"internal/archtest", "internal/browsertest", "internal/chaos", "internal/docstest", "internal/interop",
@@ -165,7 +165,7 @@ func fields(e ast.Expr) []*ast.Field {
 	return nil
 }
 
-// receiver returns the name of the type of a method.
+// receiver returns the name of a method's receiver type.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

@@ -44,7 +44,6 @@ func run(out io.Writer, base string) error {
 	return write(out, now, before)
 }
 
-// columns lists the columns of the table.
 var columns = []struct {
 	name string
 	of   func(s size) int
