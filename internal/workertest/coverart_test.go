@@ -14,8 +14,9 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// coverArt returns the design p. Its queue names are fixed. Therefore its tests have exclusive access to the names on a
-// shared broker, start with no queues, and delete their queues.
+// coverArt prepares a broker for a test of the design p, and returns p. The queue names of the design are fixed. Therefore
+// only one test at a time uses the names on a shared broker. coverArt deletes the queues and exchanges before and after the
+// test.
 func coverArt(t *testing.T, r *raw, p preset.CoverArt) preset.CoverArt {
 	t.Helper()
 	topo := p.Topology()
@@ -45,7 +46,7 @@ func TestCoverArtDeclaresDeployedTopology(t *testing.T) {
 				if err := dial(t, b.URL).Declare(t.Context(), p.Topology()); err != nil {
 					t.Fatal(err)
 				}
-				// Declarations with the literal arguments of other programs of this design are equivalent.
+				// Declarations with the arguments that other programs of this design use are equivalent.
 				with := func(args amqp.Table) amqp.Table {
 					if queueType != "" {
 						args["x-queue-type"] = queueType
@@ -97,7 +98,7 @@ func TestCoverArtOnTheWire(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		testkit.Alone(t, b, "cover-art-archive")
 		r := newRaw(t, b.URL)
-		// The delay must be positive, so the test reads the wait queue instead.
+		// The delay cannot be 0, so the test does not wait for it, but reads the copies from the wait queue.
 		p := coverArt(t, r, preset.CoverArt{RetryDelay: time.Hour})
 		h := newScript(func(m *reprise.Message) error { return fmt.Errorf("error of attempt %d", m.Attempt) })
 		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: "cover-art-archive.index", Handler: h, Strategy: p.Strategy(), Policy: quick(1)})
@@ -109,7 +110,7 @@ func TestCoverArtOnTheWire(t *testing.T) {
 		for _, tc := range []struct {
 			name  string
 			first amqp.Table // headers of the published message
-			steps []step     // destinations of its copies, in order
+			steps []step     // destinations and headers of its copies, in order
 		}{
 			{"from the start", nil, []step{
 				{"cover-art-archive.retry", amqp.Table{"mb-retries": int32(3), "mb-exceptions": []any{"error of attempt 1"}}},
@@ -168,8 +169,8 @@ func TestCoverArtRetriesMessages(t *testing.T) {
 		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: "cover-art-archive.move", Handler: h, Strategy: p.Strategy()})
 		for _, to := range [][2]string{
 			{"cover-art-archive", "move"},
-			// A message that is published directly to the queue would be dropped at its expiry. The routing key of the
-			// queue returns the message instead.
+			// With its original routing key, a message that was published directly to the queue would be dropped when it
+			// expires. The worker therefore uses the routing key of the binding.
 			{"", "cover-art-archive.move"},
 		} {
 			before := h.count()

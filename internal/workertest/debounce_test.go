@@ -62,7 +62,7 @@ func TestDebounceHandlesNewestMessageOfBurst(t *testing.T) {
 	})
 }
 
-// All messages of a burst stay unsettled until the handled message is settled.
+// The worker settles the messages of a burst only when it settles the handled message.
 func TestBurstIsSettledTogether(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -169,8 +169,8 @@ func TestDebounceKeys(t *testing.T) {
 	})
 }
 
-// The content key depends on the body, the type, the reply address and the correlation ID of a message, and on its
-// exchange and routing key. It does not depend on the message ID.
+// ContentKey depends on the body, the type, the reply address, the correlation ID, the exchange and the routing key of a
+// message, but not on the message ID.
 func TestContentKey(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

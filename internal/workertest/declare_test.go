@@ -84,8 +84,8 @@ func TestDeclareExplainsRefusals(t *testing.T) {
 	})
 }
 
-// dialFailingDeclare connects to a broker in memory that responds to the first declaration of a queue with an internal error
-// and the given reason.
+// dialFailingDeclare connects to a broker in memory that responds to the first declaration of a queue with an internal
+// error that contains the given reason.
 func dialFailingDeclare(t *testing.T, reason string) client {
 	t.Helper()
 	b, err := broker.New(broker.Config{})
@@ -203,7 +203,7 @@ func TestRunReturnsConflictOfArguments(t *testing.T) {
 	})
 }
 
-// The error of Declare reports whether a retry is useful.
+// The error of Declare reports whether the caller should try again.
 func TestDeclareTimesOutWithoutResponse(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -15,7 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A handler sees only the properties and headers of the message, without additions.
+// With AsDelivered, a handler receives the message as the broker delivered it, with the headers that a worker wrote when it
+// parked the message.
 func TestHandlerReceivesMessageAsDelivered(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -64,12 +65,12 @@ func TestHandlerReceivesMessageAsDelivered(t *testing.T) {
 	})
 }
 
-// existingQueue is a route for an existing queue.
+// existingQueue is a route that declares nothing, for a queue that exists.
 type existingQueue struct{ topology.Requeuing }
 
 func (existingQueue) Topology(string) topology.Topology { return topology.Topology{} }
 
-// toReprise converts a header value to the types of this library.
+// toReprise converts a header value from the types of the AMQP client to the types of Reprise.
 func toReprise(v any) any {
 	switch x := v.(type) {
 	case amqp.Table:
@@ -107,8 +108,8 @@ func (a *acks) all() ([]error, []*reprise.Message) {
 	return a.results, a.about
 }
 
-// After Acked reports an ack as known, the message is never redelivered, even if the connection is lost at that moment.
-// Acked reports a lost ack as lost.
+// If Acked gets a nil error, the broker never redelivers the message, even if the connection is lost at that moment. If the
+// ack is lost, Acked gets an error.
 func TestAckedReportsWhetherBrokerReceivedAck(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -101,7 +101,7 @@ func TestDialTriesUntilItsContextEnds(t *testing.T) {
 	}
 }
 
-// RabbitMQ delays the rejection of a password. A Dial that is canceled during the delay returns the last error.
+// RabbitMQ delays the rejection of a wrong password. If ctx is canceled during the delay, Dial returns the last error.
 func TestCanceledDialReturnsLastError(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -130,7 +130,7 @@ func TestDialStopsDuringHandshake(t *testing.T) {
 			client, server := net.Pipe()
 			go func() {
 				defer server.Close()
-				_, _ = server.Read(make([]byte, 8)) // reads the protocol header and sends no response
+				_, _ = server.Read(make([]byte, 8)) // the protocol header, to which this server does not respond
 				cancel()
 				_, _ = server.Read(make([]byte, 1)) // waits until the client disconnects
 			}()
@@ -166,8 +166,8 @@ func TestDialValidatesItsConfig(t *testing.T) {
 	}
 }
 
-// To the AMQP client, a connection that is lost during the handshake looks like a rejected password. The client retries
-// before it reports that error.
+// The AMQP client cannot distinguish a connection that is lost during the handshake from a rejected password. Therefore
+// Dial tries again before it reports a rejected password.
 func TestDialRetriesBrokenHandshake(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -178,7 +178,7 @@ func TestDialRetriesBrokenHandshake(t *testing.T) {
 	})
 }
 
-// The configuration of the program overrides the URL.
+// Config.Heartbeat takes precedence over the URL.
 func TestHeartbeatPrecedence(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -11,10 +11,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The broker counts deliveries in headers that publishers can write, too, such as a program that copies all headers of
-// a message, or a malicious program.
+// The broker counts deliveries in headers that publishers can also write. A publisher may be a program that copies all
+// headers of another message, or a malicious program.
 
-// counting returns the routes with attempts that the broker counts, with their wait queues.
+// counting returns the routes for which the broker counts the attempts, and the wait queues of these routes.
 func counting(queue string) map[string]struct {
 	route topology.Route
 	waits []string
@@ -28,7 +28,7 @@ func counting(queue string) map[string]struct {
 	}
 }
 
-// A message with a forged history of many rejections in another queue has the usual number of attempts.
+// A message whose headers claim many rejections in another queue gets the usual number of attempts.
 func TestForgedHistoryDoesNotIncreaseAttempts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -81,7 +81,7 @@ func TestForgedHistoryDoesNotHideCrashes(t *testing.T) {
 	})
 }
 
-// A message that was rejected in another queue before is retried at most as often as the policy permits.
+// If a message was rejected in another queue, the worker retries it at most as often as the policy permits.
 func TestRejectionsInOtherQueuesDoNotIncreaseAttempts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -103,14 +103,14 @@ func TestRejectionsInOtherQueuesDoNotIncreaseAttempts(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if n := h.count(); n < 2 || n > 3 { // 4.3 also counts the earlier rejection
+		if n := h.count(); n < 2 || n > 3 { // RabbitMQ 4.3 also counts the rejection in the other queue
 			t.Errorf("got %d attempts, want 2 or 3", n)
 		}
 	})
 }
 
-// A message that was moved with all its headers, including the count of another queue, is handled and has all its
-// attempts.
+// If a message was moved from another queue with all headers, including the count of that queue, the worker handles it, and
+// permits the usual number of attempts.
 func TestWorkerIgnoresCountsOfOtherQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -145,7 +145,7 @@ func TestWorkerIgnoresCountsOfOtherQueue(t *testing.T) {
 	})
 }
 
-// A message may be published directly to a work queue, without the exchange of its retries. It is retried nevertheless.
+// A worker also retries messages that were published directly to its work queue, and not through the work exchange.
 func TestWorkerRetriesDirectlyPublishedMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

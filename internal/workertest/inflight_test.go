@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// blockableConn is a connection whose reads can be blocked.
+// blockableConn is a connection whose reads a test can block.
 type blockableConn struct {
 	net.Conn
 	reading *sync.RWMutex // the blocking side holds the write lock
@@ -44,7 +44,7 @@ func dialBlockable(reading *sync.RWMutex, which int32) func(*reprise.Config) {
 	}
 }
 
-// The messages in flight must fit into the Go channels for the broker's responses. Otherwise the AMQP client drops some
+// The Go channels for the broker's responses must have room for all messages in flight. Otherwise the AMQP client drops
 // responses while this process is blocked.
 func TestMessagesInFlightAreLimited(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// If the broker confirms late, the worker publishes each copy only once, and Publish returns an error.
+// If the broker confirms late, a worker publishes each copy only once, whereas Client.Publish returns ErrUnconfirmed.
 func TestLateConfirmDoesNotDuplicateCopy(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -44,8 +44,8 @@ func TestLateConfirmDoesNotDuplicateCopy(t *testing.T) {
 	})
 }
 
-// A missing confirm does not affect later copies on the same channel. The worker waits for their confirms on that channel.
-// It does not replace the connection, because it would then publish these copies again.
+// A missing confirm does not affect later copies on the same channel. The worker waits on that channel for the confirms of
+// the later copies. It does not replace the connection, because it would then have to publish these copies again.
 func TestMissingConfirmDoesNotAffectLaterCopies(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

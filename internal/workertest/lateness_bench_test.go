@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// BenchmarkLateness measures the additional delay of retries: 2000 uniformly distributed delays between 0 and 10 s, at
-// 400 messages per second. Each route takes 15 s and needs RabbitMQ 4.3:
+// BenchmarkLateness measures how late retries are: 2000 uniformly distributed delays between 0 and 10 s, at 400 messages per
+// second. Each route takes 15 s. The benchmark needs RabbitMQ 4.3:
 //
 //	REPRISE_TEST_RABBITMQ_43=$(scripts/rabbitmq start 4.3) go test -run '^$' -bench Lateness ./internal/workertest
 func BenchmarkLateness(b *testing.B) {

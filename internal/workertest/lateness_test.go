@@ -16,11 +16,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// slack is the maximum additional delay of the embedded broker in virtual time, because its timers have a resolution of
+// slack is the maximum lateness that the embedded broker causes in virtual time, because its timers have a resolution of
 // one millisecond.
 const slack = 5 * time.Millisecond
 
-// With any mixture of delays, each message returns in time, regardless of the other waiting messages.
+// With any mixture of delays, no message is later than its bucket permits, regardless of the other waiting messages.
 func TestBucketsLimitLatenessUnderMixedDelays(t *testing.T) {
 	t.Parallel()
 	for _, b := range []topology.Buckets{{}, {Growth: 1.1}} {
@@ -122,7 +122,7 @@ func TestLevelsAreExactToTheSecond(t *testing.T) {
 	})
 }
 
-// Levels delay the retries of a worker. The handler sees no headers of the route.
+// Levels delays the retries of a worker. The handler does not receive the headers of the route.
 func TestLevelsDelayRetries(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -135,7 +135,7 @@ func TestLevelsDelayRetries(t *testing.T) {
 			case 1:
 				return reprise.RetryAfter(delay, errScripted)
 			case 2:
-				return reprise.RetryAfter(time.Second, errScripted) // follows the rest of the longer route
+				return reprise.RetryAfter(time.Second, errScripted) // shorter than the delay in the headers of this copy
 			}
 			return nil
 		})
@@ -153,7 +153,8 @@ func TestLevelsDelayRetries(t *testing.T) {
 	})
 }
 
-// With one queue for all delays, a delay of one second takes an hour. Buckets avoid this problem.
+// With one queue for all delays, a message with a delay of one second waits for an hour behind a message with a delay of one
+// hour. Buckets avoids this problem.
 func TestMessageTTLBlocksShortDelaysBehindLongDelays(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -184,7 +185,7 @@ func TestMessageTTLBlocksShortDelaysBehindLongDelays(t *testing.T) {
 	})
 }
 
-// mixed returns a random delay below longest. Half of the delays are divided by 10, a quarter by 100, and so on, so
+// mixed returns a random delay below longest. It divides half of the delays by 10, half of these again by 10, and so on, so
 // that short delays are frequent.
 func mixed(random *rand.Rand, longest time.Duration) time.Duration {
 	d := time.Duration(random.Int64N(int64(longest)))
@@ -194,7 +195,7 @@ func mixed(random *rand.Rand, longest time.Duration) time.Duration {
 	return d
 }
 
-// quantiles formats the distribution of the additional delays.
+// quantiles formats the distribution of the durations by which messages are late.
 func quantiles(late []time.Duration) string {
 	slices.Sort(late)
 	at := func(q float64) time.Duration { return late[int(q*float64(len(late)-1))].Round(100 * time.Microsecond) }

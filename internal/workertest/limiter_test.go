@@ -31,7 +31,7 @@ func (l *failingOnce) Wait(ctx context.Context) error {
 	}
 }
 
-// stuckLog calls begin for one log message, and then blocks for two seconds.
+// stuckLog is a log handler. For the message text, it calls begin and then blocks for two seconds.
 type stuckLog struct {
 	slog.Handler
 	text  string
@@ -51,8 +51,8 @@ func (l stuckLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return l
 }
 
-// After a Limiter error, the worker pauses for one second and then calls the Limiter again. The worker also does so if a
-// slow logger delays it until the pause has expired.
+// After a Limiter error, the worker pauses for one second and then calls the Limiter again, even if a slow logger delays the
+// worker until the pause has expired.
 func TestWorkerCallsFailedLimiterAgain(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

@@ -15,7 +15,7 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
-// The methods of an error are application code, so they can panic like the handler.
+// The methods of an error are application code, so they can panic, as a handler can.
 func TestWorkerRetriesErrorsThatPanic(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -36,7 +36,7 @@ func TestWorkerRetriesErrorsThatPanic(t *testing.T) {
 	})
 }
 
-// panickingMarks is a Marks that panics in the method that the header "panic" of a message specifies.
+// panickingMarks implements Marks. It panics in the method that the header "panic" of a message names.
 type panickingMarks struct{ topology.Trail }
 
 func (panickingMarks) Read(d topology.Delivery) topology.History {
@@ -53,8 +53,8 @@ func (panickingMarks) Retry(h topology.Table, f topology.Failure) topology.Table
 	return topology.Trail{}.Retry(h, f)
 }
 
-// A message that cannot be marked is parked unchanged. If it stayed unsettled, it would occupy the prefetch until the
-// broker stops deliveries.
+// If the Marks panic, the worker parks the message unchanged. If such messages stayed unsettled, they would exhaust the
+// prefetch, and the worker would not receive further messages.
 func TestWorkerParksUnmarkableMessageUnchanged(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A full queue rejects a message immediately, and a quorum queue confirms later. RabbitMQ then acknowledges all messages up
-// to a delivery tag. This ack does not apply to the messages that RabbitMQ has rejected before.
+// A full queue rejects a message immediately, and a quorum queue confirms a message later. RabbitMQ then acknowledges all
+// messages up to a delivery tag. This ack does not apply to messages that RabbitMQ has already rejected.
 func TestLaterAckDoesNotConfirmNackedMessage(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -20,7 +20,7 @@ func (e *events) Observe(x reprise.Event) {
 	e.all = append(e.all, x)
 }
 
-// of returns the events of some kinds, in order.
+// of returns the events of the given kinds, in order.
 func (e *events) of(kinds ...reprise.EventKind) (some []reprise.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -32,7 +32,7 @@ func (e *events) of(kinds ...reprise.EventKind) (some []reprise.Event) {
 	return some
 }
 
-// clock records the times of events, relative to its creation.
+// clock records the times of events, relative to the creation of the clock.
 type clock struct {
 	began time.Time
 	mu    sync.Mutex

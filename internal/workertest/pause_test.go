@@ -63,8 +63,8 @@ func TestPauseForStopsConsuming(t *testing.T) {
 	})
 }
 
-// A pause does not affect messages that were fetched and not yet handled. It costs them neither an attempt nor a
-// permitted delivery.
+// A pause does not affect messages that were fetched and not yet handled. For such messages, it counts neither as an attempt
+// nor as a delivery.
 func TestPauseDoesNotAffectFetchedMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -138,7 +138,7 @@ func TestOpenBreakerStopsConsuming(t *testing.T) {
 		for i := range messages {
 			r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(i)})
 		}
-		// Three failures open the circuit breaker. Then it permits one probe every ten minutes.
+		// Three failures open the circuit breaker. Afterwards it permits one probe every ten minutes.
 		time.Sleep(35 * time.Minute)
 		if n := h.count(); n != 3+3 {
 			t.Errorf("got %d attempts in 35 minutes, want 6", n)
@@ -303,8 +303,8 @@ func TestWorkerSurvivesPanickingObserver(t *testing.T) {
 	})
 }
 
-// Messages that gather while the worker is paused are handled once after the pause, even if requeueing would count as a
-// delivery.
+// If a burst arrives while the worker is paused, the worker handles the burst once, after the pause. This also applies if
+// requeueing would count as a delivery.
 func TestBurstWaitsDuringPause(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -321,7 +321,7 @@ func TestBurstWaitsDuringPause(t *testing.T) {
 			Queue: queue, Handler: h, Strategy: strategy,
 			Debounce: &reprise.Debounce{Window: 300 * time.Millisecond, Key: func(m *reprise.Message) string { return m.Type }},
 		})
-		for i := range 3 { // without a delay, so that they form one burst
+		for i := range 3 { // without delays between the messages, so that they form one burst
 			r.publishLoosely(queue, amqp.Publishing{MessageId: fmt.Sprint("burst", i), Type: "burst"})
 		}
 		r.publish("", queue, amqp.Publishing{MessageId: "pause"}) // not debounced

@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Peek returns the messages in order. Afterwards, all messages are in the queue in the same order. If calls
-// count towards the delivery limit, Peek returns ErrPeekLimit before the broker drops a message.
+// Peek returns the messages in order, and leaves them in the queue in the same order. If calls count towards the delivery
+// limit, Peek returns ErrPeekLimit before the broker drops a message.
 func TestPeekDoesNotModifyQueue(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]topology.Table{
@@ -42,7 +42,7 @@ func TestPeekDoesNotModifyQueue(t *testing.T) {
 				if seen, err := peek(3); err != nil || !slices.Equal(seen, want[:3]) {
 					t.Errorf("first three messages: got %v (%v), want %v", seen, err, want[:3])
 				}
-				peeks := 1 // of the first message
+				peeks := 1 // number of times that Peek returned the first message
 				for peeks < 30 {
 					testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
 					seen, err := peek(10)

@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// process is a worker with a separate client. To simulate a killed process, kill cuts its connections, and it settles no
-// further messages.
+// process is a worker with a separate client. To simulate a killed process, kill cuts the connections of the client, and the
+// handler has no further effect.
 type process struct {
 	proxy *testkit.Proxy
 	dead  chan struct{}
@@ -30,8 +30,8 @@ func (p *process) kill() {
 	})
 }
 
-// runProcesses runs processes one after another. A handler kills its process if poison returns true for the message.
-// runProcesses returns the messages of all handlers.
+// runProcesses runs processes one after another, until done returns true. A handler kills its process if poison returns true
+// for the message. runProcesses returns the number of the process and the message ID for each call of a handler.
 func runProcesses(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison func(*reprise.Message) bool, done func() bool) (runs []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -74,7 +74,7 @@ func runProcesses(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, pois
 	return runs
 }
 
-// A message that always kills its process is parked. The messages that are delivered with it are not parked.
+// The worker parks a message that kills its process each time, but not the messages that were delivered with it.
 func TestWorkerParksPoisonMessage(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

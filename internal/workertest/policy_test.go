@@ -18,7 +18,7 @@ import (
 
 var errBusy = errors.New("busy")
 
-// failures are errors that rules can distinguish.
+// failures contains errors that rules can distinguish.
 var failures = []error{errScripted, errBusy, fmt.Errorf("read: %w", io.ErrUnexpectedEOF), &fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}}
 
 func spans() *rapid.Generator[time.Duration] {
@@ -70,8 +70,8 @@ func policies(b *rapid.Generator[backoff.Backoff]) *rapid.Generator[reprise.Poli
 	})
 }
 
-// limits returns the limits of the first matching rule for an error. If the rule has no limits, it returns the limits
-// of the policy.
+// limits returns the limits of the first rule that matches err. A limit that this rule does not set is the limit of the
+// policy.
 func limits(p reprise.Policy, err error) (attempts int, giveUpAfter time.Duration) {
 	attempts, giveUpAfter = p.MaxAttempts, p.GiveUpAfter
 	for _, r := range p.Rules {
@@ -123,7 +123,7 @@ func TestDecisionsRespectLimits(t *testing.T) {
 	})
 }
 
-// If a policy does not retry a message at one time, it does not retry the message at a later time.
+// If a policy decides not to retry a message, it would not retry the message at a later time either.
 func TestDecisionsAreFinal(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -173,7 +173,7 @@ func TestNoAttemptExceedsLimits(t *testing.T) {
 	})
 }
 
-// The test uses arbitrary numbers, including numbers that Validate rejects.
+// Decide accepts arbitrary numbers, including numbers that Validate rejects.
 func TestDecideAcceptsInvalidInput(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

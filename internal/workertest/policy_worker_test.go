@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A worker follows its policy: the time limit, the rules, and the requests of handlers. A panic in Match costs at most
-// the retries of its message.
+// A worker follows the time limit and the rules of the policy, and the requests of handlers. A panic in Match affects at
+// most the retries of the message.
 func TestWorkerFollowsPolicy(t *testing.T) {
 	t.Parallel()
 	odd := errors.New("odd")

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The worker with the highest priority gets all messages if it has capacity.
+// The worker with the highest priority receives all messages while it has capacity.
 func TestConsumerPriority(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

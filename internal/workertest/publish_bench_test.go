@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// benchPublisher returns a client, and a function that returns messages for a queue with a length limit.
+// benchPublisher returns a client, and a function that creates messages for a queue with a length limit.
 func benchPublisher(b *testing.B) (client, func() *reprise.Message) {
 	c := dial(b, testkit.Embedded(b).URL)
 	if err := c.Declare(b.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q", Args: topology.Table{"x-max-length": 1000}}}}); err != nil {

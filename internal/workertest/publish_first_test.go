@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A publisher that starts first declares the queue with the arguments of the worker. The worker then processes the
-// published messages.
+// A publisher that starts before the worker can declare the queue with the arguments that the worker uses. The worker then
+// processes the published messages.
 func TestPublisherStartsBeforeWorker(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -164,8 +164,8 @@ func TestPublishToFullQueueReturnsErrNacked(t *testing.T) {
 	})
 }
 
-// A header frame may have the maximum size. The delivered header still fits into a frame with the additions of the
-// broker.
+// If a header frame has the maximum size that Publish permits, the delivered header, to which the broker adds headers, still
+// fits into a frame.
 func TestPublishMessageOfMaximumFrameSize(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -254,7 +254,7 @@ func TestPublishReportsLostConfirm(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := &reprise.Message{RoutingKey: queue}
-		if err := c.Publish(t.Context(), m); err != nil { // the channel is open now
+		if err := c.Publish(t.Context(), m); err != nil { // opens the channel
 			t.Fatal(err)
 		}
 		// The next frame must be the confirm. The earlier frames are the handshakes of two connections (3 each), the

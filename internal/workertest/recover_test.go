@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Another client deletes queues and exchanges while the worker publishes copies through them.
+// If another client deletes queues and exchanges through which the worker publishes copies, the worker recovers.
 func TestWorkerRepublishesCopiesAfterDeletedQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -36,8 +36,8 @@ func TestWorkerRepublishesCopiesAfterDeletedQueue(t *testing.T) {
 			}
 			parked := c.log.count("parked")
 			r.publish("", queue, amqp.Publishing{MessageId: step, Type: typ})
-			// If a quorum queue is still being declared, basic.get closes the connection (541). Therefore the test does
-			// not read the queue before its first use.
+			// While a quorum queue is being declared, basic.get closes the connection (541). Therefore the test does not
+			// read the queue before the worker has used it.
 			c.log.wait(t, "parked", parked+1)
 			if d := r.take(queue + ".failed"); d.MessageId != step {
 				t.Errorf("parked message: got %q, want %q", d.MessageId, step)
@@ -127,8 +127,8 @@ func TestWorkerParksMessageOfDeletedQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		// RabbitMQ 4.3 cancels consumers shortly before it deletes the queue. A new subscription in this interval
-		// closes the channel.
+		// RabbitMQ 4.3 cancels consumers shortly before it deletes the queue. A subscription in this interval would close
+		// the channel, so the worker reconnects later.
 		patient := func(c *reprise.Config) { c.Reconnect = backoff.Fixed(300 * time.Millisecond) }
 		c := dial(t, b.URL, patient)
 		h := newHeldHandler(t)
