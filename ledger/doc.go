@@ -23,5 +23,5 @@
 // The ledger counts messages and does not compare contents. docs/ledger.md specifies each term, the conditions for a
 // discrepancy, the losses that the ledger detects and the limits of the proof.
 //
-// The package imports the worker library, package failed, internal/sqlkit and internal/mgmtapi.
+// The package imports packages reprise, topology and failed, internal/amqpvalue, internal/sqlkit and internal/mgmtapi.
 package ledger

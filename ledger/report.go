@@ -24,8 +24,7 @@ type Report struct {
 	Accounts []Line // sorted by name
 }
 
-// Balanced reports whether no account has a discrepancy. Accounts in the states Unknown and Opening do not have a
-// discrepancy.
+// Balanced reports whether no account has a discrepancy. It ignores accounts in the states Unknown and Opening.
 func (r *Report) Balanced() bool {
 	return !slices.ContainsFunc(r.Accounts, func(l Line) bool { return l.State == Differs })
 }

@@ -40,7 +40,7 @@ type Broker struct {
 	workers    []*Worker
 	clients    []*reprise.Client
 	conns      map[*conn]struct{}
-	lost       map[place]time.Time // time at which a queue lost a consumer because its connection failed
+	lost       map[place]time.Time // time at which a queue lost a consumer because the consumer's connection failed
 	flights    map[flight]journey
 	strategies map[string]topology.Strategy // strategies of workers, by queue
 	refusing   time.Time                    // end of the period set by Refuse
