@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// asyncWriter writes frames for the goroutine that reads from a link, such as acks, in a separate goroutine. If the
-// reading goroutine wrote the frames itself, it could block on a connection that is full of published messages. If
-// the broker then blocked while sending deliveries, both sides would be deadlocked.
+// asyncWriter writes frames, such as acks, in a separate goroutine, on behalf of the goroutine that reads from a link.
+// If the reading goroutine wrote the frames itself, it could block on a connection that is full of published messages.
+// If the broker then blocked while sending deliveries, both sides would be deadlocked.
 type asyncWriter struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -31,7 +31,7 @@ func (l *asyncWriter) write(frames []byte) {
 	l.changed.Broadcast()
 }
 
-// wait waits until run has written all of the buffer, until a write fails, or until end is called.
+// wait waits until run has written the whole buffer, a write fails, or end is called.
 func (l *asyncWriter) wait() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -34,7 +34,7 @@ type consumer struct {
 
 	fresh int64 // number of messages received since the last flush
 	at    int64
-	ack   []byte // the encoded frame of an ack, as a template
+	ack   []byte // template: an encoded ack, without the delivery tag
 	acks  []byte
 }
 
@@ -106,8 +106,7 @@ func (c *consumer) frame(f amqpwire.Frame, now int64) error {
 	return nil
 }
 
-// deliver parses a basic.deliver without allocating strings for the names in it. The consumer tag is the number of
-// the queue.
+// deliver parses a basic.deliver without allocating strings for its names. The consumer tag is the number of the queue.
 func (c *consumer) deliver(f amqpwire.Frame) error {
 	id, _ := amqpwire.PeekMethodID(f.Payload)
 	if id != amqpwire.IDBasicDeliver {

@@ -14,7 +14,7 @@ type flow struct {
 // receivedSet contains the numbers of the received messages of a flow.
 type receivedSet struct {
 	numbers bitset
-	highest int64 // the last received number; numbers must ascend
+	highest int64 // the last received number, or -1; numbers must ascend
 }
 
 // ledger records the messages that a consumer has received, and detects duplicates and reordered messages. At the
@@ -29,8 +29,8 @@ type ledger struct {
 
 func newLedger(run uint16) *ledger { return &ledger{run: run, flows: make(map[flow]*receivedSet)} }
 
-// furthest is the maximum difference between a number and the previous highest number. A larger difference is an
-// error, which is detected before the bitset grows.
+// furthest is the maximum gap between a received number and the previous one. A larger gap is reported as an error,
+// before it could make the bitset too large.
 const furthest = 1 << 26
 
 // receive records a message from a queue.
@@ -58,7 +58,7 @@ func (l *ledger) receive(queue int, s stamp) error {
 	return nil
 }
 
-// settle compares the messages that all consumers have received with the number of published messages of each flow.
+// settle checks that the consumers together have received each published message of each flow exactly once.
 func settle(published map[flow]int64, ledgers []*ledger) error {
 	all := make(map[flow]*bitset)
 	for _, l := range ledgers {
@@ -104,7 +104,8 @@ func (b *bitset) add(n int64) bool {
 	return true
 }
 
-// merge adds the elements of o. If the sets have an element in common, merge stops and returns that element and true.
+// merge adds the elements of o to b. If the sets have an element in common, merge stops and returns that element and
+// true.
 func (b *bitset) merge(o *bitset) (n int64, twice bool) {
 	if len(*o) > len(*b) {
 		*b = append(*b, make([]uint64, len(*o)-len(*b))...)

@@ -13,14 +13,14 @@ import (
 
 // handler handles the frames that a channel receives.
 type handler interface {
-	// frame handles a frame that was received at now, a time of clock.
+	// frame handles the frame f. The time now, from clock, is when f was received.
 	frame(f amqpwire.Frame, now int64) error
 	// flush is called before the link waits for more data from the broker.
 	flush()
 }
 
 // link is a connection to the broker. Each call of conn.Write writes whole frames, so that any goroutine can write.
-// Before run starts, call reads from the connection. After that, only run does.
+// Before run starts, call reads from the connection; afterwards, only run does.
 type link struct {
 	conn     net.Conn
 	r        *amqpwire.Reader
@@ -81,7 +81,7 @@ func (l *link) handshake(u *url.URL) error {
 	return l.call(0, &amqpwire.ConnectionOpen{VirtualHost: vhost}, &amqpwire.ConnectionOpenOk{})
 }
 
-// channel opens a channel, whose frames h handles, and returns its number.
+// channel opens a channel and returns its number. The frames of the channel go to h.
 func (l *link) channel(h handler) (uint16, error) {
 	l.channels = append(l.channels, h)
 	id := uint16(len(l.channels) - 1)
@@ -108,7 +108,8 @@ func (l *link) call(channel uint16, m, answer amqpwire.Method) error {
 	return nil
 }
 
-// await reads frames until it receives the method answer on the channel, and dispatches all frames before it.
+// await reads frames until it receives a method of the type of answer on the channel, parses that method into answer,
+// and dispatches all frames before it.
 func (l *link) await(channel uint16, answer amqpwire.Method) error {
 	for {
 		f, err := l.r.ReadFrame()
@@ -160,8 +161,8 @@ func (l *link) dispatch(f amqpwire.Frame, now int64) (closed bool, err error) {
 	return false, l.channels[f.Channel].frame(f, now)
 }
 
-// control handles the frames of channel 0. It ignores connection.blocked, because writes block anyway while the
-// broker does not read.
+// control handles the frames of channel 0. It ignores connection.blocked: writes block anyway while the broker does not
+// read.
 func control(f amqpwire.Frame) (closed bool, err error) {
 	if f.Type != amqpwire.FrameMethod {
 		return false, nil

@@ -11,7 +11,7 @@ import (
 
 // The acknowledgement modes of consumers.
 const (
-	AckAuto     = "auto"     // no acks: the broker treats sent messages as settled
+	AckAuto     = "auto"     // no acks: the broker considers messages settled when it sends them
 	AckEach     = "each"     // one basic.ack per message; the acks of all messages in one read are written together
 	AckMultiple = "multiple" // one basic.ack per read
 )
@@ -22,25 +22,25 @@ type Options struct {
 
 	Publishers  int // Default: 1.
 	Consumers   int // Default: 1. If negative, the messages stay in the queues.
-	Connections int // Number of connections, which publishers and consumers share. Default: one per publisher and consumer.
+	Connections int // Number of connections that publishers and consumers share. Default: one per publisher and consumer.
 	Queues      int // Publisher i uses the queues i, i+Publishers, …; consumer i uses i, i+Consumers, …. Default: 1.
 
-	Queue     string         // Prefix of the queue names, before "-" and a number. Default: "bench".
+	Queue     string         // Prefix of the queue names, which "-" and a number follow. Default: "bench".
 	QueueType string         // classic or quorum. Default: "classic".
 	Arguments amqpwire.Table // Additional arguments of the queues.
 	Transient bool           // Messages are transient; the queues remain durable.
 	Body      int            // Size of a message in bytes, at least 16. Default: 16.
 
-	// TTL is the time after which the broker dead-letters a message to a second queue, from which the consumers consume.
-	// Default: no second queue.
+	// TTL is the time after which the broker dead-letters a message to a second queue. The consumers consume from this
+	// queue. Default: no TTL and no second queue.
 	TTL time.Duration
 
 	Confirms int    // Maximum number of unconfirmed messages per publisher. Default: no publisher confirms.
 	Prefetch int    // Maximum number of unacked messages per subscription. Default: no limit.
 	Ack      string // AckAuto, AckEach or AckMultiple. Default: AckEach.
 
-	Rate     float64       // Messages per second of all publishers together, evenly spaced. Default: no limit.
-	Count    int64         // Number of messages of all publishers together.
+	Rate     float64       // Total rate of all publishers, in messages per second, evenly spaced. Default: no limit.
+	Count    int64         // Total number of messages of all publishers.
 	Duration time.Duration // Time for which to publish. Set either Count or Duration.
 	WarmUp   time.Duration // Time for which to publish before the measurement. Default: no warm-up.
 

@@ -14,9 +14,9 @@ type plan struct {
 	interval float64
 }
 
-// tick is the minimum time for which a paced publisher sleeps. At rates above one message per tick, the publisher
-// writes several messages at a time, because one wake-up per message would use more processor time than the messages
-// themselves.
+// tick is the minimum time for which a paced publisher sleeps, unless the run ends earlier. At rates above one message
+// per tick, the publisher writes several messages at a time, because one wake-up per message would use more processor
+// time than the messages themselves.
 const tick = 500 * time.Microsecond
 
 func newPlan(o *Options, count int64, duration time.Duration, publisher int) plan {
@@ -40,8 +40,8 @@ func (p *plan) paced() bool { return p.interval > 0 }
 
 // wait waits until the next message is due. It returns the number of due messages, at least one, and the time from
 // which to measure their latency. If the publisher is on schedule, this time is now. If the broker has delayed the
-// publisher, it is the time at which the first of these messages was due, so that the latency includes the delay (no
-// coordinated omission).
+// publisher, this time is when the first of these messages was due. The latency then includes the delay (no coordinated
+// omission).
 func (p *plan) wait(sent int64) (due, at int64) {
 	at = p.begin + int64(float64(sent)*p.interval)
 	now := clock()
@@ -52,8 +52,8 @@ func (p *plan) wait(sent int64) (due, at int64) {
 	return max(1, int64(float64(now-p.begin)/p.interval)+1-sent), at
 }
 
-// sleepUntil sleeps until t and returns the current time. It sleeps in the kernel, because timers of the Go runtime
-// can be a millisecond late, which is two messages at a rate of 2,000 per second.
+// sleepUntil sleeps until t and returns the current time. It sleeps in a system call, because timers of the Go runtime
+// can be a millisecond late: two messages, at a rate of 2,000 per second.
 func sleepUntil(t int64) (now int64) {
 	for now = clock(); now < t; now = clock() {
 		left := syscall.NsecToTimespec(t - now)

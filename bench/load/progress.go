@@ -14,7 +14,7 @@ type progress struct {
 	published, confirmed, delivered atomic.Int64
 	confirmedAt, deliveredAt        atomic.Int64 // times of clock
 
-	waitsFor atomic.Int64 // number of messages that must be confirmed and delivered; negative if not known yet
+	waitsFor atomic.Int64 // number of messages that must be confirmed and delivered; negative outside of wait
 	confirms bool
 	consumes bool
 	complete chan struct{}

@@ -92,7 +92,7 @@ func (p *publisher) publish(plan plan) error {
 				return nil
 			}
 		}
-		if at == 0 || p.o.TTL > 0 { // lateness is measured from now, because the TTL starts when the broker receives the message
+		if at == 0 || p.o.TTL > 0 { // not when the message was due: the TTL starts when the broker receives the message
 			at = clock()
 		}
 		if err := p.write(n, at); err != nil {

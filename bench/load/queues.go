@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// admin declares, inspects and deletes the queues over a separate connection.
+// admin declares, inspects and deletes the queues of a run over a separate connection.
 type admin struct {
 	o       *Options
 	link    *link
@@ -123,8 +123,8 @@ func (a *admin) depth(queue string) (int, error) {
 	return int(ok.MessageCount), nil
 }
 
-// empty waits until the queues are empty, because the message count that a broker reports can be outdated, in
-// particular for a replicated queue.
+// empty checks that the queues are empty. It waits up to Options.Stall, because a broker can report an outdated message
+// count, in particular for a replicated queue.
 func (a *admin) empty(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.o.Stall)
 	defer cancel()

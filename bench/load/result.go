@@ -7,8 +7,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Result contains the measurements of a run. The rates are in messages per second, from the start of the measurement
-// to the last publish, confirm or delivery.
+// Result contains the measurements of a run. Each rate is in messages per second, from the start of the measurement to
+// the last publish, confirm or delivery, respectively.
 type Result struct {
 	Published          int64   `json:"published"`
 	Confirmed          int64   `json:"confirmed"`
@@ -19,7 +19,7 @@ type Result struct {
 	Seconds            float64 `json:"seconds"` // time from the start of the measurement to the last of these events
 
 	Latency  *Percentiles `json:"publish_to_deliver,omitempty"`
-	Lateness *Lateness    `json:"lateness,omitempty"` // if Options.TTL is set
+	Lateness *Lateness    `json:"lateness,omitempty"` // nil unless Options.TTL is set
 
 	CPUSeconds float64 `json:"cpu_s"` // processor time of the generator during the measurement
 }
@@ -33,8 +33,8 @@ type Percentiles struct {
 	Max  float64 `json:"max_us"`
 }
 
-// Lateness describes the time between the expiry of the TTL and the delivery. A message that is delivered before the
-// expiry has a lateness of 0, and counts in Early.
+// Lateness describes the time from the expiry of the TTL to the delivery. A message that is delivered before the expiry
+// counts as early, with a lateness of 0.
 type Lateness struct {
 	Percentiles
 	Late  int64 `json:"late"`

@@ -13,7 +13,7 @@ type Event string
 
 // The events of a run, in order.
 const (
-	Measuring Event = "measuring" // the warm-up is complete and its messages are drained
+	Measuring Event = "measuring" // the warm-up, if any, is complete, and its messages are drained
 	Published Event = "published" // all messages are published
 	Drained   Event = "drained"   // all messages are confirmed and delivered
 )
@@ -31,8 +31,8 @@ type runner struct {
 	serving sync.WaitGroup
 }
 
-// Run performs a run and returns its measurements. It calls observe for each event, unless observe is nil. Run
-// returns an error if the options are invalid, the broker fails or a message is missing, duplicated or out of order.
+// Run performs a run and returns its measurements. If observe is not nil, Run calls it for each event. Run returns an
+// error if the options are invalid, the broker fails or a message is missing, duplicated or out of order.
 func Run(ctx context.Context, o Options, observe func(Event)) (Result, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -144,7 +144,7 @@ func (r *runner) measure(ctx context.Context) (Result, error) {
 }
 
 // phase publishes, and waits until all messages are confirmed and delivered. After the last publish, it calls
-// published. It returns the time of the last publish.
+// published. It returns the time when the last publisher stopped.
 func (r *runner) phase(ctx context.Context, count int64, duration time.Duration, published func()) (last int64, err error) {
 	var publishing sync.WaitGroup
 	for i, p := range r.publishers {
@@ -200,7 +200,8 @@ func (r *runner) verify(ctx context.Context) error {
 	return r.admin.remove()
 }
 
-// histograms merges the histograms of the consumers into the result. Call histograms after the consumers have stopped.
+// histograms adds the merged histograms of the consumers to the result. Call histograms after the consumers have
+// stopped.
 func (r *runner) histograms(result *Result) {
 	if r.o.Consumers == 0 {
 		return

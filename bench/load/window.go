@@ -27,8 +27,8 @@ func newWindow(size int) *window {
 	return w
 }
 
-// reserve waits until the window has room, counts at most the given number of messages as sent, and returns their
-// number. After close, it returns 0.
+// reserve waits until the window has room for at least one message. Then it counts as many messages as fit, but at most
+// most, as sent, and returns their number. After close, it returns 0.
 func (w *window) reserve(most int64) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -43,7 +43,7 @@ func (w *window) reserve(most int64) int64 {
 	return n
 }
 
-// ack records the confirm of message tag or, if multiple is set, of all messages up to tag.
+// ack records the confirm of the message tag or, if multiple is set, of all messages up to tag.
 func (w *window) ack(tag uint64, multiple bool) error {
 	n := int64(tag)
 	if n-w.low > furthest {
@@ -71,7 +71,7 @@ func (w *window) contains(n int64) bool {
 	return word < len(w.seen) && w.seen[word]&(1<<(n%64)) != 0
 }
 
-// flush removes the messages that were confirmed since the last flush from the window, and returns their number.
+// flush removes from the window the messages confirmed since the last flush, and returns their number.
 func (w *window) flush() (fresh int64, err error) {
 	if w.fresh == 0 {
 		return 0, nil

@@ -1,5 +1,5 @@
-// Command fsyncloop appends records to a file, makes them durable, and prints the rate as JSON. The rate is the upper limit for a
-// broker that syncs to this disk before it confirms.
+// Command fsyncloop appends records to a file, makes them durable, and prints the rate as JSON. The rate is an upper limit
+// for a broker that syncs each batch of messages to this disk before it confirms them.
 //
 //	fsyncloop -dir /var/tmp -record 1024 -per-sync 100 -duration 10s
 package main
@@ -59,7 +59,7 @@ func run(o options) (result, error) {
 	defer f.Close()
 	batch := make([]byte, o.record*o.perSync)
 	for i := range batch {
-		batch[i] = byte(i) // some disks optimize zeros
+		batch[i] = byte(i) // not zeros, which some disks treat specially
 	}
 	took := hdrhistogram.New(100, int64(time.Minute), 3)
 	begin := time.Now()

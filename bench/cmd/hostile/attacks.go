@@ -11,11 +11,11 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// attack is a scenario with a hostile client. The field run executes it and returns a description of the outcome.
+// attack is a scenario with a hostile client. Its function run carries out the attack and describes the outcome.
 type attack struct {
 	name    string
 	flags   []string      // additional flags for the broker
-	lasts   time.Duration // time limit, if it is longer than -duration
+	lasts   time.Duration // minimum time limit; -duration applies if it is longer
 	blocks  bool          // the broker blocks all publishers during the attack
 	prepare func(context.Context, *target) error
 	run     func(context.Context, *target) string
@@ -108,7 +108,7 @@ func prefill(name string, n, size int) func(context.Context, *target) error {
 	}
 }
 
-// repeat calls do until do fails or the attack ends, and returns a description of the outcome.
+// repeat calls the function do until it fails or the attack ends, and describes the outcome.
 func (t *target) repeat(ctx context.Context, c *client, do func(i int) error) string {
 	for i := 0; ctx.Err() == nil && !t.spent(); i++ {
 		if err := do(i); err != nil {
@@ -143,7 +143,7 @@ func (t *target) answered(ctx context.Context, c *client) string {
 	return t.outcome(ctx, c, err)
 }
 
-// flood sends methods without waiting for replies.
+// flood returns an attack that sends methods without waiting for replies.
 func flood(method func(i int) amqpwire.Method) func(context.Context, *target) string {
 	return func(ctx context.Context, t *target) string {
 		c, err := t.open(ctx)
@@ -154,7 +154,7 @@ func flood(method func(i int) amqpwire.Method) func(context.Context, *target) st
 	}
 }
 
-// reading is like repeat, but also reads from the connection.
+// reading is like repeat, but also reads and discards the data from the broker.
 func (t *target) reading(ctx context.Context, c *client, do func(i int) error) string {
 	ended := make(chan error, 1)
 	go func() { ended <- c.end() }()
@@ -178,8 +178,8 @@ func (t *target) reading(ctx context.Context, c *client, do func(i int) error) s
 	}
 }
 
-// nested declares queues whose arguments are deeply nested tables. It opens a new connection for each queue, because
-// the broker closes the connection after each attempt.
+// nested declares queues whose arguments are deeply nested tables. It opens a new connection for each attempt, because
+// the broker closes the connection in response.
 func nested(ctx context.Context, t *target) string {
 	table := []byte{0, 0, 0, 0}
 	for range 10_000 { // each table is the field "a" of the next table
@@ -257,7 +257,8 @@ func uncommitted(ctx context.Context, t *target) string {
 	return t.reading(ctx, c, func(int) error { return c.write(message) })
 }
 
-// unread consumes without a prefetch limit and never reads from the connection. Another connection publishes.
+// unread returns an attack that consumes without a prefetch limit and never reads from the connection. Another
+// connection publishes the messages.
 func unread(size, n int) func(context.Context, *target) string {
 	return func(ctx context.Context, t *target) string {
 		consumer, err := t.open(ctx)
@@ -297,7 +298,7 @@ func recovers(ctx context.Context, t *target) string {
 	return t.reading(ctx, c, func(int) error { return c.send(1, &amqpwire.BasicRecover{Requeue: true}) })
 }
 
-// deletes repeatedly fills a queue and deletes the queue.
+// deletes repeatedly deletes a queue and fills it again.
 func deletes(ctx context.Context, t *target) string {
 	for n := 0; ; n++ {
 		c, err := t.open(ctx)
@@ -316,8 +317,8 @@ func deletes(ctx context.Context, t *target) string {
 	}
 }
 
-// alarm publishes to a queue without consumers until the broker stops reading, while a second client consumes from
-// another queue.
+// alarm publishes to a queue without consumers until the broker stops reading, while a second client fetches messages
+// from another queue.
 func alarm(ctx context.Context, t *target) string {
 	if err := declare("heap")(ctx, t); err != nil {
 		return t.after("%v", err)
@@ -346,7 +347,7 @@ func alarm(ctx context.Context, t *target) string {
 	return t.after("not stopped")
 }
 
-// heap repeatedly publishes a message to a queue without consumers.
+// heap returns an attack that repeatedly publishes a message to a queue without consumers.
 func heap(message []byte) func(context.Context, *target) string {
 	return func(ctx context.Context, t *target) string {
 		c, err := t.open(ctx)

@@ -36,7 +36,7 @@ func (t *target) dial(ctx context.Context) (*client, error) {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
-	_ = stop // not needed, because the connection does not outlive the attack
+	_ = stop // not needed: the connection is not used after the attack
 	return &client{conn: conn, in: amqpwire.NewReader(conn, frameMax), sent: &t.sent}, nil
 }
 
@@ -156,8 +156,8 @@ func over(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// outcome describes the error of a client's last action. If the broker sent a reason for closing the connection,
-// outcome includes the reason.
+// outcome describes err, the error that ended the attack of client c. If the broker sent a reason for closing the
+// connection or channel, outcome returns the reason instead.
 func (t *target) outcome(ctx context.Context, c *client, err error) string {
 	if over(ctx, err) {
 		return t.after("not stopped")

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// parallel calls do in n goroutines and waits for all goroutines.
+// parallel calls the function do in n goroutines and waits for them.
 func parallel(n int, do func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -45,7 +45,7 @@ func (f *errorCount) String() string {
 	return fmt.Sprintf("%d errors (the first: %s)", f.n, short(f.first))
 }
 
-// idle opens connections with the given client capabilities, and sends nothing after the login.
+// idle returns an attack that opens connections with the given client capabilities, and sends nothing after the login.
 func idle(capabilities amqpwire.Table) func(context.Context, *target) string {
 	return func(ctx context.Context, t *target) string {
 		var opened, closed counter

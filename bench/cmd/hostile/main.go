@@ -1,6 +1,6 @@
-// Command hostile starts a broker in a separate process and runs hostile clients against it, one after the other. It
-// prints a Markdown table with the memory use of the broker and the latency of a well-behaved client during each
-// attack.
+// Command hostile runs attacks by hostile clients, one after the other, each against a new broker in a separate
+// process. For each attack, it prints a row of a Markdown table: the memory use of the broker and the latency of a
+// well-behaved client.
 //
 //	hostile -reprise bin/reprise
 //	hostile -reprise bin/reprise -run 'tables|channels' -duration 30s
@@ -131,7 +131,7 @@ func (o *options) attempt(ctx context.Context, a attack) (string, error) {
 	t.began = time.Now()
 	outcome := a.run(attacking, t)
 	if left := 3*time.Second - time.Since(t.began); left > 0 {
-		sleep(ctx, left) // measure for at least 3 s
+		sleep(ctx, left) // so that the measurement takes at least 3 s
 	}
 	during := w.next()
 	after, err := proc.MemoryOf(server.PID())
@@ -150,7 +150,7 @@ func (o *options) attempt(ctx context.Context, a attack) (string, error) {
 // target is the attacked broker.
 type target struct {
 	address, url, management string
-	most                     int64 // maximum number of bytes that an attack sends
+	most                     int64 // number of sent bytes after which an attack ends
 	began                    time.Time
 
 	sent counter
@@ -159,7 +159,7 @@ type target struct {
 	conns []net.Conn
 }
 
-// keep registers a connection that stays open until closeAll, after the measurement.
+// keep registers a connection for closeAll, which closes it after the measurement.
 func (t *target) keep(c net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,7 +179,7 @@ func (t *target) after(format string, args ...any) string {
 	return fmt.Sprintf(format, args...) + fmt.Sprintf(", after %.1f s", time.Since(t.began).Seconds())
 }
 
-// spent reports whether the attack has sent the maximum number of bytes.
+// spent reports whether the attack has sent at least t.most bytes.
 func (t *target) spent() bool { return t.sent.Load() >= t.most }
 
 func freeAddress() (string, error) {

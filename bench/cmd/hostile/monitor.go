@@ -114,8 +114,8 @@ func (w *monitor) expect(n uint64, due time.Time) {
 	w.arrived[n] = due
 }
 
-// firstHalf is added to the key of an additional entry in arrived, for a message that is delivered or confirmed, but
-// not both.
+// firstHalf marks a second key in arrived. Message n also has the key n|firstHalf while it is delivered or confirmed,
+// but not both.
 const firstHalf = 1 << 63
 
 // half records the delivery or the confirm of message n. After both, the message is complete.
@@ -149,8 +149,8 @@ func (w *monitor) problem(format string, args ...any) {
 // latencies contains the latencies of a period.
 type latencies struct{ taken *hdrhistogram.Histogram }
 
-// next ends a period and returns its latencies. A message that has been in flight for more than a second counts with
-// its latency so far.
+// next ends a period and returns its latencies. A message that has been in flight for more than a second is included,
+// with the time since its due time.
 func (w *monitor) next() latencies {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,8 +171,8 @@ func (l latencies) at(percentile float64) string {
 	return fmt.Sprintf("%.1f ms", float64(l.taken.ValueAtPercentile(percentile))/1000)
 }
 
-// troubles describes the problems of the client. Unless publishers are blocked, troubles first waits up to 30 s for
-// the messages in flight.
+// troubles describes the problems of the well-behaved client. Unless publishers are blocked, troubles first waits up to
+// 30 s until fewer than 100 messages are in flight.
 func (w *monitor) troubles(blocked bool) string {
 	var missing int
 	for range 300 {

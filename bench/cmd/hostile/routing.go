@@ -40,7 +40,8 @@ func keys() amqpwire.Table {
 	return amqpwire.Table{{Name: "CC", Value: all}}
 }
 
-// bind declares queues with a maximum length of one message, and creates the given binding for each queue.
+// bind declares the given number of queues, each with a maximum length of one message, and creates the given binding
+// for each.
 func (t *target) bind(ctx context.Context, queues int, bind amqpwire.QueueBind) error {
 	c, err := t.open(ctx)
 	if err != nil {
@@ -72,7 +73,7 @@ func headed(ctx context.Context, t *target) error {
 	return t.bind(ctx, 1, amqpwire.QueueBind{Exchange: "amq.headers", Arguments: wanted})
 }
 
-// routed repeatedly publishes a message with headers.
+// routed returns an attack that repeatedly publishes an empty message with the given headers.
 func routed(publish *amqpwire.BasicPublish, headers amqpwire.Table) func(context.Context, *target) string {
 	return func(ctx context.Context, t *target) string {
 		c, err := t.open(ctx)

@@ -70,7 +70,7 @@ func run(address, data string, p *profiles.Files) (err error) {
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
-			_ = b.Shutdown(ctx) // after the timeout, Shutdown closes the connections of clients that do not respond
+			_ = b.Shutdown(ctx) // after the timeout, Shutdown closes the remaining connections
 			<-served
 			return nil
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/report"
 )
 
-// bench is the shared state of scenarios.
+// bench is the state that all scenarios share.
 type bench struct {
 	*options
 	tmp    string
@@ -96,7 +96,7 @@ func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics,
 	if err := b.fill(ctx, filled); err != nil {
 		return nil, fmt.Errorf("cannot fill the queue: %w", err)
 	}
-	// If the machine does not become idle, measure anyway. The result includes the processor use of other programs.
+	// If the machine does not become idle, measure anyway: the metrics include the processor use of other programs.
 	if _, err := proc.AwaitIdle(ctx, proc.Busy); err != nil {
 		return nil, err
 	}

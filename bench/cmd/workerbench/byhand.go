@@ -8,8 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The loops "by hand" call the AMQP client directly, and are written for one purpose. They do less than package
-// reprise. For example, they stop when the connection is lost.
+// The loops "by hand" call the AMQP library directly, and do less than package reprise. For example, they stop when the
+// connection is lost.
 
 // byHand is a connection with a channel.
 type byHand struct {
@@ -54,11 +54,10 @@ func (j *job) consume(autoAck bool) (*consumer, error) {
 }
 
 // grace is the time for which a channel stays open after its last ack. If the channel closes earlier, RabbitMQ drops
-// the acks that a quorum queue has not processed.
+// the acks that a quorum queue has not yet processed.
 const grace = 500 * time.Millisecond
 
-// finish stops the measurement when the broker has read all acks, and closes the channel when the broker has processed
-// them.
+// finish ends the measurement when the broker has read all acks, and then closes the channel after the time grace.
 func (j *job) finish(c *consumer) error {
 	if err := c.ch.Qos(1, 0, false); err != nil {
 		return err
@@ -75,8 +74,8 @@ type publisher struct {
 	returns  <-chan amqp.Return
 }
 
-// publish opens a channel for up to inFlight unconfirmed messages. The AMQP client blocks if a notification does not
-// fit into its buffer.
+// publish opens a channel for up to inFlight unconfirmed messages. The buffers have this size because the AMQP library
+// blocks while one of them is full.
 func (j *job) publish(inFlight int) (*publisher, error) {
 	h, err := dial(j.url)
 	if err != nil {

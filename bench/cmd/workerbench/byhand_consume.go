@@ -13,8 +13,8 @@ func (j *job) work(amqp.Delivery) error {
 	return nil
 }
 
-// consumeWithoutAcks consumes with automatic acks. Its rate is the upper limit, because the broker treats sent
-// messages as settled.
+// consumeWithoutAcks consumes with automatic acks. Its rate is an upper limit, because the broker considers a message
+// settled when it has sent the message.
 func consumeWithoutAcks(_ context.Context, j *job) error {
 	c, err := j.consume(true)
 	if err != nil {
@@ -55,7 +55,8 @@ func consumeAckEach(_ context.Context, j *job) error {
 	return j.finish(c)
 }
 
-// consumeAckBatch acks many messages at a time. It acks each complete batch and, at every tick, an incomplete batch.
+// consumeAckBatch acks many messages at a time. It acks each batch when it is complete, and an incomplete batch at the
+// next tick.
 func consumeAckBatch(_ context.Context, j *job) error {
 	c, err := j.consume(false)
 	if err != nil {
@@ -65,7 +66,7 @@ func consumeAckBatch(_ context.Context, j *job) error {
 	every := time.NewTicker(tick)
 	defer every.Stop()
 	var last uint64
-	done := 0 // number of processed messages that are not acked
+	done := 0 // number of processed messages that are not yet acked
 	ack := func() error {
 		if done == 0 {
 			return nil

@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// message returns message i of the benchmark.
+// message returns the message with the number i.
 func message(i int) amqp.Publishing {
 	return amqp.Publishing{
 		Headers:      amqp.Table{"tenant": "acme"},

@@ -47,8 +47,8 @@ func copyOf(d amqp.Delivery, failure error) amqp.Publishing {
 
 var host, _ = os.Hostname()
 
-// copyWithTrail is like copyOf, but writes the same headers as package reprise: the history of errors and the origin
-// of the message.
+// copyWithTrail is like copyOf, but writes the headers of package reprise: the history of errors and the origin of the
+// message.
 func (j *job) copyWithTrail(d amqp.Delivery, failure error) amqp.Publishing {
 	p := copyOf(d, failure)
 	now := time.Now()
@@ -100,9 +100,9 @@ func retryPipelined(_ context.Context, j *job) error { return j.pipeline(copyOf)
 
 func retryPipelinedTrail(_ context.Context, j *job) error { return j.pipeline(j.copyWithTrail) }
 
-// pipeline publishes copies while messages arrive, and acks many originals at a time as confirms arrive. The confirms
-// are in the order of the copies, which is the order of the deliveries. Confirm n is for delivery n, because delivery
-// tags also begin with 1.
+// pipeline publishes copies while messages arrive, and acks many originals at a time as confirms arrive. Copies are
+// published in the order of the deliveries, and both confirms and delivery tags count from 1. So confirm n is for
+// delivery n.
 func (j *job) pipeline(makeCopy func(amqp.Delivery, error) amqp.Publishing) error {
 	c, err := j.consume(false)
 	if err != nil {

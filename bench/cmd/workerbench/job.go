@@ -20,14 +20,14 @@ type job struct {
 	messages    int    // number of messages
 	prefetch    int    // 0: no limit
 	concurrency int    // number of concurrent handlers or publishers
-	batch       int    // number of messages that a loop by hand acks with one ack
+	batch       int    // for a loop by hand: number of messages per ack
 
 	meter    meter
 	profiles profiles.Files
 }
 
 // contender performs a job. It calls meter.handled for each message, and meter.end when the broker has received all
-// acks or, for publishers, confirmed all messages.
+// acks (for publishers: confirmed all messages).
 type contender func(context.Context, *job) error
 
 var contenders = map[string]contender{

@@ -15,7 +15,7 @@ import (
 // workQueue is the queue from which contenders consume, or to which they publish.
 const workQueue = "workerbench"
 
-// hop returns the destination of the copy that a Worker makes of a failed message.
+// hop returns the route on which a Worker sends a copy of a failed message to the wait queue.
 func hop(queue string) topology.Hop {
 	h, err := topology.Buckets{}.Wait(topology.Delivery{Queue: queue}, delay)
 	if err != nil {
@@ -59,10 +59,11 @@ func (b *bench) fill(ctx context.Context, messages int) error {
 	return j.publishWindow(1000)
 }
 
-// timeout limits the wait until the broker reports the expected number of messages.
+// timeout is the maximum time for which verify waits until the broker reports the expected numbers of messages.
 const timeout = 20 * time.Second
 
-// verify checks that the queue with the name in where contains the messages, and that the other queues are empty.
+// verify checks that the queue named where contains all messages, and that the other queues are empty. If where is
+// empty, all queues must be empty.
 func (b *bench) verify(ctx context.Context, where string, messages int) error {
 	h, err := dial(b.url)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// delay is the delay of retries. It is longer than the benchmark, so that all copies stay in the wait queue.
+// delay is the delay of retries. It exceeds the duration of the benchmark, so that all copies stay in the wait queue.
 const delay = 24 * time.Hour
 
 // consumeReprise runs a Worker whose handler returns nil.

@@ -9,8 +9,8 @@ import (
 // scenario is a measurement that several contenders repeat.
 type scenario struct {
 	name, text, target string
-	filled             bool // the work queue contains the messages before a round
-	copied             bool // at the end, the wait queue contains the messages; otherwise all queues are empty
+	filled             bool // before a round, the work queue contains the messages
+	copied             bool // after a round, the wait queue contains the messages
 	entries            []entry
 }
 

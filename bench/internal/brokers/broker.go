@@ -11,11 +11,11 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/proc"
 )
 
-// Broker is a broker that has been set up.
+// Broker is a broker that can be started and stopped repeatedly.
 type Broker interface {
 	// Start starts the broker. After a restart, a durable broker still has its messages.
 	Start(context.Context) error
-	// URL returns the address of the running broker. It may change at the next start.
+	// URL returns the URL of the running broker. The URL may change at the next start.
 	URL() string
 	// PID returns the process ID of the broker.
 	PID() int
@@ -33,13 +33,13 @@ const (
 	Null     = "null"
 )
 
-// Setup contains the settings that brokers share.
+// Setup contains the settings that all brokers share.
 type Setup struct {
 	Root   string    // root folder of the repository
 	Bin    string    // folder with the programs nullbroker and profiledbroker
 	Binary string    // path of the command reprise
 	Data   string    // folder for the data of brokers
-	Memory bool      // reprise keeps messages in memory only
+	Memory bool      // broker reprise keeps its messages in memory only
 	Log    io.Writer // destination of the log output of brokers
 
 	// Profiles is the folder for profiles of the embedded broker. If it is set, the broker runs in profiledbroker.

@@ -13,8 +13,8 @@ import (
 // rabbitVersion is the RabbitMQ release that benchmarks compare with.
 const rabbitVersion = "4.3"
 
-// scripts/rabbitmq reduces some settings, because tests run many brokers. rabbitSettings restores RabbitMQ's defaults
-// for this machine.
+// rabbitSettings restores two of RabbitMQ's defaults, which scripts/rabbitmq reduces because tests run many brokers.
+// The first depends on the memory of the benchmark machine.
 var rabbitSettings = []string{
 	"vm_memory_high_watermark.absolute = 12GB",
 	"raft.wal_max_size_bytes = 536870912",

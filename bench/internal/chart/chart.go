@@ -20,8 +20,8 @@ type Line struct {
 	Points []Point
 }
 
-// Draw writes a chart to a file, with the axis titles x and y. The file name extension, such as .svg, determines the
-// format. If the folder is missing, Draw creates it.
+// Draw writes a chart to a file. The parameters x and y are the axis titles. The file name extension, such as .svg,
+// determines the format. If the folder is missing, Draw creates it.
 func Draw(file, x, y string, lines []Line) error {
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text = x, y

@@ -70,7 +70,7 @@ func (c *conn) handshake() error {
 		return err
 	}
 	c.send(0, &amqpwire.ConnectionStart{VersionMinor: 9, Mechanisms: "PLAIN", Locales: "en_US"})
-	if _, err := c.r.ReadFrame(); err != nil { // the response; all users are accepted
+	if _, err := c.r.ReadFrame(); err != nil { // start-ok; all users are accepted
 		return err
 	}
 	c.send(0, &amqpwire.ConnectionTune{ChannelMax: 2047, FrameMax: frameMax})
@@ -80,7 +80,7 @@ func (c *conn) handshake() error {
 
 func (c *conn) send(channel uint16, m amqpwire.Method) {
 	b, err := amqpwire.AppendMethodFrame(nil, channel, m)
-	if err == nil { // always, because names that were received fit into a frame
+	if err == nil { // always true: names that were received fit into a frame
 		c.out.write(b)
 	}
 }

@@ -8,7 +8,7 @@ import (
 // outboxLimit is the number of buffered bytes above which writers to a client block.
 const outboxLimit = 4 << 20
 
-// outbox buffers frames while earlier frames are written.
+// outbox buffers frames while earlier frames are being written.
 type outbox struct {
 	mu      sync.Mutex
 	changed *sync.Cond

@@ -2,7 +2,7 @@
 // message, and sends it to one consumer of the queue, or drops it if the queue has no consumers. It does not store
 // messages, route by bindings, limit deliveries by prefetch, or remember deliveries.
 //
-// Its message rate is an upper limit for Go brokers with the same codec.
+// Its message rate is an upper limit for any Go broker with the same codec.
 package nullbroker
 
 import (

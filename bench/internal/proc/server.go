@@ -18,11 +18,11 @@ type Server struct {
 	cmd *exec.Cmd
 }
 
-// Start starts the program name and waits for its URL. It copies further output to log.
+// Start starts the program with the given name and waits for its URL. It copies further output to log.
 func Start(ctx context.Context, log io.Writer, name string, args ...string) (*Server, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Stderr = log
-	// Only the benchmark receives signals from the terminal. It stops its servers itself.
+	// Only the benchmark may receive signals from the terminal, because it stops its servers itself.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -52,7 +52,7 @@ func CPU(pid int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The second field is the name of the program in parentheses, and can contain any character.
+	// The second field is the program name in parentheses, which can contain any character.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	const userTime, systemTime = 14 - 3, 15 - 3
 	if len(fields) <= systemTime {

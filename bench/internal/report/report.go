@@ -9,14 +9,14 @@ import (
 // Metrics are the results of one round, by name.
 type Metrics map[string]float64
 
-// Contender is a broker or a client that the table compares with others.
+// Contender is one of the brokers or clients that a table compares.
 type Contender struct {
 	Name    string    `json:"name"`
 	Against string    `json:"against,omitempty"` // name of the contender that the ratio refers to
 	Limit   string    `json:"limit,omitempty"`   // name of the contender that the percentage refers to
 	Rounds  []Metrics `json:"rounds"`
 	Median  Metrics   `json:"median"`
-	Failed  string    `json:"failed,omitempty"` // error after which further rounds were omitted
+	Failed  string    `json:"failed,omitempty"` // error that caused the remaining rounds to be skipped
 }
 
 // Add adds the metrics of a round, and updates Median.

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// Others is the metric with the average number of processors that unrelated processes used during a round.
+// Others is the name of a metric: the average number of processors that unrelated processes used during a round.
 const Others = "others_cpus"
 
-// Tolerable is the highest acceptable value of Others, which idle brokers and kernel threads can cause.
+// Tolerable is the highest acceptable value of Others. Idle brokers and kernel threads alone can cause values up to it.
 const Tolerable = 0.15
 
-// Interleave measures the contenders in turn, so that a temporary load on the machine affects all contenders. It
-// calls measure with the index of the contender. If measure returns an error, Interleave omits this contender from
-// further rounds and reports the error in the table. If ctx is done, Interleave ignores the result and returns. It
-// writes a line to log for each round.
+// Interleave measures the contenders in turn, so that a temporary load on the machine affects all contenders. In each
+// round, it calls measure with the index of each contender. If measure returns an error, Interleave omits this
+// contender from further rounds and reports the error in the table. If ctx is done, Interleave discards the result of
+// measure and returns. It writes a line to log for each round.
 func (t *Table) Interleave(ctx context.Context, rounds int, log io.Writer, measure func(i int) (Metrics, error)) error {
 	for round := range rounds {
 		for i, c := range t.Contenders {

@@ -11,8 +11,8 @@ import (
 // readSize is the size of the read buffer.
 const readSize = 1 << 18
 
-// NewReader returns a reader with a large buffer, for a busy connection. The buffer of a codec's reader is small at
-// first and grows with the size of the received frames. Therefore NewReader first lets the reader read a large frame.
+// NewReader returns a reader with a large buffer, for a busy connection. An [amqpwire.Reader] begins with a small
+// buffer, which grows with the received frames. NewReader therefore makes it read a large frame first.
 func NewReader(src io.Reader) (*amqpwire.Reader, error) {
 	large := amqpwire.AppendBodyFrames(nil, 0, make([]byte, readSize/2), readSize)
 	r := amqpwire.NewReader(io.MultiReader(bytes.NewReader(large), src), readSize)
