@@ -1,5 +1,5 @@
-// Package breaker implements a circuit breaker for workers. While the service that a handler calls is down, the
-// worker stops consuming. Messages wait in their queue, which does not count as an attempt.
+// Package breaker implements a circuit breaker for workers. While the service that a handler calls is down, the worker
+// stops consuming. The messages wait in their queue, and the wait does not count as an attempt.
 //
 //	closed ──── Failures in a row ───► open ──── OpenFor ───► half-open
 //	   ▲                                 ▲                     │  │
@@ -93,7 +93,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Breaker is a circuit breaker for the Breaker field of a reprise.WorkerConfig. Workers that depend on the same
+// Breaker is a circuit breaker, for the field Breaker of a reprise.WorkerConfig. Workers that depend on the same
 // service may share a Breaker. A Breaker is safe for concurrent use.
 type Breaker struct {
 	cfg Config
@@ -109,7 +109,7 @@ type Breaker struct {
 
 var _ reprise.Breaker = (*Breaker)(nil)
 
-// maxProbeWait limits the time for which a worker waits before it calls Allow again while a probe is in progress.
+// maxProbeWait is the maximum wait that Allow returns while a probe is in progress.
 const maxProbeWait = 5 * time.Second
 
 // New returns a closed Breaker.
@@ -153,7 +153,7 @@ func (b *Breaker) allow() (record func(error), wait time.Duration) {
 	}
 	b.probe = probing
 	return func(err error) {
-		result := err // remains the result if Counts panics
+		result := err // the result is still err if Counts panics
 		defer b.update(func() {
 			if probing {
 				b.probe = false
@@ -166,7 +166,7 @@ func (b *Breaker) allow() (record func(error), wait time.Duration) {
 	}, 0
 }
 
-// refresh updates the fields to the state of gobreaker, and returns this state. The caller must hold the lock.
+// refresh updates the fields of b from the state of gobreaker, and returns this state. The caller must hold the lock.
 func (b *Breaker) refresh() gobreaker.State {
 	now := b.cb.State()
 	if now == gobreaker.StateOpen && b.state != now {
