@@ -200,7 +200,7 @@ func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 		switch {
 		case e.retryAt.IsZero():
 			if e.message.Redelivered && seen[e.key()] {
-				return batch, time.Time{} // may be a redelivery of a message in this batch; the store recognizes it only in another session
+				return batch, time.Time{} // may be a redelivery of a message in this batch; recognized only in another session
 			}
 			seen[e.key()] = true
 			if batch = append(batch, e); len(batch) == size {

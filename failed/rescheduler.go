@@ -25,11 +25,11 @@ type ReschedulerConfig struct {
 //	worker ─► retry ─► wait queue
 //	  └─► topology.RetriesExchange ─► queue of the archive ─► Rescheduler ─► Archive.Waiting
 //
-// It declares the exchange and a queue for 1,000 reports of up to 100 retries each. If the queue is full, the broker
-// drops the oldest reports. The broker deletes the queue after 30 days without a consumer. Any number of Reschedulers
-// can share an archive.
+// A Rescheduler declares the exchange and a queue for 1,000 reports of up to 100 retries each. If the queue is full,
+// the broker drops the oldest reports. The broker deletes the queue after 30 days without a consumer. Any number of
+// Reschedulers can share an archive.
 //
-// Its Logger receives:
+// ReschedulerConfig.Logger receives:
 //
 //	retries wait       error, next_try            (Warn: the database is not available; without next_try: cannot declare the queue)
 //	report ignored     queue, message_id, error   (Warn: a message in the queue is not a report, or no database accepts it)

@@ -22,8 +22,8 @@ const (
 	copyLimit  = 15 * time.Second
 
 	// siftLimit is the maximum time for which an act reads a wait queue. An act that has found its messages continues
-	// to read the others until half of this time has passed, and requeues all of them together, so that they keep their
-	// order: see Client.Sift.
+	// to read the other messages until half of this time has passed, and requeues them all together, so that they keep
+	// their order: see Client.Sift.
 	siftLimit = 10 * time.Second
 
 	// maxLooks is the value of x-delivery-count at which Act stops reading. Before RabbitMQ 4.3, each read counts as a
@@ -33,22 +33,22 @@ const (
 )
 
 // Act performs an action on waiting messages. It selects the matching messages when it begins, at most 10,000, in the
-// order in which they are due. If more messages than WaitingAct.AtMost are selected, Act changes nothing and returns
-// ErrState.
+// order in which they are due. If more messages than WaitingAct.AtMost match, Act changes nothing and returns ErrState.
 //
 // Act searches the first 10,000 messages of each wait queue for the message IDs and attempts. Only one act per archive
-// reads a wait queue at a time, for at most 10 seconds. Messages that become due in the meantime are delayed by up to
-// 10 seconds. If this time is too short to read the whole queue, messages in a quorum queue may change their order.
-// Before Act reads a wait queue, it proves through the broker that the wait queue has the arguments of its design. The
-// names of the work queue and the wait queue determine the design: topology.Buckets, MessageTTL, GrowingTTL or
-// DeadLettering with default names, or a preset. The wait queues of package topology and of preset.Staking dead-letter
-// to the work queue and to no other queue. Other presets dead-letter to an exchange, which must exist.
+// reads a wait queue at a time. It reads the queue for at most 10 seconds, and then publishes copies, if any, for at
+// most 15 seconds. Messages that become due in the meantime are delayed until the end. If 10 seconds are too short to
+// read the whole queue, messages in a quorum queue may change their order. Before Act reads a wait queue, it proves
+// through the broker that the wait queue has the arguments of its design. The names of the work queue and the wait
+// queue determine the design: topology.Buckets, MessageTTL, GrowingTTL or DeadLettering with default names, or a
+// preset. The wait queues of package topology and of preset.Staking dead-letter to the work queue and to no other
+// queue. Other presets dead-letter to an exchange, which must exist.
 //
 //   - RetryNow makes the broker dead-letter the message as if it were due. It does not copy the message. Therefore it
 //     does not duplicate messages, and it loses a message only if the message would also be lost when it is due.
 //   - Postpone and ParkNow publish a copy, and acknowledge the message after the broker has confirmed the copy. No
-//     message is lost. A crash or a lost connection between the two steps leaves up to 500 duplicates with the same ID:
-//     see WaitingResult.Unsure.
+//     message is lost. A crash or a lost connection between the two steps leaves up to 500 duplicates, with the IDs of
+//     the originals: see WaitingResult.Unsure.
 //
 // Messages without an ID, and messages that are not in a wait queue of one of these designs, stay unchanged and count
 // as Refused. Postpone requires topology.Buckets: in other designs, a wait queue has one fixed delay, or a message with
@@ -340,7 +340,7 @@ func (x *waitingAct) unsettled(all []*found, id WaitingID) {
 	x.result.refuse("not begun", 1)
 }
 
-// settle publishes the copies, if any, and returns a verdict for each message in the wait queue.
+// settle publishes the copies, if any, and returns a verdict for each found message.
 func (x *waitingAct) settle(ctx context.Context, all []*found) []reprise.Verdict {
 	verdicts := make([]reprise.Verdict, len(all))
 	if x.act.Do == RetryNow {
@@ -422,7 +422,7 @@ func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
 		}
 		delete(out.Headers, "CC")
 	}
-	if out.UserID != "" { // the broker refuses the property from any other user; verified, unlike the header
+	if out.UserID != "" { // the broker refuses the property from any other user, so its value is reliable, unlike the header
 		out.Headers[reprise.HeaderUserID] = out.UserID
 		out.UserID = ""
 	}

@@ -59,7 +59,7 @@ type router struct {
 
 	mu    sync.Mutex
 	asked time.Time
-	live  bool  // whether all contains the result of Bindings
+	live  bool  // whether the field all contains the result of Bindings
 	err   error // the error of Bindings
 	all   topology.Topology
 	found map[sentFrom]route
@@ -207,7 +207,8 @@ func (r *router) before(queue string) (exchanges []string) {
 	return exchanges
 }
 
-// leadsOnlyTo returns nil if an exchange and a key route to a queue and to no other queue, or else the reason.
+// leadsOnlyTo returns nil if an exchange routes a key to the given queue and to no other queue. Otherwise it returns
+// the reason.
 func (r *router) leadsOnlyTo(queue, exchange, key string) error {
 	for _, x := range r.all.Exchanges {
 		if x.Name == exchange && x.Internal {
@@ -228,8 +229,8 @@ func (r *router) leadsOnlyTo(queue, exchange, key string) error {
 	return nil
 }
 
-// onlyKey returns the key with which an exchange routes only to a queue. It reports false unless there is exactly one
-// such key.
+// onlyKey returns the key that an exchange routes to the given queue and to no other queue. It reports false unless
+// there is exactly one such key.
 func (r *router) onlyKey(exchange, queue string) (string, bool) {
 	var keys []string
 	for _, b := range r.all.Bindings {

@@ -216,12 +216,12 @@ var migrations = []func(d Dialect) []string{
 			`CREATE INDEX {replay_ended} ON {replay} (ended, id)`,
 		}
 	},
-	// Edits of replays. The new version prevents older programs from sending these messages unedited.
+	// Edits of replays. The new schema version prevents older programs from sending these messages unedited.
 	func(Dialect) []string {
 		return []string{
 			`ALTER TABLE {replay} ADD COLUMN edit TEXT`,                          // NULL: no edit
 			`ALTER TABLE {item} ADD COLUMN base BIGINT NOT NULL DEFAULT 0`,       // the revision to which the replay applies its edit
-			`ALTER TABLE {revision} ADD COLUMN replay BIGINT NOT NULL DEFAULT 0`, // the replay whose edit it is; 0 for a user
+			`ALTER TABLE {revision} ADD COLUMN replay BIGINT NOT NULL DEFAULT 0`, // the replay whose edit created the revision; 0: a user did
 		}
 	},
 	// Forms that were submitted: see ClaimSubmission.

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// selection is a Filter as SQL. It separates the conditions that an index supports from the other conditions, which
-// the query checks message by message, so that a page checks at most maxLooked messages.
+// selection is a Filter as SQL. It separates the conditions that an index supports from the other conditions, which the
+// query checks message by message, so that a page can stop after a limited number of messages.
 //
 // Numbers and terms are literals in the statements, so that the database plans each statement for its values.
 type selection struct {
@@ -220,8 +220,8 @@ func judge(others []string) string {
 	return fmt.Sprintf(`CASE WHEN %s THEN %d ELSE %d END`, strings.Join(append([]string{"1 = 1"}, others...), " AND "), lookedSelected, lookedFound)
 }
 
-// look returns the query for a part of a page: the next limit messages at positions below before, each with its
-// position and the result of the check.
+// look returns the query for a part of a page: at most limit messages, the latest below the position before, each with
+// its position and the result of the check.
 func (s *selection) look(before int64, limit int) string {
 	before = min(before, s.until)
 	switch {
@@ -333,8 +333,8 @@ func (s *selection) outcomes() []int {
 	return []int{slices.Index(codedOutcomes, s.outcome)}
 }
 
-// items returns a query for the messages of a replay with a value of {item}.sent. If outcomes is not nil, the query
-// merges one list per outcome, because an index sorts the messages of each outcome.
+// items returns a query for the messages of a replay whose {item}.sent has the given value. If outcomes is not nil, the
+// query merges one list per outcome, because an index sorts the messages of each outcome.
 func (s *selection) items(replay int64, sent int, outcomes []int, before int64, limit int) string {
 	candidates := func(condition string) string {
 		return fmt.Sprintf(`SELECT i.pos AS pos, 1 = 1 AS found FROM {item} i WHERE i.replay = %d AND i.sent = %d%s AND i.pos >= %d AND i.pos < %d ORDER BY i.pos DESC LIMIT %d`,

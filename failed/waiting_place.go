@@ -59,7 +59,7 @@ func designsOf(p waitingPlace) (all []waitDesign) {
 	return all
 }
 
-// appendDesign adds a design if it makes messages of p.queue wait in p.wait. If name is not nil, it changes the
+// appendDesign adds a design if it makes messages of p.queue wait in p.wait. The function name, if not nil, changes the
 // declaration of the wait queue.
 func appendDesign(all []waitDesign, p waitingPlace, s topology.Strategy, longer string, name func(*topology.Queue)) []waitDesign {
 	s = s.WithDefaults()
@@ -103,8 +103,8 @@ func (x waitDesign) returns(m *reprise.Message, queue string) bool {
 	return exchange == "" || !slices.ContainsFunc(x.topology.Bindings, others) || x.topology.Leads(exchange, m.RoutingKey, queue)
 }
 
-// exchange returns the exchange to which the wait queue dead-letters. The default exchange routes only to the work
-// queue.
+// exchange returns the exchange to which the wait queue dead-letters. "" is the default exchange, which routes only to
+// the work queue.
 func (x waitDesign) exchange() string {
 	exchange, _ := x.wait.Args["x-dead-letter-exchange"].(string)
 	return exchange

@@ -75,8 +75,8 @@ func New(client *reprise.Client) *List {
 	return &List{client: client, workers: map[string]Worker{}, stopped: map[string]time.Time{}}
 }
 
-// Observe makes the list call f with each later status, one at a time. f must return immediately and must not call methods
-// of the list.
+// Observe makes the list call f with each status that changes the list from now on, one at a time. f must return
+// immediately and must not call methods of the list.
 func (l *List) Observe(f func(topology.WorkerStatus)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *List) end(err error) {
 	l.err = err
 }
 
-// Err returns the error of the last Run, or nil if Run is running or was not called.
+// Err returns the error of the last Run, or nil if Run is running, was canceled or was not called.
 func (l *List) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,8 @@
 //   - a lost status does not lose events, and a repeated status does not add events
 //   - any number of processes can record the same workers into one database
 //   - if no process records for some time, the events of that time are added later and spread evenly over its
-//     intervals. These intervals are not Recorded: their sum is exact, but the distribution of the events is not known
+//     intervals. These intervals are not Recorded: their sum is exact, but the distribution of the events among them is
+//     not known
 //
 // Messages that arrive in the archive count at the time of their failure, even if their workers do not announce
 // themselves.

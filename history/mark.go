@@ -36,7 +36,7 @@ type Mark struct {
 func (m Mark) For(queue string) bool { return m.Queue == "" || m.Queue == queue }
 
 // AddMark stores a mark and returns it with its ID. If At is zero, AddMark uses the current time. It returns ErrInvalid
-// if a field is invalid. If the database has more than MaxMarks marks, AddMark removes the marks that were added first.
+// if a field is invalid. AddMark also removes each mark after which MaxMarks others have been added.
 func (h *History) AddMark(ctx context.Context, m Mark) (Mark, error) {
 	now := h.now()
 	if m.At.IsZero() {
@@ -110,8 +110,8 @@ func (h *History) Marks(ctx context.Context, since time.Time) (all []Mark, err e
 
 func (m *Mark) columns() []any { return []any{&m.ID, sqlkit.Time(&m.At), &m.Text, &m.Queue, &m.By} }
 
-// Marks returns the marks that concern the queue and are within the time of the series, the oldest first. all must be
-// sorted like the result of History.Marks.
+// Marks returns the marks that concern the queue and are within the time of the series, the oldest first. The parameter
+// all must be sorted like the result of History.Marks.
 func (s Series) Marks(all []Mark) (within []Mark) {
 	for _, m := range slices.Backward(all) {
 		if m.For(s.Queue) && !m.At.Before(s.Points[0].Start) && !m.At.After(s.Now) {

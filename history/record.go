@@ -277,7 +277,7 @@ func (h *History) prune(tx *sqlkit.Tx, now time.Time) error {
 	return err
 }
 
-// recordArrivals counts archived messages that were not counted yet. It reports whether there are more.
+// recordArrivals counts archived messages that were not counted yet. It reports whether there may be more.
 func (h *History) recordArrivals(ctx context.Context, now time.Time, from Archive) (more bool, err error) {
 	var last int64
 	if err := h.db.Row(ctx, `SELECT CAST(value AS BIGINT) FROM {about} WHERE name = $1`, aboutArrived).Scan(&last); err != nil {

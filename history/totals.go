@@ -72,8 +72,8 @@ func (t Totals) plausible() bool {
 	return true
 }
 
-// before spreads t evenly over the duration whole, and returns the share of the initial duration part. The rounded
-// shares of consecutive parts add up to t.
+// before returns the share of t in the first part of a period over which t is spread evenly. The parameters are the
+// durations of this part and of the whole period. The rounded shares of consecutive parts add up to t.
 func (t Totals) before(part, whole time.Duration) Totals {
 	if part >= whole {
 		return t

@@ -1,7 +1,7 @@
 // Package idempotent makes the effect of a message happen once, even if the message is delivered or published more than
 // once. For example, a connection that fails between the confirm of a retry copy and the acknowledgement of its
-// original leaves both messages. A publisher that misses a confirm and publishes again creates a duplicate, too. All
-// copies of a message have the same message id. A Store remembers the ids of processed messages.
+// original leaves both messages in the broker. A publisher that misses a confirm and publishes again creates a
+// duplicate, too. All copies of a message have the same message id. A Store remembers the ids of processed messages.
 //
 //	store := new(idempotent.Memory) // or idempotent.OpenSQL(ctx, db, …), shared by all workers
 //	once, err := idempotent.Middleware(store, idempotent.Config{})

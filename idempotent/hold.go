@@ -34,8 +34,8 @@ func (h *hold) claim(ctx context.Context) (Claim, error) {
 }
 
 // keep extends the lease until stop is called, even if ctx is canceled while the handler still runs. It calls lost with
-// ErrLost if another run has claimed the key, or if the lease has expired, so that another run can claim it. After stop
-// has returned, keep does not call the store.
+// ErrLost if another run has claimed or completed the key, or if the lease has expired, so that another run can claim
+// the key. After stop has returned, keep does not call the store.
 func (h *hold) keep(ctx context.Context, lost context.CancelCauseFunc) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -83,8 +83,8 @@ func (h *hold) extend(ctx context.Context) (Claim, error) {
 // firstPause is the delay before the second call of Complete. Each further delay is twice as long.
 const firstPause = 50 * time.Millisecond
 
-// complete marks the key as done. The effect has happened, so complete retries until the lease ends, or until
-// timeout has passed after ctx is canceled. The message is acknowledged even if complete fails.
+// complete marks the key as done. The effect has happened, so complete retries for as long as retryContext permits. The
+// message is acknowledged even if complete fails.
 func (h *hold) complete(ctx context.Context, retention time.Duration) {
 	retrying, stop := h.retryContext(ctx)
 	defer stop()

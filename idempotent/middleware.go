@@ -91,6 +91,6 @@ func (o *once) run(ctx context.Context, m *reprise.Message, h *hold) (err error)
 	return o.next.Handle(handling, m)
 }
 
-// timeout limits the store calls after a handler has returned, because its context may be canceled. timeout is shorter
-// than the time between the cancellation of the handlers and the end of a drain.
+// timeout limits the store calls after a handler has returned. These calls ignore the context of the handler, which may
+// be canceled. timeout is shorter than the time between the cancellation of the handlers and the end of a drain.
 const timeout = 3 * time.Second

@@ -23,8 +23,8 @@ import (
 // lease or a retention has expired. All users of the store share this clock.
 //
 // All methods are safe for concurrent use. They return soon after ctx is canceled. If ctx was canceled before the call,
-// they do nothing and return its error. After any other error, the call may have taken effect. Calls are idempotent:
-// repeating a failed call with the same arguments has the effect that the first call should have had.
+// they do nothing and return its error. After any other error except ErrLost, the call may have taken effect. Calls are
+// idempotent: repeating a failed call with the same arguments has the effect that the first call should have had.
 //
 // Keys and tokens are valid UTF-8 without control characters. Keys have 1 to 1024 bytes, tokens 1 to 64. Leases and
 // retentions are longer than 0. A store may round them up to whole milliseconds.

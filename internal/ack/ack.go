@@ -67,7 +67,7 @@ const (
 // or on a settlement other than an ack. The methods are safe for concurrent use.
 type Acker struct {
 	ch        Channel
-	batchSize atomic.Int32  // number of settlements that Run writes without waiting for others
+	batchSize atomic.Int32  // number of settlements at which Run writes without waiting for others
 	commands  atomic.Uint64 // number of written commands
 
 	mu       sync.Mutex
@@ -75,7 +75,7 @@ type Acker struct {
 	settled  []settlement
 	previous []settlement  // the previous batch; its memory is reused
 	urgent   bool          // whether one of the settlements does not wait for others
-	wake     chan struct{} // receives a token on the first settlement, enough settlements, an urgent settlement, and End
+	wake     chan struct{} // receives a token on the first settlement, at batchSize, on an urgent settlement, and on End
 	ending   bool
 	stopped  bool          // whether settle refuses further settlements
 	done     chan struct{} // closed when Run returns
@@ -298,8 +298,8 @@ func (w *writer) writeOther(s settlement) (err error) {
 // therefore also the maximum number of commands for an ack of several messages.
 const maxConsumers = 4
 
-// writeRun acks the longest run above settledUpTo. The ack has the last newly acked tag, because the broker closes the
-// channel if the tag of an ack is already settled.
+// writeRun acks the longest run above settledUpTo. The ack carries the last newly acked tag, because settledUpTo may
+// already be settled, and the broker closes the channel for an ack of a settled tag.
 func (w *writer) writeRun() error {
 	var last, count uint64
 	for {

@@ -7,7 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// ended returns a readable error that wraps the error of the client.
+// The error that ended returns is readable, and wraps the error of the AMQP client.
 func TestEndedDescribesReason(t *testing.T) {
 	for want, err := range map[string]*amqp.Error{
 		"the broker or a proxy closed the connection without a reason (EOF)":                                                  {Code: 501, Reason: "EOF"},

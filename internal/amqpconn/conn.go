@@ -153,9 +153,9 @@ func (c *Conn) Blocked() error {
 	}
 }
 
-// leftToRead returns the rest of the timeout in which the broker must read and answer. If the broker has blocked the
-// connection, the timeout restarts when the broker unblocks it. While the connection is blocked, the result is the
-// whole timeout.
+// leftToRead is called after the timeout has passed without an answer. It returns the time that the broker still has,
+// because the timeout restarts when the broker unblocks the connection. While the connection is blocked, the result is
+// the whole timeout.
 func (c *Conn) leftToRead(timeout time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

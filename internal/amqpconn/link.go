@@ -53,8 +53,8 @@ const (
 // CloseTimeout is the time for which a closing connection waits for the broker's answer.
 const CloseTimeout = 5 * time.Second
 
-// Link keeps one connection alive. It provides the current generation. If the connection is lost, it tries indefinitely
-// to replace the connection. One goroutine (Run) owns the link.
+// Link keeps one connection alive. It provides the current generation. If the connection is lost, the link tries
+// indefinitely to replace it. One goroutine (Run) owns the link.
 type Link struct {
 	name  string // connection_name
 	user  string // authenticated user, "" if unknown

@@ -89,7 +89,8 @@ func (m *Message) publishing() amqp.Publishing {
 // MaxExpiration is the longest expiration that RabbitMQ accepts. RabbitMQ closes the channel for a longer expiration.
 const MaxExpiration = 10 * 365 * 24 * time.Hour
 
-// FormatExpiration returns d in milliseconds, rounded up so that a message does not expire early. It returns "" for 0.
+// FormatExpiration returns d in milliseconds, rounded up so that a message does not expire early. It returns "" for 0
+// or less.
 func FormatExpiration(d time.Duration) string {
 	if d <= 0 {
 		return ""

@@ -11,9 +11,10 @@ import (
 // request at a time, each on a separate goroutine, and an abandoned request keeps its channel.
 
 // maxUnanswered is the maximum number of overdue requests of a connection. Each of them keeps its channel open, and the
-// broker limits the number of channels of a connection (RabbitMQ: 2047 by default). At the maximum, the client replaces
-// the connection, while other requests can still open a channel. The client does not replace the connection earlier,
-// because a lost connection counts towards the delivery limit of each message that was delivered on it.
+// broker limits the number of channels of a connection (RabbitMQ: 2047 by default). At the maximum, ask closes the
+// connection, so that the Link replaces it while other requests can still open a channel. ask does not close the
+// connection earlier, because a lost connection counts towards the delivery limit of each message that was delivered on
+// it.
 const maxUnanswered = 128
 
 // ask makes a request. It returns when the broker has answered, or after the connection has closed.
