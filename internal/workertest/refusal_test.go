@@ -21,7 +21,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// rewriting is an option of dial. The client receives the result of rewrite instead of each frame.
+// rewriting returns an option for dial. The client receives the result of rewrite instead of each frame of the broker.
 func rewriting(rewrite func(frame []byte) []byte) func(*reprise.Config) {
 	return func(c *reprise.Config) {
 		dial := c.Dial
@@ -35,8 +35,8 @@ func rewriting(rewrite func(frame []byte) []byte) func(*reprise.Config) {
 	}
 }
 
-// A refusal may arrive after the destination counts as proven. A second publish to the same destination then does not
-// affect other messages.
+// A refusal may arrive when the destination already counts as proven. Even then, a second publish to the same destination
+// does not affect other messages.
 func TestLateRefusalDoesNotAffectLaterMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -74,7 +74,7 @@ func TestLateRefusalDoesNotAffectLaterMessages(t *testing.T) {
 	})
 }
 
-// A late destination that starts to refuse messages does not affect other messages.
+// If a destination that confirms late starts to refuse messages, it does not affect other messages.
 func TestRefusalOfLateDestinationDoesNotAffectOtherMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -158,7 +158,7 @@ func TestRefusedRoutingKeyDoesNotAffectOtherKeys(t *testing.T) {
 		if err := publish("allowed"); err != nil {
 			t.Fatal(err)
 		}
-		_ = publish("forbidden") // this message may cost others their confirms
+		_ = publish("forbidden") // other messages may remain unconfirmed because of this message
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
@@ -179,7 +179,7 @@ func TestRefusedRoutingKeyDoesNotAffectOtherKeys(t *testing.T) {
 	})
 }
 
-// Only the consumer itself can use direct reply-to, so the client rejects the message without a request to the broker.
+// Only the consumer of the replies can use direct reply-to, so Publish rejects the message without contacting the broker.
 func TestPublishRejectsDirectReplyTo(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {
@@ -211,7 +211,7 @@ func TestStuckQueueUsesOneChannel(t *testing.T) {
 			}
 			time.Sleep(10500 * time.Millisecond)
 		}
-		if n := m.channels(); n > before+2 { // one more for the channel on which it was first late
+		if n := m.channels(); n > before+2 { // one for the queue, and the channel on which the first confirm was late
 			t.Errorf("open channels: got %d, want at most %d", n, before+2)
 		}
 		m.release(t)
@@ -248,7 +248,7 @@ func TestUnclosedChannelDoesNotCostConnection(t *testing.T) {
 	})
 }
 
-// A batch for a late queue arrives in order when the queue confirms again.
+// A batch for a queue that confirms late arrives in order when the queue confirms again.
 func TestBatchArrivesInOrderAfterRecovery(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -275,7 +275,7 @@ func TestBatchArrivesInOrderAfterRecovery(t *testing.T) {
 	})
 }
 
-// slowLog blocks for some time at the first late confirm.
+// slowLog is a log handler that blocks for some time when the client logs the first late confirm.
 type slowLog struct{ *recorder }
 
 func (s slowLog) WithAttrs(a []slog.Attr) slog.Handler {

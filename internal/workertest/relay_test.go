@@ -14,7 +14,7 @@ type relayConn struct {
 	out *io.PipeWriter // Writes are not interleaved
 }
 
-// relay replaces each frame of the broker with the result of rewrite.
+// relay returns a connection that replaces each frame from the broker with the result of rewrite.
 func relay(conn net.Conn, rewrite func(frame []byte) []byte) *relayConn {
 	r := &relayConn{Conn: conn}
 	r.in, r.out = io.Pipe()

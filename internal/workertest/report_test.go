@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A worker reports the outcome only of a message that requests a report. A forged or copied header does not count,
-// because handlers copy headers and publishers can forge them.
+// A worker reports the outcome only of messages that request a report. A request in a copied or forged header does not
+// count, because handlers copy headers and publishers can forge them.
 func TestWorkerReportsRequestedOutcomes(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -117,8 +117,8 @@ func outcomes(t *testing.T, c client) string {
 	return to
 }
 
-// A report does not prevent the acknowledgement of a message, at the end of a drain or near the acknowledgement
-// timeout.
+// A report does not prevent the acknowledgement of a message, not even at the end of a drain or shortly before the
+// acknowledgement timeout.
 func TestReportDoesNotPreventAck(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -181,7 +181,7 @@ func TestReportDoesNotPreventAck(t *testing.T) {
 	}
 }
 
-// If a report queue does not confirm, the worker stops reporting outcomes to it. Other messages are delayed by at most
+// If a report queue does not confirm, the worker stops sending reports to this queue. Other messages are delayed by at most
 // one timeout. After a minute, the worker sends one report to test the queue.
 func TestWorkerPausesUnconfirmedReports(t *testing.T) {
 	t.Parallel()
@@ -270,8 +270,8 @@ func TestWorkerSendsNoReportsWhileConnectionIsBlocked(t *testing.T) {
 	})
 }
 
-// A worker reports a failed attempt before the next attempt. This also applies to later attempts, because a lost
-// connection or another program may have prevented a report of the first attempt.
+// A worker reports a failed attempt before the next attempt. It reports not only the first attempt, because a lost
+// connection or another program may have prevented that report.
 func TestWorkerReportsFailedAttempts(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -284,7 +284,7 @@ func TestWorkerReportsFailedAttempts(t *testing.T) {
 			return fmt.Errorf("attempt %d fails", m.Attempt)
 		})
 		cfg := reprise.WorkerConfig{Queue: "work", Handler: h, Strategy: topology.Strategy{Route: topology.Requeuing{}}}
-		if err := start(t, c, cfg)(); err != nil { // this declares the queue
+		if err := start(t, c, cfg)(); err != nil { // declares the queue
 			t.Fatal(err)
 		}
 		r.publish("", "work", requestReport(to, "1"))
@@ -304,7 +304,7 @@ func TestWorkerReportsFailedAttempts(t *testing.T) {
 	})
 }
 
-// The worker handles the newest message of a burst, and reports its result for each message of the burst.
+// The worker handles the newest message of a burst, and reports the result for each message of the burst.
 func TestWorkerReportsEachMessageOfBurst(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

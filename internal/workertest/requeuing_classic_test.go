@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A classic queue of another program: a message is requeued once, twice, more often, or until its retries are
-// exhausted, and is then parked.
+// On a classic queue that another program declared, a worker can retry a message any number of times. If the retries are
+// exhausted, the worker parks the message.
 func TestRequeuingOnClassicQueues(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {

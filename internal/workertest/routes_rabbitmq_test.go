@@ -16,9 +16,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// These tests simulate the actions of package reprise for a hop, so that they test only the route and the broker.
+// Instead of running workers, the tests in this file execute the hops themselves, so that they test only the routes and the
+// broker.
 
-// No route delivers a retry early. The additional delay depends on the machine, and the test only logs it.
+// No route delivers a retry early. The lateness depends on the machine, so the test only logs it.
 func TestRoutesDoNotDeliverEarly(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -65,7 +66,7 @@ func TestRoutesDoNotDeliverEarly(t *testing.T) {
 	})
 }
 
-// A scheduled message arrives with its original exchange, key, properties and headers.
+// A scheduled message arrives with the exchange, routing key, properties and headers with which it was published.
 func TestScheduledMessagesArriveAsPublished(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -113,8 +114,8 @@ func TestScheduledMessagesArriveAsPublished(t *testing.T) {
 	})
 }
 
-// The broker counts the attempts of requeued and dead-lettered messages, without a count in a copy. Lost connections do
-// not count as attempts.
+// With routes that do not publish copies, the broker counts the attempts of requeued or dead-lettered messages. Lost
+// connections do not count as attempts.
 func TestBrokerCountsAttempts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -171,8 +172,8 @@ func TestBrokerCountsAttempts(t *testing.T) {
 	})
 }
 
-// If x-death counts the attempts, a connection that is lost with a delivery counts as a crash. (RabbitMQ before 4.3
-// does not keep this count from queue to queue.)
+// If x-death counts the attempts, a connection that is lost during a delivery counts as a crash. (Before RabbitMQ 4.3, each
+// queue restarts the count of crashes.)
 func TestCrashesDoNotCountAsAttempts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -182,7 +183,7 @@ func TestCrashesDoNotCountAsAttempts(t *testing.T) {
 		r.publish("", work, amqp.Publishing{})
 		const crash, reject = "crash", "reject"
 		for i, step := range []struct {
-			attempts, crashes int // values that this delivery contains
+			attempts, crashes int // counts that this delivery contains
 			end               string
 		}{{0, 0, crash}, {0, 1, crash}, {0, 2, reject}, {1, 2, reject}, {2, 2, crash}, {2, 3, crash}, {2, 4, reject}} {
 			raw := r.get(work)
@@ -208,7 +209,7 @@ func TestCrashesDoNotCountAsAttempts(t *testing.T) {
 	})
 }
 
-// A classic queue does not count deliveries. Therefore requeued messages would be retried indefinitely.
+// A classic queue does not count deliveries, so a worker would requeue a failing message indefinitely.
 func TestRequeuingRejectsClassicQueues(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -231,7 +232,7 @@ func TestRequeuingRejectsClassicQueues(t *testing.T) {
 	})
 }
 
-// sender publishes on one channel, without a wait for each message.
+// sender publishes messages on one channel, without waiting for the confirm of each message.
 type sender struct {
 	t        testing.TB
 	ch       *amqp.Channel
@@ -250,7 +251,7 @@ func newSender(r *raw) *sender {
 	return &sender{t: r.t, ch: ch}
 }
 
-// send publishes a copy to a hop.
+// send publishes msg as the copy for a hop.
 func (s *sender) send(hop topology.Hop, msg amqp.Publishing) {
 	s.t.Helper()
 	msg.DeliveryMode = amqp.Persistent
@@ -313,7 +314,7 @@ type arrival struct {
 	at time.Time
 }
 
-// collect consumes n messages without acks. The returned function waits for them.
+// collect starts consuming n messages in automatic acknowledgement mode. The returned function waits for the messages.
 func (r *raw) collect(queue string, n int) func(within time.Duration) []arrival {
 	r.t.Helper()
 	deliveries, err := r.Consume(queue, "", true, false, false, false, nil)
@@ -353,7 +354,7 @@ func delivered(queue string, d amqp.Delivery) topology.Delivery {
 	}
 }
 
-// tables converts the tables of the AMQP client to tables of this library.
+// tables converts the tables of the AMQP client to the tables of package topology.
 func tables(v any) any {
 	switch x := v.(type) {
 	case amqp.Table:

@@ -17,8 +17,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// With any route, the worker counts the attempts of a failed message. When its retries are exhausted, the message is
-// parked with its properties.
+// With any route, the worker counts the attempts of a failed message. When the retries are exhausted, the worker parks the
+// message with its properties.
 func TestRoutesCountAttemptsAndPark(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
@@ -80,7 +80,7 @@ func TestRoutesCountAttemptsAndPark(t *testing.T) {
 	}
 }
 
-// A broker that would ignore the arguments of a route is rejected at the start.
+// If the broker would ignore the arguments of the route, Run returns a DeclareError.
 func TestDelayedRetryRequiresBrokerSupport(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -149,7 +149,7 @@ func TestCopyKeepsAnnotations(t *testing.T) {
 	})
 }
 
-// Annotations that cannot be sent do not prevent the retry.
+// Annotations that are too large, or whose types AMQP does not support, do not prevent the retry.
 func TestWorkerOmitsInvalidAnnotations(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -172,7 +172,7 @@ func TestWorkerOmitsInvalidAnnotations(t *testing.T) {
 	})
 }
 
-// The size of annotations on the wire counts, regardless of their Go types.
+// The limit applies to the size of annotations on the wire, regardless of their Go types.
 func TestWorkerOmitsLargeAnnotationsOfAnyType(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 200_000)
@@ -201,7 +201,7 @@ func TestWorkerOmitsLargeAnnotationsOfAnyType(t *testing.T) {
 	}
 }
 
-// routeWithoutDestination is a Route without a destination.
+// routeWithoutDestination is a Route whose hops have an invalid routing key.
 type routeWithoutDestination struct{ topology.Buckets }
 
 func (routeWithoutDestination) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {

@@ -20,8 +20,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// calendar declares an exchange for scheduled messages and a queue for all its messages. It deletes the wait queues at
-// the end of the test.
+// calendar declares an exchange, and a queue that receives all messages of this exchange. At the end of the test, it also
+// deletes the wait queues for delays up to longest.
 func calendar(t *testing.T, r *raw, c client, longest time.Duration) (exchange, queue string) {
 	t.Helper()
 	exchange, queue = testkit.Name(t, "calendar"), testkit.Name(t, "due")
@@ -49,7 +49,7 @@ func calendar(t *testing.T, r *raw, c client, longest time.Duration) (exchange, 
 	return exchange, queue
 }
 
-// A message for a queue or an exchange is never early, and less than a second late.
+// A scheduled message, for a queue or an exchange, is never early, and less than a second late.
 func TestPublishAtIsAccurateToOneSecond(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -175,8 +175,8 @@ func TestPublishAtRejectsInvalidMessages(t *testing.T) {
 	})
 }
 
-// A consumer with another client may schedule a message again with all its headers, including the headers of RabbitMQ
-// and of the last route.
+// A consumer that does not use Reprise may receive a message and schedule it again with all headers, including headers of
+// RabbitMQ and headers of the last route.
 func TestPublishInAcceptsHeadersOfDeliveredMessage(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -212,7 +212,7 @@ func TestPublishInAcceptsHeadersOfDeliveredMessage(t *testing.T) {
 	})
 }
 
-// The client declares deleted queues again. An observer does not get an event.
+// The client declares deleted wait queues and exchanges again. The observer receives only events of successful publishes.
 func TestPublishInRecreatesDeletedQueues(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -243,7 +243,7 @@ func TestPublishInRecreatesDeletedQueues(t *testing.T) {
 	})
 }
 
-// A message arrives at its due time even if it waits in this process.
+// A message arrives at its due time even if it first waits in this process, because the connection is blocked.
 func TestPublishAtIsNotLateAfterBlockedConnection(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -293,7 +293,7 @@ func TestPublishInSurvivesLostConnection(t *testing.T) {
 		proxy := testkit.NewProxy(t, b.URL)
 		_, queue := calendar(t, r, dial(t, b.URL), time.Second)
 		want := map[string]bool{}
-		for frame := range 7 { // frames of its first requests
+		for frame := range 7 { // the frames of the client's first requests
 			for _, direction := range []testkit.Direction{testkit.ToServer, testkit.ToClient} {
 				c := dial(t, proxy.URL())
 				cut := proxy.CutBeforeFrame(direction, frame+1)

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// failingBreaker is a Breaker that probes and then fails, which pauses its worker.
+// failingBreaker is a Breaker that permits a probe and then fails. The failure pauses the worker.
 type failingBreaker struct{ asked atomic.Int32 }
 
 func (*failingBreaker) Allow() (func(error), time.Duration) { return func(error) {}, 0 }
@@ -24,7 +24,7 @@ func (f *failingBreaker) Probing() bool {
 	return true
 }
 
-// A worker that stops during a pause requeues a message once.
+// If a worker stops during a pause, the waiting message has neither a redelivery nor an attempt.
 func TestWorkerReceivesNoDeliveriesDuringPause(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

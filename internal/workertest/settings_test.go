@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// NewWorker rejects all invalid settings of a strategy or a published design: settings that no broker accepts, that
-// would lose messages, or that would retry them indefinitely. The error contains the correction.
+// NewWorker rejects settings of a strategy or a published design that no broker accepts, that would lose messages, or that
+// would retry messages indefinitely. The error explains the correction.
 func TestNewWorkerRejectsInvalidSettings(t *testing.T) {
 	t.Parallel()
 	var (
@@ -108,7 +108,7 @@ func TestNewWorkerRejectsInvalidSettings(t *testing.T) {
 		{"Expirations.First", marks(topology.Expirations{First: -1}), "from 1ms to"},
 		{"Expirations.Factor", marks(topology.Expirations{Factor: -3}), "1 means constant delays"},
 
-		// Without a copy, there are no marks.
+		// Marks cannot write headers if the route does not publish copies.
 		{"Strategy.Marks", topology.Strategy{Route: topology.Requeuing{}, Marks: topology.Trail{}}, "omit Marks"},
 		{"Strategy.Marks", topology.Strategy{Route: topology.DelayedRetry{}, Marks: topology.CountUp{Header: "n"}}, "omit Marks"},
 		{"Strategy.Marks", topology.Strategy{Route: topology.DeadLettering{}, Marks: topology.Deliveries{}}, "omit Marks"},
@@ -219,7 +219,7 @@ func TestValidateAcceptsPublishedDesigns(t *testing.T) {
 	}
 }
 
-// The error for a queue that a design does not have contains the names of its queues.
+// If a queue does not belong to a design, the error contains the names of the queues of the design.
 func TestValidateRejectsQueueOutsideDesign(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]topology.Strategy{
@@ -236,7 +236,7 @@ func TestValidateRejectsQueueOutsideDesign(t *testing.T) {
 
 var succeed = reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil })
 
-// queueOf returns a work queue for the case of a field.
+// queueOf returns a work queue that is valid for a design or a route.
 func queueOf(design string) string {
 	switch design {
 	case "CoverArt":

@@ -33,7 +33,7 @@ func TestDrainCompletesHandlersAndRequeuesOtherDeliveries(t *testing.T) {
 				running <- m.MessageID
 				<-finish
 				if m.MessageID == "1" {
-					return errScripted // its copy must still be published
+					return errScripted // the worker must still publish the copy
 				}
 				return nil
 			}),
@@ -59,7 +59,7 @@ func TestDrainCompletesHandlersAndRequeuesOtherDeliveries(t *testing.T) {
 		if n := c.log.count("retry"); n != 1 {
 			t.Errorf("got %d retries, want 1", n)
 		}
-		// Messages that were not started are unchanged. Their order may change, because RabbitMQ 3.10 requeues at the
+		// Messages without an attempt are unchanged. Their order may change, because RabbitMQ 3.10 requeues messages at the
 		// end of the queue.
 		left := map[string]bool{}
 		for range 8 {
@@ -92,7 +92,7 @@ func TestShutdown(t *testing.T) {
 		if err := w.Run(t.Context()); err == nil {
 			t.Error("second Run succeeded")
 		}
-		for range 3 { // any number of calls
+		for range 3 { // repeated calls have no effect
 			if err := w.Shutdown(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -138,7 +138,7 @@ func bubble(t *testing.T, test func(t *testing.T, dial func(options ...func(*rep
 	bubbleWith(t, broker.Config{}, test)
 }
 
-// bubbleWith is like bubble, with a configuration of the broker.
+// bubbleWith is like bubble, but configures the broker.
 func bubbleWith(t *testing.T, cfg broker.Config, test func(t *testing.T, dial func(options ...func(*reprise.Config)) client, r *raw)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -255,8 +255,8 @@ func TestShutdownContextCancelsHandlers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ignores bool          // the handler continues for 4 s after its context is canceled
 		drain   time.Duration // DrainTimeout
-		ctx     time.Duration // timeout of the context of Shutdown
-		cut     time.Duration // time at which the handler's context is canceled
+		ctx     time.Duration // timeout of the context that Shutdown receives
+		cut     time.Duration // time until the handler's context is canceled
 	}{
 		"before the DrainTimeout":                  {drain: time.Hour, ctx: time.Second, cut: time.Second},
 		"after the DrainTimeout":                   {drain: time.Second, ctx: time.Hour, cut: time.Second},
@@ -310,8 +310,8 @@ func TestShutdownContextCancelsHandlers(t *testing.T) {
 	}
 }
 
-// If a handler succeeds after its worker has stopped writing acks, the message is redelivered and does not count as
-// processed.
+// If a handler succeeds after the worker has stopped writing acks, the broker redelivers the message, and the worker does
+// not report the message as processed.
 func TestUnackedMessageIsNotReportedAsProcessed(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -355,8 +355,8 @@ func slowToConsume(c *reprise.Config) {
 	}
 }
 
-// A worker may be stopped before the broker has confirmed the subscription. It then requeues later deliveries, because
-// otherwise no other worker would get them while handlers run.
+// If a worker is stopped before the broker has confirmed the subscription, it requeues all deliveries that arrive later.
+// Otherwise no other worker would receive these messages while handlers of the stopped worker run.
 func TestDrainRequeuesDeliveriesOfPendingSubscription(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// heldHandler is a handler whose attempts wait for a result from the test.
+// heldHandler is a handler that waits in each attempt until the test provides the result.
 type heldHandler struct {
 	t       testing.TB
 	running chan attempt
@@ -55,8 +55,8 @@ func (h heldHandler) next() attempt {
 	}
 }
 
-// A handler may outlive the connection of its message. The delivery tag that it settles may belong to another message
-// on the new connection.
+// A handler may still run when the connection of its message is lost. On the new connection, the delivery tag of this
+// message may belong to another message.
 func TestStaleSettlementHasNoEffectAfterReconnect(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -105,8 +105,8 @@ func TestStaleSettlementHasNoEffectAfterReconnect(t *testing.T) {
 
 				old.result <- tc.result // settles tag 1 of the lost connection
 
-				// When these messages are delivered, any effect of the stale settlement has reached the broker, because
-				// they need the same slot.
+				// The following messages need the slot of the old message. When they are delivered, any effect of the
+				// stale settlement has therefore reached the broker.
 				const more = 5
 				var last attempt
 				for i := range more {
@@ -119,8 +119,8 @@ func TestStaleSettlementHasNoEffectAfterReconnect(t *testing.T) {
 					c.log.wait(t, "copy dropped", 1)
 				}
 
-				// An acknowledged message would no longer be in the queue. This applies to the new message and to the
-				// old message.
+				// If the stale settlement had acknowledged the new message or the old message, this message would no longer
+				// be in the queue.
 				before := c.log.count("consuming")
 				proxy.Cut()
 				c.log.wait(t, "consuming", before+1)

@@ -25,7 +25,7 @@ func TestCopiesStashReservedProperties(t *testing.T) {
 			name    string
 			msg     amqp.Publishing
 			wire    amqp.Publishing // parked copy, without the headers of Reprise
-			headers map[string]any  // headers that every attempt sees
+			headers map[string]any  // headers that the handler receives in every attempt
 			user    string
 			expires time.Duration
 		}{
@@ -100,7 +100,7 @@ func TestCopiesStashReservedProperties(t *testing.T) {
 	})
 }
 
-// publishLoosely publishes without the mandatory flag, because the header CC contains queues that may not exist.
+// publishLoosely publishes without the mandatory flag, because the header CC may contain queues that do not exist.
 func (r *raw) publishLoosely(queue string, msg amqp.Publishing) {
 	r.t.Helper()
 	if err := r.Publish("", queue, false, false, msg); err != nil {
@@ -130,13 +130,14 @@ func TestForeignUserIDIsStashed(t *testing.T) {
 	})
 }
 
-// otherUser creates a user and returns the URL of the broker for that user.
+// otherUser creates a user with all permissions, and returns the URL with which this user connects to the broker.
 func otherUser(t *testing.T, target, api string) string {
 	t.Helper()
 	return userFor(t, target, api, ".*")
 }
 
-// userFor returns the URL of a broker for a user with all permissions for names that match the pattern.
+// userFor creates a user with all permissions for names that match pattern, and returns the URL with which this user
+// connects to the broker.
 func userFor(t *testing.T, target, api, pattern string) string {
 	t.Helper()
 	web := testkit.HTTPClient(t)
@@ -219,9 +220,9 @@ func TestRetryReturnsOnlyToFailingQueue(t *testing.T) {
 	})
 }
 
-// The headers of a message may leave little space in their frame. The history is then shortened, and the count is not.
-// If RabbitMQ has no space to record the dead-lettering of a copy, the worker does not retry the message. (The
-// redelivery would exceed the size of a frame, which ends connections.)
+// The headers of a message may leave little space in their frame. The worker then shortens the history of the copy, but
+// keeps the number of attempts. If RabbitMQ would have no space to record the dead-lettering of the copy, the worker does
+// not retry the message. (A header that exceeds the size of a frame ends the connection.)
 func TestHeadersOfCopyFitIntoFrame(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -254,7 +255,7 @@ func TestHeadersOfCopyFitIntoFrame(t *testing.T) {
 	})
 }
 
-// If a program forwards a message with all its headers, the attempts of the original do not count.
+// If a program forwards a message with all its headers to another queue, the attempts in the first queue do not count.
 func TestAttemptsOfAnotherQueueDoNotCount(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Health reports whether a worker consumes, from before its start until after it has stopped.
+// Consuming reports the state of a worker at any time, even before Run and after the worker has stopped.
 func TestWorkerHealth(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -84,7 +84,7 @@ func TestHealthOfUnstartedWorkerAfterShutdown(t *testing.T) {
 	})
 }
 
-// Health reports an intentional pause even if the connection was lost and recovered during the pause.
+// Consuming reports no error during an intentional pause, even if the connection was lost and recovered during the pause.
 func TestHealthOfPausedWorkerAfterReconnect(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -127,7 +127,7 @@ func TestHealthOfPausedWorkerAfterReconnect(t *testing.T) {
 	})
 }
 
-// A worker that has started and does not consume yet does not count as never started.
+// If a worker has started but does not consume yet, the error of Consuming does not state that Run was not called.
 func TestHealthOfStartingWorker(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {

@@ -23,10 +23,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Waiting{M: m}) }
 
-// Maximum time that tests wait for an expected event. No test depends on a short value.
+// timeout is the maximum time that tests wait for an expected event. No test needs a short timeout.
 const timeout = 2 * time.Minute
 
-// client is a Client that reconnects almost without a delay, with its log.
+// client is a Client that reconnects almost without a delay, and the log of this Client.
 type client struct {
 	*reprise.Client
 	log *recorder
@@ -61,8 +61,8 @@ func dial(t testing.TB, url string, options ...func(*reprise.Config)) client {
 	return client{c, log}
 }
 
-// start runs a worker until the test ends or stop is called. It returns when the worker consumes. stop waits for Run
-// and returns its error.
+// start runs a worker until the test ends or stop is called. start returns when the worker consumes. stop waits for Run and
+// returns the error of Run.
 func start(t testing.TB, c client, cfg reprise.WorkerConfig) (stop func() error) {
 	t.Helper()
 	before := c.log.count("consuming")
@@ -91,7 +91,7 @@ func start(t testing.TB, c client, cfg reprise.WorkerConfig) (stop func() error)
 	return stop
 }
 
-// recorder is a slog.Handler that records events.
+// recorder is a slog.Handler that records log messages as events.
 type recorder struct {
 	*records
 	attrs []slog.Attr
@@ -186,7 +186,7 @@ type raw struct {
 	conn *amqp.Connection
 	*amqp.Channel
 
-	another func() *amqp.Connection // opens another connection in a bubble
+	another func() *amqp.Connection // opens another connection; only set in a bubble
 }
 
 func newRaw(t testing.TB, url string) *raw {
@@ -211,7 +211,8 @@ func (r *raw) reopen() {
 	r.Channel = ch
 }
 
-// names returns the name of a work queue and a strategy for it. All queues are deleted at the end of the test.
+// names returns a name for a work queue, and a strategy. At the end of the test, the work queue and the queues of the
+// strategy are deleted.
 func (r *raw) names(buckets topology.Buckets) (queue string, s topology.Strategy) {
 	r.t.Helper()
 	queue = testkit.Name(r.t, "work")
@@ -233,7 +234,7 @@ func (b cleanedRoute) Wait(d topology.Delivery, delay time.Duration) (topology.H
 	return hop, err
 }
 
-// declareQueue declares a queue with the plain client, which waits without a timeout. It deletes the queue after the
+// declareQueue declares a queue with the plain client, which waits without a timeout. The queue is deleted at the end of the
 // test.
 func (r *raw) declareQueue() string {
 	r.t.Helper()
@@ -275,7 +276,7 @@ func (r *raw) deleteExchanges(names ...string) {
 	})
 }
 
-// publish publishes with a plain client and waits for the confirm.
+// publish publishes a message with the plain client, and waits for the confirm.
 func (r *raw) publish(exchange, key string, msg amqp.Publishing) {
 	r.t.Helper()
 	ch, err := r.conn.Channel()
@@ -330,7 +331,7 @@ func (r *raw) take(queue string) amqp.Delivery {
 	return d
 }
 
-// script is a handler whose result depends on the message. It records all messages.
+// script is a handler that records all messages. The function answer determines the result for a message.
 type script struct {
 	mu     sync.Mutex
 	seen   []*reprise.Message
@@ -351,7 +352,7 @@ func (s *script) Handle(_ context.Context, m *reprise.Message) error {
 	return s.answer(m)
 }
 
-// wait waits for n messages and returns the first n.
+// wait waits until the handler has received n messages, and returns the first n messages.
 func (s *script) wait(t testing.TB, n int) []*reprise.Message {
 	t.Helper()
 	deadline := time.NewTimer(timeout)

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A message in a debounce window must not be fetched and requeued indefinitely because the next message must be
-// processed alone.
+// If the next message must be processed alone, the worker must not fetch and requeue a message in a debounce window
+// indefinitely.
 func TestDebounceCompletesBeforeSuspectMessage(t *testing.T) {
 	b := testkit.Embedded(t)
 	r := newRaw(t, b.URL)
@@ -36,7 +36,7 @@ func TestDebounceCompletesBeforeSuspectMessage(t *testing.T) {
 	h.wait(t, 2)
 }
 
-// crashWithTheSecond receives two messages, requeues the first, and loses its connection with the second.
+// crashWithTheSecond receives two messages, requeues the first, and closes the connection without settling the second.
 func crashWithTheSecond(t *testing.T, url, queue string) {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -59,7 +59,7 @@ func crashWithTheSecond(t *testing.T, url, queue string) {
 	if err := first.Nack(false, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := ch.Qos(1, 0, false); err != nil { // waits until the nack has arrived
+	if err := ch.Qos(1, 0, false); err != nil { // returns after the broker has received the nack
 		t.Fatal(err)
 	}
 	if err := conn.Close(); err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// authority issues certificates.
+// authority is a certificate authority.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -40,7 +40,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue returns a certificate for a name. The first certificate is the certificate of the authority.
+// issue returns a certificate for a name. The first call creates the certificate of the authority.
 func (a *authority) issue(name string, hosts ...string) tls.Certificate {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -69,7 +69,7 @@ func (a *authority) issue(name string, hosts ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// files writes a certificate and its key to files for a URL.
+// files writes a certificate and its key to files whose paths a URL can contain.
 func (a *authority) files(c tls.Certificate) (cert, key string) {
 	a.t.Helper()
 	der, err := x509.MarshalECPrivateKey(c.PrivateKey.(*ecdsa.PrivateKey))
@@ -106,10 +106,10 @@ func serveTLS(t *testing.T, config *tls.Config) string {
 	return l.Addr().String()
 }
 
-// No server listens on this address.
+// closedAddr is an address on which no server listens.
 const closedAddr = "127.0.0.1:1"
 
-// resolving resolves names that do not exist in the DNS.
+// resolving returns an option that connects to the addresses in names instead of resolving host names.
 func resolving(names map[string]string) func(c *reprise.Config) {
 	return func(c *reprise.Config) {
 		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -205,7 +205,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Dial reports a server that is not a broker, or does not use the protocol of the URL.
+// Dial reports that the server does not use AMQP, or that it uses TLS although the URL does not.
 func TestDialReportsWrongProtocol(t *testing.T) {
 	t.Parallel()
 	for greeting, want := range map[string]string{

@@ -28,12 +28,12 @@ var (
 	confirmOK      = []byte{0, 85, 0, 11}
 )
 
-// responseDropper drops all responses of a kind on one of the client's first two connections.
+// responseDropper drops all responses of one kind on one of the client's first two connections.
 type responseDropper struct {
 	answer []byte
 	on     int32 // publishes or consumes
 	now    atomic.Bool
-	open   map[uint16]bool // channels
+	open   map[uint16]bool // open channels
 	most   atomic.Int32    // largest number of open channels
 }
 
@@ -167,8 +167,8 @@ func TestClientReplacesUnresponsiveConnection(t *testing.T) {
 	}
 }
 
-// A broker that has blocked the publishing connection does not respond there. During the alarm, the client sends no
-// requests, so that its channels are available after the alarm.
+// A broker that has blocked the publishing connection does not respond on this connection. During the alarm, the client
+// sends no requests on the connection, so that the channels are available after the alarm.
 func TestClientOpensNoChannelsWhileBlocked(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

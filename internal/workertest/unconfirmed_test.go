@@ -19,10 +19,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// shortTimeout sets a timeout that is longer than the confirm time of a busy machine.
+// shortTimeout sets a ConfirmTimeout that is short, but sufficient for confirms on a busy machine.
 func shortTimeout(c *reprise.Config) { c.ConfirmTimeout = 2 * time.Second }
 
-// A queue that does not confirm does not affect other queues, for any number of messages.
+// A queue that does not confirm does not affect other queues, regardless of the number of messages.
 func TestUnconfirmingQueueDoesNotAffectOtherQueues(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -100,8 +100,8 @@ func TestHealthyFailsWithoutConfirms(t *testing.T) {
 	})
 }
 
-// The client cannot identify a queue behind an exchange that does not confirm. Each message for the queue may have a
-// different key, and none of them blocks other messages for long.
+// If a queue behind an exchange does not confirm, the client cannot identify the queue, because each message may have a
+// different routing key. Even so, no message for the queue blocks other messages for long.
 func TestUnconfirmedKeysDoNotBlockOtherMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,7 +141,8 @@ func TestUnconfirmedKeysDoNotBlockOtherMessages(t *testing.T) {
 	})
 }
 
-// The AMQP client reports all unconfirmed messages of a closed channel as nacked.
+// When a channel is closed, the AMQP client reports all unconfirmed messages as nacked. Publish must
+// return ErrUnconfirmed instead.
 func TestClosedChannelDoesNotReportNacks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +164,7 @@ func TestClosedChannelDoesNotReportNacks(t *testing.T) {
 	})
 }
 
-// A broker that has stopped reading does not respond, not even to channel.open. It still sends heartbeats.
+// A broker that has stopped reading does not even respond to channel.open, but still sends heartbeats.
 func TestClientReplacesConnectionThatBrokerDoesNotRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,7 +188,7 @@ func TestClientReplacesConnectionThatBrokerDoesNotRead(t *testing.T) {
 	})
 }
 
-// unreadConn is a connection whose broker stops reading at a signal. The broker still gets heartbeats.
+// unreadConn is a connection from which the broker stops reading when stop is closed. The broker still receives heartbeats.
 type unreadConn struct {
 	net.Conn
 	stop   <-chan struct{}
@@ -232,7 +233,7 @@ func (u *unreadConn) Close() error {
 	return u.Conn.Close()
 }
 
-// The client detects a broker that stops reading, even if nothing else is in flight.
+// The client detects that a broker has stopped reading, even if no other messages or requests are in flight.
 func TestClientDetectsBrokerThatStopsReading(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -261,7 +262,7 @@ func TestClientDetectsBrokerThatStopsReading(t *testing.T) {
 	})
 }
 
-// Copies for a failed queue that does not confirm wait, and each copy is stored once.
+// If the failed queue does not confirm, copies wait, and each copy is stored once.
 func TestCopiesToUnconfirmingQueueAreStoredOnce(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

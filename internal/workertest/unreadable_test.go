@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A message that the AMQP client cannot read closes the connection at each delivery, and is eventually parked. Later
-// messages are not parked. (The embedded broker rejects such a message.)
+// If the AMQP client cannot read a message, each delivery closes the connection, and the message is eventually parked. Later
+// messages are not parked. (The embedded broker rejects such a message when it is published.)
 func TestWorkerParksOnlyUnreadableMessage(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, b testkit.Target) {
@@ -59,7 +59,7 @@ func TestWorkerParksOnlyUnreadableMessage(t *testing.T) {
 	}
 }
 
-// garbledConn replaces the next data that its connection reads with invalid AMQP.
+// garbledConn is a connection that, if now is set, replaces the next data that it reads with invalid AMQP.
 type garbledConn struct {
 	net.Conn
 	now *atomic.Bool
@@ -73,8 +73,8 @@ func (g garbledConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// The unreadable message may be any of the delivered messages. The worker receives one message at a time until one is
-// settled.
+// Any of the delivered messages may be unreadable. Therefore the worker receives one message at a time until it has settled
+// a message.
 func TestWorkerReducesPrefetchAfterUnreadableMessage(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -105,7 +105,7 @@ func TestWorkerReducesPrefetchAfterUnreadableMessage(t *testing.T) {
 		}
 		c.log.wait(t, "consuming", before+1)
 		for _, l := range lost {
-			l.result <- nil // of the lost connection
+			l.result <- nil // has no effect, because the connection is lost
 		}
 		h.next().result <- nil // one message at a time
 		c.log.wait(t, "consuming", before+2)

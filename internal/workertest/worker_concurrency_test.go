@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// delayReads delays the reads of a client until undelayed is set. (It must not delay writes. The client holds a lock during a
-// write, which would stop the clock of the bubble.)
+// delayReads returns an option that delays the reads of a client until undelayed is set. (It must not delay writes. The
+// client holds a lock during a write, and a goroutine that waits for a lock stops the clock of the bubble.)
 func delayReads(undelayed *atomic.Bool) func(c *reprise.Config) {
 	return func(c *reprise.Config) {
 		dial := c.Dial
@@ -40,8 +40,8 @@ func (c delayedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// The worker sends requests on the channel to learn that an ack has arrived, to pause and to resume. It must not
-// confuse their responses.
+// The worker sends requests on the channel to verify that an ack has arrived, to pause and to resume. It must not confuse
+// the responses.
 func TestRequestsOnChannelAreSerialized(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -88,7 +88,7 @@ func TestRequestsOnChannelAreSerialized(t *testing.T) {
 	})
 }
 
-// minuteLimiter permits the first attempt immediately and every later attempt after a minute.
+// minuteLimiter permits the first attempt immediately, and delays every later attempt by a minute.
 type minuteLimiter struct{ first atomic.Bool }
 
 func (l *minuteLimiter) Wait(ctx context.Context) error {
@@ -127,7 +127,7 @@ func TestPauseDelaysAttemptsAtLimiter(t *testing.T) {
 	})
 }
 
-// The time limit applies to the actual time of the retry, not to the requested delay.
+// GiveUpAfter applies to the delay that the route uses, not to the delay that the policy requests.
 func TestTimeLimitIncludesDelayOfRoute(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -159,7 +159,7 @@ func TestTimeLimitIncludesDelayOfRoute(t *testing.T) {
 	}
 }
 
-// A suspect message is processed alone, even if bursts gather at the same time.
+// A suspect message is processed alone, even if messages wait in a debounce window at the same time.
 func TestSuspectMessageIsProcessedAlone(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -168,7 +168,7 @@ func TestSuspectMessageIsProcessedAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.publish("", "work", amqp.Publishing{MessageId: "suspect"})
-		for range 2 { // as a crashing worker does
+		for range 2 { // simulates two crashes of a worker
 			conn := r.another()
 			ch, err := conn.Channel()
 			if err != nil {
@@ -211,7 +211,7 @@ func TestSuspectMessageIsProcessedAlone(t *testing.T) {
 	})
 }
 
-// The header that counts crashes on classic queues is informative. The route of a message depends only on its queue.
+// The header that counts crashes on classic queues does not influence the route, which depends only on the work queue.
 func TestForgedOriginDoesNotChangeRoute(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

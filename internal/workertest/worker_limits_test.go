@@ -33,7 +33,7 @@ func TestValidateRejectsTooLongNames(t *testing.T) {
 	}
 }
 
-// For any order of Shutdown and Run, Run either drains or does nothing.
+// In whatever order Shutdown and Run are called, Run either drains or does nothing.
 func TestShutdownConcurrentWithRun(t *testing.T) {
 	t.Parallel()
 	c := dial(t, testkit.Embedded(t).URL)
@@ -93,7 +93,7 @@ func TestWorkerParksMessageThatRouteRejects(t *testing.T) {
 	})
 }
 
-// A worker uses the failed queue of the user, at the start and when the queue must be declared again.
+// A worker uses the arguments of a failed queue in WorkerConfig.Topology, also when it declares a deleted queue again.
 func TestWorkerUsesCustomFailedQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

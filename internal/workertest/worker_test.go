@@ -56,8 +56,8 @@ func everything() amqp.Publishing {
 	}
 }
 
-// wire returns the parts of a delivery that belong to the message. RabbitMQ 3.10 adds an x-delivery-count of 0 to
-// messages that are fetched from a quorum queue.
+// wire returns the properties, headers and body of a delivery. It removes the x-delivery-count of 0 that RabbitMQ 3.10 adds
+// to messages that are fetched from a quorum queue.
 func wire(d amqp.Delivery) amqp.Publishing {
 	if d.Headers["x-delivery-count"] == int64(0) {
 		delete(d.Headers, "x-delivery-count")
@@ -87,7 +87,7 @@ func TestWorkerPreservesMessageInRetriesAndFailedQueue(t *testing.T) {
 			clear(m.Headers)
 			return err
 		})
-		// The handler clears its message, so this wrapper copies the message first.
+		// The handler modifies the message, so this wrapper copies the message first.
 		var first *reprise.Message
 		look := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 			if m.Attempt == 2 {

@@ -20,8 +20,8 @@ var (
 	consumeOK     = []byte{0, 60, 0, 21}
 )
 
-// withholding drops the nth response of a kind on the first consuming connection of the client. If andAll is set, it
-// also drops all later frames except heartbeats.
+// withholding returns an option that drops the nth response of a kind on the first consuming connection of the client. If
+// andAll is set, it also drops all later frames except heartbeats.
 func withholding(answer []byte, nth int, andAll bool) func(*reprise.Config) {
 	return func(c *reprise.Config) {
 		memory, dials := c.Dial, int32(0)
@@ -48,8 +48,8 @@ func withholding(answer []byte, nth int, andAll bool) func(*reprise.Config) {
 	}
 }
 
-// A broker that sends heartbeats but no responses does not block a worker indefinitely. The worker repeats the request
-// on another channel. If the broker does not even open a channel, the worker uses another connection.
+// A broker that sends heartbeats but no responses does not block a worker indefinitely. The worker repeats the request on
+// another channel. If the broker does not even open this channel, the worker opens another connection.
 func TestWorkerRepeatsUnansweredRequests(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -82,7 +82,7 @@ func TestWorkerRepeatsUnansweredRequests(t *testing.T) {
 				ran := make(chan error, 1)
 				go func() { ran <- w.Run(context.Background()) }()
 				began := time.Now()
-				if err := <-known; err != nil { // acknowledged, but the worker cannot know it
+				if err := <-known; err != nil { // the message is acknowledged, but the worker does not know this
 					r.publish("", "work", amqp.Publishing{})
 					if err := <-known; err != nil {
 						t.Error(err)
