@@ -161,8 +161,8 @@ func clampDelay(ns float64) time.Duration {
 	return max(time.Millisecond, time.Duration(ns))
 }
 
-// originalExpiration reads the expiration that a message had when it expired from an entry of x-death, which contains
-// it as a string of milliseconds.
+// originalExpiration returns the expiration that a message had when it expired. An entry of x-death contains this
+// value as a string of milliseconds.
 func originalExpiration(death Table) (time.Duration, bool) {
 	text, _ := death["original-expiration"].(string)
 	ms, err := strconv.ParseInt(text, 10, 64)

@@ -80,7 +80,7 @@ func (l Levels) Wait(d Delivery, delay time.Duration) (Hop, error) {
 // exchange.
 func (Levels) Failed(d Delivery) Hop { return failed(d.Queue) }
 
-// Schedule returns the hop for a message that must reach exchange after delay, and not earlier. key is the routing key
+// Schedule returns the hop for a message that must not reach exchange before delay has elapsed. key is the routing key
 // of the message. If exchange is empty, key is the name of a queue. If delay is not positive, the hop leads directly to
 // the target. The exchange or the queue must exist when the message is due.
 //

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// MaxDelay is the longest delay of all Routes except Levels: 2³²-1 milliseconds, 49 days and 17 hours. RabbitMQ
+// MaxDelay is the maximum delay of every Route except Levels: 2³²-1 milliseconds, 49 days and 17 hours. RabbitMQ
 // accepts up to ten years, but other programs may not. Levels supports longer delays.
 const MaxDelay = math.MaxUint32 * time.Millisecond
 

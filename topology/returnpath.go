@@ -155,7 +155,7 @@ func topicMatches(pattern, key string) bool {
 	return i == len(p)
 }
 
-// words splits a key like RabbitMQ. The empty key has no words, and "." has two empty words.
+// words splits a key into words, by the rules of RabbitMQ. The empty key has no words, and "." has two empty words.
 func words(key string) []string {
 	if key == "" {
 		return nil
