@@ -42,8 +42,8 @@ func TestArchiveStoresEachMessageOnce(t *testing.T) {
 			for kind, want := range q.published {
 				n := value(a.Count(context.Background(), failed.Filter{Text: fmt.Sprint("kind", kind)}))(t)
 				// If an acknowledgement was not reported before a crash, the archive may mistake another equal message
-				// for a redelivery. Therefore the archive may lack at most as many messages as acknowledgements were
-				// forgotten.
+				// for a redelivery. Therefore the archive may lack messages, but not more than the number of forgotten
+				// acknowledgements.
 				if n.N > int64(want) || n.N < int64(want-q.forgotten[kind]) {
 					t.Fatalf("kind %d: got %d messages, want %d (%d acknowledgements were forgotten)", kind, n.N, want, q.forgotten[kind])
 				}

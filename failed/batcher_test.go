@@ -278,7 +278,7 @@ func TestBatcherStoresOneOfTwoWaitingDeliveries(t *testing.T) {
 	})
 }
 
-// Each message is stored once if any call of the store fails, before or after the call takes effect.
+// Each message is stored once even if a call of the store fails, before or after it takes effect.
 func TestIngestSurvivesStoreFailureAtAnyCall(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		for step, failed := 1, true; failed; step++ {

@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// editCase is an edit and a map of original to edited bodies. If a body is not in the map, the edit is not possible. If
-// a body maps to itself, the edit has no effect on it.
+// editCase is an edit and a map from original to edited bodies. If a body is not in the map, the edit is not possible.
+// If a body maps to itself, the edit has no effect on it.
 type editCase struct {
 	edit failed.BulkEdit
 	want map[string]string

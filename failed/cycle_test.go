@@ -354,7 +354,7 @@ func TestReplayRamp(t *testing.T) {
 	})
 }
 
-// Only one of several Replayers executes a replay at a time. If it stops, another Replayer continues.
+// Only one of several Replayers executes a replay at a time. If that Replayer stops, another continues.
 func TestOnlyOneReplayerExecutesReplay(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)

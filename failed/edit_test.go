@@ -40,8 +40,8 @@ func TestRevision(t *testing.T) {
 	})
 }
 
-// If two users edit a message, the second receives an error and changes nothing. The same applies if the second user
-// reverts the edit of the first.
+// If two users edit a message, the second edit returns an error and changes nothing. The same applies if the second
+// user reverts the edit of the first.
 func TestEditRefusesStaleRevision(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)

@@ -135,7 +135,7 @@ func TestOutcomeAfterRetries(t *testing.T) {
 	})
 }
 
-// The replay waits for the outcome of the canary, even if its retries take long.
+// The replay waits for the outcome of the canary, even if its retries take a long time.
 func TestReplayWaitsForCanaryOutcome(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, tc := range map[string]struct {

@@ -240,7 +240,8 @@ func pagesForPlans(a *failed.Archive) map[string]func(context.Context) error {
 	return pages
 }
 
-// maxSorted is the maximum number of rows that a page may sort: as many as it reads in each of the 4 states.
+// maxSorted is the maximum number of rows that a page may sort: the number that it reads in one state, times the 4
+// states.
 const maxSorted = 4 * 10_000
 
 var (

@@ -78,7 +78,7 @@ func TestRedactHeadersAndEdits(t *testing.T) {
 	}
 }
 
-// Redaction of JSON changes and hides only the values at the paths.
+// Redaction of a JSON body hides the values at the paths and changes nothing else.
 func TestRedactJSON(t *testing.T) {
 	var anything func(depth int) *rapid.Generator[any]
 	anything = func(depth int) *rapid.Generator[any] {

@@ -74,8 +74,8 @@ func TestReplayFinishesAfterKillAtAnyStep(t *testing.T) {
 						if processes == 3 {
 							l.left = 1 << 30
 						}
-						// If the last call has no effect, the first function makes it fail. If it takes effect but its
-						// result is lost, the second function does.
+						// If the last call must have no effect, the first function makes it fail. If it must take
+						// effect and its result must be lost, the second function makes it fail.
 						dead := false
 						a.failing(func(string) error {
 							if dead {

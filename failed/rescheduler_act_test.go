@@ -187,8 +187,8 @@ func TestActsOnWaitingMessages(t *testing.T) {
 	})
 }
 
-// An act keeps the order of the other messages in the wait queue, also after earlier acts. A quorum queue expires messages
-// only at its head, so a message behind a later message would be retried late.
+// An act keeps the order of the other messages in the wait queue, even after earlier acts. A quorum queue expires
+// messages only at its head, so a message behind a later message would be retried late.
 func TestActsKeepOrderOfOtherMessages(t *testing.T) {
 	const n = 300
 	body := make([]byte, 64<<10) // large, so that an act finds its message before the broker has sent all messages
@@ -331,8 +331,8 @@ func TestActRefusesUnverifiedMessages(t *testing.T) {
 	})
 }
 
-// If a connection fails at any frame of an act, no message is lost. RetryNow never duplicates a message; an action
-// with a copy may.
+// If a connection fails at any frame of an act, no message is lost. RetryNow never duplicates a message. Actions that
+// copy messages may.
 func TestActSurvivesConnectionLossAtAnyFrame(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)

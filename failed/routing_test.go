@@ -72,7 +72,7 @@ func (x *boundQueue) park(key string) {
 	testkit.Eventually(x.T, longest, func() bool { return x.depth(x.from) == 1 })
 }
 
-// redrive redrives the message. It returns the delivery, the previewed destination, and the log.
+// redrive redrives the message, and returns the delivery, the previewed destination and the log.
 func (x *boundQueue) redrive(r Routing) (amqp.Delivery, Destination, string) {
 	x.Helper()
 	var log bytes.Buffer

@@ -221,7 +221,7 @@ var migrations = []func(d Dialect) []string{
 		return []string{
 			`ALTER TABLE {replay} ADD COLUMN edit TEXT`,                          // NULL: no edit
 			`ALTER TABLE {item} ADD COLUMN base BIGINT NOT NULL DEFAULT 0`,       // the revision to which the replay applies its edit
-			`ALTER TABLE {revision} ADD COLUMN replay BIGINT NOT NULL DEFAULT 0`, // the replay whose edit created the revision; 0: a user did
+			`ALTER TABLE {revision} ADD COLUMN replay BIGINT NOT NULL DEFAULT 0`, // the replay that created the revision; 0: a user
 		}
 	},
 	// Forms that were submitted: see ClaimSubmission.

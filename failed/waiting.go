@@ -128,8 +128,8 @@ func (a *Archive) waitingWhere(f WaitingFilter) (where string, args []any, err e
 //     reports was full. It also lacks messages of workers that do not announce, delays of less than a second, and
 //     messages beyond MaxWaiting.
 //   - It contains a message until its next attempt is reported, the message is archived as failed, or an act removes
-//     it, but only until the message is overdue by one minute plus a quarter of its delay, because workers do not
-//     report successes.
+//     it. Workers do not report successes, so the list also omits a message that is overdue by one minute plus a
+//     quarter of its delay.
 //   - Two messages of a queue with the same message ID count as one message.
 //   - Due is measured by the clock of the worker.
 func (a *Archive) Waiting(ctx context.Context, f WaitingFilter, p Page) (out []Waiting, next string, err error) {

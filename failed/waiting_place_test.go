@@ -71,8 +71,8 @@ func designCases(t *testing.T) []designCase {
 	}
 }
 
-// For designs other than topology.Buckets, the acts retry and park messages as their workers do. They do not postpone
-// them.
+// For designs other than topology.Buckets, the acts retry and park messages as their workers do. Postpone leaves the
+// messages unchanged.
 func TestActsOnWaitingMessagesOfOtherDesigns(t *testing.T) {
 	run := func(t *testing.T, b testkit.Target) {
 		for _, c := range designCases(t) {

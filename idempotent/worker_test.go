@@ -23,7 +23,7 @@ import (
 )
 
 // protections are the methods that make an effect (a row in bookings) happen once. The first attempt calls the function
-// first and returns its result.
+// named first, and returns its error, if any.
 var protections = map[string]func(t *testing.T, db database, first func() error) reprise.Handler{
 	"middleware": func(t *testing.T, db database, first func() error) reprise.Handler {
 		db.exec(t, `CREATE TABLE bookings (message TEXT NOT NULL)`)
