@@ -44,8 +44,8 @@ func numbers(n int) []string {
 	return all
 }
 
-// A channel of RabbitMQ sends at most 33 settlements to a quorum queue that the queue has not confirmed. If the
-// connection fails, the channel discards the settlements that it has not sent. The sent settlements cannot be lost
+// In RabbitMQ, at most 33 settlements from a channel to a quorum queue can be unconfirmed by the queue. If the
+// connection fails, the channel discards the settlements that it has not sent yet. The sent settlements cannot be lost
 // after the channel has replied to a later request.
 func TestAcksBeforeReplySurviveConnectionLoss(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {

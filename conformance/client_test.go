@@ -110,7 +110,7 @@ func (c *client) publish(exchange, key string, m amqp.Publishing) bool {
 	return ack
 }
 
-// put publishes a message with each of the bodies to a queue, through the default exchange.
+// put publishes one message per body to a queue, through the default exchange.
 func (c *client) put(queue string, bodies ...string) {
 	c.t.Helper()
 	for _, body := range bodies {

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// After it has sent connection.close-ok, the broker continues to read. Therefore a client that is still writing can
+// After the broker has sent connection.close-ok, it continues to read. Therefore a client that is still writing can
 // complete its writes and then read connection.close-ok.
 func TestWritesAfterConnectionCloseSucceed(t *testing.T) {
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
@@ -92,8 +92,8 @@ func (r *raw) closedBy(code uint16, text string, class, method uint16) {
 	}
 }
 
-// The error contains the method that the broker could not decode. It formats the bytes of the frame like RabbitMQ: as a
-// string if they are text, and otherwise as numbers.
+// The error contains the method that the broker could not decode. The broker formats the bytes of the frame as RabbitMQ
+// does: as a string if they are text, and otherwise as numbers.
 func TestErrorsForMalformedFrames(t *testing.T) {
 	const qos = "\x00\x3c\x00\x0a"
 	for name, test := range map[string]struct {

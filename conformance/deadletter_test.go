@@ -159,8 +159,8 @@ func TestDeathHeaderFromClient(t *testing.T) {
 	})
 }
 
-// If the queue has no dead-letter routing key, the broker routes a dead letter by all its keys, including BCC. The
-// x-death entry contains all of these keys except BCC.
+// If the queue has no dead-letter routing key, the broker routes a dead letter by all its keys, including the BCC keys.
+// The x-death entry contains all of these keys except the BCC keys.
 func TestDeadLetterKeepsRoutingKeys(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		dlx := c.exchange("dlx", amqp.ExchangeDirect)
@@ -235,8 +235,8 @@ func TestBrokerDropsUnroutableDeadLetters(t *testing.T) {
 	})
 }
 
-// The broker drops a message when it completes a cycle of queues by expiration. If a consumer has rejected the message
-// in the cycle, the message can circulate indefinitely.
+// The broker drops a message that completes a cycle of queues only by expiration. If a consumer has rejected the
+// message in the cycle, the message can circulate indefinitely.
 func TestDeadLetterCycles(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		self := c.queue("self", amqp.Table{"x-dead-letter-exchange": "", "x-message-ttl": 30})
@@ -337,8 +337,8 @@ func TestRejectWithoutDeadLetterExchange(t *testing.T) {
 	})
 }
 
-// The headers that describe the first death never change. The headers that describe the last death exist since RabbitMQ
-// 3.13.
+// The headers that describe the first death never change. RabbitMQ 3.13 introduced the headers that describe the last
+// death.
 func TestFirstAndLastDeath(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		x := c.exchange("x", amqp.ExchangeFanout)

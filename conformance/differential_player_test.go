@@ -181,7 +181,7 @@ func (p *player) advance() {
 	}
 }
 
-// close closes the channel of a client, so that the broker requeues its messages.
+// close closes the channel of a client, so that the broker requeues the unacked messages of the channel.
 func (p *player) close(c clientIndex) string {
 	if ln := p.channels[c]; ln != nil && ln.open {
 		return ln.call(&amqpwire.ChannelClose{})

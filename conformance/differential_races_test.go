@@ -146,8 +146,8 @@ func transactional(s script) bool {
 	})
 }
 
-// mayLoseTarget reports whether an operation declares a queue with the at-least-once strategy, and the target of its
-// dead letters may be missing or full.
+// mayLoseTarget reports whether an operation declares a queue with the at-least-once strategy whose dead-letter target
+// may be missing or full.
 func mayLoseTarget(before, all script, o operation) bool {
 	m, ok := o.(method)
 	if !ok {

@@ -203,7 +203,7 @@ var regressions = []struct {
 	}},
 }
 
-// declare declares the queue q0. The parameters are the names and values of the arguments, in turn.
+// declare declares the queue q0. The parameters are alternating names and values of queue arguments.
 func declare(args ...any) operation { return declareAs("q0", args...) }
 
 func declareAs(queue string, args ...any) operation {

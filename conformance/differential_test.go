@@ -58,7 +58,7 @@ func (s script) declared(kind byte) []string {
 type pair struct {
 	ours, theirs *player
 	rest         time.Duration // pause after each operation
-	within       time.Duration // maximum time until the states must be equal
+	within       time.Duration // maximum time until the states are equal
 }
 
 func brokers(t *testing.T) pair {

@@ -141,8 +141,7 @@ func TestMissingObjects(t *testing.T) {
 		} {
 			c.refused(404, test.text, test.try)
 		}
-		// The deletion of a missing object, and the deletion of a binding that is missing or has a missing end,
-		// succeeds.
+		// Deleting a missing object succeeds, as does deleting a binding that is missing or has a missing end.
 		if n, err := c.QueueDelete(missing, false, false, false); n != 0 || err != nil {
 			t.Errorf("deletion of a missing queue: got %d, %v, want 0 and no error", n, err)
 		}

@@ -173,8 +173,8 @@ func TestWrongProtocolHeader(t *testing.T) {
 	})
 }
 
-// If a client exceeds the proposed limits, the broker closes the connection without a reply, RabbitMQ only after a
-// delay.
+// If a client exceeds the proposed limits, the broker closes the connection without a reply. RabbitMQ first waits for
+// some seconds.
 func TestTuning(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		var clients []*raw

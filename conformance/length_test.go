@@ -9,8 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// confirms publishes a message with each of the bodies and returns the confirms of the broker: + for an ack, - for a
-// nack.
+// confirms publishes one message per body and returns the confirms of the broker: + for an ack, - for a nack.
 func (c *client) confirms(queue string, bodies ...string) string {
 	c.t.Helper()
 	var b strings.Builder

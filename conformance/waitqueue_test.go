@@ -26,8 +26,8 @@ func (c *client) declareWaiting(kind string) (wait, work string) {
 	return c.queue("wait", args), work
 }
 
-// delay publishes bodies to a wait queue. The first message expires after the given number of seconds, and each further
-// message one second later.
+// delay publishes one message per body to a wait queue. The first message expires after the given number of seconds,
+// and each further message one second later.
 func (c *client) delay(wait string, seconds int, bodies ...string) {
 	c.t.Helper()
 	for i, body := range bodies {

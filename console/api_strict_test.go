@@ -107,7 +107,7 @@ func TestAPIRejectsAmbiguousNames(t *testing.T) {
 		}
 	}
 	unchanged()
-	// Header names can be upper or lower case, and an array can contain equal objects.
+	// Header names may differ only in case, and an array may contain equal objects.
 	edit := `{"revision":0,"headers":{"a":"x","A":"y","filter":[{"int32":1},{"int32":1}]}}`
 	if m := get[api.Message](t, ask(t, c, "PUT", "/api/v1/messages/1/edit", edit)); m.Revision != 1 {
 		t.Errorf("revision: got %d, want 1", m.Revision)

@@ -1,6 +1,6 @@
 // Command cdnpurge demonstrates the CDN purge service in less than half a minute. The CDN is a stand-in on the loopback
-// interface. The backlog grows during the peak hours of the CDN, and shrinks afterwards. The delays are 1/100 of the
-// delays of the design.
+// interface. The backlog grows during the peak hours of the CDN, and shrinks afterwards. Each delay is 1/100 of the
+// delay in the design.
 //
 //	go run ./examples/cdnpurge
 //	go run ./examples/cdnpurge -url "$(scripts/rabbitmq start 4.3)"

@@ -131,8 +131,8 @@ func TestEditForm(t *testing.T) {
 	}
 }
 
-// The form indents JSON, and saves an edited body on one line with its original spacing. If only the white space was edited, the
-// body does not change.
+// The form indents JSON, and saves an edited body on one line with its original spacing. If only the white space was
+// edited, the body does not change.
 func TestEditPreservesJSONSpacing(t *testing.T) {
 	for _, test := range []struct{ before, change, to, want string }{
 		{`{"a":1,"b":[1,2]}`, `1,`, `7,`, `{"a":7,"b":[7,2]}`},

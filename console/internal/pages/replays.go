@@ -22,7 +22,7 @@ type replayView struct {
 	Words   string // description of the messages
 	How     string // description of the rate and the destination
 	Percent int64
-	Rate    float64 // messages per second: the current rate, or the average if the replay has ended
+	Rate    float64 // current rate, or average rate of an ended replay, in messages per second
 	Left    string  // remaining time; "" if unknown
 	Running bool
 	Took    string

@@ -70,7 +70,7 @@ func (c *Call) Read(v any) error {
 	return nil
 }
 
-// ReadFailure converts an error from reading the body of a request to the error for the visitor.
+// ReadFailure converts an error from reading a request body into the error that the visitor sees.
 func ReadFailure(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err

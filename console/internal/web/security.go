@@ -30,7 +30,7 @@ func secured(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
-		h.Set("Cache-Control", "no-store") // the handler of assets overrides this
+		h.Set("Cache-Control", "no-store") // the asset handler overrides this
 		next.ServeHTTP(w, r)
 	})
 }

@@ -41,7 +41,7 @@ type Server struct {
 	Logger *slog.Logger
 
 	Guard    *access.Guard
-	FailPage func(*Call, *fault.Failure) // writes the page of an error
+	FailPage func(*Call, *fault.Failure) // writes an error page
 
 	mux     *http.ServeMux
 	handler http.Handler // the mux, behind the checks for all requests
@@ -77,7 +77,7 @@ func (s *Server) withoutPrefix(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// Routed reports whether a request matches a route whose pattern contains the string part.
+// Routed reports whether a request matches a route whose pattern contains part.
 func (s *Server) Routed(r *http.Request, part string) bool {
 	_, pattern := s.mux.Handler(r)
 	return strings.Contains(pattern, part)

@@ -60,7 +60,7 @@ func checkFields(d *json.Decoder, t reflect.Type) error {
 	return err
 }
 
-// jsonFields returns the JSON names and types of the fields of a struct, or the type of the elements of a list or map. It returns
+// jsonFields returns the JSON names and types of a struct's fields, or the element type of a list or map. It returns
 // nil for a type that implements json.Unmarshaler.
 func jsonFields(t reflect.Type) (fields map[string]reflect.Type, element reflect.Type) {
 	for t != nil && t.Kind() == reflect.Pointer {

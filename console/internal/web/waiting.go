@@ -61,8 +61,8 @@ func (c *Call) WaitingSummary(f api.WaitingFilter) (s api.WaitingSummary, err er
 // actTimeout limits the duration of an act on waiting messages, which continues if the visitor disconnects.
 const actTimeout = 5 * time.Minute
 
-// ActOnWaiting acts on waiting messages. If the act fails midway, the result counts the messages processed before the error and
-// contains the error as a refusal.
+// ActOnWaiting acts on waiting messages. If the act fails partway, the result counts the messages processed before the
+// error and contains the error as a refusal.
 func (c *Call) ActOnWaiting(act failed.WaitingAct) (failed.WaitingResult, error) {
 	if c.Rescheduler == nil {
 		return failed.WaitingResult{}, &fault.Failure{

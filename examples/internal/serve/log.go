@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// log prints a line for each settled delivery, and counts the messages. It implements reprise.Observer.
+// log prints the result of each delivery, and counts the messages. It implements reprise.Observer.
 type log struct {
 	out   io.Writer
 	width int // length of the longest queue name
@@ -53,8 +53,8 @@ func (l *log) Observe(e reprise.Event) {
 	l.kinds[e.Kind]++
 }
 
-// line prints the result of a message, with the message ID. If the message has no ID, line prints the body instead, if
-// a handler has received the message. The caller holds l.mu.
+// line prints the result of a message and the message ID. If the message has no ID, but a handler has received it, line
+// prints the body instead. The caller holds l.mu.
 func (l *log) line(e reprise.Event, what string) {
 	name := e.MessageID
 	switch {
@@ -76,8 +76,8 @@ func text(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// balance prints the number of received messages and the numbers of outcomes. It returns an error if a message has no
-// outcome.
+// balance prints the number of received messages and the number of messages with each outcome. It returns an error if a
+// message has no outcome.
 func (l *log) balance() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,21 +15,21 @@ const Never = -1
 // asks matches the number of failing attempts in the body of a message.
 var asks = regexp.MustCompile(`\bfails"?\s*[=:]\s*(-1|\d{1,9})\b`)
 
-// Fails returns the number of failing attempts that a body specifies, or all if it does not specify a number.
-func Fails(body []byte, all int) int {
+// Fails returns the number of failing attempts that a body specifies, or fallback if the body does not specify a
+// number.
+func Fails(body []byte, fallback int) int {
 	found := asks.FindSubmatch(body)
 	if found == nil {
-		return all
+		return fallback
 	}
 	n, err := strconv.Atoi(string(found[1]))
 	if err != nil {
-		return all
+		return fallback
 	}
 	return n
 }
 
-// rule returns the handler of the service. The number of an attempt includes earlier attempts by other programs, as in
-// the design.
+// rule returns the handler of the service. As in the design, attempts by other programs also count.
 func rule(all int) reprise.HandlerFunc {
 	return func(_ context.Context, m *reprise.Message) error {
 		n := Fails(m.Body, all)

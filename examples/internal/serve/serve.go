@@ -1,6 +1,6 @@
 // Package serve implements the flag -serve of the examples. With this flag, an example handles the messages of other
-// programs in the queues of its design until the user interrupts it. It prints the result of each message and, at the
-// end, the totals.
+// programs in the queues of its design until the user interrupts the example. It prints the result of each message and,
+// at the end, the totals.
 //
 // The handler accepts any body. The flag -fail-first sets the number of failing attempts of each message. A body can
 // override this number:
@@ -22,7 +22,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// ErrAlone is returned by Service.Run if other programs cannot reach the broker.
+// ErrAlone is returned for the flag -serve if other programs cannot reach the broker.
 var ErrAlone = errors.New("-serve requires a broker that other programs can reach (pass -listen 127.0.0.1:5672, or the -url of a RabbitMQ)")
 
 // Flags contains the flags -serve and -fail-first, which all examples have.
@@ -57,8 +57,8 @@ type Service struct {
 	// Intro describes the delays. Run prints it after the declarations.
 	Intro string
 
-	// Flags lists the flags that determine the arguments of the queues, for the error if queues exist with other
-	// arguments.
+	// Flags lists the flags that determine the arguments of the queues, for the error message if queues exist with
+	// other arguments.
 	Flags string
 
 	Out io.Writer

@@ -71,7 +71,7 @@ func Main(run func(ctx context.Context, s *Stage) error) {
 }
 
 // Address defines a flag for an address, which must not be empty. In -url "$(scripts/rabbitmq start 4.3)", an empty
-// address is the result of a failed command, and the program must not use the broker in the process instead.
+// address is the result of a failed command, so the program must not use the broker in the process instead.
 func Address(name, usage string) *string {
 	var address string
 	flag.Func(name, usage, func(given string) error {

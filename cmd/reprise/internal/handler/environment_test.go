@@ -62,8 +62,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// Values that an environment variable cannot contain are omitted, and REPRISE_OMITTED lists their names. The other
-// variables do not change.
+// Values that an environment variable cannot contain are omitted, and REPRISE_OMITTED lists their names. The omission
+// does not affect other variables.
 func TestEnvironmentOmitsInvalidValues(t *testing.T) {
 	var log syncBuffer
 	m := &reprise.Message{Queue: "q", Type: "a\x00b", Headers: map[string]any{

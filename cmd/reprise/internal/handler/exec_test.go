@@ -83,7 +83,7 @@ func TestExecIgnoresInput(t *testing.T) {
 	}
 }
 
-// The error contains the end of the program's output.
+// The error contains the end of the program's standard error.
 func TestExecErrorTextIsLimited(t *testing.T) {
 	err := shell(t, `i=0; while [ $i -lt 2000 ]; do echo "line ä $i"; i=$((i+1)); done >&2; exit 1`).Handle(bounded(t), full())
 	if text := err.Error(); len(text) > maxErrorText+100 || !strings.HasSuffix(text, "line ä 1999") || !strings.HasPrefix(text, "sh: exit status 1: … ") {

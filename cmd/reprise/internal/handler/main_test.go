@@ -74,7 +74,7 @@ func textLog(w *syncBuffer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, nil))
 }
 
-// kind describes the outcome to which an error of a handler leads.
+// kind describes the outcome of an attempt whose handler returns err.
 func kind(err error) string {
 	if err == nil {
 		return "ack"

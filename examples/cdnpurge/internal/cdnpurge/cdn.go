@@ -19,14 +19,14 @@ var Kinds = []string{"url", "directory", "tag"}
 //	POST /purge/{kind}   a JSON array of names: 201, or 507 "queue is full"
 //
 // CDN stores accepted purges in a queue of limited capacity, and processes the queue at the rate that the function Rate
-// returns. In the peak hours of all customers, the rate is low and the queue is full. The zero value refuses all
+// returns. In the peak hours of its customers, the rate is low and the queue is full. The zero value refuses all
 // purges.
 type CDN struct {
 	// Room is the capacity of the queue, in purges.
 	Room int
 
-	// Rate returns the number of purges that CDN processes per hour at a given time. CDN calls it for each minute, or
-	// part of a minute, between two requests, while its queue is not empty. Required if Room is not 0.
+	// Rate returns the number of purges that CDN processes per hour at a given time. Between two requests, CDN calls
+	// Rate for each minute, or part of a minute, in which the queue is not empty. Required if Room is not 0.
 	Rate func(time.Time) float64
 
 	// Answered, if set, receives the idempotency key and the response status of each request. CDN does not call it
@@ -34,7 +34,7 @@ type CDN struct {
 	Answered func(id string, status int)
 
 	mu     sync.Mutex
-	length float64 // length of the queue at the time at
+	length float64 // length of the queue as of the time in the field at
 	at     time.Time
 }
 

@@ -9,11 +9,11 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// count records the outcome of each purge of a Show. It is the Observer of the client of the Show. It ignores the
-// messages that other programs publish to the same queues.
+// count records the outcome of each purge of a Show. It is the Observer of the Show's client. It ignores the messages
+// that other programs publish to the same queues.
 type count struct {
 	want     int
-	finished chan struct{} // closed when want purges are processed or parked
+	finished chan struct{} // closed when the number of processed and parked purges reaches want
 
 	mu                sync.Mutex
 	state             map[string]outcome // by message ID
@@ -86,7 +86,7 @@ func (c *count) ends(id string, how outcome) {
 	}
 }
 
-// now returns the current counts. left is the number of purges that are neither processed nor parked.
+// now returns the current counts. left is the number of sent purges that are neither processed nor parked.
 func (c *count) now() (sent, accepted, refused, left int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

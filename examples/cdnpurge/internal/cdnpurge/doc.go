@@ -1,4 +1,4 @@
-// Package cdnpurge contains the consumer in a service that purges objects from a CDN, and a stand-in for the CDN. It
+// Package cdnpurge contains the consumer of a service that purges objects from a CDN, and a stand-in for the CDN. It
 // demonstrates preset.CDNPurge: several routing keys share one wait exchange, and each message carries its own backoff
 // state.
 //
@@ -11,8 +11,8 @@
 //	                     10 s, 30 s, 90 s …        a copy, under its own key
 //
 // The routing key of a message is the kind of the objects to purge (url, directory, tag), and the body is a JSON array
-// of their names. The CDN stores accepted purges in a queue. In the peak hours of all customers, this queue is full,
-// and the CDN refuses purges. A message with a refused purge waits for a retry. The growing delays keep the number of
+// of their names. The CDN stores accepted purges in a queue. In the peak hours of its customers, this queue is full,
+// and the CDN refuses purges. The message of a refused purge waits for a retry. The growing delays keep the number of
 // calls low.
 //
 // The response of the CDN determines the outcome of an attempt:

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Other implements the same service without Reprise, with an AMQP client and according to the design. It can consume
+// Other implements the same service according to the design, with an AMQP client instead of Reprise. It can consume
 // from the same queue as a Reprise worker. Each of the two continues the retries that the other has started.
 type Other struct {
 	Design preset.CDNPurge
@@ -23,7 +23,7 @@ type Other struct {
 	Done   func(id string) // receives the ID of each acknowledged message
 }
 
-// Run processes one message at a time, until ctx is done or an AMQP operation fails.
+// Run processes one message at a time, until ctx is done, an AMQP operation fails, or an x-death header is malformed.
 func (o *Other) Run(ctx context.Context, conn *amqp.Connection) error {
 	ch, err := conn.Channel()
 	if err == nil {
@@ -57,8 +57,8 @@ func (o *Other) handle(ctx context.Context, ch *amqp.Channel, d amqp.Delivery) e
 	return d.Ack(false)
 }
 
-// backOff publishes a copy of d, with all its properties, to the wait exchange. It acknowledges d after the publisher
-// confirm.
+// backOff publishes a copy of d to the wait exchange, with the delay as its expiration. The copy has all other
+// properties of d except the user ID. It acknowledges d after the publisher confirm.
 func (o *Other) backOff(ctx context.Context, ch *amqp.Channel, d amqp.Delivery) error {
 	milliseconds := o.Design.First.Milliseconds()
 	if deaths, ok := d.Headers["x-death"].([]any); ok && len(deaths) > 0 {

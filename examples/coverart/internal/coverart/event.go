@@ -88,7 +88,7 @@ func (d Delete) Body() []byte { return []byte(d.ID + "\n" + d.GID + "\n" + d.Suf
 // Body returns the message body of the event.
 func (m Move) Body() []byte { return []byte(m.ID + "\n" + m.Old + "\n" + m.New + "\n" + m.Suffix) }
 
-// lines splits a body into least to most lines. It ignores a line break at the end.
+// lines splits a body into lines. Their number must be between least and most. A line break at the end is ignored.
 func lines(event, want string, body []byte, least, most int) ([]string, error) {
 	fields := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
 	if n := len(fields); n < least || n > most {

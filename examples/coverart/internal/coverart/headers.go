@@ -14,8 +14,8 @@ func withHeaders(ctx context.Context, h http.Header) context.Context {
 	return context.WithValue(ctx, headersKey{}, h)
 }
 
-// headerTransport adds the headers of withHeaders to signed requests. The store accepts the additional headers, because
-// a signature covers only the headers that it lists.
+// headerTransport adds the headers from withHeaders to requests that are already signed. The store accepts the
+// additional headers, because a signature covers only the headers that it lists.
 type headerTransport struct {
 	next http.RoundTripper
 }

@@ -14,8 +14,8 @@ import (
 // several parts of a release. Therefore the worker waits for equal events, and handles only one of them.
 const Grace = 10 * time.Second
 
-// Indexer handles the three kinds of events. Catalogue, Archive and WebService are required. Its handlers are safe for concurrent
-// use.
+// Indexer handles the three kinds of events. Catalogue, Archive and WebService are required. The handlers are safe for
+// concurrent use.
 type Indexer struct {
 	Catalogue  Catalogue
 	Archive    Archive

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// The fields of these types are sorted by name, so that the index of a release is always encoded as the same bytes.
+// The fields of these types are sorted by JSON name. Their order is fixed, so equal indexes are encoded as equal bytes.
 type (
 	indexDocument struct {
 		Images  []indexImage `json:"images"`
@@ -63,7 +63,7 @@ func IndexJSON(r *Release) ([]byte, error) {
 }
 
 // imageURL returns the public address of an image. The scheme is http, because other programs compare the addresses
-// with older ones.
+// with older addresses.
 func imageURL(gid string, id int64, size, suffix string) string {
 	return fmt.Sprintf("http://coverartarchive.org/release/%s/%d%s.%s", gid, id, size, suffix)
 }

@@ -19,8 +19,8 @@ type S3Config struct {
 	// Endpoint is the http or https URL of the store, without a path. The bucket becomes the first part of the path.
 	Endpoint string
 
-	// Credentials sign the requests. The Internet Archive requires signatures of version 2 (credentials.NewStaticV2). Default:
-	// requests are not signed.
+	// Credentials sign requests. The Internet Archive requires signatures of version 2 (credentials.NewStaticV2).
+	// Default: requests are not signed.
 	Credentials *credentials.Credentials
 
 	// Region is part of a version 4 signature. Default: us-east-1.
@@ -95,11 +95,11 @@ func (s *S3) Has(ctx context.Context, l Location) (bool, error) {
 	return err == nil, err
 }
 
-// gone is the message with which the Internet Archive responds for a removed item, instead of status 404.
+// gone is the message that the Internet Archive sends for a removed item, instead of status 404.
 const gone = "The item you are trying to edit cannot be retrieved"
 
-// explain converts an error of the S3 client to an error that contains the status, the error code and the request, for
-// the failed queue. The status comes first, because long errors are truncated.
+// explain converts an error of the S3 client into an error that contains the status, the error code and the request,
+// for the failed queue. The status comes first, because long errors are truncated.
 func explain(verb string, l Location, err error) error {
 	if err == nil {
 		return nil

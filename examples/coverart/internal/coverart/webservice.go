@@ -13,7 +13,8 @@ import (
 
 // WebService returns the metadata of releases.
 type WebService interface {
-	// ReleaseXML returns the release and its artists as MusicBrainz XML. It makes one attempt, and is safe for concurrent use.
+	// ReleaseXML returns the release and its artists as MusicBrainz XML. It makes one attempt. It is safe for
+	// concurrent use.
 	ReleaseXML(ctx context.Context, gid string) ([]byte, error)
 }
 

@@ -30,7 +30,7 @@ type Config struct {
 	Postgres string
 
 	// S3 is the URL of the store. The rehearsal creates missing buckets mbid-… and does not delete them. Do not use the
-	// store of the Internet Archive, because the releases of the plan exist. Default: a store in this process.
+	// store of the Internet Archive, because the releases in the plan are real. Default: a store in this process.
 	S3            string
 	S3Credentials *credentials.Credentials // default: requests are not signed
 

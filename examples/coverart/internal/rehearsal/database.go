@@ -27,7 +27,7 @@ const tidyUp = 10 * time.Second
 func NewDatabase(ctx context.Context, address string) (db *sql.DB, remove func() error, err error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		// The error of url.Parse would contain the password.
+		// The error of url.Parse could contain the password.
 		return nil, nil, errors.New("rehearsal: PostgreSQL address must be a URL (example: postgres://user:password@host/database)")
 	}
 	server, err := sql.Open("pgx", u.String())

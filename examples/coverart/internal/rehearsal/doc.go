@@ -1,5 +1,5 @@
-// Package rehearsal runs the cover art indexer with all its services: RabbitMQ or the embedded broker, a PostgreSQL database with a
-// few releases, an S3 store, and a simulated MusicBrainz web service.
+// Package rehearsal runs the cover art indexer with all its services: RabbitMQ or the embedded broker, a PostgreSQL
+// database that contains a few releases, an S3 store, and a simulated MusicBrainz web service.
 //
 //	plan ─► publish ─► cover-art-archive ─► three workers ─► coverart.Indexer ─┬─► PostgreSQL
 //	  │                     ▲        │                                         ├─► S3, which rejects one bucket

@@ -69,7 +69,7 @@ func (l ledger) write(w io.Writer) {
 	fmt.Fprintf(w, "  %d %s %s: %s\n", l.published, sign, sum, verdict)
 }
 
-// report writes the ledger and compares the outcome of each event with the plan.
+// report writes the ledger. Unless other programs also consume, it compares the outcome of each event with the plan.
 func (r *rehearsal) report(ctx context.Context, events []plannedEvent, found map[string]int, others int) error {
 	l := r.tally.count(found, others)
 	l.write(r.Out)
@@ -118,7 +118,7 @@ func (t *tally) unplanned(found map[string]int) (wrong []string) {
 	return wrong
 }
 
-// objects returns the differences between the store and the plan.
+// objects returns the differences between the store and the plan for p.
 func (r *rehearsal) objects(ctx context.Context, p plannedEvent) (wrong []string, err error) {
 	for _, l := range p.present {
 		if has, err := r.archive.Has(ctx, l); err != nil {

@@ -48,8 +48,8 @@ func consumers(conn *amqp.Connection) (n int, err error) {
 	return n, ch.Close()
 }
 
-// inFailed returns, for each message in the failed queue, the number of errors in its headers. It ignores messages for
-// whose ID the function ours returns false. All messages remain in the queue.
+// inFailed returns, for each message in the failed queue, the number of errors in its headers. It ignores a message if
+// ours returns false for the message ID. All messages remain in the queue.
 func inFailed(conn *amqp.Connection, ours func(id string) bool) (map[string]int, error) {
 	ch, err := conn.Channel()
 	if err != nil {

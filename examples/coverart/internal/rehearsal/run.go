@@ -93,7 +93,8 @@ func (r *rehearsal) open(ctx context.Context, events []plannedEvent) error {
 	return nil
 }
 
-// declare declares the queues. If a queue exists with different settings, it returns an error that explains the flags.
+// declare declares the queues. If a queue exists with different settings, declare returns an error that explains the
+// flags.
 func (r *rehearsal) declare(ctx context.Context) error {
 	err := r.client.Declare(ctx, r.design().Topology())
 	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Code == amqp.PreconditionFailed {
@@ -155,8 +156,8 @@ func (r *rehearsal) introduce(ctx context.Context) error {
 	return nil
 }
 
-// work starts the three workers and returns when all of them consume. The function stop stops the workers after they
-// have settled the deliveries in flight.
+// work starts the three workers and returns when all of them are consuming. The function stop stops the workers after
+// they have settled the deliveries in flight.
 func (r *rehearsal) work(ctx context.Context) (stop func() error, err error) {
 	indexer := &coverart.Indexer{Catalogue: r.catalogue, Archive: r.archive, WebService: r.service, Logger: r.Logger}
 	handlers := map[string]reprise.HandlerFunc{"index": indexer.Index, "delete": indexer.Delete, "move": indexer.Move}
@@ -190,7 +191,7 @@ func (r *rehearsal) work(ctx context.Context) (stop func() error, err error) {
 	return stop, nil
 }
 
-// consuming waits until all workers consume.
+// consuming waits until all workers are consuming.
 func (r *rehearsal) consuming(ctx context.Context, workers []*reprise.Worker) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -266,7 +267,7 @@ func (r *rehearsal) publish(ctx context.Context, events []plannedEvent) error {
 }
 
 // settled waits until the outcome of every message is known. It waits at most about as long as all retries of a message
-// take. If other programs also consume, it returns when no outcome has changed for longer than one retry delay.
+// can take. If other programs also consume, it returns when no outcome has changed for longer than one retry delay.
 func (r *rehearsal) settled(ctx context.Context, others func() (bool, error)) error {
 	limit := time.NewTimer(spent*(r.RetryDelay+r.Grace) + 30*time.Second)
 	defer limit.Stop()

@@ -19,7 +19,7 @@ func bucketOf(u *url.URL) string {
 	return bucket
 }
 
-// refusingTransport is an HTTP transport to a store that rejects all requests for one bucket.
+// refusingTransport is an HTTP transport. It rejects all requests for one bucket instead of sending them to the store.
 type refusingTransport struct {
 	bucket string
 	next   http.RoundTripper

@@ -75,7 +75,7 @@ func (t *tally) change() {
 	t.changed = make(chan struct{})
 }
 
-// line prints the outcome of a planned event. The caller holds t.mu.
+// line prints the result of an event. The caller holds t.mu.
 func (t *tally) line(p plannedEvent, what string) {
 	fmt.Fprintf(t.out, "%6.1f s  %-7s %-46s %s\n", time.Since(t.began).Seconds(), p.event, p.about, what)
 }

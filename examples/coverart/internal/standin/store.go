@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
 )
 
-// Store is an S3 store in memory. Like the store of the Internet Archive, it creates the missing bucket of a PUT
-// request with the header x-archive-auto-make-bucket.
+// Store is an S3 store in memory. Like the store of the Internet Archive, it creates a missing bucket if a PUT request
+// contains the header x-archive-auto-make-bucket.
 type Store struct {
 	backend *s3mem.Backend
 	s3      http.Handler

@@ -22,7 +22,7 @@ type Demo struct {
 
 	Stakes     int // number of stakes; the indexer sends one event for each stake to each queue
 	MaxRetries int // number of retries after which an event is parked
-	FailEvery  int // 3 means that every third booking fails; 0: none fails
+	FailEvery  int // 3 means that every third booking fails; 0: bookings do not fail
 
 	Out io.Writer
 }

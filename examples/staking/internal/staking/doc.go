@@ -1,6 +1,6 @@
-// Package staking implements the queues of the Babylon staking indexer. The indexer reads the Bitcoin chain and
-// publishes an event for each change of a stake to the queue for this kind of event. The services behind the queues
-// book the events.
+// Package staking implements the queues of the Babylon staking indexer. The indexer reads the Bitcoin chain. For each
+// change of a stake, it publishes an event to the queue for this kind of event. The services behind the queues book the
+// events.
 //
 //	kind             queue                     event (JSON, event_type)
 //	Active           active_staking_queue      ActiveStaking        1
@@ -36,7 +36,8 @@
 //		}),
 //	})
 //
-// A program for the original client calls the operations of this client. A [Queue] provides equivalent operations:
+// A program that was written for the original client calls the operations of that client. A [Queue] provides equivalent
+// operations:
 //
 //	original client                     this package
 //	NewQueueClient(config, name)        Open(ctx, url, name, config)

@@ -171,8 +171,8 @@ func Encode(e Event) ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// Decode decodes an event. The event_type determines the type of the result. Decode ignores unknown fields, because a newer schema
-// can add fields.
+// Decode decodes an event. The event_type determines the type of the result. Decode ignores unknown fields, because a
+// newer schema can add fields.
 func Decode(body []byte) (Event, error) {
 	var head Head
 	if err := json.Unmarshal(body, &head); err != nil {

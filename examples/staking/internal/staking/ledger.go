@@ -18,8 +18,8 @@ var (
 	ErrTooEarly = errors.New("staking: too early")
 )
 
-// Ledger simulates the database of a staking service. It stores the state of every stake and the newest information about the
-// chain. Its methods are safe for concurrent use.
+// Ledger simulates the database of a staking service. It stores the state of every stake and the newest information
+// about the chain. Its methods are safe for concurrent use.
 type Ledger struct {
 	// FailEvery specifies which bookings fail with ErrUnavailable: 3 means every third booking. Default: 0, no
 	// failures.
@@ -71,7 +71,7 @@ func (l *Ledger) Book(e Event) error {
 // states orders the states of a stake. A stake changes directly from active to unbonded if its time lock expires.
 var states = map[string]int{"": 0, "active": 1, "unbonding": 2, "unbonded": 3, "withdrawn": 4}
 
-// step changes the state of a stake to the state to.
+// step moves a stake to the given state.
 func (l *Ledger) step(hash, to string) error {
 	from := l.stakes[hash]
 	switch {
@@ -112,8 +112,8 @@ func (l *Ledger) Height() (newest, confirmed uint64) {
 	return l.btc.Height, l.confirmed.Height
 }
 
-// Handler returns a handler that books the events of kind k, or nil if k is unknown. The handler parks messages without
-// an event of this kind.
+// Handler returns a handler that books the events of kind k, or nil if k is unknown. The handler parks a message that
+// does not contain an event of this kind.
 func (l *Ledger) Handler(k Kind) reprise.Handler {
 	switch k {
 	case Active:
@@ -153,7 +153,7 @@ func (l *Ledger) Serve(ctx context.Context, q *Queue) error {
 		switch {
 		case ctx.Err() != nil, errors.Is(err, ErrStopped):
 			return nil
-		case err != nil && !errors.Is(err, ErrStale): // then the broker redelivers the message
+		case err != nil && !errors.Is(err, ErrStale): // after ErrStale, the broker redelivers the message
 			return err
 		}
 	}

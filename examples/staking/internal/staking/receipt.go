@@ -97,7 +97,7 @@ func (r *receipts) lose() {
 	clear(r.held)
 }
 
-// stop records that the Queue is stopped. Later calls of settle return ErrStopped for each issued receipt that is no
+// stop records that the Queue is stopped. Later calls to settle return ErrStopped for each issued receipt that is no
 // longer in held.
 func (r *receipts) stop() {
 	r.mu.Lock()

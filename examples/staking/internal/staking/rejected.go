@@ -114,8 +114,8 @@ func reject(ctx context.Context, ch *amqp.Channel) error {
 	return errors.Join(m.Reject(false), ch.Cancel(m.ConsumerTag, false))
 }
 
-// awaitDelayed waits until the delay queue has n messages. The demonstration needs this, because the rejected message
-// must arrive first, although both the broker and the worker move messages asynchronously.
+// awaitDelayed waits until the delay queue contains at least n messages. The demonstration needs this, because the
+// rejected message must arrive first, although both the broker and the worker move messages asynchronously.
 func awaitDelayed(ctx context.Context, client *reprise.Client, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -130,12 +130,12 @@ func awaitDelayed(ctx context.Context, client *reprise.Client, n int) error {
 	}
 }
 
-// within reports whether the channel closed is closed within d.
-func within(ctx context.Context, d time.Duration, closed <-chan struct{}) (bool, error) {
+// within reports whether done is closed within d.
+func within(ctx context.Context, d time.Duration, done <-chan struct{}) (bool, error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-closed:
+	case <-done:
 		return true, nil
 	case <-timer.C:
 		return false, nil
@@ -144,7 +144,7 @@ func within(ctx context.Context, d time.Duration, closed <-chan struct{}) (bool,
 	}
 }
 
-// dialer converts d.Client.Dial to the form that package amqp091 requires. It returns nil if Dial is not set.
+// dialer converts d.Client.Dial into the form that package amqp091 requires. It returns nil if Dial is not set.
 func (d Demo) dialer(ctx context.Context) func(network, addr string) (net.Conn, error) {
 	if d.Client.Dial == nil {
 		return nil

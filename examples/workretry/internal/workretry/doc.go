@@ -33,7 +33,7 @@
 // connection immediately before the chosen frame. All earlier frames arrive, and neither the chosen frame nor a later
 // frame arrives, so the result is deterministic.
 //
-// A job is lost if it is never processed or parked. A job is duplicated if two messages with its ID are processed or
+// A job is lost if it is neither processed nor parked. A job is duplicated if two messages with its ID are processed or
 // parked.
 //
 //	sent + duplicated = done + parked + lost

@@ -78,12 +78,12 @@ func (l *look) remove(t topology.Topology) error {
 	return err
 }
 
-// until calls condition at intervals of pause, until it has succeeded three times in a row. If this takes longer than
-// within, until returns the last error of condition.
-func until(ctx context.Context, pause, within time.Duration, condition func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
+// until calls condition at the given interval, and returns nil when condition has succeeded three times in a row. If
+// this takes longer than limit, until returns the last error of condition.
+func until(ctx context.Context, interval, limit time.Duration, condition func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	tick := time.NewTicker(pause)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for held := 0; ; {
 		err := condition()
