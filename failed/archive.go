@@ -30,7 +30,7 @@ type Config struct {
 	Redact []Rule
 
 	// Retention specifies how long the archive keeps messages after their arrival. Purge removes older messages in any
-	// state, except messages of a running replay. Default: 0 (forever).
+	// state except replaying. Default: 0 (forever).
 	Retention time.Duration
 
 	// Rules overrides Retention for individual work queues.

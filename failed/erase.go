@@ -27,7 +27,7 @@ import (
 // also erases
 //
 //   - in the audit log, the reasons and filters of acts on a single message, if it is one of these messages;
-//   - in replays that have sent or refused one of these messages, the errors and the reason why the replay ended;
+//   - in replays that included one of these messages, the errors and the reason why the replay ended;
 //   - in the audit log and in replays that have ended, the filters, reasons, edits, targets and message IDs that
 //     contain all words of Filter.Text, of Filter.Error, or of a value in Filter.Headers;
 //   - the fingerprint of a group, if all messages of the group are erased. Otherwise the error of a message that is not

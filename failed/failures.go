@@ -14,8 +14,8 @@ type Failure struct {
 	Time  time.Time // the time of the last attempt
 }
 
-// Failures returns at most n messages that arrived after the message with the ID after, in the order of arrival, which
-// is also the order of the IDs.
+// Failures returns at most n messages with an ID greater than after, in ascending order of IDs, which is the order of
+// arrival.
 func (a *Archive) Failures(ctx context.Context, after ID, n int) (all []Failure, err error) {
 	defer annotate(&err, "cannot list failures")
 	var x Failure

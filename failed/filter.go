@@ -31,10 +31,10 @@ type Filter struct {
 	// Since and Until limit the time of the last failure: Since ≤ time < Until.
 	Since, Until time.Time
 
-	// Text contains words. Each word must occur in the errors, the message id, the correlation id or the first 256 KiB
-	// of a textual body. The search does not cover edits. It matches whole words and ignores case. Text has no syntax:
-	// all characters except letters and digits separate words. The search does not find secrets that Config.Redact
-	// hides.
+	// Text contains words. Each word must occur in the errors, the reason, the message id, the correlation id or the
+	// first 256 KiB of a textual body. The search does not cover edits. It matches whole words and ignores case. Text
+	// has no syntax: all characters except letters and digits separate words. The search does not find secrets that
+	// Config.Redact hides.
 	Text string
 
 	// Error is a case-sensitive substring of the last error. It may begin inside a word. The search is faster if Error

@@ -30,9 +30,9 @@ type IngestConfig struct {
 	// Origin returns the name of the work queue in which a message failed. Derive the name from reliable information,
 	// such as the name of the failed queue, because the publisher may have forged any part of the message. If Origin is
 	// nil or returns "", the Ingest uses the first of these sources that exists: x-death entries with a reason other
-	// than "expired"; the header x-reprise-queue; the other x-death entries; the name of the failed queue without
-	// ".failed". If this yields the failed queue itself, the work queue is not known, and a replay needs Plan.To.
-	// Origin receives the message as delivered. Default: nil.
+	// than "expired"; the header x-reprise-queue; the header x-first-death-queue; the other x-death entries; the name
+	// of the failed queue without ".failed". If this yields the failed queue itself, the work queue is not known, and a
+	// replay needs Plan.To. Origin receives the message as delivered. Default: nil.
 	Origin func(*reprise.Message) string
 
 	// Batch is the maximum number of messages of a queue in one transaction. These messages and their bodies are in
@@ -92,10 +92,11 @@ func (c IngestConfig) Validate() error {
 //	                 └ fails: try again later
 //
 // A crash or a lost connection does not lose messages and does not store duplicates, because the archive recognizes a
-// redelivery. There are two exceptions. First, if the connection is lost or the process is killed before the result of
-// an ack is known, the broker may redeliver another message with identical bytes, including the message ID. The archive
-// then mistakes that message for the first one. Second, a broker that fails before it has written an ack to disk loses
-// the ack, and redelivers the message. The archive then stores a duplicate. See docs/guarantees.md.
+// redelivery. There are two exceptions. First, suppose that the connection is lost or the process is killed before the
+// result of an ack is known. If the broker then redelivers a different message with identical bytes, including the
+// message ID, the archive mistakes it for the acknowledged message. Second, a broker that fails before it has written
+// an ack to disk loses the ack, and redelivers the message. The archive then stores a duplicate. See
+// docs/guarantees.md.
 //
 // Any number of processes can archive the same queues into one archive. One process at a time has the lease of a queue;
 // the others wait and do not consume. If that process exits, or does not renew the lease for the duration of Lease,
@@ -104,7 +105,8 @@ func (c IngestConfig) Validate() error {
 //
 // If a message stays unacked for longer than the acknowledgement timeout (consumer_timeout, by default 30 min), the
 // broker closes the channel and redelivers the message. A quorum queue counts these deliveries. Therefore a failed
-// queue that Reprise did not declare should have no x-delivery-limit.
+// queue that Reprise did not declare should not limit the deliveries (since RabbitMQ 4.0, the default of
+// x-delivery-limit is 20).
 //
 // IngestConfig.Logger receives:
 //

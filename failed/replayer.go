@@ -119,8 +119,8 @@ type publisher interface {
 // The Replayer records messages as sent after the broker has confirmed them. If a crash or a lost connection prevents
 // this, up to a batch of messages is sent again, but no message is lost. If the Replayer shuts down or the replay is
 // cancelled, the Replayer waits for the confirms (DrainTimeout), records them, and then releases the replay. The
-// Replayer sends messages in order, except that messages that it must send again follow the other messages of their
-// batch.
+// Replayer sends the messages in the order of their last failures, except that messages that it must send again follow
+// the other messages of their batch.
 //
 // An invalid message does not block other messages. The Replayer records the reason in Message.Refused if
 //

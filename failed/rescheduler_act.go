@@ -397,8 +397,8 @@ func (x *waitingAct) declareLater(ctx context.Context) error {
 }
 
 // copy returns the copy of a message to publish, without the headers of the broker. If a worker copied the message into
-// the wait queue, the worker has already moved the header CC and the user-id to Reprise headers. If the broker
-// dead-lettered the message, copy moves them.
+// the wait queue, the worker has already moved the header CC, and the user-id of another user, to Reprise headers.
+// Otherwise copy moves them.
 func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
 	out := *f.m
 	d := x.design.delivery(f.m, x.place.queue)

@@ -16,7 +16,7 @@ const purgeBatch = 1000
 
 // Purge permanently removes the messages that exceed their retention, and returns their number. The retention is
 // Config.Retention, or the rule for the queue in Config.Rules. If the configuration sets no retention, Purge does
-// nothing. It skips messages of a running replay. It logs the number of messages, and writes an Act with the actor and
+// nothing. It skips messages in state replaying. It logs the number of messages, and writes an Act with the actor and
 // the number of messages by queue and state.
 //
 // If ctx is canceled, Purge stops, and the Act counts the messages that were removed before.
@@ -121,8 +121,7 @@ func (p purge) clone() purge {
 // purge removes one batch, and writes or updates the Act.
 func (t *tx) purge(p *purge) (more bool, err error) {
 	d := t.d
-	// IDs ascend with the time of arrival, so the oldest messages come first. Messages of a running replay are
-	// skipped.
+	// IDs ascend with the time of arrival, so the oldest messages come first. Messages in state replaying are skipped.
 	newer := false
 	var ids []ID
 	var at []int64

@@ -55,8 +55,9 @@ type Point struct {
 	Start time.Time
 	Totals
 
-	// Recorded is the duration of the recorded part of the interval, in whole minutes. If it is 0, no process recorded
-	// the interval, and the counts are zero or an even share of the events of a longer time.
+	// Recorded is the duration of the recorded part of the interval, in whole minutes unless the interval has not
+	// ended. If it is 0, no process recorded the interval, and the counts are zero or an even share of the events of a
+	// longer time.
 	Recorded time.Duration
 }
 

@@ -46,7 +46,7 @@ func (c TxConfig) Validate() error {
 // happens exactly once.
 //
 //	f returns nil            commit; the message is acknowledged
-//	f returns an error       rollback; the worker settles the message by the error
+//	f returns an error       rollback; the error determines how the worker settles the message
 //	f panics                 rollback; the panic continues
 //	the commit fails         the message is retried; if the commit has happened
 //	                         nevertheless, the key exists and the message is acknowledged
