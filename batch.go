@@ -92,8 +92,8 @@ func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publ
 	return pubs, errs
 }
 
-// sendLate sends the messages for one late destination until a send fails. If end is not nil, all of them fail with
-// end.
+// sendLate sends the messages for one late destination until a send fails. If the error end is not nil, all of them fail
+// with it.
 func (c *Client) sendLate(ctx context.Context, group []int, end error, pubs []*publish.Message, errs []error) {
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
 	defer timer.Stop()

@@ -19,7 +19,7 @@ type Client struct {
 	consuming  *amqpconn.Link
 	messages   *publish.Publisher // for Publish and related methods
 	copies     *publish.Publisher // for copies, reports and commands, isolated from the messages of users
-	declared   *declarer          // declares the queues of copies, over the publishing connection
+	declared   *declarer          // declares the queues for copies, over the publishing connection
 	scheduled  *scheduler
 	reports    *reports
 	agent      *announce.Agent // nil if workers are not announced
@@ -38,7 +38,7 @@ type Client struct {
 // Percent-encode special characters in the user, the password and the virtual host. Dial accepts these parameters of
 // RabbitMQ: heartbeat (in seconds), connection_timeout (in milliseconds, for a whole attempt; default 30 s, with several
 // hosts 10 s), channel_max and auth_mechanism. With amqps it also accepts cacertfile, certfile, keyfile,
-// server_name_indication, and verify with the value verify_peer. Any other parameter is an error.
+// server_name_indication, and verify=verify_peer. Any other parameter is an error.
 // https://www.rabbitmq.com/docs/uri-query-parameters
 //
 // With several hosts, each attempt to connect uses the next host. The order is random for each Client, so that a fleet
@@ -98,10 +98,10 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	return c, nil
 }
 
-// Declare makes sure that all objects in t exist. It returns a *DeclareError with an explanation if the broker refuses
-// an object. It waits for a connection until ctx is done, and then for the answer of the broker, for at most the
-// ConfirmTimeout. It returns ErrDisconnected if the broker does not answer within the ConfirmTimeout, or if the
-// connection is lost. You can declare the same topology repeatedly.
+// Declare makes sure that all objects in t exist. It returns a *DeclareError with an explanation if the broker refuses an
+// object, or is too old for an argument. It waits for a connection until ctx is done, and then for the answers of the
+// broker, for at most the ConfirmTimeout in total. It returns ErrDisconnected if the broker does not answer within the
+// ConfirmTimeout, or if the connection is lost. You can declare the same topology repeatedly.
 //
 // A publisher that may start before the worker must declare the objects of the worker: the result of
 // Strategy.Route.Topology, and WorkerConfig.Topology. With the default Strategy, the declaration is
@@ -123,7 +123,7 @@ func CheckURL(url string) error {
 	return err
 }
 
-// linkConfig returns the configuration of the connection for purpose, which is "publish" or "consume".
+// linkConfig returns the configuration of the connection for the given purpose, "publish" or "consume".
 func (c *Config) linkConfig(purpose string) amqpconn.LinkConfig {
 	link := amqpconn.LinkConfig{
 		Name: c.Name + " " + purpose, Logger: c.Logger, Dial: c.Dial, TLS: c.TLS,

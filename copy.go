@@ -81,7 +81,7 @@ func (w *Worker) message(d *delivery) Message {
 	return m
 }
 
-// messageOf returns the message of a delivery with the given headers, and without the state of earlier attempts.
+// messageOf returns the message of a delivery. It has the given headers, and no state of earlier attempts.
 func messageOf(d *amqpconn.Delivery, queue string, headers map[string]any) Message {
 	return Message{
 		Body:            bytes.Clone(d.Body),

@@ -144,7 +144,7 @@ func isBrokerFailure(refusal *amqpconn.Refusal) bool {
 	return refusal.Code == amqpconn.InternalError && !strings.Contains(refusal.Text, "deprecated")
 }
 
-// declarer declares the objects that a hop needs when a connection first uses the hop, and again after forget.
+// declarer declares the objects that a hop needs. It does so when a connection first uses the hop, and again after forget.
 type declarer struct {
 	client *Client
 	turn   chan struct{} // semaphore with one slot; its holder declares

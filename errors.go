@@ -27,8 +27,8 @@ var (
 	// ErrBlocked is returned if the broker does not accept messages at present: see BlockedError.
 	ErrBlocked = amqpconn.ErrBlocked
 
-	// ErrStalled is returned if the message was not sent, because earlier messages are not confirmed: messages to the
-	// same exchange with the same routing key, or messages to too many destinations (see Client.Publish).
+	// ErrStalled is returned if the message was not sent because earlier messages are not confirmed: messages to the same
+	// exchange with the same routing key, or messages to too many destinations (see Client.Publish).
 	ErrStalled = publish.ErrStalled
 
 	// ErrDisconnected is returned if there is no connection to the broker, or the broker does not answer. The Client keeps
@@ -55,7 +55,7 @@ var (
 //
 //	Exchange, RoutingKey string
 //	Code                 int    // AMQP reply code: 312 no route, 404 exchange or queue not found
-//	Text                 string // reply text of the broker
+//	Text                 string // reply text from the broker
 type UnroutableError = publish.UnroutableError
 
 // RefusedError reports that the broker refuses a message for a reason other than the state of a queue. Examples are a
@@ -65,15 +65,15 @@ type UnroutableError = publish.UnroutableError
 //
 //	Exchange, RoutingKey string
 //	Code                 int    // AMQP reply code: 403 access refused, 406 precondition failed
-//	Text                 string // reply text of the broker
+//	Text                 string // reply text from the broker
 type RefusedError = publish.RefusedError
 
-// QueueError reports that the broker refused a request about a queue, because the queue does not exist, or the user or
+// QueueError reports that the broker refused a request about a queue because the queue does not exist, or the user or
 // connection may not use it.
 type QueueError struct {
 	Queue string
 	Code  int    // AMQP reply code: 404 not found, 403 access refused, 405 exclusive to another connection
-	Text  string // reply string of the broker
+	Text  string // reply text from the broker
 }
 
 func (e *QueueError) Error() string {
@@ -88,7 +88,7 @@ func (e *QueueError) Error() string {
 // and publish a reference to the file. The fields of a TooLargeError are
 //
 //	Size  int // size of the body in bytes
-//	Limit int // limit of the broker in bytes
+//	Limit int // the broker's limit in bytes
 //
 // https://www.rabbitmq.com/docs/configure#config-items
 type TooLargeError = publish.TooLargeError
@@ -96,7 +96,7 @@ type TooLargeError = publish.TooLargeError
 // BlockedError reports that the broker temporarily does not accept messages, because of a memory or disk alarm
 // (connection.blocked). Consumers are not affected. A BlockedError matches ErrBlocked. Its field is
 //
-//	Reason string // text of the broker, such as "low on memory"; "" if it is unknown
+//	Reason string // text from the broker, such as "low on memory"; "" if it is unknown
 //
 // https://www.rabbitmq.com/docs/connection-blocked
 type BlockedError = amqpconn.BlockedError
@@ -106,7 +106,7 @@ type BlockedError = amqpconn.BlockedError
 //
 //	Addr   string // host:port, "" if it is unknown
 //	Reason string // the problem, and advice
-//	Err    error  // the error of the broker or the parser, if any
+//	Err    error  // the error from the broker or the parser, if any
 type ConnectError = amqpconn.ConnectError
 
 // DeclareError reports that the broker refused to declare an object.
@@ -114,7 +114,7 @@ type DeclareError struct {
 	Kind   string // "queue", "exchange", "binding", or "topology" for the whole topology
 	Name   string // "" for the whole topology
 	Advice string // the problem, and advice
-	Err    error  // the error of the broker
+	Err    error  // the broker's error
 }
 
 func (e *DeclareError) Error() string {

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// connect starts a broker with the queue in this process, and returns the broker and a client. Most examples in this
+// connect starts a broker in this process, declares the queue, and returns the broker and a client. Most examples in this
 // file use it.
 func connect(ctx context.Context, queue topology.Queue) (*broker.Broker, *reprise.Client) {
 	b, err := broker.New(broker.Config{})
@@ -31,7 +31,8 @@ func connect(ctx context.Context, queue topology.Queue) (*broker.Broker, *repris
 	return b, client
 }
 
-// Each kind of failure has a distinct error. The message may have been stored only after ErrUnconfirmed and ErrNacked.
+// Each kind of failure has a distinct error. After ErrUnconfirmed or ErrNacked, the message may have been stored; after any
+// other error, it was not.
 func ExampleClient_Publish() {
 	ctx := context.Background()
 	b, client := connect(ctx, topology.Queue{Name: "orders"})

@@ -41,8 +41,8 @@ type Group struct {
 	stages [][]Runner
 }
 
-// Add adds members that stop at the same time, and before all members that were added earlier. Add must not be called
-// after Run.
+// Add adds members that stop at the same time, and before all members that were added earlier. Do not call Add after Run has
+// started.
 func (g *Group) Add(members ...Runner) { g.stages = append(g.stages, members) }
 
 // Run runs all members until ctx is done, a member returns an error, or all members have returned. Then it stops the

@@ -102,9 +102,9 @@ func Timeout(d time.Duration) Middleware {
 }
 
 // Immediate runs a failed handler again, up to n more times, and pauses before each further run. Use it for transient
-// errors that do not justify a wait queue. All runs together are one attempt, and the attempt records the error of the
-// last run. Immediate does not run the handler again after RetryAfter, PauseFor or Park, or after the context is
-// canceled. It does not recover panics.
+// errors that do not justify a wait queue. All runs together count as one attempt, and the attempt records the error of the
+// last run. Immediate does not run the handler again after RetryAfter, PauseFor or Park, or after the context is canceled.
+// It does not recover panics.
 //
 // During the pauses, the message occupies one of the Concurrency slots, and other messages wait. Therefore n and pause
 // should be small. Each run gets a separate copy of the Message.

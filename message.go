@@ -37,8 +37,7 @@ type Message struct {
 	Priority        uint8
 
 	// Timestamp is the time at which the message was created, in whole seconds. If it is zero, Publish sends the current
-	// time, and PublishAt sends the time at which the message arrives. Package prommetrics uses it to measure the waiting
-	// time of messages.
+	// time, and PublishAt sends the scheduled time. Package prommetrics uses it to measure the waiting time of messages.
 	Timestamp time.Time
 
 	// NoTimestamp makes Publish send a message without a timestamp if Timestamp is zero. It is for programs that forward

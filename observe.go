@@ -51,7 +51,7 @@ const (
 	EventRetried                          // the message will be retried; Err, Delay
 	EventParked                           // the message is in the failed queue; Err
 	EventRequeued                         // requeued; the attempt does not count.
-	EventDropped                          // not settled, because the connection failed; the broker redelivers the message; Err.
+	EventDropped                          // not settled, usually because the connection failed; redelivered by the broker; Err.
 	EventLost                             // may be lost: acknowledged without a confirmed copy; only with AckThenPublish; Err
 	EventDebounced                        // acknowledged together with an equal message, and not handled
 	EventCopyFailed                       // the broker did not confirm the copy of a failed message, and the worker publishes it again; Err, Delay.
@@ -96,7 +96,7 @@ type Event struct {
 	Worker     int           // number of the worker within its Client, from 1; several workers may have the same queue.
 	Connection string        // "publish" or "consume"
 	MessageID  string        // "" if the message has no ID
-	Message    *Message      // message that the handler received, read-only; nil before EventHandled
+	Message    *Message      // message that the handler received, read-only; set only in EventHandled and the final event
 	Attempt    int           // from 1
 	Age        time.Duration // time since the Timestamp of the message; 0 without a Timestamp.
 	Took       time.Duration // run time of the handler, time until the publisher confirm, or time since the delivery

@@ -29,15 +29,15 @@ func RetryAfter(d time.Duration, err error) error {
 	return &RetryAfterError{Delay: max(0, d), Err: err}
 }
 
-// PauseFor returns an error like RetryAfter, and also makes the worker stop consuming for d. Use it if a downstream service
-// must not receive any calls. Running handlers continue. The worker requeues messages that it has not started. Other
-// workers, in this process or elsewhere, are not affected.
+// PauseFor returns an error that has the effect of RetryAfter, and also makes the worker stop consuming for d. Use it if a
+// downstream service must not receive any calls. Running handlers continue. The worker requeues messages that it has not
+// started. Other workers, in this process or elsewhere, are not affected.
 func PauseFor(d time.Duration, err error) error {
 	return &RetryAfterError{Delay: max(0, d), Pause: true, Err: err}
 }
 
-// Park returns an error that makes the worker park the message immediately, without further attempts. Use it for a
-// message for which a retry cannot succeed. The result wraps err, which may be nil.
+// Park returns an error that makes the worker park the message immediately, without further attempts. Use it if a retry
+// cannot succeed. The result wraps err, which may be nil.
 func Park(err error) error { return &ParkError{Err: err} }
 
 // Annotate returns err together with headers for the copy of the message that is retried or parked. A header replaces an
@@ -246,7 +246,7 @@ func logged(text string) string {
 	return text
 }
 
-// reportTimeout is the maximum time that a worker waits for the confirm of a report. Then the worker settles the
+// reportTimeout is the maximum time that a worker waits for the confirm of a report. After that time, the worker settles the
 // message without the report, because an unknown outcome is better than a message that is handled twice.
 const reportTimeout = 5 * time.Second
 

@@ -21,14 +21,15 @@ import (
 //
 //	ErrUnconfirmed     it was sent, but not confirmed: the connection was lost,
 //	                   the ConfirmTimeout passed, or ctx was done
-//	ErrNacked          a queue has refused it (because it is full); others may have stored it
+//	ErrNacked          a queue refused it, usually because it is full; others may have stored it
 //
 // Any other error means that the broker has not stored it:
 //
 //	ErrUnroutable      *UnroutableError: no queue matches, or the exchange does not exist
 //	*RefusedError      the user may not publish this message, or not to this exchange
 //	*TooLargeError     the body exceeds the limit of the broker
-//	ErrInvalidMessage  it cannot be encoded, or its ReplyTo is amq.rabbitmq.reply-to
+//	ErrInvalidMessage  it cannot be encoded, its ReplyTo is amq.rabbitmq.reply-to,
+//	                   or Config.BeforePublish refused it
 //	ErrBlocked         *BlockedError: not sent within the ConfirmTimeout, because the broker
 //	                   has stopped reading, after a memory or disk alarm
 //	ErrStalled         not sent within the ConfirmTimeout, because earlier messages
@@ -44,8 +45,8 @@ import (
 // the same exchange with the same routing key use another channel. The client sends few messages at a time on that
 // channel, until the broker confirms messages to the destination again. The broker may store these messages before
 // messages that were sent earlier. If more than 32 such destinations do not confirm at the same time, some of them
-// share channels and wait for each other. There are at most 128 such channels, or half of the connection's channel_max
-// if that is less. If none is available, publishing waits (ErrStalled) until a message is confirmed.
+// share channels and wait for each other. A connection has at most 128 additional channels, or half of its channel_max if
+// that is less. If none is available, publishing waits (ErrStalled) until a message is confirmed.
 //
 // Publish uses a separate channel for a message that the broker may refuse, because a refusal closes the channel. On
 // each connection, these are the first message to each exchange except the default exchange, the first message with

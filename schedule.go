@@ -19,8 +19,8 @@ import (
 // PublishAt publishes m so that it reaches its exchange or queue at t, with its routing key, its properties and its
 // headers, as if it had been published at that time. Until then m waits in durable queues of the broker, and survives
 // restarts of the broker and of this program. It cannot be canceled. It is never early. It is late by less than a
-// second, plus some milliseconds for each of up to 29 queues on the route. If publishing has to wait, the wait is part
-// of the delay, so it makes the message late only if the message becomes due before it is sent.
+// second, plus some milliseconds for each of up to 29 queues on the route. If publishing has to wait, the wait is part of
+// the delay, so the message is late only if it becomes due before the client can send it.
 //
 // The first message to a target (an exchange or a queue) declares up to 29 queues for the target, for example 13 for an
 // hour and 23 for 30 days: see topology.Levels.

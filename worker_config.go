@@ -42,9 +42,9 @@ type WorkerConfig struct {
 
 	// AsDelivered makes the handler receive each message as the broker delivers it: with the exchange and the routing key
 	// of this delivery, and with all headers. These include the headers of Reprise and of the broker (x-death and related
-	// headers), and the headers that store the properties that a copy must not have. Attempt is 1, and Errors is empty. The
-	// settlement of failed messages does not change. Use it for programs that move or store messages. Such a worker does
-	// not report the outcomes of replayed messages. Default: false; the handler receives the message as first published.
+	// headers), and the headers that store the properties that a copy must not have. Attempt is 1, and Errors is empty.
+	// Failed messages are settled as usual. Use it for programs that move or store messages. Such a worker does not report
+	// the outcomes of replayed messages. Default: false; the handler receives the message as first published.
 	AsDelivered bool
 
 	// Acked is called once for each message whose handler returned nil. A nil error means that the broker has certainly
@@ -55,8 +55,8 @@ type WorkerConfig struct {
 	//
 	// AMQP does not confirm acks, so the worker sends a request after an ack. All acks that are sent together share one
 	// request. On RabbitMQ's quorum queues, the response proves at most 32 acks at a time, so Prefetch and Concurrency
-	// must be at most 32 with Acked. See docs/guarantees.md. Acked must be safe for concurrent use. A drain waits for it.
-	// Default: none.
+	// must be at most 32 with Acked. See docs/guarantees.md. Acked must be safe for concurrent use. A drain waits for calls
+	// of Acked to return. Default: none.
 	Acked func(m *Message, err error)
 
 	// Strategy determines how failed messages are delayed, marked and parked. Default: delays of up to 49 days through the
@@ -263,11 +263,10 @@ const (
 	// between, both messages exist. This order can duplicate a message, but cannot lose it. It is the default.
 	PublishThenAck Order = iota
 
-	// AckThenPublish acknowledges the original, waits until the broker has processed the ack, and then publishes the
-	// copy once. It does not republish a copy whose confirm is lost. After a crash in between, neither message exists.
-	// This order can lose a message, but cannot duplicate it. Use it if a duplicate causes more damage than a lost
-	// message. AckThenPublish requires an additional round trip. Prefetch and Concurrency must be at most 32: see
-	// docs/guarantees.md.
+	// AckThenPublish acknowledges the original, waits until the broker has processed the ack, and then publishes the copy.
+	// It does not republish a copy whose confirm is lost. After a crash in between, neither message exists. This order can
+	// lose a message, but cannot duplicate it. Use it if a duplicate causes more damage than a lost message. AckThenPublish
+	// requires an additional round trip. Prefetch and Concurrency must be at most 32: see docs/guarantees.md.
 	AckThenPublish
 )
 

@@ -16,9 +16,8 @@
 //     overflows.
 //   - Without jitter, the delay never decreases from one attempt to the next, unless the entries of a List decrease.
 //
-// Jitter spreads the retries of messages that failed at the same time. To add
-// jitter, wrap a schedule with Full or Equal, or use Decorrelated, which is random
-// without a wrapper. Range returns the bounds of a delay.
+// Jitter spreads the retries of messages that failed at the same time. To add jitter, wrap a schedule in Full or Equal, or
+// use Decorrelated, which is random without a wrapper. Range returns the bounds of a delay.
 //
 // The String method of a schedule returns a readable description, for example
 // "exponential from 1s ×2 up to 1h, half random".

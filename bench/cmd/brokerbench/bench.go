@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/proc"
 )
 
-// bench is the shared state of scenarios.
+// bench is the state that scenarios share.
 type bench struct {
 	*options
 	setup   brokers.Setup
