@@ -38,7 +38,7 @@ func wants(t *testing.T, got, want ledger.Line) {
 	}
 }
 
-// An account is exactly balanced, independently of the places of its messages.
+// An account is exactly balanced, regardless of where the messages are.
 func TestBalanced(t *testing.T) {
 	t.Run("done, retried, waiting, failed", func(t *testing.T) {
 		runEnv(t, func(t *testing.T, h *env) {

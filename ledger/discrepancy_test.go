@@ -11,7 +11,8 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// The ledger detects each failure. It reports the queue, the number of messages, the window and the possible causes.
+// The ledger detects each kind of failure. It reports the account, the number of messages, the window and the possible
+// causes.
 func TestDiscrepancies(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -106,7 +107,7 @@ func TestDiscrepancies(t *testing.T) {
 			name: "lost by AckThenPublish", want: 1, reason: "messages lost by workers, up to 1",
 			wrong: func(t *testing.T, h *env) {
 				w := h.orders(t, obey, func(c *reprise.WorkerConfig) { c.Order = reprise.AckThenPublish; c.DrainTimeout = time.Second })
-				fault := h.LoseConfirms(1) // the worker cannot know whether the broker has the copy, which the test deletes
+				fault := h.LoseConfirms(1) // the worker cannot know whether the broker has stored the copy, which the test deletes
 				h.publish(t, "late")
 				for _, q := range h.Queues() {
 					if strings.HasPrefix(q.Name, "orders.wait.") {
@@ -128,7 +129,7 @@ func TestDiscrepancies(t *testing.T) {
 				w := h.WorkWith(t, client, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(obey)})
 				time.Sleep(7 * time.Second) // the process has written its first report
 				h.publish(t, "a", "b")
-				db.Close() // from now on the process cannot write reports
+				db.Close() // from now on, the process cannot write reports
 				w.Stop()
 			},
 		},
@@ -167,7 +168,7 @@ func TestDiscrepancies(t *testing.T) {
 	}
 }
 
-// A loss that another message compensates for is no longer a discrepancy.
+// If an additional message compensates for a loss, the loss is no longer a discrepancy.
 func TestCompensatedLossIsBalanced(t *testing.T) {
 	runEnv(t, func(t *testing.T, h *env) {
 		w := h.orders(t, obey)
@@ -188,7 +189,7 @@ func TestCompensatedLossIsBalanced(t *testing.T) {
 	})
 }
 
-// Two losses are two discrepancies, each with its window.
+// Two losses are two discrepancies with separate windows.
 func TestTwoDifferences(t *testing.T) {
 	runEnv(t, func(t *testing.T, h *env) {
 		w := h.orders(t, obey)

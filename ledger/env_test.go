@@ -31,7 +31,7 @@ type env struct {
 	client  *reprise.Client // client of the workers, with a book
 }
 
-// runEnv runs a test with an env whose ledger has the account orders.
+// runEnv runs a test with an env. The ledger has one account, orders.
 func runEnv(t *testing.T, test func(t *testing.T, h *env)) {
 	t.Helper()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -92,7 +92,7 @@ func run(t *testing.T, f func(context.Context) error) {
 	})
 }
 
-// inMemory returns a Management that calls the management API of a broker without a socket.
+// inMemory returns a Management that calls the management API of b directly, without a network connection.
 func inMemory(b *reprisetest.Broker) *ledger.Management {
 	return &ledger.Management{URL: "http://broker", User: "guest", Password: "guest", Client: &http.Client{Transport: handlerTransport{b.Server().Management()}}}
 }
@@ -105,7 +105,7 @@ func (h handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// orders runs a worker of the queue orders with a handler.
+// orders runs a worker on the queue orders with the handler f.
 func (h *env) orders(t *testing.T, f reprise.HandlerFunc, options ...func(*reprise.WorkerConfig)) *reprisetest.Worker {
 	t.Helper()
 	cfg := reprise.WorkerConfig{Queue: "orders", Handler: f, Policy: reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Second)}}
@@ -139,7 +139,7 @@ func (h *env) line(t *testing.T) ledger.Line {
 	return ledger.Line{}
 }
 
-// channel opens a channel on a separate connection, like a foreign program.
+// channel opens a channel on a separate connection, as a program without Reprise does.
 func (h *env) channel(t *testing.T) *amqp.Channel {
 	t.Helper()
 	c, err := amqp.DialConfig(h.URL(), amqp.Config{Heartbeat: time.Hour, Dial: func(network, addr string) (net.Conn, error) {

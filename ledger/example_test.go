@@ -13,8 +13,9 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// A ledger detects that two published messages are missing. This example uses a simulated broker. In production, the broker
-// is a *ledger.Management, Ledger.Run takes the samples, and Book.Run writes the book.
+// In this example, a ledger detects that two published messages are missing. The example simulates the broker. In
+// production, a *ledger.Management returns the figures of the broker, Ledger.Run takes the samples, and Book.Run writes the
+// book.
 func ExampleLedger() {
 	dir, _ := os.MkdirTemp("", "ledger")
 	defer os.RemoveAll(dir)
@@ -51,7 +52,7 @@ func ExampleLedger() {
 	book.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
 	pass()
 
-	// Ten messages are published. Seven are done, one is in the queue.
+	// Ten messages are published. Seven are processed, and one is in the queue.
 	broker["orders"] = ledger.Figures{Published: 10, Taken: 7, Messages: 1}
 	for range 7 {
 		book.Observe(reprise.Event{Kind: reprise.EventDone, Queue: "orders"})
@@ -76,7 +77,7 @@ func ExampleLedger() {
 	// not acknowledged by a worker: purged, expired, or dropped by the broker
 }
 
-// In some designs, work queues share a wait queue. They form one account.
+// This example joins the accounts of two work queues that share a wait queue and a failed queue.
 func ExampleJoin() {
 	shared := []string{"cover-art-archive.retry"}
 	parked := []string{"cover-art-archive.failed"}

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// A ledger whose file was deleted reports an error. It does not report that all accounts are balanced.
+// If the database file was deleted, the ledger reports an error, and does not report that all accounts are balanced.
 func TestLedgerReportsDeletedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	db := openFile(t, path)
@@ -39,8 +39,8 @@ func TestLedgerReportsDeletedFile(t *testing.T) {
 	}
 }
 
-// If the file of a book was moved away, the book does not create another file, because a new log would remain next to
-// the restored file.
+// If the database file of a book was moved away, the book does not create another file, because the write-ahead log of the
+// new file would remain next to the restored file.
 func TestBookDoesNotCreateSecondFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	db := openFile(t, path)

@@ -14,7 +14,7 @@ type system struct {
 	now     terms
 }
 
-// move makes a random possible change, or none.
+// move makes the change with the number what, if it is possible in the current state.
 func (s *system) move(what int) {
 	t := &s.now
 	from := func(x term) bool {
@@ -78,7 +78,7 @@ func (s *system) rest(moments int) {
 
 const everyMoments = 10
 
-// figures are the terms that are read at the same time.
+// figures contains the groups of terms that a sample reads at the same time.
 var figures = [][]term{{published}, {ready, unacked}, {waiting}, {elsewhere}, {inParking}, {failing}, {done}, {retried}, {gaveUp}}
 
 // elsewhere is a second wait queue.
@@ -86,8 +86,8 @@ const elsewhere = refused
 
 func moment(n int) time.Time { return time.Unix(int64(n), 0) }
 
-// samples takes a sample every ten steps. Each term is at most nine steps old. The terms of one figure have the same
-// age.
+// samples takes a sample every ten steps. Each term is at most nine steps old. The terms of one group in figures have the
+// same age.
 func (s *system) samples(t *rapid.T) (all []sample) {
 	age := rapid.OneOf(rapid.IntRange(0, everyMoments-1), rapid.SampledFrom([]int{0, everyMoments - 1}))
 	for at := everyMoments; at < len(s.history); at += everyMoments {
@@ -110,8 +110,8 @@ func (s *system) samples(t *rapid.T) (all []sample) {
 	return all
 }
 
-// Figures of different times do not cause a discrepancy, even in a busy queue. After the activity in the queue has
-// stopped, a loss is found with its exact number and within its window.
+// Figures that were read at different times do not cause a discrepancy, even in a busy queue. After the activity in the
+// queue has stopped, the ledger finds the exact number of lost messages, and a window that contains the time of the loss.
 func TestSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &system{}
@@ -154,8 +154,8 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// In a queue with permanent activity, a loss is found when it exceeds the number of messages that are published and
-// done between two samples.
+// In a queue with permanent activity, the ledger finds a loss when it exceeds the number of messages that are published plus
+// the number of messages that are processed between two samples.
 func TestStepsOfBusyQueue(t *testing.T) {
 	const each = 10 // published and done between two samples
 	for name, losses := range map[string][]int64{
@@ -190,7 +190,7 @@ func TestStepsIgnoreMovingLastSample(t *testing.T) {
 	}
 }
 
-// A single moving message counts once for each place where its move is visible, regardless of its number of attempts.
+// A single moving message counts once for each place where the move is visible, regardless of the number of attempts.
 func TestMotionOfOneMessage(t *testing.T) {
 	before := terms{published: 5, done: 5}
 	at, after := before, before

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// live is a broker with a management API, with the interval of its updates.
+// live is a broker with a management API that updates the figures at the interval every.
 type live struct {
 	url   string
 	api   *ledger.Management
@@ -41,8 +41,8 @@ func management(t *testing.T, address string) *ledger.Management {
 	return &ledger.Management{URL: address, User: "guest", Password: "guest", Client: testkit.HTTPClient(t)}
 }
 
-// The equation depends on the counts of brokers. They must include the messages that clients publish to a queue, and
-// exclude dead-lettered and requeued messages.
+// The equation of the ledger depends on the counts of the broker. These counts must include the messages that clients
+// publish to a queue, and exclude dead-lettered and requeued messages.
 func TestLedgerWithRealBrokers(t *testing.T) {
 	ways := map[string]topology.Strategy{
 		"copy":        {Route: topology.Buckets{Base: 10 * time.Millisecond}},

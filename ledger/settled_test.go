@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A consumer that is not a worker of Reprise does not send reports. A message that a replay has sent to such a consumer
-// is pending while it is unacked, and settled when its queues are empty.
+// A consumer that is not a worker of Reprise does not send reports. A message that a replay has sent to such a consumer is
+// pending while it is unacked, and counts as settled when the work queue and the failed queue are empty.
 func TestReplaysToForeignConsumersSettle(t *testing.T) {
 	eachLive(t, func(t *testing.T, b live) {
 		queue := testkit.Name(t, "ledger.settled")

@@ -24,8 +24,8 @@ type database struct {
 	dialect failed.Dialect
 }
 
-// eachDatabase runs test once for each kind of database. It skips the subtest of PostgreSQL without a database; `make test`
-// provides one.
+// eachDatabase runs test once for each kind of database. It skips the PostgreSQL subtest if no server is configured.
+// `make test` starts a server.
 func eachDatabase(t *testing.T, test func(t *testing.T, db database)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, openSQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { test(t, openPostgres(t)) })
@@ -78,7 +78,7 @@ func newSimulation(t *testing.T, db database) *simulation {
 
 func (d *simulation) clock() time.Time { return d.now }
 
-// pass advances the clock and takes n samples.
+// pass takes n samples, and advances the clock by 15 s before each sample.
 func (d *simulation) pass(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -101,7 +101,7 @@ func (d *simulation) line(t *testing.T) ledger.Line {
 	return report.Accounts[0]
 }
 
-// process returns functions that write and close a book.
+// process creates a book, and returns functions that write and close the book.
 func (d *simulation) process(t *testing.T, name string) (write func(done int), end func()) {
 	t.Helper()
 	b, err := ledger.NewBook(d.db.DB, ledger.BookConfig{Dialect: d.db.dialect, Process: name, Every: time.Hour, Clock: d.clock})
@@ -170,8 +170,8 @@ func (d *simulation) pages(t *testing.T) (n int) {
 	return n
 }
 
-// A restarted broker resets its counters. Messages that were published during the restart are a discrepancy with that
-// reason. Messages that were published before or after it are not.
+// A restarted broker resets its counters. Messages that were published during the restart are a discrepancy with this
+// reason. Messages that were published before or after the restart are not.
 func TestBrokerCounterReset(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		d := newSimulation(t, db)
@@ -226,7 +226,7 @@ func TestSamplesAreLimited(t *testing.T) {
 	})
 }
 
-// Processes that start at the same time create the tables together.
+// Processes that start at the same time can all try to create the tables.
 func TestConcurrentOpen(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		var wg sync.WaitGroup
@@ -248,7 +248,7 @@ func TestConcurrentOpen(t *testing.T) {
 	})
 }
 
-// Without figures there is no sample, and the state becomes outdated.
+// Without figures of the broker, the ledger does not take a sample, and the state becomes outdated.
 func TestTakeWithoutBroker(t *testing.T) {
 	d := newSimulation(t, openSQLite(t))
 	d.broker[d.queue] = ledger.Figures{}
@@ -320,7 +320,7 @@ func TestOpenWaitsForWriter(t *testing.T) {
 	writes.Wait()
 }
 
-// A book that does not run yet returns ErrNotOpen, not an error about missing tables.
+// Before Run, a book returns ErrNotOpen instead of an error about missing tables.
 func TestBookIsNotOpenBeforeRun(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		book, err := ledger.NewBook(db.DB, ledger.BookConfig{Dialect: db.dialect})

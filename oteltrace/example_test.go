@@ -22,7 +22,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The spans and links of a message that succeeds at its second attempt.
+// This example prints the spans and links of a message that succeeds on the second attempt.
 func Example() {
 	ctx := context.Background()
 	recorder := tracetest.NewSpanRecorder() // your exporter
@@ -94,7 +94,7 @@ func Example() {
 	//   linked to previous_attempt
 }
 
-// The header that links the attempts to the publisher's span.
+// This example prints the header that links the attempts to the publisher's span.
 func ExamplePublisher() {
 	config := oteltrace.Config{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(new(countingIDs)))}
 
@@ -109,7 +109,7 @@ func ExamplePublisher() {
 	// Output: 00-00000000000000000000000000000001-0000000000000002-01
 }
 
-// countingIDs generates the same trace ids in each run.
+// countingIDs generates the same trace IDs in each run.
 type countingIDs struct{ last atomic.Uint64 }
 
 func (c *countingIDs) NewIDs(ctx context.Context) (id trace.TraceID, _ trace.SpanID) {
@@ -122,8 +122,8 @@ func (c *countingIDs) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID
 	return id
 }
 
-// followLinks is a sampler that samples a span if one of its links is sampled. A message is therefore sampled with all
-// its attempts or not at all. The wrapped sampler decides about other new traces.
+// followLinks is a sampler that samples a span if one of its links is sampled. Therefore a message is sampled with all
+// attempts, or not at all. The embedded Sampler decides for all other spans.
 type followLinks struct{ sdktrace.Sampler }
 
 func (f followLinks) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
@@ -133,7 +133,7 @@ func (f followLinks) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampli
 	return f.Sampler.ShouldSample(p)
 }
 
-// A head sampler sees a new trace for each attempt, and its links.
+// Each attempt is a new trace. This example configures a head sampler that samples an attempt if a linked span is sampled.
 func ExampleMiddleware_sampling() {
 	config := oteltrace.Config{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(
 		sdktrace.ParentBased(followLinks{sdktrace.TraceIDRatioBased(0)}), // 0.01, say

@@ -178,7 +178,7 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// A handler can forward its headers, so they must match the headers of the published message.
+// A handler can forward the headers that it receives, so they must match the headers of the published message.
 func TestMiddlewareHidesInternalHeaders(t *testing.T) {
 	r := newRecorder()
 	_, header := elsewhere(t)
@@ -205,7 +205,7 @@ func TestHandlerSpansAreChildren(t *testing.T) {
 	}
 }
 
-// The context of Run may contain the span of the code that starts the worker. Attempts are not children of this span.
+// The context of Worker.Run may contain the span of the code that starts the worker. Attempts are not children of this span.
 func TestMiddlewareIgnoresParentOfContext(t *testing.T) {
 	r := newRecorder()
 	ctx, main := r.provider.Tracer("").Start(t.Context(), "main")
@@ -215,7 +215,7 @@ func TestMiddlewareIgnoresParentOfContext(t *testing.T) {
 	}
 }
 
-// A parked message that is replayed with its headers starts at attempt 1 again.
+// A parked message that is replayed with all headers starts at attempt 1 again, and links to the last attempt before.
 func TestReplayedAttemptLinksToPreviousAttempt(t *testing.T) {
 	r := newRecorder()
 	r.config.ChildOfProducer = true
@@ -262,7 +262,7 @@ func TestMiddlewareEndsSpanOnGoexit(t *testing.T) {
 	}
 }
 
-// Without an SDK the package does not record spans, but propagates the trace context.
+// Without an SDK, the middleware does not record spans, but propagates the trace context.
 func TestMiddlewareWithoutSDKPropagatesContext(t *testing.T) {
 	origin, header := elsewhere(t)
 	handler := oteltrace.Middleware(oteltrace.Config{TracerProvider: noop.NewTracerProvider()})(reprise.HandlerFunc(
@@ -278,7 +278,7 @@ func TestMiddlewareWithoutSDKPropagatesContext(t *testing.T) {
 	}
 }
 
-// The next attempt is linked to an attempt even if that attempt is not sampled.
+// An attempt is linked to the previous attempt even if the previous attempt is not sampled.
 func TestUnsampledAttemptsAreLinked(t *testing.T) {
 	r := newRecorder(sdktrace.WithSampler(sdktrace.NeverSample()))
 	err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(errTest))
@@ -287,7 +287,7 @@ func TestUnsampledAttemptsAreLinked(t *testing.T) {
 	}
 }
 
-// A head sampler can decide by the links.
+// A head sampler receives the links, so its decision can depend on them.
 func TestSamplerReceivesLinks(t *testing.T) {
 	r := newRecorder(sdktrace.WithSampler(samplerFunc(func(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
 		if slices.ContainsFunc(p.Links, func(l trace.Link) bool { return l.SpanContext.IsSampled() }) {

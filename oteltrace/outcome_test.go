@@ -84,7 +84,7 @@ type unreadable struct{}
 
 func (*unreadable) Error() string { panic("a nil pointer") }
 
-// An error whose methods panic has the same effect on the worker with and without tracing.
+// If the methods of an error panic, the worker behaves in the same way with and without tracing.
 func TestMiddlewareRecoversFromPanickingError(t *testing.T) {
 	r := newRecorder()
 	bad := reprise.Park(&unreadable{})

@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/oteltrace"
 )
 
-// sent is a Client that records its publications.
+// sent simulates a Client, and records the published messages.
 type sent struct {
 	messages []reprise.Message
 	err      error
@@ -109,8 +109,8 @@ func TestPublisherRecordsErrors(t *testing.T) {
 	}
 }
 
-// The header of a forwarded message contains the span of its new publication. This span is linked to the first
-// publication.
+// If a program forwards a message, the header contains the span of the second publish. This span is linked to the span of
+// the first publish.
 func TestPublisherLinksForwardedMessages(t *testing.T) {
 	r := newRecorder()
 	var client sent

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errTest = errors.New("test")
 
-// recorder records the spans of its config.
+// recorder records the spans that code with its config creates.
 type recorder struct {
 	*tracetest.SpanRecorder
 	provider *sdktrace.TracerProvider
@@ -36,7 +36,7 @@ func newRecorder(options ...sdktrace.TracerProviderOption) *recorder {
 	return r
 }
 
-// only returns the single ended span.
+// only returns the ended span. It fails the test if the number of ended spans is not one.
 func (r *recorder) only(t testing.TB) sdktrace.ReadOnlySpan {
 	t.Helper()
 	ended := r.Ended()
@@ -55,7 +55,7 @@ func returning(err error) func(context.Context, *reprise.Message) error {
 	return func(context.Context, *reprise.Message) error { return err }
 }
 
-// copied returns the headers of a message's retry copy after an attempt.
+// copied returns the headers of the copy that a worker publishes after an attempt that returned err.
 func copied(headers map[string]any, err error) map[string]any {
 	headers = maps.Clone(headers)
 	if headers == nil {
@@ -87,7 +87,7 @@ func linked(s sdktrace.ReadOnlySpan) (to []string) {
 func producer(s trace.SpanContext) string { return "producer " + s.SpanID().String() }
 func previous(s trace.SpanContext) string { return "previous_attempt " + s.SpanID().String() }
 
-// elsewhere returns a span of another process and its header.
+// elsewhere returns the span context of another process, and the header that contains it.
 func elsewhere(t testing.TB) (trace.SpanContext, string) {
 	t.Helper()
 	const header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

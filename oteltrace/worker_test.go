@@ -25,8 +25,8 @@ import (
 
 const timeout = 2 * time.Minute
 
-// A message is published, fails, loses its connection, fails again and succeeds. The links between its spans survive
-// the transport through the broker.
+// A message is published, fails, loses its connection, fails again and succeeds. The broker transports the links between the
+// spans.
 func TestSpansLinkAcrossRetries(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		proxy := testkit.NewProxy(t, b.URL)
@@ -157,7 +157,7 @@ func TestSpanOutcomesMatchWorkerEvents(t *testing.T) {
 	})
 }
 
-// dial connects with the given function, or over the network.
+// dial connects with the function by or, if by is nil, over the network.
 func dial(t testing.TB, url string, by func(context.Context, string, string) (net.Conn, error), o reprise.Observer) *reprise.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
@@ -177,7 +177,7 @@ func dial(t testing.TB, url string, by func(context.Context, string, string) (ne
 // base is the delay of the first wait queue.
 const base = 20 * time.Millisecond
 
-// names returns the name of a work queue. At the end of the test it deletes the queue and its related queues.
+// names returns a name for a work queue. At the end of the test, the work queue and the related queues are deleted.
 func names(t testing.TB, url string) string {
 	t.Helper()
 	queue := testkit.Name(t, "work")
@@ -201,7 +201,7 @@ func names(t testing.TB, url string) string {
 	return queue
 }
 
-// run declares a queue and consumes it until the test ends.
+// run declares a queue, and runs a worker on it until the test ends.
 func (r *recorder) run(t testing.TB, client *reprise.Client, queue string, delay time.Duration, handler reprise.HandlerFunc) {
 	t.Helper()
 	route := topology.Buckets{Base: base}
@@ -239,7 +239,7 @@ func wait(t testing.TB, done <-chan struct{}) {
 	}
 }
 
-// wait returns the first n ended spans, sorted by start.
+// wait waits until n spans have ended, and returns the first n spans, sorted by start time.
 func (r *recorder) wait(t testing.TB, n int) []sdktrace.ReadOnlySpan {
 	t.Helper()
 	testkit.Eventually(t, timeout, func() bool { return len(r.Ended()) >= n })

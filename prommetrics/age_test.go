@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The histogram of the alert RepriseFallsBehind includes messages of all publish methods. It excludes the
+// The histogram that the alert RepriseFallsBehind uses includes messages of all publish methods. The age excludes the
 // requested delay of a message.
 func TestMessageAgeExcludesRequestedDelay(t *testing.T) {
 	docs, err := os.ReadFile("../docs/observability.md")

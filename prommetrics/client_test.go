@@ -62,8 +62,8 @@ func TestMetricsCountClientEvents(t *testing.T) {
 	})
 }
 
-// A broker has a memory alarm. The test does not use virtual time, because the AMQP client holds a lock while the
-// broker does not read, which stops the time of a bubble.
+// The metrics report a connection that the broker blocks because of a memory alarm. The test does not use virtual time,
+// because the AMQP client holds a lock while the broker does not read, which stops the clock of a bubble.
 func TestMetricsReportBlockedConnection(t *testing.T) {
 	m := newMetrics(t, prommetrics.Config{})
 	client := newLink(t, broker.Config{MemoryLimit: 10_000}).client(t, m)

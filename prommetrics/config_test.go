@@ -91,7 +91,7 @@ func TestNewExportsNativeHistograms(t *testing.T) {
 	}
 }
 
-// Two clients of one process share a registry.
+// Two clients in one process can share a registry.
 func TestMetricsOfSeveralClientsShareRegistry(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	for _, broker := range []string{"eu", "us"} {

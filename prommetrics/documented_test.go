@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/prommetrics"
 )
 
-// known returns all metrics with all values of their labels.
+// known returns all metrics of this package, with all values of their labels.
 func known(t *testing.T) map[string]metric {
 	t.Helper()
 	m := newMetrics(t, prommetrics.Config{})
@@ -60,7 +60,8 @@ func TestGuideListsAllMetrics(t *testing.T) {
 	}
 }
 
-// The alerts and the dashboard use only existing metrics, and every metric of this package.
+// All metrics in the alerts and the dashboard exist. Together, the alerts and the dashboard use every metric of this
+// package.
 func TestExpressionsUseExistingMetrics(t *testing.T) {
 	metrics := known(t)
 	for name := range brokerMetrics(t) {
@@ -95,7 +96,7 @@ var (
 	grouping = regexp.MustCompile(`\b(?:by|on) \(([\w, ]*)\)`)
 )
 
-// check returns the metrics and labels in an expression that do not exist.
+// check reports metrics and labels that an expression uses, but that do not exist. It adds the used metrics to used.
 func check(metrics map[string]metric, expression string, used map[string]bool) (faults []string) {
 	labels := map[string]bool{"le": true}
 	for _, s := range selector.FindAllStringSubmatch(expression, -1) {
@@ -153,7 +154,7 @@ func TestCheckFindsUnknownMetricsAndLabels(t *testing.T) {
 	}
 }
 
-// brokerMetrics returns the names of the metrics of the embedded broker. Most names are the names of
+// brokerMetrics returns the names of the metrics of the embedded broker. Most of these metrics have the same names in
 // RabbitMQ.
 func brokerMetrics(t *testing.T) map[string]bool {
 	t.Helper()
@@ -197,7 +198,7 @@ func walk(v any, visit func(key string, value any)) {
 	}
 }
 
-// alerts returns the expressions of the alerts in the guide, which form a complete rule file.
+// alerts returns the expressions of the alerts in docs/observability.md. The YAML block there must be a complete rule file.
 func alerts(t *testing.T) (expressions []string) {
 	t.Helper()
 	_, text, found := strings.Cut(read(t, "../docs/observability.md"), "```yaml\n")
@@ -225,7 +226,7 @@ func alerts(t *testing.T) (expressions []string) {
 	return expressions
 }
 
-// The panels have different ids and do not overlap, and the import prompts for the data source.
+// The panels of the dashboard have different IDs and do not overlap, and an import prompts for the data source.
 func TestDashboardPanelsDoNotOverlap(t *testing.T) {
 	ids, sources := map[float64]bool{}, map[string]bool{}
 	walk(dashboard(t), func(key string, value any) {

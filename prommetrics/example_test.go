@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The metrics of a message that succeeds at its third attempt.
+// This example prints metrics of a message that succeeds on the third attempt.
 func Example() {
 	ctx := context.Background()
 	registry := prometheus.NewRegistry()
@@ -93,7 +93,7 @@ func Example() {
 	// reprise_attempts_total{outcome="retried",queue="orders"} 2
 }
 
-// Two clients in one process, distinguished by a label.
+// In this example, a label distinguishes two clients in one process.
 func ExampleNew_severalClients() {
 	registry := prometheus.NewRegistry()
 	for _, region := range []string{"eu", "us"} {
@@ -112,7 +112,7 @@ func ExampleNew_severalClients() {
 	// Output: 4 connections, <nil>
 }
 
-// Buckets for a slow handler with a policy of 25 attempts.
+// This example sets histogram buckets for a slow handler and a policy with 25 attempts.
 func ExampleConfig() {
 	config := prommetrics.Config{
 		HandlerDuration: []float64{1, 5, 10, 30, 60, 120},

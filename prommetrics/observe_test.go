@@ -21,7 +21,7 @@ func TestObserveChangesOnlyExpectedMetrics(t *testing.T) {
 	const q = `{queue="orders"}`
 	outcome := func(o string) string { return fmt.Sprintf(`{outcome=%q,queue="orders"}`, o) }
 	result := func(r string) string { return fmt.Sprintf(`{queue="orders",result=%q}`, r) }
-	// The virtual time starts at began. The checks run a minute later.
+	// The virtual clock starts at began. The checks run a minute later.
 	began := float64(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix())
 
 	tests := []struct {
@@ -197,8 +197,8 @@ func TestStateMetricsReflectLastEvent(t *testing.T) {
 	}
 }
 
-// Alerts use the time since the last success. Without an initial value, a new worker would appear to have failed since
-// 1970.
+// Alerts use the time since the last success. Without an initial value, the last success of a new worker would appear to
+// have been in 1970.
 func TestLastSuccessStartsAtConsuming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const name = `last_success_timestamp_seconds{queue="q"}`
@@ -269,7 +269,7 @@ func TestObserveDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// messageEvents returns the events of a message that succeeds at its first attempt.
+// messageEvents returns the events of a message that succeeds on the first attempt.
 func messageEvents() []reprise.Event {
 	return []reprise.Event{
 		{Kind: reprise.EventStarted, Queue: "orders", MessageID: "id", Attempt: 1, Age: time.Second},
@@ -278,7 +278,7 @@ func messageEvents() []reprise.Event {
 	}
 }
 
-// BenchmarkObserve measures the cost of a message that succeeds at its first attempt.
+// BenchmarkObserve measures the cost of a message that succeeds on the first attempt.
 func BenchmarkObserve(b *testing.B) {
 	m := newMetrics(b, prommetrics.Config{})
 	events := messageEvents()

@@ -38,7 +38,8 @@ func gather(t testing.TB, c prometheus.Collector) []*dto.MetricFamily {
 	return families
 }
 
-// samples returns all values of a collector, without the prefix of the names. A histogram has a count and a sum.
+// samples returns the values of all metrics of a collector. The names omit the prefix. A histogram has two values, the count
+// and the sum.
 func samples(t testing.TB, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}

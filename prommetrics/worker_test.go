@@ -191,7 +191,7 @@ func TestMetricsCountWorkerEvents(t *testing.T) {
 	})
 }
 
-// Two workers of one queue and one client count as two workers.
+// Two workers on the same queue and client count as two workers.
 func TestMetricsCountWorkersOfSameQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetrics(t, prommetrics.Config{})

@@ -30,7 +30,7 @@ func later(t *testing.T, d time.Duration, f func()) {
 
 func queues(all ...topology.Queue) topology.Topology { return topology.Topology{Queues: all} }
 
-// passing returns a queue that dead-letters its messages after a delay.
+// passing returns a queue that dead-letters messages to another queue after a delay.
 func passing(name, to string, after time.Duration) topology.Queue {
 	return topology.Queue{Name: name, Args: topology.Table{
 		"x-message-ttl": after.Milliseconds(), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": to,
@@ -42,7 +42,7 @@ func retrying(after time.Duration) reprise.WorkerConfig {
 	return reprise.WorkerConfig{Queue: "orders", Handler: failing(1), Policy: every(after, 2)}
 }
 
-// inFlight contains paths of messages, with the time that a message takes.
+// inFlight contains paths of messages, and the time that a message takes on each path.
 var inFlight = map[string]struct {
 	takes time.Duration
 	begin func(t *testing.T, b *reprisetest.Broker)
@@ -187,8 +187,8 @@ func TestDrainWaitsForMessagesInFlight(t *testing.T) {
 				began := time.Now()
 				c.begin(t, b)
 				b.Drain(t)
-				// A worker that reconnects is slightly late, like a dead letter that the broker
-				// retries every few seconds.
+				// A worker may be slightly late because it reconnects, and a dead letter because the
+				// broker retries it only every few seconds.
 				if took := time.Since(began); took < c.takes || took > c.takes+30*time.Second {
 					t.Errorf("Drain took %s, want %s", took, c.takes)
 				}
@@ -197,7 +197,7 @@ func TestDrainWaitsForMessagesInFlight(t *testing.T) {
 	}
 }
 
-// Drain follows a failed message on all routes until it is at rest.
+// With every route, Drain waits until a failed message is at rest.
 func TestDrainFollowsAllRoutes(t *testing.T) {
 	t.Parallel()
 	hour := []time.Duration{time.Hour, time.Hour}
@@ -327,7 +327,7 @@ func TestDrainIgnoresMessagesAtRest(t *testing.T) {
 	}
 }
 
-// If Drain cannot finish, it reports the remaining messages and their location.
+// If Drain cannot finish, it reports the remaining messages and where they are.
 func TestDrainReportsRemainingMessages(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

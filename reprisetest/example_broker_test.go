@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The example prints parked messages with their errors.
+// This example prints parked messages with their errors.
 func ExampleBroker_Parked() {
 	t := new(testing.T) // in a test, its argument
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -65,8 +65,7 @@ func ExampleBroker_LoseAcks() {
 	// message 17 redelivered: true error: <nil>
 }
 
-// A publisher that does not receive its confirm publishes again. The duplicate has the same message
-// id.
+// If a publisher does not receive the confirm, it publishes the message again. The duplicate has the same message ID.
 func ExampleBroker_LoseConfirms() {
 	t := new(testing.T) // in a test, its argument
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -87,7 +86,7 @@ func ExampleBroker_LoseConfirms() {
 	// message 17
 }
 
-// The broker is unreachable for an hour while a handler runs.
+// In this example, the broker becomes unreachable for an hour while a handler runs.
 func ExampleBroker_Cut() {
 	t := new(testing.T) // in a test, its argument
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -112,7 +111,7 @@ func ExampleBroker_Cut() {
 	// at 01:00 redelivered: true
 }
 
-// The example connects the AMQP client without package reprise.
+// This example connects a plain AMQP client, without package reprise.
 func ExampleBroker_DialContext() {
 	t := new(testing.T) // in a test, its argument
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -139,7 +138,7 @@ func ExampleBroker_DialContext() {
 	// order 17 <nil>
 }
 
-// The example inspects the broker of a test between two events.
+// This example advances the virtual time, and inspects the worker between two events.
 func ExampleBroker_Advance() {
 	t := new(testing.T) // in a test, its argument
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

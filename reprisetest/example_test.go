@@ -23,7 +23,7 @@ func (t *till) Charge(_ context.Context, m *reprise.Message) error {
 	return nil
 }
 
-// worker returns the worker configuration that production uses, with queue and retries.
+// worker returns the worker configuration that the program uses in production, including the queue and the retries.
 func (t *till) worker() reprise.WorkerConfig {
 	return reprise.WorkerConfig{
 		Queue:   "orders",

@@ -121,7 +121,7 @@ func TestWorkerFaults(t *testing.T) {
 				for _, a := range w.Attempts() {
 					got = append(got, attempt{a.Message.MessageID, a.Message.Attempt, a.Message.Redelivered, a.Began.Sub(began)})
 				}
-				// A client needs some time to reconnect, but less than this.
+				// A worker needs some time to reconnect, so times that differ by less than soon count as equal.
 				later := cmp.Comparer(func(x, y time.Duration) bool { return x-y < soon && y-x < soon })
 				if diff := cmp.Diff(c.want, got, later); diff != "" {
 					t.Errorf("attempts: -want +got:\n%s", diff)
@@ -173,7 +173,7 @@ func TestBlockDelaysPublishers(t *testing.T) {
 	})
 }
 
-// A broker cannot refuse a message that was published without confirms.
+// A broker cannot nack a message that was published without confirms.
 func TestNackRequiresConfirms(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -207,7 +207,7 @@ func TestHealRemovesFaults(t *testing.T) {
 	})
 }
 
-// Duplicates of messages of all sizes are complete.
+// A duplicate has the complete body, regardless of the size of the message.
 func TestDuplicateCopiesCompleteBody(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -231,7 +231,7 @@ func TestFaultAwait(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, retrying(time.Hour))
-		fault := b.LoseAcks(2) // for the original of the copy, and for its second delivery
+		fault := b.LoseAcks(2) // the ack of the original after the copy, and the ack after the redelivery of the original
 		later(t, time.Hour, func() { b.Publish(t, order("1")) })
 		fault.Await(t)
 		if n := len(w.Attempts()); n != 2 {
@@ -249,7 +249,7 @@ func TestFaultAwait(t *testing.T) {
 	})
 }
 
-// Faults do not affect the test's own client.
+// Faults do not affect the client with which Broker.Publish publishes messages.
 func TestFaultsDoNotAffectPublish(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

@@ -30,8 +30,8 @@ func full() *reprise.Message {
 	}
 }
 
-// Messages returns a message with the same content as its handler receives, in every queue on its
-// path.
+// In every queue on the path of a message, Messages returns the message with the content that the handler
+// receives.
 func TestMessagesReturnsContentOfHandler(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -104,7 +104,7 @@ func TestMessagesAndDepthOmitUnackedMessages(t *testing.T) {
 	})
 }
 
-// The strategy determines the queue of parked messages.
+// Parked reads the failed queue that the strategy of the worker specifies.
 func TestParkedFollowsStrategy(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -216,7 +216,7 @@ func TestUsersAndVirtualHosts(t *testing.T) {
 		if want := "amqp://alice:se%2Fcret@memory"; b.URL() != want {
 			t.Errorf("URL: got %s, want %s", b.URL(), want)
 		}
-		// Messages report the publishing user, although another user published the copies.
+		// The UserID is the user that first published the message, although another user published the copies.
 		other, err := reprise.Dial(t.Context(), "amqp://bob:@memory", &reprise.Config{Dial: b.DialContext})
 		if err != nil {
 			t.Fatal(err)

@@ -88,7 +88,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// The broker answers other protocols with the AMQP header.
+// The broker responds to other protocols with the AMQP protocol header.
 func TestListenRejectsOtherProtocols(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(reprisetest.Listen(t).URL())
@@ -129,7 +129,7 @@ func TestDrainInRealTime(t *testing.T) {
 	}
 }
 
-// A message that moves between queues is briefly in none of them.
+// A message that moves between queues is briefly in neither queue. Drain must not return at such a moment.
 func TestDrainInRealTimeFollowsMovingMessages(t *testing.T) {
 	t.Parallel()
 	b := reprisetest.New(t)

@@ -32,7 +32,7 @@ func TestPipe(t *testing.T) {
 		if _, err := io.ReadFull(server, got); err != nil || !bytes.Equal(got, bytes.Repeat([]byte("x"), 100_000)) {
 			t.Fatal(err)
 		}
-		// A deadline ends a read, unless it is removed or postponed.
+		// A deadline ends a read, unless the deadline is removed or postponed.
 		began := time.Now()
 		read := func() error {
 			_, err := server.Read(got)
@@ -55,7 +55,7 @@ func TestPipe(t *testing.T) {
 			t.Errorf("read: got %v after %s, want a deadline error after 2m31s", err, time.Since(began))
 		}
 		_ = server.SetReadDeadline(time.Time{})
-		// The other end can read earlier data after Close.
+		// After Close, the other end can still read earlier data.
 		_, _ = client.Write([]byte("last"))
 		client.Close()
 		if n, err := server.Read(got); string(got[:n]) != "last" || err != nil {
@@ -76,7 +76,7 @@ func TestPipe(t *testing.T) {
 	})
 }
 
-// Close ends a read that waits.
+// Close ends a blocked read.
 func TestPipeCloseEndsReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := pipe(memoryAddr(1), memoryAddr(0))
@@ -98,7 +98,7 @@ func TestPipeCloseEndsReads(t *testing.T) {
 	})
 }
 
-// The scanner finds the same frames for any division of the stream into reads.
+// The scanner finds the same frames, however the stream is divided into reads.
 func TestScannerFindsFrames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var stream []byte

@@ -33,8 +33,8 @@ func TestDefaultPolicySurvivesOutageOfOneNight(t *testing.T) {
 	})
 }
 
-// A message that always fails is parked after about a day. The worker creates at most ten queues on
-// the broker, for any number of failed messages.
+// With the default Policy, a message that always fails is parked after about a day. The worker creates at
+// most ten queues, regardless of the number of failed messages.
 func TestDefaultPolicyRetriesForADayInFewQueues(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		began := time.Now()

@@ -19,8 +19,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// With all combinations of settings, handler results and faults, each worker makes progress, and each
-// message is finally processed or parked.
+// With random settings, handler results and faults, each worker makes progress, and each message is finally
+// processed or parked. (Debounce and AckThenPublish permit exceptions.)
 func TestWorkersProcessAllMessagesDespiteFaults(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(40)
@@ -87,7 +87,7 @@ func playAtRandom(t *testing.T, b *reprisetest.Broker, d *dice) {
 	for _, m := range b.Messages(t, topology.FailedQueue(cfg.Queue)) {
 		done.add(m.MessageID)
 	}
-	// Debounce processes one message of a burst, and AckThenPublish may lose messages.
+	// With Debounce, the worker processes only one message of a burst. AckThenPublish may lose messages.
 	if n := done.count(); n != messages && cfg.Debounce == nil && cfg.Order == reprise.PublishThenAck {
 		t.Errorf("processed or parked messages: got %d, want %d", n, messages)
 	}
@@ -196,8 +196,8 @@ func (l faultyLimiter) Wait(ctx context.Context) error {
 	return nil
 }
 
-// olderConn is a connection to a broker that reports version 4.2. Before 4.3, a requeued delivery counts
-// as failed, so workers avoid requeues.
+// olderConn is a connection on which the broker appears to have version 4.2. Before RabbitMQ 4.3, a requeued
+// delivery counts as failed, so workers avoid requeues.
 type olderConn struct{ net.Conn }
 
 func (o olderConn) Read(p []byte) (int, error) {
@@ -206,7 +206,7 @@ func (o olderConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ids contains the ids of messages that are processed or parked.
+// ids contains the IDs of messages that are processed or parked.
 type ids struct {
 	mu   sync.Mutex
 	seen map[string]bool

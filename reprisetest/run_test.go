@@ -21,10 +21,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// child is an environment variable. It is set if this binary runs itself to observe a failing test.
+// child is the name of an environment variable. It is set if the test binary runs itself to observe a failing test.
 const child = "REPRISETEST_CHILD"
 
-// failures are failing tests, with their expected output.
+// failures contains failing tests with their expected output.
 var failures = map[string]struct {
 	test func(t *testing.T)
 	want []string
@@ -99,7 +99,7 @@ func TestDrainBeyondTheLimit(t *testing.T) {
 	})
 }
 
-// A failing test reports the reason, with any remaining resources, and does not affect other tests.
+// A failing test reports the reason and any remaining resources, and does not affect other tests.
 func TestFailedTestReportsReason(t *testing.T) {
 	if name := os.Getenv(child); name != "" {
 		t.Run("failing", failures[name].test)
@@ -169,7 +169,7 @@ func TestParallelTestsAreIndependent(t *testing.T) {
 	}
 }
 
-// A goroutine that returns after the context of the test is canceled is not reported, even if it returns late.
+// If a goroutine returns after the context of the test is canceled, Run does not report it, even if it returns late.
 func TestRunWaitsForGoroutines(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

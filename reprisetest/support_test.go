@@ -27,7 +27,7 @@ type fake struct {
 	logs     []string
 }
 
-// try runs a test that is expected to fail, and returns its output.
+// try runs a test that is expected to fail, and returns the fake with the output.
 func try(real testing.TB, f func(t *fake)) *fake {
 	t := &fake{real: real}
 	ended := make(chan struct{})
@@ -78,12 +78,12 @@ func (t *fake) String() string { return strings.Join(t.failures, "\n") }
 
 var errScripted = errors.New("the till is busy")
 
-// handler converts a function of the message to a handler.
+// handler converts f to a handler.
 func handler(f func(m *reprise.Message) error) reprise.Handler {
 	return reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error { return f(m) })
 }
 
-// failing returns a handler that fails the first n attempts at each message.
+// failing returns a handler that fails in the first n attempts of each message.
 func failing(n int) reprise.Handler {
 	return handler(func(m *reprise.Message) error {
 		if m.Attempt <= n {
@@ -101,7 +101,7 @@ func order(id string) *reprise.Message {
 	return &reprise.Message{RoutingKey: "orders", MessageID: id, Body: []byte("order " + id)}
 }
 
-// raw returns a plain AMQP client of a broker. The caller must close it.
+// raw connects to a broker with a plain AMQP client. The caller must close the connection.
 func raw(t testing.TB, b *reprisetest.Broker) (*amqp.Connection, *amqp.Channel) {
 	t.Helper()
 	conn, err := amqp.DialConfig(b.URL(), amqp.Config{Heartbeat: time.Hour, Dial: func(network, addr string) (net.Conn, error) {

@@ -169,7 +169,7 @@ func TestStopReturnsErrorOfWorker(t *testing.T) {
 	})
 }
 
-// After one of two workers of a queue has stopped, new messages are still not at rest.
+// If one of two workers on a queue has stopped, new messages in the queue are still not at rest.
 func TestStopOfOneOfTwoWorkers(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -218,7 +218,8 @@ func TestWorkFailsImmediatelyWithInvalidConfig(t *testing.T) {
 	})
 }
 
-// The package stops workers before their clients, and does not report their shutdown as a failure.
+// At the end of a test, the package stops workers before it closes their clients, and does not report failures that the
+// shutdown causes.
 func TestEndOfTestReportsNoFailures(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(f *fake, b *reprisetest.Broker){
@@ -269,7 +270,7 @@ func TestEndOfTestReportsNoFailures(t *testing.T) {
 	}
 }
 
-// Recorded messages do not contain later changes by the handler.
+// If the handler modifies a message, the recorded message does not change.
 func TestAttemptsKeepOriginalMessage(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

@@ -35,7 +35,8 @@ func TestStrategyWaitingIn(t *testing.T) {
 	}
 }
 
-// A report survives encoding and decoding. ReadRetryReport rejects values that a database or the console does not support.
+// A report is unchanged after it is encoded and decoded. ReadRetryReport rejects values that a database or the console does
+// not support.
 func TestReadRetryReport(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	r := topology.RetryReport{Queue: "orders", Retries: []topology.Retry{{MessageID: "1", Wait: "w", Attempt: 1, Failed: at, Due: at.Add(time.Hour), Error: strings.Repeat("ä", 4096)}}}

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// returningThrough returns a route whose copies return to the queue "work" through the exchange "orders" of the given kind.
+// returningThrough returns a route whose copies return through the exchange "orders", which has the given kind.
 func returningThrough(kind string, bindings ...topology.Binding) topology.WaitQueue {
 	return topology.WaitQueue{
 		WorkExchange: "orders", WaitExchange: "orders.wait", FailedExchange: "orders.failed", Delay: time.Minute,
@@ -58,7 +58,7 @@ func TestCopyReturnsWithRoutableKey(t *testing.T) {
 	}
 }
 
-// Any client can choose keys and patterns, so the match must not be slow.
+// Clients can choose any keys and patterns, so no match may be slow.
 func TestTopicMatchIsFast(t *testing.T) {
 	pattern := strings.Repeat("#.a.", 60) + "b"
 	key := strings.Repeat("a.", 120) + "c"

@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// This example prints the declarations of a design with custom settings.
+// This example prints the declarations of the work/retry design with custom settings.
 func ExampleWorkRetry() {
 	design := preset.WorkRetry{RetryDelay: time.Minute, Kind: "fanout"}
 	if err := design.Validate(); err != nil {
