@@ -173,8 +173,8 @@ func TestWrongProtocolHeader(t *testing.T) {
 	})
 }
 
-// If a client exceeds the proposed limits, the broker closes the connection without a reply. RabbitMQ first waits for
-// some seconds.
+// If a client exceeds the proposed limits, the broker closes the connection without a reply. RabbitMQ does so only
+// after a delay.
 func TestTuning(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		var clients []*raw

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// newBroker starts a broker with the queue orders, and returns its client.
+// newBroker starts a broker, declares the queue orders, and returns a value for Config.Broker.
 func newBroker(t *testing.T) func() *reprise.Client {
 	t.Helper()
 	c, err := reprise.Dial(t.Context(), testkit.Embedded(t).URL, nil)

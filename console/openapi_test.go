@@ -25,7 +25,7 @@ type checkedConsole struct {
 	testing.TB
 	*Console
 	doc  object
-	mux  *http.ServeMux  // only matches requests to patterns
+	mux  *http.ServeMux  // used only to match requests to patterns
 	seen map[string]bool // operations that have succeeded
 }
 

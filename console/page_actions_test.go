@@ -365,7 +365,7 @@ func TestErasePage(t *testing.T) {
 	}
 }
 
-// For many messages, the first form shows only a minimum of their number. When the form is submitted, the console
+// For many messages, the first form shows only a lower bound of their number. When the form is submitted, the console
 // counts the messages and shows the form again. The second form acts on at most the displayed number of messages.
 func TestActionsCountMessagesBeforeConfirmation(t *testing.T) {
 	const many = 5100 // more than the first form counts

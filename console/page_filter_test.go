@@ -19,7 +19,7 @@ func filters() map[string]failed.Filter {
 	}
 }
 
-// The description of a filter contains every condition, so that users know them before they confirm an action.
+// The description of a filter contains every condition, so that users see all conditions before they confirm an action.
 func TestDescribeFilterIncludesAllConditions(t *testing.T) {
 	all := filters()
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[failed.Filter]()) {

@@ -133,7 +133,7 @@ func TestPagesShowUnsentMessages(t *testing.T) {
 }
 
 // The form proposes a canary for a replay of several messages. The page of the replay shows the result of the canary,
-// and only outcomes that a message has.
+// and only outcomes that at least one message has.
 func TestPagesShowCanary(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	a := c.cfg.Archive

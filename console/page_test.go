@@ -212,7 +212,7 @@ func TestPageBeginsReplay(t *testing.T) {
 	}
 }
 
-// Browsers download an asset once, and then revalidate it by its ETag.
+// Browsers download an asset once, and then revalidate it with its ETag.
 func TestAssets(t *testing.T) {
 	c := newConsole(t, Config{})
 	for name, kind := range map[string]string{

@@ -114,7 +114,7 @@ func panel(t *testing.T, r result, most float64, legend bool) *plot.Plot {
 	return p
 }
 
-// step is the part of an area between the values low and top, from the time at to the time of the next step.
+// step is a part of an area. It extends from low to top, and from its own time to the time of the next step.
 type step struct {
 	at       time.Duration
 	low, top float64

@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// eachOrder runs a test for each broker and each queue type, twice: either the Queue or the original client is the
-// first to declare the queues.
+// eachOrder runs a test for each broker and each queue type, twice. In one run, the original client is the first to
+// declare the queues, and in the other run, the Queue.
 func eachOrder(t *testing.T, test func(t *testing.T, url, queueType string, oursFirst bool)) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"quorum", "classic"} {
@@ -27,7 +27,7 @@ func eachOrder(t *testing.T, test func(t *testing.T, url, queueType string, ours
 	})
 }
 
-// The Queue and the original client can receive messages that the other has requeued, and the count continues.
+// The Queue and the original client can each receive messages that the other has requeued, and the count continues.
 func TestQueueInteroperatesWithOriginalClient(t *testing.T) {
 	eachOrder(t, func(t *testing.T, url, queueType string, oursFirst bool) {
 		name := testkit.Name(t, "staking")
