@@ -23,7 +23,7 @@ type Act struct {
 	Verb string `json:"verb"`
 
 	Subject string         `json:"subject,omitempty"` // for example "message/17" or "replay/3"; "" for a selection
-	Details map[string]any `json:"details,omitempty"` // JSON values, such as the filter, the number of messages, the reason
+	Details map[string]any `json:"details,omitempty"` // JSON values, such as the filter, the number of messages or the reason
 }
 
 const (

@@ -29,10 +29,10 @@ type IngestConfig struct {
 
 	// Origin returns the name of the work queue in which a message failed. Derive the name from reliable information,
 	// such as the name of the failed queue, because the publisher may have forged any part of the message. If Origin is
-	// nil or returns "", the Ingest uses the first of these sources that exists: x-death entries with a reason other
-	// than "expired"; the header x-reprise-queue; the header x-first-death-queue; the other x-death entries; the name
-	// of the failed queue without ".failed". If this yields the failed queue itself, the work queue is not known, and a
-	// replay needs Plan.To. Origin receives the message as delivered. Default: nil.
+	// nil or returns "", the Ingest uses the first existing source: x-death entries with a reason other than "expired";
+	// the headers x-reprise-queue and x-first-death-queue; other x-death entries; the name of the failed queue without
+	// ".failed". If this yields the failed queue itself, the work queue is not known, and a replay needs Plan.To.
+	// Origin receives the message as delivered. Default: nil.
 	Origin func(*reprise.Message) string
 
 	// Batch is the maximum number of messages of a queue in one transaction. These messages and their bodies are in
@@ -105,8 +105,7 @@ func (c IngestConfig) Validate() error {
 //
 // If a message stays unacked for longer than the acknowledgement timeout (consumer_timeout, by default 30 min), the
 // broker closes the channel and redelivers the message. A quorum queue counts these deliveries. Therefore a failed
-// queue that Reprise did not declare should not limit the deliveries (since RabbitMQ 4.0, the default of
-// x-delivery-limit is 20).
+// queue that Reprise did not declare should have no delivery limit. Since RabbitMQ 4.0, the default limit is 20.
 //
 // IngestConfig.Logger receives:
 //

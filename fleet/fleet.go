@@ -75,7 +75,7 @@ func New(client *reprise.Client) *List {
 	return &List{client: client, workers: map[string]Worker{}, stopped: map[string]time.Time{}}
 }
 
-// Observe makes the list call f with each status that changes the list from now on, one at a time. f must return
+// Observe makes the list call f with each status that changes the list after this call, one at a time. f must return
 // immediately and must not call methods of the list.
 func (l *List) Observe(f func(topology.WorkerStatus)) {
 	l.mu.Lock()
