@@ -132,7 +132,7 @@ func validateReserved(what, name string) error {
 	return nil
 }
 
-// validate reports an exchange that no broker accepts.
+// validate reports an exchange that some brokers refuse or change. It accepts an unchanged predeclared exchange.
 func (e Exchange) validate() error {
 	errs := []error{validateName("exchange", e.Name)}
 	if e.Kind == "" {
@@ -144,7 +144,8 @@ func (e Exchange) validate() error {
 	return errors.Join(errs...)
 }
 
-// validate reports a queue that no broker accepts. With IfAbsent, the name may be reserved, because the queue may exist.
+// validate reports a queue that some brokers refuse or change. With IfAbsent, the name may be reserved, because the queue
+// may exist.
 func (q Queue) validate() error {
 	errs := []error{validateName("queue", q.Name)}
 	if !q.IfAbsent {

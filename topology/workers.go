@@ -37,8 +37,8 @@ func Workers() Topology {
 	return Topology{Exchanges: []Exchange{{Name: WorkersExchange, Kind: Topic}, {Name: ControlExchange, Kind: Topic}}}
 }
 
-// ControlQueue returns the queue in which the client with the given ID receives commands. The queue is exclusive to the
-// connection of the client.
+// ControlQueue returns a queue in which a client receives commands. The random id distinguishes the queues of different
+// clients. The queue is exclusive to a connection.
 func ControlQueue(id string) Queue {
 	return Queue{
 		Name: ControlQueuePrefix + id, Transient: true, Exclusive: true, AutoDelete: true,

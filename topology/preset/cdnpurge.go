@@ -28,7 +28,7 @@ const (
 // cdnPurgeKeys contains the default routing keys: the kinds of purged objects.
 var cdnPurgeKeys = []string{"url", "directory", "tag"}
 
-// CDNPurge is the queue design of a CDN purge service. The backoff is exponential, and the broker records its progress on
+// CDNPurge is the queue design of a CDN purge service. The backoff is exponential, and the broker records the last delay on
 // the message.
 //
 //	            url, directory, tag

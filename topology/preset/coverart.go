@@ -123,8 +123,9 @@ func (c CoverArt) Topology() topology.Topology {
 }
 
 // Strategy returns the retry strategy of the design, for a worker on any of the three work queues. The retry queue
-// determines the delay, and mb-retries the number of retries. In the Policy of the worker, only a Rule that permits fewer
-// attempts has an effect. (NewWorker refuses GiveUpAfter, because the design does not record the time of the first failure.)
+// determines the delay, and mb-retries the number of retries. In the Policy of the worker, only Rules that park a message or
+// permit fewer attempts have an effect. (NewWorker refuses GiveUpAfter, because the design does not record the time of the
+// first failure.)
 func (c CoverArt) Strategy() topology.Strategy {
 	given := c
 	c = c.withDefaults()
