@@ -37,7 +37,7 @@ func (c *Conn) Open(ctx context.Context) (*Channel, error) {
 	}
 	closes := ch.raw.NotifyClose(make(chan *amqp.Error, 1))
 	if err := c.tasks.Go(func() { ch.watch(closes) }); err != nil {
-		return nil, err // the connection closes together with the client
+		return nil, err // after Tasks.Close, the connection closes next
 	}
 	return ch, nil
 }
@@ -91,7 +91,7 @@ func (ch *Channel) Close(ctx context.Context) {
 		}
 		ch.conn.closeRaw(ch.raw)
 		return nil
-	}, nil) // if the client is closed, so is the channel
+	}, nil) // after Tasks.Close, the channel closes with its connection
 }
 
 // Ping checks that the broker answers on the connection. It uses a new channel.

@@ -41,7 +41,7 @@ type Confirming struct {
 	err   error         // the reason; valid after ended is closed
 }
 
-// Publication is a message to publish. The caller must not change Exchange, RoutingKey and Message while the message is
+// Publication is a message to publish. The caller must not change Exchange, RoutingKey or Message while the message is
 // in flight.
 type Publication struct {
 	Exchange, RoutingKey string
@@ -60,7 +60,7 @@ type Return struct {
 
 func (r *Return) Error() string { return fmt.Sprintf("returned: %d %s", r.Code, r.Text) }
 
-// OpenConfirming opens a channel in confirm mode for at most window publications in flight.
+// OpenConfirming opens a channel in confirm mode. The parameter window is the maximum number of publications in flight.
 func (c *Conn) OpenConfirming(window int) (*Confirming, error) {
 	raw, err := c.openRaw()
 	if err != nil {

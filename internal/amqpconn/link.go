@@ -270,7 +270,7 @@ func (l *Link) Current() (*Conn, error) {
 	return c, nil
 }
 
-// Trouble returns the reason why the client cannot publish at present, or nil. The reason is the error of Current or a
+// Trouble returns the reason why publishing is not possible at present, or nil. The reason is the error of Current or a
 // *BlockedError.
 func (l *Link) Trouble() error {
 	c, err := l.Current()

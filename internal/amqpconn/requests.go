@@ -8,7 +8,8 @@ import (
 
 // The client cannot cancel a request. A request waits until the broker has answered or the connection has closed.
 // Answers do not carry a number, and the client passes an answer to any waiting request. Therefore a channel makes one
-// request at a time, each on a separate goroutine, and an abandoned request keeps its channel.
+// request at a time, each on a separate goroutine, and an abandoned request occupies its channel until the answer
+// arrives.
 
 // maxUnanswered is the maximum number of overdue requests of a connection. Each of them keeps its channel open, and the
 // broker limits the number of channels of a connection (RabbitMQ: 2047 by default). At the maximum, ask closes the
@@ -33,8 +34,8 @@ func (c *Conn) ask(request func() error) error {
 	return request()
 }
 
-// askConnection is ask for a request whose answer does not depend on a queue. If the answer is late, the broker does not
-// read, so askConnection closes the connection.
+// askConnection is like ask, for a request whose answer does not depend on a queue. If the answer is late, the broker
+// does not read, so askConnection closes the connection.
 func (c *Conn) askConnection(request func() error) error {
 	answered := c.expect(func() { c.GiveUp(c.Timeout()) })
 	err := request()
