@@ -53,7 +53,7 @@ func isLong(value any) bool {
 	return false
 }
 
-// write writes a response in JSON. It writes the elements of a stream one by one, as the stream yields them.
+// write writes value as a JSON response. It writes the elements of a stream one by one, as the stream yields them.
 func write(w http.ResponseWriter, status int, value any) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
@@ -151,7 +151,7 @@ func (r *response) send() {
 }
 
 // end sends the rest of the response. If an error occurred after the first part was sent, end cuts the connection, so
-// that the client does not mistake the response for a complete response.
+// that the client does not mistake the partial response for a complete one.
 func (r *response) end() {
 	switch {
 	case r.err == nil:

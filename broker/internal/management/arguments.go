@@ -11,12 +11,12 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// arguments is a field table that is represented in JSON as an object. Integers decode as 64-bit integers, and other
-// numbers as doubles.
+// arguments is a field table whose JSON representation is an object. Numbers are decoded as 64-bit integers if
+// possible, and otherwise as doubles.
 type arguments amqpwire.Table
 
-// MarshalJSON implements [json.Marshaler]. It preserves the order of the fields. If several fields have the same
-// name, it writes only the first of them.
+// MarshalJSON implements [json.Marshaler]. It preserves the order of the fields. If several fields have the same name,
+// it writes only the first field.
 func (a arguments) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	seen := make(map[string]bool, len(a))
@@ -151,7 +151,7 @@ func readValue(d *json.Decoder, depth int) (any, error) {
 	return token, nil // a string, a boolean or null
 }
 
-// natural is a non-negative integer, which may be a string in JSON.
+// natural is a non-negative integer. In JSON, it may also be a string.
 type natural int
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -167,7 +167,7 @@ func (n *natural) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// flag is a boolean, which may be one of the strings "true" and "false" in JSON, as in RabbitMQ.
+// flag is a boolean. In JSON, it may also be the string "true" or "false", as in RabbitMQ.
 type flag bool
 
 // UnmarshalJSON implements [json.Unmarshaler].

@@ -48,7 +48,7 @@ func (h *Handler) authenticate(w http.ResponseWriter, r *http.Request) {
 	h.dispatch(w, r)
 }
 
-// refuseFor refuses a request whose login must wait.
+// refuseFor refuses a request whose login must wait for the duration wait.
 func refuseFor(w http.ResponseWriter, wait time.Duration) {
 	seconds := int((wait + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
@@ -56,7 +56,7 @@ func refuseFor(w http.ResponseWriter, wait time.Duration) {
 		"too many wrong passwords for this user from your address; try again in %d s", seconds)})
 }
 
-// privilege is the right that an endpoint requires of the user. Each privilege includes the previous privileges.
+// privilege is the right that an endpoint requires. Each privilege includes all lower privileges.
 type privilege uint8
 
 const (
@@ -95,8 +95,8 @@ func (c *call) vhost() (*vhost.VHost, error) {
 	return v, nil
 }
 
-// vhostToChange is like vhost, for requests that may create an object. As in RabbitMQ, the error for a missing
-// virtual host then differs.
+// vhostToChange is like vhost, but for requests that may create an object. As in RabbitMQ, such requests get a
+// different error if the virtual host is missing.
 func (c *call) vhostToChange() (*vhost.VHost, error) {
 	v, err := c.vhost()
 	if err == error(notFound) {

@@ -45,8 +45,8 @@ func describeBinding(v *vhost.VHost, b vhost.BindingInfo) fields {
 const toExchangeType = "exchange"
 
 // propertiesKey returns the escaped routing key and, if there are arguments, a hash of the arguments. If both are
-// empty, it returns "~". The hash differs from RabbitMQ's hash of an Erlang term. This is harmless, because clients
-// only copy a properties key from a list into a request.
+// empty, it returns "~". The hash differs from RabbitMQ's, which is the hash of an Erlang term. The difference is
+// harmless, because clients only copy properties keys from a list into a request.
 func propertiesKey(key string, args amqpwire.Table) string {
 	escaped := strings.ReplaceAll(url.QueryEscape(key), "~", "%7E")
 	if len(args) == 0 {
@@ -121,7 +121,7 @@ func exchangeBindings(wanted func(b vhost.BindingInfo, name string) bool) endpoi
 	}
 }
 
-// between returns the bindings from the source in the path to the destination in the path. If either does not exist,
+// between returns the bindings from the source to the destination that the path specifies. If either does not exist,
 // between returns an error.
 func (c *call) between(toExchange bool) (*vhost.VHost, iter.Seq[vhost.BindingInfo], error) {
 	v, err := c.vhost()
@@ -146,7 +146,7 @@ func listBetween(c *call, toExchange bool) (any, error) {
 	return describeBindings(v, found), err
 }
 
-// binding returns the binding in the path. The mux has already unescaped the properties key in the path once.
+// binding returns the binding that the path specifies. The mux has already unescaped the properties key once.
 func (c *call) binding(toExchange bool) (*vhost.VHost, vhost.BindingInfo, error) {
 	v, all, err := c.between(toExchange)
 	if err != nil {

@@ -111,8 +111,8 @@ func getChannel(c *call) (any, error) {
 	return nil, notFound
 }
 
-// listConsumers returns the consumers of all users, in the virtual hosts that the calling user may see. A user with
-// the privilege monitor may request any virtual host.
+// listConsumers returns the consumers of all users, in the virtual hosts that the calling user may see. A user with the
+// privilege monitor may request the consumers of any virtual host.
 func listConsumers(c *call) (any, error) {
 	vhosts, err := c.visible()
 	if v := c.node.VHost(c.PathValue("vhost")); v != nil && c.is(monitor) {
@@ -132,7 +132,7 @@ func listConsumers(c *call) (any, error) {
 	}), nil
 }
 
-// consumersIn returns the consumers in a virtual host. Unless queue is "", it returns only the consumers of this queue.
+// consumersIn returns the consumers in a virtual host or, if queue is not "", only the consumers of this queue.
 func (c *call) consumersIn(host, queue string) iter.Seq[element] {
 	return func(yield func(element) bool) {
 		for _, found := range c.node.Sessions() {
@@ -151,7 +151,7 @@ func (c *call) consumersIn(host, queue string) iter.Seq[element] {
 	}
 }
 
-// consumersOf returns the consumers on a channel. Unless queue is "", it returns only the consumers of this queue.
+// consumersOf returns the consumers on a channel or, if queue is not "", only the consumers of this queue.
 func consumersOf(s *session.Info, ch *session.ChannelInfo, queue string) iter.Seq[element] {
 	return func(yield func(element) bool) {
 		for i := range ch.Consumers {

@@ -20,7 +20,7 @@ func (h *Handler) connections() {
 	h.handle("DELETE /api/connections/{name}", anyone, closeConnection)
 	h.handle("GET /api/connections/username/{user}", anyone, connectionsOf)
 	h.handle("DELETE /api/connections/username/{user}", anyone, closeConnectionsOf)
-	h.handle("GET /api/connections/{name}/{part}", anyone, channelsOf) // as a pattern, "channels" would conflict with the previous patterns
+	h.handle("GET /api/connections/{name}/{part}", anyone, channelsOf) // "channels" would conflict with the previous patterns
 	h.handle("GET /api/channels", anyone, listChannels)
 	h.handle("GET /api/vhosts/{vhost}/channels", anyone, whole(listChannels))
 	h.handle("GET /api/channels/{name}", anyone, getChannel)
@@ -60,8 +60,8 @@ func (c *call) describeConnection(s session.Info) fields {
 	return info
 }
 
-// sessions returns the connections that the user may see. A monitor may see all connections, and other users only
-// their connections. Before authentication, a connection does not belong to any user.
+// sessions returns the connections that the calling user may see: all connections for a monitor, otherwise only the
+// user's connections. Before authentication, a connection does not belong to any user.
 func (c *call) sessions() iter.Seq[session.Info] {
 	return func(yield func(session.Info) bool) {
 		for _, s := range c.node.Sessions() {
@@ -110,7 +110,8 @@ func (c *call) owns(user string) error {
 	return nil
 }
 
-// session returns the connection in the path, or an error if it does not exist or the calling user does not own it.
+// session returns the connection in the path, or an error if the connection does not exist or the calling user may not
+// access it.
 func (c *call) session() (*session.Session, error) {
 	for _, s := range c.node.Sessions() {
 		if s.Name() != c.PathValue("name") {

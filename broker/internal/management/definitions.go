@@ -24,7 +24,7 @@ func (h *Handler) definitions() {
 	})
 }
 
-// origin returns the fields that describe the broker that exports the definitions, and their format.
+// origin returns the fields that describe the exporting broker and the format of the definitions.
 func origin(format, explanation string) fields {
 	return fields{
 		"rabbit_version": Version, "rabbitmq_version": Version, "product_name": product, "product_version": Version,
@@ -51,8 +51,8 @@ func export(n *node.Node) fields {
 	})
 }
 
-// exportVHost returns the body of GET /api/definitions/{vhost}. The objects in it do not name a virtual host, so that
-// they can be imported into any virtual host.
+// exportVHost returns the body of GET /api/definitions/{vhost}. The exported objects do not name a virtual host, so
+// that they can be imported into any virtual host.
 func exportVHost(v *vhost.VHost) fields {
 	objects, m := declared(v), metadata(v)
 	for name, all := range objects {
@@ -65,11 +65,11 @@ func exportVHost(v *vhost.VHost) fields {
 	})
 }
 
-// declared returns the queues, exchanges and bindings that clients have declared in some virtual hosts, except
-// exclusive queues and their bindings.
+// declared returns the queues, exchanges and bindings in the given virtual hosts, except exclusive queues and their
+// bindings, and predeclared exchanges.
 func declared(vhosts ...*vhost.VHost) fields {
-	// All lists use one snapshot per virtual host. Otherwise, the export could contain a binding without its queue,
-	// which could not be imported.
+	// All lists use one snapshot per virtual host. Otherwise, the export could contain a binding without its queue, and
+	// such a binding cannot be imported.
 	taken := sync.OnceValue(func() (all []snapshot) {
 		for _, v := range vhosts {
 			all = append(all, snapshot{v, v.Queues(), v.Exchanges(), v.Bindings()})

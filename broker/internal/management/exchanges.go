@@ -49,7 +49,7 @@ func listExchanges(c *call) (any, error) {
 	}), nil
 }
 
-// exchangeName returns the name of the exchange that a path segment identifies.
+// exchangeName returns the name of the exchange that the path segment text identifies.
 func exchangeName(text string) string {
 	if text == defaultExchange {
 		return ""
@@ -57,7 +57,7 @@ func exchangeName(text string) string {
 	return text
 }
 
-// predeclared reports whether the broker creates the exchange itself or reserves its name.
+// predeclared reports whether the name of an exchange is reserved for exchanges that the broker creates.
 func predeclared(name string) bool { return name == "" || strings.HasPrefix(name, "amq.") }
 
 // exchange returns the exchange in the path.
@@ -116,8 +116,8 @@ func (s *exchangeSettings) declaration(name string) *amqpwire.ExchangeDeclare {
 	}
 }
 
-// mayForward checks the permissions for an argument that makes the named object forward messages to an exchange. The
-// user needs read permission on the object and write permission on the exchange.
+// mayForward checks the permissions for the argument arg, which makes the named queue or exchange forward messages to
+// another exchange. The user needs read permission on the first and write permission on the other exchange.
 func (c *call) mayForward(v *vhost.VHost, name string, args arguments, arg string) error {
 	target, given := amqpwire.Table(args).Get(arg)
 	exchange, ok := target.(string)

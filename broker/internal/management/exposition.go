@@ -10,8 +10,8 @@ import (
 // (https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format).
 const expositionType = "text/plain; version=0.0.4; charset=utf-8"
 
-// exposition writes metrics in Prometheus' text format. It does not use Prometheus' client library, because the
-// broker already has counters, and the format needs only a few lines of code.
+// exposition writes metrics in Prometheus' text format. It does not use Prometheus' client library, because the broker
+// already has counters, and writing the format takes only a few lines of code.
 type exposition struct {
 	w    io.Writer
 	text []byte // not yet sent
@@ -30,7 +30,7 @@ type label struct{ name, value string }
 
 type labels []label
 
-// family writes the header of a metric. The caller then writes the samples of the metric.
+// family writes the header of a metric. The caller then writes the samples.
 func (e *exposition) family(name, kind, help string) {
 	e.text = append(e.text, "# TYPE "+name+" "+kind+"\n# HELP "+name+" "+helpEscaper.Replace(help)+"\n"...)
 }

@@ -50,8 +50,8 @@ func missingKeys(names ...string) *failure {
 	return badRequest("[" + strings.Join(names, ",") + "]")
 }
 
-// failureOf returns the error response for err. The status for a channel error is 400, except for missing objects and
-// missing permissions.
+// failureOf returns the error response for err. The status is 404 for the AMQP error NOT_FOUND, 401 for ACCESS_REFUSED,
+// and 400 for any other error that is not a [failure].
 func failureOf(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f

@@ -74,7 +74,7 @@ func only(k stats.Kind) func(*stats.Counts) uint64 {
 	return func(c *stats.Counts) uint64 { return c.Of(k) }
 }
 
-// dead writes the numbers of dead-lettered messages by reason and strategy. Only quorum queues have the strategy
+// dead writes the numbers of dead-lettered messages for each reason and strategy. Only quorum queues have the strategy
 // at_least_once and a delivery limit.
 func (e *exposition) dead(d *stats.Dead) {
 	for _, m := range []struct {

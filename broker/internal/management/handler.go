@@ -15,25 +15,25 @@
 //	               and bindings, according to the AMQP permissions of the user
 //
 // In RabbitMQ, an administrator also needs permissions to change a queue or an exchange. This package does not check
-// them, because an administrator can grant any permission anyway.
+// the permissions of administrators, because they can grant themselves any permission.
 //
 // # Limitations
 //
-// The package omits fields that only exist for an Erlang process (reductions, garbage collection); docs/compatibility.md
-// lists them. Policies, parameters, limits and topic permissions are not supported. Their lists are empty (except for
-// the global parameter cluster_tags), lookups respond with 404, and requests to create them fail. The package does not
-// sample in the background. A rate is therefore the average over the time between two requests for the same object that
-// are at least five seconds apart.
+// The package omits fields that describe Erlang processes (reductions, garbage collection); docs/compatibility.md lists
+// them. Policies, parameters, limits and topic permissions are not supported: lists are empty (except for the global
+// parameter cluster_tags), lookups fail with status 404, and requests to create an object fail. The package does not
+// sample in the background. A rate is therefore the average between two requests for the same object, at least five
+// seconds apart.
 //
 // # Cost
 //
 // The handler builds the elements of a list one by one while it writes the list, and decodes the elements of definitions
-// one by one. The messages in a response are in memory until the handler has written them. For each user, the handler
-// processes at most two calls at a time that return a list, request messages or have a large body. Further such calls
-// wait. If an error occurs in the middle of a response, the handler cuts the connection.
+// one by one. The messages in a response are in memory until the handler has written them. Calls that return a list,
+// request messages or have a large body need much memory. The handler processes at most two of these calls per user at a
+// time, and further calls wait. If an error occurs in the middle of a response, the handler cuts the connection.
 //
 // Definitions have RabbitMQ's format. [Import] rejects definitions that contain an unsupported object, such as a
-// policy, because the topology would behave differently without the object.
+// policy, because the other objects would behave differently without it.
 package management
 
 import (
@@ -78,7 +78,7 @@ type Handler struct {
 func New(n *node.Node, listeners func() []net.Addr, log *slog.Logger) *Handler {
 	h := &Handler{node: n, listeners: listeners, log: log, mux: http.NewServeMux()}
 	h.routes()
-	// Pages of other sites must not be able to make changes through the browser of a logged-in user.
+	// Web pages of other sites must not be able to make changes through the browser of a logged-in user.
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, &failure{http.StatusForbidden, "forbidden", "cross-origin request"})
@@ -101,7 +101,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// The page that RabbitMQ serves under /api for browsers, without a password.
+// The page for browsers. Like RabbitMQ, the handler serves it under /api without a password.
 const (
 	indexPath = "/api/index.html"
 	indexPage = `<!DOCTYPE html>
@@ -137,7 +137,7 @@ type call struct {
 	user access.User
 
 	answer http.ResponseWriter
-	done   func() // ends the turn; nil if the call has not taken a turn
+	done   func() // ends the turn of the call; nil if the call does not have a turn
 }
 
 // endpoint handles a call. The handler writes the result as JSON with status 200, unless the result is a scrape or a
@@ -158,8 +158,8 @@ func stored(existed bool) any {
 	return created{}
 }
 
-// handle adds an endpoint for users with the privilege may. The response to a request that makes changes is sent
-// after durable changes are on disk.
+// handle adds an endpoint for users with the privilege may. The response to a request that can make changes is sent
+// only when the durable changes are on disk.
 func (h *Handler) handle(pattern string, may privilege, answer endpoint) {
 	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		user, _ := r.Context().Value(userKey{}).(access.User)
@@ -196,8 +196,8 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	refuse(w, f)
 }
 
-// If a path segment consists only of an escaped slash, as for the virtual host "/", a mux treats it as the end of the
-// path and does not find the endpoint. The handler therefore appends a character to each such segment before it calls
+// A mux treats a path segment that consists only of an escaped slash, as for the virtual host "/", as the end of the
+// path, and does not find the endpoint. The handler therefore appends a character to each such segment before it calls
 // the mux.
 const (
 	slashSegment = "%2F"
@@ -205,8 +205,7 @@ const (
 )
 
 // route returns the URL for the mux. It removes dot segments and a slash at the end, and marks escaped slashes. If a
-// segment is empty, route returns false, because RabbitMQ does not have such paths and the mux would redirect the
-// client.
+// segment is empty, route returns false: RabbitMQ does not have such paths, and the mux would redirect the client.
 func route(u *url.URL) (routed *url.URL, ok bool) {
 	var segments []string
 	for s := range strings.SplitSeq(strings.TrimSuffix(u.EscapedPath(), "/"), "/") {
@@ -261,8 +260,8 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 	noEndpoint(w, r)
 }
 
-// noEndpoint responds to a request for a path without an endpoint. In this case, RabbitMQ looks for a static file,
-// whose name cannot contain an escaped slash.
+// noEndpoint responds to a request for a path without an endpoint. It responds like RabbitMQ, which looks for a static
+// file with a name that cannot contain an escaped slash.
 func noEndpoint(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -285,7 +284,7 @@ func (s *statusOnly) Header() http.Header         { return s.header }
 func (s *statusOnly) WriteHeader(status int)      { s.status = status }
 func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
 
-// decode decodes the body into v. If one of the needed fields is missing or null, decode returns an error.
+// decode decodes the body into v. If any of the needed fields is missing or null, decode returns an error.
 func (c *call) decode(v any, needed ...string) error {
 	var body json.RawMessage
 	err := json.NewDecoder(c.Body).Decode(&body)

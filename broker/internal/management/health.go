@@ -9,7 +9,7 @@ func (h *Handler) health() {
 	for _, path := range []string{"alarms", "local-alarms"} {
 		h.handle("GET /api/health/checks/"+path, anyone, checkAlarms)
 	}
-	// These checks always succeed: if the only node responds, it is running.
+	// These checks always succeed, because the only node is running if it responds.
 	for _, path := range []string{
 		"virtual-hosts", "ready-to-serve-clients", "is-in-service", "below-node-connection-limit",
 		"certificate-expiration/{within}/{unit}",
@@ -68,7 +68,7 @@ func checkPort(c *call) (any, error) {
 	return nil, unhealthy(noListener, fields{"ports": ports, "missing": port})
 }
 
-// protocolNames maps the name of a protocol in responses to its names in requests.
+// protocolNames maps the name of a protocol in responses to the names that requests can use.
 var protocolNames = map[string][]string{
 	"amqp": {"amqp", "amqp091", "amqp0-9-1", "amqp0.9.1", "amqp-0-9-1"},
 	"http": {"http"},

@@ -29,7 +29,7 @@ type importedDefinitions struct {
 	Policies         section[unsupportedObject] `json:"policies"`
 }
 
-// section is a list of definitions that is not yet decoded.
+// section is a list of definitions in JSON, which is not yet decoded.
 type section[T any] struct{ text []byte }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -42,13 +42,14 @@ func (s *section[T]) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// each calls do for each element until do returns an error. The function do must not keep its argument.
+// each calls the function do for each element until it returns an error. The argument of do is valid only during the
+// call.
 func (s *section[T]) each(name string, do func(*T) error) error {
 	if len(s.text) == 0 || s.text[0] != '[' {
 		return nil
 	}
 	d := json.NewDecoder(bytes.NewReader(s.text))
-	_, _ = d.Token() // skips the bracket; UnmarshalJSON has validated the text
+	_, _ = d.Token() // skip the bracket; UnmarshalJSON has received valid JSON
 	element := new(T)
 	for d.More() {
 		*element = *new(T)
@@ -78,7 +79,7 @@ type importedVHost struct {
 	Metadata *vhostSettings `json:"metadata"`
 }
 
-// limits contains the limits of a user or a virtual host, which are an object or, in older exports, a list.
+// limits contains the limits of a user or a virtual host. In JSON, they are an object or, in older exports, a list.
 type limits []json.RawMessage
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -152,10 +153,10 @@ func postDefinitions(c *call, where func() (*vhost.VHost, error)) (any, error) {
 	return done{}, d.apply(c.node, into)
 }
 
-// Import adds the objects in a RabbitMQ definitions file to a node. It replaces existing users and permissions, and
-// updates the descriptions and tags of existing virtual hosts. It does not change other existing objects. If a
-// definition is not supported, Import returns an error before it makes any changes. If a later step fails, the
-// earlier changes remain.
+// Import adds the objects in a RabbitMQ definitions file to a node. It replaces users and permissions that already
+// exist, and updates the descriptions and tags of virtual hosts. It does not change queues, exchanges and bindings that
+// already exist. If a definition is not supported, Import returns an error before it makes any changes. If a later step
+// fails, the earlier changes remain.
 func Import(n *node.Node, definitions []byte) error {
 	d, err := parseDefinitions(definitions)
 	if err == nil {
@@ -193,8 +194,8 @@ func wrongDefinitions(err error) error {
 	return badRequest("failed_to_parse_json")
 }
 
-// apply adds the definitions of a cluster to the node. If into is not nil, d contains the definitions of one virtual
-// host, and apply adds them to into.
+// apply adds the definitions to the node. If into is not nil, apply adds only exchanges, queues and bindings, to the
+// virtual host into.
 func (d *importedDefinitions) apply(n *node.Node, into *vhost.VHost) error {
 	if into != nil {
 		d.Users, d.VHosts, d.Permissions = section[importedUser]{}, section[importedVHost]{}, section[access.Permission]{}
@@ -217,7 +218,7 @@ func (d *importedDefinitions) apply(n *node.Node, into *vhost.VHost) error {
 	return nil
 }
 
-// harmless contains the names of global parameters that only describe a cluster and have no effect.
+// harmless contains the names of global parameters that only describe a cluster, and that Import can therefore ignore.
 var harmless = []string{"cluster_tags", "cluster_name", "internal_cluster_id", "imported_definition_hash_value"}
 
 // check returns an error if the definitions are malformed, contain unsupported objects, or refer to a missing virtual host.
@@ -238,7 +239,7 @@ func (d *importedDefinitions) check(n *node.Node, into *vhost.VHost) error {
 	if err := d.Users.each("users", (*importedUser).check); err != nil {
 		return err
 	}
-	hosts := make(map[string]bool) // names of the existing and the defined virtual hosts
+	hosts := make(map[string]bool) // names of the virtual hosts that exist or are part of the definitions
 	err := d.VHosts.each("vhosts", func(v *importedVHost) error {
 		hosts[v.Name] = true
 		return v.check()
@@ -257,8 +258,8 @@ func (d *importedDefinitions) check(n *node.Node, into *vhost.VHost) error {
 	})
 }
 
-// refuseAny returns an error with the number of items, if there are any, because they are not supported. It ignores
-// the global parameters in harmless.
+// refuseAny returns an error if there are any items, because they are not supported. It ignores the global parameters
+// in harmless.
 func refuseAny(name string, items *section[unsupportedObject]) error {
 	count, first := 0, unsupportedObject{}
 	err := items.each(name, func(u *unsupportedObject) error {
@@ -319,7 +320,7 @@ func (d *importedDefinitions) checkVHosts(check func(name string) error) error {
 	return nil
 }
 
-// withObject adds the name of the object that caused an error to the error.
+// withObject adds to err the name of the object that caused the error.
 func withObject(what, name string, err error) error {
 	return badRequest(fmt.Sprintf("%s %q: %v", what, name, failureOf(err).reason))
 }

@@ -22,7 +22,8 @@ func (d *importedDefinitions) addUsers(n *node.Node) error {
 	})
 }
 
-// settings returns the metadata. In exports of RabbitMQ before 3.8, the metadata fields are at the same level as the name.
+// settings returns the metadata. In exports from RabbitMQ before 3.8, the metadata fields are on the same level as the
+// name.
 func (v *importedVHost) settings() *vhostSettings {
 	if v.Metadata != nil {
 		return v.Metadata
@@ -101,9 +102,8 @@ func (d *importedDefinitions) addBindings(n *node.Node, into *vhost.VHost) error
 	})
 }
 
-// target returns the virtual host for an imported object. Import has checked that the virtual host exists or has
-// created it. If it was deleted in the meantime, target returns a temporary virtual host, so that the object is
-// discarded.
+// target returns the virtual host for an imported object. Import has ensured that the virtual host exists. If another
+// request has deleted it since, target returns a temporary virtual host, so that the object is discarded.
 func target(n *node.Node, into *vhost.VHost, name string) *vhost.VHost {
 	if into != nil {
 		return into

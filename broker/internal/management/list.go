@@ -27,16 +27,16 @@ func (f fields) with(more fields) fields {
 }
 
 // element is a function that builds an element of a list. Elements are built one by one while the list is written, so
-// that a list of a hundred thousand queues does not have to be in memory.
+// that a list of a hundred thousand queues does not have to fit in memory.
 type element func() fields
 
-// list is a response that the client can sort and reduce to columns with query parameters.
+// list is a response that query parameters can sort and reduce to some columns.
 type list iter.Seq[element]
 
 // pages is a list that the client can also request page by page. As in RabbitMQ, other lists are not paged.
 type pages iter.Seq[element]
 
-// stream is a list to which shape has applied the query.
+// stream is a list to which the query parameters have been applied.
 type stream iter.Seq[fields]
 
 // listOf returns a list of elements that are already built.
@@ -50,7 +50,7 @@ func listOf(all []fields) list {
 	}
 }
 
-// without returns a copy of the list in which the elements do not have the given field.
+// without returns the list without the given field in each element.
 func (l list) without(name string) list {
 	return func(yield func(element) bool) {
 		for build := range l {
@@ -153,8 +153,8 @@ func paginate(all iter.Seq[element], query url.Values) (fields, error) {
 	}, nil
 }
 
-// named returns a function that reports whether the name of an element contains a string or, if isRegex is set,
-// matches a regular expression. If the string is empty, named returns nil.
+// named returns a function that reports whether the name of an element contains the given string or, if isRegex is set,
+// matches it as a regular expression, ignoring case. If the string is empty, named returns nil.
 func named(text string, isRegex bool) (func(fields) bool, error) {
 	if text == "" {
 		return nil, nil
@@ -183,15 +183,15 @@ func newOrder(query url.Values) order {
 	return order{by: query.Get("sort"), reverse: query.Get("sort_reverse") == "true"}
 }
 
-// selection selects and sorts elements of a list. It keeps the elements of the page in memory or, to sort, the sort
-// key of each element.
+// selection selects and sorts elements of a list. In memory, it keeps only the elements of the page or, to sort, a sort
+// key for each element.
 type selection struct {
 	order
 	named func(fields) bool // filter; nil selects all elements
 	first int               // first element of the page
 	size  int               // size of the page; 0 selects all
 
-	total, found, selected int // numbers of all elements, of matching elements, and of elements on the page
+	total, found, selected int // number of all elements, of matching elements, and of elements on the page
 }
 
 type keyedElement struct {
@@ -269,7 +269,7 @@ func newFields(value any) (f fields) {
 	return f
 }
 
-// only returns the fields whose names are in a comma-separated list, or all fields if the list is empty.
+// only returns the fields at the paths in a comma-separated list, or all fields if the list is empty.
 func (f fields) only(columns string) fields {
 	if columns == "" {
 		return f
@@ -283,7 +283,7 @@ func (f fields) only(columns string) fields {
 	return kept
 }
 
-// set sets the value at a path, and creates the objects along the path.
+// set sets the value at a path, and creates missing objects along the path.
 func (f fields) set(path string, value any) {
 	name, rest, deeper := strings.Cut(path, ".")
 	if !deeper {

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// publication is the body of POST /api/exchanges/{vhost}/{name}/publish.
+// publication is the body of POST /api/exchanges/{vhost}/{exchange}/publish.
 type publication struct {
 	Properties      properties `json:"properties"`
 	RoutingKey      string     `json:"routing_key"`
@@ -72,8 +72,8 @@ func publishTo(c *call) (any, error) {
 	return fields{"routed": n > 0 && accepted}, nil
 }
 
-// inFull returns an error whose text starts with the code, because RabbitMQ formats the errors of its internal
-// channel in this way.
+// inFull returns an error whose text begins with the reply code, as RabbitMQ formats the errors of its internal
+// channel.
 func inFull(err error) error {
 	if e, ok := err.(*exception.Error); ok {
 		return badRequest(fmt.Sprintf("%d %v", e.Code, e))
@@ -101,19 +101,19 @@ func (c *call) count(v *vhost.VHost, counter *stats.Counter) {
 	v.Messages().Add(counter)
 }
 
-// The whole response is in memory. Therefore maxGet limits the number of messages in it, and after maxGetBytes, the
-// handler does not add further messages.
+// The whole response is in memory. It contains at most maxGet messages, and the handler adds no further messages when
+// it has maxGetBytes or more.
 const (
 	maxGet      = 10_000
 	maxGetBytes = 64 << 20
 )
 
-// retrieval is the body of POST /api/queues/{vhost}/{name}/get.
+// retrieval is the body of POST /api/queues/{vhost}/{queue}/get.
 type retrieval struct {
 	AckMode  string  `json:"ackmode"`
 	Encoding string  `json:"encoding"`
 	Count    natural `json:"count"`
-	Truncate natural `json:"truncate"` // maximum size of the payload in bytes
+	Truncate natural `json:"truncate"` // maximum size of a returned payload in bytes
 }
 
 var ackModes = []string{"ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"}
@@ -161,7 +161,7 @@ func getFrom(c *call) (any, error) {
 	defer c.count(v, &counter)
 	var all []element
 	var taken []*queue.Item
-	// Settle last. Otherwise, the loop would get a requeued message again.
+	// Settle at the end. Otherwise, the loop would get requeued messages again.
 	defer func() { settle(q, r.AckMode, taken) }()
 	ack, way := false, stats.Get
 	if r.AckMode == "ack_requeue_false" {
@@ -173,14 +173,14 @@ func getFrom(c *call) (any, error) {
 		var left int
 		var encoded []byte
 		found, err := q.Get(ack, func(it *queue.Item, n int) {
-			// copied in the callback, because the item changes after it returns
+			// copied here, because the item may change when this callback has returned
 			got, encoded, redelivered, left = it, it.DeliveryProperties(), it.Redelivered, n
 		})
 		if err != nil && len(all) == 0 {
 			return nil, notRead
 		}
 		if err != nil {
-			break // return the messages so far, because the queue may no longer contain them
+			break // return the messages read so far, because the queue may no longer contain them
 		}
 		if !found {
 			counter.AddFrom(q.Quorum(), stats.GetEmpty, 1)

@@ -14,8 +14,7 @@ import (
 )
 
 // Metrics returns a handler for the metrics of a node in Prometheus' text format, with the metric names of RabbitMQ's
-// plugin. The handler returns the sum of each metric over all queues or, if the path ends in /per-object, the metrics
-// of each queue.
+// plugin. Queue metrics are sums over all queues or, if the path ends in /per-object, separate for each queue.
 func Metrics(n *node.Node) http.Handler {
 	var turns turns
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +96,8 @@ func (e *exposition) alarms(n *node.Node) {
 	e.gauge("rabbitmq_disk_space_available_limit_bytes", "Free disk space low watermark in bytes", n.Disk.Limit())
 }
 
-// processMemory returns the memory that the Go runtime has obtained from the operating system and not released.
+// processMemory returns the amount of memory that the Go runtime has obtained from the operating system and not yet
+// released.
 func processMemory() int64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)

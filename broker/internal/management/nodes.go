@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
-// describeNode returns the element of GET /api/nodes. It omits the fields for Erlang processes and files.
+// describeNode returns the only element of GET /api/nodes. It omits the fields for Erlang processes and files.
 func (c *call) describeNode() fields {
 	memory := c.node.Memory
 	info := fields{

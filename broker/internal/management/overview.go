@@ -63,7 +63,7 @@ func overview(c *call) (any, error) {
 		messages.Add(&counts)
 	}
 	if c.is(monitor) {
-		messages = c.node.Stats.Messages.Counts() // includes deleted virtual hosts
+		messages = c.node.Stats.Messages.Counts() // these counts include deleted virtual hosts
 	}
 	for s := range c.sessions() {
 		connections++

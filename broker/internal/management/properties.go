@@ -10,7 +10,7 @@ import (
 // properties contains the properties of a message that is published through the API.
 type properties amqpwire.Properties
 
-// property contains the JSON name of a message property and a pointer to its value.
+// property describes a message property by its JSON name, its flag, and a function that returns a pointer to its value.
 type property struct {
 	name string
 	flag amqpwire.PropertyFlags
@@ -34,7 +34,7 @@ var allProperties = []property{
 	{"cluster_id", amqpwire.PropClusterID, func(p *properties) any { return &p.ClusterID }},
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. RabbitMQ represents missing properties as an empty list.
+// UnmarshalJSON implements [json.Unmarshaler]. RabbitMQ represents a message without properties as an empty list.
 func (p *properties) UnmarshalJSON(b []byte) error {
 	if string(b) == "[]" {
 		return nil

@@ -21,8 +21,8 @@ func (h *Handler) queues() {
 	h.handle("GET /api/queues/{vhost}/{queue}/bindings", anyone, queueBindings)
 }
 
-// declaredQueue returns the fields that the declaration of a queue determines, in the format that the API and
-// definitions use.
+// declaredQueue returns the fields that the declaration of a queue determines, in the format of the API and of
+// definitions.
 func declaredQueue(v *vhost.VHost, q *vhost.Queue) fields {
 	return fields{
 		"name": q.Name(), "vhost": v.Name(), "type": queueType(q.Config()),
@@ -34,7 +34,7 @@ func declaredQueue(v *vhost.VHost, q *vhost.Queue) fields {
 func (c *call) describeQueue(v *vhost.VHost, q *vhost.Queue) fields {
 	s, config := q.Stats(), q.Config()
 	bytes := s.ReadyBytes + s.UnackedBytes
-	served := 0 // 1 if the queue has consumers and no messages wait
+	served := 0 // 1 if the queue has consumers and no ready messages
 	if s.Consumers > 0 && s.Ready == 0 {
 		served = 1
 	}
@@ -97,7 +97,8 @@ func delayedRetry(r queue.Retry) string {
 	return "returned"
 }
 
-// queueArguments returns the arguments of a queue, including the queue type, which RabbitMQ adds when a queue is declared.
+// queueArguments returns the arguments of a queue. Like RabbitMQ, it adds the queue type if the declaration did not
+// contain it.
 func queueArguments(q *vhost.Queue) arguments {
 	args := q.Arguments()
 	if _, given := args.Get("x-queue-type"); !given {
@@ -215,7 +216,7 @@ func purgeQueue(c *call) (any, error) {
 	return done{}, nil
 }
 
-// ownQueue returns the queue in the path. It returns an error if the user does not have the permission op on the
+// ownQueue returns the queue in the path. It returns an error if the user does not have the permission op for the
 // queue, or if the queue is exclusive.
 func (c *call) ownQueue(op access.Operation) (*vhost.VHost, *vhost.Queue, error) {
 	v, info, err := c.queue()

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// rateInterval is the minimum time between the two requests that determine a rate. RabbitMQ's sampling interval is
-	// the same.
+	// rateInterval is the minimum time between the two requests that determine a rate. It equals RabbitMQ's sampling
+	// interval.
 	rateInterval = 5 * time.Second
-	// rateMemory is the time after which an entry that no client requests is removed.
+	// rateMemory is the time after which an entry is removed if no client has requested it.
 	rateMemory = 10 * time.Minute
-	// shortMemory replaces rateMemory while the number of entries grows quickly, because clients create and delete many
+	// shortMemory replaces rateMemory while the number of entries grows quickly because clients create and delete many
 	// objects.
 	shortMemory = 3 * rateInterval
 	// fewNumbers is the number of entries up to which rateMemory always applies.
@@ -45,7 +45,7 @@ type sample struct {
 	rate  float64
 }
 
-// of returns the rate at which a number changes. The argument value is its current value.
+// of returns the rate at which a number changes. The argument value is the number's current value.
 func (r *rates) of(of any, which string, value uint64) details {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +88,7 @@ func (r *rates) counted(of any, name string, value uint64) fields {
 	return fields{name: value, name + "_details": r.of(of, name, value)}
 }
 
-// depth returns the fields for the numbers of ready, unacked and all messages, in one queue or in several queues.
+// depth returns the fields for the numbers of ready, unacked and all messages, and their rates.
 func (r *rates) depth(of any, ready, unacked int) fields {
 	return r.counted(of, "messages", uint64(ready+unacked)).
 		with(r.counted(of, "messages_ready", uint64(ready))).
@@ -132,7 +132,7 @@ func (r *rates) messageStats(of any, counted stats.Counts, counters []counter) f
 	for _, c := range counters {
 		value := c.of(&counted)
 		rate := r.of(of, c.name, value)
-		rate.Rate = max(rate.Rate, 0) // the counters of a new object with the same name may be smaller
+		rate.Rate = max(rate.Rate, 0) // the counters restart at 0 if an object with the same name is created
 		all[c.name], all[c.name+"_details"] = value, rate
 	}
 	return fields{"message_stats": all}

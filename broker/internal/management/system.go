@@ -21,7 +21,8 @@ func (h *Handler) system() {
 	h.handle("GET /api/cluster-name", anyone, func(*call) (any, error) { return fields{"name": NodeName}, nil })
 	h.handle("GET /api/version", anyone, func(*call) (any, error) { return Version, nil })
 	h.handle("GET /api/extensions", anyone, func(*call) (any, error) { return []fields{{"javascript": "dispatcher.js"}}, nil })
-	// The login method of the user interface, which is a name and a password. RabbitMQ 4.3 no longer has this resource.
+	// The user interface requests this resource to learn that users log in with a name and a password. RabbitMQ 4.3 no
+	// longer provides it.
 	h.handle("GET /api/auth", anyone, func(*call) (any, error) { return fields{"oauth_enabled": false}, nil })
 	h.handle("GET /metrics", monitor, func(c *call) (any, error) { return scrape{c.node, false}, nil })
 	h.handle("GET /metrics/per-object", monitor, func(c *call) (any, error) { return scrape{c.node, true}, nil })
@@ -31,7 +32,7 @@ func whoami(c *call) (any, error) {
 	return fields{"name": c.user.Name, "tags": tagList(c.user.Tags), "is_internal_user": true}, nil
 }
 
-// tagList returns tags as a slice that is not nil, so that the JSON value is a list and not null.
+// tagList returns tags as a non-nil slice, so that the JSON value is a list and not null.
 func tagList(tags []string) []string { return append([]string{}, tags...) }
 
 // listener is an address on which the node listens.
@@ -42,8 +43,8 @@ type listener struct {
 	tls      bool
 }
 
-// listening returns the listeners of the node. If the HTTP server reports its address, the last listener is the
-// listener of this API.
+// listening returns the listeners of the node. If the HTTP server reports the address of the connection, the last
+// listener is the listener of this API.
 func (c *call) listening() []listener {
 	var all []listener
 	for _, a := range c.h.listeners() {

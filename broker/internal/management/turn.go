@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// maxTurns is the maximum number of concurrent calls, for each user, that may need much memory. These are calls with
-	// a large body, calls that return a list, and calls that request messages. Further such calls wait.
+	// maxTurns is the maximum number of concurrent calls per user that may need much memory: calls with a large body,
+	// calls that return a list, and calls that request messages. Further such calls wait.
 	maxTurns = 2
-	// smallBody is the maximum size of a body for which a call does not need a turn.
+	// smallBody is the maximum size of a body that does not require a turn.
 	smallBody = 64 << 10
 )
 
@@ -50,7 +50,8 @@ func (c *call) begin() error {
 	return c.takeTurn()
 }
 
-// takeTurn waits for a turn, unless the call already has a turn. After that, it restarts the write timeout of the server.
+// takeTurn waits for a turn, unless the call already has a turn. After the wait, it restarts the write timeout of the
+// server.
 func (c *call) takeTurn() (err error) {
 	if c.done != nil {
 		return nil

@@ -3,8 +3,8 @@ package management
 import "cmp"
 
 // addUnsupported adds the endpoints for unsupported objects. Their lists are empty, except that the global parameter
-// cluster_tags exists. A request for any other object responds with 404, and a request to create an object fails.
-// Requests with a missing virtual host or user in the path also fail.
+// cluster_tags exists. Requests for any other object return 404. Requests to create an object fail, and requests whose
+// path contains a missing virtual host or user also fail.
 func (h *Handler) addUnsupported() {
 	for _, path := range []string{"policies", "operator-policies"} {
 		h.handle("GET /api/"+path, anyone, nothing)
@@ -64,14 +64,14 @@ func (h *Handler) addUnsupported() {
 	h.handle("GET /api/deprecated-features/used", administrator, nothing)
 }
 
-// clusterTags returns the only global parameter, whose value is empty.
+// clusterTags returns the only global parameter. Its value is empty.
 func clusterTags() fields { return fields{"name": "cluster_tags", "value": []string{}} }
 
 func nothing(*call) (any, error) { return []fields{}, nil }
 
 func missing(*call) (any, error) { return nil, notFound }
 
-// nothingIn returns an endpoint that checks that an object in the path exists, and responds with an empty list.
+// nothingIn returns an endpoint that responds with an empty list if the object in the path exists.
 func nothingIn(exists func(*call) error) endpoint {
 	return func(c *call) (any, error) { return []fields{}, exists(c) }
 }

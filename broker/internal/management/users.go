@@ -59,7 +59,7 @@ func listUsers(users func() []access.User) pages {
 	}
 }
 
-// userSettings is the body of a request that creates or changes a user, and the settings of a user in definitions.
+// userSettings is the body of a request that creates or changes a user. It is also part of a user in definitions.
 type userSettings struct {
 	Password         *string `json:"password"`
 	PasswordHash     *string `json:"password_hash"`
@@ -67,7 +67,7 @@ type userSettings struct {
 	Tags             *tags   `json:"tags"`
 }
 
-// tags is a list or, as before RabbitMQ 3.9, a comma-separated string.
+// tags is a list of tags. In JSON, it may also be a comma-separated string, as before RabbitMQ 3.9.
 type tags []string
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -138,7 +138,7 @@ func deleteUsers(c *call) (any, error) {
 		return nil, err
 	}
 	for _, name := range body.Users {
-		_ = c.node.Access.DeleteUser(name) // users that do not exist are ignored
+		_ = c.node.Access.DeleteUser(name) // ignores users that do not exist
 	}
 	return done{}, nil
 }

@@ -57,8 +57,8 @@ func listVHosts(c *call) (any, error) {
 	}), err
 }
 
-// vhostSettings is the body of a request that creates or changes a virtual host, and the settings of a virtual host
-// in definitions. Unsupported settings are rejected, unless they are disabled.
+// vhostSettings is the body of a request that creates or changes a virtual host. It is also part of a virtual host in
+// definitions. An unsupported setting is rejected, unless it has the default value.
 type vhostSettings struct {
 	Description      *string `json:"description"`
 	Tags             *tags   `json:"tags"`

@@ -17,9 +17,9 @@ import (
 // often if little space is free. A check takes about a microsecond.
 const diskInterval = 100 * time.Millisecond
 
-// slowCommit is the duration of a commit after which the broker blocks publishers. A longer commit means that the
-// disk is full or does not respond. Until the commit ends, messages that are published stay in memory, even after
-// they are acknowledged.
+// slowCommit is the duration of a commit above which the broker blocks publishers. A longer commit means that the disk
+// is full or does not respond. Until the commit ends, newly published messages stay in memory, even after they are
+// acknowledged.
 const slowCommit = 2 * time.Second
 
 // Disk monitors the file system of the data directory.
@@ -44,8 +44,8 @@ func (d *Disk) Free() int64 { return d.free.Load() }
 // Limit returns the free disk space in bytes below which the broker blocks publishers.
 func (d *Disk) Limit() int64 { return d.limit }
 
-// measure updates the free disk space, and the alarm for a disk that is low on space or does not respond. It reports
-// whether the alarm changed.
+// measure updates the free disk space and the alarm, which is raised while the disk is low on space or does not
+// respond. It reports whether the alarm changed.
 func (d *Disk) measure() (changed bool, err error) {
 	free, err := d.store.Free()
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *Disk) measure() (changed bool, err error) {
 	return d.low.Set(d.Free() < d.limit || d.store.Behind() > slowCommit), nil
 }
 
-// check calls measure and logs changes of the alarm. If the data directory is missing, check gives up the store.
+// check calls measure and logs changes of the alarm. If the data directory is missing, check makes the store give up.
 func (d *Disk) check(log *slog.Logger) {
 	changed, err := d.measure()
 	switch {
@@ -91,7 +91,7 @@ func (n *Node) watchDisk() {
 // roomInterval is the minimum time between two calls of MakeRoom.
 const roomInterval = 10 * time.Second
 
-// makeRoomDue reports whether the caller must call makeRoom. If so, makeRoomDue records the call.
+// makeRoomDue reports whether the caller must call makeRoom. If so, makeRoomDue records that the call has begun.
 func (d *Disk) makeRoomDue() bool {
 	if d.low.Raised() == nil || time.Since(d.lastMakeRoom) < roomInterval || !d.makingRoom.CompareAndSwap(false, true) {
 		return false
@@ -100,14 +100,14 @@ func (d *Disk) makeRoomDue() bool {
 	return true
 }
 
-// makeRoom frees the disk space of deleted messages. The store frees this space automatically only while it saves new
-// messages, which it does not do while publishers are blocked.
+// makeRoom frees the disk space of deleted messages. The store does so automatically only while it saves new messages,
+// and it does not save any while publishers are blocked.
 func (d *Disk) makeRoom(ctx context.Context) {
 	defer d.makingRoom.Store(false)
-	_ = d.store.MakeRoom(ctx) // ignored: after an error, the next commit also fails and reports the error
+	_ = d.store.MakeRoom(ctx) // ignored: if the store has failed, the next commit reports the error
 }
 
-// watchStore raises the alarm for a failed store and the alarm for a damaged store. They last until the node is shut down.
+// watchStore raises the alarms for a failed and for a damaged store. These alarms last until the node is shut down.
 func (n *Node) watchStore() {
 	damaged := n.Disk.store.Damaged()
 	for {

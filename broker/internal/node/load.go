@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// load loads the state of the node from the store, and starts to monitor the store and its disk.
+// load loads the state of the node from the store, and starts to monitor the store and the disk.
 func (n *Node) load() (err error) {
 	if n.registry, err = registry.New(n.config.Store); err != nil {
 		return err

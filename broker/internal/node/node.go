@@ -39,16 +39,16 @@ type Config struct {
 	// Zero means no limit.
 	MaxConnections int
 	MaxQueues      int
-	// ConnectionMemory limits the memory of each connection, TotalMemory the memory of all connections together, and
+	// ConnectionMemory limits the memory of each connection, TotalMemory the total memory of all connections, and
 	// TopologyMemory the memory of the objects that outlive connections. The limits are in bytes and do not cover
 	// messages in queues. Zero means no limit.
 	ConnectionMemory, TotalMemory, TopologyMemory int64
 
-	// Store saves the durable state. It is nil for an in-memory node. The caller must close the Store after Shutdown.
+	// Store saves the durable state. It is nil for an in-memory node. Shutdown does not close the Store.
 	Store store.Store
 	// DiskLimit is the free disk space in bytes below which the node blocks publishers.
 	DiskLimit int64
-	// Resident is the size of the messages in memory, in bytes, above which further messages wait in the store.
+	// Resident is the total size of messages in memory, in bytes, above which further messages wait in the store.
 	Resident int64
 }
 
@@ -56,8 +56,8 @@ type Config struct {
 type Node struct {
 	Access *access.Control
 	Memory *queue.Meter
-	// Connections counts the memory of connections, without the messages in queues. Topology counts the memory of
-	// objects that outlive connections.
+	// Connections counts the memory of connections, and Topology the memory of objects that outlive connections.
+	// Neither counts messages in queues.
 	Connections *budget.Connections
 	Topology    *budget.Limit
 	Disk        *Disk // nil for an in-memory node
@@ -79,8 +79,8 @@ type Node struct {
 	closing  chan struct{}  // closed when closed is set
 }
 
-// New returns a node with the state in config.Store. If the store is nil or new, the node has the virtual host "/"
-// and no users.
+// New returns a node with the state from config.Store. If the store is nil or new, the node has only the virtual host
+// "/" and no users.
 func New(config Config) (*Node, error) {
 	n := &Node{
 		Access:      access.New(),
@@ -132,7 +132,8 @@ func (n *Node) VHosts() []*vhost.VHost {
 	return slices.SortedFunc(maps.Values(n.vhosts), func(a, b *vhost.VHost) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
-// hosts returns all virtual hosts, including virtual hosts that are being deleted, because Shutdown must also close them.
+// hosts returns all virtual hosts. It includes virtual hosts that are being deleted, because Shutdown must close them,
+// too.
 func (n *Node) hosts() []*vhost.VHost {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -202,7 +203,8 @@ func (n *Node) Sessions() []*session.Session {
 	})
 }
 
-// Serve runs a session on conn in a new goroutine. If MaxConnections is reached, it closes conn and returns nil.
+// Serve runs a session on conn in a new goroutine. If the limit MaxConnections is reached, Serve closes conn and
+// returns nil.
 func (n *Node) Serve(conn net.Conn) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -230,8 +232,8 @@ func (n *Node) Serve(conn net.Conn) error {
 	return nil
 }
 
-// logLevel returns the level at which to log the reason why a connection was closed. For logins that were refused
-// immediately, it returns the debug level, because clients can cause any number of these entries.
+// logLevel returns the level at which to log the reason for the end of a connection. If the login was refused without a
+// delay, it returns the debug level, because clients can cause any number of these entries.
 func logLevel(err error) slog.Level {
 	if refused, ok := errors.AsType[*access.WaitError](err); ok && !refused.Held {
 		return slog.LevelDebug
@@ -239,7 +241,7 @@ func logLevel(err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// Wait waits for the duration d and returns true. If the node is shut down in the meantime, it returns false.
+// Wait waits for the duration d and returns true. If the node is shut down during the wait, Wait returns false.
 func (n *Node) Wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -251,8 +253,8 @@ func (n *Node) Wait(d time.Duration) bool {
 	}
 }
 
-// Shutdown closes all connections and waits until their sessions have returned. If ctx is done first, Shutdown cuts
-// the connections and, if the disk does not respond, gives up the store.
+// Shutdown closes all connections and waits until their sessions have returned. If ctx is done first, Shutdown cuts the
+// connections and, if the disk does not respond, makes the store give up.
 func (n *Node) Shutdown(ctx context.Context) error {
 	defer LimitShutdown(ctx, n.config.Store, nil)()
 	n.mu.Lock()

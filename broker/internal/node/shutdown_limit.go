@@ -9,16 +9,16 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// commitTimeout is the maximum duration of a commit. If a commit takes longer, the disk counts as not responding.
-// Even a slow disk is faster.
+// commitTimeout is the duration of a commit above which the disk is considered not to respond. Even a slow disk is
+// faster.
 const commitTimeout = 5 * time.Second
 
 var errGivenUp = errors.New(
 	"shut down before the disk responded; unconfirmed messages may be lost, and delivered messages are redelivered")
 
-// LimitShutdown limits the time for which a shutdown waits for the store. After ctx is done, it checks the store once
-// per second until the caller calls stop. It calls GiveUp if a commit has been running for more than 5 seconds, or if
-// occupied still returns true more than 5 seconds after ctx is done. The function occupied may be nil.
+// LimitShutdown limits the time for which a shutdown waits for the store. When ctx is done, it starts to check the
+// store once per second, until the caller calls stop. It calls GiveUp if a commit has been running for more than 5
+// seconds, or if occupied still returns true more than 5 seconds after ctx is done. The function occupied may be nil.
 //
 // LimitShutdown does not acquire locks that a caller could hold while it waits for the disk.
 func LimitShutdown(ctx context.Context, s store.Store, occupied func() bool) (stop func()) {

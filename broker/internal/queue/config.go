@@ -15,14 +15,15 @@ type Config struct {
 	// priorities. Requeued messages precede all other messages, in the order in which they were requeued.
 	Quorum bool
 
-	// TTL is the time after which a waiting message expires. With NoTTL, messages do not expire.
+	// TTL is the time after which a waiting message expires. With NoTTL, only messages that have their own TTL expire.
 	TTL time.Duration
 
 	// DeadLetter is the target of dead letters. If it is nil, the queue drops rejected, expired and excess messages.
 	DeadLetter *DeadLetter
 
 	// DeliveryLimit is the maximum number of failed deliveries of a message after which a quorum queue still requeues
-	// the message. After one more failed delivery, the queue dead-letters or drops it. A negative value means no limit.
+	// the message. After one more failed delivery, the queue dead-letters or drops the message. A negative value means
+	// no limit.
 	DeliveryLimit int64
 
 	// MaxLength and MaxBytes limit the number and the total size of ready messages and unsent at-least-once dead
@@ -33,8 +34,8 @@ type Config struct {
 	// MaxPriority is the highest priority that a classic queue distinguishes. 0 disables priorities.
 	MaxPriority uint8
 
-	// SingleActive makes the queue deliver messages to only one consumer at a time. When this consumer leaves, the next
-	// consumer becomes active.
+	// SingleActive makes the queue deliver messages to only one consumer at a time. When this consumer leaves, or a
+	// consumer with a higher priority subscribes to a quorum queue, another consumer becomes active.
 	SingleActive bool
 
 	// Expires is the queue TTL, after which an unused queue expires. With 0, the queue does not expire.
@@ -51,8 +52,8 @@ type Config struct {
 	Store store.Store
 	ID    uint64
 
-	// Durable makes persistent messages and, in a quorum queue, all messages survive the process. Other messages are in
-	// the store only if memory was short.
+	// Durable means that persistent messages (in a quorum queue, all messages) survive the process. Other messages are
+	// in the store only if memory was low.
 	Durable bool
 
 	// Resident is the memory use in bytes, as counted by Meter, above which further messages wait in the store.
@@ -70,9 +71,9 @@ type Config struct {
 	// Dead counts the messages that the queue dead-letters or drops.
 	Dead *stats.Dead
 
-	// Publish routes a dead letter and publishes it to the target queues. If only is not nil, Publish omits all queues
-	// that are not in only. It returns the queues that refused the message, and reports whether the message was routed
-	// to any queue.
+	// Publish routes a dead letter and publishes it to the target queues. If the list only is not nil, Publish omits
+	// all queues that are not in the list. Publish returns the queues that refused the message, and reports whether the
+	// message was routed to any queue.
 	Publish func(m *Message, why Reason, only []string) (refused []string, routed bool)
 
 	// Ask requests that another goroutine call SendDeadLetters until it returns false.
@@ -87,10 +88,11 @@ func Defaults(name string) Config {
 	return Config{Name: name, TTL: NoTTL, DeliveryLimit: -1, MaxLength: -1, MaxBytes: -1}
 }
 
-// Overflow selects the message that a full queue drops or rejects.
+// Overflow selects the message that a full queue drops or rejects
+// (https://www.rabbitmq.com/docs/maxlength#overflow-behaviour).
 type Overflow uint8
 
-// The overflow behaviors (https://www.rabbitmq.com/docs/maxlength#overflow-behaviour).
+// The overflow behaviors.
 const (
 	DropHead         Overflow = iota // drop the oldest message
 	RejectPublish                    // reject the new message
@@ -117,7 +119,7 @@ func (c *Config) priority(m *Message) uint8 {
 	return min(m.Priority, quorumMaxPriority)
 }
 
-// bytes returns the size of a message that counts against MaxBytes. It includes the body and, in a quorum queue, the
+// bytes returns the size with which a message counts against MaxBytes. It includes the body and, in a quorum queue, the
 // properties.
 func (c *Config) bytes(m *Message) int64 {
 	if c.Quorum {

@@ -10,10 +10,10 @@ import (
 // Receiver receives the messages of a consumer, and decides whether to accept them.
 type Receiver interface {
 	// Offer passes a message to the consumer. It returns false if the consumer does not have credit for the message. The
-	// queue then stops offering messages until [Queue.Resume] or [Queue.Credit] is called. The queue calls Offer under
-	// its lock, so Offer must not block and must not call the queue.
+	// queue then stops offering messages until [Queue.Resume] or [Queue.Credit] is called. The queue holds its lock when
+	// it calls Offer, so Offer must not block and must not call the queue.
 	Offer(*Item) bool
-	// QueueDeleted is called, without locks, when the queue was deleted.
+	// QueueDeleted is called after the queue was deleted, without a lock.
 	QueueDeleted()
 }
 
@@ -22,17 +22,17 @@ type Consumer struct {
 	Receiver  Receiver
 	NoAck     bool  // the queue settles a message as soon as the consumer accepts it
 	Exclusive bool  // no other consumer may subscribe
-	Priority  int64 // while the consumers with the highest priority have credit, they receive all messages
+	Priority  int64 // consumers receive messages only while all consumers with a higher priority have no credit
 	Prefetch  int   // maximum number of unacked messages; 0 means no limit
 
-	waiting   bool // not available, because it refused a message or is exhausted
+	waiting   bool // not available, because it has refused a message or is exhausted
 	exhausted bool // has Prefetch unacked messages, as counted by the queue
 	unacked   int  // number of unacked messages
-	cancelled bool // cancelled while it had unacked messages
+	cancelled bool // was cancelled while it had unacked messages
 }
 
-// consumers is a round-robin scheduler. A consumer that receives a message moves behind the other consumers with the
-// same priority.
+// consumers is a round-robin scheduler. A consumer that has received a message moves behind the other consumers with
+// the same priority.
 type consumers struct {
 	single     bool        // only the first consumer in all can be available
 	preemptive bool        // a new consumer with a higher priority replaces the single active consumer
@@ -87,7 +87,7 @@ func (cs *consumers) active() *Consumer {
 	return cs.all[0]
 }
 
-// activate makes the first consumer the single active consumer, unless the previous active consumer is still leaving.
+// activate makes the first consumer the single active consumer, unless the previous one is still leaving.
 func (cs *consumers) activate() {
 	cs.available = nil
 	if cs.leaving == nil && len(cs.all) > 0 {
@@ -130,7 +130,8 @@ func (cs *consumers) refused(c *Consumer) {
 	cs.available = cs.available[1:]
 }
 
-// exhausted makes a consumer unavailable until it is resumed. The consumer need not be the first available consumer.
+// exhausted is like refused, for a consumer with Prefetch unacked messages, which need not be the first available
+// consumer.
 func (cs *consumers) exhausted(c *Consumer) {
 	c.waiting, c.exhausted = true, true
 	cs.available = slices.DeleteFunc(cs.available, func(other *Consumer) bool { return other == c })
@@ -149,7 +150,7 @@ func (cs *consumers) resumed(c *Consumer) bool {
 	return true
 }
 
-// served moves the first available consumer behind the other available consumers with the same priority.
+// served moves c, the first available consumer, behind the other available consumers with the same priority.
 func (cs *consumers) served(c *Consumer) {
 	if len(cs.available) > 1 && cs.available[1].Priority == c.Priority {
 		cs.available = join(cs.available[1:], c)
@@ -184,12 +185,12 @@ func (q *Queue) admits(c *Consumer) bool {
 		return true // quorum queues do not support exclusive consumers
 	}
 	if q.config.SingleActive && c.Exclusive {
-		return false // both options limit the consumers, and they cannot be combined
+		return false // both options limit the consumers, and cannot be combined
 	}
 	return len(q.consumers.all) == 0 || !c.Exclusive && !q.consumers.all[0].Exclusive
 }
 
-// Cancel removes a consumer, and reports whether it was the last consumer. Its unacked messages remain unacked.
+// Cancel removes a consumer, and reports whether it was the last one. The consumer's unacked messages remain unacked.
 func (q *Queue) Cancel(c *Consumer) (last bool) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -214,8 +215,8 @@ func (q *Queue) Resume(c *Consumer) {
 	q.Dispatch()
 }
 
-// Credit is like Resume, but does not deliver messages. The caller can therefore requeue messages before it calls
-// Dispatch, so that the requeued messages precede other deliveries to the consumer.
+// Credit is like Resume, but does not deliver messages. The caller can requeue messages before it calls Dispatch, so
+// that the consumer receives the requeued messages first.
 func (q *Queue) Credit(c *Consumer) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -257,8 +258,8 @@ func (q *Queue) offer(it *Item) bool {
 			it.holder = c
 			c.unacked++
 			if q.config.Quorum && c.unacked == c.Prefetch {
-				// A quorum queue counts the credit of a consumer itself. The consumer becomes unavailable when it has used its
-				// credit, and not when it refuses the next message, so that it does not lose its turn.
+				// A quorum queue counts the credit of a consumer itself. The consumer becomes unavailable as soon as it has
+				// used its credit, and not only when it refuses the next message, so that it does not lose its turn.
 				q.consumers.exhausted(c)
 			}
 		}

@@ -13,7 +13,7 @@ const deadLetterBatch = 256
 // A queue does not publish its dead letters itself. If it published them under its lock, it could deadlock with another
 // queue. If it published them after unlocking, each queue in a chain of dead-letter queues would add a level of recursion.
 // Instead, the virtual host calls [Queue.SendDeadLetters] on request, for one queue after the other, which preserves the
-// order of the messages. Dead letters count as memory until they are published.
+// order of the messages. The memory of dead letters is counted until they are published.
 type deadLetters struct {
 	next      []deadLetter
 	requested bool         // a call of SendDeadLetters is requested or running
@@ -28,16 +28,16 @@ type deadLetters struct {
 
 type deadLetter struct {
 	message *Message // message before dead-lettering; nil if it must be read from the store
-	item    *Item    // item in the queue; nil if the queue refused the message
+	item    *Item    // item in this queue; nil if this queue refused the message
 	reason  Reason
 	at      time.Time
 	bytes   int64    // size counted against MaxBytes
 	size    int64    // size in memory
 	resent  bool     // the letter was stranded before this attempt
-	pending []string // queues that refused the letter; nil if it was not sent or not routed
+	pending []string // queues that refused the letter; nil if it was not yet sent, or was unroutable
 }
 
-// stop drops the unsent dead letters of a deleted queue and returns their size in memory.
+// stop drops the unsent dead letters of a deleted queue, and returns their total size in memory.
 func (d *deadLetters) stop() (size int64) {
 	for _, l := range slices.Concat(d.next, d.stranded) {
 		size += l.size
@@ -91,8 +91,7 @@ func (q *Queue) saveDelivered(l deadLetter) {
 // sendingDue reports whether the queue has unsent dead letters and has not yet requested a call of SendDeadLetters.
 func (q *Queue) sendingDue() bool { return len(q.dead.next) > 0 && !q.dead.requested }
 
-// unlock unlocks the queue. It also starts loads that are due, requests a call of SendDeadLetters, and calls
-// onUnheld, as necessary.
+// unlock unlocks the queue. If necessary, it also starts loads, requests a call of SendDeadLetters, and calls onUnheld.
 func (q *Queue) unlock() {
 	ask := q.sendingDue()
 	q.dead.requested = q.dead.requested || ask

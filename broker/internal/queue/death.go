@@ -18,8 +18,8 @@ const (
 	DeliveryLimit Reason = "delivery_limit"
 )
 
-// death is an entry in x-death. It combines all dead-lettering events of a message in one queue for one reason. All
-// fields except count describe the first of these events.
+// death is an entry in x-death. It combines all dead-letterings of a message in one queue for one reason. All fields
+// except count describe the first of these dead-letterings.
 type death struct {
 	queue      string
 	reason     Reason
@@ -41,13 +41,13 @@ type deathHistory struct {
 type DeadLetter struct {
 	Exchange   string
 	RoutingKey *string // nil means that each message keeps its routing keys
-	// AtLeastOnce makes the queue keep a message until it was routed to at least one queue and all target queues have
-	// accepted it.
+	// AtLeastOnce makes the queue keep a message until the message was routed to at least one queue and all target
+	// queues have accepted it.
 	AtLeastOnce bool
 }
 
-// die returns the dead letter for a message. It overwrites the dead-lettering headers with the history, which the
-// message contains separately. As in RabbitMQ 4, an x-death header from a client therefore has no effect.
+// die returns the dead letter for a message. It overwrites the dead-lettering headers with the history, which is a
+// separate field of the message. As in RabbitMQ 4, an x-death header from a client therefore has no effect.
 func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time) *Message {
 	dead := *m
 	dead.Exchange = to.Exchange
@@ -61,7 +61,7 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 			keys: slices.Concat([]string{m.RoutingKey}, m.CC), expiration: p.Expiration,
 		}
 		dead.history = m.history.die(this, m.propertiesSize())
-		// Remove the expiration, so that the message does not expire again in the next queue.
+		// Remove the expiration, so that the message does not also expire in the next queue.
 		p.Expiration, p.Flags = "", p.Flags&^amqpwire.PropExpiration
 		p.Headers = dead.history.headers(p.Headers, this)
 		p.Flags |= amqpwire.PropHeaders
@@ -70,7 +70,7 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 	return &dead
 }
 
-// die returns the history with an additional death. If p is nil, size must be the size of the published properties.
+// die returns the history with an additional death. If p is nil, size must be the size of the properties as published.
 func (p *deathHistory) die(this death, size int) *deathHistory {
 	if p == nil {
 		return &deathHistory{published: size, first: this, deaths: []death{this}}
@@ -78,8 +78,8 @@ func (p *deathHistory) die(this death, size int) *deathHistory {
 	return &deathHistory{published: p.published, first: p.first, deaths: record(p.deaths, this)}
 }
 
-// record adds a death to the history. It moves the entry of the death to the front, and preserves the order of the
-// other entries.
+// record returns the history with an additional death. The entry for the queue and reason moves to the front, and the
+// order of the other entries does not change.
 func record(history []death, this death) []death {
 	same := func(d death) bool { return d.queue == this.queue && d.reason == this.reason }
 	i := slices.IndexFunc(history, same)
@@ -91,7 +91,7 @@ func record(history []death, this death) []death {
 	return slices.Concat([]death{again}, history[:i], history[i+1:])
 }
 
-// DiedInCircle reports whether a message would return to the given queue in a cycle without a rejection. Such a
+// DiedInCircle reports whether a message that enters the given queue would complete a cycle without a rejection. Such a
 // message would circulate indefinitely, so the broker drops it. A rejection by a consumer is intentional, so a cycle
 // with a rejection is permitted (https://www.rabbitmq.com/docs/dlx#automatic-dead-letter-cycles).
 func (m *Message) DiedInCircle(queue string) bool {
@@ -109,7 +109,7 @@ func (m *Message) DiedInCircle(queue string) bool {
 	return false
 }
 
-// headers returns h with the dead-lettering headers overwritten with the history.
+// headers returns h, with dead-lettering headers that describe the history.
 func (p *deathHistory) headers(h amqpwire.Table, last death) amqpwire.Table {
 	entries := make(amqpwire.Array, len(p.deaths))
 	for i, d := range p.deaths {

@@ -4,9 +4,9 @@ import "time"
 
 // restoreDied determines which messages the broker may have dead-lettered before a crash. If the removal of such a
 // message was not yet on disk, the message is in the queue again. A consumer of the target queue may already have
-// received it, so a second dead letter must be marked as redelivered. For rejected messages, consumedNote has this
-// effect. The note diedNote covers messages that the queue dead-letters without a consumer. It stays in the store,
-// because several restarts may precede the next dead-lettering of such a message.
+// received the first dead letter, so the second dead letter must be marked as redelivered. For rejected messages,
+// consumedNote has this effect. The note diedNote covers messages that the queue dead-letters without a consumer. It
+// stays in the store, because several restarts may precede the next dead-lettering of such a message.
 func (q *Queue) restoreDied() (err error) {
 	q.died, _, err = q.recall(diedNote, q.config.DeadLetter != nil)
 	return err

@@ -20,7 +20,7 @@ const (
 //
 //	flags, [priority], exchange, key, [CC, BCC], [failures], [published, first, deaths], properties, body
 //
-// Numbers are varints. Strings and lists have a length prefix. The body is the rest of the encoding.
+// Numbers are varints. Strings and lists have a length prefix, except the body, which is the rest of the encoding.
 func (m *Message) Append(dst []byte) []byte {
 	var flags byte
 	for _, f := range []struct {
@@ -93,8 +93,7 @@ func appendTexts(dst []byte, all []string) []byte {
 var errEncoding = errors.New("cannot decode stored message")
 
 // decodeMessage is the inverse of [Message.Append]. The properties and the body share the memory of b. The encoding
-// omits data that is needed only for publishing: the TTL is already part of the deadline, and the headers are in the
-// properties.
+// omits two fields: the TTL is already part of the deadline, and the headers are also in the properties.
 func decodeMessage(b []byte) (*Message, error) {
 	d := decoder{rest: b}
 	flags := d.byte()
@@ -146,7 +145,7 @@ func (d *decoder) number() int64 {
 	return v
 }
 
-// length reads the length of a value whose elements have at least one byte each.
+// length reads the length of a string or list. Each element must have at least one byte.
 func (d *decoder) length() int {
 	v, n := binary.Uvarint(d.rest)
 	if n <= 0 || v > uint64(len(d.rest)-n) {

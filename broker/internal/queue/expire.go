@@ -2,10 +2,10 @@ package queue
 
 import "time"
 
-// expire dead-letters expired messages at the head. Only the message at the head can expire, so a message with a
-// short TTL waits behind a message with a long TTL, as in RabbitMQ
-// (https://www.rabbitmq.com/docs/ttl#message-ttl-dead-lettering). With priorities, a classic queue has one head and a
-// quorum queue has one head per priority.
+// expire dead-letters expired messages at the head. Only the message at the head can expire, so a message with a short
+// TTL waits behind a message with a long TTL, as in RabbitMQ
+// (https://www.rabbitmq.com/docs/ttl#message-ttl-dead-lettering). A classic queue has one head, even with priorities,
+// and a quorum queue has one head per priority.
 func (q *Queue) expire() {
 	if !q.config.Quorum {
 		q.expireFrom(q.ready.head, time.Time{})
@@ -35,8 +35,8 @@ func (q *Queue) expireFrom(next func() *Item, now time.Time) time.Time {
 	return now
 }
 
-// wakeAt sets the timer to fire at the given time, unless the timer already fires earlier. If the message has left
-// the queue, the timer fires unnecessarily. That costs less than stopping the timer each time.
+// wakeAt sets the timer to fire at the given time, unless it fires earlier anyway. If the message leaves the queue
+// before, the timer fires unnecessarily, which costs less than stopping the timer for each message.
 func (q *Queue) wakeAt(at, now time.Time) {
 	if !q.timerAt.IsZero() && !at.Before(q.timerAt) {
 		return

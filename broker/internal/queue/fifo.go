@@ -46,7 +46,7 @@ func (f *fifo) pop() {
 	f.ring[f.from] = nil
 	f.from = (f.from + 1) & (len(f.ring) - 1)
 	f.n--
-	// Release the memory that a burst needed.
+	// Release memory after a burst of messages.
 	if len(f.ring) > fifoMin && f.n <= len(f.ring)/4 {
 		f.resize(len(f.ring) / 2)
 	}

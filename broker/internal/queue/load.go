@@ -7,28 +7,27 @@ import (
 	"time"
 )
 
-// A queue loads its messages in chunks. The first chunk is small. The chunks grow as long as each load returns a full
-// chunk.
+// A queue loads its messages in chunks. The first chunk is small. The chunks grow while each load returns a full chunk.
 const (
 	chunkMin   = 16
 	chunkMax   = 1024
 	chunkBytes = 256 << 10
 )
 
-// maxDead is the number of unsent dead letters above which the queue stops loading messages, because these messages
-// may also have expired.
+// maxDead is the number of unsent dead letters above which the queue stops loading messages. The loaded messages could
+// also expire and become dead letters.
 const maxDead = 4 * deadLetterBatch
 
 // retryLoad is the delay before the queue retries a failed load.
 const retryLoad = 5 * time.Second
 
-// memoryCheckInterval is the interval at which a queue that waits for memory checks whether memory is available. A
-// queue immediately notices when it releases memory itself, so the interval matters only for memory that other queues
-// release.
+// memoryCheckInterval is the interval at which a queue that waits for memory checks whether memory is available. It
+// matters only for memory that other queues release, because a queue immediately notices when it releases memory
+// itself.
 const memoryCheckInterval = time.Second
 
-// errMissing means that the broker has a defect, or that another program has changed the files. The queue skips the
-// missing messages, because waiting for them would block the messages behind them.
+// errMissing indicates a defect of the broker, or that another program has changed the files. The queue skips the
+// missing messages. To wait for them would block the messages behind them.
 var errMissing = errors.New("messages not found in the store")
 
 // fetch starts to load the messages that will soon reach the head.
@@ -54,9 +53,9 @@ func (l *level) needsChunk() bool {
 	return l.disk.n > 0 && !l.disk.loading && l.fresh.len() <= l.disk.chunk/2 && l.fresh.size < chunkBytes
 }
 
-// manyDead reports whether the queue has too many dead letters to load more messages, which may have expired as well.
-// Stranded letters may stay indefinitely and must not block a consumer, so they count only if neither a consumer nor
-// a basic.get waits for messages.
+// manyDead reports whether the queue has too many dead letters to load more messages, which could become dead letters,
+// too. Stranded letters may stay indefinitely and must not block a consumer, so they count only if neither a consumer
+// nor a basic.get waits for messages.
 func (q *Queue) manyDead() bool {
 	n := len(q.dead.next)
 	if q.getting == 0 && len(q.consumers.available) == 0 {
@@ -65,11 +64,10 @@ func (q *Queue) manyDead() bool {
 	return n > maxDead
 }
 
-// exceedsMemoryShare reports whether memory is short and the queue has more unacked messages than its share. In this
-// case, the queue must not load messages. Without this limit, a consumer without a prefetch would make the queue load
-// all messages from the disk. A queue with few unacked messages continues, because it may not be the cause of the
-// shortage. A queue with a waiting basic.get also continues, because basic.get takes one message at a time. Requeued
-// messages stay in memory, so a queue must not load more messages than it can deliver.
+// exceedsMemoryShare reports whether memory is low and the queue has more unacked messages than its share. In this
+// case, the queue must not load further messages. Without this limit, a consumer without a prefetch would make the
+// queue load all messages from the disk. A queue with few unacked messages continues, because it may not be the cause
+// of the shortage. A queue with a waiting basic.get also continues, because basic.get takes only one message.
 func (q *Queue) exceedsMemoryShare() bool {
 	if q.unacked <= roomFor && q.held <= roomBytes || q.getting > 0 || !q.config.Meter.exceeded() {
 		return false
@@ -150,7 +148,7 @@ func (q *Queue) loadAgain(p uint8, load uint64) {
 	}
 }
 
-// read reads up to n messages with after < order < before.
+// read reads up to n messages whose order is between after and before, exclusively.
 func (q *Queue) read(p uint8, after, before uint64, n int) ([]*Item, error) {
 	if n == 0 {
 		return nil, nil
@@ -172,7 +170,7 @@ func (q *Queue) read(p uint8, after, before uint64, n int) ([]*Item, error) {
 	return items, nil
 }
 
-// loaded adds loaded messages to the ready messages in memory, and delivers messages.
+// loaded adds loaded messages to the ready messages in memory, and then delivers messages.
 func (q *Queue) loaded(p uint8, items []*Item) {
 	l := q.ready.level(p)
 	for _, it := range items {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Waiting describes a message that waits in the queue.
+// Waiting describes a message that waits in a queue.
 type Waiting struct {
 	Message     *Message
 	Properties  []byte // encoded, as in a delivery
 	Redelivered bool
 }
 
-// Look returns the ready messages in delivery order, followed by the messages that wait for a delayed retry, without
-// delivering them. It omits messages that are only on disk.
+// Look returns, without delivering them, the ready messages in delivery order, followed by the messages that wait for a
+// delayed retry. It omits messages that are only on disk.
 func (q *Queue) Look() []Waiting {
 	q.mu.Lock()
 	defer q.unlock()
@@ -36,14 +36,14 @@ func (q *Queue) Look() []Waiting {
 	return all
 }
 
-// Outlook describes the next actions that a queue takes without a client.
+// Outlook describes the actions that a queue will take next without a request from a client.
 type Outlook struct {
 	Leaving bool      // dead letters are in flight to other queues
-	Expires time.Time // expiry of the next message, if it is not delivered before; zero: none
+	Expires time.Time // earliest expiry of a message at a head, unless it is delivered before; zero: none
 	Due     time.Time // end of the next delayed retry; zero: none
 }
 
-// Outlook returns the next actions of the queue.
+// Outlook returns the outlook of the queue.
 func (q *Queue) Outlook() Outlook {
 	q.mu.Lock()
 	defer q.unlock()

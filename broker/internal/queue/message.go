@@ -8,10 +8,10 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// NoTTL means that a TTL is not set. A TTL of 0 is valid.
+// NoTTL means that no TTL is set. A TTL of 0 is a valid TTL.
 const NoTTL time.Duration = -1
 
-// Message is a published message. All queues to which it was routed share it, so it must not change.
+// Message is a published message. The queues to which it was routed share it, so it must not change.
 type Message struct {
 	Exchange   string
 	RoutingKey string
@@ -26,11 +26,11 @@ type Message struct {
 	Priority    uint8
 
 	failures int64         // number of failed deliveries in earlier queues
-	suspect  bool          // before a crash of the broker, the message may already have been delivered or dead-lettered
+	suspect  bool          // the message may already have been delivered or dead-lettered, before a crash of the broker
 	history  *deathHistory // dead-lettering history; nil if the message was never dead-lettered
 }
 
-// failed returns a copy of the message with the given number of failed deliveries.
+// failed returns a copy of the message with the number of failed deliveries set to times.
 func (m *Message) failed(times int64) *Message {
 	changed := *m
 	changed.failures = times
@@ -57,14 +57,14 @@ type Item struct {
 
 	deliveries int64 // number of failed deliveries so far
 	acquired   int64 // number of all deliveries so far; only in a quorum queue
-	presumed   bool  // acquired was derived from deliveries, because a dead letter does not contain it
+	presumed   bool  // acquired is a copy of deliveries, because a dead letter does not contain it
 
 	holder  *Consumer // consumer that holds the unacked message; nil if the message is ready or was fetched with basic.get
 	fetched bool      // unacked after basic.get
 
 	order    uint64 // position among the messages of the same priority
 	priority uint8
-	bytes    int64     // size that counts against the limit of the queue
+	bytes    int64     // size counted against MaxBytes
 	deadline time.Time // zero if the message does not expire
 	due      time.Time // end of the last delayed retry, even if it has passed; zero if the message was not delayed
 
@@ -93,8 +93,8 @@ func editHeaders(encoded []byte, edit func(amqpwire.Table) amqpwire.Table) []byt
 	})
 }
 
-// editProperties edits encoded properties. Neither decoding nor encoding can fail, because the broker decoded the
-// properties when they were published, and encodes only values of wire types. If one fails nevertheless,
+// editProperties edits encoded properties. Decoding cannot fail, because the broker decoded the properties when they
+// were published, and encoding cannot fail, because all values have wire types. If either fails nevertheless,
 // editProperties returns the properties unchanged.
 func editProperties(encoded []byte, edit func(*amqpwire.Properties)) []byte {
 	p, err := amqpwire.ParseProperties(encoded)

@@ -7,10 +7,10 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
-// itemOverhead is the approximate memory use of a message in addition to its body, properties and additional routing keys.
+// itemOverhead is the approximate memory use of a message, not including its body, properties and additional routing keys.
 const itemOverhead = 256
 
-// keyOverhead is the approximate memory use of an additional routing key, in addition to its length.
+// keyOverhead is the approximate memory use of an additional routing key, not including its text.
 const keyOverhead = 24
 
 // Size returns the approximate memory use of the message.
@@ -25,8 +25,8 @@ func (m *Message) Size() int64 {
 	return int64(n)
 }
 
-// Meter counts the memory of the messages of all queues, and raises an alarm above its limit. It counts a message
-// once for each queue that contains the message. A nil Meter does not count. A Meter is safe for concurrent use.
+// Meter counts the memory of the messages of all queues, and raises an alarm above its limit. It counts a message once
+// for each queue that contains the message. A nil Meter does not count memory. A Meter is safe for concurrent use.
 type Meter struct {
 	limit int64
 	used  atomic.Int64
@@ -51,8 +51,8 @@ func (m *Meter) Used() int64 {
 	return m.used.Load()
 }
 
-// Alarm returns the memory alarm. It is raised when the used memory exceeds the limit, and cleared at 90% of the
-// limit, so that it does not toggle with each message.
+// Alarm returns the memory alarm. It is raised when the used memory exceeds the limit, and cleared when the used memory
+// falls to 90% of the limit, so that the alarm does not toggle with each message.
 func (m *Meter) Alarm() *alarm.Alarm { return &m.over }
 
 func (m *Meter) exceeded() bool { return m != nil && m.over.Raised() != nil }

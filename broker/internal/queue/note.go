@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// note is a kind of document that a queue saves in the store for the time after a crash. The value of a note is the
-// prefix of the document name. The document contains the highest order of the affected messages. If it is empty, all
+// note is a kind of document that a queue saves in the store, for use after a crash. The value of a note is the prefix
+// of the document name. The document contains the highest order of the affected messages. If the document is empty, all
 // messages that remain after a crash are affected.
 type note string
 
@@ -21,7 +21,7 @@ const (
 func (n note) document(queue uint64) string { return fmt.Sprintf("%s%016x", string(n), queue) }
 
 // recall reads a note. After a crash, if the note exists or force is set, recall extends the note to all restored
-// messages. Later messages get higher orders and are not affected.
+// messages. New messages get higher orders and are not affected.
 func (q *Queue) recall(n note, force bool) (upTo uint64, there bool, err error) {
 	s, name := q.config.Store, n.document(q.config.ID)
 	for d, err := range s.Documents(name) {

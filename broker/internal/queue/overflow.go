@@ -8,7 +8,7 @@ func (q *Queue) refuses(m *Message) bool {
 	}
 	length, bytes := q.charged()
 	if q.config.Quorum {
-		// The limit is soft. The check excludes the new message, so the queue may exceed the limit by one message.
+		// The check does not include the new message, so the queue may exceed its limit by one message.
 		return exceeds(length, q.config.MaxLength) || exceeds(bytes, q.config.MaxBytes)
 	}
 	return exceeds(length+1, q.config.MaxLength) || exceeds(bytes+q.config.bytes(m), q.config.MaxBytes)

@@ -1,4 +1,5 @@
-// Package queue implements a RabbitMQ queue: message order, delivery to consumers in turn, TTL and dead-lettering.
+// Package queue implements a RabbitMQ queue, with message order, round-robin delivery to consumers, TTL and
+// dead-lettering.
 //
 //	Publish ─► ready ─► Offer to a consumer ─► unacked ─► Ack: removed
 //	             ▲  │                             │
@@ -7,11 +8,11 @@
 //	                                          ▼   └─ Reject
 //	                                   dead-lettered, or dropped
 //
-// A queue works in the goroutine of the caller, under the lock of the queue. Only timers and reads from the store run
-// in other goroutines. One timer serves expiry and delayed retries. Messages leave the queue in two ways. Consumers
-// accept a message in [Receiver.Offer], which must not block and must not call the queue. The queue collects dead
-// letters, and [Queue.SendDeadLetters] publishes them in order, without holding the lock. Therefore a goroutine does
-// not lock two queues at the same time, and does not follow a chain of dead-letter queues.
+// A queue works in the goroutine of the caller, under a lock. Only timers and reads from the store use other
+// goroutines. One timer serves expiry and delayed retries. A consumer accepts a message in [Receiver.Offer], which must
+// not block and must not call the queue. The queue collects dead letters, and [Queue.SendDeadLetters] publishes them in
+// order, without holding the lock. Therefore a goroutine never locks two queues at the same time, and never follows a
+// chain of dead-letter queues.
 package queue
 
 import (
@@ -32,7 +33,7 @@ type Queue struct {
 	delayed      byDue // requeued messages that wait for a delayed retry
 	unacked      int
 	promised     int    // number of messages that open transactions would publish to the queue
-	onUnheld     func() // called when unacked and promised are 0
+	onUnheld     func() // called once when both unacked and promised are 0
 	otherHolders int    // unacked messages from basic.get, plus cancelled consumers with unacked messages
 	held         int64  // size of the unacked messages in bytes
 	counts       stats.Counts
@@ -57,7 +58,7 @@ type Queue struct {
 	reloads map[uint8]*time.Timer // timers for repeating failed loads, by priority
 
 	consumed consumedState
-	suspect  uint64 // messages up to this order may have been delivered before the store was opened
+	suspect  uint64 // messages up to this order may have been delivered before a crash
 	died     uint64 // messages up to this order may have been dead-lettered before a crash; see restoreDied
 }
 
@@ -72,8 +73,8 @@ func New(config Config) *Queue {
 // Config returns the configuration of the queue.
 func (q *Queue) Config() Config { return q.config }
 
-// Publish adds a message to the end of the queue. It reports whether the queue accepted the message, and returns the
-// ticket of the commit that makes the message durable, or 0 if the message is not saved.
+// Publish adds a message to the end of the queue. It reports whether the queue accepted the message. The ticket
+// identifies the commit that makes the message durable, and is 0 if the message is not saved.
 func (q *Queue) Publish(m *Message) (accepted bool, ticket store.Ticket) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -103,7 +104,7 @@ func (q *Queue) Publish(m *Message) (accepted bool, ticket store.Ticket) {
 	}
 	// A message that a consumer accepts immediately does not expire, even with a TTL of 0.
 	if q.ready.len() == 0 && q.offer(it) {
-		if it.holder != nil && q.mustSave(m) { // without a holder, the message is already settled
+		if it.holder != nil && q.mustSave(m) { // if there is no holder, the message is already settled
 			q.save(it)
 		}
 		return true, it.ref.Ticket
@@ -111,13 +112,13 @@ func (q *Queue) Publish(m *Message) (accepted bool, ticket store.Ticket) {
 	it.Redelivered = m.failures > 0 || m.suspect // in a classic queue, failures count only if the message had to wait
 	q.enter(it)
 	ticket = it.ref.Ticket
-	q.trim() // before dispatch, so that the new message counts even if it expires immediately
+	q.trim() // before dispatch, so that the new message counts against the limits even if it expires immediately
 	q.dispatch()
 	return true, ticket
 }
 
-// item returns the item for a message that enters the queue. As in RabbitMQ 4, a dead letter contains the number of
-// its failed deliveries, and the next quorum queue continues this count towards its delivery limit.
+// item returns the item for a message that enters the queue. As in RabbitMQ 4, a dead letter contains the number of its
+// failed deliveries. The next quorum queue continues to count from this number, up to its delivery limit.
 func (q *Queue) item(m *Message) *Item {
 	it := &Item{Message: m, order: q.nextOrder(), priority: q.config.priority(m), deliveries: m.failures, Redelivered: q.config.Quorum && m.failures > 0 || m.suspect}
 	it.bytes = q.config.bytes(m)
@@ -132,7 +133,7 @@ func (q *Queue) nextOrder() uint64 {
 	return q.order
 }
 
-// acquire records a delivery. It increments counter, or counterNoAck if noAck is set.
+// acquire records a delivery. It increments the counter counterNoAck if noAck is set, and otherwise counter.
 func (q *Queue) acquire(it *Item, noAck bool, counter, counterNoAck stats.Kind) {
 	if it.Redelivered {
 		q.counts[stats.Redeliver]++
@@ -154,9 +155,9 @@ func (q *Queue) acquire(it *Item, noAck bool, counter, counterNoAck stats.Kind) 
 }
 
 // Get removes the message at the head from the ready messages. Unless noAck is set, the message is then unacked. Get
-// calls taken with the message and the number of remaining messages, under the lock of the queue. Like
-// [Receiver.Offer], taken must not block. If the queue is empty, Get returns false. If the message is only on disk,
-// Get blocks until it is loaded, and returns an error if the load fails.
+// calls the function taken with the message and the number of remaining messages, under the lock of the queue. Like
+// [Receiver.Offer], taken must not block. If the queue is empty, Get returns false. If the message is only on disk, Get
+// blocks until it is loaded, and returns an error if the load fails.
 func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err error) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -172,7 +173,7 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err
 	}
 	q.ready.remove(it)
 	if !q.config.Quorum || noAck {
-		q.expire() // so that the number of remaining messages excludes expired messages
+		q.expire() // so that the number of remaining messages does not include expired messages
 	}
 	taken(it, q.ready.len())
 	q.acquire(it, noAck, stats.Get, stats.GetNoAck)
@@ -201,7 +202,7 @@ func (q *Queue) awaitHead() (*Item, error) {
 			return nil, err
 		}
 		if q.sendingDue() {
-			// Before the next load, request the publication of the expired messages.
+			// Request the publication of the expired messages before the next load.
 			q.unlock()
 			q.mu.Lock()
 			continue
@@ -229,14 +230,14 @@ func (q *Queue) Purge() int {
 	return n
 }
 
-// Condition contains the conditions for deleting a queue.
+// Condition contains conditions for the deletion of a queue.
 type Condition struct {
 	Unused, Empty bool
 	Over          bool // the queue TTL has expired
 }
 
-// Delete deletes the queue, drops its messages without dead-lettering, and cancels its consumers. It returns the
-// number of ready messages. If a condition is not met, Delete keeps the queue and sets this condition in failed.
+// Delete deletes the queue, drops its messages without dead-lettering, and cancels its consumers. It returns the number
+// of ready messages. If a condition is not met, Delete keeps the queue and sets the condition in failed.
 func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 	q.mu.Lock()
 	n = q.ready.len()
@@ -276,8 +277,8 @@ func (q *Queue) Promise(n int) {
 	q.promised += n
 }
 
-// WhenUnheld calls f as soon as the queue does not have unacked messages and open transactions do not publish to it,
-// possibly before WhenUnheld returns. After that, the broker can forget a deleted queue.
+// WhenUnheld calls f when the queue has neither unacked messages nor messages promised by open transactions, possibly
+// before WhenUnheld returns. The broker can then forget a deleted queue.
 func (q *Queue) WhenUnheld(f func()) {
 	q.mu.Lock()
 	defer q.unlock()

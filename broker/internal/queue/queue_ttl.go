@@ -16,8 +16,8 @@ func (q *Queue) Touch() {
 	q.touch()
 }
 
-// touch only records the time, because resetting the timer each time would be expensive. When the timer fires, it
-// checks the recorded time.
+// touch only records the new end of the TTL, because resetting the timer each time would be expensive. When the timer
+// fires, expireUnused checks the recorded time.
 func (q *Queue) touch() {
 	if q.config.Expires == 0 {
 		return
@@ -33,11 +33,11 @@ func (q *Queue) expireUnused() {
 	over := !q.deleted && !q.ttlRunning()
 	q.unlock()
 	if over {
-		q.config.Expired() // deletes the queue only if it is still unused
+		q.config.Expired() // Expired deletes the queue only if it is still unused
 	}
 }
 
-// ttlRunning reports whether the queue TTL has not yet expired. If it has not, ttlRunning resets the timer.
+// ttlRunning reports whether the queue TTL is still running. If it is, ttlRunning resets the timer.
 func (q *Queue) ttlRunning() bool {
 	left := time.Until(q.ttl.until)
 	if q.consumers.len() > 0 { // the TTL restarts when the last consumer leaves

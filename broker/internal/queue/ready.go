@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// ready contains the ready messages in delivery order, which is by priority and then by order. A requeued message of
-// a classic queue keeps its order, and therefore returns to its position. Requeued messages of a quorum queue have a
-// separate priority, which is the highest.
+// ready contains the ready messages in delivery order: by priority, and then by order. A requeued message of a classic
+// queue keeps its order, and therefore returns to its position. Requeued messages of a quorum queue have a separate
+// priority, which is the highest.
 type ready struct {
 	levels []level // by priority; grows as needed
 	filled bitset  // the levels that are not empty
@@ -25,10 +25,10 @@ type ready struct {
 //	  ▲
 //	  └── disk ◄── tail ◄── push
 //
-// If the level has no messages on disk or in the tail, and memory is available or fresh is short, the queue adds
-// messages to fresh. Otherwise, it adds messages to the tail. When a message of the tail is on disk, the queue evicts
-// it from memory, and loads it again later. It evicts only committed messages, so that a load always finds them. The
-// queue loads a message from the disk before it deletes the message, unless it deletes all messages in one step
+// The queue adds new messages to fresh if the level has no messages on disk or in the tail, and memory is available or
+// fresh is short. Otherwise, it adds them to the tail. When a message of the tail is on disk, the queue evicts the
+// message from memory, and loads it again later. Only committed messages are evicted, so that a load always finds them.
+// The queue loads a message from the disk before it deletes the message, unless it deletes all messages in one step
 // (deleteSavedReady).
 type level struct {
 	returned byOrder // requeued messages
@@ -84,7 +84,7 @@ func (r *ready) load(l *level, it *Item) {
 	l.fresh.push(it)
 }
 
-// lose subtracts from the counts the messages that are missing in the store.
+// lose subtracts messages that are missing in the store from the counts.
 func (r *ready) lose(p uint8, what segment) {
 	l := &r.levels[p]
 	r.n -= what.n
@@ -97,10 +97,11 @@ func (r *ready) lose(p uint8, what segment) {
 	}
 }
 
-// unreadable returns the error of the last load at the highest priority, or nil if the load did not fail.
+// unreadable returns the error of the last load at the highest priority that has messages, or nil if that load did not
+// fail.
 func (r *ready) unreadable() error { return r.levels[r.filled.highest()].disk.err }
 
-// onDiskBytes returns the size of the messages that are not in memory, as counted against MaxBytes.
+// onDiskBytes returns the total size, as counted against MaxBytes, of the messages that are not in memory.
 func (r *ready) onDiskBytes() (n int64) {
 	for i := range r.levels {
 		n += r.levels[i].disk.bytes
@@ -112,7 +113,7 @@ func (r *ready) len() int { return r.n }
 
 func (r *ready) push(it *Item) { r.entering(it).fresh.push(it) }
 
-// pushTail is like push, for a message that spills to disk.
+// pushTail is like push, but for a message that spills to disk.
 func (r *ready) pushTail(it *Item) {
 	l := r.entering(it)
 	l.tail.push(it)

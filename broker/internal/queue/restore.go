@@ -9,7 +9,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Restore returns a queue with the messages in its store. Messages that have expired in the meantime are dead-lettered.
+// Restore returns a queue with the messages from its store. It dead-letters messages that have expired since they were
+// saved, when they reach the head.
 func Restore(config Config) (*Queue, error) {
 	q := New(config)
 	if err := q.restore(); err != nil {
@@ -46,7 +47,7 @@ func (q *Queue) restore() error {
 	return q.restoreDelayed(delayed)
 }
 
-// restore initializes a level from the number and the size of its messages on disk.
+// restore initializes a level from the number and the total size of its messages on disk.
 func (r *ready) restore(l store.Level) {
 	r.level(l.Level).disk = segment{n: l.Messages, bytes: l.Bytes}
 	r.filled.set(int(l.Level))
@@ -55,7 +56,7 @@ func (r *ready) restore(l store.Level) {
 	r.onDisk += l.Messages
 }
 
-// restoreDelayed loads all messages that wait for a delayed retry, and not only the first chunk, because their
+// restoreDelayed loads all messages that wait for a delayed retry. It cannot load them in chunks, because their
 // delivery order differs from their order in the store.
 func (q *Queue) restoreDelayed(n int) error {
 	for after := uint64(0); n > 0; {
@@ -73,8 +74,8 @@ func (q *Queue) restoreDelayed(n int) error {
 	return nil
 }
 
-// Close stops the timers and the loads of the queue. The messages stay in the store. The caller must first stop all
-// clients of the queue, so that no messages are unacked.
+// Close stops the timers and the loads of the queue. The messages stay in the store. Before the call, the caller must
+// stop all clients of the queue, so that no messages are unacked.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +86,7 @@ func (q *Queue) Close() {
 	q.stopTimers()
 	q.arrived.Broadcast()
 	for _, l := range q.dead.next {
-		if !l.resent { // sent has already recorded letters that were stranded
+		if !l.resent { // the method sent has already recorded stranded letters
 			q.saveDelivered(l)
 		}
 	}
@@ -94,12 +95,12 @@ func (q *Queue) Close() {
 	}
 }
 
-// consumedState is the state of consumedNote, which records that messages of the queue may have been delivered. To
-// record each delivery would require an fsync per delivery. Instead, if the note exists after a crash, the queue
-// marks all restored messages as redelivered, writes the highest order of these messages to the note, and keeps the
-// note.
+// consumedState is the state of consumedNote, which records that messages of the queue may have been delivered. The
+// queue does not record each delivery, because each record would need an fsync. If the note exists after a crash, the
+// queue marks all restored messages as redelivered, writes the highest order of these messages to the note, and keeps
+// the note.
 type consumedState struct {
-	ticket    store.Ticket // ticket of the note; 0 if the note is not written
+	ticket    store.Ticket // ticket of the note; 0 if the note does not exist
 	committed atomic.Bool
 }
 
@@ -129,7 +130,7 @@ func (q *Queue) noteConsumed() store.Ticket {
 func (q *Queue) restoreConsumed() (err error) {
 	var there bool
 	if q.suspect, there, err = q.recall(consumedNote, false); there {
-		q.consumed.ticket = 1 // not 0, and already committed
+		q.consumed.ticket = 1 // any committed ticket except 0
 		q.consumed.committed.Store(true)
 	}
 	return err

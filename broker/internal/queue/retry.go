@@ -25,7 +25,7 @@ func (r Retry) delay(it *Item, failed bool) time.Duration {
 	return r.Min * time.Duration(times)
 }
 
-// delay makes a message wait until it is due.
+// delay makes the message wait until it is due.
 func (q *Queue) delay(it *Item) {
 	heap.Push(&q.delayed, it)
 	q.wakeAt(q.delayed[0].due, time.Now())

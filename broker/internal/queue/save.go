@@ -6,8 +6,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// mustSave reports whether a message must survive the process. This applies to all messages of a durable quorum
-// queue, and to persistent messages of a durable classic queue (https://www.rabbitmq.com/docs/queues#durability).
+// mustSave reports whether a message must survive the process: any message in a durable quorum queue, and a persistent
+// message in a durable classic queue (https://www.rabbitmq.com/docs/queues#durability).
 func (q *Queue) mustSave(m *Message) bool {
 	return q.config.Store != nil && q.config.Durable && (m.Persistent || q.config.Quorum)
 }
@@ -36,7 +36,7 @@ func (q *Queue) entry(it *Item) store.Entry {
 }
 
 // key returns the key of a message in the store. It consists of the queue, the priority and the order of the message.
-// Messages with a delayed retry have a separate level instead of a priority.
+// Messages that wait for a delayed retry have a separate level instead of a priority.
 func (q *Queue) key(it *Item) store.Key {
 	level := it.priority
 	if !it.due.IsZero() {
@@ -121,7 +121,7 @@ func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	if l.Order <= q.suspect {
 		it.Redelivered, m.suspect = true, true
 		if it.deliveries == 0 {
-			it.acquired = 0 // otherwise, the earlier deliveries would count as successful
+			it.acquired = 0 // otherwise, deliveries before the crash would not count as failed
 		}
 	}
 	if l.Order <= q.died && q.mayHaveDied(it) {

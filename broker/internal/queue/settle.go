@@ -19,8 +19,8 @@ func (q *Queue) Ack(items ...*Item) {
 	}
 }
 
-// settle records that messages are no longer unacked. It reports whether the caller must call dispatch, because a
-// consumer became available.
+// settle records that messages are no longer unacked. It reports whether a consumer became available, in which case the
+// caller must call dispatch.
 func (q *Queue) settle(items []*Item) (next bool) {
 	q.unacked -= len(items)
 	for _, it := range items {
@@ -82,15 +82,16 @@ func (q *Queue) Reject(failed bool, items ...*Item) {
 	}
 }
 
-// Requeue requeues delivered messages in the given order. The argument failed distinguishes failed deliveries from
-// intentional requeues. Failed deliveries count towards the delivery limit of a quorum queue, and a dead letter
-// contains their number.
+// Requeue requeues delivered messages in the given order. If failed is set, the deliveries have failed; otherwise, the
+// consumer requeued the messages intentionally. Failed deliveries count towards the delivery limit of a quorum queue,
+// and a dead letter contains their number.
 func (q *Queue) Requeue(failed bool, items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
 	var served []*Consumer
 	if q.config.Quorum {
-		// A quorum queue restores the consumers' credit for requeued messages before it selects the next consumer.
+		// A quorum queue returns the credit for requeued messages to their consumers before it selects the next
+		// consumer.
 		served = holders(items)
 	}
 	q.settle(items)
@@ -137,7 +138,7 @@ func holders(items []*Item) (all []*Consumer) {
 }
 
 // reposition sets the new position of a requeued message in a quorum queue, and reports whether the message is ready
-// immediately.
+// without a delay.
 func (q *Queue) reposition(it *Item, failed bool) bool {
 	it.order, it.priority, it.due = q.nextOrder(), quorumReturned, time.Time{}
 	delay := q.config.Retry.delay(it, failed)

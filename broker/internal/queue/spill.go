@@ -2,8 +2,8 @@ package queue
 
 import "github.com/reprisemq/reprise/broker/internal/store"
 
-// roomFor is the number of messages that a level may keep in memory even if memory is short. Their total size may
-// exceed roomBytes by at most one message.
+// roomFor and roomBytes are the number and the total size of messages that a level may keep in memory even if memory is
+// low. One message may exceed the size.
 const (
 	roomFor   = 64
 	roomBytes = 256 << 10
@@ -14,14 +14,14 @@ type segment struct {
 	n       int
 	bytes   int64
 	after   uint64 // all messages in the segment have a higher order
-	chunk   int    // number of messages that the last load requested or, if it returned fewer, the number that it returned
+	chunk   int    // number of messages that the last load requested or, if that is less, returned
 	full    bool   // the last load returned the requested number of messages
 	loading bool
 	err     error  // error of the last load
 	load    uint64 // number of the last load; if it differs after a load, the queue was purged
 }
 
-// enter adds a message to the ready messages, and to the store if necessary.
+// enter adds a message to the ready messages and, if necessary, to the store.
 func (q *Queue) enter(it *Item) {
 	if q.spills(it) {
 		q.save(it)
@@ -35,7 +35,7 @@ func (q *Queue) enter(it *Item) {
 	q.ready.push(it)
 }
 
-// spills reports whether a message must be evicted to disk, because memory is short or because messages before it are
+// spills reports whether a new message must be evicted to disk, because memory is low or because messages before it are
 // on disk.
 func (q *Queue) spills(it *Item) bool {
 	if q.config.Store == nil {
@@ -54,8 +54,8 @@ func (q *Queue) awaitDisk() {
 	}
 }
 
-// Committed implements [store.Waiter]. It evicts from memory the messages of the tails and the stranded letters that
-// are now on disk.
+// Committed implements [store.Waiter]. It evicts from memory the messages in tails and the stranded letters that are
+// now on disk.
 func (q *Queue) Committed(upTo store.Ticket) {
 	q.mu.Lock()
 	defer q.unlock()

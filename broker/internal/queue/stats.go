@@ -14,9 +14,9 @@ type Stats struct {
 	DeadBytes                 int64
 	Counts                    stats.Counts // since the declaration of the queue
 
-	// Declared is the number of consumers in the reply to a declaration. In a quorum queue, it excludes consumers that
-	// wait for the single active consumer to leave. It includes each unacked message from basic.get, and each cancelled
-	// consumer that holds unacked messages.
+	// Declared is the number of consumers in the reply to a declaration. As in RabbitMQ, a quorum queue does not count
+	// consumers that wait for the single active consumer to leave, but counts each unacked message from basic.get, and
+	// each cancelled consumer that holds unacked messages.
 	Declared int
 }
 
@@ -33,8 +33,8 @@ func (q *Queue) Stats() Stats {
 	}
 }
 
-// Active reports whether a consumer may receive messages. In a queue with a single active consumer, Active returns
-// true only for this consumer.
+// Active reports whether the consumer c may receive messages. With Config.SingleActive, this is true only for the
+// active consumer.
 func (q *Queue) Active(c *Consumer) bool {
 	q.mu.Lock()
 	defer q.unlock()

@@ -9,8 +9,8 @@ import (
 )
 
 // retryUndeliverable is the delay before the queue sends stranded dead letters again. RabbitMQ waits 180 s
-// (dead_letter_worker_publisher_confirm_timeout). This queue waits for a shorter time, because an attempt is cheap
-// and the queue sends at most maxDead letters at a time.
+// (dead_letter_worker_publisher_confirm_timeout). A shorter delay suffices here, because an attempt is cheap and the
+// queue sends at most maxDead letters at a time.
 const retryUndeliverable = 5 * time.Second
 
 // sent updates the queue after dead letters were published, and schedules the next attempt for stranded letters.
@@ -19,7 +19,7 @@ func (q *Queue) sent(letters, stranded []deadLetter) {
 		stranded = nil
 	}
 	var size int64
-	taken := 0 // number of previously stranded letters that are no longer stranded
+	taken := 0 // number of previously stranded letters that have now been sent
 	for _, l := range letters {
 		size -= l.size
 		if l.resent {
@@ -70,8 +70,8 @@ func (q *Queue) resend() {
 	d.unloaded = max(0, d.unloaded-n)
 }
 
-// unload evicts from memory the stranded messages that are on disk, because only the length limit of the queue limits
-// their number. It reports whether other stranded messages are not yet committed.
+// unload evicts from memory the stranded messages that are on disk, because there can be any number of them within the
+// limits of the queue. It reports whether it stopped at a stranded message that is not yet committed.
 func (q *Queue) unload(committed store.Ticket) (left bool) {
 	d := &q.dead
 	for ; d.unloaded < len(d.stranded); d.unloaded++ {
@@ -110,7 +110,7 @@ func (q *Queue) reread(it *Item) (*Message, error) {
 		return nil, nil
 	case errors.Is(err, errMissing):
 		q.config.Trouble(fmt.Errorf("%w: 1 dead letter", err))
-		q.deleteSaved(it) // updates the count in the store
+		q.deleteSaved(it) // to update the count in the store
 		return nil, nil
 	}
 	q.config.Trouble(err)

@@ -31,7 +31,8 @@ func (r *Registry) loadIDs() error {
 	return nil
 }
 
-// QueueID returns an unused queue ID. The reservation is durable before, or together with, the data of the queue.
+// QueueID returns an unused queue ID. The reservation becomes durable before the data of the queue, or together with
+// it.
 func (r *Registry) QueueID() uint64 {
 	r.ids.mu.Lock()
 	defer r.ids.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// documentName joins the kind and the names with slashes. It escapes each name like a path segment of a URL, because
-// names may contain any bytes.
+// documentName joins the kind and the names with slashes. It escapes each name like a path segment of a URL, because a
+// name may contain any bytes.
 func documentName(kind string, names []string) string {
 	var b strings.Builder
 	b.WriteString(kind)
@@ -23,7 +23,7 @@ func documentName(kind string, names []string) string {
 	return b.String()
 }
 
-// parseName is the inverse of documentName for a document with the given number of names.
+// parseName is the inverse of documentName. It returns the names, or an error if their number is not the given one.
 func parseName(document string, names int) ([]string, error) {
 	_, path, _ := strings.Cut(document, "/")
 	var all []string

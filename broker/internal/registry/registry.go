@@ -22,8 +22,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Registry saves documents. A nil Registry, which an in-memory broker uses, is empty and ignores changes. A Registry is safe
-// for concurrent use.
+// Registry saves documents. A nil Registry, as in an in-memory broker, is empty and ignores changes. A Registry is safe for
+// concurrent use.
 type Registry struct {
 	ids ids
 
@@ -37,8 +37,8 @@ func New(s store.Store) (*Registry, error) {
 	return r, r.loadIDs()
 }
 
-// Close detaches the registry from its store. Call Close before you close the store. After that, the registry ignores
-// changes.
+// Close detaches the registry from its store, after which the registry ignores changes. Call Close before you close the
+// store.
 func (r *Registry) Close() {
 	if r == nil {
 		return

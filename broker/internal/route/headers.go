@@ -7,7 +7,7 @@ import (
 
 // headers is the matcher of headers exchanges. It matches the headers of a message and ignores the routing key. The
 // arguments of a binding specify headers and their values. The argument x-match specifies whether all headers must
-// match or one is sufficient (https://www.rabbitmq.com/docs/exchanges#headers).
+// match or any one is sufficient (https://www.rabbitmq.com/docs/exchanges#headers).
 type headers[Q comparable] map[binding[Q]]Binding[Q]
 
 func (m headers[Q]) add(b Binding[Q])    { m[b.identity()] = b }
@@ -22,8 +22,8 @@ func (m headers[Q]) match(dst []Destination[Q], _ string, message Arguments) []D
 	return dst
 }
 
-// Values of x-match. Arguments whose names begin with "x-" are compared only with the values that end in "with-x".
-// The argument x-match itself is never compared.
+// Values of x-match. With the first two values, arguments whose names begin with "x-" are ignored. The argument x-match
+// itself is always ignored.
 const (
 	matchAll      = "all"
 	matchAny      = "any"
@@ -71,7 +71,7 @@ func (i *index) Get(name string) (any, bool) {
 	return v, found
 }
 
-// indexed returns headers with an index, if there are many headers. Without an index, a match would take quadratic time.
+// indexed returns the headers, with an index if there are many. Without an index, a match would take quadratic time.
 func indexed(headers Arguments) Arguments {
 	if headers == nil {
 		return nil
@@ -113,7 +113,8 @@ func sameValue(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// integer returns the value of an integer of any width, or of a timestamp. An int64 can represent all integers in headers.
+// integer returns the value of an integer of any width, or of a timestamp. Only timestamps can exceed an int64; they
+// become negative.
 func integer(v any) (int64, bool) {
 	switch n := reflect.ValueOf(v); {
 	case n.CanInt():

@@ -4,9 +4,8 @@
 //	message ─► exchange ─┬─ binding ─► queue
 //	                     └─ binding ─► exchange ─── binding ─► queue
 //
-// A [Table] contains the exchanges of one virtual host. It is not safe for concurrent use, except that methods that
-// only read, such as Route, may be called concurrently. The type parameter Q is the type of a queue, so that Route
-// returns queues and not names.
+// A [Table] contains the exchanges of one virtual host. Only methods that do not change the Table, such as Route, are
+// safe for concurrent use. The type parameter Q is the type of a queue, so that Route returns queues and not names.
 //
 // A queue gets one copy of a message, regardless of the number of matching bindings. In a cycle of bound exchanges, a
 // message passes through each exchange once (https://www.rabbitmq.com/docs/e2e).
@@ -61,7 +60,8 @@ type Exchange[Q comparable] struct {
 	bindings map[binding[Q]]Binding[Q]
 }
 
-// binding identifies a binding of an exchange. To add the same binding again has no effect, and one Unbind removes it.
+// binding identifies a binding of an exchange. Binding the same again has no effect, and one Unbind removes the
+// binding.
 type binding[Q comparable] struct {
 	destination Destination[Q]
 	key         string
@@ -78,8 +78,8 @@ type Binding[Q comparable] struct {
 
 func (b Binding[Q]) identity() binding[Q] { return binding[Q]{b.Destination, b.Key, b.Encoded} }
 
-// matcher implements the matching rule of an exchange type. Several bindings may have the same key and destination,
-// and differ only in their arguments, so add and remove must count the bindings.
+// matcher implements the matching rule of an exchange type. Several bindings may have the same key and destination and
+// differ only in their arguments, so add and remove must count them.
 type matcher[Q comparable] interface {
 	add(Binding[Q])
 	remove(Binding[Q])
@@ -89,8 +89,8 @@ type matcher[Q comparable] interface {
 
 // Table contains the exchanges of a virtual host.
 type Table[Q comparable] struct {
-	// Unbound is called for each removed binding, and Deleted for each deleted exchange, even if the removal is the
-	// consequence of another removal. They may be nil.
+	// Unbound is called for each removed binding, and Deleted for each deleted exchange, even if one removal is the
+	// consequence of another. Both may be nil.
 	Unbound func(*Exchange[Q], Binding[Q])
 	Deleted func(*Exchange[Q])
 
@@ -121,8 +121,8 @@ func (t *Table[Q]) Exchanges() iter.Seq[*Exchange[Q]] { return maps.Values(t.exc
 // Len returns the number of exchanges.
 func (t *Table[Q]) Len() int { return len(t.exchanges) }
 
-// Add adds an exchange without bindings, and returns it. The exchange replaces an exchange with the same name. Its
-// type must be supported.
+// Add adds an exchange without bindings, and returns it. The type of the exchange must be supported. Add replaces an
+// exchange with the same name.
 func (t *Table[Q]) Add(x Exchange[Q]) *Exchange[Q] {
 	added := &x
 	added.bindings = make(map[binding[Q]]Binding[Q])
@@ -174,10 +174,10 @@ func (t *Table[Q]) Unbind(x *Exchange[Q], b Binding[Q]) {
 	}
 }
 
-// Bindings yields the bindings of the exchange to destinations, in unspecified order.
+// Bindings yields the bindings from the exchange to its destinations, in unspecified order.
 func (x *Exchange[Q]) Bindings() iter.Seq[Binding[Q]] { return maps.Values(x.bindings) }
 
-// InUse reports whether the exchange has bindings to destinations.
+// InUse reports whether the exchange has any bindings to destinations.
 func (x *Exchange[Q]) InUse() bool { return len(x.bindings) > 0 }
 
 // Delete removes an exchange, and all bindings from it and to it.
@@ -219,11 +219,11 @@ func (t *Table[Q]) unindex(x *Exchange[Q], b Binding[Q]) {
 }
 
 // Route appends to dst the destination queues of a message that was published to x, each queue once. The message has
-// one routing key, and optionally more. If no key matches a binding of an exchange, Route uses the alternate
-// exchange.
+// the routing key key, and optionally more. If no routing key matches a binding of an exchange, Route uses its
+// alternate exchange.
 //
-// For a message with many keys or destination queues, time and memory must not grow faster than their number. Route
-// therefore collects destinations in sets, and evaluates an exchange that ignores routing keys only once.
+// Time and memory must not grow faster than the number of keys and destination queues. Route therefore collects
+// destinations in sets, and evaluates an exchange that ignores routing keys only once.
 func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments, more ...string) []Q {
 	var buffer [8]Destination[Q]
 	matched := buffer[:0]

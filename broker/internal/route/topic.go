@@ -5,8 +5,8 @@ import "strings"
 // topic is the matcher of topic exchanges. Keys consist of words, separated by dots. In a binding key, "*" matches
 // exactly one word, and "#" matches zero or more words (https://www.rabbitmq.com/docs/exchanges#topic).
 //
-// The binding keys form a tree with a word on each edge, so that the cost of a match depends on the number of words
-// in the routing key and on the wildcards, and not on the number of bindings.
+// The binding keys form a tree with a word on each edge. The cost of a match depends on the number of words in the
+// routing key and on the wildcards, but not on the total number of bindings.
 type topic[Q comparable] struct {
 	root *topicNode[Q]
 }
@@ -19,7 +19,7 @@ type topicNode[Q comparable] struct {
 
 func newTopic[Q comparable]() *topic[Q] { return &topic[Q]{root: &topicNode[Q]{}} }
 
-// words returns the words in a key. As in RabbitMQ, the empty key does not have words, and "." has two empty words.
+// words returns the words in a key. As in RabbitMQ, the empty key has no words, and "." has two empty words.
 func words(key string) []string {
 	if key == "" {
 		return nil
@@ -65,7 +65,7 @@ func (n *topicNode[Q]) remove(rest []string, d Destination[Q]) {
 }
 
 // match follows all possible paths for the routing key at the same time, as a set of nodes, so that binding keys with
-// several "#" are not slow.
+// several "#" do not slow it down.
 func (m *topic[Q]) match(dst []Destination[Q], key string, _ Arguments) []Destination[Q] {
 	var nodes nodeSet[Q]
 	nodes.enter(m.root)
