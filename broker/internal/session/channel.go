@@ -90,7 +90,8 @@ func (ch *channel) release() {
 	ch.mu.Unlock()
 	slices.SortStableFunc(rest, byConsumer)
 	ch.settleAll(settlement{rest, nack(true, true)})
-	// Requeue before cancelling the consumers, so that the next consumers of a queue receive the requeued messages first.
+	// The consumers are cancelled after the requeue, so that the next consumers of a queue receive the requeued messages
+	// first.
 	for _, c := range consumers {
 		ch.cancelConsumer(c)
 	}

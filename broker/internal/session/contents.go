@@ -55,9 +55,10 @@ func (c *contents) stop() {
 	}
 }
 
-// checkContents closes the connection if the client does not continue a message. A check counts only while the session reads
-// from the client. The session does not read during an alarm, while the client does not read its replies, or while the
-// reader waits for the disk. A waiting reader holds the turn, so checkContents uses TryLock for the turn.
+// checkContents closes the connection if no part of an incomplete message has arrived for contentTimeout. A check
+// counts only while the session reads from the client. The session does not read during an alarm, while the client
+// does not read its replies, or while the reader waits for the disk. A waiting reader holds the turn, so checkContents
+// uses TryLock for the turn.
 func (s *Session) checkContents() {
 	c := &s.contents
 	if s.readsPaused() || s.out.full.Load() || !s.turn.TryLock() {

@@ -59,8 +59,8 @@ func (s *Session) refuse(err error) error {
 	return err
 }
 
-// expect reads a method that the handshake requires. If a client sends anything else before connection.open, the broker
-// closes the connection without an error reply.
+// expect reads the method that the handshake requires next. It ignores heartbeats. If the client sends anything else,
+// the broker closes the connection. It sends an error reply only if the required method is connection.open.
 func (s *Session) expect(m amqpwire.Method) error {
 	for {
 		f, err := s.in.ReadFrame()

@@ -14,9 +14,10 @@ const silentHalves = 5
 
 var errSilent = errors.New("missed heartbeats from the client")
 
-// startHeartbeats sends a heartbeat every half interval, and cancels the session if no data arrives. If the client
-// reads slowly, the session may stop reading and miss the client's heartbeats. Therefore a client that reads counts
-// as active. The returned function stops the heartbeats and waits until their goroutine has returned.
+// startHeartbeats sends a heartbeat every half interval, and cancels the session if no data arrives for silentHalves
+// half intervals. If the client reads slowly, the session may stop reading and miss the client's heartbeats. In that
+// case, a client that still reads counts as active. The returned function stops the heartbeats and waits until their
+// goroutine has returned.
 func (s *Session) startHeartbeats() (stop func()) {
 	if s.heartbeat == 0 {
 		return func() {}

@@ -13,7 +13,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// mechanisms returns the supported authentication mechanisms: passwords and, over TLS, verified client certificates.
+// mechanisms returns the supported authentication mechanisms: PLAIN and AMQPLAIN, and EXTERNAL if the client has a
+// verified certificate.
 func (s *Session) mechanisms() string {
 	if s.certificate() != nil {
 		return "PLAIN AMQPLAIN EXTERNAL"

@@ -65,8 +65,8 @@ func (s *Session) mayExchange(op access.Operation, name string) error {
 	return s.may(op, "exchange", name)
 }
 
-// mayForward checks the permissions to forward messages from a queue or exchange to the exchange that the argument
-// arg names: read from the source and write to the target.
+// mayForward checks the permissions to forward messages from a queue or exchange to the exchange in the argument arg:
+// read permission for the source, and write permission for the target.
 func (s *Session) mayForward(kind, name string, args amqpwire.Table, arg string) error {
 	exchange, given := args.Get(arg)
 	target, ok := exchange.(string)

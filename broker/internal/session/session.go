@@ -172,8 +172,8 @@ func New(conn net.Conn, config *Config) *Session {
 	return s
 }
 
-// Serve runs the session until the connection is closed and all its goroutines have returned. It returns the reason
-// for the close, or nil after Abort or a complete closing handshake.
+// Serve runs the session until the connection is closed and all its goroutines have returned. It returns an error if
+// the handshake failed, or if the connection was closed without connection.close and without Abort.
 func (s *Session) Serve() error {
 	// Closing the socket unblocks the reader and the writer.
 	stop := context.AfterFunc(s.ctx, func() { _ = s.conn.Close() })
@@ -231,15 +231,16 @@ func (s *Session) sendClose(e *exception.Error, method amqpwire.MethodID) {
 	_ = s.conn.SetDeadline(time.Now().Add(closeTimeout)) // includes writes
 }
 
-// discard reads and ignores data until the client has closed its side. If the session closed the socket while data was
-// unread, the operating system would reset the connection, and the client might never read the error.
+// discard reads and ignores data until the client has closed its side, or for at most closeTimeout. If the session
+// closed the socket while data was unread, the operating system would reset the connection, and the client might
+// never read the error.
 func (s *Session) discard() {
 	_ = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
 	_, _ = io.Copy(io.Discard, s.conn)
 }
 
-// discardAfterClose is like discard, after connection.close-ok. The client may still be writing, and may not read the
-// reply until it has finished. Shutdown makes discardAfterClose return.
+// discardAfterClose is like discard, with lingerTimeout, for use after connection.close-ok. The client may still be
+// writing, and may not read the reply until it has finished. Shutdown makes discardAfterClose return.
 func (s *Session) discardAfterClose() {
 	timeout := lingerTimeout
 	if s.heartbeat > 0 {
@@ -290,8 +291,8 @@ func (s *Session) release() {
 	}
 }
 
-// exceeded closes the connection of a client that exceeds its memory limit. It drops all unwritten data, which may have
-// caused the excess.
+// exceeded closes the connection because its memory limit, or the memory limit for all connections, is exceeded. It
+// drops all unwritten data, which may have caused the excess.
 func (s *Session) exceeded(e budget.Excess) {
 	if s.closing.Swap(true) {
 		return

@@ -93,7 +93,7 @@ func (ch *channel) finish(s settlement) {
 			continue
 		}
 		d.consumer.settled()
-		if d.consumer.refused { // refused a message for lack of credit, and has credit now
+		if d.consumer.refused { // refused a message, and has credit now
 			d.consumer.refused = false
 			credited = append(credited, d.consumer)
 		}
