@@ -12,11 +12,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// On average, one life in archiveEvery has an archive.
+// The life of every archiveEvery-th seed has an archive.
 const archiveEvery = 4
 
-// drawArchive adds an archive, its processes and operators, and a worker to a shape. The horizon of such a life is short,
-// because idle processes poll their databases continually.
+// drawArchive adds an archive with its processes and operators to a shape, and replaces the works with a single work.
+// The horizon of such a life is short, because idle processes poll their databases continually.
 func drawArchive(random *rand.Rand, s *Shape) {
 	s.Horizon = between(random, 8*time.Minute, 40*time.Minute)
 	w := drawWork(random, "buckets")

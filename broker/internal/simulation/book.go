@@ -117,7 +117,7 @@ func (b *Book) Find(body []byte) *Message {
 	return b.messages[string(id)]
 }
 
-// Of returns the messages of a work, in the order of their first publish. The name "*" selects all works.
+// Of returns the messages of a work, in the order in which they were added. The name "*" selects all works.
 func (b *Book) Of(work string) (all []*Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -155,7 +155,7 @@ func (f *faultyFS) removeDelays() bool {
 	return true
 }
 
-// write runs before each write and returns an error if the disk is full.
+// write runs before each write. If the disk is full, it returns an error for writes to Pebble's log.
 func (f *faultyFS) write() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,7 +165,7 @@ func (f *faultyFS) write() error {
 	return nil
 }
 
-// synced runs before each fsync. An fsync of a log takes the configured time.
+// synced runs before each fsync and applies the faults. An fsync of Pebble's log takes the configured time.
 func (f *faultyFS) synced(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

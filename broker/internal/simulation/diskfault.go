@@ -105,7 +105,8 @@ const (
 	promiseTolerated = "a broker starts if only one copy of a duplicated file is damaged"
 )
 
-// damageAfter stops the broker, damages a file in a copy of its data directory and tries to start a broker on the copy.
+// damageAfter stops or crashes the broker, damages a file in a copy of its data directory, and tries to start a
+// broker on the copy.
 func (s *Server) damageAfter(step Step, after string) {
 	if s.Disk == nil {
 		return

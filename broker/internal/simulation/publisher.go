@@ -190,7 +190,7 @@ func (p *publisher) publish(l *Life, s Step) {
 	}
 }
 
-// send publishes a message. It repeats half of the unconfirmed publishes once.
+// send publishes a message. It repeats half of the failed publishes once.
 func (p *publisher) send(l *Life, m *Message, exchange, key string) {
 	for range 2 {
 		s := l.Book.Sending(m)

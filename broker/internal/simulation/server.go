@@ -103,7 +103,8 @@ func (s *Server) take(why string) *broker.Broker {
 	return b
 }
 
-// outage calls the function end to stop the broker, and restarts it after a while, in a goroutine.
+// outage starts a goroutine that stops the broker with the function end and restarts it after a while. If the broker
+// is already down, outage does nothing.
 func (s *Server) outage(why string, after time.Duration, end func(*broker.Broker)) {
 	select {
 	case s.turn <- struct{}{}:

@@ -94,8 +94,9 @@ func (l *Life) steadyDisturbed(from, to time.Time) bool {
 	return len(l.Disturbed(workerName(Work{Name: steadyName}, 0), from, to)) > 0 || len(l.Disturbed(brokerName, from, to, "stop", "crash", "disk")) > 0
 }
 
-// paused records a disturbance if a worker reports that it has requeued prefetched messages or has no consumer. Before and
-// after it processes a message alone, a worker subscribes again with a different prefetch.
+// paused records a disturbance if a worker reports that it has paused or resumed consumption, requeued prefetched
+// messages, or been interrupted. Before and after it processes a message alone, a worker subscribes again with a
+// different prefetch.
 func (l *Life) paused(who string, e reprise.Event) {
 	switch {
 	case e.Kind == reprise.EventPaused, e.Kind == reprise.EventConsuming, e.Kind == reprise.EventRequeued && e.Message == nil:

@@ -29,7 +29,7 @@ type stream struct {
 	timerAt   time.Time
 }
 
-// chunk is data with the same arrival time.
+// chunk is a sequence of bytes with the same arrival time.
 type chunk struct {
 	data []byte
 	due  time.Time // arrival time

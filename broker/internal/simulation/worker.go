@@ -148,7 +148,8 @@ func (p *process) observe(l *Life, who string, e reprise.Event) {
 	}
 }
 
-// outage calls the function end to stop the process, and restarts it after a while, in a goroutine.
+// outage starts a goroutine that stops the process with the function end and starts a new process after a while. If
+// the worker is already down, outage does nothing.
 func (w *worker) outage(why string, after time.Duration, end func(*process)) {
 	if w == nil {
 		return

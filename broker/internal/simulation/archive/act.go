@@ -205,8 +205,8 @@ func (s *System) epochNow() int {
 	return s.epoch
 }
 
-// nextConsole returns a running process, or nil if its archive is not open. If there are two processes, it alternates
-// between them.
+// nextConsole returns a running process, or nil if no process is running or its archive is not open. If there are two
+// processes, it alternates between them.
 func (s *System) nextConsole() *Process {
 	all := s.processes()
 	if len(all) == 0 {

@@ -25,8 +25,8 @@ const (
 	promiseEnds    = "a process of the archive does not exit unexpectedly"
 )
 
-// Heal removes the faults of the databases and of the downstream system. If another program consumes a queue, it also
-// schedules a replay of all failed messages.
+// Heal removes the faults of the databases and of the downstream system. If another program consumes a queue, Heal
+// also schedules a replay of all failed messages.
 func (s *System) Heal() {
 	s.mu.Lock()
 	s.ending = true

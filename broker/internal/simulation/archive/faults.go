@@ -266,7 +266,7 @@ func (s *System) expectReady(of []*Process, fault int, ready bool, since string)
 	}
 }
 
-// MoveAway moves the file away and moves it back after a while.
+// MoveAway moves the file of the archive away, and moves it back after a while.
 func (s *System) MoveAway(last time.Duration) {
 	struck := s.processes()
 	if !s.fileInPlace() || len(struck) == 0 {

@@ -134,7 +134,7 @@ func (s *System) openArchive() (*failed.Archive, error) {
 	return i.archive, nil
 }
 
-// closeInspector closes the inspector before the file is replaced.
+// closeInspector closes the inspector. Call it before the file of the archive is replaced.
 func (s *System) closeInspector() {
 	s.mu.Lock()
 	i := s.inspector
