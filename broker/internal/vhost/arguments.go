@@ -182,7 +182,7 @@ func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config
 		c.Overflow = queue.DropHead
 	}
 	if c.DeadLetter != nil && c.Overflow != queue.RejectPublish {
-		// At-least-once requires a queue that rejects publishes above its limit. Otherwise RabbitMQ uses at-most-once.
+		// At-least-once requires the overflow reject-publish. Without it, RabbitMQ uses at-most-once.
 		c.DeadLetter.AtLeastOnce = false
 	}
 	if c.Quorum {
@@ -191,7 +191,7 @@ func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config
 	return c, err
 }
 
-// kind returns the queue type that a declaration requests.
+// kind returns the queue type that a declaration requests, classic by default.
 func (v *VHost) kind(name string, args amqpwire.Table) (kinds, error) {
 	value, found := args.Get("x-queue-type")
 	if !found {

@@ -92,7 +92,8 @@ func (v *VHost) Queues() []*Queue {
 	return all
 }
 
-// FindQueue returns the named queue, regardless of its owner, or nil if it does not exist.
+// FindQueue returns the named queue, regardless of its owner. It returns nil if the queue does not exist or is a
+// queue of direct reply-to.
 func (v *VHost) FindQueue(name string) *Queue {
 	if isReply(name) {
 		return nil

@@ -39,9 +39,9 @@ func (q *Queue) Arguments() amqpwire.Table {
 func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
 
 // DeclareQueue creates a queue, unless it exists, and returns it. An existing queue must have the same properties. A
-// passive declaration only checks that the queue exists. If the name is empty, the broker generates a name. The argument
-// owner identifies the connection of the client. Unless the declaration is passive, DeclareQueue calls the function may
-// to check the configure permission.
+// passive declaration does not create a queue, and returns an error if the queue does not exist. If the name is empty,
+// the broker generates a name. The argument owner identifies the connection of the client. Unless the declaration is
+// passive, DeclareQueue calls the function may to check the configure permission.
 func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name string) error) (*Queue, error) {
 	name := Clean(d.Queue)
 	if isReply(name) {
@@ -162,7 +162,7 @@ func (v *VHost) Queue(name string, owner any) (*Queue, error) {
 	return q, nil
 }
 
-// DeleteQueue deletes a queue if the conditions are met. It returns the number of ready messages.
+// DeleteQueue deletes a queue if the conditions are met. It returns the number of ready messages that were in the queue.
 func (v *VHost) DeleteQueue(q *Queue, if_ queue.Condition) (int, error) {
 	v.change.Lock()
 	defer v.change.Unlock()
