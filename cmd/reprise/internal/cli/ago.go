@@ -23,7 +23,7 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%dy", d/(365*day))
 }
 
-// ago formats the time since t in words. The result for a zero time is "-".
+// ago formats t relative to now, such as "5m ago" or "in 5m". The result for a zero time is "-".
 func ago(t, now time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():

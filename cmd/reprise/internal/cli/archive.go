@@ -51,7 +51,7 @@ func (x *archiveDB) open(ctx context.Context, cfg failed.Config, log *slog.Logge
 	return archive, err
 }
 
-// purging is the interval between two removals of messages that are older than the retention.
+// purging is the interval at which the archive removes messages older than the retention.
 const purging = time.Hour
 
 // purge removes messages older than the retention until ctx is canceled.

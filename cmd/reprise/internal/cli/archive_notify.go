@@ -23,7 +23,7 @@ func (c archiveServiceConfig) checkURL() error {
 	return nil
 }
 
-// startNotifier sends notifications until stop is called.
+// startNotifier sends notifications, if they are configured, until stop is called.
 func (d *archiveService) startNotifier(ctx context.Context) (stop func()) {
 	if d.notify == nil {
 		return func() {}

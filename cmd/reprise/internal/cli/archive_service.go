@@ -42,7 +42,7 @@ type archiveService struct {
 	fleet    lateFleet
 	waiting  lateRescheduler
 
-	embedded bool                  // whether the broker is in this process
+	embedded bool                  // the broker is in this process
 	book     func(context.Context) // records the activity of workers for the ledger; nil: no workers
 
 	client       atomic.Pointer[reprise.Client]              // nil: not connected yet

@@ -50,7 +50,7 @@ func (c *backupCmd) Run(ctx context.Context, streams IO) error {
 	return err
 }
 
-// visible returns an error if this process cannot see the backup, because the broker has different mounts.
+// visible returns an error if this process cannot see the backup, for example because the broker has different mounts.
 func (c *backupCmd) visible() error {
 	if _, err := os.Stat(c.To); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("backup not found in %s: the broker has written the backup to a different file system, such as the private /tmp of a systemd service "+

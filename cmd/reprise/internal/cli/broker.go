@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// passwordVariable holds the password of the broker's user.
+// passwordVariable is the environment variable with the password of the broker's user.
 const passwordVariable = "REPRISE_BROKER_PASSWORD"
 
 // guest is RabbitMQ's default user. With the default password, the broker accepts this user only from this machine.

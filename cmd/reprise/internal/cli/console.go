@@ -163,7 +163,7 @@ func (c *consoleRunCmd) config() (archiveServiceConfig, string, error) {
 	return cfg, url, nil
 }
 
-// consoleManagement returns the management API at a URL that contains the user.
+// consoleManagement returns the management API at rawURL, with the user and the password in the URL, or guest by default.
 func consoleManagement(flag, rawURL, vhost string) (*console.Management, error) {
 	u, err := managementURL(flag, rawURL)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// controlFile is the control socket of a broker in its data directory. Only the user of the broker's process and root
-// can use the socket. It serves HTTP:
+// controlFile is the name of a broker's control socket in its data directory. Only the user of the broker's process and
+// root can use the socket. It serves HTTP:
 //
 //	POST /backup {"to": "/absolute/path"}
 const controlFile = "control.sock"

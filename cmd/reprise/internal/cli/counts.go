@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
-// managementURL parses the URL of a management API. The URL contains the user.
+// managementURL parses the URL of a management API. The URL may contain a user and a password.
 func managementURL(flag, raw string) (*url.URL, error) {
 	const example = "http://user:password@host:15672"
 	u, err := url.Parse(raw)

@@ -116,8 +116,8 @@ func (x *database) await(ctx context.Context, log *slog.Logger, what string, ope
 	}
 }
 
-// unreachable reports whether a PostgreSQL server does not respond or is not ready, or whether a SQLite file is locked.
-// Other errors are permanent. https://www.postgresql.org/docs/current/errcodes-appendix.html
+// unreachable reports whether a PostgreSQL server does not respond, is not ready or lacks resources, or whether a
+// SQLite file is locked. Other errors are permanent. https://www.postgresql.org/docs/current/errcodes-appendix.html
 func unreachable(err error) bool {
 	if dbErr, ok := errors.AsType[*sqlite.Error](err); ok {
 		return dbErr.Code()&0xff == 5 // SQLITE_BUSY

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// follow waits until a replay has stopped, and prints the result. The argument picked is the number of messages that
-// were selected by ID. After that, follow waits for the outcomes for at most the duration verify.
+// follow waits until a replay has stopped, then waits for the outcomes for at most the duration verify, and prints
+// the result. The argument picked is the number of messages that were selected by ID.
 func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client, r api.Replay, verify time.Duration, asJSON bool, picked int) error {
 	r, err := f.wait(ctx, streams, client, r)
 	if err != nil {

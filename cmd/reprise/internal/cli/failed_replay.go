@@ -106,7 +106,7 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 	return c.follow(ctx, streams, client, r, c.Verify, c.JSON, len(c.IDs))
 }
 
-// preview prints the messages that would be sent, by destination.
+// preview prints the number of messages that would be sent, by destination.
 func (c *failedReplayCmd) preview(streams IO, p api.Preview, edit *api.BulkEdit) error {
 	if c.JSON {
 		return cmp.Or(streams.result(true, p, ""), checkAllChanged(len(c.IDs), p.Messages))

@@ -119,7 +119,7 @@ func queueHistoryText(h api.History, width int) string {
 	return b.String()
 }
 
-// rowsOf is the number of intervals in a row of the table. A row covers 5 minutes, 1 hour or 12 hours.
+// rowsOf contains the number of intervals in a row of the table, by time range. A row covers 5 minutes, 1 hour or 12 hours.
 var rowsOf = map[string]int{"1h": 5, "24h": 12, "7d": 12}
 
 func succeeded(p api.Interval) uint64 { return p.Succeeded }

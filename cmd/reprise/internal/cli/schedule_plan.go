@@ -171,8 +171,8 @@ func (w window) plus(o window) window {
 }
 
 // newPlan simulates a message. With jitter, some messages may be parked while other messages are retried. The plan
-// contains an attempt if at least one message can have it. The window of the parking time includes the messages that
-// are parked before their last attempt.
+// contains an attempt if at least one message can have it. The window of the parking time also covers messages that
+// are parked before the last attempt in the plan.
 func newPlan(s subject) plan {
 	p := plan{Queue: s.queue, When: s.when, Backoff: s.about, MaxAttempts: s.policy.MaxAttempts, GiveUpAfter: s.policy.GiveUpAfter.Seconds()}
 	limit := cmp.Or(s.policy.GiveUpAfter, math.MaxInt64)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// signals handles the signals of the process. The first SIGINT, SIGTERM or SIGHUP cancels ctx, unless the command
-// ignores SIGHUP. The second signal closes the channel in the field again.
+// signals handles the signals of the process. The first SIGINT or SIGTERM cancels ctx. The first SIGHUP also cancels
+// ctx, unless the command ignores SIGHUP. The second signal closes the channel in the field again.
 type signals struct {
 	ctx   context.Context
 	again <-chan struct{}

@@ -103,7 +103,7 @@ func (s *stores) close() {
 	}
 }
 
-// storePause is the time for which a worker pauses after its store was unavailable.
+// storePause is the duration of a worker's pause after its store was unavailable.
 const storePause = 5 * time.Second
 
 // protect returns the configuration of the i-th worker, with deduplication if it is configured. While the store is

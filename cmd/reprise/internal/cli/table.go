@@ -115,8 +115,8 @@ func (t *textTable) widths(width int) (widths []int, fits bool) {
 	return widths, true
 }
 
-// tableWidth returns the maximum width of a line: the width of the terminal, or COLUMNS without a terminal. 0 means no
-// limit.
+// tableWidth returns the maximum width of a line: the width of the terminal, or COLUMNS without a terminal, but at
+// least 40. 0 means no limit.
 func tableWidth(streams IO) int {
 	if width := terminal.Width(streams.Stdout); width > 0 {
 		return max(width, 40)

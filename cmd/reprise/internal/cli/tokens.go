@@ -84,7 +84,7 @@ func (c *tokenCmd) Run(streams IO) error {
 	return err
 }
 
-// add appends the line to the file.
+// add appends the line to the file, unless the file already contains a token of the user.
 func (c *tokenCmd) add(line string) error {
 	if there, err := readTokens(c.Tokens); err == nil {
 		for _, t := range there {

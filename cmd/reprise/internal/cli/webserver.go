@@ -17,7 +17,7 @@ type webServer struct {
 	done   chan struct{}
 }
 
-// Maximum times to read a request and to write a response, so that slow clients cannot hold connections.
+// Limits that prevent slow clients from holding connections.
 const (
 	webReadTimeout  = 10 * time.Second
 	webWriteTimeout = 30 * time.Second
