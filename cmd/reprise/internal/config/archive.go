@@ -35,7 +35,7 @@ const DefaultConsole = "127.0.0.1:15600"
 
 const exampleArchive = storeSQLite + "reprise-failed.db"
 
-// archiveAndConsole reads the keys archive and console.
+// archiveAndConsole reads the keys archive, console and notify.
 func (f *fields) archiveAndConsole(c *Config, embedded bool) {
 	kept := read(f, "archive", &c.Archive, value.archive)
 	shown := f.with("console", func(x value) { c.Console = x.console(embedded) })

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// retryDelay returns a refusal of the key backoff.
+// retryDelay returns the refusal of the backoff key for a preset with retry_delay.
 func retryDelay(example string) refusal {
 	return refusal{"backoff", "does not apply to this preset, whose delay is retry_delay; write retry_delay: " + example + " next to preset:"}
 }

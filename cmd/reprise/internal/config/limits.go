@@ -35,7 +35,7 @@ func (f *fields) limits(w *Worker) {
 	f.with("debounce", func(x value) { w.Debounce = x.debounce(longestWindow(w.ConsumerTimeout)) })
 }
 
-// immediate reads the number of immediate retries.
+// immediate reads the number of immediate retries and the pause before each of them.
 func (v value) immediate() reprise.Middleware {
 	n, pause := 0, DefaultPause
 	v.short("immediate", "times", "2", func(x value) { n, _ = integer(1, maxImmediate)(x) }, func(f *fields) {

@@ -75,7 +75,7 @@ func (v value) routingKey() (string, bool) {
 	return s, ok
 }
 
-// arguments reads queue arguments with their names in AMQP. It refuses the arguments in set, which the preset sets.
+// arguments reads queue arguments by their AMQP names. It refuses the arguments in set, which the preset sets.
 func arguments(set ...string) reader[topology.Table] {
 	return func(v value) (topology.Table, bool) {
 		f, ok := v.fields(v.name)

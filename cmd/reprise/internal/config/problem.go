@@ -25,7 +25,7 @@ type Problems struct {
 	excerpts excerpts
 }
 
-// Error returns each problem with its line.
+// Error returns the problems, each with its position and an excerpt of its line.
 func (p *Problems) Error() string {
 	var b strings.Builder
 	for i, x := range p.List {

@@ -164,7 +164,7 @@ func (h hider) Visit(n ast.Node) ast.Visitor {
 	return nil
 }
 
-// conceal hides the text from the first token to the token after last. If the positions of the parser are wrong, it
+// conceal hides the text from the token first up to the token after last. If the positions of the parser are wrong, it
 // hides too much rather than too little.
 func (h hider) conceal(first, last *token.Token) {
 	if first == nil || first.Position == nil || last == nil {
@@ -202,8 +202,8 @@ func (h hider) begins(line, column int, t *token.Token) bool {
 	return column >= 0 && column < len(r) && len(text) > 0 && r[column] == text[0]
 }
 
-// shownKey returns the form of a key for problems. A missing space makes the value a part of the key:
-// "broker:amqp://…", "PASSWORD=…".
+// shownKey returns the part of a key that problems may show. If the space after the colon is missing, the key
+// contains the value: "broker:amqp://…", "PASSWORD=…".
 func shownKey(key string) string {
 	if i := strings.IndexAny(key, " :=@"); i >= 0 {
 		return key[:i] + "…"
