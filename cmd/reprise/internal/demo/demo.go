@@ -19,7 +19,7 @@
 //
 // If in = done + failed + waiting does not hold, a message was lost.
 //
-// The package uses the worker library only; the caller starts the embedded broker.
+// The package uses only the worker library; the caller starts the embedded broker.
 package demo
 
 import (

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
-// releasesJSON holds real releases with the number of their front cover.
+// releasesJSON contains real releases with the ID of their front cover.
 //
 //go:embed releases.json
 var releasesJSON []byte

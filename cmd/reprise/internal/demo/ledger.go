@@ -182,7 +182,7 @@ func exceptions(m *reprise.Message) (texts []string) {
 // maxNamed is the number of missing messages that are listed.
 const maxNamed = 10
 
-// ledgerLines returns the balance, the reasons of failures, and the next steps.
+// ledgerLines returns the balance, the reasons for failures, and the next steps.
 func ledgerLines(l ledger, o Options, width int) []line {
 	lines := []line{line{}.add(bold, "ledger").to(21).add(dim, "compared by message ID, after the workers stopped")}
 	for _, row := range []struct {

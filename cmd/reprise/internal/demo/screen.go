@@ -46,7 +46,7 @@ func (s *screen) print(lines ...line) {
 	_, _ = io.WriteString(s.out, out.String()) // an error cannot be printed either
 }
 
-// introLines describe the run.
+// introLines returns lines that describe the run.
 func introLines(broker string, retryDelay time.Duration, width int) []line {
 	lines := []line{line{}.add(bold, "reprise demo").add(normal, " · the cover art indexer of MusicBrainz, on "+broker)}
 	for _, row := range []struct {
