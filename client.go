@@ -103,8 +103,8 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 // broker, for at most the ConfirmTimeout in total. It returns ErrDisconnected if the broker does not answer within the
 // ConfirmTimeout, or if the connection is lost. You can declare the same topology repeatedly.
 //
-// A publisher that may start before the worker must declare the objects of the worker: the result of
-// Strategy.Route.Topology, and WorkerConfig.Topology. With the default Strategy, the declaration is
+// A publisher that may start before the worker must declare the worker's objects: the result of Strategy.Route.Topology, and
+// WorkerConfig.Topology. With the default Strategy, the declaration is
 //
 //	client.Declare(ctx, topology.Buckets{}.Topology("orders"))
 func (c *Client) Declare(ctx context.Context, t topology.Topology) error {

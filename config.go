@@ -46,10 +46,9 @@ type Config struct {
 	// use. Default: none.
 	BeforePublish func(ctx context.Context, m *Message) error
 
-	// Dial opens the network connection to an address of the URL (addr is host:port). If the scheme of the URL is amqps,
+	// Dial opens the network connection to an address from the URL (addr is host:port). If the scheme of the URL is amqps,
 	// the client adds TLS to this connection, so Dial must not do so. Dial should respect ctx, which is canceled after the
-	// connection timeout (see the function Dial). Default: net.Dialer. Tests can set Dial to connect to an in-memory
-	// broker.
+	// connection timeout (see the function Dial). Default: net.Dialer. Tests can set Dial to connect to an in-memory broker.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// TLS replaces the TLS parameters of the URL, whose scheme must be amqps. Without a ServerName, the certificate of

@@ -38,7 +38,7 @@ const (
 	headerBCC = "BCC"
 )
 
-// isOwnHeader reports whether Reprise writes a header regardless of the marks of the strategy.
+// isOwnHeader reports whether Reprise writes a header regardless of the strategy's marks.
 func isOwnHeader(header string) bool {
 	switch header {
 	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes, topology.HeaderReplay, topology.HeaderOutcome:

@@ -82,7 +82,7 @@ func ExampleHandler() {
 			fmt.Println("attempt", m.Attempt)
 			switch m.Attempt {
 			case 1:
-				return errors.New("the till is busy") // retried after the delay of the policy
+				return errors.New("the till is busy") // retried after the policy's delay
 			case 2:
 				return reprise.RetryAfter(20*time.Millisecond, errors.New("the till is busy for 20 ms")) // retried after 20 ms
 			}

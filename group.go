@@ -34,8 +34,8 @@ const DefaultGroupTimeout = 45 * time.Second
 // recently added parts first, so that a server does not accept requests after its workers have stopped. Close the Client
 // after Run has returned.
 type Group struct {
-	// Timeout is the maximum time for stopping all members. After that time, the contexts of their Run methods are
-	// canceled. Default: DefaultGroupTimeout.
+	// Timeout is the maximum time for all members to stop. After that time, the contexts of their Run methods are canceled.
+	// Default: DefaultGroupTimeout.
 	Timeout time.Duration
 
 	stages [][]Runner

@@ -56,8 +56,8 @@ func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ct
 //		})
 //	}
 //
-// The wrapper must return the error of the Handler, or wrap it with %w. The worker also recognizes outcomes such as
-// Park in a wrapped error.
+// The wrapper must return the Handler's error, or wrap it with %w. The worker also recognizes outcomes such as Park in a
+// wrapped error.
 //
 // The recommended order starts with the outermost middleware, which is the first of WorkerConfig.Middleware:
 //
@@ -79,9 +79,9 @@ func Chain(h Handler, middleware ...Middleware) Handler {
 var ErrAttemptTimeout = errors.New("reprise: attempt timed out")
 
 // Timeout cancels the context of an attempt after d. If the handler then returns an error, the attempt fails with
-// ErrAttemptTimeout, which wraps the error of the handler. An outcome in that error (RetryAfter, Park) remains valid. If
-// the handler returns nil, the attempt has succeeded. Timeout does not terminate a handler that ignores its context: the
-// attempt lasts until the handler returns.
+// ErrAttemptTimeout, which wraps the handler's error. An outcome in that error (RetryAfter, Park) remains valid. If the
+// handler returns nil, the attempt has succeeded. Timeout does not terminate a handler that ignores its context: the attempt
+// lasts until the handler returns.
 //
 // If d is 0 or negative, there is no timeout.
 func Timeout(d time.Duration) Middleware {

@@ -23,7 +23,7 @@ type Message struct {
 	RoutingKey string
 
 	// Headers may contain any value that AMQP supports, and preserve the exact types: see topology.Table. Publish also
-	// accepts map[string]any for nested tables, and int, which is sent as 64 bits. The header CC lists further routing
+	// accepts map[string]any for nested tables, and int, which is sent as 64 bits. The header CC lists additional routing
 	// keys. On a retry, the handler gets the header CC, but the broker does not route the message to those keys.
 	Headers map[string]any
 

@@ -148,7 +148,7 @@ const (
 type verdict struct {
 	outcome outcome
 	delay   time.Duration // for postponed: the delay that the handler requested
-	pause   time.Duration // duration of the pause of the worker
+	pause   time.Duration // duration of the worker's pause
 }
 
 // classify returns the verdict for a handler's error.

@@ -37,7 +37,7 @@ import (
 // PublishAt returns ErrInvalidMessage if m.Expiration is set, because m would expire during the delay. It also returns
 // ErrInvalidMessage if m has the header CC or BCC and is addressed to a queue, because these headers have no effect there.
 // PublishAt removes the headers in which RabbitMQ counts earlier deliveries and dead-letterings (x-death and related
-// headers), because RabbitMQ would treat them as valid.
+// headers), because RabbitMQ would treat them as its own.
 //
 // When m arrives, its x-death lists the queues of the delay. A worker does not count these entries as attempts, and
 // other programs must not do so either. A message that is scheduled to a queue has the name of the queue as its routing
@@ -194,7 +194,7 @@ func (s *scheduler) prepare(ctx context.Context, t time.Time, m *Message) (topol
 	}
 }
 
-// isTransient reports whether the error of a request results from a lost connection, and not from an answer of the broker.
+// isTransient reports whether the error of a request results from a lost connection rather than from the broker's answer.
 func isTransient(err error) bool {
 	_, missing := errors.AsType[*UnroutableError](err)
 	_, refused := errors.AsType[*RefusedError](err)

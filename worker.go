@@ -132,7 +132,7 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 
 // Healthy returns nil if the worker consumes, or pauses on purpose, and its Client is healthy. Otherwise it returns
 // ErrNotConsuming with the reason, ErrClosed after the worker has stopped, or the error of Client.Healthy. ctx limits the
-// time of the request to the broker.
+// request to the broker.
 //
 // Use it for a readiness probe. Do not use it for a liveness probe, which would restart the process while the broker is
 // down, although the worker reconnects automatically.
@@ -166,7 +166,7 @@ func (w *Worker) interrupt(err error) {
 	w.status, w.pause = err, nil
 }
 
-// announced returns the data of the worker for operators, and the function that pauses the worker.
+// announced returns the worker's data for operators, and the function that pauses the worker.
 func (w *Worker) announced() announce.Worker {
 	return announce.Worker{
 		Queue: w.cfg.Queue, Concurrency: w.cfg.Concurrency,

@@ -88,11 +88,11 @@ type WorkerConfig struct {
 	// consumers with the highest priority first, and to other consumers only when those have reached their prefetch.
 	// Priority may be negative. Default: 0, the priority of consumers that do not set a priority.
 	//
-	// Priority must be 0 on a queue with x-single-active-consumer, because of a defect of RabbitMQ 4.3. If the active
-	// consumer of a quorum queue stops with unsettled messages while a consumer with a higher priority waits, RabbitMQ
-	// keeps the stopped consumer. When the other consumer stops, RabbitMQ activates the stopped consumer again, and
-	// delivers no messages from then on. Validate refuses this combination for a queue in Topology. It cannot check an
-	// existing queue, because AMQP does not report the arguments. https://www.rabbitmq.com/docs/consumer-priority
+	// Priority must be 0 on a queue with x-single-active-consumer, because of a defect in RabbitMQ 4.3. If the active
+	// consumer of a quorum queue stops with unsettled messages while a consumer with a higher priority waits, RabbitMQ keeps
+	// the stopped consumer. When the other consumer stops, RabbitMQ activates the stopped consumer again, and delivers no
+	// messages from then on. Validate refuses this combination for a queue in Topology. It cannot check an existing queue,
+	// because AMQP does not report the arguments. https://www.rabbitmq.com/docs/consumer-priority
 	Priority int32
 
 	// Limiter limits the rate of attempts. Default: no limit.
@@ -287,8 +287,8 @@ type Limiter interface {
 // depend on the same service may share a Breaker. Its methods must return immediately, because they block consumption.
 type Breaker interface {
 	// Allow is called before each attempt. If wait is above 0, the worker stops consuming for that time. Otherwise the
-	// attempt starts. Then the worker calls record once, with the error of the handler, which may wrap ErrNotAttempted, or
-	// with ErrNotAttempted itself.
+	// attempt may start. Then the worker calls record once, with the error of the handler, which may wrap ErrNotAttempted,
+	// or with ErrNotAttempted itself.
 	Allow() (record func(error), wait time.Duration)
 
 	// Probing reports whether the breaker is half-open. The worker then runs one attempt at a time, as a probe. The other
