@@ -81,7 +81,8 @@ type Config struct {
 	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
-	// Logger logs logins (Info), refused logins (Warn), and internal errors (Error). Default: none.
+	// Logger logs logins (Info), refused logins, incomplete purges and an unavailable archive (Warn), and internal
+	// errors (Error). Default: none.
 	Logger *slog.Logger
 }
 

@@ -17,10 +17,9 @@
 //	operate  replay, edit, discard, and undo
 //	admin    see secrets, import, purge
 //
-// After more than five wrong tokens from an address, the console makes the address wait before the next attempt. Each
-// further wrong token doubles the wait, up to one minute. Tokens from NewToken cannot be guessed, so the console
-// accepts them even during the wait. Therefore visitors who send wrong tokens cannot lock out other visitors behind the
-// same proxy.
+// After five wrong tokens from an address, the console makes the address wait before the next attempt. Each further
+// wrong token doubles the wait, up to one minute. Tokens from NewToken cannot be guessed, so the console accepts them
+// even during the wait. Therefore visitors who send wrong tokens cannot lock out other visitors behind the same proxy.
 //
 // The console refuses a request that changes data if a page of another site sent it ([http.CrossOriginProtection]), or
 // if it belongs to a session and has neither an Origin nor a Sec-Fetch-Site header. Pages load only scripts and styles
@@ -30,9 +29,9 @@
 //
 // /api/v1/openapi.json describes the API. An error is an object with the fields error and advice. An action on several
 // messages requires a filter, or "all": true to select all messages. With ?dry_run=true, such an action only counts the
-// messages. In JSON, names and values that are not valid UTF-8 are strings of the form "base64:…". The audit log in the
-// archive records each action with its actor, which is the name of the token or, without tokens, the value of the
-// header Reprise-Actor (default: "local").
+// messages. In JSON, names and values that are not valid UTF-8, or that begin with "base64:", have the form "base64:…".
+// The audit log in the archive records each action with its actor, which is the name of the token or, without tokens,
+// the value of the header Reprise-Actor (default: "local").
 //
 // A request passes through the packages of console/internal in this order: web (origin, role, parameters), then pages
 // or jsonapi (handlers). The packages access, fault, show, editor, figures and flow do not know the routes. The comment

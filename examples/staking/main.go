@@ -1,5 +1,5 @@
 // Command staking simulates the staking queues: an indexer, its services, and a database that fails occasionally. Its
-// exit code is 1 unless each sent message is booked once or parked once.
+// exit code is 1 unless each sent message is booked or parked.
 //
 //	go run ./examples/staking [-url amqp://…] [-type quorum] [-delay 500ms] [-serve [-book] | -send]
 //

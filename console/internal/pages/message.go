@@ -48,7 +48,7 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 		Own, Theirs []show.HeaderRow // headers of the application; headers of Reprise and of the broker
 		Properties  []pair
 		Edit        *editor.EditDiff
-		Hidden      bool   // the message contains secrets
+		Hidden      bool   // the message contains secrets that the visitor may not see
 		Trace       string // URL of the trace; "": no trace
 		Erase       template.URL
 	}{M: m, Journey: journey(m, edits, replay, again), Hidden: hidden}
@@ -286,7 +286,7 @@ func (p *Pages) revision(c *web.Call, id failed.ID) error {
 		R      *failed.Revision
 		Edit   editor.EditDiff
 		Body   show.BodyView
-		Hidden bool // the message contains secrets
+		Hidden bool // the message contains secrets that the visitor may not see
 	}{m, r, editor.Compare(m.Content, r.Content), show.ViewBody(r.Content), hidden}
 	title := fmt.Sprintf("Message %d, revision %d", m.ID, r.Number)
 	return render(c, http.StatusOK, "revision", page{Title: title, Nav: "groups"}, data)

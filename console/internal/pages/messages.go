@@ -26,7 +26,8 @@ type messageList struct {
 	Next     template.URL
 	State    failed.State
 
-	// URLs of the acts on all messages that match; "" if the list has no conditions or is empty.
+	// URLs of the acts on all messages that match; "" if the list has no conditions or is empty, or if the act does not
+	// apply to the state.
 	Discard, Replay, Restore, Erase template.URL
 
 	OneGroup bool   // all messages have the same error

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// URLs in templates start with the prefix of the console and have no query. If a template inserted a filter into a query,
-// html/template would escape the filter as a single parameter, so Go code builds the queries.
+// URLs in templates start with the prefix of the console, and their queries do not contain template actions. If a
+// template inserted a filter into a query, html/template would escape the filter as a single parameter, so Go code
+// builds the queries.
 func TestTemplateURLs(t *testing.T) {
 	attribute := regexp.MustCompile(`(?:href|src|action|formaction|hx-[a-z]+)="([^"]*(?:\{\{[^}]*\}\}[^"]*)*)"`)
 	prefixed := regexp.MustCompile(`^(hx-(swap|sync|target|select|select-oob|trigger)|[a-z-]+="(\{\{prefix\}\}|#))`)

@@ -20,7 +20,7 @@ func (c *Call) configuredHistory() (*history.History, error) {
 	return c.History, nil
 }
 
-// Histories contains the histories of queues over a range, with the marks in this range.
+// Histories contains the histories of queues over a range, with the marks in this range and in the hour before it.
 type Histories struct {
 	Range  history.Range
 	Queues []history.Series

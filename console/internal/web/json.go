@@ -36,7 +36,7 @@ func marshal(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Read decodes a JSON body into v. It refuses names that are unknown, are repeated, or differ from a known name in
+// Read decodes a JSON body into v. It refuses names that are unknown, are repeated, or differ from a known name only in
 // case.
 func (c *Call) Read(v any) error {
 	if kind, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type")); err != nil || kind != "application/json" {

@@ -12,9 +12,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Clean calls run. With the flag -clean, it then deletes the queues and exchanges of the topology that did not exist
-// before the call, including the messages. It keeps the queues and exchanges that other programs use, and prints their
-// names on stderr.
+// Clean calls run. With the flag -clean, it then deletes all new queues and exchanges of the topology, with their
+// messages. An object is new if it did not exist before the call. Clean keeps queues with consumers and exchanges with
+// bindings, because other programs use them, and prints their names on stderr.
 func (s *Stage) Clean(t topology.Topology, run func() error) error {
 	if !s.clean {
 		return run()

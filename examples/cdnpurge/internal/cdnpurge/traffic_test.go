@@ -80,7 +80,7 @@ func traffic(seed uint64) (all []purge) {
 }
 
 // transport simulates the network between the purger and the CDN. A call takes one to three seconds. The exact duration
-// depends on the content of the call and not on the order of the calls.
+// depends only on the Idempotency-Key and on the number of calls with this key, not on the order of other calls.
 type transport struct {
 	http.Handler
 

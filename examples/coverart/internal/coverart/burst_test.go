@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// countingService counts its calls. A handler calls it once for each index event.
+// countingService counts the calls of Put. A handler calls Put twice for each index event.
 type countingService struct {
 	coverart.Archive
 	puts atomic.Int32

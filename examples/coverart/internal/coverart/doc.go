@@ -25,7 +25,7 @@
 //
 //	nil             done
 //	reprise.Park    the body is invalid
-//	other errors    the archive or the web service failed this time
+//	other errors    the database, the archive or the web service failed this time
 //
 // The handlers do not retry requests themselves, because Reprise retries failed messages. Package rehearsal runs the
 // whole design, and examples/coverart is the program.

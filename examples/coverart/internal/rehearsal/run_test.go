@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// timeout limits the time for which a test waits for an expected event.
+// timeout is the maximum time that a test waits for an expected event.
 const timeout = 2 * time.Minute
 
 // quick returns the configuration of a rehearsal on b, with short delays. It gives the test exclusive use of the

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// within limits the time for which a test waits for an expected event.
+// within is the maximum time that a test waits for an expected event.
 const within = 2 * time.Minute
 
 // original represents the original client of this design. It uses the same AMQP operations.

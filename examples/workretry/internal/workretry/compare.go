@@ -45,9 +45,9 @@ func (c Comparison) Validate() error {
 	return nil
 }
 
-// Compare processes the same jobs in all four ways, in parallel. It declares queues that only this comparison uses, and
-// deletes them at the end. It returns an error if an operation fails, or if the outcome of a job deviates from
-// docs/guarantees.md.
+// Compare processes the same jobs in all four ways, in parallel. It declares queues and exchanges that only this
+// comparison uses, and deletes them at the end. It returns an error if an operation fails, or if the outcome of a job
+// deviates from docs/guarantees.md.
 func Compare(ctx context.Context, b Broker, c Comparison) (*Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
