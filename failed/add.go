@@ -183,8 +183,8 @@ func orNull(s string) any {
 	return []byte(s)
 }
 
-// verifyBack records that the replayed message that an arrival names in topology.HeaderReplay failed again. If the
-// replay did not send that message, verifyBack clears Back and BackOf.
+// If a replay sent the message that an arrival names in topology.HeaderReplay, verifyBack records that the message
+// failed again. Otherwise it clears Back and BackOf.
 func (t *tx) verifyBack(e *arrival) error {
 	if e.m.Back == 0 {
 		return nil

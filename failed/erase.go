@@ -69,7 +69,7 @@ func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor)
 	return n, err
 }
 
-// WouldErase returns the number n of messages that Erase would erase, and the number left of selected messages that
+// WouldErase returns n, the number of messages that Erase would erase, and left, the number of selected messages that
 // Erase would skip because they belong to a running replay.
 func (a *Archive) WouldErase(ctx context.Context, f Filter) (n, left int64, err error) {
 	defer annotate(&err, "cannot count the messages to erase")

@@ -72,9 +72,9 @@ const (
 
 // Import reads the output of Export and returns the number of new messages. It skips messages that are in the archive
 // or have been imported before. A message in state replaying becomes failed. The export does not contain the replays of
-// a message. The time of arrival is the time of the import, so Config.Retention starts again. Import stops at the first
-// invalid line and returns an error with the line number, after it has imported all lines before that line. Correct the
-// file and import it again to add the remaining messages.
+// a message. The time of arrival is the time of the import, so the retention counts from the import. If a line is
+// invalid, Import stops after it has imported all lines before that line, and returns an error with the line number.
+// Correct the file and import it again to add the remaining messages.
 func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int64, err error) {
 	if err := who.validate(); err != nil {
 		return 0, withAction(err, "cannot import messages")

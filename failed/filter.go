@@ -19,7 +19,7 @@ import (
 // Actions refuse the zero Filter with ErrInvalid, so that a filter that is empty by mistake does not select all
 // messages.
 //
-// A Filter has equivalent forms as URL parameters (Values, ParseFilter), as JSON and as text (String).
+// A Filter can be written as URL parameters (Values, ParseFilter), as JSON and as text (String).
 type Filter struct {
 	// All selects all messages for an action. It cannot be combined with other conditions.
 	All bool

@@ -37,7 +37,8 @@ type Actor string
 
 // Errors that methods of Archive wrap.
 var (
-	// ErrNotFound is returned if the archive does not contain the message, revision, group or replay.
+	// ErrNotFound is returned if the archive does not contain the message, revision, group or replay, or if a new
+	// replay would have no messages.
 	ErrNotFound = errors.New("failed: not found")
 
 	// ErrState is returned if the state of a message or a replay does not allow the

@@ -78,8 +78,8 @@ var unknownReasons = map[unaskedReason]string{
 	lateOutcome: fmt.Sprintf("no report within %.0f hours after the end of the replay", VerifyTime.Hours()),
 }
 
-// overdue returns a time in milliseconds. The archive no longer waits for the outcomes of replays that ended at or
-// before this time.
+// overdue returns the time VerifyTime before now, in milliseconds. The archive no longer waits for the outcomes of
+// replays that ended at or before this time.
 func overdue(now time.Time) int64 { return sqlkit.Millis(now.Add(-VerifyTime)) }
 
 // outcomeColumn returns the SQL expression for the outcome of message m in a replay, as a number for outcomeFrom.

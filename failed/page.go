@@ -136,7 +136,7 @@ func (a *Archive) some(ctx context.Context, s *selection) (at []int64, more bool
 }
 
 // few returns the matches of a search below the position before, the latest first. If the search has more than maxFew
-// matches at any position, few returns some of them and all is false.
+// matches at any position, few returns only some of them, and false.
 func (a *Archive) few(ctx context.Context, s *selection, before int64) (at []int64, all bool, err error) {
 	n, pos := 0, int64(0)
 	for err := range a.db.Rows(ctx, s.matches(maxFew+1)).Scan(&pos) {

@@ -111,10 +111,10 @@ type publisher interface {
 //	unsent messages ─► published ─► confirmed ─► recorded as sent ─► next batch …
 //
 // A message goes to the work queue in which it failed, as Routing specifies, or to the Target of its Plan. A worker
-// counts its attempts from the beginning, because the Replayer removes the retry headers of Reprise, of the presets and
-// of the broker. It removes BCC, moves CC to reprise.HeaderCC, and keeps all other headers, including the headers with
-// the destination of the first publish. It adds topology.HeaderReplay, by which the archive recognizes the message if
-// it fails again.
+// counts the attempts of the message from the beginning, because the Replayer removes the retry headers of Reprise, of
+// the presets and of the broker. It removes BCC, moves CC to reprise.HeaderCC, and keeps all other headers, including
+// the headers with the destination of the first publish. It adds topology.HeaderReplay, by which the archive recognizes
+// the message if it fails again.
 //
 // The Replayer records messages as sent after the broker has confirmed them. If a crash or a lost connection prevents
 // this, up to a batch of messages is sent again, but no message is lost. If the Replayer shuts down or the replay is

@@ -21,7 +21,7 @@ const (
 )
 
 // isAttemptHeader reports whether a header results from earlier attempts. If a message has no such headers, a worker
-// counts its attempts from the beginning. marks contains the marks of workers with a custom design, in addition to the
+// counts the attempts from the beginning. marks contains the marks of workers with a custom design, in addition to the
 // marks of Reprise and of the presets.
 func isAttemptHeader(header string, marks []topology.Marks) bool {
 	switch header {

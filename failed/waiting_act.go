@@ -24,7 +24,7 @@ type WaitingAct struct {
 	All    bool          // required if the filter selects all messages
 	AtMost int64         // if more messages are selected, the act changes nothing; 0: no limit
 	Delay  time.Duration // for Postpone only: from MinPostpone to topology.MaxDelay
-	Reason string        // for the audit log; ParkNow also sets it in the header x-reprise-reason; optional
+	Reason string        // for the audit log; ParkNow also includes it in the header x-reprise-reason; optional
 }
 
 // MinPostpone is the minimum of WaitingAct.Delay.

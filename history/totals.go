@@ -122,7 +122,7 @@ type column struct{ totals *Totals }
 // Scan implements [sql.Scanner].
 func (c column) Scan(stored any) (err error) {
 	b, ok := stored.([]byte)
-	if !ok && stored != nil { // drivers return an empty value as NULL
+	if !ok && stored != nil { // some drivers return an empty value as NULL
 		return errDamaged
 	}
 	*c.totals, err = decode(b)

@@ -121,7 +121,7 @@ func (ch *Channel) Sync(ctx context.Context) error {
 }
 
 // Consume starts a consumer with manual acknowledgements and the given prefetch. If ctx is canceled before the broker
-// answers, but the consumer starts anyway, late is called with the deliveries, on another goroutine.
+// answers, but the consumer starts anyway, Consume calls late with the deliveries, on another goroutine.
 func (ch *Channel) Consume(ctx context.Context, queue, tag string, prefetch int, args topology.Table, late func(Deliveries)) (deliveries Deliveries, err error) {
 	var d Deliveries
 	err = ch.request(ctx, func() (err error) {

@@ -101,7 +101,7 @@ func (s *Confirming) Publish(p *Publication) error {
 	}
 	s.mu.Lock()
 	delete(s.inFlight, p.tag)
-	p.returned = nil // the return belongs to an equal message
+	p.returned = nil // any return belongs to an equal message
 	s.mu.Unlock()
 	s.Flush()
 	if errors.Is(err, amqp.ErrClosed) {

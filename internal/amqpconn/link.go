@@ -42,7 +42,7 @@ type LinkConfig struct {
 // Change is a change of a link's state.
 type Change int
 
-// Changes of a link's state. Disconnected and Blocked have a reason.
+// Changes of a link's state. Only Disconnected and Blocked come with an error, the reason.
 const (
 	Connected Change = iota
 	Disconnected

@@ -45,8 +45,8 @@ func (c *Conn) askConnection(request func() error) error {
 	return err
 }
 
-// expect makes a timer call late unless the caller calls answered within c.Timeout(). The time during which the broker
-// has blocked the connection does not count. answered reports whether late was called.
+// expect starts a timer that calls the function late, unless the caller calls answered within c.Timeout(). The time
+// during which the broker has blocked the connection does not count. answered reports whether late was called.
 func (c *Conn) expect(late func()) (answered func() bool) {
 	var mu sync.Mutex
 	var done, called bool

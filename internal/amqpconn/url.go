@@ -35,8 +35,8 @@ type address struct {
 //
 //	amqp://user:password@host1:5672,host2,[::1]:5673/vhost?heartbeat=5
 //
-// The client supports only one address, so ParseURL creates a URL for each address. Errors do not quote any part of the
-// URL, because it could be part of a password. https://www.rabbitmq.com/docs/uri-spec
+// The client supports only one address, so ParseURL creates a URL for each address. Of the URL, errors quote only known
+// parameter names, because any other part could belong to a password. https://www.rabbitmq.com/docs/uri-spec
 func ParseURL(url string) (Addresses, error) {
 	fault := func(format string, args ...any) (Addresses, error) {
 		return nil, &ConnectError{Reason: fmt.Sprintf("cannot use this broker URL (%s); use amqp://user:password@host:5672/vhost, "+
@@ -187,7 +187,7 @@ func withoutFiles(tail string) string {
 	return path
 }
 
-// portOf returns the text after the last colon of host:port, [v6]:port, host or [v6].
+// portOf returns the port of host:port or [v6]:port, and "" for host or [v6].
 func portOf(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
 		return host[i+1:]
@@ -239,8 +239,8 @@ func (r *Rotation) next() address {
 	return r.all[r.index]
 }
 
-// round returns the round of the nth attempt, from 1, and reports whether the attempt is the first of its round. Each
-// round tries all addresses.
+// round returns the round to which an attempt belongs, and reports whether the attempt is the first of its round.
+// Rounds and attempts count from 1. Each round tries all addresses.
 func (r *Rotation) round(attempt int) (n int, begins bool) {
 	return (attempt-1)/len(r.all) + 1, (attempt-1)%len(r.all) == 0
 }
