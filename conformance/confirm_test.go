@@ -11,7 +11,8 @@ import (
 
 func TestReturnPrecedesConfirm(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
-		returns := c.NotifyReturn(make(chan amqp.Return)) // unbuffered, so that the test receives the events in the order of the frames
+		// The channels are unbuffered, so that the test receives the events in the order of the frames.
+		returns := c.NotifyReturn(make(chan amqp.Return))
 		confirms := c.NotifyPublish(make(chan amqp.Confirmation))
 		sent := amqp.Publishing{MessageId: "id", Headers: amqp.Table{"h": "v"}, Body: []byte("body")}
 		c.must(c.Publish("amq.direct", "nowhere", true, false, sent))

@@ -130,7 +130,8 @@ func describe(c *web.Call) error {
 	c.W.Header().Set("Content-Type", "application/json")
 	// server occurs exactly once in the description.
 	const server = `"url": "/api/v1"`
-	_, _ = c.W.Write(bytes.Replace(Description, []byte(server), []byte(strings.Replace(server, "/", c.Prefix+"/", 1)), 1)) // the error means that the client has disconnected
+	// An error means that the client has disconnected.
+	_, _ = c.W.Write(bytes.Replace(Description, []byte(server), []byte(strings.Replace(server, "/", c.Prefix+"/", 1)), 1))
 	return nil
 }
 

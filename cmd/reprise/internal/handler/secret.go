@@ -49,7 +49,8 @@ func hider(secrets []string, u *url.URL) *strings.Replacer {
 		all = append(all, s, url.PathEscape(s), url.QueryEscape(s))
 	}
 	all = slices.DeleteFunc(all, func(s string) bool { return len(s) < leastSecret })
-	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // the longest first, because one secret may contain another
+	// The longest secret comes first, because one secret may contain another.
+	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	var pairs []string
 	for _, s := range all {
 		pairs = append(pairs, s, hidden)

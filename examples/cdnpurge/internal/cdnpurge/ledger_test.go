@@ -17,7 +17,7 @@ type ledger struct {
 	mu       sync.Mutex
 	sent     int
 	took     map[string]time.Duration // time from publication to acceptance, by purge ID
-	evenings [7]time.Duration         // time from the end of the peak hours until all purges published by then are accepted, by day
+	evenings [7]time.Duration         // from the end of the peak hours until all purges published by then are accepted, by day
 	longest  int                      // maximum backlog
 	hours    []hour
 }
@@ -76,7 +76,7 @@ type result struct {
 	way
 	calls, refused, done, parked int
 	median, p99, longestWait     time.Duration // time from publication to acceptance
-	evening, latestEvening       time.Duration // time from the end of the peak hours until all purges published by then are accepted: mean, maximum
+	evening, latestEvening       time.Duration // mean and maximum of ledger.evenings
 	waiting                      int           // maximum number of purges that were published and not yet accepted
 	hours                        []hour
 }
