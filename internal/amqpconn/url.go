@@ -35,8 +35,9 @@ type address struct {
 //
 //	amqp://user:password@host1:5672,host2,[::1]:5673/vhost?heartbeat=5
 //
-// The client supports only one address, so ParseURL creates a URL for each address. Of the URL, errors quote only known
-// parameter names, because any other part could belong to a password. https://www.rabbitmq.com/docs/uri-spec
+// The client supports only one address, so ParseURL creates a URL for each address. Errors quote no part of the URL
+// except known parameter names, because any other part could belong to a password.
+// https://www.rabbitmq.com/docs/uri-spec
 func ParseURL(url string) (Addresses, error) {
 	fault := func(format string, args ...any) (Addresses, error) {
 		return nil, &ConnectError{Reason: fmt.Sprintf("cannot use this broker URL (%s); use amqp://user:password@host:5672/vhost, "+
