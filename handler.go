@@ -78,10 +78,10 @@ func Chain(h Handler, middleware ...Middleware) Handler {
 // ErrAttemptTimeout is the error of an attempt that failed after its Timeout had passed.
 var ErrAttemptTimeout = errors.New("reprise: attempt timed out")
 
-// Timeout cancels the context of an attempt after d. If the handler then returns an error, the attempt fails with
-// ErrAttemptTimeout, which wraps the handler's error. An outcome in that error (RetryAfter, Park) remains valid. If the
-// handler returns nil, the attempt has succeeded. Timeout does not terminate a handler that ignores its context: the attempt
-// lasts until the handler returns.
+// Timeout cancels the context of an attempt after d. If the handler then returns an error, the attempt fails with an error
+// that wraps both ErrAttemptTimeout and the handler's error. An outcome in that error (RetryAfter, Park) remains valid. If
+// the handler returns nil, the attempt has succeeded. Timeout does not terminate a handler that ignores its context: the
+// attempt lasts until the handler returns.
 //
 // If d is 0 or negative, there is no timeout.
 func Timeout(d time.Duration) Middleware {

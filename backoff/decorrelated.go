@@ -13,8 +13,8 @@ const DefaultDecorrelatedFactor = 3.0
 
 // Decorrelated is the schedule known as "decorrelated jitter"
 // (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter). Each delay is random, between Initial and
-// Factor times the previous delay, and never exceeds Max. The range grows quickly and the delays grow slowly. Messages
-// that failed at the same time are therefore far apart by the second retry. A zero field takes its default.
+// Factor times the previous delay, and never exceeds Max. The range grows quickly, but the delays grow slowly. Messages that
+// failed at the same time are therefore far apart by the second retry. A zero field takes its default.
 //
 // A schedule does not keep state, so each call of Delay draws all previous delays again, starting with the first
 // attempt. The distribution of a delay is the same as with stored delays, but successive delays of one message are not

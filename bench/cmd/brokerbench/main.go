@@ -59,7 +59,6 @@ func run(ctx context.Context, args []string) (err error) {
 	return nil
 }
 
-// scenario is a measurement.
 type scenario struct {
 	name, text, target string
 	run                func(context.Context, *bench) (*report.Table, error)
