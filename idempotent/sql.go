@@ -59,10 +59,10 @@ func (c SQLConfig) Validate() error {
 // SQL is a Store in a table of an SQL database. Workers in any number of processes can share it. It is as durable as
 // the database.
 //
-// Claim, Complete and Release run one statement in its own transaction. Claim runs a second statement if the key is not
-// free, and Complete sometimes runs a second statement to purge (SQLConfig.PurgeEvery). The statements need READ
-// COMMITTED, the default of PostgreSQL, and a connection in addition to the connection of the handler: if the handler
-// uses the only connection of the pool, the store cannot extend the lease.
+// Claim, Complete and Release each run one statement, in a separate transaction. Claim runs a second statement if the
+// key is not free, and Complete sometimes runs a second statement to purge (SQLConfig.PurgeEvery). The statements need
+// READ COMMITTED, the default of PostgreSQL, and a connection in addition to the connection of the handler: if the
+// handler uses the only connection of the pool, the store cannot extend the lease.
 //
 // The database clock measures leases and retentions, rounded up to whole milliseconds. The clocks of the workers are
 // not used, because a worker whose clock is fast by more than a lease would take over keys from running handlers.
