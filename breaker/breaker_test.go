@@ -79,7 +79,7 @@ func TestBreakerClosesAfterSuccessfulProbes(t *testing.T) {
 	})
 }
 
-// The breaker admits another probe if the previous probe was not attempted.
+// The breaker admits another probe if the attempt for the previous probe did not take place.
 func TestBreakerRepeatsProbeThatWasNotAttempted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Failures: 1, OpenFor: time.Minute})
@@ -129,7 +129,7 @@ func TestBreakerProbesAfterPanic(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg.Failures, cfg.OpenFor = 1, time.Minute
 				b := newBreaker(t, cfg)
-				// admit calls Allow until the breaker admits the attempt, as a worker does.
+				// Like a worker, admit calls Allow until the breaker admits the attempt.
 				admit := func(err error) (waited time.Duration) {
 					began := time.Now()
 					for done := false; !done && time.Since(began) < time.Hour; time.Sleep(time.Second) {

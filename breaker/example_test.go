@@ -16,8 +16,8 @@ import (
 
 var errTillDown = errors.New("the till does not answer")
 
-// While the till is down, the worker does not consume. Messages wait in the queue, which does not count as an
-// attempt. Other errors, such as a malformed order, do not open the breaker.
+// While the till is down, the worker does not consume. The messages wait in the queue, and the wait does not count as
+// an attempt. Other errors, such as a malformed order, do not open the breaker.
 func Example() {
 	till, err := breaker.New(breaker.Config{
 		Failures: 2,

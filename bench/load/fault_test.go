@@ -12,9 +12,9 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// A fault changes the deliveries to a client. It is called for each delivery, with the number of deliveries so far
-// and the pending messages. It returns the messages that the client sees, and the messages that stay pending until
-// the next call.
+// A fault changes the deliveries to a client. It is called for each delivery, with the number of deliveries so far and
+// the pending messages, including the new message. It returns the messages that the client sees, and the messages that
+// stay pending until the next call.
 type fault func(n int, messages [][]byte) (seen, kept [][]byte)
 
 func TestRunDetectsFaults(t *testing.T) {
@@ -55,7 +55,7 @@ func TestRunDetectsFaults(t *testing.T) {
 		}, "delivered twice"},
 		"of another run": {func(n int, m [][]byte) (seen, kept [][]byte) {
 			if n == victim {
-				// Change the number of the run, which precedes the publisher and the sequence number at the end of the body.
+				// Change the number of the run. At the end of the body, it precedes the publisher and the sequence number.
 				end := len(m[0]) - 1
 				m[0][end-8] ^= 1
 			}

@@ -33,7 +33,7 @@ func embedded(t *testing.T) *target {
 	return &target{address: address, url: "amqp://guest:guest@" + address, most: 1 << 30, began: time.Now()}
 }
 
-// The description of the outcome contains the broker's reason for closing the connection or channel.
+// The outcome contains the broker's reason for closing the connection or channel.
 func TestAttackReturnsReasonOfBroker(t *testing.T) {
 	for name, want := range map[string]string{
 		"3,183 basic.consume with tables of 120 KB": "506 RESOURCE_ERROR",

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/proc"
 )
 
-// busyFor returns a function that returns a processor time, which grows for the duration d.
+// busyFor returns a function that returns a processor time. This time grows until the duration d has passed.
 func busyFor(d time.Duration) func() (float64, error) {
 	began := time.Now()
 	return func() (float64, error) { return min(time.Since(began), d).Seconds(), nil }
