@@ -12,7 +12,7 @@ import (
 
 // backupStore is a store whose Backup blocks until the test ends the backup or GiveUp is called.
 type backupStore struct {
-	store.Store // nil; the test does not call other methods
+	store.Store // nil; the test calls only the methods below
 	began, end  chan struct{}
 	failed      chan struct{}
 	clean       bool // argument of Close

@@ -63,7 +63,7 @@ func TestPermissions(t *testing.T) {
 		refusal(t, try(channel(t, conn)), 403, "ACCESS_REFUSED - "+what+" in vhost '/' refused for user 'ada'")
 	}
 
-	// The removal of a permission takes effect immediately.
+	// Removing a permission takes effect immediately.
 	ch := channel(t, conn)
 	must(t, declare(ch, "ada-q", nil))
 	must(t, control.SetPermission(access.Permission{User: "ada", VHost: "/"}))
@@ -71,7 +71,7 @@ func TestPermissions(t *testing.T) {
 		"ACCESS_REFUSED - configure access to queue 'ada-q' in vhost '/' refused for user 'ada'")
 }
 
-// published publishes a message and returns the error that closes the channel.
+// published publishes a message and returns the error with which the broker closes the channel.
 func published(ch *amqp.Channel, exchange, key string) error {
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	if err := ch.Publish(exchange, key, false, false, amqp.Publishing{}); err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// sentContent is a command that a client sends on one of the channels 1 to 3. Incomplete messages are sent on channel 4.
+// sentContent is a command that a client sends on one of the channels 1 to 3, or on channel 4 if it is an incomplete
+// message.
 type sentContent struct {
 	channel    uint16
 	methods    []amqpwire.Method
@@ -68,8 +69,8 @@ var genSentContent = rapid.Custom(func(t *rapid.T) sentContent {
 	return s
 })
 
-// After any sequence of commands, and however the connections were closed, the memory accounts of the connections are
-// empty. After the topology has been deleted, its account is also empty.
+// After any sequence of commands, and however the connections are closed, the memory accounts of the connections are
+// empty. When the topology has been deleted, its account is also empty.
 func TestMemoryAccountsAreEmptyAfterClose(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		says := rapid.SliceOfN(genSentContent, 50, 200).Draw(rt, "says")

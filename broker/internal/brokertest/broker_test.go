@@ -104,7 +104,7 @@ func TestHeartbeatsKeepIdleConnectionOpen(t *testing.T) {
 	})
 }
 
-// stuckConn is a connection whose client can stop responding.
+// stuckConn is a client's connection on which each read waits for gate.
 type stuckConn struct {
 	net.Conn
 	gate chan struct{}

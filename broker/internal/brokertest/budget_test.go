@@ -267,7 +267,8 @@ func TestConnectionMemoryLimit(t *testing.T) {
 	}
 }
 
-// over reports whether the broker has closed the connection of a client, or is closing it if the client does not read.
+// over reports whether the broker has closed the connection of a client or, if the client does not read, is closing a
+// connection.
 func over(b *broker.Broker, r *rawClient, unread bool) bool {
 	synctest.Wait()
 	if !unread {
@@ -281,8 +282,8 @@ func over(b *broker.Broker, r *rawClient, unread bool) bool {
 	return false
 }
 
-// If all connections together exceed their limit, but no connection exceeds the limit for one connection, the broker
-// closes the largest connection.
+// If all connections together exceed their common limit, but no connection exceeds the limit for one connection, the
+// broker closes the largest connection.
 func TestTotalConnectionMemoryLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 10 << 20
@@ -295,7 +296,7 @@ func TestTotalConnectionMemoryLimit(t *testing.T) {
 			if i == 5000 {
 				t.Fatalf("only %d of %d connections were closed", closed, len(clients))
 			}
-			if i%20 == 0 { // older connections use more memory
+			if i%20 == 0 { // so that older connections use more memory
 				r := dialRaw(t, b, nil)
 				defer r.conn.Close()
 				go r.read()
@@ -337,7 +338,7 @@ func TestTotalConnectionMemoryLimit(t *testing.T) {
 	})
 }
 
-// If a client does not continue an incomplete message within a minute, the broker closes the connection, even if the
+// If a client does not continue an incomplete message for a minute, the broker closes the connection, even if the
 // client sends other commands.
 func TestIncompleteMessageTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

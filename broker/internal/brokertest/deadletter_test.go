@@ -42,7 +42,7 @@ func TestMessageReturnsFromWaitQueueAfterFourHours(t *testing.T) {
 	})
 }
 
-// A wait queue with at-least-once dead-lettering keeps its messages as long as the target queue does not exist.
+// A wait queue with at-least-once dead-lettering keeps its messages while the target queue does not exist.
 func TestAtLeastOnceDeadLetterWaitsForTargetQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})

@@ -42,7 +42,7 @@ var pinned = map[string]struct {
 	},
 }
 
-// When a queue is deleted, its arguments are freed, even if a channel still refers to the queue.
+// When a queue is deleted, the broker frees its arguments, even if a channel still refers to the queue.
 func TestDeletedQueueFreesArguments(t *testing.T) {
 	const queues, size = 300, 100_000
 	args := amqp.Table{"x-comment": strings.Repeat("x", size)}
@@ -84,7 +84,7 @@ func TestDeletedQueueFreesArguments(t *testing.T) {
 	})
 }
 
-// A deleted queue counts towards the memory limits as long as a channel refers to it.
+// A deleted queue counts towards the memory limits while a channel refers to it.
 func TestMemoryIncludesReferencedDeletedQueue(t *testing.T) {
 	for name, test := range pinned {
 		for _, exclusive := range []bool{false, true} {

@@ -183,7 +183,7 @@ func TestNewRejectsUnusableDataDirectory(t *testing.T) {
 	}
 }
 
-// If New fails because of the configuration, it does not change the data directory, and unlocks it.
+// If New fails because of the configuration, it leaves the data directory unchanged and unlocked.
 func TestFailedNewUnlocksDataDirectory(t *testing.T) {
 	config := inData(t)
 	wrong := config
@@ -239,7 +239,7 @@ func TestBackup(t *testing.T) {
 	})
 }
 
-// A failed start does not complete the recovery from an earlier crash, so the next start must complete it.
+// If a start fails before the recovery from an earlier crash is complete, the next start must complete the recovery.
 func TestFailedStartKeepsCrashMark(t *testing.T) {
 	config := inData(t)
 	crashed := broker.Config{Store: disk.Dir(dirOf(config) + "-crashed")}

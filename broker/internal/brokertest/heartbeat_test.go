@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// The broker does not close the connection of a slow reader that reads data or sends heartbeats. The broker reads
-// heartbeats even while the client has not read much data, but it does not read heartbeats behind a request.
+// The broker does not close the connection of a slow reader that reads some data or sends heartbeats. The broker reads
+// heartbeats even while much data waits for the client, but not heartbeats behind a request.
 func TestHeartbeatsKeepSlowReaderOpen(t *testing.T) {
 	const heartbeat, messages, size = 10, 3, 1 << 20
 	for name, test := range map[string]struct {

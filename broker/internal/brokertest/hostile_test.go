@@ -33,7 +33,7 @@ func (l exhaustedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// A client cannot stop the broker by opening more connections than the process may open files.
+// A client cannot stop the broker by opening connections until the process has too many open files.
 func TestServeContinuesAfterTooManyOpenFiles(t *testing.T) {
 	b, err := broker.New(broker.Config{})
 	must(t, err)
@@ -52,8 +52,8 @@ func TestServeContinuesAfterTooManyOpenFiles(t *testing.T) {
 	}
 }
 
-// If many queues dead-letter a message one after the other, the broker does not recurse. Shutdown does not wait until
-// the message has passed through all queues.
+// The broker does not recurse when a message is dead-lettered through many queues, one after the other. Shutdown does
+// not wait until the message has passed through all queues.
 func TestDeadLettersThroughManyQueues(t *testing.T) {
 	const n = 1000
 	b, conn := start(t, broker.Config{})
@@ -74,7 +74,7 @@ func TestDeadLettersThroughManyQueues(t *testing.T) {
 	must(t, b.Shutdown(context.Background()))
 }
 
-// New unroutable dead letters do not prevent retries of earlier dead letters.
+// New unroutable dead letters do not keep the queue from sending earlier dead letters again.
 func TestUnroutableDeadLetterDoesNotBlockRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})

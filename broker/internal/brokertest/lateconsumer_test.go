@@ -27,7 +27,7 @@ func consumeLate(t *testing.T, ch *amqp.Channel, queue string) *lateClient {
 	return &lateClient{t: t, seen: make(map[string]bool), deliver: ds}
 }
 
-// take receives all messages that the broker has delivered.
+// take receives all messages that the broker has delivered so far.
 func (l *lateClient) take() {
 	l.t.Helper()
 	for {
@@ -66,8 +66,8 @@ func fill(t *testing.T, conn *amqp.Connection, queue string, messages int) {
 }
 
 // Consumers that acknowledge late and do not set a prefetch receive only as many messages as fit into memory, and
-// receive more messages after they acknowledge. The broker does not close their connections, because then all their
-// deliveries would count as failed.
+// receive more messages after they acknowledge. The broker does not close their connections, because all their
+// deliveries would then count as failed.
 func TestBrokerDoesNotCloseLateConsumers(t *testing.T) {
 	const limit = 4 << 20
 	for name, test := range map[string]struct{ consumers, messages, batch int }{
@@ -119,7 +119,7 @@ func TestBrokerDoesNotCloseLateConsumers(t *testing.T) {
 }
 
 // A consumer receives as many messages as its prefetch allows, regardless of the memory use of other connections. Otherwise,
-// a consumer that acknowledges only complete batches of this size would wait indefinitely.
+// a consumer that acknowledges only batches of this size would wait indefinitely.
 func TestPrefetchIgnoresMemoryOfOtherConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit, prefetch = 16 << 20, 2000

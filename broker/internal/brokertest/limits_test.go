@@ -67,8 +67,8 @@ func TestTopologyMemoryLimit(t *testing.T) {
 	})
 }
 
-// The limit applies to the allocated memory, and not to the encoded size of tables. Clients that send large tables
-// and reconnect when the broker closes the connection cannot make the broker use more than twice the limit.
+// The limit applies to the allocated memory, and not to the encoded size of tables. Clients that send large tables, and
+// reconnect whenever the broker closes the connection, cannot make the broker use more than twice the limit.
 func TestMemoryLimitBoundsHeap(t *testing.T) {
 	const limit = 16 << 20
 	heap := func() int64 {
@@ -110,7 +110,7 @@ func TestMemoryLimitBoundsHeap(t *testing.T) {
 	})
 }
 
-// The memory use of an additional routing key is more than its length.
+// The memory account includes more than the length of each additional routing key.
 func TestMemoryIncludesRoutingKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, conn := start(t, broker.Config{})
@@ -173,8 +173,8 @@ func TestMemoryIncludesFrameBuffers(t *testing.T) {
 	})
 }
 
-// The broker does not close the connections of slow readers. If the memory limit is lower, it buffers fewer bytes for
-// each of them.
+// The broker does not close the connections of slow readers. With a lower memory limit, it buffers fewer bytes for each
+// of them.
 func TestBrokerDoesNotCloseSlowReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const total, clients = 4 << 20, 30
@@ -189,7 +189,7 @@ func TestBrokerDoesNotCloseSlowReaders(t *testing.T) {
 			defer close(slow[i].out)
 			slow[i].send(1, &amqpwire.QueueDeclare{Queue: fmt.Sprint(i)},
 				&amqpwire.QueueBind{Queue: fmt.Sprint(i), Exchange: "all"}, &amqpwire.BasicConsume{Queue: fmt.Sprint(i), NoAck: true})
-			go io.CopyN(io.Discard, slow[i].conn, 500) // the client receives approximately this number of bytes
+			go io.CopyN(io.Discard, slow[i].conn, 500) // the client reads only this number of bytes
 		}
 		synctest.Wait()
 		for range 200 {

@@ -17,8 +17,8 @@ type keptOpen struct{ net.Conn }
 
 func (keptOpen) Close() error { return nil }
 
-// If a client keeps its socket open after connection.close-ok, the broker closes the socket after 30 s, or earlier if
-// the heartbeat interval is shorter. Such a client does not delay a shutdown.
+// If a client keeps its socket open after connection.close-ok, the broker closes the socket after 30 s or the heartbeat
+// interval, whichever is shorter. Such a client does not delay a shutdown.
 func TestBrokerClosesLingeringSocket(t *testing.T) {
 	for name, test := range map[string]struct {
 		heartbeat, lasts time.Duration

@@ -27,7 +27,7 @@ type site struct {
 
 	broker *broker.Broker
 	wrong  atomic.Int64 // wrong passwords that were checked
-	unread atomic.Int64 // logins that were refused whether the password was correct or not
+	unread atomic.Int64 // logins that were refused without a check of the password
 	remote atomic.Int64 // default logins from other machines
 }
 
@@ -145,8 +145,8 @@ func TestBrokerLimitsPasswordGuesses(t *testing.T) {
 	})
 }
 
-// If an attacker has the same address as a user, the user's first login with the right password waits for at most
-// five seconds.
+// If an attacker has the same address as a user, the user's first login with the right password waits at most five
+// seconds.
 func TestLoginFromAddressOfAttacker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for guesses, wait := range map[int]time.Duration{4: 0, 5: time.Second, 25: 5 * time.Second} {
@@ -163,8 +163,8 @@ func TestLoginFromAddressOfAttacker(t *testing.T) {
 	})
 }
 
-// Programs that use an old password do not lock out programs that use the new password at the same address, if the
-// user has logged in from there before.
+// If a user has logged in from an address before, programs that use an old password do not lock out programs that use
+// the new password at this address.
 func TestOldPasswordDoesNotLockOutNewPassword(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -225,8 +225,8 @@ func TestBrokerLimitsDelayedLogins(t *testing.T) {
 	})
 }
 
-// Delayed logins from the address of an attacker do not affect other addresses, from which the broker still accepts
-// the right password.
+// Delayed logins from the address of an attacker do not affect other addresses, and the broker still accepts the right
+// password from there.
 func TestDelayedLoginsDoNotAffectOtherAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -273,7 +273,8 @@ func TestDailyLoginKeepsUserKnown(t *testing.T) {
 	})
 }
 
-// Wrong passwords in requests to the management API count, too. The API refuses such requests instead of delaying them.
+// Wrong passwords in requests to the management API count, too. If a login must wait, the API refuses the request
+// instead of delaying it.
 func TestManagementLimitsPasswordGuesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// While memory is low, the broker blocks publishers and notifies them. After other clients have consumed messages,
-// the publishers continue, and all messages arrive. The broker does not block connections that only consume.
+// While memory is low, the broker blocks publishers and notifies them. When other clients have consumed messages, the
+// publishers continue, and all messages arrive. The broker does not block connections that only consume.
 func TestMemoryAlarmBlocksPublishers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, size = 100, 100_000

@@ -11,9 +11,8 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// If a client has received a message and the message is in the work queue again after a shutdown and restart, the
-// message is marked as redelivered. This is the case for each way to settle the message, and for each stage of
-// dead-lettering.
+// If a client has received a message, and the message is in the work queue again after a restart, it is marked as
+// redelivered. This applies to each way to settle the message, and to each stage of dead-lettering.
 func TestDeliveredMessagesAreRedeliveredAfterShutdown(t *testing.T) {
 	const n = 1500
 	type settle func(ch *amqp.Channel, ds []amqp.Delivery) error

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// If a consumer does not settle a message within half an hour, the broker cancels the consumer and delivers its messages to
-// other consumers. Classic queues do not have this timeout.
+// If a consumer of a quorum queue does not settle a message within half an hour, the broker cancels the consumer and
+// requeues its messages. Classic queues do not have this timeout.
 func TestConsumerTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})

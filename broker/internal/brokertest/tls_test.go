@@ -115,8 +115,8 @@ func (d deaf) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// If a client does not complete the TLS and AMQP handshakes in time, the broker closes the connection, even if the
-// client does not send or does not read.
+// If a client does not complete the TLS and AMQP handshakes in time, for example because it does not send or does not
+// read, the broker closes the connection.
 func TestHandshakeTimesOut(t *testing.T) {
 	ca := newAuthority(t)
 	server := &tls.Config{Certificates: []tls.Certificate{ca.issue("server", false)}, Time: time.Now}

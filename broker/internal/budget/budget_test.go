@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// closedConnections records the reasons for which connections were closed.
+// closedConnections records why each connection was closed.
 type closedConnections struct {
 	mu  sync.Mutex
 	why map[string]Excess
@@ -61,7 +61,7 @@ func TestLargestConnectionIsClosed(t *testing.T) {
 		large.Take(Queues, 45)
 		last.Take(Channels, 35)
 		last.Take(Channels, 1)
-		// The account large no longer counts, although its memory is still in use.
+		// The account large no longer counts towards the limit, although its memory is still in use.
 		last.Take(Channels, 2)
 		synctest.Wait()
 		if want := (Excess{Together: true, Limit: 100, Used: 45, Mostly: Queues}); len(closedAccounts.why) != 1 || closedAccounts.why["large"] != want {

@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/management"
 )
 
-// If a running broker finds damage, the client that reads the data gets an error, the broker raises an alarm, and the
-// health check fails. The queue does not appear to be empty, and the broker does not panic.
+// If a running broker finds damage, the client that requested the data gets an error, the broker raises an alarm, and
+// the health check fails. The queue does not appear empty, and the broker does not panic.
 func TestDamageFoundLater(t *testing.T) {
 	zero := func(t *testing.T, disk vfs.FS, name string) {
 		f, err := disk.OpenReadWrite(name, vfs.WriteCategoryUnspecified) // the file may already be open
@@ -74,7 +74,7 @@ func checkDamageLater(t *testing.T, like string, harm func(t *testing.T, disk vf
 			}
 		}
 	}
-	if like == ".sst" { // the broker would find earlier damage when it starts
+	if like == ".sst" { // the broker would find this damage when it starts
 		p = powerUp(t, disk)
 		damage()
 	} else {

@@ -17,8 +17,8 @@ const (
 	damageEnd     = "\n<!-- end of what is generated -->\n"
 )
 
-// documentDamage compares the results with the table in docs/durability.md. If the test has damaged only a sample of
-// places, the results may be a subset of the table.
+// documentDamage compares the results with the table in docs/durability.md. If the test has damaged the files only at a
+// sample of places, the results may be a subset of the table.
 func documentDamage(t *testing.T, found map[string]map[string]bool) {
 	t.Helper()
 	old, err := os.ReadFile(durability)

@@ -42,7 +42,7 @@ type exitState struct {
 // damage is a kind of damage to a file.
 type damage struct {
 	kind string
-	do   func(content []byte) []byte // nil means that the file is removed
+	do   func(content []byte) []byte // if nil, the file is removed
 }
 
 func damages() []damage {
@@ -75,8 +75,8 @@ func damages() []damage {
 }
 
 // After any damage to one file, a broker either starts with every confirmed message or refuses to start. If it refuses, its
-// error names the file and recommends an action, and the directory does not change. After a crash, messages of the last
-// second may be missing.
+// error names the file and recommends an action, and the directory does not change. If the broker had crashed, messages of
+// the last second may be missing.
 func TestDamage(t *testing.T) {
 	found := make(map[string]map[string]bool) // results by file and kind of damage
 	for _, e := range endings(t) {
@@ -175,7 +175,7 @@ func publishSome(t *testing.T, ch *amqp.Channel, n int) (sent []string) {
 	return sent
 }
 
-// checkDamage damages a file, starts a broker, and returns the result.
+// checkDamage damages a file, starts a broker, and returns the result for the table.
 func checkDamage(t *testing.T, e exitState, file string, d damage) string {
 	disk := copyOf(e.disk)
 	if d.do == nil {
@@ -227,7 +227,7 @@ func checkDamage(t *testing.T, e exitState, file string, d damage) string {
 }
 
 // checkSalvage salvages a directory with one damaged file, and starts a broker. Only messages in the damaged file may
-// be missing, and the report must contain the number of remaining messages.
+// be missing, and the report must contain the correct number of remaining messages.
 func checkSalvage(t *testing.T, e exitState, file string, disk *vfs.MemFS) {
 	t.Helper()
 	r, err := diskstore.Salvage(diskstore.Options{Dir: "data", FS: disk}, vhost.Complete)
@@ -368,7 +368,7 @@ func writeTo(t *testing.T, disk vfs.FS, name string, content []byte) {
 
 var number = regexp.MustCompile(`[0-9]{6}`)
 
-// kindOf returns the name of a file with its variable parts replaced.
+// kindOf returns the name of a file, with the variable parts replaced.
 func kindOf(file string) string {
 	name := strings.TrimPrefix(file, "data/")
 	if strings.Contains(name, "marker.") {

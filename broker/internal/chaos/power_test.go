@@ -39,7 +39,8 @@ func powerUp(t *testing.T, disk *vfs.MemFS) *poweredBroker {
 	return powerUpAfter(t, disk, func() {})
 }
 
-// powerUpAfter starts a broker on a disk. It calls do after the store has been opened and before the broker reads it.
+// powerUpAfter starts a broker on a disk. It calls the function do after it has opened the store and before the broker
+// reads the store.
 func powerUpAfter(t *testing.T, disk *vfs.MemFS, do func()) *poweredBroker {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
@@ -86,8 +87,8 @@ func (p *poweredBroker) off(t *testing.T) {
 	}
 }
 
-// In a power failure, the disk may lose any part of the unsynced data. After a power failure at any time, the broker
-// must start with all confirmed messages.
+// A power failure at any time can remove any part of the unsynced data from the disk. The broker must then start with
+// all confirmed messages.
 func TestPowerFailureAtAnyTime(t *testing.T) {
 	brokers := uint64(max(2, *rounds/3))
 	if testing.Short() {
@@ -104,7 +105,8 @@ func TestPowerFailureAtAnyTime(t *testing.T) {
 	}
 }
 
-// cutPower cuts the power of a broker six times. Publishers pause between two messages for at most the duration longest.
+// cutPower cuts the power of a broker six times. Publishers pause between two messages, at most for the duration
+// longest.
 func cutPower(t *testing.T, seed uint64, longest time.Duration) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var mu sync.Mutex

@@ -40,8 +40,8 @@ func sized(order uint64, bytes int64) Entry {
 
 func raised(d *disk) bool { return d.Backlog() != nil }
 
-// Publishers must wait after backlogBytes of pending changes, even if they are much faster than the disk. An
-// acknowledgement is therefore durable when the running commit and the next commit are complete.
+// Publishers must wait while more than backlogBytes of changes are pending, even if they are much faster than the disk.
+// An acknowledgement is therefore durable soon, when the running commit and the next one are complete.
 func TestBacklogLimitsPendingCommits(t *testing.T) {
 	d, resume := openBlocked(t)
 	last := uint64(1)

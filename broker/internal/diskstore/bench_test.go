@@ -13,8 +13,8 @@ type body []byte
 
 func (b body) Append(dst []byte) []byte { return append(dst, b...) }
 
-// BenchmarkPut saves messages of 1 KiB, and deletes each message after it is durable. The number of messages that are
-// not yet durable is fixed.
+// BenchmarkPut saves messages of 1 KiB, and deletes each message when it is durable. A fixed number of messages are not
+// yet durable.
 func BenchmarkPut(b *testing.B) {
 	for _, inFlight := range []int{1, 100, 1000} {
 		b.Run(strconv.Itoa(inFlight), func(b *testing.B) {
@@ -41,7 +41,7 @@ func BenchmarkPut(b *testing.B) {
 }
 
 // BenchmarkAcknowledge saves messages of 1 KiB as fast as the backlog permits, like publishers without confirms, and
-// deletes them after they are durable. It reports the time until the oldest acknowledgement in each commit is durable.
+// deletes them after they are durable. It reports the time until the first acknowledgement in each commit is durable.
 func BenchmarkAcknowledge(b *testing.B) {
 	s, err := Open(Options{Dir: b.TempDir() + "/data", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -56,7 +56,7 @@ func BenchmarkAcknowledge(b *testing.B) {
 	}
 	message := body(make([]byte, 1024))
 	waits := new(ackWaits)
-	var refs []Ref // of the unacknowledged messages, in the order of Put calls
+	var refs []Ref // of the unacknowledged messages, oldest first
 	var noted Ticket
 	b.SetBytes(1024)
 	for put := uint64(1); b.Loop(); put++ {
@@ -79,7 +79,7 @@ func BenchmarkAcknowledge(b *testing.B) {
 	waits.report(b)
 }
 
-// ackWaits collects the times that it took until acknowledgements were durable.
+// ackWaits collects the times until acknowledgements were durable.
 type ackWaits struct {
 	mu  sync.Mutex
 	all []time.Duration

@@ -15,7 +15,7 @@ import (
 
 // history records the expected content of a store after each commit.
 type history struct {
-	states []content // content after each commit; the first is the content when the store was opened
+	states []content // content after each commit; the first is the content after Open
 	first  Ticket
 	waited Ticket
 	refs   map[Key]Ref
@@ -24,7 +24,7 @@ type history struct {
 
 func (h *history) now() content { return h.states[len(h.states)-1] }
 
-// in applies a change to the content that is expected after the commit with the ticket t.
+// in applies a change to the expected content after the commit with the ticket t.
 func (h *history) in(t Ticket, change func(content)) {
 	for len(h.states) <= int(t-h.first) {
 		h.states = append(h.states, h.now().clone())
@@ -32,8 +32,8 @@ func (h *history) in(t Ticket, change func(content)) {
 	change(h.now())
 }
 
-// After a power failure at any time, with any part of the unsynced data on disk, a store has the content after the
-// last confirmed commit or after a later commit. It never contains only a part of a commit.
+// After a power failure at any time, a store has the content after the last confirmed commit or after a later commit,
+// whichever part of the unsynced data is on disk. It never contains only a part of a commit.
 func TestCrashPreservesCommits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const queues, levels = 3, 2
@@ -67,7 +67,7 @@ func TestCrashPreservesCommits(t *testing.T) {
 			},
 			"update": func(t *rapid.T) {
 				if k, ok := existing(t); ok {
-					body := h.now().messages[k] // unchanged, because the store counts bytes
+					body := h.now().messages[k] // unchanged, because an update must not change the number of bytes
 					locked(func(ticket Ticket) {
 						h.refs[k] = d.Update(entry(k, body), h.refs[k])
 						h.in(ticket, func(c content) { c.messages[k] = body })
@@ -165,7 +165,7 @@ func TestCrashPreservesCommits(t *testing.T) {
 	})
 }
 
-// found determines the commit whose content the store has recovered, and continues the history from this commit.
+// found determines the commit after which the store had the recovered content c, and continues the history from there.
 func (h *history) found(t *rapid.T, c content) {
 	for i := len(h.states) - 1; i >= 0 && h.first+Ticket(i) >= h.waited; i-- {
 		if c.equal(h.states[i]) {

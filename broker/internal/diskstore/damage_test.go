@@ -15,7 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// If the disk is temporarily full, commits are delayed and do not fail.
+// If the disk is temporarily full, commits are delayed but do not fail.
 func TestStoreWaitsForFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &faultFS{err: syscall.ENOSPC}
@@ -106,8 +106,8 @@ func TestOpenReportsUnusableDirectory(t *testing.T) {
 	}
 }
 
-// Open detects a changed bit in the log, so that records are not lost without an error. At the end of the log,
-// however, a changed bit looks like an interrupted write.
+// Open reports a changed bit in the log instead of losing records. Only at the end of the log, a changed bit looks like
+// an interrupted write.
 func TestOpenDetectsDamagedLog(t *testing.T) {
 	power := vfs.NewCrashableMem()
 	d := openOn(t, power)
@@ -175,7 +175,7 @@ func removeAll(t *testing.T, fs vfs.FS, like string) {
 	}
 }
 
-// scramble changes a byte in the middle of each file whose name contains like.
+// scramble changes a byte in the middle of each file whose name contains the string like.
 func scramble(t *testing.T, fs vfs.FS, like string) {
 	t.Helper()
 	for _, name := range files(t, fs, like) {

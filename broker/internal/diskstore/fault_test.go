@@ -17,7 +17,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// faultFS makes write number from fail and, unless once is set, also all later writes. If from is 0, writes do not fail.
+// faultFS makes the write with the number from fail and, unless once is set, all later writes. If from is 0, writes do
+// not fail.
 type faultFS struct {
 	from, seen atomic.Int64
 	once       bool
@@ -35,7 +36,7 @@ func (b *faultFS) inject(op errorfs.Op) error {
 	return b.err
 }
 
-// work puts messages, a few in each commit, and returns the keys of the confirmed messages.
+// work saves messages, a few in each commit, and returns the keys of the confirmed messages.
 func work(d *disk, messages int) (confirmed []Key, err error) { return workWith(d, messages, "body") }
 
 func workWith(d *disk, messages int, body string) (confirmed []Key, err error) {
@@ -55,8 +56,8 @@ func workWith(d *disk, messages int, body string) (confirmed []Key, err error) {
 }
 
 // The test repeats the same work and makes each write fail in turn, alone or together with all later writes. The
-// confirmed messages must survive a power failure. After a failure, the store must report it and must not confirm
-// further messages.
+// confirmed messages must survive a power failure. After a failed commit, the store must report the failure and must
+// not confirm further messages.
 func TestFailedWriteIsNotConfirmed(t *testing.T) {
 	healthy := &faultFS{}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(healthy.inject)))
@@ -137,13 +138,13 @@ func TestDiskErrorDuringOpenOrClose(t *testing.T) {
 			}
 			checkConfirmed(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, %v", n, cause))
 			if err == nil && b.seen.Load() < n {
-				break // all writes have failed once
+				break // each write has failed once
 			}
 		}
 	}
 }
 
-// If the creation of a data directory fails or is interrupted, a later Open creates the directory.
+// If the creation of a data directory fails or is interrupted, a later Open completes it.
 func TestDiskErrorDuringCreation(t *testing.T) {
 	for n := int64(1); ; n++ {
 		power := vfs.NewCrashableMem()
@@ -209,8 +210,8 @@ func TestWaitReturnsAfterCloseOrCancel(t *testing.T) {
 	}
 }
 
-// A lack of file descriptors delays a commit, but does not make the store fail, because the lack is temporary and not
-// caused by the disk.
+// A lack of file descriptors delays a commit, but does not make the store fail, because the lack is temporary and does
+// not affect data on disk.
 func TestStoreWaitsForFileDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var exhausted atomic.Bool
@@ -234,7 +235,7 @@ func TestStoreWaitsForFileDescriptors(t *testing.T) {
 	})
 }
 
-// A failed store does not save changes. For the tickets of such changes, Wait returns an error.
+// A failed store does not save changes, and Wait returns an error for the tickets of these changes.
 func TestFailedStoreDoesNotSaveChanges(t *testing.T) {
 	d := openOn(t, vfs.NewMem())
 	d.GiveUp(errors.New("for the test"))
@@ -273,7 +274,7 @@ type commitResults chan Ticket
 
 func (c commitResults) Committed(upTo Ticket) { c <- upTo }
 
-// A failed store does not start further work in Pebble, because Pebble would wait forever.
+// A failed store does not start further work in Pebble, because this work would never end.
 func TestMakeRoomReturnsErrorOfFailedStore(t *testing.T) {
 	b := &faultFS{err: syscall.EIO}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
@@ -291,5 +292,5 @@ func TestMakeRoomReturnsErrorOfFailedStore(t *testing.T) {
 	if n := runtime.NumGoroutine(); n > before+100 { // concurrent tests also start goroutines
 		t.Errorf("goroutines: got %d, want about %d", n, before)
 	}
-	_ = d.Close(true) // returns the error that the disk returned
+	_ = d.Close(true) // returns the error of the disk
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// mixed returns a disk with a data directory that contains all kinds of files: 100 messages in a table and a value
-// file, and 100 messages in a log.
+// mixed returns a disk with a data directory that contains all kinds of files, with 100 messages in a table and a value
+// file and 100 messages in a log.
 func mixed(t *testing.T) *vfs.MemFS {
 	t.Helper()
 	disk := vfs.NewCrashableMem()
@@ -40,7 +40,7 @@ func TestSalvage(t *testing.T) {
 	template := mixed(t)
 	for name, test := range map[string]struct {
 		like string
-		harm func(content []byte) []byte // nil means that the file is removed
+		harm func(content []byte) []byte // if nil, the file is removed
 		keep int                         // minimum number of kept messages
 	}{
 		"all files are intact":           {"", nil, 200},

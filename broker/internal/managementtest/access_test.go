@@ -151,7 +151,7 @@ func TestHandlerLimitsBodySize(t *testing.T) {
 	}
 }
 
-// A rate is the average over the time between two requests.
+// A rate is the average between two requests.
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, call := handler(t, broker.Config{})
@@ -203,7 +203,7 @@ func TestMemoryAlarm(t *testing.T) {
 	}
 }
 
-// In-memory connections have different names, and the API can close each of them.
+// Each in-memory connection has a different name, by which the API can close it.
 func TestConnectionsInMemory(t *testing.T) {
 	b, call := handler(t, broker.Config{})
 	for range 2 {

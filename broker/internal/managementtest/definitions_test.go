@@ -76,7 +76,7 @@ func TestDefinitionsRoundTripWithRabbitMQ(t *testing.T) {
 	}
 }
 
-// RabbitMQ imports the definitions of a whole embedded broker, including users, passwords and permissions.
+// RabbitMQ imports all definitions of an embedded broker, including users, passwords and permissions.
 func TestDefinitionsWithUsers(t *testing.T) {
 	rabbit := rabbitMQ(t)
 	user, vhost := testkit.Name(t, "user"), testkit.Name(t, "vhost")
@@ -106,7 +106,7 @@ func TestDefinitionsWithUsers(t *testing.T) {
 	}
 }
 
-// A new embedded broker imports the definitions of a whole RabbitMQ broker.
+// A new embedded broker imports all definitions of a RabbitMQ broker.
 func TestNewImportsDefinitionsOfRabbitMQ(t *testing.T) {
 	rabbit := rabbitMQ(t)
 	vhost := rabbit.vhost(t)
@@ -160,7 +160,8 @@ func TestImportRejectsUnsupportedObjects(t *testing.T) {
 	}
 }
 
-// The management API and New reject definitions that exceed the memory limit for queues, exchanges and bindings.
+// The management API and New reject definitions whose objects exceed the memory limit for queues, exchanges and
+// bindings.
 func TestImportRejectsDefinitionsAboveMemoryLimit(t *testing.T) {
 	var queues []string
 	for i := range 10 {

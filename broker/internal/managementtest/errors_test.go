@@ -11,10 +11,11 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// request is a request to both brokers. In the path, V is a placeholder for the virtual host of the test, and U for a user.
+// request is sent to both brokers. In the path, V is a placeholder for the virtual host of the test, and U for a user.
 type request struct{ method, path, body string }
 
-// requests contains the requests to both brokers, in order. The responses must have RabbitMQ's status and message.
+// requests contains requests in the order in which they are sent to both brokers. The responses must have RabbitMQ's
+// status and message.
 var requests = []request{
 	{"GET", "/api/nosuch", ""},
 	{"GET", "/api/queues/nosuch", ""},

@@ -30,7 +30,7 @@ func manyDefinitions(n int) []byte {
 		strings.Join(queues, ","), strings.Join(exchanges, ","), strings.Join(bindings, ","))
 }
 
-// memoryRecorder is a response writer that measures the memory use of the process while the response is written.
+// memoryRecorder is a response writer that measures the memory use of the process while a response is being written.
 type memoryRecorder struct {
 	header        http.Header
 	status        int
@@ -61,8 +61,8 @@ func ask(b http.Handler, w http.ResponseWriter, path string) {
 	b.ServeHTTP(w, fromGuest("GET", path, ""))
 }
 
-// The API builds the elements of a list one by one while it writes the list. Before that, it only stores names and
-// sort keys.
+// The API builds the elements of a list one by one while it writes the list. Before that, it stores only names and sort
+// keys.
 func TestHandlerStreamsLists(t *testing.T) {
 	const n = 10_000
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(n)})
@@ -80,7 +80,7 @@ func TestHandlerStreamsLists(t *testing.T) {
 	}
 }
 
-// checkHeld checks that the additional memory use while a response is written is at most bound.
+// checkHeld checks that the memory use grows by at most the number bound while a response is being written.
 func checkHeld(t *testing.T, b *broker.Broker, path string, bound uint64) {
 	ask(b.Management(), httptest.NewRecorder(), path) // create the entries for the rates
 	before := held()
@@ -230,8 +230,8 @@ func (f *failingResponse) Write(b []byte) (int, error) {
 	return f.ResponseRecorder.Write(b)
 }
 
-// The API decodes a list of definitions element by element, because the definition of a queue can be three bytes of
-// JSON and decode to a hundred bytes.
+// The API decodes a list of definitions element by element, because three bytes of JSON can decode to a definition of a
+// hundred bytes.
 func TestImportDecodesDefinitionsIncrementally(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	const n = 200_000
@@ -251,8 +251,8 @@ func TestImportDecodesDefinitionsIncrementally(t *testing.T) {
 	}
 }
 
-// The API removes the rates of deleted queues, so that queues that clients create, request and delete do not use more
-// and more memory.
+// The API forgets the rates of deleted queues. Otherwise, its memory use would grow with each queue that clients
+// create, request and delete.
 func TestRatesOfDeletedQueuesUseNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, call := handler(t, broker.Config{})
@@ -277,7 +277,7 @@ func TestRatesOfDeletedQueuesUseNoMemory(t *testing.T) {
 	})
 }
 
-// The memory use for decoding arguments grows linearly with their number, and not quadratically.
+// The memory use of decoding arguments grows linearly with their number, and not quadratically.
 func TestArgumentsUseLinearMemory(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	const n = 5000

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// metrics returns the samples that a broker serves at a path, and the lines that describe them.
+// metrics returns the samples that a broker serves at a path, and the comment lines that describe them.
 func metrics(t *testing.T, b *broker.Broker, path string) (samples map[string]string, described []string) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -45,7 +45,7 @@ func metrics(t *testing.T, b *broker.Broker, path string) (samples map[string]st
 	return samples, described
 }
 
-// The file with RabbitMQ's metrics is from RabbitMQ 4.3.6 with the plugin rabbitmq_prometheus.
+// The file with the names of RabbitMQ's metrics is from RabbitMQ 4.3.6 with the plugin rabbitmq_prometheus.
 func TestMetricNamesMatchRabbitMQ(t *testing.T) {
 	text, err := os.ReadFile("testdata/rabbitmq-4.3.6-metrics.txt")
 	must(t, err)

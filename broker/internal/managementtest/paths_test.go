@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// One slash at the end of a path has no effect, for all methods. For a path with other empty segments, the API
-// responds that the path was not found, and does not redirect the client.
+// For all methods, a single slash at the end of a path has no effect. If a path has other empty segments, the API
+// responds as for an unknown path, and does not redirect the client.
 func TestPathsWithSlashesAndDots(t *testing.T) {
 	compareResponses(t, []request{
 		{"PUT", "/api/queues/V/q/", `{"durable":true}`},
@@ -90,8 +90,8 @@ func TestPathsWithSlashesAndDots(t *testing.T) {
 	}
 }
 
-// For objects with impossible names, the API responds with RabbitMQ's status and message for a missing object. The
-// same applies to paths with a missing virtual host or user.
+// For an object with a name that cannot exist, the API responds with RabbitMQ's status and message for a missing
+// object. The same applies to paths with a missing virtual host or user.
 func TestImpossibleObjectsAreNotFound(t *testing.T) {
 	// RabbitMQ may still list objects that other tests have deleted.
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
@@ -179,8 +179,8 @@ func TestImpossibleObjectsAreNotFound(t *testing.T) {
 	}...))
 }
 
-// A page without matching elements has an empty list of items. For lists that RabbitMQ does not page, the response is
-// the complete list.
+// A page without matching elements has an empty list of items. If a client requests a page of a list that RabbitMQ does
+// not page, the response is the complete list.
 func TestEmptyPagesMatchRabbitMQ(t *testing.T) {
 	compareResponses(t, []request{
 		{"GET", "/api/vhosts/V/connections?page=1&name=nosuch", ""},

@@ -18,9 +18,9 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// leftOut contains the fields of RabbitMQ that the embedded broker deliberately omits, with the reason. A name
-// applies to all fields with this name, wherever they are. A name that ends in * applies to all fields with this
-// prefix. docs/compatibility.md contains the same list.
+// leftOut maps the names of fields that the embedded broker deliberately omits to the reasons. A name applies to all
+// fields with this name, in any object. A name that ends in * applies to all fields with this prefix.
+// docs/compatibility.md contains the same list.
 var leftOut = map[string]string{
 	"garbage_collection": "Erlang processes", "reductions": "Erlang processes", "reductions_details": "Erlang processes",
 	"gc_*": "Erlang processes", "context_switches*": "Erlang processes", "proc_*": "Erlang processes",
@@ -42,7 +42,7 @@ var leftOut = map[string]string{
 	"cowboy_opts": "Erlang's web server", "socket_opts": "socket options",
 }
 
-// exchangeStats names the field message_stats of exchanges, which would contain only publish_in and publish_out.
+// exchangeStats identifies the field message_stats of exchanges, which would contain only publish_in and publish_out.
 const exchangeStats = "message_stats of exchanges"
 
 // shapes lists the compared resources. V is a placeholder for the virtual host, and C for the name of the connection.
@@ -103,7 +103,7 @@ func TestResponseFieldsMatchRabbitMQ(t *testing.T) {
 	})
 }
 
-// published limits the time until RabbitMQ has updated its statistics, on a busy machine.
+// published is the maximum time until RabbitMQ has updated its statistics, even on a busy machine.
 const published = 2 * time.Minute
 
 // populate creates objects of all kinds, so that all lists have elements.
@@ -150,7 +150,7 @@ func connectionName(t *testing.T, b *target, vhost string) string {
 	return name
 }
 
-// differences returns the fields that only one of two responses has, and the fields with different types.
+// differences describes the fields that only one of two responses has, and the fields whose types differ.
 func differences(path string, got, want any) (all []string) {
 	report := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	g, w := shape{}, shape{}
@@ -205,8 +205,8 @@ func (s shape) add(name string, v any) {
 	}
 }
 
-// covers reports whether the response could contain the field. For example, if a list is empty, the response cannot
-// contain the fields of its elements.
+// covers reports whether the response could contain the field. For example, it cannot contain the fields of the
+// elements of an empty list.
 func (s shape) covers(name string) bool {
 	i := strings.LastIndexAny(name, ".")
 	if strings.HasSuffix(name, "[]") {

@@ -30,7 +30,7 @@ func embedded(t *testing.T, config broker.Config) *target {
 	return &target{amqp: b.URL, api: api, client: testkit.HTTPClient(t)}
 }
 
-// rabbitMQ returns the RabbitMQ node for the tests. If none is configured, it skips the test.
+// rabbitMQ returns the RabbitMQ node for the tests. It skips the test if the node is not configured.
 func rabbitMQ(t *testing.T) *target {
 	t.Helper()
 	for _, b := range testkit.RabbitMQs() {

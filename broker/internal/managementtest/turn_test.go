@@ -45,7 +45,7 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: "pipes"} }
 
-// ask sends a request on a new connection and returns the connection.
+// ask sends a request on a new connection, and returns the connection without reading the response.
 func (p *pipes) ask(t *testing.T, method, path, body string) net.Conn {
 	client, server := net.Pipe()
 	p.conns <- server
@@ -104,8 +104,8 @@ func TestListWaitsForTurn(t *testing.T) {
 	})
 }
 
-// Messages in a response use memory until the client has read them. The server therefore removes messages from a
-// queue only when the request has its turn.
+// Messages in a response use memory until the client has read them. The server therefore removes messages from a queue
+// only during the turn of the request.
 func TestGetWaitsForTurnBeforeTakingMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := serveLists(t)
@@ -134,7 +134,7 @@ func TestGetWaitsForTurnBeforeTakingMessages(t *testing.T) {
 	})
 }
 
-// Each list waits for its turn, including the list of consumers in a queue or channel.
+// Each list waits for its turn, including the list of consumers in the description of a queue or channel.
 func TestListsTakeTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := serveLists(t)
@@ -159,7 +159,7 @@ func TestListsTakeTurn(t *testing.T) {
 	})
 }
 
-// If a client sends the body too slowly, the error response reports the timeout and not the size limit.
+// If a client sends the body too slowly, the error response reports the timeout and not a size limit.
 func TestSlowBodyTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := serveLists(t)

@@ -12,7 +12,7 @@ import (
 
 // busyStore is a store in which a commit is always in progress. The commit began at the last call of commit.
 type busyStore struct {
-	store.Store // nil; the test does not call other methods
+	store.Store // nil; the test calls only the methods below
 	since       atomic.Pointer[time.Time]
 	failed      chan struct{}
 }
@@ -42,8 +42,8 @@ func (b *busyStore) givenUp() bool {
 	}
 }
 
-// A shutdown waits for a slow disk. If the context is canceled and the disk does not respond, LimitShutdown gives up
-// the store.
+// A shutdown waits for a slow disk. If the context is canceled and the disk does not respond, LimitShutdown makes the
+// store give up.
 func TestLimitShutdown(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, b *busyStore, end func()){
 		"context is not canceled": func(t *testing.T, b *busyStore, _ func()) {

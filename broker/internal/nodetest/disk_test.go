@@ -35,7 +35,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// testNode is a node with its store, which is on a test file system, and with a client.
+// testNode is a node with a client and with a store on a test file system.
 type testNode struct {
 	*node.Node
 	t     *testing.T
@@ -167,7 +167,7 @@ func TestDiskAlarmBlocksPublishers(t *testing.T) {
 }
 
 // After a failed write, the broker does not confirm messages, and reports the failure to all publishers. After a
-// restart, the messages that were confirmed before the failure still exist.
+// restart, the queue still contains the messages that were confirmed before the failure.
 func TestFailedDiskConfirmsNoMessages(t *testing.T) {
 	memory := vfs.NewCrashableMem()
 	var broken atomic.Bool
@@ -238,7 +238,7 @@ func TestShutdownDoesNotWaitForFullDisk(t *testing.T) {
 	}
 }
 
-// A management request that waits for the disk does not delay a shutdown.
+// A management request that waits for a full disk does not delay a shutdown.
 func TestShutdownWhileRequestWaitsForFullDisk(t *testing.T) {
 	fs, full := newFillableDisk()
 	r := run(t, fs, 0)
@@ -269,7 +269,7 @@ func TestShutdownWhileRequestWaitsForFullDisk(t *testing.T) {
 	}
 }
 
-// slowStore is a store whose reads block until the test closes read.
+// slowStore is a store whose reads block until the test closes the channel read.
 type slowStore struct {
 	store.Store
 	reading chan struct{} // closed by the first read
@@ -283,8 +283,8 @@ func (s *slowStore) Load(queue uint64, level uint8, after uint64, n, bytes int) 
 	return s.Store.Load(queue, level, after, n, bytes)
 }
 
-// The caller may close the store after Shutdown. Therefore, Shutdown must wait until the deletion of a virtual host
-// no longer reads from the store.
+// The caller may close the store after Shutdown, so Shutdown must wait until a virtual host that is being deleted no
+// longer reads from the store.
 func TestShutdownWaitsForVirtualHostDeletion(t *testing.T) {
 	fs := vfs.NewMem()
 	r := run(t, fs, 0)
@@ -332,8 +332,8 @@ func (g *removableDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: 1 << 40}, nil
 }
 
-// After a data directory was removed, the broker can still write to its open files. It must not confirm messages,
-// because no process can open these files later.
+// After the data directory was removed, the broker can still write to its open files. It must not confirm messages,
+// because no process can open these files again.
 func TestRemovedDirectoryConfirmsNoMessages(t *testing.T) {
 	disk := &removableDisk{FS: vfs.NewMem()}
 	r := run(t, disk, 0)

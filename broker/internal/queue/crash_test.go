@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// chain contains a queue with a maximum length of one message, and the target queue of its dead letters.
+// chain contains a queue with a maximum length of one message, and the queue to which it dead-letters messages.
 type chain struct {
 	store        store.Store
 	source, work *Queue
@@ -74,7 +74,7 @@ func TestDroppedMessageIsRedeliveredAfterCrash(t *testing.T) {
 			if err := c.store.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			crashed := fs.crashed()        // a copy without the following changes
+			crashed := fs.crashed()        // a copy of the disk without the following changes
 			c.source.Publish(large(2, 10)) // drops message 1
 			it := arrived(c.work)
 			if it == nil || numberOf(it) != 1 || it.Redelivered {

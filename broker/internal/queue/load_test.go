@@ -15,8 +15,8 @@ import (
 )
 
 // filled returns a store in which queue 7 has n messages of the given size, numbered from 1. The messages are only on
-// disk, because filled reopens the store. If change is not nil, filled calls it for each entry before saving the
-// entry.
+// disk, because filled reopens the store. If the function change is not nil, filled calls it for each entry before
+// saving the entry.
 func filled(t *testing.T, n, size int, change func(i int, e *store.Entry)) store.Store {
 	t.Helper()
 	fs := newMemDisk()
@@ -69,7 +69,7 @@ func restored(t *testing.T, s store.Store, change func(*Config)) *Queue {
 	return q
 }
 
-// unreadable is a store whose reads fail while failing is set.
+// unreadable is a store whose Load method fails while failing is set.
 type unreadable struct {
 	store.Store
 	failing atomic.Bool
@@ -129,7 +129,7 @@ func TestCloseStopsLoadRetry(t *testing.T) {
 	}
 }
 
-// Close and Delete unblock a caller that waits for a message from the disk.
+// Close, Delete and Purge unblock a caller that waits for a message from the disk.
 func TestCloseUnblocksGet(t *testing.T) {
 	for name, end := range map[string]func(*Queue){
 		"closed":  (*Queue).Close,
@@ -153,7 +153,7 @@ func TestCloseUnblocksGet(t *testing.T) {
 	}
 }
 
-// If messages exceed the size of a chunk, the queue loads one message at a time.
+// If each message exceeds the size of a chunk, the queue loads one message at a time.
 func TestQueueLoadsLargeMessagesOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100
@@ -170,7 +170,7 @@ func TestQueueLoadsLargeMessagesOneAtATime(t *testing.T) {
 	})
 }
 
-// While memory is short, a queue keeps only a few messages in memory, and limits their total size.
+// While memory is low, a queue keeps only a few messages in memory, and limits their total size.
 func TestLargeMessagesSpillToDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := restored(t, filled(t, 0, 0, nil), nil)
@@ -223,8 +223,8 @@ func TestMemoryLimitsConsumerWithoutPrefetch(t *testing.T) {
 	})
 }
 
-// While other queues use all the memory, a queue delivers further messages only after acknowledgements. When the
-// other queues release memory, the queue continues automatically.
+// While other queues use all the memory, a queue delivers further messages only after acknowledgements. When the other
+// queues release memory, the queue continues without them.
 func TestQueueContinuesWhileMemoryIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, others = 2000, 20 << 20
@@ -254,8 +254,8 @@ func TestQueueContinuesWhileMemoryIsShort(t *testing.T) {
 	})
 }
 
-// The queue stops loading while it has many unsent dead letters. If Get is the first call that notices many expired
-// messages, it must request their publication.
+// The queue does not load messages while it has many unsent dead letters. Therefore, if Get is the first call that
+// finds many expired messages, it must request their publication.
 func TestGetSendsExpiredMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := restored(t, filled(t, 0, 0, nil), func(c *Config) {

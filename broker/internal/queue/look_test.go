@@ -35,7 +35,7 @@ func TestLookMatchesDeliveryOrder(t *testing.T) {
 			if again := bodies(q); !slices.Equal(looked, again) {
 				t.Errorf("quorum %t: Look returned %q, then %q", quorum, looked, again)
 			}
-			time.Sleep(2 * time.Minute) // until after the delayed retry
+			time.Sleep(2 * time.Minute) // until the delayed retry is due
 			var got []string
 			for it := q.take(true); it != nil; it = q.take(true) {
 				got = append(got, string(it.Message.Body))

@@ -17,7 +17,7 @@ import (
 type memDisk struct {
 	mu        sync.Mutex
 	messages  map[store.Key]savedMessage
-	orders    map[memLevel][]uint64 // sorted orders of the messages
+	orders    map[memLevel][]uint64 // orders of the messages, sorted
 	documents map[string][]byte
 	counts    map[memLevel]memCount
 	open      bool
@@ -42,7 +42,7 @@ func newMemDisk() *memDisk {
 	return &memDisk{messages: map[store.Key]savedMessage{}, orders: map[memLevel][]uint64{}, documents: map[string][]byte{}, counts: map[memLevel]memCount{}}
 }
 
-// crashed returns a copy of the disk as after a power failure, with all committed changes.
+// crashed returns a copy of the disk after a power failure, with all committed changes.
 func (d *memDisk) crashed() *memDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,7 +61,7 @@ func (d *memDisk) set(e store.Entry) {
 	d.messages[e.Key] = savedMessage{e.State, e.Message.Append(nil)}
 }
 
-// remove removes the messages of a level with from <= order < before.
+// remove removes the messages of a level whose order is at least from and less than before.
 func (d *memDisk) remove(at memLevel, from, before uint64) {
 	i, _ := slices.BinarySearch(d.orders[at], from)
 	j, _ := slices.BinarySearch(d.orders[at], before)
@@ -78,13 +78,13 @@ func (d *memDisk) count(at memLevel, messages int, bytes int64) {
 
 // memStore is a [store.Store] on a memDisk. Like the real store, it commits in the background.
 type memStore struct {
-	store.Store // nil; the tests do not call other methods
+	store.Store // nil; the tests call only the methods below
 	disk        *memDisk
 	unclean     bool
 
 	mu        sync.Mutex
 	committed *sync.Cond
-	ticket    store.Ticket // of the pending commit
+	ticket    store.Ticket // ticket of the pending commit
 	changes   []func(*memDisk)
 	waiters   []store.Waiter
 	holders   int

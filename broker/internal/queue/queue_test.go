@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// taker is a receiver that accepts messages up to its credit and keeps them.
+// taker is a receiver that accepts messages while it has credit, and keeps them. A negative credit is unlimited.
 type taker struct {
 	mu      sync.Mutex
 	credit  int
@@ -212,7 +212,7 @@ func TestDeliveryLimit(t *testing.T) {
 		},
 	})
 	q.Publish(message("x"))
-	for range 5 { // intentional requeues are not failures
+	for range 5 { // an intentional requeue is not a failure
 		it := q.take(false)
 		q.Requeue(false, it)
 	}

@@ -52,8 +52,8 @@ func (k *storedQueue) settle() {
 	}
 }
 
-// A queue that has most of its messages on disk, and is closed and restored between operations, behaves like a queue
-// that has all messages in memory.
+// A queue that has most of its messages on disk, and that is closed and restored between operations, behaves like a
+// queue that has all messages in memory.
 func TestQueueOnDiskMatchesQueueInMemory(t *testing.T) {
 	flags.Default(t, "rapid.checks", "30")
 	rapid.Check(t, func(t *rapid.T) {
@@ -61,7 +61,7 @@ func TestQueueOnDiskMatchesQueueInMemory(t *testing.T) {
 		config.Meter = NewMeter(1 << 40)
 		config.Quorum = rapid.Bool().Draw(t, "quorum")
 		config.MaxPriority = rapid.SampledFrom([]uint8{0, 3}).Draw(t, "priorities")
-		limited := rapid.Bool().Draw(t, "limited") // limit the length; without priorities, because the head may still be loading
+		limited := rapid.Bool().Draw(t, "limited") // limit the length, but only without priorities, because a head may still be loading
 		if limited {
 			config.MaxLength = 150
 		}
@@ -147,8 +147,8 @@ func TestQueueOnDiskMatchesQueueInMemory(t *testing.T) {
 				k.restart(config)
 			},
 			"": func(t *rapid.T) {
-				// Without settle, operations overlap with loads. With a limit, settle is necessary, because the queue drops
-				// messages beyond the limit only after a load.
+				// Without a call of settle, operations overlap with loads. With a length limit, the call is necessary,
+				// because the queue can drop the head only when the head is loaded.
 				if limited || rapid.Bool().Draw(t, "settled") {
 					k.settle()
 				}

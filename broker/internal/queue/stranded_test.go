@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// strandedQueue returns a queue with messages of 4 KiB on disk. The first n messages have expired. The queue uses
-// at-least-once dead-lettering, and its dead letters are unroutable until target is set.
+// strandedQueue returns a queue with n+live messages of 4 KiB on disk. The first n messages have expired. The queue
+// uses at-least-once dead-lettering, and its dead letters are unroutable until target is set.
 func strandedQueue(t *testing.T, n, live int) (q *Queue, target *atomic.Pointer[Queue]) {
 	t.Helper()
 	past := time.Now().Add(-time.Hour).UnixNano()
@@ -35,8 +35,8 @@ func strandedQueue(t *testing.T, n, live int) (q *Queue, target *atomic.Pointer[
 	return q, target
 }
 
-// Stranded dead letters do not block the messages behind them, and their contents do not stay in memory. When a
-// target queue is available, the queue sends the dead letters.
+// Stranded dead letters do not block the messages behind them, and the contents of the letters do not stay in memory.
+// When a target queue is available, the queue sends the dead letters.
 func TestStrandedDeadLettersDoNotBlockQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, live = 3000, 100

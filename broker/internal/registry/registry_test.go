@@ -23,7 +23,7 @@ func TestDocumentNames(t *testing.T) {
 	})
 }
 
-// A nil registry, which an in-memory broker uses, is empty and ignores changes.
+// A nil registry, as in an in-memory broker, is empty and ignores changes.
 func TestNilRegistry(t *testing.T) {
 	var r *Registry
 	r.Set(1, "kind", "name")

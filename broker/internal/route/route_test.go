@@ -201,7 +201,7 @@ func (c countingArguments) All() iter.Seq2[string, any] {
 	}
 }
 
-// To match many headers against a binding with many arguments takes linear time.
+// Matching many headers against a binding with many arguments takes linear time.
 func TestHeadersMatchInLinearTime(t *testing.T) {
 	const n = 1000
 	looked := 0

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// oracle routes messages like a broker with a given topology. It identifies queues by name.
+// oracle routes messages like a broker with the given topology. Queues are identified by their names.
 type oracle struct{ table *route.Table[string] }
 
 func newOracle(t topology.Topology) oracle {
@@ -76,7 +76,7 @@ func checkReturn(t *rapid.T, topo topology.Topology, own string) {
 	}
 }
 
-// If the key of an expired copy does not match a queue, the broker silently drops the copy. The key of the copy must
+// If the routing key of an expired copy leads to no queue, the broker silently drops the copy. The key of the copy must
 // therefore route back to the work queue. If the message's own key routes back, the copy must have this key.
 func TestReturnKeyRoutesThroughTopicExchange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -88,7 +88,7 @@ func TestReturnKeyRoutesThroughTopicExchange(t *testing.T) {
 	})
 }
 
-// The key of a copy also routes back through bound exchanges and alternate exchanges, if a binding key or the
+// The key of a copy also routes back through bound exchanges and alternate exchanges, if any binding key or the
 // message's own key routes to the queue.
 func TestReturnKeyRoutesThroughSeveralExchanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
