@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// maxDiffLines is the maximum number of lines of a comparison that a page displays.
+// maxDiffLines is the maximum number of comparison lines on a page.
 const maxDiffLines = 2000
 
 // diffLine is a line of a comparison. Class is "add", "del", "skip-lines", or "" for a line in both texts.

@@ -129,7 +129,7 @@ func (b *graphBuilder) add(id string, kind graph.Kind, note string) {
 	b.Nodes = append(b.Nodes, graph.Node{ID: id, Name: show.Visible(name), Kind: kind, Note: note})
 }
 
-// node returns the node that has or combines the given ID, or nil.
+// node returns the node that has the given ID or combines the object with this ID, or nil.
 func (b *graphBuilder) node(id string) *graph.Node {
 	if i, ok := b.index[id]; ok {
 		return &b.Nodes[i]
@@ -156,7 +156,7 @@ func (b *graphBuilder) edge(from, to string, why graph.Way, label string) {
 	}
 }
 
-// deadLetters adds the edge for messages that expire in a queue or are rejected.
+// deadLetters adds the edge from q to the target of its dead letters, if q has dead letters.
 func (b *graphBuilder) deadLetters(q topology.Queue) {
 	exchange, ok := q.Args["x-dead-letter-exchange"].(string)
 	from := b.node(queueID(q.Name))

@@ -20,7 +20,7 @@ import (
 type actRow struct {
 	failed.Act
 	Name    string // name of the object
-	Href    string // URL of the page of the object
+	Href    string // URL of the page about the object
 	Details []pair
 }
 
@@ -40,7 +40,7 @@ func (p *Pages) audit(c *web.Call) error {
 	return render(c, http.StatusOK, "audit", page{Title: "Audit log", Nav: "audit"}, data)
 }
 
-// subjectHref returns the URL of the page of an act's object, or "" if the object has no page.
+// subjectHref returns the URL of the page about an act's object, or "" if the object has no page.
 func subjectHref(subject string) string {
 	kind, id, ok := strings.Cut(subject, "/")
 	if kind == "queue" || kind == "worker" {
@@ -55,7 +55,7 @@ func subjectHref(subject string) string {
 	return ""
 }
 
-// details formats the details of an act, in the order of their names. It omits empty details.
+// details formats the details of an act, sorted by name. It omits empty details.
 func details(d map[string]any) []pair {
 	var all []pair
 	for _, name := range slices.Sorted(maps.Keys(d)) {

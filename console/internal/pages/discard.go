@@ -35,7 +35,8 @@ type selection struct {
 	query url.Values // query of Back
 }
 
-// readSelection reads the selection of messages in one state from a URL or a form, and counts the messages.
+// readSelection reads a selection from v, the values of a URL or a form, and counts the selected messages in the given
+// state.
 func readSelection(c *web.Call, v url.Values, state failed.State, count counter) (*selection, error) {
 	asked, err := api.ParseSelection(web.Only(v, api.SelectionNames), c.Clock())
 	if err != nil {
@@ -171,7 +172,7 @@ func pageSelection(c *web.Call, state failed.State, count counter) (*selection, 
 	return readSelection(c, v, state, count)
 }
 
-// formSelection reads a selection of messages in one state from a submitted form. A form that does not list the
+// formSelection reads a selection of messages in the given state from a submitted form. A form that does not list the
 // messages by ID contains the number that the page showed. If the page did not show an exact number, formSelection
 // counts the messages and sets isCounted. The caller must then show the form again.
 func formSelection(c *web.Call, state failed.State) (s *selection, v url.Values, isCounted bool, err error) {

@@ -192,7 +192,7 @@ func outOf(n int64, q url.Values) string {
 
 func messagePath(id failed.ID) string { return fmt.Sprintf("/messages/%d", id) }
 
-// pair is a name with a value, such as a hidden field of a form.
+// pair is a name and a value, such as a hidden field of a form.
 type pair struct{ Name, Value string }
 
 // pairs returns the values of a form, sorted by name.

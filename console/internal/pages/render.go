@@ -204,7 +204,7 @@ func percent(part, whole int64) int64 {
 	return part * 100 / whole
 }
 
-// dict converts alternating names and values to a map, for templates that need several arguments.
+// dict converts alternating names and values into a map, for templates that need several arguments.
 func dict(pairs ...any) map[string]any {
 	m := make(map[string]any, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -241,7 +241,7 @@ func (p *Pages) replayForm(c *web.Call) error {
 	return showReplayForm(c, http.StatusOK, s, replayForm{Form: form, Where: where})
 }
 
-// replayForm is the submitted form for a replay, with its problems.
+// replayForm contains the values of the form for a new replay, and the problems with these values.
 type replayForm struct {
 	Form    url.Values
 	Problem string

@@ -30,7 +30,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// maxErrorText is the maximum number of bytes of the handler's output that an error contains.
+// maxErrorText is the maximum size, in bytes, of the handler's output in an error.
 const maxErrorText = 4 << 10
 
 // logger returns the logger of one attempt, with the attributes of the message.

@@ -172,5 +172,5 @@ type StatusError struct {
 	text string
 }
 
-// Error returns the URL, the status, and the beginning of the body or the target of a redirect.
+// Error returns the URL, the status, and the beginning of the body or, for a redirect, the new address.
 func (e *StatusError) Error() string { return e.text }

@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// maxLine is the maximum number of bytes that are logged for one line of output.
+// maxLine is the maximum number of bytes that lineLogger logs for a line.
 const maxLine = 4 << 10
 
 // lineLogger logs its input line by line. It never buffers more than maxLine bytes.

@@ -79,7 +79,7 @@ func (l *look) remove(t topology.Topology) error {
 }
 
 // until calls condition at the given interval, and returns nil when condition has succeeded three times in a row. If
-// this takes longer than limit, until returns the last error of condition.
+// this takes longer than limit, until returns an error that wraps the last error of condition.
 func until(ctx context.Context, interval, limit time.Duration, condition func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
