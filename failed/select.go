@@ -64,8 +64,8 @@ func (f Filter) selection(d dialect, queue int64) *selection {
 	attempts := len(s.others)
 	s.between(f)
 	if f.Error != "" {
-		// {message} has a truncated copy of a long error. Only an error whose copy has the maximum length can be longer
-		// in {content}. With EXISTS, PostgreSQL would read all of {content} first.
+		// {message} has a truncated copy of a long error. Only an error whose copy has almost the maximum length can be
+		// longer in {content}. With EXISTS, PostgreSQL would read all of {content} first.
 		part := s.arg([]byte(f.Error))
 		s.others = append(s.others, `(`+d.part("m.error", part)+fmt.Sprintf(` OR length(m.error) > %d AND
 			(SELECT %s FROM {content} c WHERE c.message = m.id))`, maxErrorShown-utf8.UTFMax, d.part("c.error", part)))
