@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// run starts a worker on a broker in this process, publishes the bodies to the queue of the worker, and returns after
-// the channel finished is closed. Most examples in this file use it.
+// run starts a worker on a broker in this process, publishes the bodies to the worker's queue, and returns after the channel
+// finished is closed. Most examples in this file use it.
 func run(cfg reprise.WorkerConfig, finished <-chan struct{}, bodies ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -121,7 +121,7 @@ func ExampleMiddleware() {
 	// id-1, attempt 1: <nil>
 }
 
-// The worker repeats a failed run twice, a tenth of a second apart, before the message moves to a wait queue. Use
+// The worker repeats a failed run up to twice, a tenth of a second apart, before the message moves to a wait queue. Use
 // Immediate for transient errors.
 func ExampleImmediate() {
 	done := make(chan struct{})
