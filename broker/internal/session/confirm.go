@@ -63,7 +63,7 @@ func (u *unconfirmedMessages) due(committed store.Ticket) []run {
 }
 
 // appendConfirms encodes the confirms that are due after a commit. It combines consecutive acks in one frame. It
-// sends each nack separately, because some clients do not support the flag multiple of basic.nack.
+// sends each nack separately, because some clients do not support the multiple flag of basic.nack.
 func (ch *channel) appendConfirms(b []byte, committed store.Ticket) []byte {
 	u := &ch.unconfirmed
 	due := u.due(committed)

@@ -260,7 +260,7 @@ func term(b []byte) string {
 // escapes replaces the characters that Erlang writes with a backslash.
 var escapes = strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, "\b", `\b`, "\f", `\f`, "\x1b", `\e`, `"`, `\"`, `\`, `\\`)
 
-// printable returns a quoted string if Erlang considers all its characters printable.
+// printable quotes a string, and reports whether Erlang considers all characters of the string printable.
 func printable(text []rune) (quoted string, ok bool) {
 	for _, r := range text {
 		control := r < ' ' || r >= 0x7f && r < 0xa0

@@ -36,7 +36,7 @@ func spare() []byte {
 	}
 }
 
-// keepSpare stores a batch for reuse, unless its capacity is much larger than necessary.
+// keepSpare stores a batch for reuse, unless its capacity is much larger than outboxBatch.
 func keepSpare(b []byte) {
 	if cap(b) > 4*outboxBatch {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// permissions caches the operations that the user may perform. Any change of permissions clears the cache.
+// permissions caches the operations that the user may perform. Any change to permissions clears the cache.
 type permissions struct {
 	generation uint64
 	last       permission // the most recent permitted operation

@@ -78,7 +78,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Session is one AMQP connection. Serve must be called once. The other exported methods are safe for concurrent use.
+// Session is the server side of one AMQP connection. Serve must be called once. The other exported methods are safe
+// for concurrent use.
 type Session struct {
 	config *Config
 	conn   net.Conn
