@@ -129,7 +129,7 @@ func (b *Book) Of(work string) (all []*Message) {
 	return all
 }
 
-// waiting returns the histories of messages that wait for a retry, but of no more messages than the argument most permits.
+// waiting returns the histories of messages that wait for a retry. The argument most is the maximum number of histories.
 func (b *Book) waiting(most int) string {
 	var histories strings.Builder
 	for _, m := range b.Of("*") {

@@ -254,8 +254,8 @@ func takeAll(b *broker.Broker, conn *amqp.Connection, all map[string]int) error 
 	return conn.Close()
 }
 
-// tolerated reports whether a broker may start with all its messages although this file was damaged. A crash can
-// leave files behind that the broker does not need.
+// tolerated reports whether a broker may start with all its messages although the file with the given base name was
+// damaged. A crash can leave files behind that the broker does not need.
 func tolerated(base, after string) bool {
 	return strings.HasPrefix(base, "INVENTORY") || after == "crash" && base != "FORMAT"
 }
@@ -290,7 +290,7 @@ func kindOfFile(base string) string {
 	}, base)
 }
 
-// damageContent returns damaged content for a file; nil: the file is removed.
+// damageContent returns damaged content for a file. A nil result means removal of the file.
 func damageContent(random *rand.Rand, content []byte) (kind string, damaged []byte) {
 	switch random.IntN(4) {
 	case 0:

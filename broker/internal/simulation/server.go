@@ -153,7 +153,7 @@ func (s *Server) stop(b *broker.Broker, within time.Duration) (graceful bool) {
 	return true
 }
 
-// Crash stops the broker as a crash of its machine does.
+// Crash stops the broker as if its machine had crashed.
 func (s *Server) Crash(step Step) {
 	if s.Disk == nil {
 		return

@@ -194,7 +194,7 @@ func (p *process) stop(l *Life, name string, within time.Duration) {
 	}
 }
 
-// crash stops a process like SIGKILL. It cuts the connections, so that later actions of its goroutines have no effect.
+// crash stops a process as SIGKILL does. It cuts the connections, so that later actions of its goroutines have no effect.
 func (p *process) crash(l *Life, name string) {
 	l.Network.Kill(name) // before the cancellation, so that no action of the handlers reaches the broker
 	close(p.dead)

@@ -30,7 +30,7 @@ const slow = time.Minute
 type Page struct {
 	Status int
 	URL    *url.URL
-	Text   string // visible content of the main part
+	Text   string // visible content of the main part of the page
 
 	root *html.Node
 	main *html.Node
@@ -115,10 +115,10 @@ func (p *Page) first(a atom.Atom, class string) string {
 	return ""
 }
 
-// Link is a link of a page.
+// Link is a link on a page.
 type Link struct{ Text, Address string }
 
-// Links returns the links of the main part.
+// Links returns the links in the main part of the page.
 func (p *Page) Links() (all []Link) {
 	for _, n := range find(p.main, func(n *html.Node) bool { return n.DataAtom == atom.A && attr(n, "href") != "" }) {
 		all = append(all, Link{text(n), attr(n, "href")})
@@ -158,7 +158,7 @@ func (b *Browser) Follow(p *Page, l Link) (*Page, error) {
 	return b.Get(to.RequestURI())
 }
 
-// Form is a form of a page, with its current values.
+// Form is a form on a page, with its current values.
 type Form struct {
 	Action, Method string
 	Values         url.Values
@@ -174,7 +174,7 @@ type Button struct {
 	Name, Value, Action string
 }
 
-// Forms returns the forms of the main part.
+// Forms returns the forms in the main part of the page.
 func (p *Page) Forms() (all []*Form) {
 	for _, n := range find(p.main, func(n *html.Node) bool { return n.DataAtom == atom.Form }) {
 		f := &Form{Action: attr(n, "action"), Method: strings.ToUpper(attr(n, "method")), Values: url.Values{}, page: p, node: n}

@@ -351,7 +351,7 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r dr
 	return &rows{r, s.d}, nil
 }
 
-// abandon closes the rows of a query if the process was killed during the query. Otherwise the connection would keep its
+// abandon closes the rows of a query during which the process was killed. Otherwise the connection would keep its
 // locks, whereas a killed process releases them.
 func abandon(r driver.Rows) {
 	if r != nil {

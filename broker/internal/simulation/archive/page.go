@@ -92,7 +92,7 @@ func (s *System) exclusiveRows() map[failed.ID]Row {
 	return all
 }
 
-// fillReplay fills in random settings of a replay.
+// fillReplay fills in random settings for a replay.
 func fillReplay(random *rand.Rand, f *Form) {
 	switch random.IntN(4) {
 	case 0:
@@ -314,7 +314,7 @@ func (s *System) OnSearch(verb string, random *rand.Rand, wait time.Duration) {
 	})
 }
 
-// OnPicked acts on selected messages of a list.
+// OnPicked acts on messages that the operator has selected in a list.
 func (s *System) OnPicked(verb string, random *rand.Rand, wait time.Duration) {
 	i := s.intent(verb, random)
 	i.wait = wait

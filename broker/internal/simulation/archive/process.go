@@ -250,7 +250,7 @@ func (p *Process) Stop() error {
 	return p.err
 }
 
-// Kill stops the process immediately, like SIGKILL. The process executes no further statements, and its connections
+// Kill stops the process immediately, as SIGKILL does. The process executes no further statements, and its connections
 // are closed. Kill calls the function keep while the files do not change. The goroutines of the process return later,
 // when they notice the kill.
 func (p *Process) Kill(keep func()) {
