@@ -16,7 +16,7 @@ type Churn struct {
 	QueuesDeclared, QueuesCreated, QueuesDeleted atomic.Uint64
 }
 
-// Dead counts the messages that queues dead-lettered or dropped. A nil *Dead ignores calls of Add.
+// Dead counts the messages that queues dead-lettered or dropped. On a nil *Dead, Add does nothing.
 type Dead struct {
 	counts [reasons][2][strategies]atomic.Uint64
 }

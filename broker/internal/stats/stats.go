@@ -12,8 +12,8 @@ import (
 // Kind is a kind of message event. The names are from message_stats in RabbitMQ's management API.
 type Kind uint8
 
-// Unroutable and the kinds before it occur between a client and an exchange. Get and the kinds after it occur between
-// a client and a queue.
+// Dropped and the kinds before it occur between a client and an exchange. Get and the kinds after it occur between a
+// client and a queue.
 const (
 	Publish   Kind = iota
 	Confirm        // the broker confirmed the message
@@ -49,7 +49,7 @@ func (c *Counts) Add(other *Counts) {
 // Split contains separate counts for classic queues and quorum queues. Events without a queue count as classic.
 type Split struct{ Classic, Quorum Counts }
 
-// Sum returns the counts of all queues.
+// Sum returns the counts of both queue types together.
 func (s *Split) Sum() Counts {
 	sum := s.Classic
 	sum.Add(&s.Quorum)
@@ -95,7 +95,7 @@ func (c *Counter) Split() Split {
 	return s
 }
 
-// Counts returns the counts of all queues.
+// Counts returns the counts of both queue types together.
 func (c *Counter) Counts() Counts {
 	s := c.Split()
 	return s.Sum()
@@ -148,7 +148,7 @@ func (t *Totals) Split() Split {
 	return sum
 }
 
-// Counts returns the sums of all queues.
+// Counts returns the sums of both queue types together.
 func (t *Totals) Counts() Counts {
 	s := t.Split()
 	return s.Sum()

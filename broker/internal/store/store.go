@@ -156,7 +156,7 @@ type State struct {
 	Deliveries  int64 // number of earlier failed deliveries
 	Acquired    int64 // number of all earlier deliveries
 	Redelivered bool
-	Transient   bool // on disk only because memory was short; does not survive a restart
+	Transient   bool // on disk only because memory was scarce; does not survive a restart
 }
 
 // Loaded is a message from the disk.
@@ -190,7 +190,7 @@ type Ref struct {
 // Ticket is the number of a commit, starting at 1. The zero Ticket counts as committed.
 type Ticket uint64
 
-// Waiter receives the result of a commit.
+// Waiter is notified of successful commits.
 type Waiter interface {
 	// Committed runs in the committing goroutine after all commits up to the ticket have succeeded. The store does not call
 	// it after a failed commit. It must not block.

@@ -14,7 +14,7 @@ import (
 
 const persistent = 2 // value of delivery-mode
 
-// evaluated contains the properties that the broker evaluates. The broker only checks the syntax of the other properties.
+// evaluated contains the properties that the broker evaluates. The broker checks only the syntax of the other properties.
 const evaluated = amqpwire.PropHeaders | amqpwire.PropDeliveryMode | amqpwire.PropPriority |
 	amqpwire.PropReplyTo | amqpwire.PropExpiration | amqpwire.PropUserID
 
@@ -83,7 +83,7 @@ func editProperties(properties []byte, headers amqpwire.Table, replyTo string) (
 	return p.Append(nil)
 }
 
-// expiration parses the property expiration, a decimal number of milliseconds.
+// expiration parses the expiration property, a decimal number of milliseconds.
 func expiration(text string) (time.Duration, error) {
 	end := len(text) - len(strings.TrimLeft(strings.TrimLeft(text, "+-"), "0123456789"))
 	number, rest := text[:end], text[end:]

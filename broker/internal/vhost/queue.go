@@ -203,7 +203,7 @@ func (v *VHost) remove(q *Queue) (args amqpwire.Table) {
 	return args
 }
 
-// ConsumerGone deletes an auto-delete queue after its last consumer was removed.
+// ConsumerGone deletes an auto-delete queue that has no more consumers. Call it after a consumer was removed.
 func (v *VHost) ConsumerGone(q *Queue) {
 	if !q.AutoDelete {
 		return

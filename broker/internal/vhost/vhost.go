@@ -135,8 +135,9 @@ func (v *VHost) Route(dst []*Queue, m *queue.Message) ([]*Queue, error) {
 	return v.route(dst, x, m), nil
 }
 
-// Deliver publishes a message to queues, usually the result of Route. It reports whether all queues accepted the message,
-// and returns the ticket of the commit after which the message is durable in all queues that save it.
+// Deliver publishes a message to the given queues, usually the queues that Route returned. It reports whether all
+// queues accepted the message, and returns the ticket of the commit after which the message is durable in all queues
+// that save it.
 //
 // Deliver drops the decoded headers, because they need many times the memory of the encoded headers, and routing is
 // complete.
