@@ -55,7 +55,7 @@ func (d *archiveService) read(ctx context.Context) (*notification.Reading, error
 	return notification.Read(ctx, archive, d.ledger.Load())
 }
 
-// report sends a notification of an event that readings do not contain.
+// report sends a notification about an event that readings do not contain.
 func (d *archiveService) report(kind notification.Kind, subject, title, detail string) {
 	if n := d.notifier.Load(); n != nil {
 		n.Report(kind, subject, title, detail)
@@ -69,7 +69,7 @@ func (d *archiveService) reportStore(kind string) func(error) {
 	}
 }
 
-// notifyOf returns an observer that also sends notifications of worker events.
+// notifyOf returns an observer that also sends notifications about worker events.
 func (d *archiveService) notifyOf(next reprise.Observer) reprise.Observer {
 	if d == nil || d.notify == nil {
 		return next

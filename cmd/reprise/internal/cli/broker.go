@@ -297,7 +297,7 @@ func shutdown(b *broker.Broker, served <-chan error, stop *signals) error {
 	return err
 }
 
-// without removes an error from a joined error.
+// without returns the joined error without err.
 func without(joined, err error) error {
 	several, ok := joined.(interface{ Unwrap() []error })
 	if !ok {

@@ -90,7 +90,7 @@ func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logge
 	}
 }
 
-// errNoBroker means that no broker responds on a socket.
+// errNoBroker means that no broker responds on the control socket.
 var errNoBroker = errors.New("no broker responds")
 
 // askBackup makes the broker of a data directory write a backup.

@@ -18,8 +18,8 @@ func progressDeadlines(h http.Handler) http.Handler {
 }
 
 // progressTimeout is the maximum time for one read or write. A request body that takes longer than progressTimeout
-// must arrive at minRate bytes per second or more, so that a client cannot hold a connection for days with single
-// bytes.
+// must arrive at minRate bytes per second or more, so that a client cannot hold a connection for days by sending
+// single bytes.
 const (
 	progressTimeout = time.Minute
 	minRate         = 1 << 10

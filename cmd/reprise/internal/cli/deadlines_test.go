@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Long requests succeed if they make progress, but a client cannot hold a connection with single bytes.
+// Long requests succeed if they make progress, but a client cannot hold a connection by sending single bytes.
 func TestProgressDeadlines(t *testing.T) {
 	for name, test := range map[string]struct {
 		part  int // bytes

@@ -199,7 +199,7 @@ func (c *failedEditCmd) byEditor(ctx context.Context, streams IO, m api.Summary,
 	return after, nil
 }
 
-// editDiff describes the changes of an edit.
+// editDiff describes the changes that an edit makes.
 func editDiff(before, after api.Content) string {
 	was, is := editText(before), editText(after)
 	if a, b := withLineBreak(was), withLineBreak(is); a != b {

@@ -56,7 +56,7 @@ func (c *failedUnmuteCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// muted changes a group and prints the result.
+// muted mutes or unmutes a group with the function change, and prints the result.
 func muted(streams IO, server serverFlags, id int64, asJSON bool, change func(*api.Client) (api.Group, error)) error {
 	if id < 1 {
 		return usagef("--group must be the number of a group: got %d", id)

@@ -93,7 +93,7 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 	}
 	r, err := client.BeginReplay(ctx, plan)
 	if apiErr, ok := errors.AsType[*api.Error](err); ok && apiErr.Status == http.StatusUnprocessableEntity && len(c.IDs) == 0 {
-		return printDone(streams, api.Done{}, nil, c.JSON, "sent", 0) // same result as other actions on no messages
+		return printDone(streams, api.Done{}, nil, c.JSON, "sent", 0) // same result as other actions that match no messages
 	}
 	switch {
 	case err != nil:

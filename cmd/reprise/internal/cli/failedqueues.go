@@ -115,7 +115,7 @@ func originOf(workers []config.Worker) func(*reprise.Message) string {
 }
 
 // guessed is like originOf, for the workers of published designs, which park messages without a header. Commands use
-// it if they have no configuration of these queues. For a message with the header, the function returns "".
+// it if they have no configuration of these queues. For a message with the header, the returned function returns "".
 func guessed() func(*reprise.Message) string {
 	known := originOf(guessedWorkers())
 	return func(m *reprise.Message) string {

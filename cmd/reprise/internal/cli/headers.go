@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// parseHeaders parses headers of the command line: name=text, or name:=JSON for other types.
+// parseHeaders parses headers on the command line: name=text, or name:=JSON for other types.
 func parseHeaders(args []string) (map[string]any, error) {
 	if len(args) == 0 {
 		return nil, nil

@@ -76,7 +76,7 @@ func roff(text string) string {
 	return text
 }
 
-// roffText converts paragraphs and indented examples.
+// roffText converts paragraphs and indented examples to roff.
 func roffText(text string) string {
 	var b strings.Builder
 	example := false

@@ -15,7 +15,7 @@ import (
 )
 
 // configuredArchiveService returns the archive service of a configuration, or nil if the configuration has no archive.
-// It also returns the problems of the settings.
+// It also returns the problems in the settings.
 func configuredArchiveService(cfg *config.Config, log *slog.Logger) (*archiveService, []config.Problem) {
 	if cfg.Archive == nil {
 		return nil, nil
