@@ -49,7 +49,7 @@ func ownName(example string, room int) reader[string] {
 	}
 }
 
-// own reports whether a name does not have the reserved prefix.
+// own reports whether a name is free of the reserved prefix. If not, it also reports a problem.
 func (v value) own(name string) bool {
 	if strings.HasPrefix(name, reserved) {
 		return v.fail("%s must not start with %s, which is reserved for the broker; use another name", quoted(name), reserved)

@@ -96,7 +96,7 @@ type presetItem struct {
 	sound    bool     // the settings have no problems
 }
 
-// workers reads the handlers of the queues. The file may omit queues that other programs consume.
+// workers reads the workers of the preset's queues. The file may omit queues that other programs consume.
 func (p *presetItem) workers(v value) []locatedWorker {
 	f, ok := v.fields("preset " + p.name + "'s queues")
 	if !ok {

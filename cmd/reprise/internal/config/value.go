@@ -49,7 +49,7 @@ func resolved(n ast.Node, aliases map[*ast.AliasNode]ast.Node) ast.Node {
 	return n
 }
 
-// fail reports a problem of a value. It always returns false, so that readers can return its result.
+// fail reports a problem with the value. It always returns false, so that readers can return its result.
 func (v value) fail(format string, args ...any) bool { return v.failAt(v.at, format, args...) }
 
 // kind describes the kind of a value for a problem, for example "a string".

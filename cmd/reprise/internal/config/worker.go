@@ -118,7 +118,7 @@ func (f *fields) pace(w *Worker) {
 	read(f, "drain", &w.DrainTimeout, duration(time.Millisecond))
 }
 
-// validate returns the error with which the library would reject the worker.
+// validate returns the error, if any, that the library would return for the worker.
 func (w Worker) validate() error {
 	c := w.WorkerConfig
 	c.Handler = reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }) // placeholder for the later handler
