@@ -55,7 +55,7 @@ type Options struct {
 	// done.
 	Once   bool
 	Events int           // default 60
-	Spread time.Duration // duration of publishing Events events; default 5s.
+	Spread time.Duration // time in which Events events are published; default 5s.
 	Seed   uint64        // for the events and the faults of the store; default: random.
 
 	RetryDelay time.Duration // default 2s; 4h in production.
