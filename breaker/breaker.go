@@ -93,7 +93,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Breaker is a circuit breaker, for the field Breaker of a reprise.WorkerConfig. Workers that depend on the same
+// Breaker is a circuit breaker. Set it in the field Breaker of a reprise.WorkerConfig. Workers that depend on the same
 // service may share a Breaker. A Breaker is safe for concurrent use.
 type Breaker struct {
 	cfg Config

@@ -79,7 +79,7 @@ func TestBreakerClosesAfterSuccessfulProbes(t *testing.T) {
 	})
 }
 
-// The breaker admits another probe if the attempt for the previous probe did not take place.
+// The breaker admits another probe if the previous probe ended with ErrNotAttempted.
 func TestBreakerRepeatsProbeThatWasNotAttempted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Failures: 1, OpenFor: time.Minute})

@@ -13,7 +13,7 @@ import (
 
 // handler handles the frames that a channel receives.
 type handler interface {
-	// frame handles the frame f. The time now, from clock, is when f was received.
+	// frame handles the frame f. The argument now is the time of clock at which f was received.
 	frame(f amqpwire.Frame, now int64) error
 	// flush is called before the link waits for more data from the broker.
 	flush()

@@ -44,6 +44,5 @@ func readStamp(b []byte) stamp {
 
 var begin = time.Now()
 
-// clock returns the nanoseconds since the start of the process. It is monotonic, and a call is twice as fast as
-// time.Now.
+// clock returns the nanoseconds since the start of the process. It is monotonic, and twice as fast as time.Now.
 func clock() int64 { return int64(time.Since(begin)) }

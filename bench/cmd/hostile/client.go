@@ -157,7 +157,7 @@ func over(ctx context.Context, err error) bool {
 }
 
 // outcome describes err, the error that ended the attack of client c. If the broker sent a reason for closing the
-// connection or channel, outcome returns the reason instead.
+// connection or channel, the description contains the reason instead.
 func (t *target) outcome(ctx context.Context, c *client, err error) string {
 	if over(ctx, err) {
 		return t.after("not stopped")
