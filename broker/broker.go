@@ -177,9 +177,9 @@ func (a memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(a))
 // shutdown. It waits until all goroutines of the broker have returned and all durable data is on disk. If ctx is done
 // first, Shutdown cuts the connections and returns the cause of the cancellation. Before it returns, it then waits up
 // to five more seconds for a disk that is full or does not respond, and up to five more seconds for a [Broker.Backup].
-// If one of these timeouts expires, the returned error reports it. In this case, the directory is in the state after a
-// crash (unconfirmed messages may be lost, and the next broker redelivers delivered messages), and the process must
-// exit before another broker can use the directory. Further calls to Shutdown are harmless.
+// If one of these timeouts expires, the returned error reports it. In this case, the data directory is left as after a
+// crash: unconfirmed messages may be lost, and the next broker redelivers delivered messages. The process must exit
+// before another broker can use the directory. Further calls to Shutdown are harmless.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true

@@ -196,8 +196,8 @@ func (a *Account) Close() (left int64) {
 	return left
 }
 
-// Share is the memory of one user of an account, whose total size Set sets. A Share is not safe for concurrent use. The
-// zero Share does not count memory.
+// Share is a part of an account. The method Set sets its total size. A Share is not safe for concurrent use. The zero
+// Share does not count memory.
 type Share struct {
 	account *Account
 	kind    Kind

@@ -13,8 +13,8 @@ type body []byte
 
 func (b body) Append(dst []byte) []byte { return append(dst, b...) }
 
-// BenchmarkPut saves messages of 1 KiB, and deletes each message when it is durable. A fixed number of messages are not
-// yet durable.
+// BenchmarkPut saves messages of 1 KiB, and deletes each message when it is durable. At any time, a fixed number of
+// messages are not yet durable.
 func BenchmarkPut(b *testing.B) {
 	for _, inFlight := range []int{1, 100, 1000} {
 		b.Run(strconv.Itoa(inFlight), func(b *testing.B) {

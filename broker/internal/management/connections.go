@@ -20,7 +20,8 @@ func (h *Handler) connections() {
 	h.handle("DELETE /api/connections/{name}", anyone, closeConnection)
 	h.handle("GET /api/connections/username/{user}", anyone, connectionsOf)
 	h.handle("DELETE /api/connections/username/{user}", anyone, closeConnectionsOf)
-	h.handle("GET /api/connections/{name}/{part}", anyone, channelsOf) // "channels" would conflict with the previous patterns
+	// The literal "channels" would conflict with the previous patterns.
+	h.handle("GET /api/connections/{name}/{part}", anyone, channelsOf)
 	h.handle("GET /api/channels", anyone, listChannels)
 	h.handle("GET /api/vhosts/{vhost}/channels", anyone, whole(listChannels))
 	h.handle("GET /api/channels/{name}", anyone, getChannel)

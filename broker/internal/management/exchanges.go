@@ -49,7 +49,7 @@ func listExchanges(c *call) (any, error) {
 	}), nil
 }
 
-// exchangeName returns the name of the exchange that the path segment text identifies.
+// exchangeName returns the name of the exchange to which a path segment refers.
 func exchangeName(text string) string {
 	if text == defaultExchange {
 		return ""
@@ -117,7 +117,7 @@ func (s *exchangeSettings) declaration(name string) *amqpwire.ExchangeDeclare {
 }
 
 // mayForward checks the permissions for the argument arg, which makes the named queue or exchange forward messages to
-// another exchange. The user needs read permission on the first and write permission on the other exchange.
+// another exchange. The user needs read permission on the named object and write permission on the other exchange.
 func (c *call) mayForward(v *vhost.VHost, name string, args arguments, arg string) error {
 	target, given := amqpwire.Table(args).Get(arg)
 	exchange, ok := target.(string)

@@ -29,7 +29,7 @@ type importedDefinitions struct {
 	Policies         section[unsupportedObject] `json:"policies"`
 }
 
-// section is a list of definitions in JSON, which is not yet decoded.
+// section is a list of definitions as JSON that is not yet decoded.
 type section[T any] struct{ text []byte }
 
 // UnmarshalJSON implements [json.Unmarshaler].

@@ -18,8 +18,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// leftOut maps the names of fields that the embedded broker deliberately omits to the reasons. A name applies to all
-// fields with this name, in any object. A name that ends in * applies to all fields with this prefix.
+// leftOut maps the name of each field of RabbitMQ that the embedded broker deliberately omits to the reason. A name
+// applies to all fields with this name, in any object. A name that ends in * applies to all fields with this prefix.
 // docs/compatibility.md contains the same list.
 var leftOut = map[string]string{
 	"garbage_collection": "Erlang processes", "reductions": "Erlang processes", "reductions_details": "Erlang processes",

@@ -26,8 +26,8 @@ const retryLoad = 5 * time.Second
 // itself.
 const memoryCheckInterval = time.Second
 
-// errMissing indicates a defect of the broker, or that another program has changed the files. The queue skips the
-// missing messages. To wait for them would block the messages behind them.
+// errMissing means that the broker has a defect, or that another program has changed the files. The queue skips the
+// missing messages, because waiting for them would block the messages behind them.
 var errMissing = errors.New("messages not found in the store")
 
 // fetch starts to load the messages that will soon reach the head.
@@ -148,7 +148,7 @@ func (q *Queue) loadAgain(p uint8, load uint64) {
 	}
 }
 
-// read reads up to n messages whose order is between after and before, exclusively.
+// read reads up to n messages whose order is greater than after and less than before.
 func (q *Queue) read(p uint8, after, before uint64, n int) ([]*Item, error) {
 	if n == 0 {
 		return nil, nil

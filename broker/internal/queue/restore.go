@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Restore returns a queue with the messages from its store. It dead-letters messages that have expired since they were
-// saved, when they reach the head.
+// Restore returns a queue with the messages from its store. Messages that have expired since they were saved are
+// dead-lettered when they reach the head.
 func Restore(config Config) (*Queue, error) {
 	q := New(config)
 	if err := q.restore(); err != nil {

@@ -121,7 +121,7 @@ func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	if l.Order <= q.suspect {
 		it.Redelivered, m.suspect = true, true
 		if it.deliveries == 0 {
-			it.acquired = 0 // otherwise, deliveries before the crash would not count as failed
+			it.acquired = 0 // otherwise, the earlier deliveries would count as successful
 		}
 	}
 	if l.Order <= q.died && q.mayHaveDied(it) {

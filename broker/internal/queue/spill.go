@@ -3,7 +3,7 @@ package queue
 import "github.com/reprisemq/reprise/broker/internal/store"
 
 // roomFor and roomBytes are the number and the total size of messages that a level may keep in memory even if memory is
-// low. One message may exceed the size.
+// low. The last of these messages may exceed the size.
 const (
 	roomFor   = 64
 	roomBytes = 256 << 10

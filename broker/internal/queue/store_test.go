@@ -61,7 +61,7 @@ func TestQueueOnDiskMatchesQueueInMemory(t *testing.T) {
 		config.Meter = NewMeter(1 << 40)
 		config.Quorum = rapid.Bool().Draw(t, "quorum")
 		config.MaxPriority = rapid.SampledFrom([]uint8{0, 3}).Draw(t, "priorities")
-		limited := rapid.Bool().Draw(t, "limited") // limit the length, but only without priorities, because a head may still be loading
+		limited := rapid.Bool().Draw(t, "limited") // limit the length, without priorities, because a head may be loading
 		if limited {
 			config.MaxLength = 150
 		}

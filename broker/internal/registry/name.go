@@ -23,7 +23,8 @@ func documentName(kind string, names []string) string {
 	return b.String()
 }
 
-// parseName is the inverse of documentName. It returns the names, or an error if their number is not the given one.
+// parseName is the inverse of documentName. It returns an error if the name of the document is invalid or does not
+// contain the given number of names.
 func parseName(document string, names int) ([]string, error) {
 	_, path, _ := strings.Cut(document, "/")
 	var all []string

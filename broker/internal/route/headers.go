@@ -22,8 +22,8 @@ func (m headers[Q]) match(dst []Destination[Q], _ string, message Arguments) []D
 	return dst
 }
 
-// Values of x-match. With the first two values, arguments whose names begin with "x-" are ignored. The argument x-match
-// itself is always ignored.
+// Values of x-match. Arguments whose names begin with "x-" are ignored unless the value ends in "with-x". The argument
+// x-match itself is always ignored.
 const (
 	matchAll      = "all"
 	matchAny      = "any"
@@ -113,8 +113,8 @@ func sameValue(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// integer returns the value of an integer of any width, or of a timestamp. Only timestamps can exceed an int64; they
-// become negative.
+// integer returns the value of an integer of any width, or of a timestamp. Only timestamps can exceed an int64, and
+// they then become negative.
 func integer(v any) (int64, bool) {
 	switch n := reflect.ValueOf(v); {
 	case n.CanInt():

@@ -60,8 +60,7 @@ type Exchange[Q comparable] struct {
 	bindings map[binding[Q]]Binding[Q]
 }
 
-// binding identifies a binding of an exchange. Binding the same again has no effect, and one Unbind removes the
-// binding.
+// binding identifies a binding of an exchange. Adding the same binding again has no effect, and one Unbind removes it.
 type binding[Q comparable] struct {
 	destination Destination[Q]
 	key         string
@@ -218,9 +217,9 @@ func (t *Table[Q]) unindex(x *Exchange[Q], b Binding[Q]) {
 	}
 }
 
-// Route appends to dst the destination queues of a message that was published to x, each queue once. The message has
-// the routing key key, and optionally more. If no routing key matches a binding of an exchange, Route uses its
-// alternate exchange.
+// Route appends to dst the destination queues of a message that was published to x, each queue once. The argument key
+// is the routing key of the message, and more contains further routing keys, if any. If no routing key matches a
+// binding of an exchange, Route uses its alternate exchange.
 //
 // Time and memory must not grow faster than the number of keys and destination queues. Route therefore collects
 // destinations in sets, and evaluates an exchange that ignores routing keys only once.
