@@ -24,7 +24,7 @@ var (
 	// Publishing it again (with the same MessageID) may create a duplicate.
 	ErrUnconfirmed = publish.ErrUnconfirmed
 
-	// ErrBlocked is returned if the broker does not accept messages at present: see BlockedError.
+	// ErrBlocked is returned if the broker does not currently accept messages: see BlockedError.
 	ErrBlocked = amqpconn.ErrBlocked
 
 	// ErrStalled is returned if the message was not sent because earlier messages are not confirmed: messages to the same

@@ -68,7 +68,7 @@ const (
 	EventPublished    // by Publish and related methods; Err, Took
 	EventConnected    // Connection
 	EventDisconnected // Connection, Err
-	EventBlocked      // the broker does not accept messages at present; Connection, Err
+	EventBlocked      // the broker does not currently accept messages; Connection, Err
 	EventUnblocked    // Connection
 )
 

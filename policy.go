@@ -121,8 +121,8 @@ type Decision struct {
 // below 1 counts as 1, and a negative since as 0.
 //
 // Workers decide in the same way: RetryAfter, PauseFor and Park in err have their usual effect. If err is nil, the
-// Decision is zero. Decide has no state and no side effects. Its result depends only on the arguments and on the random
-// numbers of a Backoff with jitter. It does not recover a panic of Match.
+// Decision is zero. Decide has no state and no side effects. Its result depends only on p, on the arguments and on the
+// random numbers of a Backoff with jitter. It does not recover a panic of Match.
 func (p Policy) Decide(err error, attempt int, since time.Duration) Decision {
 	return p.decide(classify(err), err, attempt, since, func(d time.Duration) time.Duration { return d })
 }

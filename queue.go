@@ -246,10 +246,10 @@ func (s *siftState) settle(ctx context.Context, verdicts []Verdict) error {
 }
 
 // proveSettled returns when the queue has processed all verdicts. While more than 32 acks wait for a quorum queue to process
-// them, a RabbitMQ channel holds back the further acks, and loses these when it closes. A reply on the channel therefore
-// does not prove that the queue has processed the acks (docs/guarantees.md, Many acks in a row). However, the queue itself
-// answers the start and the cancellation of a consumer, after all earlier requests. The consumer may receive a message,
-// which is requeued together with the others.
+// them, a RabbitMQ channel holds back further acks, and loses them when it closes. A reply on the channel therefore does not
+// prove that the queue has processed the acks (docs/guarantees.md, Many acks in a row). However, the queue itself answers
+// the start and the cancellation of a consumer, after all earlier requests. The consumer may receive a message, which is
+// requeued together with the others.
 func (s *siftState) proveSettled(ctx context.Context) error {
 	const tag = "sift-end"
 	if _, err := s.ch.Consume(ctx, s.queue, tag, 1, nil, func(amqpconn.Deliveries) {}); err != nil {

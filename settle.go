@@ -309,7 +309,7 @@ func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 	return &Event{Kind: EventRequeued, Err: err}
 }
 
-// ackThenPublish acknowledges the original, and publishes the copy after the broker has processed the ack. From then on
+// ackThenPublish acknowledges the original, and publishes the copy after the broker has processed the ack. From then on,
 // only this process has the message. The worker tries to publish the copy until the drain times out, also on new
 // connections, but not if the broker may already have the copy.
 func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {

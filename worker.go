@@ -100,7 +100,7 @@ func (w *Worker) consumption() consume.Config {
 //
 // Run returns nil after a complete drain. It returns ErrDrainTimeout if handlers were still running at the end of the
 // drain; the broker redelivers their messages. It returns a *DeclareError if the broker refuses the topology, for
-// example because it conflicts with existing objects, and ErrClosed if the client was closed. A further call returns an
+// example because it conflicts with existing objects, and ErrClosed if the client was closed. A second call returns an
 // error.
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, end, err := w.life.start(ctx)
