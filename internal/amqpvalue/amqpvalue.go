@@ -69,8 +69,8 @@ func IsBrokerHeader(name string) bool {
 	return strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
 }
 
-// waitQueue matches the names of the wait queues of topology.Buckets, and of topology.Levels that lead to a queue or to an
-// exchange.
+// waitQueue matches the names of the wait queues of topology.Buckets and of topology.Levels. The wait queues of Levels
+// lead to a queue or to an exchange.
 var waitQueue = regexp.MustCompile(`(?s)\.wait\.[0-9]+-[0-9]+$|\.level\.[0-9]+$|^exchange\..+\.level-[0-9]+$`)
 
 // IsWaitQueue reports whether name has the form of a wait queue of topology.Buckets or topology.Levels. Programs should
@@ -78,10 +78,10 @@ var waitQueue = regexp.MustCompile(`(?s)\.wait\.[0-9]+-[0-9]+$|\.level\.[0-9]+$|
 func IsWaitQueue(name string) bool { return waitQueue.MatchString(name) }
 
 // Crashes returns the number of earlier deliveries of d that were neither acknowledged nor copied, because the process
-// exited or the connection was lost. If marks has a method Crashes(d D) int, Crashes returns its result. A topology.Marks
-// has this method if the broker's count includes other attempts. Otherwise Crashes returns [DeliveryCount]. Before
-// RabbitMQ 4.3, this count includes requeued deliveries. Since RabbitMQ 4.3, the count of a dead-lettered message includes
-// its failed deliveries from other quorum queues.
+// exited or the connection was lost. If marks has a method Crashes(d D) int, Crashes returns its result. A
+// topology.Marks has this method if the broker's count includes other attempts. Otherwise it returns [DeliveryCount],
+// which includes requeued deliveries before RabbitMQ 4.3. Since RabbitMQ 4.3, DeliveryCount of a dead-lettered message
+// includes its failed deliveries from other quorum queues.
 func Crashes[D any](marks any, d D, redelivered bool, headers map[string]any) int {
 	if c, ok := marks.(interface{ Crashes(d D) int }); ok {
 		return c.Crashes(d)

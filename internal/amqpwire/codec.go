@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// codec reads or writes the arguments of a method. Except for those in hot.go, a method lists its arguments only once, for
-// both directions.
+// codec reads or writes the arguments of a method. A method lists its arguments only once, for both directions, unless
+// it is in hot.go.
 type codec struct {
 	decoder // reading: the remaining input; writing: the output so far
 	writing bool
@@ -39,13 +39,14 @@ func (c *codec) shortstr(v *string) *codec {
 	return field(c, v, (*decoder).shortstr, (*encoder).shortstr)
 }
 
-// rawstr reads or writes a short string of any bytes. If the value read equals the old value of v, rawstr does not allocate.
+// rawstr reads or writes a short string, which need not be UTF-8. If it reads a string that equals *v, it does not
+// allocate.
 func (c *codec) rawstr(v *string) *codec {
 	earlier := *v
 	return field(c, v, func(d *decoder) string { return d.rawstrCached(earlier) }, (*encoder).shortstr)
 }
 
-// bits reads or writes bits that share an octet, the first in the lowest bit. A nil pointer is a reserved bit.
+// bits reads or writes bits that share an octet, starting at the lowest bit. A nil pointer represents a reserved bit.
 func (c *codec) bits(bits ...*bool) *codec {
 	var octet uint8
 	if c.writing {

@@ -10,7 +10,7 @@ import (
 var (
 	// ErrMalformed is wrapped by all decoding errors except [*FrameError] and [*UnknownMethodError].
 	ErrMalformed = errors.New("malformed")
-	// ErrUTF8 wraps ErrMalformed. It is a separate error because RabbitMQ reports it with a separate message, "Malformed
+	// ErrUTF8 wraps ErrMalformed. It is separate because RabbitMQ has a separate message for this error, "Malformed
 	// UTF-8 in shortstr".
 	ErrUTF8 = fmt.Errorf("%w: invalid UTF-8 in short string", ErrMalformed)
 
@@ -73,7 +73,7 @@ func (d *decoder) longlong() uint64 {
 // shortblock reads a one-byte length and that many bytes, which alias the input.
 func (d *decoder) shortblock() []byte { return d.take(int(d.octet())) }
 
-// rawstr reads a short string of any bytes.
+// rawstr reads a short string, which need not be UTF-8.
 func (d *decoder) rawstr() string { return string(d.shortblock()) }
 
 // rawstrCached is like rawstr, but does not allocate if the value equals cached. Most messages have the same destination as

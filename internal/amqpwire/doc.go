@@ -1,6 +1,6 @@
-// Package amqpwire is the codec of AMQP 0-9-1: frames, methods, content headers, properties and field tables, with
-// RabbitMQ's extensions. It converts bytes to values and values to bytes. It does not handle connections or channels.
-// The worker library and the broker share the package. It imports only the standard library.
+// Package amqpwire encodes and decodes AMQP 0-9-1: frames, methods, content headers, properties and field tables, with
+// RabbitMQ's extensions. It does not handle connections or channels. The worker library and the broker share the
+// package. It imports only the standard library.
 //
 // A client opens a connection with the eight bytes of [ProtocolHeader]. After that both sides send frames. [Frame] describes
 // their format, and [Table] describes the types of field values.

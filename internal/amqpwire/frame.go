@@ -36,8 +36,8 @@ const (
 // header.
 var ProtocolHeader = [8]byte{'A', 'M', 'Q', 'P', 0, 0, 9, 1}
 
-// Frame is one frame. The Payload aliases the buffer of the [Reader] that returned it and is valid until the next call of
-// ReadFrame.
+// Frame is one frame. If a [Reader] returned the frame, Payload aliases the buffer of the Reader and is valid until the
+// next call to ReadFrame.
 //
 // All integers are big endian.
 //
@@ -58,7 +58,7 @@ var ProtocolHeader = [8]byte{'A', 'M', 'Q', 'P', 0, 0, 9, 1}
 //	+---------+----------+-----------------+
 //	  2 B       2 B
 //
-// Consecutive bit arguments share octets, the first in the lowest bit. Unused bits are written as zero and ignored when
+// Consecutive bit arguments share octets, starting at the lowest bit. Unused bits are written as zero and ignored when
 // read. Bytes after the last argument are an error.
 //
 // A short string is a one-byte length and that many bytes. Like RabbitMQ, the package validates UTF-8 only in the

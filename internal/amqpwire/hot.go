@@ -1,6 +1,6 @@
 package amqpwire
 
-// The frequent methods list their arguments here a second time, without a codec, which is three times as fast.
+// The most frequent methods list their arguments here a second time, because this is three times as fast as a codec.
 
 // parse implements [Parse] for basic.publish.
 func (m *BasicPublish) parse(d *decoder) {

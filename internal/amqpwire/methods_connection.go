@@ -99,7 +99,8 @@ func (*ConnectionOpenOk) ID() MethodID { return IDConnectionOpenOk }
 
 func (*ConnectionOpenOk) arguments(c *codec) *codec { return c.emptyShort() }
 
-// ConnectionClose requests the close of the connection. ClassID and MethodID identify the method that failed, or are 0.
+// ConnectionClose asks the peer to close the connection. ClassID and MethodID identify the method that failed, or are
+// 0.
 type ConnectionClose struct {
 	ReplyCode uint16
 	ReplyText string
@@ -157,7 +158,7 @@ type ConnectionUpdateSecretOk struct{ noArguments }
 // ID returns [IDConnectionUpdateSecretOk].
 func (*ConnectionUpdateSecretOk) ID() MethodID { return IDConnectionUpdateSecretOk }
 
-// ChannelOpen opens the channel that its frame specifies.
+// ChannelOpen opens the channel whose number is in the frame.
 type ChannelOpen struct{}
 
 // ID returns [IDChannelOpen].
@@ -197,7 +198,7 @@ func (m *ChannelFlowOk) arguments(c *codec) *codec {
 	return c.bits(&m.Active)
 }
 
-// ChannelClose requests the close of the channel. ClassID and MethodID identify the method that failed, or are 0.
+// ChannelClose asks the peer to close the channel. ClassID and MethodID identify the method that failed, or are 0.
 type ChannelClose ConnectionClose
 
 // ID returns [IDChannelClose].

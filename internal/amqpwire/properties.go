@@ -151,7 +151,7 @@ func (p *Properties) property(c *codec, property PropertyFlags) *codec {
 	return c.rawstr(p.text(property))
 }
 
-// text returns the field of a property whose type is short string.
+// text returns the field for a property of type short string.
 func (p *Properties) text(property PropertyFlags) *string {
 	switch property {
 	case PropContentType:

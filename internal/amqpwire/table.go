@@ -16,8 +16,8 @@ type Field struct {
 	Value any
 }
 
-// Table is a field table. Unlike a map, it keeps the order of the fields on the wire, and duplicate names. A table without
-// fields decodes as nil.
+// Table is a field table. Unlike a map, it preserves duplicate names and the order of the fields on the wire. A table
+// without fields decodes as nil.
 //
 // A table is a four-byte length and that many bytes of fields. Each field is a short string, a type octet and a value. An
 // array has the same format without the names.
@@ -172,7 +172,7 @@ func (e *encoder) tableAt(t Table, depth int) {
 	for _, f := range t {
 		e.shortstr(f.Name)
 		e.value(f.Value, depth)
-		// Without this return, a value that contains itself twice would need two to the power of MaxDepth steps.
+		// Without this return, a value that contains itself twice would need 2^MaxDepth steps.
 		if e.err != nil {
 			e.err = fmt.Errorf("field %q: %w", f.Name, e.err)
 			return

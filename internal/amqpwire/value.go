@@ -48,7 +48,7 @@ func TypeName(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// value reads a type octet and a value at the given depth of a table or array.
+// value reads a type octet and a value; depth is the nesting depth of the table or array that contains them.
 func (d *decoder) value(depth int) any {
 	switch t := d.octet(); t {
 	case 't':
@@ -91,7 +91,7 @@ func (d *decoder) value(depth int) any {
 	}
 }
 
-// value appends a type octet and a value at the given depth of a table or array.
+// value appends a type octet and a value; depth is the nesting depth of the table or array that contains them.
 func (e *encoder) value(v any, depth int) {
 	switch v := v.(type) {
 	case nil:

@@ -21,8 +21,8 @@ type Config struct {
 	Client  string // name of the client
 	Program string // version of the program; default: the version that the Go toolchain recorded
 
-	// Link is the publishing connection. The broker may block a connection on which the agent publishes, and must not
-	// block the consuming connection. A blocked connection still receives commands.
+	// Link is the publishing connection. The agent publishes statuses, so the broker may block its connection, and must
+	// not block the consuming connection. The agent also receives commands on a blocked connection.
 	Link      *amqpconn.Link
 	Tasks     *amqpconn.Tasks
 	Reconnect backoff.Backoff
@@ -40,7 +40,7 @@ type Agent struct {
 	ctx    context.Context // canceled when the client is closed
 	start  sync.Once
 	wake   chan struct{} // receives a token when a status is due
-	logged [4]sync.Once  // by missing permission, see Agent.refused
+	logged [4]sync.Once  // indexed by missing permission; see Agent.refused
 
 	retries *retries
 	current atomic.Pointer[session] // nil: not connected, or not set up

@@ -12,7 +12,7 @@
 // The files:
 //
 //	agent.go    the goroutine of a client: sends statuses, receives commands
-//	session.go  the agent on one connection, and what the broker refuses
+//	session.go  the agent on one connection, and refusals by the broker
 //	member.go   the state, the pauses and the status of a worker
 //	pause.go    the pause of a queue, as stored in the broker
 //	tally.go    counters

@@ -34,18 +34,18 @@ type Member struct {
 	started time.Time
 
 	turn       chan struct{} // semaphore with one slot; its holder reads and applies the pause of the queue
-	mayDeclare atomic.Bool   // whether the user may declare the queue of the pause
+	mayDeclare atomic.Bool   // whether the user may declare the queue that stores the pause
 	changed    atomic.Bool   // a status is due
 
 	mu          sync.Mutex
 	state       string
 	trouble     string
-	held        bool            // Hold was called with a pause
+	held        bool            // the last call to Hold had a pause
 	queuePause  *topology.Pause // by an operator; nil: none
 	workerPause *topology.Pause
 	selfPause   *topology.Pause
 	hint        topology.Pause // pause of the latest command, which the broker probably stores
-	last        time.Time      // time of the newest status
+	last        time.Time      // time of the last status
 }
 
 // Consuming records that the worker has a consumer.
@@ -64,8 +64,9 @@ func (m *Member) note(state, trouble string) {
 	}
 }
 
-// Paused records that the worker deliberately has no consumer, until it calls Consuming. A d of 0 means that the end is
-// unknown. If byOperator is set, the pause of the operator is the reason, so Paused does not record another pause.
+// Paused records that the worker deliberately has no consumer, until the next call to Consuming or Interrupted. A d of
+// 0 means that the end is unknown. If byOperator is set, the pause of the operator is the reason, so Paused does not
+// record another pause.
 func (m *Member) Paused(d time.Duration, reason error, byOperator bool) {
 	p := &topology.Pause{Of: topology.PauseOfItself, At: time.Now()}
 	if d > 0 {
@@ -92,7 +93,7 @@ func (m *Member) report() {
 	}
 }
 
-// setQueue applies the pause of the queue, as the broker stores it.
+// setQueue applies the pause of the queue that the broker has stored.
 func (m *Member) setQueue(s state) {
 	m.mu.Lock()
 	var p *topology.Pause
@@ -145,9 +146,9 @@ func (m *Member) setHint(p topology.Pause) {
 	m.hint = p
 }
 
-// check reads the pause of the queue and applies it. Only one check runs at a time, so that the latest result applies. It
-// uses ch or, if ch is nil, a new channel. If details is set, or if the details of the pause are not known, check also
-// reads them. After an error, the last known pause remains in effect.
+// check reads the pause of the queue and applies it. Only one check of m runs at a time, so that the latest result
+// applies. It uses ch or, if ch is nil, a new channel. If details is set, or if the details of the pause are not known,
+// check also reads them. After an error, the last known pause remains in effect.
 func (m *Member) check(ctx context.Context, conn *amqpconn.Conn, ch *amqpconn.Channel, details bool) {
 	select {
 	case m.turn <- struct{}{}:

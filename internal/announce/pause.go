@@ -9,10 +9,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// readTimeout is the maximum time to wait for the message that contains a pause. Another program may be reading it.
+// readTimeout is the maximum time to wait for the message that contains a pause. Another program may be reading the
+// message.
 const readTimeout = time.Second
 
-// state is the pause of a queue on the broker.
+// state is the pause of a queue, as stored in the broker.
 type state struct {
 	paused bool
 	pause  topology.Pause // the zero value if another program was reading the pause
@@ -33,7 +34,7 @@ func checkPaused(ctx context.Context, ch *amqpconn.Channel, queue string, mayDec
 	return messages+consumers > 0, err
 }
 
-// unreachable distinguishes a queue whose node is down from a missing queue. RabbitMQ answers 404 for both.
+// unreachable reports whether the queue exists, but its node is down. RabbitMQ replies with 404 as for a missing queue.
 func unreachable(r *amqpconn.Refusal) bool {
 	return strings.Contains(r.Text, "down or inaccessible") || strings.Contains(r.Text, "process is stopped")
 }
@@ -69,7 +70,8 @@ func refusedAccess(err error) bool {
 	return ok && refusal.Code == amqpconn.AccessRefused
 }
 
-// ReadPause returns the pause of a queue, and false if it is not paused. It does not declare the queue of the pause.
+// ReadPause returns the pause of a queue, and reports whether the queue is paused. It does not declare the queue of the
+// pause.
 func ReadPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p topology.Pause, paused bool, err error) {
 	err = conn.Do(ctx, func(ch *amqpconn.Channel) error {
 		paused, err = checkPaused(ctx, ch, queue, false)

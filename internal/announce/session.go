@@ -43,10 +43,10 @@ func (a *Agent) refused(what int, queue string) {
 	a.logged[what].Do(func() { a.cfg.Log.Info("not permitted", "queue", queue, "reason", missing[what]) })
 }
 
-// requestTimeout is the time limit for all requests of one step. The session executes the next command after the step.
+// requestTimeout is the time limit for all requests of one step. The session does not execute commands during a step.
 const requestTimeout = 10 * time.Second
 
-// minGap is the minimum time after the last status of a worker before a change causes the next status.
+// minGap is the minimum time between the last status of a worker and a status that a change causes.
 const minGap = 100 * time.Millisecond
 
 var errNoConsumer = errors.New("the broker cancelled the consumer")
@@ -134,8 +134,8 @@ func (s *session) setUp(ctx context.Context) error {
 	return nil
 }
 
-// step calls the function take, unless before reports that the broker has already refused this step. It reports whether
-// the broker has refused the step.
+// step calls take, unless before is set because the broker has already refused this step. It reports whether the broker
+// has refused the step, now or before.
 func (s *session) step(ctx context.Context, before bool, what int, take func(context.Context) error) (refused bool, err error) {
 	if before {
 		return true, nil

@@ -42,7 +42,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	return &Client{u, cfg.Token, cfg.Actor, cfg.HTTP}, nil
 }
 
-// maxError limits the size of an error response that the client reads.
+// maxError is the maximum number of bytes that the client reads of an error response.
 const maxError = 64 << 10
 
 // send sends a request and returns the response if it is successful. The caller must close the body.
@@ -240,7 +240,7 @@ func (c *Client) Export(ctx context.Context, f failed.Filter, w io.Writer) (int6
 	return n, nil
 }
 
-// Import archives the messages in the output of Export, and returns the number of new messages.
+// Import archives the messages in r, which is output of Export, and returns the number of new messages.
 func (c *Client) Import(ctx context.Context, r io.Reader) (Done, error) {
 	answer, err := c.send(ctx, http.MethodPost, "messages/import", nil, jsonLines, r)
 	if err != nil {
@@ -301,7 +301,7 @@ func (c *Client) Replays(ctx context.Context, p Page) (Replays, error) {
 	return get[Replays](ctx, c, "replays", p.in(url.Values{}))
 }
 
-// Cancel cancels a replay. Unsent messages return to state failed.
+// Cancel cancels a replay. Messages that were not sent return to state failed.
 func (c *Client) Cancel(ctx context.Context, id int64, reason string) (Replay, error) {
 	return call[Replay](ctx, c, http.MethodPost, at("replays", id, "cancel"), nil, Cancel{Reason: reason})
 }

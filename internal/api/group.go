@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/params"
 )
 
-// Group contains the failures of a work queue that have the same fingerprint.
+// Group summarizes the failures of a work queue that have the same fingerprint.
 type Group struct {
 	ID      int64           `json:"id"`
 	Queue   Text            `json:"queue"`
@@ -39,7 +39,7 @@ func GroupOf(g failed.Group) Group {
 	}
 }
 
-// Forever reports whether a group whose Muted field has this value stays muted until a user unmutes it.
+// Forever reports whether a group whose Muted field is equal to muted stays muted until a user unmutes it.
 func Forever(muted time.Time) bool { return !muted.Before(failed.MutedForever) }
 
 // Queue summarizes the archived messages of a work queue.

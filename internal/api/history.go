@@ -46,7 +46,7 @@ type Activity struct {
 // Interval is the activity of one interval.
 type Interval struct {
 	Start    time.Time `json:"start"`
-	Recorded bool      `json:"recorded"` // false: the counts are an equal share of a longer unrecorded period
+	Recorded bool      `json:"recorded"` // false if the counts are this interval's equal share of a longer unrecorded period
 	Activity
 }
 

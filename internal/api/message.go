@@ -25,7 +25,7 @@ type Summary struct {
 	IsEdited    bool      `json:"is_edited"`
 	ReplayedBy  int64     `json:"replayed_by,omitempty"`
 	Outcome     string    `json:"outcome,omitempty"`     // outcome of the message in the replay replayed_by
-	WhyUnknown  string    `json:"why_unknown,omitempty"` // why the outcome is unknown
+	WhyUnknown  string    `json:"why_unknown,omitempty"` // reason if the outcome is unknown
 	Back        int64     `json:"back,omitempty"`        // replay that sent the message before it failed again
 	BackOf      int64     `json:"back_of,omitempty"`     // ID of the message in that replay
 	Discarded   string    `json:"discarded,omitempty"`
@@ -47,12 +47,12 @@ type Message struct {
 	ErrorsDropped int            `json:"errors_dropped,omitempty"`
 	Original      Content        `json:"original"`
 	Edited        *Content       `json:"edited,omitempty"`
-	Revision      int            `json:"revision"`           // number of the edit in Edited; 0: not edited
+	Revision      int            `json:"revision"`           // number of the latest edit; 0: not edited
 	Redacted      bool           `json:"redacted,omitempty"` // secrets are omitted
 	Erased        bool           `json:"erased,omitempty"`   // the content and the errors were permanently deleted
 }
 
-// AttemptError is a failed attempt.
+// AttemptError describes a failed attempt.
 type AttemptError struct {
 	Attempt    int       `json:"attempt"`
 	Time       time.Time `json:"time,omitzero"`

@@ -68,9 +68,9 @@ type Destination struct {
 	Messages    int64 `json:"messages"`
 	Unknown     bool  `json:"unknown,omitempty"` // the work queue is unknown, so the messages would not be sent
 
-	// Queue is the work queue of the messages. Keys reports that the messages have different routing keys, and that each
-	// message keeps its key. Warning is set if the messages would be sent directly to Queue instead of their original
-	// exchange; see failed.Destination.
+	// Queue is the work queue of the messages. Keys reports whether the messages have different routing keys; each
+	// message then keeps its key. Warning is set if the messages would be sent directly to Queue instead of to their
+	// original exchange; see failed.Destination.
 	Queue   Text   `json:"queue,omitempty"`
 	Keys    bool   `json:"keys,omitempty"`
 	Warning string `json:"warning,omitempty"`

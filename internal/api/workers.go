@@ -40,7 +40,7 @@ type Worker struct {
 type Handling struct {
 	MessageID string   `json:"id,omitempty"`
 	Attempt   int      `json:"attempt"`
-	For       Duration `json:"for"` // handling time so far, at the last status of the worker
+	For       Duration `json:"for"` // handling time up to the last status of the worker
 }
 
 // WorkerSilent is the state of a worker that no longer sends statuses.

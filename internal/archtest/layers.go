@@ -134,7 +134,7 @@ func (l layers) check(packages []Package) (found []Violation) {
 	return found
 }
 
-// forbidden returns why a package must not import another package, or "".
+// forbidden returns why a package must not import another package, or "" if it may.
 func (l layers) forbidden(from place, name string) string {
 	if matches(TestPackages, name) {
 		return "only tests may import test packages"

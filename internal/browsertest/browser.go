@@ -27,7 +27,8 @@ type Browser struct {
 
 // NewBrowser starts a browser, which runs until ctx is done or Close is called.
 func NewBrowser(ctx context.Context) (*Browser, error) {
-	// Some test machines run Chromium as root, which needs NoSandbox. The browser loads only pages of the tests.
+	// Some test machines run Chromium as root, which needs NoSandbox. This is safe, because the browser loads only
+	// pages of the tests.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU)
 	if path := os.Getenv("CHROMIUM"); path != "" {
 		options = append(options, chromedp.ExecPath(path))

@@ -26,8 +26,8 @@ var allTraffic = []traffic{
 	{"emails", 25, 0.001, 9 * time.Millisecond},
 }
 
-// SeedHistory records a week of a shop's activity: more traffic by day, an unrecorded night, and an outage of orders from
-// 34 to 13 minutes ago, which begins two minutes after a mark. The history must use clock.
+// SeedHistory records the activity of a shop in the last six days: more traffic by day, three unrecorded hours at
+// night, and an outage of orders from 34 to 13 minutes ago, which begins two minutes after a mark. h must use clock.
 func SeedHistory(ctx context.Context, db *sql.DB, h *history.History, a *failed.Archive, clock *Clock, now time.Time) error {
 	defer clock.Release()
 	outage := func(t time.Time) bool {

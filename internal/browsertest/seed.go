@@ -93,7 +93,7 @@ func hexID(r *rand.Rand, n int) string {
 }
 
 // Seed fills an archive with the failures of a shop during a month, and with the actions of its operators. The archive
-// must use clock. For the same value of now, the result is always the same.
+// must use clock. The result depends only on now.
 func Seed(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) error {
 	defer clock.Release()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -167,7 +167,7 @@ func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) er
 	return replay(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "orders", Error: "503 Service Unavailable"}, Rate: 20, Ramp: true, Canary: 30 * time.Second}, ben, 0.37, func(*failed.Replay) error { return nil })
 }
 
-// replay begins a replay, records a part of it as sent, and calls the function then.
+// replay begins a replay, records the given part of its messages as sent, and passes the replay to the function then.
 func replay(ctx context.Context, a *failed.Archive, p failed.Plan, who failed.Actor, part float64, then func(*failed.Replay) error) error {
 	r, err := a.BeginReplay(ctx, p, who)
 	if err != nil {
@@ -183,7 +183,7 @@ func replay(ctx context.Context, a *failed.Archive, p failed.Plan, who failed.Ac
 	return then(r)
 }
 
-// unsent returns the IDs of the messages of the only running replay, the oldest failure first.
+// unsent returns the IDs of the unsent messages of the only running replay, the oldest failure first.
 func unsent(ctx context.Context, a *failed.Archive) (ids []int64, err error) {
 	for m, err := range a.Each(ctx, failed.Filter{States: []failed.State{failed.Replaying}}) {
 		if err != nil {

@@ -100,7 +100,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Seeded { // before the replayer starts, which would execute the replays
+	if cfg.Seeded { // before the replayer starts, because it would execute the replays
 		now := time.Now()
 		if err := Seed(ctx, s.Archive, s.Clock, now); err != nil {
 			return err

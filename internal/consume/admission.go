@@ -49,7 +49,7 @@ type admission struct {
 	cancel context.CancelFunc
 }
 
-// admission returns the requirements of the next attempts. It does not request a permit after alive is done.
+// admission returns an admission for the next attempts, which does not request permits after alive is done.
 func (c *Consumer) admission(alive context.Context, alone bool) *admission {
 	need := 1
 	if alone {
@@ -159,7 +159,7 @@ type slots struct {
 type slot struct {
 	begins  *Delivery                // delivery of the attempt that starts
 	attempt func()                   // runs the attempt; a field, because a go statement with a method call allocates
-	handled atomic.Pointer[Delivery] // nil: no delivery, or not yet known
+	handled atomic.Pointer[Delivery] // delivery that the handler is processing; nil: none
 }
 
 func newSlots(n int) *slots {

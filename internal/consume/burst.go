@@ -2,8 +2,8 @@ package consume
 
 import "time"
 
-// bursts collects equal messages. A first message waits until its window ends, and equal messages that arrive within the
-// window join it. The newest message is then handled for all of them. A bursts is not safe for concurrent use.
+// bursts collects equal messages. The first message waits until its window ends, and equal messages that arrive within
+// the window join it. Then the newest message is handled on behalf of all. A bursts is not safe for concurrent use.
 //
 // The newest message is settled last, because it represents the others. Whenever the channel is lost, the broker
 // redelivers at least this message.
@@ -38,7 +38,7 @@ func (b *bursts) add(key string, d *Delivery) {
 	}
 }
 
-// due returns a channel that receives the time when the window of the first burst ends.
+// due returns a channel that receives the time when the window of the first burst ends, or nil if there is no burst.
 func (b *bursts) due() <-chan time.Time {
 	if b.timer == nil {
 		return nil

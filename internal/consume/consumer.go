@@ -22,7 +22,7 @@ type Config struct {
 
 	Concurrency  int
 	Prefetch     int
-	Certain      bool // set if the owner must know that the broker has processed acknowledgements: see ack.CertainWindow
+	Certain      bool // whether the owner must know that the broker has processed acknowledgements; see ack.CertainWindow
 	Priority     int32
 	Window       time.Duration // time for which equal messages are collected, to be handled as one; 0: none
 	CrashLimit   int           // 0: the default; negative: none
@@ -41,11 +41,11 @@ type Config struct {
 // Owner handles the deliveries of a Consumer. Several goroutines call the methods
 // concurrently.
 type Owner interface {
-	// New returns an empty delivery. It may be part of a larger value.
+	// New returns an empty delivery, which may be part of a larger value.
 	New() *Delivery
 
-	// Declare declares the objects that consumption of the queue requires. Run returns a permanent error, unless the
-	// Consumer has already consumed.
+	// Declare declares the objects that consumption of the queue requires. If the error is permanent, Run returns it,
+	// unless the Consumer has already consumed.
 	Declare(ctx context.Context) (permanent bool, err error)
 
 	// Key returns the same string for equal messages, or "" for a message that does not wait for others. After an error,
@@ -95,11 +95,11 @@ func (c *Consumer) Running() iter.Seq[*Delivery] { return c.slots.running() }
 // Settling returns the context for settling. It is canceled at the end of a drain.
 func (c *Consumer) Settling() context.Context { return c.settling }
 
-// Run consumes until ctx is done, or until an error makes further attempts pointless. Run then drains. It waits for
-// running attempts until the DrainTimeout expires or force is closed. If attempts are still running, it cancels the
+// Run consumes until ctx is done, the client is closed, or Declare returns a permanent error. Run then drains. It waits
+// for running attempts until the DrainTimeout expires or force is closed. If attempts are still running, it cancels the
 // context of the handlers and waits for at most LastGrace. Then it closes the session, and waits again for at most
-// LastGrace if necessary. If an attempt is still running after that, Run returns ErrDrainTimeout. Run must not be called
-// twice.
+// LastGrace if necessary. If an attempt is still running after that, Run returns ErrDrainTimeout. Run must not be
+// called twice.
 func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 	values := context.WithoutCancel(ctx)
 	settling, endSettling := context.WithCancelCause(values)
@@ -148,7 +148,7 @@ func wait(done <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	return false
 }
 
-// consume keeps a session open until ctx is done. It returns the last session, which is still open, for the drain.
+// consume keeps a session open until ctx is done. If the last session is still open, consume returns it for the drain.
 func (c *Consumer) consume(ctx context.Context) (*session, error) {
 	retrier := retry.Retrier{Schedule: c.Reconnect}
 	first, careful := true, false

@@ -80,8 +80,9 @@ func (d *Delivery) at(headers topology.Table) topology.Delivery {
 // does since 4.3.
 const DefaultCrashLimit = 5
 
-// suspectAfter is the number of crashes after which a message is handled alone. A crash counts as a delivery of each message
-// that was in flight. To park only the poison message, the worker must handle it alone before it reaches the limit.
+// suspectAfter is the number of crashes after which a message is handled alone. A crash counts as a delivery of each
+// message that was in flight. To park only the poison message, the worker must handle it alone before any of these
+// messages reaches the limit.
 const suspectAfter = 2
 
 // isSuspect reports whether the delivery should be handled alone. The session calls it for each delivery, so it reads as few
@@ -166,7 +167,7 @@ func (d *Delivery) AckBurst() {
 	}
 }
 
-// Requeue requeues the burst and then the delivery, in the order of their arrival.
+// Requeue requeues the burst and then the delivery, in order of arrival.
 func (d *Delivery) Requeue() {
 	for _, other := range d.Burst {
 		d.session.acks.Settle(other.Tag, ack.NackRequeue)

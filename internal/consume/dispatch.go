@@ -138,7 +138,7 @@ func (d *Delivery) attempt() {
 	c.owner.Handle(c.handling, d)
 }
 
-// closeReason distinguishes a cancelled consumer from a closed channel.
+// closeReason returns the reason why the channel closed, or errCancelled if the broker cancelled only the consumer.
 func (s *session) closeReason() error {
 	if s.ch.IsClosed() {
 		<-s.ctx.Done() // endWithChannel sets the cause
@@ -152,8 +152,8 @@ type deadline struct {
 	every, after time.Duration // interval of checks; age at which a delivery is overdue
 }
 
-// Deadline returns the age at which an unsettled delivery is overdue, and is requeued if it still waits for an attempt. A
-// negative timeout means that the broker has no acknowledgement timeout.
+// Deadline returns the age at which an unsettled delivery is overdue. An overdue delivery that still waits for an
+// attempt is requeued. A negative timeout means that the broker has no acknowledgement timeout.
 func Deadline(timeout time.Duration) time.Duration { return newDeadline(timeout).after }
 
 // noDeadline is the deadline without an acknowledgement timeout.
@@ -170,8 +170,8 @@ func newDeadline(timeout time.Duration) deadline {
 	return deadline{every: timeout / 20, after: timeout / 5 * 4}
 }
 
-// checkDeadlines reports handlers that have held a message until shortly before the broker closes the channel. It requeues
-// messages that have waited equally long for an attempt.
+// checkDeadlines reports overdue deliveries that handlers are processing, and requeues overdue deliveries that still
+// wait for an attempt.
 func (s *session) checkDeadlines(now time.Time) {
 	c := s.consumer
 	overdue := func(d *Delivery) bool { return now.Sub(d.arrived) >= c.deadline.after }

@@ -38,8 +38,8 @@ type session struct {
 	// countsNacks reports whether the broker counts a requeue as a failed delivery.
 	countsNacks bool
 
-	// queueAnswered is the number of commands that the queue had processed when it last answered. RabbitMQ's channel may
-	// hold back further commands, and loses them when it closes: see ack.CertainWindow.
+	// queueAnswered is the number of commands that the queue had processed when it last answered. RabbitMQ's channel
+	// may hold back further commands, and loses them when it closes; see ack.CertainWindow.
 	queueAnswered atomic.Uint64
 
 	// Only the goroutine of serve uses these fields.
@@ -107,7 +107,7 @@ func (s *session) settle() {
 // abandon ends the session. Its attempts continue, but cannot settle their messages.
 func (s *session) abandon(reason error) {
 	s.end(reason)
-	_ = s.consumer.Tasks.Go(s.closeChannel) // a closed client has closed the channel
+	_ = s.consumer.Tasks.Go(s.closeChannel) // fails only if the client is closed, which also closes the channel
 }
 
 // closeChannel closes the channel after the last write on it. An ack on a closed channel would close the connection (504).

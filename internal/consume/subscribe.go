@@ -103,8 +103,8 @@ func (s *session) serve(ctx context.Context) error {
 	}
 }
 
-// ignoreCanceled returns nil instead of an error that only results from the cancellation of ctx. The session then still
-// works, and its deliveries can be settled.
+// If err only results from the cancellation of ctx, ignoreCanceled requeues the pending deliveries and returns nil. The
+// session still works in this case, and its deliveries can be settled.
 func (s *session) ignoreCanceled(ctx context.Context, err error) error {
 	if ctx.Err() != nil && s.ctx.Err() == nil {
 		s.requeuePending()

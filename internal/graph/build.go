@@ -225,7 +225,7 @@ func (b *builder) kinds(t topology.Topology) {
 	}
 }
 
-// setKind sets the kind of those queues whose kind is Other.
+// setKind sets the kind of the given queues, unless they already have a kind other than Other.
 func (b *builder) setKind(ids []string, kind Kind) {
 	for _, id := range ids {
 		if n := b.node(id, Other); n.Kind == Other {
@@ -268,7 +268,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Duration formats a duration with its two largest units, for example 1h30m.
+// Duration formats a duration with at most its two largest units, for example 1h30m.
 func Duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

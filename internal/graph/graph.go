@@ -47,7 +47,7 @@ const (
 	Work     Kind = "work"
 	Wait     Kind = "wait"
 	Failed   Kind = "failed"
-	Other    Kind = "queue" // a queue without a role in the workers
+	Other    Kind = "queue" // a queue with none of these roles
 )
 
 // Node is an exchange, a queue, or a group of wait queues that differ only in their delay.

@@ -43,7 +43,7 @@ type Broker interface {
 	Publish(vhost, exchange, key string, properties, body []byte)
 }
 
-// Queue is the state of a queue. If two states are equal, the queue did not change in between.
+// Queue is the state of a queue. If two states are equal, the queue did not change between them.
 type Queue struct {
 	VHost, Name string
 

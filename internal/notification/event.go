@@ -61,7 +61,7 @@ type Event struct {
 	// Outcomes is set for replays.
 	Outcomes *Outcomes `json:"outcomes,omitempty"`
 
-	// URL is the page of the console. It is set when the message is built.
+	// URL is the page of the event in the console. It is set when the message is built.
 	URL string `json:"url,omitempty"`
 }
 

@@ -67,7 +67,7 @@ func (d *data) omitted() (n int64) {
 	return n - int64(len(d.Events))
 }
 
-// maxLines is the maximum number of events in a message for Slack or Teams. Slack accepts 50 blocks.
+// maxLines is the maximum number of events in a message for Slack or Teams. Slack accepts at most 50 blocks.
 const maxLines = 20
 
 // lines calls add for each event to show in the message. It returns a final line about the omitted events, or "".

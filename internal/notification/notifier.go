@@ -25,7 +25,7 @@ const (
 // Times of a Notifier.
 const (
 	Every  = 10 * time.Second // interval between two readings
-	GiveUp = 24 * time.Hour   // maximum age of a message that no receiver has accepted
+	GiveUp = 24 * time.Hour   // maximum age of a message that the receiver has not accepted
 	lease  = 2 * requestTimeout
 )
 
@@ -42,7 +42,7 @@ type Config struct {
 
 	Gather   time.Duration // time for which a message collects events before it is sent. Default: 30s
 	Cooldown time.Duration // minimum time before an equal event is sent again. Default: 1h
-	Growth   int           // number of messages that a group must gain within 5 minutes to trigger an event. Default: 100
+	Growth   int           // messages that a group or failed queue must gain in 5 minutes to trigger an event. Default: 100
 
 	// Logger receives "notifications" and "notification sent" (Info), "notification not accepted" and "notifications
 	// wait for their database" (Warn), and "notification given up" (Error). Default: no logging.
@@ -118,11 +118,11 @@ func New(cfg Config) *Notifier {
 	return n
 }
 
-// maxReported limits the number of each webhook's reported events that wait for the database.
+// maxReported is the maximum number of reported events per webhook that wait for the database.
 const maxReported = 200
 
-// Report adds an event that readings do not contain. It does not block. It ignores the event if an equal event, or too
-// many other events, are already waiting.
+// Report adds an event that readings do not contain. It does not block. It ignores the event if an equal event is
+// already waiting for the database, or if too many events are waiting.
 func (n *Notifier) Report(kind Kind, subject, title, detail string) {
 	e := Event{Kind: kind, Time: n.cfg.Clock().UTC(), Subject: subject, Title: line(title), Detail: line(detail)}
 	for _, w := range n.webhooks {
@@ -288,7 +288,7 @@ func (n *Notifier) sendUntil(ctx context.Context, w *receiver) {
 	}
 }
 
-// sendNext makes the next attempt for a webhook. It reports whether a message was due.
+// sendNext sends the next due message of a webhook, once. It reports whether a message was due.
 func (n *Notifier) sendNext(ctx context.Context, w *receiver) bool {
 	now := n.cfg.Clock().UTC()
 	if ctx.Err() != nil {

@@ -42,8 +42,8 @@ type outbox struct {
 	ready   atomic.Bool // the tables exist
 }
 
-// open creates the tables, until it succeeds for the first time. It also removes messages that were created before the
-// time old, because their webhooks may no longer be configured.
+// open creates the tables, and removes messages that were created before the time old, because their webhooks may no
+// longer be configured. After its first success, open does nothing.
 func (o *outbox) open(ctx context.Context, old time.Time) error {
 	if o.ready.Load() {
 		return nil

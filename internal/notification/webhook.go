@@ -76,7 +76,7 @@ func (w *Webhook) wants(k Kind) bool {
 	return len(w.Events) == 0 || slices.Contains(w.Events, k)
 }
 
-// secretPrefix is the prefix of a secret: https://www.standardwebhooks.com
+// secretPrefix is the prefix of a secret in Standard Webhooks (https://www.standardwebhooks.com).
 const secretPrefix = "whsec_"
 
 // key returns the bytes of a secret.

@@ -44,8 +44,8 @@ func (t *Text) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Texts maps names to values. The names are encoded like [Text]. Each pair is a parameter
-// of the form NAME:VALUE.
+// Texts maps names to values. In JSON, it is an object whose names are encoded like [Text]. In a URL, each pair is a
+// parameter of the form NAME:VALUE.
 type Texts map[string]string
 
 // MarshalJSON implements [json.Marshaler].

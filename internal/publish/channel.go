@@ -34,10 +34,10 @@ type channel struct {
 
 // Limits of checkInFlight. A tick is the interval at which it runs.
 const (
-	// lateTicks is the number of ticks after which an answer is late: see Publisher.lateAfter.
+	// lateTicks is the number of ticks after which an answer is late; see Publisher.lateAfter.
 	lateTicks = 40
 
-	// maxTicks limits the number of ticks that are counted together if the machine was busy.
+	// maxTicks limits the number of ticks that are counted together after the machine was busy.
 	maxTicks = lateTicks / 2
 
 	// maxAbandonedWait is the maximum wait for an answer that no caller waits for. Such an answer only shows whether the
@@ -86,7 +86,8 @@ func (s *channel) serve(ctx context.Context, m *Message) *Message {
 	}
 }
 
-// reserve waits for room for another message in flight. It returns false when the channel no longer accepts messages.
+// reserve waits for room for another message in flight. It returns false when the channel no longer accepts messages,
+// or when ctx is done.
 func (s *channel) reserve(ctx context.Context) bool {
 	select {
 	case <-s.retired:
@@ -365,11 +366,11 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// checkInFlight checks the messages in flight at every tick. It resolves the answered messages behind the oldest message,
-// and marks late destinations. If messages are late, it retires the fast channel, or the channel of a bulkhead that
-// several destinations share. The broker handles the messages of a channel in order, so one message can block all later
-// messages. checkInFlight reports whether the channel must be closed, because no caller waits for an answer that can still
-// arrive.
+// checkInFlight checks the messages in flight at every tick. It resolves the answered messages behind the oldest
+// unanswered message, and marks late destinations. If messages are late, it retires the fast channel, or the channel of
+// a bulkhead that several destinations share. The broker handles the messages of a channel in order, so one message can
+// block all later messages. checkInFlight reports whether the channel must be closed, because no caller waits for an
+// answer that can still arrive.
 func (s *channel) checkInFlight(ticks int) (mustClose bool) {
 	if s.conn.Blocked() != nil { // the messages do not age while the broker blocks the connection
 		ticks = 0
@@ -487,7 +488,7 @@ func (s *channel) fail() {
 	}
 }
 
-// isEnd reports whether a result means that the channel has closed, and is not an answer.
+// isEnd reports whether err means that the channel has closed, so that it is not an answer.
 func isEnd(err error) bool {
 	if err == nil || errors.Is(err, amqpconn.ErrNacked) {
 		return false

@@ -7,11 +7,11 @@
 //
 //   - Its destination (exchange and routing key) is late. RabbitMQ stops a channel at
 //     the first message for a quorum queue without a majority.
-//   - The message is unproven, because it is the first with its exchange, its user id or its
-//     size. The broker refuses a forbidden message by closing the channel, which leaves
+//   - The message is unproven, because the broker has not yet accepted its exchange, its user
+//     id, or a body of its size. The broker refuses a forbidden message by closing the channel, which leaves
 //     all other messages in flight on the channel without an answer.
 //
-// See docs/adr/0012 for the reasons and the measurements. The package guarantees that results are correct. The result nil
-// means that the broker has stored the message. ErrUnconfirmed and ErrNacked mean that the broker may have stored the
+// See docs/adr/0012 for the reasons and the measurements. The package guarantees that results are correct. Nil means
+// that the broker has stored the message. ErrUnconfirmed and ErrNacked mean that the broker may have stored the
 // message. Any other error means that it has not. The package imports amqpconn, retry and backoff.
 package publish

@@ -61,8 +61,8 @@ func (e *TooLargeError) Error() string {
 		"(store the data elsewhere, and publish a reference to it)", e.Limit, e.Size)
 }
 
-// causeFor returns the error of a message for which the broker has closed the channel, or nil
-// if another message may be the reason. sole means that no other message was in flight.
+// causeFor returns the error of m if the broker has closed the channel because of m, or nil if another message may be
+// the reason. sole reports whether m was the only message in flight.
 func causeFor(m *Message, refusal *amqpconn.Refusal, sole bool) error {
 	if limit := sizeLimit(refusal); limit > 0 {
 		return tooLarge(m, limit)
@@ -91,7 +91,7 @@ func sizeLimit(refusal *amqpconn.Refusal) int {
 	return limit
 }
 
-// tooLarge returns an error if m is larger than limit. A limit of 0 means that the limit is unknown.
+// tooLarge returns an error if the body of m is larger than limit. A limit of 0 means that the limit is unknown.
 func tooLarge(m *Message, limit int) error {
 	if size := len(m.Message.Body); limit > 0 && size > limit {
 		return &TooLargeError{Size: size, Limit: limit}

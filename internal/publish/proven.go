@@ -8,10 +8,10 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
-// proven records the properties of messages that the broker has accepted on the current connection. The default exchange
-// and the connection's user are proven from the start. An unproven message is in flight alone (see probeLane). If the
-// broker refuses it by closing the channel, no other messages on the channel remain unanswered, so the publisher does not
-// publish them twice.
+// proven records the properties of messages that the broker has accepted on the current connection. The default
+// exchange and the connection's user are proven from the start. An unproven message is in flight alone (see probeLane).
+// If the broker refuses it by closing the channel, no other message on the channel is unanswered and must be
+// republished.
 type proven struct {
 	mu        sync.RWMutex
 	exchanges map[string]bool
@@ -71,7 +71,8 @@ func (k *proven) refused(refusal *amqpconn.Refusal, messages []*Message) {
 	}
 }
 
-// note records the result of an unproven message. The result is nil if it is still unknown.
+// note records the result of an unproven message. A nil result means that the broker has confirmed the message, or that
+// the result is still unknown.
 func (k *proven) note(m *Message, result error) {
 	unroutable, _ := errors.AsType[*UnroutableError](result)
 	switch _, refused := errors.AsType[*RefusedError](result); {

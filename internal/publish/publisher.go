@@ -17,8 +17,8 @@ const (
 	// throughput. A window of 1,024 does not reduce it.
 	maxInFlight = 1024
 
-	// bulkheadInFlight limits the messages in flight on a bulkhead. If 32 messages are unconfirmed for a queue without a
-	// majority, RabbitMQ stops reading the connection after a few hundred more (measured with 3.10 and 4.3;
+	// bulkheadInFlight limits the messages in flight on a bulkhead. If 32 messages are unconfirmed for a queue without
+	// a majority, RabbitMQ stops reading from the connection after a few hundred more (measured with 3.10 and 4.3;
 	// rabbit_fifo_client).
 	bulkheadInFlight = 16
 
@@ -26,11 +26,12 @@ const (
 	// These callers wake up only once.
 	maxQueued = 64
 
-	// maxBulkheads limits the bulkheads for late destinations. Further late destinations share bulkheads: see
-	// Publisher.separate. A bulkhead can have two channels for a long time. The first channel retires when its oldest copy
-	// reaches the age maxAwaitedWait. The oldest copy of its successor reaches that age only after the newest copy of the
-	// first channel. Therefore the bulkheads use 64 of the 128 extra channels of a connection. The other half is for retired
-	// channels of the fast lane. Without an extra channel, retirement blocks all publishing (see lane.keep).
+	// maxBulkheads limits the bulkheads for late destinations. Further late destinations share bulkheads; see
+	// Publisher.separate. A bulkhead can have two channels for a long time. The first channel retires when its oldest
+	// copy reaches the age maxAwaitedWait. The oldest copy of the second channel reaches that age only after the newest
+	// copy of the first channel. Therefore the bulkheads use 64 of the 128 extra channels of a connection. The other
+	// half is for retired channels of the fast lane. Without an extra channel, retirement blocks all publishing (see
+	// lane.keep).
 	maxBulkheads = 32
 
 	// maxLate limits the remembered late destinations, because the number of routing keys is unlimited.
@@ -87,9 +88,9 @@ func New(ctx context.Context, cfg Config) *Publisher {
 	return p
 }
 
-// lateAfter returns the time after which an answer is late. A third of the timeout leaves enough time for a message after
-// the late message. The limit is 10 s, because RabbitMQ refuses messages for a queue without a majority only after 65 s.
-// Such messages must count as late before then.
+// lateAfter returns the time after which an answer is late. A third of the timeout leaves enough time for the message
+// that follows a late message. The limit is 10 s, because RabbitMQ refuses messages for a queue without a majority only
+// after 65 s. Such messages must count as late before then.
 func (p *Publisher) lateAfter() time.Duration { return min(p.cfg.Timeout/3, 10*time.Second) }
 
 // Silent reports whether a message is late and no answer to any message has arrived since it was written.
@@ -142,9 +143,9 @@ func (p *Publisher) send(ctx context.Context, m *Message, expired <-chan time.Ti
 	}
 }
 
-// SendInOrder is Send for a message that follows a previous message of the same caller. previous may be nil. If the
-// messages use different lanes, SendInOrder first waits until previous has a result or is late. If m is unproven,
-// SendInOrder also waits until m has a result or is late, so that later messages do not overtake m.
+// SendInOrder is like Send, but keeps the order of previous and m, two messages of the same caller. previous may be
+// nil. If the messages use different lanes, SendInOrder first waits until previous has a result or is late. If m is
+// unproven, SendInOrder also waits until m has a result or is late, so that later messages do not overtake m.
 func (p *Publisher) SendInOrder(ctx context.Context, previous, m *Message, expired <-chan time.Time) error {
 	m.lane = p.lane(m)
 	if previous != nil && previous.lane != m.lane && previous.lane != p.probe {
@@ -303,9 +304,9 @@ func (p *Publisher) endLate(to destination) {
 	}
 }
 
-// separate handles a bulkhead whose oldest message is late. It assigns the other destinations to another
-// bulkhead, because only the late message may have delayed them. If all bulkheads are
-// stuck, it does not move any. It reports whether it has moved a destination.
+// separate handles a bulkhead whose oldest message is late. It assigns the other destinations to another bulkhead,
+// because the late message may be the only reason for their delay. If all bulkheads are stuck, it does not move any. It
+// reports whether it has moved a destination.
 func (p *Publisher) separate(l *lane, head *Message) (moved bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -325,7 +326,7 @@ func (p *Publisher) separate(l *lane, head *Message) (moved bool) {
 	return moved
 }
 
-// answered records an answer for a message that was written on the lane.
+// answered records an answer for a message that was written on a lane.
 func (p *Publisher) answered(on *lane, m *Message, inTime bool) {
 	p.answers.Add(1)
 	if p.silent.Load() {

@@ -15,7 +15,7 @@ type Tables struct {
 
 const versionQuery = `SELECT value FROM {about} WHERE name = 'version'`
 
-// Create creates the tables unless they exist, and the table {about} with their version. It returns an error if the
+// Create creates the tables, and the table {about} with their version, unless they exist. It returns an error if the
 // existing tables have a newer version. Several processes may call Create at the same time. Create does not lock
 // existing tables. It also calls Watch.
 func (d *DB) Create(ctx context.Context, t Tables) error {

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// watchedFile is the file of an SQLite database. If the file is deleted or replaced, SQLite continues to write to the old
-// file, and loses all of its data when the last connection closes.
+// watchedFile is the file of an SQLite database. If the file is deleted or replaced, SQLite continues to write to the
+// old file, whose data is lost when the last connection closes.
 type watchedFile struct {
 	sqlite bool
 	known  atomic.Pointer[file] // nil until watch
@@ -52,8 +52,8 @@ func (w *watchedFile) watch(ctx context.Context, pool *sql.DB) error {
 	return nil
 }
 
-// check returns ErrGone if the file was removed, replaced or emptied. If written is set, which requires an open connection
-// after a write, the write-ahead log must also exist.
+// check returns ErrGone if the file was removed, replaced or emptied. If written is set, the write-ahead log must also
+// exist. The caller may set written after a write, while the connection is still open.
 func (w *watchedFile) check(written bool) error {
 	f := w.known.Load()
 	if f == nil || f.path == "" {
@@ -78,7 +78,7 @@ func (w *watchedFile) check(written bool) error {
 // log, SQLite appends behind a gap, and does not read the appended data after a crash.
 func (f *file) checkLog() error {
 	path := f.path + "-wal"
-	log, err := os.Open(path) // this process may open and close the log, because SQLite does not lock it
+	log, err := os.Open(path) // opening and closing the log is safe, because SQLite does not lock it
 	if errors.Is(err, fs.ErrNotExist) {
 		return gone(fmt.Sprintf("file %s with the newest part of the database was deleted (stop this process with SIGTERM, which saves this part, and start it again)", path))
 	}

@@ -38,8 +38,7 @@ func (d *DB) Row(ctx context.Context, query string, args ...any) *Row {
 // Rows is a sequence of the rows of a query. The query runs when the caller iterates over the sequence.
 type Rows func(yield func(*sql.Rows, error) bool)
 
-// Scan copies one row after the other into dest, as sql.Rows.Scan does. It yields nil for each row, and finally the
-// error, if any.
+// Scan copies each row into dest, as sql.Rows.Scan does. It yields nil for each row, and finally the error, if any.
 func (r Rows) Scan(dest ...any) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		for row, err := range r {

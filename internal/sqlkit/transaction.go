@@ -73,8 +73,8 @@ func (t *Tx) Rows(query string, args ...any) Rows {
 	return rowsOf(func() (*sql.Rows, error) { return t.conn.QueryContext(t.ctx, t.db.sql(query), args...) })
 }
 
-// transaction runs f in a transaction on one connection. The statements in begin start the transaction, and run with the
-// context starting. After the commit, check runs while the connection is still open.
+// transaction runs f in a transaction on one connection. The statements in begin start the transaction; starting is
+// their context. After the commit, check runs while the connection is still open.
 func transaction(starting context.Context, db *sql.DB, begin []string, f func(*sql.Conn) error, check func() error) error {
 	conn, err := db.Conn(starting)
 	if err != nil {

@@ -33,9 +33,9 @@ func (d Direction) String() string {
 // A cut closes all existing connections. Both peers receive the data that was already forwarded, and then EOF. All
 // other data is lost, as with an unplugged cable. Clients may reconnect immediately, unless the test calls Refuse.
 //
-// To cut at an exact place, call CutAfterBytes, CutAfterFrame or CutBeforeFrame before the connection reaches it. The
-// methods count from the call, over all connections. They return a channel that is closed when the cut is complete and the
-// proxy no longer forwards data. Each cut happens once.
+// To cut at an exact place, call CutAfterBytes, CutAfterFrame or CutBeforeFrame before the connection reaches it. These
+// methods count from the call, over all connections. They return a channel that is closed when the cut is complete and
+// the proxy no longer forwards data. Each cut happens once.
 //
 // All methods are safe for concurrent use. The proxy closes at the end of its test.
 type Proxy struct {
@@ -95,7 +95,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Refuse closes new connections immediately. It does not affect existing connections.
+// Refuse makes the proxy close new connections immediately. It does not affect existing connections.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

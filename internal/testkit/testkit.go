@@ -25,7 +25,7 @@ import (
 )
 
 // Name returns a unique name for a queue or an exchange. It differs between tests and between runs. The name contains
-// the name of the test, so that the operator can identify its origin on a broker.
+// the name of the test, which identifies the origin of an object on a broker.
 func Name(t testing.TB, prefix string) string {
 	t.Helper()
 	var random [4]byte

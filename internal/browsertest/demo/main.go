@@ -63,7 +63,7 @@ func run(ctx context.Context, listen, pictures, readme string) error {
 	return nil
 }
 
-// handler returns a handler that fails for the given percentage of the messages, which are retried after an hour.
+// handler returns a handler that fails for the given percentage of messages. Failed messages are retried after an hour.
 func handler(percent int) reprise.Handler {
 	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 		select {

@@ -50,8 +50,8 @@ func takePictures(ctx context.Context, shop *browsertest.Shop, dir, readme strin
 	return nil
 }
 
-// takeForReadme takes two pictures with the size of a screen. They show a message, and the overview after the broker
-// has measured its rates.
+// takeForReadme takes two pictures with the size of a screen. One shows a message. The other shows the overview, after
+// the broker has measured its rates.
 func takeForReadme(b *browsertest.Browser, url string, all []browsertest.Page, dir string) error {
 	for _, want := range []struct{ name, scheme, ready string }{
 		{"overview", "light", "[...document.querySelectorAll('dt')].some(t => t.innerText === 'Processed per second' && /^[1-9][0-9,.]*\\s+[1-9][0-9,.]* incoming/.test(t.nextElementSibling.innerText))"},

@@ -6,10 +6,10 @@ type Breakage struct {
 	Name  string
 	lines []string // connections that the failure cuts
 
-	// late means that the worker notices the failure when it next sends a frame.
+	// late means that the worker notices the failure only when it next sends a frame, or when it is idle.
 	late bool
 
-	// ends means that the worker's process exits with its connections, and a new process replaces it.
+	// ends means that the worker's process exits, which closes its connections, and a new process replaces it.
 	ends bool
 }
 

@@ -1,7 +1,7 @@
 // Package explore determines the outcome of a message for a failure at each moment of its life.
 //
-// A moment is between two frames. The life of a message is a sequence of frames, over both connections of its worker and
-// in both directions. Each frame is a consequence of the earlier frames:
+// A moment is the time between two frames. The life of a message is a sequence of frames, over both connections of its
+// worker and in both directions. Each frame is a consequence of the earlier frames:
 //
 //	consuming ◄ basic.deliver, header, body ─► the handler fails
 //	publishing ► basic.publish, header, body
@@ -23,8 +23,8 @@
 // messages with its ID can be in queues at the same time and each of them is finally settled. A redelivery of an unsettled
 // message is not a copy, however often the handler receives the message.
 //
-// To count the copies exactly, the life of a failed message does not end with an acknowledgement alone. A retried
-// message and its copies are parked afterwards. The frames determine the number of copies: one, plus one for each
-// published copy, minus one for each acknowledgement. The life is complete when the failed queue has this number of
-// messages and no attempt is in progress.
+// So that the copies can be counted exactly, a retried message and its copies are finally parked, not acknowledged. The
+// frames determine the number of copies: one, plus one for each published copy that was not returned, minus one for
+// each acknowledgement. The life is complete when the failed queue has this number of messages and no attempt is in
+// progress.
 package explore

@@ -40,7 +40,7 @@ type explorer struct {
 	leaving  sync.WaitGroup // stopped programs
 }
 
-// explore creates an explorer for a passage, and passes it to the function explore.
+// explore passes a new explorer for p to its argument explore.
 func (at place) explore(p *Passage, explore func(x *explorer) error) (err error) {
 	conn, err := amqp.DialConfig(at.url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 		return at.dial(context.Background(), network, addr)
@@ -175,8 +175,8 @@ func (x *explorer) send(id string) error {
 
 func (x *explorer) id() string { return fmt.Sprint("message-", x.messages) }
 
-// outcome waits until a program and its predecessors have settled all attempts, and counts the copies of the message that are
-// parked or done.
+// outcome waits until p has settled all attempts and no message is in flight. Then it counts the copies of the message
+// that are parked or done. The programs in before are the predecessors of p.
 func (x *explorer) outcome(p *program, before ...*program) (Outcome, error) {
 	failed := topology.FailedQueue(x.queue)
 	parked := 0

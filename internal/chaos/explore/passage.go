@@ -13,11 +13,12 @@ type Passage struct {
 	Life   Life
 	Script []testkit.Crossing
 
-	// Outcomes has a row for each frame of the Script, with the outcome of each of the Breakages immediately before the frame.
+	// Outcomes has a row for each frame of Script. The row contains the outcome for each of the Breakages, if it occurs
+	// immediately before the frame.
 	Outcomes [][]Outcome
 }
 
-// Passages returns all unexplored passages. Done occurs only once, because it is the same in all ways.
+// Passages returns all passages. They are not yet explored. Done occurs only once, because it is the same in all ways.
 func Passages() (all []*Passage) {
 	for _, l := range []Life{Retry, Park} {
 		for _, w := range []Way{Requeue, PublishThenAck, AckThenPublish, DeadLetter} {
@@ -48,7 +49,7 @@ func (p *Passage) follow(script []testkit.Crossing) {
 	}
 }
 
-// survey causes the nth breakage at each moment.
+// survey causes the nth breakage at each moment and records the outcomes.
 func (p *Passage) survey(x *explorer, n int) error {
 	for at := range p.Script {
 		o, err := x.explore(p.Script, at, Breakages[n])

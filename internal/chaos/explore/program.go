@@ -155,7 +155,7 @@ func (p *program) idle() error {
 	return nil
 }
 
-// notice waits until the program has noticed the loss of its connections.
+// notice waits until the program has noticed the loss of the given connections.
 func (p *program) notice(lines []string) {
 	events := map[string]reprise.EventKind{publishing: reprise.EventDisconnected, consuming: reprise.EventInterrupted}
 	for _, line := range lines {

@@ -1,5 +1,5 @@
 // Package load publishes to a broker that is killed repeatedly, and compares the delivered messages with the confirmed
-// messages. A life of the broker is the time from a start to the next kill.
+// messages. A life of the broker is the time from its start to the next kill.
 //
 //	publishers ─► work, classic ─► consumers ─► acked, or rejected ─► dead ─► acked
 //	           ├► wait, qwait ──── expired ─────────────────────────► done ─► acked

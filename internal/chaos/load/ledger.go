@@ -87,8 +87,8 @@ func (l *Ledger) confirm(life int, m message) {
 	l.note(m, "confirmed")
 }
 
-// deliver records a delivery. It reports whether the test has not yet killed the broker. If so, the caller should settle
-// the delivery.
+// deliver records a delivery and returns true, and the caller should settle the delivery. If the test has already
+// killed the broker, deliver ignores the delivery and returns false.
 func (l *Ledger) deliver(life int, from string, m message, redelivered bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
