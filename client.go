@@ -18,7 +18,7 @@ type Client struct {
 	publishing *amqpconn.Link
 	consuming  *amqpconn.Link
 	messages   *publish.Publisher // for Publish and related methods
-	copies     *publish.Publisher // for copies, reports and commands, isolated from the messages of users
+	copies     *publish.Publisher // for copies, reports and commands, isolated from users' messages
 	declared   *declarer          // declares the queues for copies, over the publishing connection
 	scheduled  *scheduler
 	reports    *reports

@@ -53,8 +53,8 @@ type Config struct {
 
 	// TLS replaces the TLS parameters of the URL, whose scheme must be amqps. Without a ServerName, the certificate of
 	// each host must be valid for the host name in the URL. To log in with a client certificate, set the certificate
-	// here and auth_mechanism=external in the URL. Default: the parameters of the URL, or the certificate authorities
-	// of the system.
+	// here and auth_mechanism=external in the URL. Default: the parameters of the URL, or the system's certificate
+	// authorities.
 	TLS *tls.Config
 
 	// Heartbeat is the interval of heartbeats that detect a dead connection. The client closes a silent connection
@@ -75,8 +75,8 @@ type Config struct {
 
 	// Announce makes the workers of this client visible to operators, who can pause them with package fleet, the console,
 	// `reprise workers` and `reprise pause`. Workers also report retries with a delay of a second or more. The client
-	// declares the exchanges topology.WorkersExchange, topology.ControlExchange and topology.RetriesExchange, and for each
-	// work queue a queue that stores its pause: topology.PauseQueue. If the broker user may not declare an object, the
+	// declares the exchanges topology.WorkersExchange, topology.ControlExchange and topology.RetriesExchange, and, for each
+	// work queue, a queue that stores its pause: topology.PauseQueue. If the broker user may not declare an object, the
 	// client omits the object and logs this once. A worker with AsDelivered is not announced. Default: false, because a
 	// library should not declare unrequested objects on a shared broker.
 	Announce bool
