@@ -22,8 +22,8 @@
 //   - connection.blocked while memory or disk space is low
 //   - RabbitMQ's management HTTP API and metrics ([Broker.Management], [Broker.Metrics])
 //
-// With a data directory, durable objects and the persistent messages in durable queues survive a restart or a crash.
-// A publisher confirm for such a message means that the message is on disk. Messages that exceed the memory limits
+// With a data directory, durable objects and the persistent messages in durable queues survive a restart or a crash. A
+// publisher confirm for such a message means that the message is on disk. Messages that exceed [Config.MessageCache]
 // wait on disk. Without a data directory, the state is lost when the process exits. The file docs/compatibility.md
 // lists the differences from RabbitMQ.
 package broker
@@ -175,11 +175,11 @@ func (a memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(a))
 
 // Shutdown stops the listeners and closes the connections with the code 320 (CONNECTION_FORCED), as RabbitMQ does on
 // shutdown. It waits until all goroutines of the broker have returned and all durable data is on disk. If ctx is done
-// first, Shutdown cuts the connections and returns the cause of the cancellation. Before it returns, it then waits up
-// to five more seconds for a disk that is full or does not respond, and up to five more seconds for a [Broker.Backup].
-// If one of these timeouts expires, the returned error reports it. In this case, the data directory is left as after a
-// crash: unconfirmed messages may be lost, and the next broker redelivers delivered messages. The process must exit
-// before another broker can use the directory. Further calls to Shutdown are harmless.
+// first, Shutdown cuts the connections and returns the cause of the cancellation. It then waits up to five more seconds
+// for a disk that is full or does not respond, and up to five more seconds for a [Broker.Backup]. If one of these
+// timeouts expires, the returned error reports it. In this case, the data directory is left as after a crash:
+// unconfirmed messages may be lost, and the next broker redelivers delivered messages. The process must exit before
+// another broker can use the directory. Further calls to Shutdown are harmless.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true

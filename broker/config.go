@@ -50,10 +50,10 @@ type Config struct {
 	// MaxMessageSize is the maximum size of a message body in bytes. Default: 16 MiB.
 	MaxMessageSize int
 
-	// Store saves the state of the broker: virtual hosts, users, permissions, durable queues and exchanges, and persistent
-	// messages. To use a directory, import package broker/disk and set disk.Dir("/var/lib/app"). New returns an error such
-	// as [ErrInUse], [ErrFormat] or [ErrDamaged] if it cannot use the directory. The file docs/durability.md describes
-	// which data is saved, and when. Default: none; the broker keeps everything in memory.
+	// Store saves the state of the broker: virtual hosts, users, permissions, durable queues, exchanges and bindings, and
+	// persistent messages. To use a directory, import package broker/disk and set disk.Dir("/var/lib/app"). New returns an
+	// error such as [ErrInUse], [ErrFormat] or [ErrDamaged] if it cannot use the directory. The file docs/durability.md
+	// describes which data is saved, and when. Default: none; the broker keeps everything in memory.
 	Store Store
 
 	// DiskLimit is the minimum free space, in bytes, on the disk of the Store. While less space is free, the broker

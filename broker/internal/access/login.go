@@ -100,9 +100,9 @@ func (e *WaitError) Error() string {
 		e.User, e.Wait.Round(time.Second))
 }
 
-// Login reports whether the password of a user is correct. After several wrong passwords, the next login by the same
-// user from the same address must wait. If the login must wait, Login returns a [*WaitError], even if the password is
-// correct.
+// Login reports whether the password of a user is correct and may be used from the address peer. After several wrong
+// passwords, the next login by the same user from the same address must wait. If the login must wait, Login returns a
+// [*WaitError], even if the password is correct.
 func (c *Control) Login(peer, name, password string) (ok bool, err error) {
 	return c.admit(peer, name, c.authenticFrom(peer, name, password))
 }

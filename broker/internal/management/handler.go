@@ -10,7 +10,8 @@
 // policymaker or management.
 //
 //	administrator  all objects, in all virtual hosts
-//	monitoring     all connections, channels and nodes; otherwise the same as management
+//	monitoring     the node and its metrics; lists of all virtual hosts, connections and channels; otherwise the same as
+//	               management
 //	management     virtual hosts in which the user has permissions; connections and channels of the user; queues, exchanges
 //	               and bindings, according to the AMQP permissions of the user
 //
