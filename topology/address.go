@@ -20,7 +20,7 @@ import (
 // exchange keeps the key of the message, and is certain to return only if the message was first published through the same
 // exchange.
 type Address struct {
-	Exchange string // "" is the default exchange, whose Key is the name of a queue
+	Exchange string // "" is the default exchange; Key is then the name of a queue
 	Key      string
 }
 
@@ -32,7 +32,7 @@ func (a Address) orQueue(name string) Address {
 	return a
 }
 
-// key returns the routing key for d. own replaces {key}.
+// key returns the routing key for d, with {key} replaced by own.
 func (a Address) key(d Delivery, own string) string {
 	return strings.NewReplacer("{queue}", d.Queue, "{key}", own).Replace(a.Key)
 }

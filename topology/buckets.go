@@ -99,7 +99,7 @@ func (b Buckets) Bounds(delay time.Duration) (lower, upper time.Duration) {
 // dead-letters into the failed queue, so RabbitMQ does not drop a message that exceeds the delivery limit.
 func (b Buckets) Topology(queue string) Topology { return workAndFailed(queue, FailedQueue(queue)) }
 
-// waitQueue returns the name of the wait queue of a work queue for a delay.
+// waitQueue returns the name of the bucket for a delay.
 func (b Buckets) waitQueue(queue string, delay time.Duration) string {
 	lower, upper := b.Bounds(delay)
 	name := append(make([]byte, 0, maxName), queue...) // the constant size avoids an allocation on the heap

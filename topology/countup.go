@@ -11,8 +11,8 @@ import (
 // Policy of a worker uses the same number, including attempts that other programs have counted.
 //
 // Without the header, the count is 0. CountUp reads any integer type, because programs write the type that their client
-// prefers. A negative number and any value that is not an integer count as 0. Such a message starts again with all its
-// attempts, but only once, because its copy has a valid number.
+// prefers. A negative number and any value that is not an integer count as 0. Such a message gets the full number of
+// attempts again, but only once, because its copy has a valid number.
 //
 // CountUp writes a signed 32-bit integer, because other programs may read only this type. It also writes the headers of
 // Trail, so that a parked message shows its causes. Programs that know only the count either copy or drop the other

@@ -41,7 +41,7 @@ func (Deaths) Read(d Delivery) History {
 //
 // Crashes does not subtract rejections by other queues, because any publisher can write such an x-death header and hide
 // crashes. (A forged rejection by d.Queue counts as an attempt, so the worker still parks the message.) On 4.3, rejections
-// by other queues therefore count as crashes of the message.
+// by other queues therefore count as crashes.
 func (Deaths) Crashes(d Delivery) int {
 	n := deliveryCount(d)
 	return n - min(n, rejections(d))

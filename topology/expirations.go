@@ -105,8 +105,9 @@ type wait struct {
 	ended      time.Time     // end of the first counted wait
 }
 
-// last returns the newest entry of x-death for the wait queue. RabbitMQ writes an entry for each reason: expired, or
-// rejected if an operator has retried the message early. All fields of an entry except the count describe the first wait.
+// last summarizes the entries of x-death for the wait queue: the fields of the newest entry, and the counts of the others.
+// RabbitMQ writes an entry for each reason: expired, or rejected if an operator has retried the message early. All fields
+// of an entry except the count describe the first wait.
 func (e Expirations) last(d Delivery) wait {
 	queue := strings.ReplaceAll(e.WaitQueue, "{queue}", d.Queue)
 	var w wait

@@ -38,13 +38,13 @@ const (
 	// Marks can write headers on the copy.
 	Copy Way = iota
 
-	// Requeue returns the delivery to its queue: basic.reject with requeue=true. Marks cannot write headers on the
+	// Requeue returns the delivery to its queue (basic.reject with requeue=true). Marks cannot write headers on the
 	// message.
 	Requeue
 
-	// DeadLetter rejects the delivery, and the broker dead-letters it according to the arguments of the work queue:
-	// basic.reject with requeue=false. Marks cannot write headers on the message. The broker counts the rejections in
-	// the header x-death.
+	// DeadLetter rejects the delivery (basic.reject with requeue=false), and the broker dead-letters it according to the
+	// arguments of the work queue. Marks cannot write headers on the message. The broker counts the rejections in the
+	// header x-death.
 	DeadLetter
 )
 

@@ -11,10 +11,10 @@ import (
 // accepts up to ten years, but other programs may not. Levels supports longer delays.
 const MaxDelay = math.MaxUint32 * time.Millisecond
 
-// DeliveryLimit is the delivery limit of the work queues that Buckets, Levels, MessageTTL and GrowingTTL declare without
-// an Infrastructure. If a message was delivered more than 20 times and never settled, for example because its handler
-// terminates the process each time, the broker moves the message to the failed queue. RabbitMQ 4.0 and later use the same
-// default; earlier versions have no default.
+// DeliveryLimit is the delivery limit of the work queues that Buckets and Levels declare, and that MessageTTL and
+// GrowingTTL declare if they have no Infrastructure. If a message was delivered more than 20 times and never settled, for
+// example because its handler terminates the process each time, the broker moves the message to the failed queue. RabbitMQ
+// 4.0 and later use the same default; earlier versions have no default.
 const DeliveryLimit = 20
 
 // unlimited is the delivery limit of queues from which the broker must not drop messages. RabbitMQ
@@ -53,7 +53,7 @@ func quorum(exchange, key string) Table {
 	return args
 }
 
-// waitQueue returns a queue that dead-letters expired messages to exchange with the routing key key. It never sets
+// waitQueue returns a queue that dead-letters expired messages to exchange, with key as the routing key. It never sets
 // x-expires, because the broker would delete an unused queue together with its messages.
 func waitQueue(name, exchange, key string) Queue {
 	return Queue{Name: name, Args: quorum(exchange, key)}

@@ -13,11 +13,12 @@ import (
 // Use it for failures that are unlikely to occur again on another worker, or a moment later. Do not use it for an
 // unavailable downstream service, which would receive calls as fast as it rejects them.
 //
-// The queue counts the attempts (see Deliveries), so it must be a quorum queue. Classic queues do not count deliveries and
-// would redeliver a message forever, so the worker parks a redelivered message of a classic queue. The default delivery
-// limit of RabbitMQ (20, since 4.0) could stop the retries before the Policy does. The work queue is therefore declared
-// with a limit of 100 000, which permits a retry every second for a day. If a message exceeds this limit, the broker moves
-// it to {queue}.failed, without recording an error. The limit also applies to a Policy that permits more attempts.
+// Without Classic, the queue counts the attempts (see Deliveries), so it must be a quorum queue. A classic queue does not
+// count deliveries and would redeliver a message forever, so the worker parks a redelivered message that fails again. The
+// default delivery limit of RabbitMQ (20, since 4.0) could stop the retries before the Policy does. The work queue is
+// therefore declared with a limit of 100 000, which permits a retry every second for a day. If a message exceeds this
+// limit, the broker moves it to {queue}.failed, without recording an error. The limit also applies to a Policy that permits
+// more attempts.
 //
 // Classic supports classic queues and programs that use only the redelivered flag. The flag reports an
 // earlier delivery, but not the number of deliveries.

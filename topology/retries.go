@@ -100,9 +100,9 @@ func ReadRetryReport(body []byte) (r RetryReport, ok bool) {
 	return r, true
 }
 
-// WaitingIn returns the queue in which a message waits after a hop of the strategy's Route, according
-// to the Topology of the hop or the Route. It returns "" if the queue is unknown, or if the message
-// waits in several queues in turn.
+// WaitingIn returns the queue in which a message waits after a hop of the strategy's Route, according to the Topology of
+// the hop or the Route. It returns "" if the message does not wait, if the queue is unknown, or if the message waits in
+// several queues in turn.
 func (s Strategy) WaitingIn(d Delivery, hop Hop) string {
 	switch {
 	case hop.Delay <= 0 || hop.Stations > 1:
