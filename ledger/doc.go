@@ -9,8 +9,8 @@
 //	archive ── Queues ─────────┤
 //	workers ── Book (Observer) ┘
 //
-// An Account is a work queue with its wait queues and its failed queue. From the time at which the account was opened, this
-// equation applies:
+// An Account is a work queue with its wait queues and its failed queue. Since the opening of the account, this equation
+// holds:
 //
 //	  was there + published
 //	= done + ready + unacked + waiting + failed + replayed + discarded + removed

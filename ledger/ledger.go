@@ -52,8 +52,8 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
 // Config returns the configuration, including the defaults.
 func (l *Ledger) Config() Config { return l.cfg }
 
-// Run calls accounts and takes a sample of each account every Config.Every, until ctx is done. It logs discrepancies
-// and errors. After an error it continues with the next sample. It must be called only once.
+// Run calls accounts and takes a sample of each account every Config.Every, until ctx is done. It logs discrepancies and
+// errors. After an error it continues with the next sample. Call it only once.
 func (l *Ledger) Run(ctx context.Context, from Sources, accounts func() []Account) {
 	ticker := time.NewTicker(l.cfg.Every)
 	defer ticker.Stop()

@@ -147,7 +147,7 @@ func (l *Line) fill(from, to *terms) {
 	l.Failed = to[inParking] + to[failing] + to[replaying]
 	l.Discarded = to[discarded]
 	l.Replayed, l.Removed = to[replayed]-from[replayed], to[removed]-from[removed]
-	if l.Replayed < 0 { // a message that was replayed before the account was opened was removed
+	if l.Replayed < 0 { // the archive has removed a message that was replayed before the account was opened
 		l.Removed += l.Replayed
 		l.Replayed = 0
 	}

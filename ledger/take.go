@@ -77,7 +77,7 @@ func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time,
 	}
 	for _, q := range a.Work {
 		if _, found := figures[q]; !found && last == nil {
-			return nil // the queue does not exist yet
+			return nil // the queue does not exist, or has no figures yet
 		}
 	}
 	x := sample{at: now, until: now}
@@ -98,8 +98,8 @@ func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time,
 	if err != nil {
 		return err
 	}
-	// The queues were empty, and the figures are at most 10 s old (see oldest). Therefore all messages that were sent
-	// before that time are settled.
+	// The queues were empty, and the figures are at most 10 s old (see oldest). Therefore all messages that were sent more
+	// than 10 s before the sample are settled.
 	if now := after[len(after)-1]; archive != nil && now.empty() {
 		if err := archive.SettleOutcomes(ctx, a.Work, now.until.Add(-oldest)); err != nil {
 			return err

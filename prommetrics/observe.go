@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/published"
 )
 
-// Observe implements reprise.Observer. It counts the event.
+// Observe implements reprise.Observer.
 func (m *Metrics) Observe(e reprise.Event) {
 	switch e.Kind {
 	case reprise.EventPublished:

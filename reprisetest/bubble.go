@@ -31,7 +31,7 @@ func bubble() string {
 	return ""
 }
 
-// stacks returns the stacks of the goroutines in a bubble, except the goroutine that created the bubble.
+// stacks returns the stacks of the goroutines in a bubble. It omits the goroutine that created the bubble.
 func stacks(number string) (all []string) {
 	buf := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {

@@ -60,7 +60,7 @@ func (b *Broker) arm(kind faultKind, what string, n int) *Fault {
 	return f
 }
 
-// occurs reports whether a fault of this kind must occur now, and counts it.
+// occurs reports whether a fault of this kind must occur now and, if so, counts it.
 func (b *Broker) occurs(kind faultKind) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +148,7 @@ func (b *Broker) block(blocked bool) {
 	b.inside.Block(blocked)
 }
 
-// Heal unblocks publishers, accepts connections, and removes pending faults.
+// Heal unblocks publishers, accepts connections again, and removes pending faults.
 func (b *Broker) Heal() {
 	b.block(false)
 	b.mu.Lock()

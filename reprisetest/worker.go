@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Attempt is one run of a handler.
+// Attempt is an attempt to process a message: one run of the handler with its middleware.
 type Attempt struct {
 	Message *reprise.Message // input of the handler
 	Err     error            // result of the handler; a *reprise.PanicError after a panic
@@ -141,9 +141,9 @@ func (w *Worker) Attempts() Attempts {
 	return slices.Clone(w.attempts)
 }
 
-// Await waits until n attempts have finished. In a bubble, it also waits for the immediate effects of the last attempt.
-// The worker has then settled the message, unless a fault prevents this. If the wait exceeds Config.Timeout, the test
-// fails.
+// Await waits until n attempts have finished, and returns the finished attempts. In a bubble, it also waits for the
+// immediate effects of the last attempt. The worker has then settled the message, unless a fault prevents this. If the wait
+// exceeds Config.Timeout, the test fails.
 func (w *Worker) Await(t TB, n int) Attempts {
 	t.Helper()
 	var got Attempts

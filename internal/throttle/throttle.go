@@ -1,5 +1,6 @@
 // Package throttle slows down clients that guess a password or a token. It guarantees that a client with the right password
-// does not wait because of guesses from other addresses, or because of guesses for a few other names from its own address.
+// does not wait because of guesses from other addresses (with IPv6, from other /64 networks), or because of guesses for a
+// few other names from its own address.
 package throttle
 
 import (
@@ -13,7 +14,7 @@ import (
 )
 
 // The first FreeMistakes-1 mistakes have no effect, because users mistype passwords. The next mistake causes a wait of
-// firstWait, and each further mistake doubles the wait.
+// firstWait, and each further mistake doubles the wait, up to a maximum.
 const (
 	FreeMistakes    = 5
 	firstWait       = time.Second

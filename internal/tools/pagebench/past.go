@@ -15,7 +15,7 @@ import (
 // pastQueues is the number of queues that have a history.
 const pastQueues = 50
 
-// fillPast returns a history of pastQueues queues that also counts the failures in the archive.
+// fillPast records the history of pastQueues queues and of the failures in the archive.
 func fillPast(ctx context.Context, db *sql.DB, d failed.Dialect, a *failed.Archive) (*history.History, error) {
 	h, err := history.Open(ctx, db, history.Config{Dialect: d})
 	if err != nil {

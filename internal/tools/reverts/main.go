@@ -87,7 +87,7 @@ func (r *run) wants(name string) bool {
 	return r.only == "" || slices.ContainsFunc(strings.Split(r.only, ","), func(s string) bool { return strings.HasPrefix(name, s) })
 }
 
-// with calls do while the copy contains the fault of a patch.
+// with applies p to the copy, calls do, and restores the copy.
 func (r *run) with(p patch, do func() error) (err error) {
 	changed, err := p.apply(os.DirFS(r.dir))
 	if err != nil {

@@ -3,8 +3,8 @@
 //
 //	go run ./internal/tools/site -out bin/site
 //
-// The file docs/site.yaml lists the pages and their order. A document that is not in the list, two documents with the same page, a
-// link to a missing file and a link to a missing heading are errors.
+// The file docs/site.yaml lists the pages and their order. A document that is not in the list, two documents for the same
+// page, a link to a missing file and a link to a missing heading are errors.
 package main
 
 import (
