@@ -81,7 +81,7 @@ func isSent(r api.Replay) bool { return r.State == "done" }
 
 func unended(r api.Replay) bool { return r.State == "running" || r.State == "cancelling" }
 
-// cancelReplay cancels a replay, and waits briefly for the outcome of the messages in flight.
+// cancelReplay cancels a replay, and waits until the replay has stopped, for at most cancelTimeout.
 func cancelReplay(ctx context.Context, client *api.Client, id int64, reason string) (api.Replay, error) {
 	r, err := client.Cancel(ctx, id, reason)
 	for until := time.Now().Add(cancelTimeout); err == nil && unended(r) && time.Now().Before(until); {
@@ -97,7 +97,7 @@ func cancelReplay(ctx context.Context, client *api.Client, id int64, reason stri
 	return r, err
 }
 
-// cancelTimeout limits the wait for the outcomes. It is sufficient if the broker responds.
+// cancelTimeout limits the wait for the outcomes of the messages in flight. It is sufficient if the broker responds.
 const cancelTimeout = 5 * time.Second
 
 // maxFailedPolls is the maximum number of consecutive failed requests to the console.

@@ -144,8 +144,8 @@ func propertiesText(p api.Properties) string {
 	return "\nproperties\n" + b.String()
 }
 
-// headersText formats the headers. Instead of the headers that attempts added, it shows their number, because the
-// text above contains their information.
+// headersText formats the headers. Instead of bookkeeping headers, it shows their number, because the text above
+// contains their information.
 func headersText(headers topology.Table, width int) string {
 	var b strings.Builder
 	left := 0
@@ -189,7 +189,8 @@ func valueJSON(value any) (string, error) {
 	return strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), err
 }
 
-// bookkeeping reports whether an attempt, a replay or the broker added a header. A replay does not send such headers.
+// bookkeeping reports whether attempts, replays or the broker add headers with this name. A replay does not send such
+// headers.
 func bookkeeping(name string) bool {
 	return (topology.Trail{}).Owns(name) || name == topology.HeaderReplay || amqpvalue.IsBrokerHeader(name)
 }

@@ -239,8 +239,8 @@ func (c *waitingParkCmd) Run(ctx context.Context, streams IO) error {
 	return c.act(ctx, streams, failed.ParkNow, 0, "parked")
 }
 
-// act counts the messages, asks for confirmation on a terminal, and performs the action. It does not act on more
-// messages than it has counted.
+// act counts the messages, asks for confirmation on a terminal if flags select the messages, and performs the action.
+// It does not act on more messages than it has counted.
 func (c *waitingAct) act(ctx context.Context, streams IO, do failed.WaitingDo, delay time.Duration, did string) error {
 	f, err := c.filter()
 	if err != nil {
