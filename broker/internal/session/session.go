@@ -232,7 +232,7 @@ func (s *Session) sendClose(e *exception.Error, method amqpwire.MethodID) {
 	_ = s.conn.SetDeadline(time.Now().Add(closeTimeout)) // includes writes
 }
 
-// discard reads and ignores data until the client has closed its side, or for at most closeTimeout. If the session
+// discard reads and ignores data until the client has closed its side, but for at most closeTimeout. If the session
 // closed the socket while data was unread, the operating system would reset the connection, and the client might
 // never read the error.
 func (s *Session) discard() {
