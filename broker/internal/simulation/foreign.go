@@ -117,7 +117,7 @@ func foreignCDNPurge(w Work, _ built) foreign {
 	}
 }
 
-// program is an Actor that consumes a work queue. The field does specifies its behavior.
+// program is an Actor that consumes a work queue. A foreign value specifies its behavior.
 type program struct {
 	l     *Life
 	work  Work
