@@ -177,7 +177,7 @@ func subcommands(command *kong.Context) []string {
 	return names
 }
 
-// hint extends a command line error by a reference to the help.
+// hint extends a command line error with a reference to the help.
 func hint(command *kong.Context, err error) error {
 	where := "reprise --help"
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
