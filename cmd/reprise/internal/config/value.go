@@ -52,7 +52,7 @@ func resolved(n ast.Node, aliases map[*ast.AliasNode]ast.Node) ast.Node {
 // fail reports a problem with the value. It always returns false, so that readers can return its result.
 func (v value) fail(format string, args ...any) bool { return v.failAt(v.at, format, args...) }
 
-// kind describes the kind of a value for a problem, for example "a string".
+// kind describes the kind of a value for use in a problem, for example "a string".
 func (v value) kind() string {
 	switch v.node.(type) {
 	case nil, *ast.NullNode:
