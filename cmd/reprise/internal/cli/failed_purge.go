@@ -18,7 +18,7 @@ type failedPurgeCmd struct {
 // Help implements kong.HelpProvider.
 func (failedPurgeCmd) Help() string {
 	return `If --keep, or keep: in the file of reprise up, sets a retention time, the archive also removes these
-messages every hour. Messages of a running replay stay. Removed messages cannot be restored; the audit log keeps
+messages every hour. Messages in state replaying stay. Removed messages cannot be restored; the audit log keeps
 their number, their queues and the user. The command requires the role admin.
 
 Examples:
