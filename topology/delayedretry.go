@@ -36,7 +36,7 @@ func (r DelayedRetry) withDefaults() DelayedRetry {
 	return r
 }
 
-// Validate reports invalid delays. RabbitMQ would accept such delays without delaying any message.
+// Validate reports invalid delays. RabbitMQ accepts some invalid delays, and then does not delay any message.
 func (r DelayedRetry) Validate() error {
 	r = r.withDefaults()
 	if err := validateDelay("DelayedRetry.Min", r.Min, time.Millisecond, "1ms", DefaultDelayedRetryMin); err != nil {

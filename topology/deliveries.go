@@ -4,11 +4,11 @@ package topology
 // header x-delivery-count. Deliveries provides only the number of attempts. When a worker parks a message, it publishes a
 // copy with the headers of Trail and the last error.
 //
-// The queue counts all deliveries that were not acknowledged. A lost connection therefore counts as an attempt. Before
-// RabbitMQ 4.3, a delivery that a worker requeued during its shutdown counts, too. Since 4.3, a message that another
-// quorum queue dead-lettered keeps the count of its failed deliveries from that queue, which leaves fewer attempts. (The
-// header x-death contains the number of these deliveries. But any publisher can write x-death, so subtracting its count
-// would permit endless retries.)
+// The queue also counts deliveries that were never settled, so a lost connection counts as an attempt. Before RabbitMQ 4.3,
+// a delivery that a worker requeued during its shutdown counts, too. Since 4.3, a message that another quorum queue
+// dead-lettered keeps the count of its failed deliveries from that queue, which leaves fewer attempts. (The header x-death
+// contains the number of these deliveries. But any publisher can write x-death, so subtracting its count would permit
+// endless retries.)
 type Deliveries struct {
 	// Classic counts a redelivered message as one delivery if the queue does not count deliveries. Requeuing.Classic
 	// sets this field.

@@ -14,7 +14,7 @@ type Hop struct {
 	Exchange   string
 	RoutingKey string
 	TTL        time.Duration // expiration of the copy in whole milliseconds, rounded up; 0 for none
-	Delay      time.Duration // actual wait of the message, for logs; 0 if it does not wait
+	Delay      time.Duration // actual wait of the message; 0 if it does not wait
 
 	// Headers are added to the copy, and replace existing headers of the same names. Exchanges on the path may route
 	// by them.

@@ -84,9 +84,10 @@ func (Levels) Failed(d Delivery) Hop { return failed(d.Queue) }
 // of the message. If exchange is empty, key is the name of a queue. If delay is not positive, the hop leads directly to
 // the target. The exchange or the queue must exist when the message is due.
 //
-// The message must not have an expiration, because it would expire during the wait. It must not have a header x-death,
-// because RabbitMQ before 4.0 trusts this header, and could drop the message as a cycle. The broker uses the routing
-// keys in the header CC if the target is an exchange, and ignores them if the target is a queue.
+// The message must not have an expiration, because an expiration that is shorter than a wait would end that wait early. It
+// must not have a header x-death, because RabbitMQ before 4.0 trusts this header, and could drop the message as a cycle.
+// The broker uses the routing keys in the header CC if the target is an exchange, and ignores them if the target is a
+// queue.
 //
 // If the exchange does not route a due message to any queue, the broker keeps the message and retries, as for a full queue.
 // See Levels for the effect on other messages.

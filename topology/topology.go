@@ -83,10 +83,9 @@ type Topology struct {
 const maxName = 255
 
 // Validate reports declarations that brokers refuse or change. A name must not be empty or longer than 255 bytes, and must
-// not contain a NUL or a line break (RabbitMQ removes line breaks). Names that begin with "amq." are reserved for the
-// broker, except for predeclared exchanges and for queues with IfAbsent. An exchange must have a kind. Two declarations of
-// the same exchange or queue must be equal. Combinations such as a transient quorum queue are invalid. Validate joins all
-// problems into one error.
+// not contain a NUL or a line break (RabbitMQ removes line breaks). Only predeclared exchanges and queues with IfAbsent may
+// have names that begin with "amq.". An exchange must have a kind. Two declarations of the same exchange or queue must be
+// equal. Combinations such as a transient quorum queue are invalid. Validate joins all problems into one error.
 func (t Topology) Validate() error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("topology: "+format, args...)) }

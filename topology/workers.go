@@ -46,10 +46,10 @@ func ControlQueue(id string) Queue {
 	}
 }
 
-// PauseQueue returns the queue that stores the pause of a work queue. It returns false if the name of the work queue is
-// too long. The work queue is paused if the pause queue has a message (a Pause in JSON) or a consumer. A consumer reads
-// the message without acknowledging it, so the broker requeues it when the channel of the consumer closes. If Pause.Until
-// is set, the message expires at that time. The pause queue holds one message: the newest.
+// PauseQueue returns the queue that stores the pause of a work queue. It returns false if the name of the work queue is too
+// long. The work queue is paused if the pause queue has a message (a Pause in JSON) or a consumer. A consumer reads the
+// message without acknowledging it, so the broker requeues it when the channel of the consumer closes. If Pause.Until is
+// set, the message expires at that time. The pause queue holds at most one message, the newest.
 //
 // The pause queue must be classic. RabbitMQ reports zero messages for a quorum queue whose leader is unreachable, but
 // returns an error for a classic queue on an unreachable node.

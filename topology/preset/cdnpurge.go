@@ -215,10 +215,10 @@ func (w CDNPurge) Topology() topology.Topology {
 // the delay, so the worker ignores Policy.Backoff, but not Policy.MaxAttempts.
 //
 // In this design, the routing key specifies the task of a message, so a message must return with the original key. A
-// message from another exchange (such as the default exchange) can have a key that is not one of the RoutingKeys. Such a
-// message would not return through the main exchange. Instead, it waits equally long in the queue {WaitQueue}.aside and
-// then returns to the work queue. For the first such message, the worker declares the queue {WaitQueue}.aside, a fanout
-// exchange {WaitQueue}.aside that leads to this queue, and a fanout exchange {Queue}.aside that leads to the work queue.
+// message from another exchange (such as the default exchange) can have a key that no binding matches. Such a message would
+// not return through the main exchange. Instead, it waits equally long in the queue {WaitQueue}.aside and then returns to
+// the work queue. For the first such message, the worker declares the queue {WaitQueue}.aside, a fanout exchange
+// {WaitQueue}.aside that leads to this queue, and a fanout exchange {Queue}.aside that leads to the work queue.
 func (w CDNPurge) Strategy() topology.Strategy {
 	r := w.route()
 	return topology.Strategy{Route: designRoute{cdnPurgeRoute{r, w.otherKeys()}, w}, Marks: r.Marks()}
