@@ -195,7 +195,7 @@ type page struct {
 	ended bool
 }
 
-// died reports whether a process has not written for a long time and has not recorded that it stopped.
+// died reports whether a process has missed several writes and has not recorded that it stopped.
 func (p *page) died(now time.Time) bool { return !p.ended && now.Sub(p.seen) > 4*p.every+time.Second }
 
 func (s *store) pages(ctx context.Context) (all []page, err error) {

@@ -9,9 +9,9 @@ type sample struct {
 	terms
 }
 
-// still reports whether the account had no activity at the time of the sample. The figures of a broker are from
-// different times, so a message in flight may be in two figures or in none. Figures that are unchanged in three samples
-// are exact. Two samples are not enough, because outdated figures can be equal once.
+// still reports whether the account had no activity at the time of the sample. The figures of a broker are from different
+// times, so a message in flight may be in two figures or in none. Figures that are equal in three consecutive samples are
+// exact. Two samples are not enough, because outdated figures can be equal once.
 func (x *sample) still() bool { return x.times >= 3 }
 
 // oldest is the maximum age of the broker's figures. RabbitMQ's management plugin updates each figure every 5 s, but

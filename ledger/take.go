@@ -202,9 +202,9 @@ func (x *sample) workers(a Account, pages []page) {
 	}
 }
 
-// open opens the account with one of its newest samples, preferably a sample without activity, because the figures of
-// such a sample are exact. If the account was opened during activity, open corrects the opening with a later sample
-// without activity, unless the deviation exceeds the slack. The account is then exact.
+// open opens the account with the newest sample whose slack is known. The slack of a sample without activity is 0. If the
+// account was opened during activity, open corrects the opening with a later sample without activity, unless the deviation
+// exceeds the slack. The account is then exact. The result reports whether the account has changed.
 func (r *account) open(newest []sample) bool {
 	for i := len(newest) - 1; i >= 0; i-- {
 		s, known := slack(newest, i)

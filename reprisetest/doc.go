@@ -23,9 +23,9 @@
 // [Broker.LoseConfirms], [Broker.LoseAcks], [Broker.Nack], [Broker.Duplicate]. These faults do not affect
 // [Broker.Publish] and [Broker.Declare], except that [Broker.Publish] waits for [Broker.Unblock].
 //
-// When the test ends, even with t.Fatal, the package heals faults, stops workers, closes clients and shuts down the
-// broker, in this order. The test must close the clients that it has dialed itself. If goroutines remain in the bubble,
-// the test fails and lists them. A failed test logs its events and the location of its messages.
+// When the test ends, even after t.Fatal, the package heals faults, stops workers, closes clients and shuts down the
+// broker, in this order. The test must close the clients that it has dialed itself. If goroutines remain in the bubble, the
+// test fails and lists them. A failed test logs its events and the location of its messages.
 //
 // The package imports packages reprise and broker, and no module except amqp091-go.
 package reprisetest

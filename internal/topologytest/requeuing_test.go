@@ -28,7 +28,7 @@ func ExampleDelayedRetry() {
 }
 
 // The worker requeues the message without publishing a copy. The work queue counts deliveries. At its delivery limit, which
-// exceeds the maximum attempts of any Policy, the broker dead-letters the message to the failed queue.
+// is higher than the MaxAttempts of a usual Policy, the broker dead-letters the message to the failed queue.
 func TestRequeuingPublishesNothing(t *testing.T) {
 	for name, r := range map[string]topology.Route{"immediate": topology.Requeuing{}, "delayed": topology.DelayedRetry{}} {
 		hop, err := r.Wait(topology.Delivery{Queue: "q", RoutingKey: "k"}, time.Hour)

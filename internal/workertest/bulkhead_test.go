@@ -292,7 +292,7 @@ func publishThroughFaults(t *testing.T, c client, m *confirmGate, r *raw, random
 	for range 60 {
 		time.Sleep(time.Duration(random.IntN(15000)) * time.Millisecond)
 		switch random.IntN(9) {
-		case 8: // a destination that has confirmed messages becomes invalid
+		case 8: // an exchange to which messages were published is deleted
 			x := exchanges[1+random.IntN(3)]
 			if err := r.ExchangeDelete(x, false, false); err != nil {
 				t.Error(err)

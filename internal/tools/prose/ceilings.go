@@ -71,7 +71,8 @@ func lower(file string, limits map[string]ceiling, units []*unit, all bool) (map
 	return lowered, os.WriteFile(file, b.Bytes(), 0o644)
 }
 
-// judge prints the units that are above or below their ceilings. It returns errAbove if a unit is above its ceiling.
+// judge prints the units that are above their ceilings, and the number of units below their ceilings. It returns errAbove
+// if a unit is above its ceiling.
 func judge(out io.Writer, units []*unit, limits map[string]ceiling) error {
 	above, below := 0, 0
 	for _, u := range units {

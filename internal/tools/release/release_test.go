@@ -119,7 +119,7 @@ func TestReleaseFiles(t *testing.T) {
 				t.Errorf("control does not contain %q:\n%s", line, control["./control"].content)
 			}
 		}
-		if f, ok := control["./conffiles"]; ok { // if a conffile was changed, an upgrade prompts, which stops unattended upgrades
+		if f, ok := control["./conffiles"]; ok { // an upgrade prompts if a conffile was changed, which stops unattended upgrades
 			t.Errorf("got conffiles %q, want none", f.content)
 		}
 		content := untar(t, decompress(t, members["data.tar.gz"]))
