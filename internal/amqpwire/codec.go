@@ -66,8 +66,8 @@ func (c *codec) bits(bits ...*bool) *codec {
 	return c
 }
 
-// zeroShort, emptyShort and emptyLong read or write reserved arguments. They write a zero or empty value, and accept any
-// value.
+// zeroShort, emptyShort and emptyLong read or write reserved arguments. They write a zero or empty value, and ignore
+// the value that they read.
 func (c *codec) zeroShort() *codec  { return c.short(new(uint16)) }
 func (c *codec) emptyShort() *codec { return c.rawstr(new(string)) }
 func (c *codec) emptyLong() *codec  { return c.longstr(new(string)) }

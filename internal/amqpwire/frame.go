@@ -47,9 +47,9 @@ var ProtocolHeader = [8]byte{'A', 'M', 'Q', 'P', 0, 0, 9, 1}
 //	+------+---------+-------------+-------------------+------+
 //	  1 B     2 B         4 B          size bytes        1 B
 //
-// The negotiated frame-max includes the whole frame, so a payload has at most frame-max less [FrameOverhead] bytes. A
-// [Reader] compares the size with that limit before it reads the payload. The buffer of the Reader grows with the received
-// bytes, never with the announced size.
+// The negotiated frame-max includes the whole frame, so a payload has at most frame-max minus [FrameOverhead] bytes. A
+// [Reader] compares the size with that limit before it reads the payload. The buffer of the Reader grows with the
+// received bytes, never with the announced size.
 //
 // A method frame contains a class, a method and the arguments:
 //
@@ -87,7 +87,7 @@ type Frame struct {
 type FrameErrorReason uint8
 
 const (
-	// FrameTooLarge is a payload that exceeds frame-max.
+	// FrameTooLarge is a frame that exceeds frame-max.
 	FrameTooLarge FrameErrorReason = iota + 1
 	// BadEnd is a frame whose last octet differs from [FrameEnd].
 	BadEnd

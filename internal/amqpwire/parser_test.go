@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Earlier calls of Parse do not affect the result.
+// Earlier calls to Parse do not affect the result.
 func TestParserIsIndependentOfEarlierCalls(t *testing.T) {
 	var p Parser
 	for _, m := range []Method{

@@ -21,8 +21,8 @@ type Config struct {
 	Client  string // name of the client
 	Program string // version of the program; default: the version that the Go toolchain recorded
 
-	// Link is the publishing connection. The agent publishes statuses, so the broker may block its connection, and must
-	// not block the consuming connection. The agent also receives commands on a blocked connection.
+	// Link is the publishing connection, because the broker may block a connection on which the agent publishes, and
+	// the consuming connection must not be blocked. The agent receives commands even on a blocked connection.
 	Link      *amqpconn.Link
 	Tasks     *amqpconn.Tasks
 	Reconnect backoff.Backoff

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// reportDelay is the delay of a report, in which further retries are collected.
+	// reportDelay is the time between a retry and its report, in which further retries are collected.
 	reportDelay = 250 * time.Millisecond
 
 	// maxCollected is the maximum number of collected retries. Further retries are only counted, until the next report.

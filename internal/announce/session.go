@@ -134,8 +134,8 @@ func (s *session) setUp(ctx context.Context) error {
 	return nil
 }
 
-// step calls take, unless before is set because the broker has already refused this step. It reports whether the broker
-// has refused the step, now or before.
+// step calls take, unless the broker has already refused this step (before). It reports whether the broker has refused
+// the step, now or before.
 func (s *session) step(ctx context.Context, before bool, what int, take func(context.Context) error) (refused bool, err error) {
 	if before {
 		return true, nil

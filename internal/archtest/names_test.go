@@ -72,8 +72,8 @@ func TestDocumentsMentionOnlyExistingFiles(t *testing.T) {
 	}
 }
 
-// exported returns the names that can follow a package name or the name of an exported type. It merges the names in types
-// that have the same name.
+// exported returns the names that can follow a package name or the name of an exported type. It merges the members of
+// types that have the same name.
 func exported(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	known := map[string]map[string]bool{}
@@ -138,7 +138,7 @@ func receiver(e ast.Expr) string {
 	return ""
 }
 
-// members returns the fields of a struct or the methods of an interface. An embedded type has its type name.
+// members returns the fields of a struct or the methods of an interface. The name of an embedded type is its type name.
 func members(e ast.Expr) (names []*ast.Ident) {
 	var list *ast.FieldList
 	switch e := e.(type) {

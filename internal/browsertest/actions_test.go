@@ -89,8 +89,8 @@ func (d *testConsole) reset(t *testing.T, archive []byte) {
 	}
 }
 
-// threeGroups returns the file of an archive with three error groups in two queues. Each group has messages in all states, an edit,
-// and running and finished replays.
+// threeGroups returns the file of an archive with three error groups in two queues. The archive contains messages in
+// all states, an edited message, and a running and a finished replay.
 func threeGroups(t *testing.T) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "failed.db")
@@ -147,7 +147,7 @@ func threeGroups(t *testing.T) []byte {
 	return archive
 }
 
-// rows returns the state of each message that an action can change, by ID.
+// rows returns the properties of each message that an action can change, by message ID.
 func rows(t *testing.T, a *failed.Archive) map[failed.ID]string {
 	t.Helper()
 	all := map[failed.ID]string{}
@@ -166,7 +166,7 @@ func rows(t *testing.T, a *failed.Archive) map[failed.ID]string {
 	return all
 }
 
-// changed returns the IDs of the messages that differ.
+// changed returns the IDs of the messages that differ between before and after.
 func changed(before, after map[failed.ID]string) []failed.ID {
 	var ids []failed.ID
 	for _, id := range slices.Sorted(maps.Keys(after)) {

@@ -65,8 +65,8 @@ func TestWorkerSurvivesKilledLeaders(t *testing.T) {
 // timeout is the maximum duration of a step, such as the start of a node or the election of leaders, on a busy machine.
 const timeout = 2 * time.Minute
 
-// orders publishes numbered messages and processes them. Every ninth message fails until it is parked. Every other third
-// message fails once.
+// orders publishes numbered messages and processes them. Every ninth message fails until it is parked. The other
+// messages with a number divisible by three fail once.
 type orders struct {
 	queue     string
 	route     topology.Route
@@ -186,7 +186,7 @@ func (o *orders) Observe(e reprise.Event) {
 	}
 }
 
-// more returns a function that waits until 60 further messages are done or parked.
+// more returns a function that waits until 60 further messages are done or parked after the call to more.
 func (o *orders) more(t *testing.T) func() {
 	const wanted = 60
 	handled := func() int {

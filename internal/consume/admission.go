@@ -199,7 +199,7 @@ func (s *slots) running() iter.Seq[*Delivery] {
 	}
 }
 
-// pauser admits attempts with the permission of the limiter and the breaker, except during a pause.
+// pauser admits attempts if the limiter and the breaker permit them, except during a pause.
 type pauser struct {
 	limiter Limiter // may be nil
 	breaker Breaker // may be nil

@@ -128,7 +128,7 @@ func startBroker(t *testing.T, name string, args ...string) (url string) {
 	return strings.TrimSpace(line)
 }
 
-// rabbitmqctl simulates `rabbitmqctl set_vm_memory_high_watermark` for a test of amqp091-go, which raises or clears a
+// rabbitmqctl simulates `rabbitmqctl set_vm_memory_high_watermark`, with which a test of amqp091-go raises or clears a
 // memory alarm. The memory limit of a running broker is fixed, so rabbitmqctl fills a queue beyond the limit, or
 // deletes the queue.
 func rabbitmqctl(args []string) error {

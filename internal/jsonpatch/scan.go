@@ -24,8 +24,8 @@ type element struct {
 // begin returns the start of the name, or in an array the start of the value.
 func (e element) begin() int { return cmp.Or(e.name, e.start) }
 
-// elements yields the elements of the array or object at start, with their indexes. For other values, it does not yield
-// elements.
+// elements yields the elements of the array or object at start, with their indexes. For other values, it yields
+// nothing.
 func elements(doc []byte, start int) iter.Seq2[int, element] {
 	return func(yield func(int, element) bool) {
 		open := doc[start]
@@ -111,7 +111,7 @@ var (
 	errDuplicate = errors.New("has a duplicate name")
 )
 
-// findElement returns the element with the index or name token in the array or object at start.
+// findElement returns the element of the array or object at start whose index or name is token.
 func findElement(doc []byte, start int, token string) (p place, err error) {
 	at := -1
 	if doc[start] == '[' {

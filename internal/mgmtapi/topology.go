@@ -74,8 +74,8 @@ type policies struct {
 	alternates map[string]string // by policy; nil if the user may not read policies
 }
 
-// of returns the alternate exchange of a policy. If the user may not read policies, of returns a name that no exchange has,
-// because the policy may set an alternate exchange.
+// of returns the alternate exchange that a policy sets. If the user may not read policies, of returns a name that no
+// exchange has, because the policy may set an alternate exchange.
 func (p *policies) of(ctx context.Context, policy string) (string, error) {
 	if !p.read {
 		var all []struct {

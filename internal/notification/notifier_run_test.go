@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// While the archive is unavailable, the notifier still reports this fact. Other events wait for the archive.
+// While the archive is unavailable, the notifier reports only that the archive is unavailable. Other events wait.
 func TestNotifierWithoutDatabase(t *testing.T) {
 	h := &env{t: t, dialect: sqlkit.SQLite, now: noon, unread: errors.New("not open")}
 	dir := t.TempDir()

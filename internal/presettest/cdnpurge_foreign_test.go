@@ -219,8 +219,8 @@ func TestCDNPurgeContinuesExpirations(t *testing.T) {
 	})
 }
 
-// tripled reports whether expiration is three times previous, or lower by at most the fraction under, or higher by at most
-// the fraction over. If first is set, expiration must be equal to previous.
+// tripled reports whether expiration is three times previous. It may be lower by the fraction under or higher by the
+// fraction over. If first is set, expiration must be equal to previous.
 func tripled(previous, expiration int64, under, over float64, first bool) bool {
 	if first {
 		return expiration == previous

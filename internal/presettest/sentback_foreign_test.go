@@ -201,8 +201,8 @@ func absent(d amqp.Delivery, headers ...string) error {
 	return nil
 }
 
-// foreignDesigns maps each design to a function that returns a program of the design, its failed queue, and the
-// strategy of a worker.
+// foreignDesigns maps each design to a function that returns a program of the design, the name of the failed queue, and
+// the strategy of a worker.
 var foreignDesigns = map[string]func(t *testing.T, b testkit.Target) (*foreignProgram, string, topology.Strategy){
 	"coverart": func(t *testing.T, b testkit.Target) (*foreignProgram, string, topology.Strategy) {
 		testkit.Alone(t, b, "cover-art-archive")

@@ -488,7 +488,7 @@ func (s *channel) fail() {
 	}
 }
 
-// isEnd reports whether err means that the channel has closed, so that it is not an answer.
+// isEnd reports whether err only means that the channel has closed. Such an error is not an answer.
 func isEnd(err error) bool {
 	if err == nil || errors.Is(err, amqpconn.ErrNacked) {
 		return false

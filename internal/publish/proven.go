@@ -10,8 +10,8 @@ import (
 
 // proven records the properties of messages that the broker has accepted on the current connection. The default
 // exchange and the connection's user are proven from the start. An unproven message is in flight alone (see probeLane).
-// If the broker refuses it by closing the channel, no other message on the channel is unanswered and must be
-// republished.
+// If the broker refuses it by closing the channel, no other message on the channel is left unanswered, so the publisher
+// does not republish any.
 type proven struct {
 	mu        sync.RWMutex
 	exchanges map[string]bool

@@ -7,7 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Copied returns a copy of a delivery for publishing, as a program that does not use Reprise creates it. It contains all
+// Copied returns a copy of a delivery for publishing, as a program without Reprise would create it. It contains all
 // headers, which the caller may change, and the properties that the published designs use.
 func Copied(d amqp.Delivery) amqp.Publishing {
 	p := amqp.Publishing{

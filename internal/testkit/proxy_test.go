@@ -238,7 +238,7 @@ func TestProxyCutAtFrame(t *testing.T) {
 	}
 }
 
-// A count starts when the cut is armed, and continues over connections.
+// A count starts when the cut is armed, and continues across connections.
 func TestProxyCountsFramesFromCall(t *testing.T) {
 	s := newEcho(t)
 	p := NewProxy(t, s.url())

@@ -87,8 +87,8 @@ func (l *Ledger) confirm(life int, m message) {
 	l.note(m, "confirmed")
 }
 
-// deliver records a delivery and returns true, and the caller should settle the delivery. If the test has already
-// killed the broker, deliver ignores the delivery and returns false.
+// deliver records a delivery. If it returns true, the caller should settle the delivery. If the test has already killed
+// the broker, deliver ignores the delivery and returns false.
 func (l *Ledger) deliver(life int, from string, m message, redelivered bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -169,8 +169,8 @@ func (u *Use) Lost() {
 	u.group.Wait()
 }
 
-// Finish waits at most 30 s until every confirmed message has arrived, and closes the connections. The context u.Done
-// must be done before the call.
+// Finish waits until every confirmed message has arrived, but for at most 30 s, and closes the connections. The context
+// u.Done must be done before the call.
 func (u *Use) Finish(t *testing.T) {
 	t.Helper()
 	u.publishing.Wait()

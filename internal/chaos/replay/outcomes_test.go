@@ -33,7 +33,7 @@ const (
 //
 //   - succeeded only if the handler has returned nil;
 //   - failed again only if the handler has refused the message;
-//   - no outcome only if the worker has recorded that it could not report the result.
+//   - pending or retrying only if the worker has recorded that it could not report the result.
 func TestKilledProcessesKeepOutcomes(t *testing.T) {
 	t.Parallel()
 	each := max(*messages/replays, 10)
@@ -69,7 +69,7 @@ func TestKilledProcessesKeepOutcomes(t *testing.T) {
 		return known
 	}, int64(replays*each))
 
-	// A message may lack an outcome only if the worker could not report it.
+	// A message may lack a final outcome only if the worker could not report the outcome.
 	var notes notes
 	testkit.Eventually(t, timeout, func() bool {
 		notes = h.notes()
@@ -186,7 +186,7 @@ func (h *system) replay(id failed.ReplayID) *failed.Replay {
 	return r
 }
 
-// with returns the IDs of the messages of a replay that have one of the outcomes.
+// with returns the IDs of those messages of a replay that have one of the given outcomes.
 func (h *system) with(id failed.ReplayID, outcomes ...failed.Outcome) map[string]bool {
 	h.Helper()
 	found := map[string]bool{}

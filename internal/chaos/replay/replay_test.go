@@ -88,8 +88,8 @@ func (s *fixture) failedQueueState() amqp.Queue {
 	return q
 }
 
-// runAndKill runs a role and kills its process three times, each time after a further quarter of the work. The function done
-// returns the progress. runAndKill returns the process that completes the work.
+// runAndKill runs a role and kills its process three times, each time after a further quarter of the work. The function
+// done returns the number of processed messages. runAndKill returns the process that completes the work.
 func (s *fixture) runAndKill(role string, done func() int64, more ...string) *process {
 	s.Helper()
 	p := start(s.T, role, append(s.environment, more...)...)
