@@ -37,9 +37,8 @@ func failedQueue(name string) Queue {
 	return Queue{Name: name, Args: Table{"x-queue-type": "quorum", "x-delivery-limit": unlimited}}
 }
 
-// quorum returns the arguments of a quorum queue that dead-letters at least once, through exchange, to
-// key. An empty key keeps the routing key of the message.
-// https://www.rabbitmq.com/docs/quorum-queues#dead-lettering
+// quorum returns the arguments of a quorum queue that dead-letters at least once to exchange, with key as the routing key.
+// An empty key keeps the routing key of the message. https://www.rabbitmq.com/docs/quorum-queues#dead-lettering
 func quorum(exchange, key string) Table {
 	args := Table{
 		"x-queue-type":           "quorum",

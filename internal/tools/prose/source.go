@@ -102,7 +102,7 @@ func readGo(name string, content []byte) (*source, error) {
 	return s, nil
 }
 
-// capital is the start of a word in a name.
+// capital matches a word in a name.
 var capital = regexp.MustCompile(`[A-Z]+[a-z0-9]*`)
 
 // testName returns the name of a test as lower-case words. It returns false if the name is not the name of a test.
@@ -161,7 +161,7 @@ var (
 	markdownComment = regexp.MustCompile(`(?s)<!--.*?-->`)
 )
 
-// readMarkdown counts the words outside code blocks and comments.
+// readMarkdown counts the words outside code blocks, comments and parts that switch Vale off.
 func readMarkdown(content string) *source {
 	for _, r := range []*regexp.Regexp{markdownOff, markdownCode, markdownComment} {
 		content = r.ReplaceAllString(content, "")

@@ -29,7 +29,7 @@ import (
 // repository is the base URL of files that are not on the site.
 const repository = "https://github.com/reprisemq/reprise/blob/main/"
 
-// copied lists the extensions of files that are copied to the site.
+// copied lists the extensions of linked files that are copied to the site.
 var copied = []string{".png", ".svg", ".json"}
 
 // section is an entry of docs/site.yaml.
