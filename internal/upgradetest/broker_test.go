@@ -325,7 +325,7 @@ func TestFixturesOfCurrentFormatExist(t *testing.T) {
 	}
 }
 
-// A broker does not change a data directory with an unknown format.
+// A broker refuses a data directory with an unknown format, and does not change it.
 func TestNewerDataDirectoryIsRefused(t *testing.T) {
 	dir := unpack(t, matches(t, brokerFixtures+"/*/buckets.tar.gz")[0])
 	must(t, os.WriteFile(filepath.Join(dir, "FORMAT"), []byte("reprise 3\n"), 0o600))

@@ -361,7 +361,7 @@ func TestFixturesOfCurrentStoresExist(t *testing.T) {
 	}
 }
 
-// A store refuses tables with a newer schema version, and does not change them.
+// The archive and the ledger refuse tables with a newer schema version, and do not change them.
 func TestNewerStoresAreRefused(t *testing.T) {
 	eachStore(t, func(t *testing.T, d database, _ string) {
 		for _, table := range []string{"reprise_failed_about", "reprise_ledger_about"} {
@@ -382,7 +382,7 @@ func TestNewerStoresAreRefused(t *testing.T) {
 	})
 }
 
-// everything returns the complete content of all tables.
+// everything returns the schema, and the content of all tables except the search index of SQLite.
 func (d database) everything(t testing.TB) string {
 	t.Helper()
 	tables := "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY table_name"

@@ -76,7 +76,8 @@ func TestWorkerContinuesWhileFailedQueueIsFull(t *testing.T) {
 	}
 }
 
-// crash receives n messages from a queue, and closes the channel without settling them. A worker counts this as a crash.
+// crash receives n messages from a queue, and closes the channel without settling them. A worker counts this as a crash of
+// each message.
 func (r *raw) crash(queue string, n int) {
 	r.t.Helper()
 	ch, err := r.conn.Channel()

@@ -163,8 +163,8 @@ func TestBatchFailuresDoNotAffectOtherMessages(t *testing.T) {
 	})
 }
 
-// The test cuts the connection at several points. All messages that are reported as stored are in the queue, in order.
-// Messages that are reported as not stored are not in the queue. Each message gets a result.
+// The test cuts the connection at several points. Each message that is reported as stored is in the queue once. The result
+// of every other message is ErrUnconfirmed, and the queue contains the message at most once.
 func TestBatchReportsResultsAfterLostConnection(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -130,7 +130,7 @@ func (l sleepingLimiter) Wait(ctx context.Context) error {
 	}
 }
 
-// prober is a Breaker that pauses its worker once and then requests probes.
+// prober is a Breaker that requests probes after the first attempt.
 type prober struct{ probing atomic.Bool }
 
 func (p *prober) Allow() (func(error), time.Duration) {

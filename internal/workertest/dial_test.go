@@ -101,7 +101,8 @@ func TestDialTriesUntilItsContextEnds(t *testing.T) {
 	}
 }
 
-// RabbitMQ delays the rejection of a wrong password. If ctx is canceled during the delay, Dial returns the last error.
+// If ctx is canceled during an attempt, for example while RabbitMQ delays the rejection of a password, the error of Dial
+// contains the error of the previous attempt.
 func TestCanceledDialReturnsLastError(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
