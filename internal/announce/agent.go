@@ -81,7 +81,7 @@ func (a *Agent) Join(w Worker) *Member {
 // lastTimeout is the maximum time that Leave waits for the last status of a worker to be written.
 const lastTimeout = time.Second
 
-// Leave stops announcing a worker, and sends its last status.
+// Leave stops announcing a worker. If the agent has a session, Leave sends the last status of the worker.
 func (a *Agent) Leave(m *Member) {
 	a.mu.Lock()
 	a.members = slices.DeleteFunc(a.members, func(other *Member) bool { return other == m })

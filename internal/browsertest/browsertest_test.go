@@ -255,8 +255,8 @@ func TestShowMore(t *testing.T) {
 	checkProblems(t, b)
 }
 
-// With hostile messages, no page has axe findings, elements wider than the screen, or violations of the content security
-// policy, in light and dark mode and at both widths.
+// With hostile messages, no page has axe findings, elements wider than the screen, or violations of the content
+// security policy. The test covers light and dark mode on a wide screen, and light mode on a phone.
 func TestPages(t *testing.T) {
 	b := newBrowser(t)
 	script, err := os.ReadFile(filepath.Join("axe", "node_modules", "axe-core", "axe.min.js"))
@@ -328,7 +328,8 @@ func TestSignIn(t *testing.T) {
 	checkProblems(t, b)
 }
 
-// stickingOut is a JavaScript expression for the elements outside the screen that the user cannot scroll to.
+// stickingOut is a JavaScript expression for the elements that extend beyond the screen, where the user cannot scroll
+// to.
 const stickingOut = `[...document.querySelectorAll("body *")]
 	.filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.parentElement.closest(".scroll, .skip, .graph, .tabs, .nav, .crumbs, .from, pre, svg"))
 	.map(e => e.outerHTML.slice(0, 200))`

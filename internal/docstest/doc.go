@@ -1,5 +1,5 @@
 // Package docstest tests the commands in the documentation. TestDocuments runs the commands of each Markdown file in
-// order. Each file has a new home directory and a new clone of the working tree.
+// order. Each file gets a new home directory and a new clone of the working tree.
 //
 // The language of a code block determines its meaning:
 //

@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// This test uses the declarations of the published code, with its names and the defaults of a client whose exchanges and
-// queues are transient and auto-delete. A worker joins with the options of the preset or with its own declarations,
+// This test uses the names and the declarations of the published code. By default, its client declares exchanges and
+// queues as transient and auto-delete. A worker joins with the options of the preset or with its own declarations,
 // before or after the other program.
 func TestCDNPurgeWithPublishedDeclarations(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

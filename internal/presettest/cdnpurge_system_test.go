@@ -123,10 +123,10 @@ func (s *purgeSystem) take(queue string) amqp.Delivery {
 	return d
 }
 
-// backOff retries a delivery as the design specifies. It publishes a copy with the same key and, except for the delivery
-// mode and the user-id, all properties. Then it acks the original. The first expiration is First. Each further expiration
-// is three times x-death[0].original-expiration. If copyDeath is set, it also copies the header x-death, as some programs
-// do.
+// backOff retries a delivery as the design specifies. It publishes a copy with the same key and, except for the
+// delivery mode and the user-id, all properties. Then it acks the original. The first expiration is First. Each further
+// expiration is three times x-death[0].original-expiration, plus up to 5%. If copyDeath is set, it also copies the
+// header x-death, as some programs do.
 func (s *purgeSystem) backOff(d amqp.Delivery, copyDeath bool) (expiration int64) {
 	s.t.Helper()
 	expiration = s.p.First.Milliseconds()
