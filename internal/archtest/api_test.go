@@ -20,8 +20,8 @@ const apiFile = "testdata/api.txt"
 
 var updateAPI = flag.Bool("update", false, "write the exported names to api.txt")
 
-// The exported names of public packages, with their types, match api.txt. A removed or changed line breaks users' programs
-// (see docs/compatibility.md).
+// The exported names of public packages, with their types, match api.txt. A removed or changed line can break users'
+// programs (see docs/compatibility.md).
 func TestExportedNamesMatchList(t *testing.T) {
 	now := slices.Sorted(maps.Keys(api(t)))
 	if *updateAPI {
