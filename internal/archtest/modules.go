@@ -61,7 +61,7 @@ func checkModules(packages []Package) (found []Violation) {
 	return found
 }
 
-// checkLight returns the shortest chain of imports from each light package to a module that it must not require.
+// checkLight returns the shortest chains of imports from light packages to modules that they must not require.
 func checkLight(light []string, packages []Package) (found []Violation) {
 	byPath := make(map[string]Package)
 	for _, p := range packages {

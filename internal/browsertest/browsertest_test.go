@@ -328,8 +328,8 @@ func TestSignIn(t *testing.T) {
 	checkProblems(t, b)
 }
 
-// stickingOut is a JavaScript expression for the elements that extend beyond the screen, where the user cannot scroll
-// to.
+// stickingOut is a JavaScript expression for the elements that extend beyond the screen, and to which the user cannot
+// scroll.
 const stickingOut = `[...document.querySelectorAll("body *")]
 	.filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.parentElement.closest(".scroll, .skip, .graph, .tabs, .nav, .crumbs, .from, pre, svg"))
 	.map(e => e.outerHTML.slice(0, 200))`

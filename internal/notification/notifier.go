@@ -37,7 +37,7 @@ type Config struct {
 	Webhooks []Webhook
 	Console  string // URL of the console
 
-	// Read returns the current content of the archive, or an error if the archive is unavailable.
+	// Read returns a reading of the archive, or an error if the archive is unavailable.
 	Read func(context.Context) (*Reading, error)
 
 	Gather   time.Duration // time for which a message collects events before it is sent. Default: 30s

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// Reading is the content of an archive and a ledger at a point in time. The database stores only the fields that detect
+// Reading summarizes an archive and a ledger at a point in time. The database stores only the fields that detect
 // compares with a later reading.
 type Reading struct {
 	Time    time.Time        `json:"time"`

@@ -11,7 +11,7 @@
 //     id, or a body of its size. The broker refuses a forbidden message by closing the channel, which leaves
 //     all other messages in flight on the channel without an answer.
 //
-// See docs/adr/0012 for the reasons and the measurements. The package guarantees that results are correct. Nil means
-// that the broker has stored the message. ErrUnconfirmed and ErrNacked mean that the broker may have stored the
+// See docs/adr/0012 for the reasons and the measurements. The package guarantees that results are correct. A nil error
+// means that the broker has stored the message. ErrUnconfirmed and ErrNacked mean that the broker may have stored the
 // message. Any other error means that it has not. The package imports amqpconn, retry and backoff.
 package publish
