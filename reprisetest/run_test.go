@@ -169,7 +169,7 @@ func TestParallelTestsAreIndependent(t *testing.T) {
 	}
 }
 
-// If a goroutine returns after the context of the test is canceled, Run does not report it, even if it returns late.
+// Run does not report a goroutine that returns within a minute after the context of the test is canceled.
 func TestRunWaitsForGoroutines(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

@@ -170,7 +170,7 @@ func TestOpenBreakerStopsConsuming(t *testing.T) {
 	})
 }
 
-// Workers that share a breaker send one probe in total.
+// Each time that a shared breaker permits a probe, its workers send one probe in total.
 func TestWorkersShareABreaker(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

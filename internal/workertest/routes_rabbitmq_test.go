@@ -114,8 +114,7 @@ func TestScheduledMessagesArriveAsPublished(t *testing.T) {
 	})
 }
 
-// With routes that do not publish copies, the broker counts the attempts of requeued or dead-lettered messages. Lost
-// connections do not count as attempts.
+// With routes that do not publish copies, the broker counts the attempts of requeued or dead-lettered messages.
 func TestBrokerCountsAttempts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -201,7 +201,7 @@ func TestPublishInAcceptsHeadersOfDeliveredMessage(t *testing.T) {
 			_, byLevel2 = got.Headers[topology.HeaderLevel+"02"]
 			return byLevel2
 		}
-		for tries := 1; !putOff(3 * time.Second); tries++ { // less time remains if a second passes before the publish
+		for tries := 1; !putOff(3 * time.Second); tries++ { // if a second passes before the publish, the remaining delay does not need this level
 			if tries == 20 {
 				t.Fatalf("message must pass the level of 2 s: got headers %v", m.Headers)
 			}

@@ -33,7 +33,7 @@ func TestValidateRejectsTooLongNames(t *testing.T) {
 	}
 }
 
-// In whatever order Shutdown and Run are called, Run either drains or does nothing.
+// Regardless of the order of Shutdown and Run, Run either drains or does nothing.
 func TestShutdownConcurrentWithRun(t *testing.T) {
 	t.Parallel()
 	c := dial(t, testkit.Embedded(t).URL)
