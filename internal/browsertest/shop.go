@@ -31,7 +31,7 @@ type ShopConfig struct {
 	Handlers map[string]reprise.Handler // worker handlers by queue
 	Attempts int                        // maximum attempts per worker
 	Breakers map[string]string          // displayed circuit breaker state by queue
-	Seeded   bool                       // adds the failures of a month
+	Seeded   bool                       // whether to add the failures of a month
 	Tokens   []console.Token
 	Prefix   string // console.Config.Prefix
 	Redact   []failed.Rule
