@@ -22,11 +22,11 @@
 // its connection fails first, or if the strategy is topology.Requeuing (without Classic), DelayedRetry or
 // DeadLettering.
 //
-// The name of a span is "process QUEUE" or "publish EXCHANGE". For the default exchange, it is "publish QUEUE". The
-// span of an attempt ends when the handler returns, and records the action that the handler requests as OutcomeKey.
-// Only then does the worker decide whether another attempt is permitted. It reports the decision to the Logger and the
-// Observer of its Config. The span of a failed attempt has the status Error, with the error text, and the attribute
-// error.type. The package does not record exception events. For details, see docs/observability.md.
+// The name of a span is "process QUEUE" or "publish EXCHANGE". For the default exchange, it is "publish QUEUE". The span of
+// an attempt ends when the handler returns. Its attribute OutcomeKey is the action that the handler requests. The worker
+// decides later whether another attempt is permitted, and reports this decision to the Logger and the Observer in
+// reprise.Config. The span of a failed attempt has the status Error, with the error text, and the attribute error.type. The
+// package does not record exception events. For details, see docs/observability.md.
 //
 // The package imports the packages reprise, backoff and internal/published, and the OpenTelemetry API.
 package oteltrace

@@ -9,8 +9,8 @@
 //
 //	prometheus.WrapRegistererWith(prometheus.Labels{"broker": "eu"}, registry).MustRegister(metrics)
 //
-// docs/observability.md lists the metrics with their labels, alerts, and a dashboard for Grafana. Label values are
-// queues, connections, databases and fixed words, but never content of a message. The first event of a queue creates
+// docs/observability.md lists the metrics and their labels, defines alerts, and links to a Grafana dashboard. Label values
+// are queues, connections, databases and fixed words, but never content of a message. The first event of a queue creates
 // all series of the queue, with the value 0. New creates the series of the client. Therefore a rate includes the first
 // increase.
 //

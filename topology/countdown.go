@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// CountDown is the Marks for systems that write the number of remaining retries and the error texts on the message. This
-// number replaces Policy.MaxAttempts as the limit of the retries.
+// CountDown implements Marks for systems that write the number of remaining retries and the error texts on the message.
+// This number replaces Policy.MaxAttempts as the limit of the retries.
 //
 // A message without this number has Default retries. CountDown reads integers of any type and strings of decimal digits,
 // because programs write the type that their client prefers. Negative numbers and all other values count as 0, so the

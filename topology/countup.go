@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// CountUp is the Marks for systems that count attempts in one integer header, and limit retries by that number. The
+// CountUp implements Marks for systems that count attempts in one integer header, and limit retries by that number. The
 // Policy of a worker uses the same number, including attempts that other programs have counted.
 //
 // Without the header, the count is 0. CountUp reads any integer type, because programs write the type that their client

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// Deaths is the Marks for messages that the worker rejects without a copy, and that the broker dead-letters. The broker
+// Deaths implements Marks for messages that the worker rejects without a copy, and that the broker dead-letters. The broker
 // counts the rejections by each queue in the header x-death (https://www.rabbitmq.com/docs/dlx#effects). For these
 // messages, Deaths provides only the number of attempts, the time of the first failure, and the original exchange and
 // routing key. When a worker parks a message, it publishes a copy with the headers of Trail and the last error.

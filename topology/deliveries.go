@@ -1,6 +1,6 @@
 package topology
 
-// Deliveries is the Marks for messages that are requeued without a copy. A quorum queue counts the deliveries in the
+// Deliveries implements Marks for messages that are requeued without a copy. A quorum queue counts the deliveries in the
 // header x-delivery-count. Deliveries provides only the number of attempts. When a worker parks a message, it publishes a
 // copy with the headers of Trail and the last error.
 //

@@ -22,9 +22,9 @@ const (
 	DefaultExpirationsFactor = 3.0
 )
 
-// Expirations is the Marks for systems that record the progress of the backoff only in the last expiration of a message.
-// The expiration of each copy is Factor times the previous expiration. The broker records the previous expiration in the
-// header x-death, as original-expiration (https://www.rabbitmq.com/docs/dlx#effects).
+// Expirations implements Marks for systems that record the progress of the backoff only in the last expiration of a
+// message. The expiration of each copy is Factor times the previous expiration. The broker records the previous expiration
+// in the header x-death, as original-expiration (https://www.rabbitmq.com/docs/dlx#effects).
 //
 // Expirations therefore counts the attempts of other programs, even if these programs do not count attempts. A message
 // whose last expiration was First has had one attempt. With Factor 3, a message whose last expiration was three times

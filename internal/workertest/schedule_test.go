@@ -201,7 +201,7 @@ func TestPublishInAcceptsHeadersOfDeliveredMessage(t *testing.T) {
 			_, byLevel2 = got.Headers[topology.HeaderLevel+"02"]
 			return byLevel2
 		}
-		for tries := 1; !putOff(3 * time.Second); tries++ { // if a second passes before the publish, the remaining delay does not need this level
+		for tries := 1; !putOff(3 * time.Second); tries++ { // a publish that is a second late does not need level 2
 			if tries == 20 {
 				t.Fatalf("message must pass the level of 2 s: got headers %v", m.Headers)
 			}

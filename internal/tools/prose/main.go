@@ -2,7 +2,7 @@
 //
 //	go run ./internal/tools/prose                     all packages and documents, as a table
 //	go run ./internal/tools/prose ./broker/...        some packages or documents, with each finding
-//	go run ./internal/tools/prose -lower              and lowers the ceilings to the current numbers
+//	go run ./internal/tools/prose -lower              all of them, and lowers the ceilings to the current numbers
 //	go run ./internal/tools/prose -compare river,pgx  model projects, as a table
 //
 // Vale reads documents and Go comments with the rules in styles/Reprise; scripts/prose builds Vale. This package itself

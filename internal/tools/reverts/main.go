@@ -1,7 +1,7 @@
 // Reverts reintroduces old faults, one at a time, in a copy of the tree, and reports which of them the simulation
 // finds:
 //
-//	go run ./internal/tools/reverts               100 lives for each bug, as a table in Markdown
+//	go run ./internal/tools/reverts               100 lives for each fault, as a table in Markdown
 //	go run ./internal/tools/reverts -only 03,08   some of them
 //	go run ./internal/tools/reverts -tests        runs the tests that the patches name, which must fail
 //
