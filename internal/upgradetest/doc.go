@@ -2,7 +2,7 @@
 // data of this version. The data consists of archives, ledgers, deduplication stores, and data directories of the
 // broker that contain waiting messages. docs/durability.md ("Upgrade and downgrade") specifies the guarantees.
 //
-// Each folder in testdata has the name of the format of its fixtures. Fixtures of older formats do not change. If this
+// Each folder in testdata is named after the format of its fixtures. Fixtures of older formats do not change. If this
 // version introduces a new format, add its fixtures with:
 //
 //	scripts/test ./internal/upgradetest -run TestFixtures -update

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// failingBreaker is a Breaker that permits a probe and then fails. The failure pauses the worker.
+// failingBreaker is a Breaker that requests a probe and then panics. The panic pauses the worker.
 type failingBreaker struct{ asked atomic.Int32 }
 
 func (*failingBreaker) Allow() (func(error), time.Duration) { return func(error) {}, 0 }
