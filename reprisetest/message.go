@@ -72,7 +72,7 @@ func message(w inside.Message, p amqpwire.Properties, in string, marks topology.
 	return m
 }
 
-// visible removes the headers that are not from the publisher.
+// visible returns the publisher's headers, including a CC that a worker has moved to HeaderCC.
 func visible(headers topology.Table, marks topology.Marks) map[string]any {
 	out := make(map[string]any, len(headers))
 	for name, v := range headers {
