@@ -39,8 +39,8 @@ func (b *Broker) dial(own bool) (net.Conn, error) {
 	return client, nil
 }
 
-// memoryAddr is the address of an end of a connection in memory: a number that is unique among the clients of a
-// broker, or 0 for the broker.
+// memoryAddr is the address of one end of an in-memory connection: a number that is unique among the clients of a broker,
+// or 0 for the broker.
 type memoryAddr uint64
 
 func (memoryAddr) Network() string  { return "pipe" }

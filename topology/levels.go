@@ -143,7 +143,7 @@ func levelsTo(exchange, key string) levels {
 	return levels{format: "exchange.%s.level-%d", exchange: exchange}
 }
 
-// name returns the common name of the queue of level n and of the exchange in front of it.
+// name returns the name that the queue of level n and the exchange in front of it share.
 func (l levels) name(n int) string { return fmt.Sprintf(l.format, l.exchange+l.key, n) }
 
 // topology returns the levels from 0 to highest.

@@ -13,7 +13,7 @@ const (
 	// queue.
 	RetriesExchange = "reprise.retries"
 
-	// RetriesQueuePrefix is the prefix of the name of the queue in which an archive receives retry reports.
+	// RetriesQueuePrefix is the prefix of the names of the queues in which archives receive retry reports.
 	RetriesQueuePrefix = "reprise.retries."
 )
 

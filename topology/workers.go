@@ -19,10 +19,10 @@ const (
 	// ControlExchange is the topic exchange for commands to workers. The routing key is the name of the work queue.
 	ControlExchange = "reprise.control"
 
-	// ControlQueuePrefix is the prefix of the name of the queue in which a client receives commands.
+	// ControlQueuePrefix is the prefix of the names of the queues in which clients receive commands: see ControlQueue.
 	ControlQueuePrefix = "reprise.control."
 
-	// PauseQueuePrefix is the prefix of the name of the queue that stores the pause of a work queue: see PauseQueue.
+	// PauseQueuePrefix is the prefix of the names of the queues that store pauses: see PauseQueue.
 	PauseQueuePrefix = "reprise.paused."
 )
 

@@ -21,7 +21,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// rewriting returns an option for dial. The client receives the result of rewrite instead of each frame of the broker.
+// rewriting returns an option for dial that replaces each frame from the broker with the result of rewrite.
 func rewriting(rewrite func(frame []byte) []byte) func(*reprise.Config) {
 	return func(c *reprise.Config) {
 		dial := c.Dial

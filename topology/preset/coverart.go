@@ -55,9 +55,9 @@ type CoverArt struct {
 	Retries    int           // number of retries of a message without mb-retries; default 4
 
 	// QueueType is the x-queue-type of every queue; "" omits the argument, as deployed. With "quorum", every queue also
-	// gets an x-delivery-limit of 2147483647, because the default of RabbitMQ 4 is 20, and a queue without a dead-letter
-	// exchange, such as the work queues of this design, drops a message that exceeds the limit. With the higher limit, the
-	// broker redelivers a message practically without limit, even if the message terminates its worker each time.
+	// gets an x-delivery-limit of 2147483647. The default of RabbitMQ 4 is 20, and a queue without a dead-letter exchange,
+	// such as the work queues of this design, drops a message that exceeds the limit. With the higher limit, the broker
+	// redelivers a message practically without limit, even if the message terminates its worker each time.
 	QueueType string
 }
 

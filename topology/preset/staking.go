@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Names of the staking design on the wire. The name of the wait queue, the routing key of the wait queue and the name of the
-// failed queue consist of the name of the work queue and a suffix.
+// Names of the staking design on the wire. The names of the wait queue and the failed queue, and the routing key of the
+// wait queue, consist of the work queue's name and a suffix.
 const (
 	StakingExchange = "common_dlx"
 

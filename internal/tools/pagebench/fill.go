@@ -62,7 +62,7 @@ const queues = 12
 
 func queueOf(r *rand.Rand) string { return fmt.Sprint("queue-", min(int(r.ExpFloat64()*3), queues-1)) }
 
-// failure returns a failure with one of a few dozen common errors or, in 1 of 200 cases, one of thousands of rare errors.
+// failure returns a failure. In 1 of 200 cases it has a rare error, and otherwise one of a few dozen common errors.
 func failure(r *rand.Rand, i int, last time.Time) failed.Message {
 	last = last.Truncate(time.Second)
 	kind := int(r.ExpFloat64() * 3)
