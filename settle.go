@@ -290,7 +290,7 @@ func reject(d *delivery, how ack.Verb) *Event {
 // requeues the original.
 func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 	ctx := d.InTime()
-	if confirmTimeout := w.client.cfg.ConfirmTimeout; d.Left() < confirmTimeout { // the handler has used most of the time
+	if confirmTimeout := w.client.cfg.ConfirmTimeout; d.Left() < confirmTimeout { // less time remains for settling than a confirm may take
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(d.Context(), confirmTimeout, consume.ErrOverdue)
 		defer cancel()

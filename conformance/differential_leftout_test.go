@@ -10,7 +10,7 @@ import (
 // this behavior. docs/compatibility.md contains the same list as a table.
 var leftOut = []struct{ what, why string }{
 	{
-		"the order of copies of one message, or of messages settled or published together, in a queue that they reach on different routes",
+		"the order of copies of one message, or of messages settled or published together, in a queue that they reach by different routes",
 		"each queue of RabbitMQ is a separate process, so the order is random",
 	},
 	{
@@ -34,20 +34,20 @@ var leftOut = []struct{ what, why string }{
 		"RabbitMQ only checks for expired messages during another operation on such a queue",
 	},
 	{
-		"messages published in a row to a queue that drops messages without immediate delivery, with a prefetch and automatic acks",
-		"a quorum queue of RabbitMQ acks with a delay and counts the prefetch until then",
+		"consecutive messages for a consumer with a prefetch and automatic acks, from a queue that drops messages that it cannot deliver immediately",
+		"a quorum queue of RabbitMQ acks with a delay, and the message counts toward the prefetch until then",
 	},
 	{
-		"messages published in a row that expire immediately, in a full queue",
-		"in RabbitMQ a message either expires or is dropped for the next one; consumers see no difference, except in `x-death`",
+		"consecutive messages that expire immediately, in a full queue",
+		"in RabbitMQ, a message either expires or is dropped to make room for the next message; consumers see no difference, except in `x-death`",
 	},
 	{
 		"reuse of a consumer tag while messages of the cancelled consumer are unsettled",
-		"a quorum queue of RabbitMQ counts both as one consumer",
+		"a quorum queue of RabbitMQ treats the cancelled and the new consumer as one",
 	},
 	{
 		"transient queues",
-		"RabbitMQ permits them depending on its configuration",
+		"whether RabbitMQ permits them depends on its configuration",
 	},
 	{
 		"TTLs other than zero and infinite",

@@ -22,8 +22,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// protections are the methods that make an effect (a row in bookings) happen once. The first attempt calls the function
-// named first, and returns its error, if any.
+// protections are the methods that make an effect (a row in bookings) happen once. During its first attempt, the
+// handler calls the parameter first and returns its error, if any.
 var protections = map[string]func(t *testing.T, db database, first func() error) reprise.Handler{
 	"middleware": func(t *testing.T, db database, first func() error) reprise.Handler {
 		db.exec(t, `CREATE TABLE bookings (message TEXT NOT NULL)`)

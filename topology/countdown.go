@@ -15,7 +15,8 @@ import (
 // A message without this number has Default retries. CountDown reads integers of any type and strings of decimal digits,
 // because programs write the type that their client prefers. Negative numbers and all other values count as 0, so the
 // worker processes a message with an unreadable limit once and, if the attempt fails, parks the message instead of retrying
-// it indefinitely. A valid number has no maximum except 2147483647, because the publisher sets the number of retries.
+// it indefinitely. Numbers above 2147483647 count as 2147483647. There is no other upper limit, because the publisher sets
+// the number of retries.
 //
 // CountDown keeps at most the last 100 error texts. CountDown writes only Header and Errors, so it does not record times,
 // hosts or the number of attempts. It derives History.Attempts from these two headers and Default.

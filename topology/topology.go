@@ -131,8 +131,8 @@ func (t Topology) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Merge returns the union of t and others without duplicates. A declaration of a queue without IfAbsent replaces a
-// declaration of the same queue with IfAbsent. Merge keeps contradictory declarations; Validate reports them. Merge does not
+// Merge returns the union of t and others without duplicates. If a queue is declared both with and
+// without IfAbsent, Merge keeps the declaration without it. Merge keeps contradictory declarations; Validate reports them. Merge does not
 // change its inputs.
 func (t Topology) Merge(others ...Topology) Topology {
 	var m Topology

@@ -95,7 +95,7 @@ func (d *Delivery) isSuspect() bool {
 		return false
 	}
 	crashes := 0
-	_ = guard.Call("strategy", func() error { // read returns the same error and records it
+	_ = guard.Call("strategy", func() error { // d.read gets the same error and stores it in d.Err
 		at := d.at(amqpconn.ReadTable(d.Headers))
 		crashes = amqpvalue.Crashes(d.session.consumer.Marks, at, at.Redelivered, at.Headers)
 		return nil

@@ -15,7 +15,7 @@ import (
 //	client ── publishing ──► Tap ──► broker
 //	       ◄─ consuming ───      ◄──
 //
-// Record starts to record the frames that cross. Cut accepts the recorded frames as a script. The tap then repeats the
+// Record starts to record the frames that cross. To replay a recording, pass it to Cut as the Script. The tap then repeats the
 // sequence, frame by frame, up to the position of the cut. Each frame waits for its turn, so that the order of frames on
 // different lines is fixed, and a slow broker does not change it.
 //

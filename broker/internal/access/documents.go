@@ -2,7 +2,7 @@ package access
 
 import "github.com/reprisemq/reprise/broker/internal/registry"
 
-// Kinds of documents in the registry. The comments name the parts of the document names.
+// Kinds of documents in the registry. Each comment lists the components of the document's name.
 const (
 	userKind       = "user"       // name
 	permissionKind = "permission" // user, virtual host

@@ -11,8 +11,8 @@ import (
 type Config struct {
 	Name string
 
-	// Quorum selects the semantics of RabbitMQ's quorum queues. The queue counts deliveries and always distinguishes 32
-	// priorities. Requeued messages precede all other messages, in the order in which they were requeued.
+	// Quorum selects the semantics of RabbitMQ's quorum queues. If it is set, the queue counts deliveries and always
+	// distinguishes 32 priorities. Requeued messages precede all other messages, in the order in which they were requeued.
 	Quorum bool
 
 	// TTL is the time after which a waiting message expires. With NoTTL, only messages that have their own TTL expire.

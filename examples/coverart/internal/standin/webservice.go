@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
 )
 
-// These types contain the part of a MusicBrainz document that a request with inc=artists returns.
+// These types model the parts of a MusicBrainz response (inc=artists) that the stand-in returns.
 type (
 	mmdMetadata struct {
 		XMLName xml.Name   `xml:"http://musicbrainz.org/ns/mmd-2.0# metadata"`
