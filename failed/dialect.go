@@ -23,7 +23,7 @@ type dialect struct{ Dialect }
 
 var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
-// begin returns the first statements of a writing transaction. Writing transactions run one at a time, so that they
+// begin returns the first statements of a write transaction. Write transactions run one at a time, so that they
 // neither interleave nor conflict.
 func (d dialect) begin(prefix string, long bool) []string {
 	h := fnv.New64a()

@@ -17,7 +17,7 @@ import (
 // restoring a backup, call Open again.
 var ErrUnavailable = sqlkit.ErrUnavailable
 
-// lineage detects a replaced or restored database. Each writing transaction increments a counter in the database, and
+// lineage detects a replaced or restored database. Each write transaction increments a counter in the database, and
 // the process remembers the latest value. If the counter in the database is lower, the database lacks committed
 // changes.
 type lineage struct {

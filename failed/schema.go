@@ -185,7 +185,7 @@ var migrations = []func(d Dialect) []string{
 			`CREATE INDEX {item_refused} ON {item} (replay, pos) WHERE sent = 2`,
 		}
 	},
-	// The number of writing transactions: see lineage.
+	// The number of write transactions: see lineage.
 	func(Dialect) []string {
 		return []string{`INSERT INTO {counter} (name, last) VALUES ('commit', 0)`}
 	},

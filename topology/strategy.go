@@ -6,7 +6,7 @@ import (
 )
 
 // Strategy decides how a failed message is retried or parked: Route selects the path of its copies,
-// and Marks the headers that are written on them. A Strategy only computes addresses and headers;
+// and Marks selects the headers written to them. A Strategy only computes addresses and headers;
 // package reprise performs the I/O.
 //
 // The zero value is the default: Buckets and Trail. Either field can be nil.

@@ -12,8 +12,8 @@ import (
 // It can buffer writes, so that one packet contains several messages. The client writes each message to the socket
 // separately. On both sides, these writes cost about as much as all other work for the message.
 //
-// It records whether a read or a write has failed. If the connection closes without a failed read or write, the client has
-// closed it because of invalid data from the broker.
+// It records whether a read or a write has failed. If the client closes the connection with an error
+// although no read or write has failed, the broker has sent invalid data.
 //
 // It detects writes that the broker does not read. The client would wait indefinitely, and so would all other writes on
 // the connection, including heartbeats.

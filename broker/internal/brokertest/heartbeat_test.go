@@ -13,7 +13,7 @@ import (
 )
 
 // The broker does not close the connection of a slow reader that reads some data or sends heartbeats. The broker reads
-// heartbeats even while much data waits for the client, but not heartbeats behind a request.
+// heartbeats even while a lot of data is queued for the client, but not heartbeats that follow a request.
 func TestHeartbeatsKeepSlowReaderOpen(t *testing.T) {
 	const heartbeat, messages, size = 10, 3, 1 << 20
 	for name, test := range map[string]struct {

@@ -30,7 +30,7 @@
 //
 // The handler builds the elements of a list one by one while it writes the list, and decodes the elements of definitions
 // one by one. The messages in a response are in memory until the handler has written them. Calls that return a list,
-// request messages or have a large body need much memory. The handler processes at most two of these calls per user at a
+// request messages or have a large body need a lot of memory. The handler processes at most two of these calls per user at a
 // time, and further calls wait. If an error occurs in the middle of a response, the handler cuts the connection.
 //
 // Definitions have RabbitMQ's format. [Import] rejects definitions that contain an unsupported object, such as a
@@ -299,7 +299,7 @@ func (c *call) decode(v any, needed ...string) error {
 		return wrongBody(err)
 	}
 	var given map[string]json.RawMessage
-	_ = json.Unmarshal(body, &given) // the body null does not have fields
+	_ = json.Unmarshal(body, &given) // no error is possible, because v accepted the body; null has no fields, like {}
 	needed = slices.DeleteFunc(needed, func(name string) bool { return len(given[name]) > 0 && string(given[name]) != "null" })
 	if len(needed) > 0 {
 		return missingKeys(needed...)

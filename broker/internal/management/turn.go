@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// maxTurns is the maximum number of concurrent calls per user that may need much memory: calls with a large body,
+	// maxTurns is the maximum number of concurrent calls per user that may need a lot of memory: calls with a large body,
 	// calls that return a list, and calls that request messages. Further such calls wait.
 	maxTurns = 2
 	// smallBody is the maximum size of a body that does not require a turn.
 	smallBody = 64 << 10
 )
 
-// turns limits the number of concurrent calls that need much memory. Each user has a separate limit, so that users do
+// turns limits the number of concurrent calls that need a lot of memory. Each user has a separate limit, so that users do
 // not block each other.
 type turns struct {
 	mu sync.Mutex

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// declareSome declares queues, exchanges and bindings of all kinds.
+// declareSome declares queues, exchanges and bindings of several kinds.
 func declareSome(t *testing.T, b *target, vhost string) {
 	t.Helper()
 	conn := b.dial(t, vhost)

@@ -88,7 +88,7 @@ type Store interface {
 	Unclean() bool
 
 	// MakeRoom frees the disk space of deleted messages. Without MakeRoom, the store frees the space gradually, while it
-	// saves new messages. MakeRoom blocks, possibly for a long time if it can free much space.
+	// saves new messages. MakeRoom blocks, possibly for a long time if it can free a lot of space.
 	MakeRoom(context.Context) error
 
 	// Backlog returns nil while few changes are pending. Otherwise it returns a channel that is closed when a commit of

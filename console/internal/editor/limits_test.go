@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// A small body cannot lead to a large page or to the use of much memory.
+// A small body cannot lead to a large page or use a lot of memory.
 func TestBodyLimits(t *testing.T) {
 	const depth = 9000
 	nested := strings.Repeat("[", depth) + strings.Repeat("1,", depth) + "1" + strings.Repeat("]", depth)

@@ -32,7 +32,7 @@ type brokerCmd struct {
 type runCmd struct {
 	Listen                     string  `default:"127.0.0.1:5672" placeholder:"ADDR" help:"Address of the broker. Port 0 selects a free port. Default ${default}."`
 	Data                       *string `placeholder:"DIR" help:"Data directory for durable queues and messages. The broker creates a missing directory. Default: none, everything stays in memory."`
-	Memory                     bool    `help:"Keep everything in memory, without the warning."`
+	Memory                     bool    `help:"Keep everything in memory, and do not warn that messages are lost when the process exits."`
 	DiskLimit                  size    `name:"disk-limit" placeholder:"SIZE" help:"Free space on the disk of --data below which the broker blocks publishers. Default 256MiB."`
 	MemoryLimit                size    `name:"memory-limit" default:"1GiB" placeholder:"SIZE" help:"Memory of messages above which the broker blocks publishers: at least 16MiB, with --data at most 2GiB. Default ${default}."`
 	ConnectionMemoryLimit      size    `name:"connection-memory-limit" placeholder:"SIZE" help:"Memory of one connection, without the messages in queues, above which the broker closes the connection: at least 32MiB. Default 64MiB."`

@@ -17,7 +17,7 @@ func (s IO) interactive() bool { return terminal.Is(s.Stdin) && terminal.Is(s.St
 func confirm(ctx context.Context, streams IO, question string) (bool, error) {
 	fmt.Fprintf(streams.Stderr, "%s [y/N] ", question)
 	answer := make(chan string, 1)
-	go func() { // the read cannot be interrupted; the goroutine runs until the process exits
+	go func() { // the read cannot be interrupted, so after a cancellation the goroutine may run until the process exits
 		line, _ := bufio.NewReader(streams.Stdin).ReadString('\n')
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()

@@ -18,7 +18,7 @@ const maxName = 255
 const reserved = "amq."
 
 // amqpName reads the name of a queue or an exchange. The name must be at most maxName-room bytes long, so that a
-// suffix fits. A number is not a name, because 010 could mean 8, 10 or "010".
+// suffix fits. An unquoted number or boolean is refused, because 010, for example, could mean 8, 10 or "010".
 func amqpName(example string, room int) reader[string] {
 	return func(v value) (string, bool) {
 		switch v.node.(type) {
