@@ -37,9 +37,9 @@ var (
 
 	// forTests lists folders with packages that only tests and tools use.
 	forTests = []string{
-		"chaos", "conformance", "broker/internal/chaos",
-		"internal/archtest", "internal/browsertest", "internal/chaos", "internal/docstest", "internal/interop",
-		"internal/testkit", "internal/tools", "internal/topologytest", "internal/workertest",
+		"conformance", "broker/internal/chaos", "broker/internal/simulation",
+		"internal/archtest", "internal/backofftest", "internal/browsertest", "internal/chaos", "internal/docstest", "internal/interop",
+		"internal/presettest", "internal/testkit", "internal/tools", "internal/topologytest", "internal/upgradetest", "internal/workertest",
 	}
 )
 
