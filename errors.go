@@ -45,7 +45,7 @@ var (
 	// ErrInvalidMessage is returned if the message cannot be encoded, or is otherwise invalid. It was not sent.
 	ErrInvalidMessage = amqpconn.ErrInvalidMessage
 
-	// ErrPeekLimit is returned by Client.Peek if it stopped at a message that was requeued MaxPeeks times.
+	// ErrPeekLimit is returned by Client.Peek if it stopped at a message with MaxPeeks failed deliveries.
 	ErrPeekLimit = errors.New("reprise: message was requeued too often for another Peek")
 )
 

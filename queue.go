@@ -62,13 +62,15 @@ func aboutQueue(queue string, err error) error {
 	return err
 }
 
-// MaxPeeks is the number of requeues after which Peek no longer examines a message.
+// MaxPeeks is the number of failed deliveries (see x-delivery-count), including those by Peek, after which Peek no longer
+// examines a message, on RabbitMQ before 4.3.
 const MaxPeeks = 5
 
 // Peek calls examine with each of the first n messages of a queue, one at a time and in the order of the queue. The
 // messages are unchanged, as with WorkerConfig.AsDelivered. Then Peek requeues all of them together. Peek stops early
-// at the end of the queue. It stops with ErrPeekLimit at a message that was requeued MaxPeeks times. It returns a
-// *QueueError for the same reasons as Depth.
+// at the end of the queue. Before RabbitMQ 4.3, it stops with ErrPeekLimit at a message with MaxPeeks failed deliveries. Peek
+// returns a *QueueError for the same reasons as Depth. It waits for a connection until ctx is done, and does not repeat after
+// a lost connection.
 //
 // Peek has side effects. Until it returns, no consumer receives these messages. Afterwards they are redelivered. Before
 // RabbitMQ 4.3, each call counts towards the x-delivery-limit of a quorum queue, above which the broker dead-letters or
@@ -87,25 +89,31 @@ func (c *Client) Peek(ctx context.Context, queue string, n int, examine func(*Me
 	if err != nil {
 		return err
 	}
-	last, err := peek(ctx, ch, queue, n, examine)
+	defer closeSoon(ctx, ch, consume.LastGrace) // requeues the messages if examine panics, or after an error of Nack
+	limited := consume.CountsNacks(conn.Version())
+	last, err := peek(ctx, ch, queue, n, limited, examine)
 	if last > 0 {
-		_ = ch.Nack(last, true, true) // after an error, closing the channel requeues the messages
+		_ = ch.Nack(last, true, true)
 	}
-	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), consume.LastGrace)
-	defer cancel()
-	ch.Close(back)
 	return aboutQueue(queue, err)
 }
 
-// peek returns the tag of the last message that it received.
-func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, examine func(*Message)) (last uint64, err error) {
+// closeSoon closes a channel and waits for the broker's reply, even if ctx is done.
+func closeSoon(ctx context.Context, ch *amqpconn.Channel, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	ch.Close(ctx)
+}
+
+// peek returns the tag of the last message that it received. If limited is set, MaxPeeks applies.
+func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, limited bool, examine func(*Message)) (last uint64, err error) {
 	for range n {
 		d, found, err := ch.Get(ctx, queue)
 		if err != nil || !found {
 			return last, err
 		}
 		last = d.Tag
-		if given, _ := amqpvalue.Integer(d.Headers["x-delivery-count"]); given >= MaxPeeks {
+		if limited && amqpvalue.DeliveryCount(d.Redelivered, d.Headers) >= MaxPeeks {
 			return last, fmt.Errorf("queue %q: %w", queue, ErrPeekLimit)
 		}
 		m := messageOf(&d, queue, amqpconn.CloneTable(d.Headers))
@@ -152,14 +160,15 @@ func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Mes
 	if err != nil {
 		return 0, false, err
 	}
+	defer closeSoon(ctx, ch, conn.Timeout()) // requeues the messages if pick or settle panics
 	s := siftState{ch: ch, queue: queue, counted: consume.CountsNacks(conn.Version())}
 	err = s.examine(ctx, n, pick)
-	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), conn.Timeout())
-	defer cancel()
 	if err == nil {
-		err = s.settle(rest, settle(s.picked))
+		verdicts := settle(s.picked)
+		rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), conn.Timeout())
+		defer cancel()
+		err = s.settle(rest, verdicts)
 	}
-	ch.Close(rest)
 	return s.examined, s.more, aboutQueue(queue, err)
 }
 

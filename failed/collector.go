@@ -88,6 +88,7 @@ func (c *collector[T]) consume(ctx context.Context) error {
 // report is a report that is not recorded yet.
 type report[T any] struct {
 	it    T
+	id    string        // message id
 	noted chan struct{} // closed when the report is recorded or dropped
 }
 
@@ -101,7 +102,7 @@ func (c *collector[T]) take(ctx context.Context, m *reprise.Message, arrived cha
 		c.log.Warn("report ignored", "queue", m.Queue, "message_id", m.MessageID, "error", errNoReport)
 		return nil
 	}
-	r := &report[T]{it: it, noted: make(chan struct{})}
+	r := &report[T]{it: it, id: m.MessageID, noted: make(chan struct{})}
 	select {
 	case arrived <- r:
 	case <-ctx.Done():
@@ -173,7 +174,7 @@ func (c *collector[T]) noteAll(ctx context.Context, batch []*report[T]) error {
 			}
 			return nil
 		case refusals >= maxRefusals:
-			c.log.Warn("report ignored", "queue", c.queue, "message_id", "", "error", err)
+			c.log.Warn("report ignored", "queue", c.queue, "message_id", batch[0].id, "error", err)
 			close(batch[0].noted)
 			return nil
 		}

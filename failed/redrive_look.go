@@ -52,7 +52,12 @@ func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig
 	if err != nil {
 		return found, nil, err
 	}
-	err = c.Peek(ctx, cfg.From, min(found, maxLook), func(m *reprise.Message) {
+	// A Peek at only some of the messages would change the order of a quorum queue, so cfg.Limit does not limit it.
+	looked := 0
+	err = c.Peek(ctx, cfg.From, min(depth, maxLook), func(m *reprise.Message) {
+		if looked++; looked > found {
+			return
+		}
 		at, to, err := cfg.target(ctx, m, r)
 		t.add(Destination{Target: to.Target, Queue: to.Queue, Warning: to.Warning, FailedQueue: cfg.From, Messages: 1, Unknown: err != nil, Claimed: at.claimed})
 	})

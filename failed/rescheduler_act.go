@@ -422,6 +422,7 @@ func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
 		}
 		delete(out.Headers, "CC")
 	}
+	delete(out.Headers, "BCC")
 	if out.UserID != "" { // the broker refuses the property from any other user, so its value is reliable, unlike the header
 		out.Headers[reprise.HeaderUserID] = out.UserID
 		out.UserID = ""

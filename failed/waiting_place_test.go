@@ -116,7 +116,8 @@ func (c designCase) test(t *testing.T, w *wire) {
 	for i := range 4 {
 		m := &reprise.Message{Exchange: c.exchange, RoutingKey: key, MessageID: fmt.Sprint(i), Body: []byte("body")}
 		if i == 2 {
-			m.Headers = map[string]any{"CC": []any{carbonCopies}}
+			m.UserID = "guest"
+			m.Headers = map[string]any{"CC": []any{carbonCopies}, reprise.HeaderUserID: "forged"}
 		}
 		must(t, x.client.Publish(t.Context(), m))
 	}
@@ -150,6 +151,9 @@ func (c designCase) test(t *testing.T, w *wire) {
 	}
 	if res := act(RetryNow, "1", 0); res.Done != 1 {
 		t.Fatalf("retry now: got %+v, want 1 done", res)
+	}
+	if user := parked.Headers[reprise.HeaderUserID]; user != "guest" || parked.UserId != "" {
+		t.Errorf("parked message: got user-id %q, header %v, want the user-id guest in the header", parked.UserId, user)
 	}
 	testkit.Eventually(t, longest, func() error {
 		mu.Lock()

@@ -62,19 +62,19 @@ type Difference struct {
 
 // String returns the number of messages and the window.
 func (d Difference) String() string {
-	what, window := "went missing", "before "+clock(d.Until)
-	n := d.Messages
-	if n < 0 {
-		what, n = "too many appeared", -n
-	}
+	n, window := d.Messages, "before "+clock(d.Until)
 	if !d.Since.IsZero() {
 		window = "between " + clock(d.Since) + " and " + clock(d.Until)
 	}
-	messages := "messages"
-	if n == 1 {
-		messages = "message"
+	switch {
+	case n == 1:
+		return "1 message went missing " + window
+	case n == -1:
+		return "1 surplus message appeared " + window
+	case n < 0:
+		return fmt.Sprintf("%d surplus messages appeared %s", -n, window)
 	}
-	return fmt.Sprintf("%d %s %s %s", n, messages, what, window)
+	return fmt.Sprintf("%d messages went missing %s", n, window)
 }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

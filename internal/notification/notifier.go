@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise/backoff"
@@ -79,7 +80,7 @@ type Notifier struct {
 	delays   backoff.Backoff
 	webhooks []*receiver
 	logged   condition
-	start    time.Time
+	first    atomic.Pointer[Reading] // nil until Start
 }
 
 // condition is the state that a Notifier logs.
@@ -110,13 +111,16 @@ func New(cfg Config) *Notifier {
 		cfg:    cfg,
 		outbox: outbox{db: sqlkit.New(cfg.DB, cfg.Dialect, "reprise_notify_"), dialect: cfg.Dialect},
 		delays: backoff.Equal(backoff.Exponential{Initial: 5 * time.Second, Max: time.Hour}),
-		start:  cfg.Clock(),
 	}
 	for _, w := range cfg.Webhooks {
 		n.webhooks = append(n.webhooks, &receiver{Webhook: w, wake: make(chan struct{}, 1), notified: map[string]time.Time{}})
 	}
 	return n
 }
+
+// Start passes the reading of an archive before this process adds messages to it. The first poll comes later, and would
+// otherwise treat the groups of these messages as old.
+func (n *Notifier) Start(first *Reading) { n.first.Store(first) }
 
 // maxReported is the maximum number of reported events per webhook that wait for the database.
 const maxReported = 200
@@ -214,7 +218,7 @@ func (n *Notifier) update(ctx context.Context, w *receiver, r *Reading) error {
 	events := slices.Clone(w.reported)
 	w.mu.Unlock()
 	now := n.cfg.Clock().UTC()
-	set := settings{n.cfg.Gather, n.cfg.Cooldown, int64(n.cfg.Growth), n.start, w.wants}
+	set := settings{n.cfg.Gather, n.cfg.Cooldown, int64(n.cfg.Growth), n.first.Load(), w.wants}
 	made, err := n.outbox.update(ctx, w.id(), func(s state) (state, *message) {
 		next, due := s.advance(now, r, events, set)
 		if due == nil {

@@ -27,7 +27,6 @@ type Group struct {
 	Arrived int64          `json:"arrived"` // all messages of the group, in any state
 	Failed  int64          `json:"failed"`  // messages in state failed
 	Queue   string         `json:"-"`
-	First   time.Time      `json:"-"` // time of the first failure
 	Text    string         `json:"-"`
 	Muted   bool           `json:"-"`
 }
@@ -60,7 +59,7 @@ func Read(ctx context.Context, a *failed.Archive, l *ledger.Ledger) (*Reading, e
 		return nil, err
 	}
 	for _, g := range groups {
-		r.Groups = append(r.Groups, Group{g.ID, g.Counts.Total(), g.Counts.Failed, g.Queue, g.First, g.Text, g.MutedAt(r.Time)})
+		r.Groups = append(r.Groups, Group{g.ID, g.Counts.Total(), g.Counts.Failed, g.Queue, g.Text, g.MutedAt(r.Time)})
 		r.Newest = max(r.Newest, g.ID)
 	}
 	replays, _, err := a.Replays(ctx, failed.Page{})
@@ -139,9 +138,9 @@ func detect(before, now *Reading, growth int64) (events []Event) {
 		if _, found := before.Missing[account]; found {
 			continue
 		}
-		title := fmt.Sprintf("%d messages of %s are missing", n, account)
+		title := fmt.Sprintf("Messages of %s are missing: %d", account, n)
 		if n < 0 {
-			title = fmt.Sprintf("%d more messages of %s than came in", -n, account)
+			title = fmt.Sprintf("Surplus messages of %s: %d", account, -n)
 		}
 		event(MessagesMissing, "account/"+account, title, "", max(n, -n))
 	}

@@ -22,7 +22,7 @@ type settings struct {
 	gather   time.Duration // time from the first event to its message
 	cooldown time.Duration // minimum time between two equal events
 	growth   int64         // number of messages within window that triggers an event
-	start    time.Time     // without a stored state, only groups that begin after this time trigger events
+	first    *Reading      // the reading at the start, or nil; without a stored state, only later groups trigger events
 	wants    func(Kind) bool
 }
 
@@ -47,7 +47,10 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 	if r != nil {
 		before := s.Before
 		if before.Time.IsZero() {
-			before = r.before(set.start)
+			before = *r
+			if set.first != nil {
+				before.Time, before.Newest, before.Groups = set.first.Time, set.first.Newest, set.first.Groups
+			}
 		}
 		events = append(detect(&before, r, set.growth), events...)
 		next.Before = before.followed(r)
@@ -73,19 +76,6 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 	due := &batch{next.Waiting, next.Counts}
 	next.Waiting, next.Counts, next.Since = nil, map[Kind]int64{}, time.Time{}
 	return next, due
-}
-
-// before returns the first reading to compare with r. It lacks the groups that began after start.
-func (r *Reading) before(start time.Time) Reading {
-	first := *r
-	first.Newest, first.Groups = 0, nil
-	for _, g := range r.Groups {
-		if !g.First.After(start) {
-			first.Groups = append(first.Groups, g)
-			first.Newest = max(first.Newest, g.ID)
-		}
-	}
-	return first
 }
 
 // followed returns the reading to compare with the next reading. It keeps the time and the groups from the start of the

@@ -39,11 +39,11 @@ func TestAdvanceGathers(t *testing.T) {
 
 // The first reading of a new archive may come after the first failures.
 func TestAdvanceReportsGroupsSinceStart(t *testing.T) {
+	old := Group{ID: 1, Arrived: 500, Failed: 500}
 	set := usual
-	set.start = noon
-	old := Group{ID: 1, First: noon.Add(-time.Second), Arrived: 500, Failed: 500}
-	s, _ := state{}.advance(noon.Add(2*time.Second), reading(2, old, Group{ID: 2, First: noon.Add(time.Second), Arrived: 1, Failed: 1}), nil, set)
-	s, _ = s.advance(noon.Add(12*time.Second), reading(12, old, Group{ID: 2, First: noon.Add(time.Second), Arrived: 2, Failed: 2}), nil, set)
+	set.first = reading(0, old)
+	s, _ := state{}.advance(noon.Add(2*time.Second), reading(2, old, Group{ID: 2, Arrived: 1, Failed: 1}), nil, set)
+	s, _ = s.advance(noon.Add(12*time.Second), reading(12, old, Group{ID: 2, Arrived: 2, Failed: 2}), nil, set)
 	if len(s.Waiting) != 1 || s.Waiting[0].Kind != NewGroup || s.Waiting[0].Subject != "group/2" {
 		t.Errorf("got events %+v, want only the new group 2", s.Waiting)
 	}

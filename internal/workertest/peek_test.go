@@ -67,6 +67,31 @@ func TestPeekDoesNotModifyQueue(t *testing.T) {
 	}
 }
 
+// A publisher can set x-delivery-count, and RabbitMQ keeps the header of a dead-lettered message.
+func TestPeekIgnoresPublishedDeliveryCount(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string]topology.Table{"classic": {}, "quorum": {"x-queue-type": "quorum"}} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Each(t, func(t *testing.T, b testkit.Target) {
+				r, c := newRaw(t, b.URL), dial(t, b.URL)
+				queue := queueFor(t, r, c, args)
+				r.publish("", queue, amqp.Publishing{MessageId: "1", Headers: amqp.Table{"x-delivery-count": int64(9)}})
+				peeks := 3
+				if b.Version == "3.10" {
+					peeks = 1 // a classic queue does not overwrite the header
+				}
+				for i := range peeks {
+					testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 1 && err == nil })
+					seen := 0
+					if err := c.Peek(t.Context(), queue, 1, func(*reprise.Message) { seen++ }); err != nil || seen != 1 {
+						t.Errorf("Peek %d: got %d messages and error %v, want 1 message", i, seen, err)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestPeekReturnsErrorForMissingQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

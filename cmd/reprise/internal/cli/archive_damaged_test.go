@@ -53,7 +53,7 @@ func TestServiceRefusesBackupWithOldWriteAheadLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = open()
-	for _, want := range []string{"failed.db: file is damaged: ", "delete failed.db, failed.db-wal and failed.db-shm"} {
+	for _, want := range []string{"failed.db: file is damaged: ", "move failed.db, failed.db-wal and failed.db-shm away"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("backup with the old log: got %v, want %q", err, want)
 		}

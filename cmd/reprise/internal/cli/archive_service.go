@@ -220,6 +220,11 @@ func (d *archiveService) run(ctx context.Context, connect func(context.Context) 
 	if err != nil {
 		return err
 	}
+	if n := d.notifier.Load(); n != nil {
+		if first, err := notification.Read(ctx, archive, nil); err == nil { // otherwise, all groups of the first poll are old
+			n.Start(first)
+		}
+	}
 	d.opened.Store(archive)
 	past, err := d.openHistory(ctx)
 	if err != nil {

@@ -76,7 +76,7 @@ func (x *database) private() {
 // checkFile returns an error if the SQLite file is damaged. It reads the file, at about 2 s per GB, only if the
 // write-ahead log is not empty, which means that the last process crashed or another process has the file open. If a
 // backup is restored without deleting an old write-ahead log, SQLite combines the two without an error, and new
-// messages could be lost.
+// messages could be lost. checkFile detects most of these combinations, but not all.
 func (x *database) checkFile(ctx context.Context) error {
 	if x.postgres {
 		return nil
@@ -92,7 +92,8 @@ func (x *database) checkFile(ctx context.Context) error {
 	if err != nil || found == "ok" {
 		return err
 	}
-	return fmt.Errorf("file is damaged: %s (delete %[2]s, %[2]s-wal and %[2]s-shm, and restore a backup)", found, filepath.Base(x.name))
+	return fmt.Errorf("file is damaged: %s (stop all processes that use the file, move %[2]s, %[2]s-wal and %[2]s-shm away, and restore a backup)",
+		strings.Join(strings.Fields(found), " "), filepath.Base(x.name))
 }
 
 // await calls open. While the database is unreachable, it calls open again, until ctx is canceled.

@@ -192,7 +192,7 @@ func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to
 		hint = fmt.Sprintf("; --yes believes it, --to names another queue than %s, -c FILE the configuration of the workers that know it", claimed.Queue)
 	}
 	if errors.Is(err, reprise.ErrPeekLimit) {
-		return fmt.Errorf("cannot preview %s: %s (--to or --yes sends without a preview)", c.From, textOf(err))
+		return fmt.Errorf("cannot preview %s: %s (do not repeat the preview, because RabbitMQ may drop the message; with --to, a redrive needs no preview)", c.From, textOf(err))
 	}
 	if _, ok := errors.AsType[*reprise.UnroutableError](err); ok && to == nil {
 		hint = "; --to names another queue, -c FILE the configuration of the workers that know it"
