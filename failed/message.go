@@ -133,8 +133,8 @@ type Content struct {
 	Body []byte
 
 	// Headers are all headers except topology.HeaderOutcome, including the headers of Reprise and of the broker, with the
-	// exact types of topology.Table. Values that a program sets may also be int, which the archive stores as 64 bits and
-	// returns as int64, and map[string]any, which it returns as topology.Table.
+	// exact types of topology.Table. A program may also set values of type int, which the archive returns as int64, or
+	// map[string]any, which it returns as topology.Table.
 	Headers topology.Table
 
 	Properties Properties

@@ -258,7 +258,7 @@ func (t *tx) failedAgain(e *arrival) (known bool, err error) {
 		return false, err
 	}
 	if r := e.request; r != nil {
-		inQueue := r.Queue == m.Queue || m.Queue == m.FailedQueue // the arrival has no known work queue
+		inQueue := r.Queue == m.Queue || m.Queue == m.FailedQueue // if the work queue is unknown, m.Queue is the failed queue
 		if !inQueue || r.MessageID != m.Properties.MessageID || !isOutcomeKey(r.Key, s.secret, s.replay, s.message, r.Queue) {
 			return false, nil
 		}

@@ -86,7 +86,7 @@ func (t Totals) before(part, whole time.Duration) Totals {
 	return totalsOf(n)
 }
 
-// encode returns the numbers as varints, without zeros at the end.
+// encode returns the numbers as varints, without trailing zeros.
 func (t Totals) encode() []byte {
 	n := t.numbers()
 	last := len(n)

@@ -206,7 +206,7 @@ func TestLongRunIsNotRepeated(t *testing.T) {
 		takes   time.Duration
 	}{
 		{"published twice", 2, 25 * time.Minute},
-		// The broker then redelivers the message to another consumer, here to the same worker.
+		// After the acknowledgement timeout, the broker requeues the message and redelivers it, here to the same worker.
 		{"longer than the acknowledgement timeout", 1, 45 * time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// names contains the values of the flags for names and types that the design does not specify.
+// names contains the values of the flags for settings that the design does not specify: names, keys,
+// types, durability and the number of attempts.
 type names struct {
 	design    preset.CDNPurge
 	published bool

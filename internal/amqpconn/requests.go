@@ -45,7 +45,7 @@ func (c *Conn) askConnection(request func() error) error {
 	return err
 }
 
-// expect starts a timer that calls the function late, unless the caller calls answered within c.Timeout(). The time
+// expect calls late() after c.Timeout(), unless the caller calls answered first. The time
 // during which the broker has blocked the connection does not count. answered reports whether late was called.
 func (c *Conn) expect(late func()) (answered func() bool) {
 	var mu sync.Mutex
