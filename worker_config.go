@@ -77,11 +77,11 @@ type WorkerConfig struct {
 	// the order of the queue, as long as no message fails.
 	Concurrency int
 
-	// Prefetch is the maximum number of unsettled messages of this worker. It includes messages whose retry copies wait
-	// for their confirms. The worker may hold one more message: if the copy of a message that is handled alone (see
-	// CrashLimit) is not confirmed within a twentieth of ConsumerTimeout, the worker fetches other messages again.
-	// Minimum: Concurrency. Maximum: 65535, or 32 with AckThenPublish or Acked. Default: 4×Concurrency, but at least 16
-	// (256 with Debounce) and at most the maximum.
+	// Prefetch is the maximum number of unsettled messages of this worker. Messages whose retry copies are not confirmed yet
+	// count toward it. The worker may hold one more message: if the copy of a message that is handled alone (see CrashLimit) is
+	// not confirmed within a twentieth of ConsumerTimeout, the worker fetches other messages again. Minimum: Concurrency.
+	// Maximum: 65535, or 32 with AckThenPublish or Acked. Default: 4×Concurrency, but at least 16 (256 with Debounce) and at
+	// most the maximum.
 	Prefetch int
 
 	// Priority is the priority of this worker among the consumers of the queue. The broker delivers messages to the

@@ -43,7 +43,7 @@ func newArchive(t testing.TB, cfg failed.Config) *failed.Archive {
 	return a
 }
 
-// add archives a message that failed in the queue orders, and returns its ID. If change is not nil, add calls it to
+// add archives a message that failed in the queue "orders", and returns its ID. If change is not nil, add calls it to
 // modify the message first.
 func add(t testing.TB, a *failed.Archive, change func(*failed.Message)) failed.ID {
 	t.Helper()

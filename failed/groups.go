@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Group contains the failures of one work queue with the same fingerprint.
+// Group describes the failures in one work queue that share a fingerprint.
 type Group struct {
 	ID      GroupID
 	Queue   string

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// killedProcess is a process that is killed at one of its steps: a call of the store or a published message. After that
-// its calls have no effect. The last step may have taken effect.
+// killedProcess is a process that is killed at one of its steps: a call to the store, or the publishing of a message. After
+// that its calls have no effect. The last step may have taken effect.
 type killedProcess struct {
 	left   int // remaining steps
 	happen bool

@@ -42,7 +42,7 @@ type Rise struct {
 
 // Rises returns the rises of failures in the series, the newest first, with the newest mark shortly before each.
 //
-// A rise starts in the first interval that meets the following conditions, together with the two intervals after it.
+// A rise starts in the first interval that, together with the next two, meets the following conditions.
 // At the end of the series, fewer intervals are sufficient. Only recorded intervals that have ended count.
 //
 //   - The mean rate of these intervals is at least 3 times the mean rate of the 5 to 30 previous recorded intervals

@@ -115,7 +115,7 @@ func (h *hold) complete(ctx context.Context, retention time.Duration) {
 }
 
 // retryContext returns a context that is canceled at the end of the lease, or after timeout if that is later. If ctx is
-// canceled, the returned context is canceled after timeout at the latest.
+// canceled, the returned context is canceled after timeout, if not earlier.
 func (h *hold) retryContext(ctx context.Context) (retrying context.Context, stop func()) {
 	end := time.Now().Add(timeout)
 	if h.until.After(end) {

@@ -198,7 +198,8 @@ func work(t *testing.T, client *reprise.Client, cfg reprise.WorkerConfig) (stop 
 	return stop
 }
 
-// A long run of a handler is not repeated. The test runs in virtual time.
+// A message is handled only once, even if its handler runs for so long that a duplicate or a redelivery arrives. The test
+// runs in virtual time.
 func TestLongRunIsNotRepeated(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

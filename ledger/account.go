@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Account is the unit of the reconciliation: a work queue, its wait queues and its failed queue. Work queues that share a
+// Account is the unit of reconciliation: a work queue, its wait queues and its failed queue. Work queues that share a
 // wait queue or a failed queue form one account; see Join. Work is required.
 type Account struct {
 	Work []string // work queues, usually one

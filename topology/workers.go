@@ -232,7 +232,7 @@ const (
 // Command is the JSON body of a message to ControlExchange.
 //
 // DoPause and DoResume for a queue (Worker is empty) make its workers read the PauseQueue, which determines the pause. For a
-// single worker, they pause or resume that worker. The pause of a single worker ends at the latest when the worker stops.
+// single worker, they pause or resume that worker. The pause of a single worker ends when the worker stops, if not earlier.
 type Command struct {
 	Version int    `json:"v"`
 	Do      string `json:"do"`

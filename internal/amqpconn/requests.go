@@ -75,7 +75,7 @@ func (c *Conn) expect(late func()) (answered func() bool) {
 	}
 }
 
-// call runs a request on a goroutine. If ctx is canceled first, call returns, and the request continues, at the latest until
+// call runs a request on a goroutine. If ctx is canceled first, call returns, and the request continues, at most until
 // its connection closes. If the abandoned request succeeds, the goroutine calls discard to clean up, unless discard is nil.
 func call(ctx context.Context, tasks *Tasks, request func() error, discard func()) error {
 	result := make(chan error)

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// RabbitMQ stops dead-lettering from a queue while 32 of its dead letters are unconfirmed. Even if that many messages
-// wait for a deleted or full queue, the retries of another queue arrive.
+// RabbitMQ pauses at-least-once dead-lettering from a queue while 32 of its dead letters are unconfirmed. Even if that many
+// messages wait for a deleted or full queue, the retries of another queue arrive.
 func TestFullQueueDoesNotBlockRetriesOfOtherQueues(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -98,7 +98,7 @@ type change struct {
 	entry Entry // a deletion sets only the key
 }
 
-// other is a change that does not belong to one message.
+// other is a change that is not tied to a single message.
 type other struct {
 	before int // index of the first change that must be written after this one
 	do     func(*pebble.Batch) error

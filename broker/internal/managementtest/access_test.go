@@ -203,7 +203,7 @@ func TestMemoryAlarm(t *testing.T) {
 	}
 }
 
-// Each in-memory connection has a different name, by which the API can close it.
+// Each in-memory connection has a unique name, so the API can close it by name.
 func TestConnectionsInMemory(t *testing.T) {
 	b, call := handler(t, broker.Config{})
 	for range 2 {

@@ -210,8 +210,8 @@ func upTo(random *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(1+random.Int64N(max(1, d.Milliseconds()))) * time.Millisecond
 }
 
-// between draws a duration in whole milliseconds whose logarithm has a uniform distribution. All orders of magnitude
-// are equally likely.
+// between draws a duration from least to most, in whole milliseconds, with a log-uniform distribution. All orders of
+// magnitude are equally likely.
 func between(random *rand.Rand, least, most time.Duration) time.Duration {
 	d := float64(least) * math.Pow(float64(most)/float64(least), random.Float64())
 	return max(time.Millisecond, time.Duration(d).Truncate(time.Millisecond))

@@ -26,7 +26,7 @@ var didWords = []string{"discarded", "restored", "edited", "reverted", "purged",
 // AnyParams is the value of Route.Query for routes that ignore their query.
 var AnyParams = []string{"*"}
 
-// repeatable are the parameters and fields that may have several values.
+// repeatable lists the parameters and form fields that may have several values.
 var repeatable = []string{"state", "id", "header", "undo", "header_name", "header_kind", "header_value"}
 
 // readParams sets Params to the query of the request. It refuses parameters that the route does not know, because a mistyped

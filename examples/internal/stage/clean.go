@@ -13,8 +13,8 @@ import (
 )
 
 // Clean calls run. With the flag -clean, it then deletes all new queues and exchanges of the topology, with their
-// messages. An object is new if it did not exist before the call. Clean keeps queues with consumers and exchanges with
-// bindings, because other programs use them, and prints their names on stderr.
+// messages. An object is new if it did not exist before the call. Clean keeps queues that have consumers, and exchanges
+// that have bindings, because other programs use them. It prints their names to stderr.
 func (s *Stage) Clean(t topology.Topology, run func() error) error {
 	if !s.clean {
 		return run()

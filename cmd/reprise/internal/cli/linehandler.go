@@ -37,7 +37,7 @@ func newLineHandler(w io.Writer, level slog.Leveler, journal bool) slog.Handler 
 	return lineHandler{slog.NewTextHandler(&out.attrs, &slog.HandlerOptions{Level: level, ReplaceAttr: lineAttr}), out, journal}
 }
 
-// lineAttr removes empty texts and the attributes that Handle writes, and shortens times.
+// lineAttr removes empty strings and the attributes that Handle writes itself, and shortens times and durations.
 func lineAttr(groups []string, a slog.Attr) slog.Attr {
 	switch v := a.Value; {
 	case len(groups) == 0 && (a.Key == slog.LevelKey || a.Key == slog.MessageKey):
