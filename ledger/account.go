@@ -19,8 +19,8 @@ type Account struct {
 
 	// Wait contains additional wait queues. The account automatically includes the wait queues of topology.Buckets for
 	// the work queues, and the queue NAME.aside, which preset.CDNPurge declares for its wait queue NAME. If workers use
-	// the Route topology.Levels, add QUEUE.level.*. Otherwise the ledger assumes that PublishAt scheduled the messages
-	// in these queues, and counts each of them as published. Default: none.
+	// the Route topology.Levels, add QUEUE.level.*. If these queues are missing, the ledger assumes that PublishAt
+	// scheduled their messages, and counts each message as published. Default: none.
 	Wait []string
 
 	// Failed contains the failed queues. Default: QUEUE.failed for each work queue.
@@ -60,7 +60,7 @@ func (a Account) Validate() error {
 }
 
 // Join merges accounts that share a work queue, a wait queue or a failed queue, because the broker does not report which
-// account a message in the shared queue belongs to.
+// account a message in a shared queue belongs to.
 func Join(accounts []Account) []Account {
 	var joined []Account
 	for _, a := range accounts {

@@ -10,8 +10,8 @@ type sample struct {
 }
 
 // still reports whether the account had no activity at the time of the sample. The figures of a broker are from different
-// times, so a message in flight may be in two figures or in none. Figures that are equal in three consecutive samples are
-// exact. Two samples are not enough, because outdated figures can be equal once.
+// times, so a message that is moving may be in two figures or in none. Figures that are equal in three consecutive
+// samples are exact. Two samples are not enough, because outdated figures can be equal once.
 func (x *sample) still() bool { return x.times >= 3 }
 
 // oldest is the maximum age of the broker's figures. RabbitMQ's management plugin updates each figure every 5 s, but
@@ -24,7 +24,7 @@ func (x *sample) empty() bool {
 }
 
 // slack returns the maximum error of the discrepancy of samples[i]. It returns false if the error is unknown, because
-// the sample is the last one and the figures have just changed.
+// the sample is the last one and its figures may not be exact yet (see still).
 func slack(samples []sample, i int) (int64, bool) {
 	if samples[i].still() {
 		return 0, true

@@ -13,7 +13,7 @@ import (
 func inBubble() (in bool) {
 	defer func() {
 		if v := recover(); v != nil {
-			in = fmt.Sprint(v) != "goroutine is not in a bubble" // other panics mean that another goroutine already waits
+			in = fmt.Sprint(v) != "goroutine is not in a bubble" // other panics mean that another goroutine is waiting
 		}
 	}()
 	synctest.Wait()

@@ -46,14 +46,14 @@ type memoryAddr uint64
 func (memoryAddr) Network() string  { return "pipe" }
 func (m memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(m)) }
 
-// heartbeat is the heartbeat interval in virtual time. Clients detect a lost connection in memory
-// without heartbeats, and each heartbeat costs as much as a small message.
+// heartbeat is the heartbeat interval in virtual time. Clients detect the loss of an in-memory connection without
+// heartbeats, and each heartbeat costs as much as a small message.
 const heartbeat = time.Hour
 
 // Client returns a new client that is connected to the broker, and closes the client when t ends. A nil config or a
 // zero field selects a default for tests: Dial connects to the broker, the Logger writes to the log of a failed test,
-// and Reconnect has no jitter. In virtual time, the default Heartbeat is one hour, because clients detect a lost
-// connection in memory without heartbeats.
+// and Reconnect has no jitter. In virtual time, the default Heartbeat is one hour, because clients detect the loss of an
+// in-memory connection without heartbeats.
 func (b *Broker) Client(t TB, config *reprise.Config) *reprise.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), b.config.Timeout)
@@ -76,8 +76,8 @@ func (b *Broker) Client(t TB, config *reprise.Config) *reprise.Client {
 	return client
 }
 
-// closeTimeout limits the time to close a client. Close waits for all goroutines of the client, which have their own
-// timeouts.
+// closeTimeout limits the time to close a client or stop a worker. Close waits for all goroutines of the client, which
+// have their own timeouts.
 const closeTimeout = time.Minute
 
 func (b *Broker) clientConfig(given *reprise.Config, dial func(context.Context, string, string) (net.Conn, error)) *reprise.Config {

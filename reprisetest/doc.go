@@ -27,5 +27,6 @@
 // broker, in this order. The test must close the clients that it has dialed itself. If goroutines remain in the bubble, the
 // test fails and lists them. A failed test logs its events and the location of its messages.
 //
-// The package imports packages reprise and broker, and no module except amqp091-go.
+// The package imports packages reprise, backoff, broker and topology, internal packages, and no module except
+// amqp091-go.
 package reprisetest

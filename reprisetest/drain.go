@@ -10,7 +10,7 @@ import (
 // far as necessary. If the wait exceeds Config.Timeout, the test fails and reports the location of
 // the messages.
 //
-// With AckThenPublish, a failed message is briefly in no queue, and only the client of its worker knows it. Drain
+// With AckThenPublish, a failed message is briefly in no queue, and only the client of its worker knows about it. Drain
 // observes the clients of [Broker.Client] and [Broker.Work]. A worker with AckThenPublish therefore needs a client from
 // one of these two methods, not from reprise.Dial.
 //
@@ -75,7 +75,7 @@ func (b *Broker) drained() (yes bool, again time.Time) {
 	return b.virtual || slices.Equal(first, b.survey()), time.Time{}
 }
 
-// next returns the earliest time at which a message expires or is due, or zero.
+// next returns the earliest time at which a message expires or is due, or the broker retries a dead letter, or zero.
 func next(all []queueState) (at time.Time) {
 	earliest := func(t time.Time) {
 		if !t.IsZero() && (at.IsZero() || t.Before(at)) {

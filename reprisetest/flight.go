@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// flight is an attempt from its start until the message is settled. If a worker acknowledges a message before it
-// publishes the copy, the message is briefly only in the memory of the worker.
+// flight identifies an attempt that has started and whose message is not settled yet. If a worker acknowledges a message
+// before it publishes the copy, the message is briefly only in the memory of the worker.
 type flight struct {
 	queue, id string
 	attempt   int

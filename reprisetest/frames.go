@@ -46,8 +46,7 @@ func (s *scanner) feed(p []byte) {
 	s.data = append(s.data, p...)
 }
 
-// next returns the next frame, or nil if the frame is incomplete. The frame is valid until the next
-// call of feed.
+// next returns the next frame, or nil if the frame is incomplete. The frame is valid until the next call to feed.
 func (s *scanner) next() frame {
 	rest := s.data[s.used:]
 	size, ok := s.size(rest)

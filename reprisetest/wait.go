@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Events on a connection wake waiting functions immediately. Other conditions are checked at these intervals, to limit the
-// cost.
+// Events on a connection wake waiting functions immediately. To limit the cost, other conditions are checked only at
+// these intervals.
 const (
 	realPause    = 5 * time.Millisecond
 	virtualPause = time.Hour

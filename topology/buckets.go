@@ -22,8 +22,8 @@ const maxGrowth = 1000
 //
 // RabbitMQ expires messages only at the head of a queue, so a message with a short delay waits for an
 // earlier message with a long delay. One queue for each distinct delay would avoid this, but jitter
-// would create too many queues. With Buckets, the delays that share a queue differ by at most the
-// factor Growth.
+// would create too many queues. With Buckets, delays of at least Base that share a queue differ by at most the factor
+// Growth.
 //
 //	bucket 0     [0, Base)                        orders.wait.0-1000
 //	bucket i     [Base×Growthⁱ⁻¹, Base×Growthⁱ)   orders.wait.1000-1250, orders.wait.1250-1562, …
@@ -39,9 +39,9 @@ const maxGrowth = 1000
 // through the default exchange. When the copy expires, the broker dead-letters the copy directly to the work queue, so the
 // copy does not reach other queues.
 //
-// Work queues do not share wait queues. RabbitMQ stops dead-lettering from a queue while 32 of its dead letters are
-// unconfirmed, so in a shared wait queue, one work queue that is full or deleted would block the retries of the
-// others. The name of a bucket contains its bounds, so programs with different settings do not collide.
+// Work queues do not share wait queues. RabbitMQ pauses at-least-once dead-lettering from a queue while 32 of its dead
+// letters are unconfirmed, so in a shared wait queue, one work queue that is full or deleted would block the retries of
+// the others. The name of a bucket contains its bounds, so programs with different settings do not collide.
 //
 // With the defaults, the delays from one second to one day need 51 buckets. A program creates only the
 // buckets that its delays use: seven with the default reprise.Policy.

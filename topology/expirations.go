@@ -106,8 +106,8 @@ type wait struct {
 }
 
 // last summarizes the entries of x-death for the wait queue: the fields of the newest entry, and the counts of the others.
-// RabbitMQ writes an entry for each reason: expired, or rejected if an operator has retried the message early. All fields
-// of an entry except the count describe the first wait.
+// RabbitMQ writes a separate entry for each reason: expired, or rejected if an operator has retried the message early.
+// All fields of an entry except the count describe the first wait.
 func (e Expirations) last(d Delivery) wait {
 	queue := strings.ReplaceAll(e.WaitQueue, "{queue}", d.Queue)
 	var w wait

@@ -15,8 +15,8 @@ const (
 )
 
 // GrowingTTL is a MessageTTL whose delay grows with each copy, based on the expiration that the broker recorded in
-// x-death. The first copy waits for First. Each further copy waits for Factor times the last recorded expiration, with
-// a small jitter. The Marks of GrowingTTL are Expirations.
+// x-death. The first copy waits for First. Each further copy waits for Factor times the last recorded expiration, with a
+// small jitter, up to Max. The Marks of GrowingTTL are Expirations.
 //
 //	work queue ─► handler ─► error: copy, expiration 10000 ─► wait queue ─ expires ─► work queue
 //	                                │                                          │

@@ -19,8 +19,8 @@ const topLevel = 28
 const HeaderLevel = "x-reprise-level-"
 
 // Levels is the Route for long delays with a resolution of one second. It supports any delay up to MaxSchedule. A
-// message is never early, and never waits for another message. Levels needs more declarations than Buckets, and more
-// hops.
+// message is never early, and does not wait for messages that are due later. Levels needs more declarations than
+// Buckets, and more hops.
 //
 // A delay is one second plus a sum of powers of two. Each power has a queue in which all messages wait equally long,
 // so the first message in a queue is the first that is due. Level n delays a message by 2ⁿ⁻¹ seconds, and level 0 by
@@ -30,7 +30,7 @@ const HeaderLevel = "x-reprise-level-"
 //	exchange 3 ─► queue 3 ─► exchange 2 ─► queue 2 ─► exchange 1 ───────► exchange 0 ─► queue 0 ─► target
 //	                4 s                      2 s         (not queue 1)                    1 s
 //
-// Each level above 0 has a headers exchange. According to one header, the exchange routes the message either into the
+// Each level above 0 has a headers exchange. Depending on one header, the exchange routes the message either into the
 // queue of the level or to the next lower level. The routing key therefore does not change, and the broker routes the
 // message to the target like a new message. (Bits in the routing key would need fewer exchanges, but would replace the
 // routing key.)
@@ -42,7 +42,7 @@ const HeaderLevel = "x-reprise-level-"
 //
 // Targets do not share levels. Each work queue, and each exchange that is a target of Schedule, has its own levels, up to
 // the highest level that a delay has needed. An hour needs 13 queues and 13 exchanges, 30 days need 23, and a year needs
-// 26. If 32 dead letters of a queue cannot be delivered because the target is full or deleted, RabbitMQ stops
+// 26. If 32 dead letters of a queue cannot be delivered because the target is full or deleted, RabbitMQ pauses
 // dead-lettering from the queue, and retries every three minutes
 // (https://www.rabbitmq.com/docs/quorum-queues#dead-lettering).
 type Levels struct{}

@@ -16,9 +16,8 @@ const OutcomeQueuePrefix = "reprise.outcomes."
 
 // OutcomeRequest requests an [Outcome], a report about a replayed message, from the consumer of the message.
 //
-// A consumer reports only if [OutcomeRequest.Asks] returns true. A handler that copies the headers of
-// its message to a new message also copies the request, but the new message is not the replayed
-// message.
+// A consumer reports only if [OutcomeRequest.Asks] returns true. Otherwise a consumer would also report on a new message
+// to which a handler has copied the headers.
 type OutcomeRequest struct {
 	To        string // queue to report to
 	Replay    string // copied into the report; equal to HeaderReplay

@@ -32,7 +32,8 @@ func failed(queue string) Hop {
 }
 
 // failedQueue returns a queue that does not drop messages, even if readers requeue them many times. A quorum queue with the
-// default limit drops a message at the 21st delivery (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
+// default limit drops a message after its 21st failed delivery
+// (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 func failedQueue(name string) Queue {
 	return Queue{Name: name, Args: Table{"x-queue-type": "quorum", "x-delivery-limit": unlimited}}
 }

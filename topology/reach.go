@@ -10,8 +10,8 @@ import (
 // The default exchange "" routes to the queue with the name of the key. The result is complete only if
 // t has all exchanges and bindings of the virtual host.
 //
-// It returns an error if the routing key and t do not determine the result, because an exchange is unknown or its kind is
-// not Direct, Fanout or Topic.
+// Reach returns an error if the routing key and t do not determine the result, because an exchange is unknown or its
+// kind is not Direct, Fanout or Topic.
 func (t Topology) Reach(exchange, key string) ([]string, error) {
 	if exchange == "" {
 		return []string{key}, nil
@@ -33,9 +33,9 @@ func (t Topology) routesByKey(name string) (Exchange, error) {
 	return x, fmt.Errorf("exchange %q is of kind %s, which does not route by the key alone", name, x.Kind)
 }
 
-// Return returns the exchange through which the copies of messages return to their work queue after the wait, if the
-// strategy's Route sets one. Otherwise it returns false. For example, the copies of Buckets and preset.Staking return
-// directly to the work queue.
+// Return returns the exchange through which messages return to their work queue after the wait, if the strategy's Route
+// sets one. Otherwise it returns false, for example with Buckets and preset.Staking, whose copies return directly to the
+// work queue.
 func (s Strategy) Return() (exchange string, ok bool) {
 	switch r := unwrap(s.WithDefaults().Route).(type) {
 	case WaitQueue:

@@ -26,7 +26,7 @@ func Retries() Topology {
 const RetryReportVersion = 1
 
 // RetryReport lists messages of a work queue that a worker retries. An announced worker publishes it to RetriesExchange, as
-// the JSON body of a transient message. Reports are for display only. They are not confirmed, and may be lost. If no archive
+// the JSON body of a transient message. Reports are for display only, are not confirmed, and may be lost. If no archive
 // subscribes, the broker drops them.
 type RetryReport struct {
 	Version int     `json:"v"`

@@ -10,10 +10,10 @@ import (
 // An expired copy returns to its work queue through the work exchange, with the routing key of the copy. If no binding
 // matches that key, the broker silently drops the copy, because it cannot return an expired message to a publisher.
 
-// returnKey returns a routing key with which the exchange work reaches d.Queue. It prefers the key of the message. If the
-// message was published through another exchange (for example, directly to the queue through the default exchange), the
-// exchange work may not route that key to the queue. returnKey then uses the key of a binding. This is also correct for a
-// topic exchange, because a pattern matches itself. In a key, "*" and "#" are ordinary words.
+// returnKey returns a routing key with which the work exchange reaches d.Queue. It prefers the key of the message. If
+// the message was published through another exchange (for example, directly to the queue through the default exchange),
+// the work exchange may not route that key to the queue. returnKey then uses the key of a binding. This is also correct
+// for a topic exchange, because a pattern matches itself. In a key, "*" and "#" are ordinary words.
 func (t Topology) returnKey(work string, d Delivery) string {
 	if work == "" {
 		return d.Queue
@@ -37,8 +37,8 @@ func (t Topology) returnKey(work string, d Delivery) string {
 	return d.RoutingKey
 }
 
-// validateReturnPath reports a queue that the exchange work does not reach with any key. The error contains the name of the
-// route.
+// validateReturnPath reports a queue that the work exchange does not reach with any key. The error contains the name of
+// the route.
 func (t Topology) validateReturnPath(route, work, queue string) error {
 	if work == "" || t.empty() || t.leads(work, queue, nil) {
 		return nil
@@ -46,8 +46,8 @@ func (t Topology) validateReturnPath(route, work, queue string) error {
 	return fmt.Errorf("topology: %s.Infrastructure must bind exchange %q to work queue %q, or its retries would be lost (add the binding that publishers use)", route, work, queue)
 }
 
-// validateWait reports an exchange for waiting or parked copies that equals the work exchange, because the broker would
-// deliver the copies immediately.
+// validateWait returns an error if waiting or parked copies would go to the work exchange, because the broker would
+// deliver them immediately.
 func validateWait(field, wait, work string) error {
 	if wait != work {
 		return nil

@@ -7,8 +7,8 @@ import (
 )
 
 // WaitQueue is the Route of systems with one wait queue. WaitExchange, usually a fanout exchange, routes copies to a queue
-// in which all messages expire after the same time. Expired copies return through WorkExchange. Their routing key is
-// unchanged, so it leads them to their work queue.
+// in which all messages expire after the same time. Expired copies return through WorkExchange. They keep their routing
+// key, which leads them to their work queue.
 //
 //	WorkExchange ─► work queue ─► handler ─► failed ─► WaitExchange ─► wait queue
 //	      ▲                                                               │ expires after Delay

@@ -66,7 +66,8 @@ const (
 	WorkerStopped    = "stopped"
 )
 
-// StatusInterval is the interval at which a worker sends its status. It also sends a status when its state changes.
+// StatusInterval is the interval at which a worker sends its status. The worker also sends a status when its state
+// changes.
 const StatusInterval = 15 * time.Second
 
 // StatusVersion is the version that this package writes to WorkerStatus.Version and Command.Version.

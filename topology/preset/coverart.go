@@ -41,11 +41,12 @@ const (
 //	      └─ expires, 4 h ─ cover-art-archive.retry (queue) ◄─ cover-art-archive.retry (fanout)
 //	                        cover-art-archive.failed (queue) ◄─ cover-art-archive.failed (fanout)
 //
-// The header mb-retries contains the number of remaining retries. Without the header, the number is 4. If it is above 0, a
-// failed message goes to the retry exchange with the number decremented. Otherwise it goes to the failed exchange. The
-// worker writes the number as a signed 32-bit integer, and reads an integer of any type or a string, because the indexer of
-// MusicBrainz, a program in Perl, sends a string. The header mb-exceptions is an array of the error texts so far, as
-// strings. A retry does not change the routing key, so the key leads the expired message to its queue.
+// The header mb-retries contains the number of remaining retries. Without the header, the number is 4. If the number is
+// above 0, a failed message goes to the retry exchange with the number decremented. Otherwise it goes to the failed
+// exchange. The worker writes the number as a signed 32-bit integer, and reads an integer of any type or a string,
+// because the indexer of MusicBrainz, a program in Perl, sends a string. The header mb-exceptions is an array of the
+// error texts so far, as strings. A retry does not change the routing key, so the key leads the expired message to its
+// queue.
 //
 // Workers with this preset and the program in Perl can share queues, and each retries the messages of the others. The
 // Perl program differs in two respects. It parks a message with mb-retries reduced to -1, whereas a worker does not

@@ -44,7 +44,7 @@ func failedQueue(name string) topology.Queue {
 }
 
 // validateQueueType reports a queue type that a design does not support, for example a stream, from which consumers cannot
-// remove messages. The parameter otherwise describes the effect of "".
+// remove messages. In the error, otherwise is the effect of "".
 func validateQueueType(field, queueType, otherwise string) error {
 	switch queueType {
 	case "", "classic", "quorum":

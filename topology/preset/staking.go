@@ -61,8 +61,8 @@ const StakingRetryDelay = 5 * time.Second
 //
 //	rabbitmqctl set_policy --apply-to quorum_queues staking '_queue$' '{"delivery-limit": -1}'
 //
-// If a message without an expiration blocks the wait queue, it is the first message. Move it out, so that the other messages
-// can expire:
+// A message without an expiration that blocks the wait queue is at the head of the queue. Move it out, so that the other
+// messages can expire:
 //
 //	reprise redrive --from {queue}_delay --to {queue}_failed --limit 1
 //

@@ -41,7 +41,7 @@ const WorkRetryRetryDelay = 5 * time.Minute
 //
 // A message keeps its routing key on the whole path. If the exchanges route by the key, both queues are also bound with
 // the name of WorkQueue as the key. Without this binding, RetryExchange would silently drop a rejected message that was
-// published by queue name (through the default exchange).
+// published directly to WorkQueue (through the default exchange).
 type WorkRetry struct {
 	RetryDelay time.Duration // x-message-ttl of RetryQueue, whole milliseconds; default 5 min
 

@@ -14,7 +14,7 @@ import (
 // nonroot is the user and group of the image.
 const nonroot = 65532
 
-// blob is a descriptor, as the OCI image specification defines it, of a part of an image.
+// blob is the OCI descriptor of a part of an image.
 type blob struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`

@@ -144,7 +144,7 @@ type life struct {
 	Broken []struct{ Promise string }
 }
 
-// simulate runs at most r.lives lives, until one breaks a promise.
+// simulate runs lives until one breaks a promise, or until it has run r.lives of them.
 func (r *run) simulate(ctx context.Context, out io.Writer, p patch) error {
 	results := filepath.Join(r.dir, "results-"+p.name)
 	for lived := 0; lived < r.lives; {

@@ -32,7 +32,7 @@ func (s size) plus(t size) size {
 }
 
 var (
-	// ignored lists folders that do not count.
+	// ignored lists folders that are not counted.
 	ignored = []string{"examples", "bench", "testdata", "node_modules"}
 
 	// forTests lists folders with packages that only tests and tools use.

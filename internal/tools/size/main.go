@@ -5,7 +5,7 @@
 //
 // A code line has a token that is not a comment. Exported names count only in public packages. They are names at the
 // top level, and methods and fields of exported types. Tests are _test.go files, and packages that exist only for
-// tests or tools. Examples, benchmarks, testdata and generated files do not count.
+// tests or tools. Examples, benchmarks, testdata and generated files are not counted.
 package main
 
 import (
