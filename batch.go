@@ -17,10 +17,11 @@ import (
 // them, and otherwise a *BatchError that lists the failed messages and their errors. A message that is invalid or
 // refused does not stop the others.
 //
-// The messages are sent in the order of the slice. If the broker refuses a message, it still receives the later messages of
-// the slice. Messages to a queue that does not confirm (see Publish) are sent after all others, in the order of the slice,
-// and do not delay the others. If a message needs a separate channel (see Publish), the following messages wait for its
-// confirm, for at most a third of the ConfirmTimeout or 10 s, whichever is less. After that time, they may overtake it.
+// The messages are sent in the order of the slice. The broker receives the later messages of the slice even if it refuses
+// an earlier message. Messages to a queue that does not confirm (see Publish) are sent after all others, in the order of
+// the slice, and do not delay the others. If a message needs a separate channel (see Publish), the following messages
+// wait for its confirm, for at most a third of the ConfirmTimeout or 10 s, whichever is less. After that time, they may
+// overtake it.
 //
 // The ConfirmTimeout limits the time without progress. If no message can be sent within the ConfirmTimeout,
 // PublishBatch does not send the rest. The same applies separately to the messages for each queue that does not
@@ -92,8 +93,8 @@ func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publ
 	return pubs, errs
 }
 
-// sendLate sends the messages for one late destination until a send fails. If the error end is not nil, all of them fail
-// with it.
+// sendLate sends the messages for one late destination until a send fails. If end is not nil, sendLate sends nothing, and
+// all messages fail with end.
 func (c *Client) sendLate(ctx context.Context, group []int, end error, pubs []*publish.Message, errs []error) {
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
 	defer timer.Stop()

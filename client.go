@@ -35,9 +35,9 @@ type Client struct {
 //	amqps://user:password@host/vhost?cacertfile=/etc/ca.pem TLS: see Config.TLS
 //	amqp://user:password@host1,host2:5673,[::1]/vhost       the nodes of a cluster
 //
-// Percent-encode special characters in the user, the password and the virtual host. Dial accepts these parameters of
-// RabbitMQ: heartbeat (in seconds), connection_timeout (in milliseconds, for a whole attempt; default 30 s, with several
-// hosts 10 s), channel_max and auth_mechanism. With amqps it also accepts cacertfile, certfile, keyfile,
+// Percent-encode special characters in the user, the password and the virtual host. Dial accepts these RabbitMQ URI
+// parameters: heartbeat (in seconds), connection_timeout (in milliseconds, for a whole attempt; default 30 s, with
+// several hosts 10 s), channel_max and auth_mechanism. With amqps it also accepts cacertfile, certfile, keyfile,
 // server_name_indication, and verify=verify_peer. Any other parameter is an error.
 // https://www.rabbitmq.com/docs/uri-query-parameters
 //

@@ -96,7 +96,7 @@ func (d *declaration) queue(ctx context.Context, q topology.Queue) error {
 	}
 	err := declare(false)
 	if refusedWith(err, amqpconn.PreconditionFailed) {
-		return declare(true) // another program has declared the queue in between, with different arguments
+		return declare(true) // another program has since declared the queue with different arguments
 	}
 	return err
 }
@@ -137,9 +137,9 @@ func explainDeclare(kind, name string, err error) error {
 }
 
 // isBrokerFailure reports whether the broker failed to process a request, as opposed to refusing it. RabbitMQ sends the
-// code 541 in both cases. It sends 541 and closes the connection if its nodes take too long to agree on a quorum queue.
-// It also sends 541 if the operator has disabled a deprecated feature (deprecated_features.permit.* = false), and the
-// text then names the deprecated feature.
+// code 541 in both cases. It fails, and closes the connection, if its nodes take too long to agree on a quorum queue. It
+// refuses a request for a deprecated feature that the operator has disabled (deprecated_features.permit.* = false), and
+// the text then names that feature.
 func isBrokerFailure(refusal *amqpconn.Refusal) bool {
 	return refusal.Code == amqpconn.InternalError && !strings.Contains(refusal.Text, "deprecated")
 }

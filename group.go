@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Runner is a part of a program, such as a Worker, a failed.Ingest, a failed.Replayer, or another Group. Run returns after
-// ctx is canceled and the part is cleaned up. It returns an error if the program must exit. A Runner may have a method
+// Runner is a part of a program, such as a Worker, a failed.Ingest, a failed.Replayer, or another Group. When ctx is
+// canceled, Run cleans up and returns. It returns an error if the program must exit. A Runner may have a method
 //
 //	Shutdown(ctx context.Context) error
 //
-// that makes Run return, and waits for Run until ctx is done. If a Runner has this method, as a Worker does, a Group calls
-// it instead of canceling the context of Run.
+// that makes Run return, and waits for Run until ctx is done. If a Runner has this method, as a Worker does, a Group
+// calls it, and cancels the context of Run only after Group.Timeout.
 type Runner interface {
 	Run(ctx context.Context) error
 }

@@ -40,8 +40,8 @@ func (g guardedObserver) Observe(e Event) {
 // EventKind is the kind of an Event.
 type EventKind int
 
-// Kinds of events, with the fields of Event that are set besides Kind. Events of a worker also set Queue and Worker. Events
-// of a message also set MessageID and Attempt.
+// Kinds of events, with the fields of Event that are set besides Kind. Events of a message or a worker also set Queue and
+// Worker. Events of a message also set MessageID and Attempt.
 const (
 	// Events of a message. A started message is handled, and then it is processed, retried, parked or requeued. If the
 	// connection fails, the message is not settled (EventDropped), and the broker redelivers it.

@@ -190,8 +190,8 @@ type Rule struct {
 	// be safe for concurrent use. Required.
 	Match func(error) bool
 
-	// Park parks the message immediately, without further attempts. MaxAttempts, GiveUpAfter and Backoff must then be 0.
-	// Default: false.
+	// Park parks the message immediately, without further attempts. It cannot be combined with MaxAttempts, GiveUpAfter or
+	// Backoff. Default: false.
 	Park bool
 
 	MaxAttempts int             // overrides Policy.MaxAttempts

@@ -21,7 +21,7 @@ import (
 //
 //	ErrUnconfirmed     it was sent, but not confirmed: the connection was lost,
 //	                   the ConfirmTimeout passed, or ctx was done
-//	ErrNacked          a queue refused it, usually because it is full; others may have stored it
+//	ErrNacked          a queue, usually a full one, refused it; other queues may have stored it
 //
 // Any other error means that the broker has not stored it:
 //
@@ -48,11 +48,11 @@ import (
 // share channels and wait for each other. A connection has at most 128 additional channels, or half of its channel_max if
 // that is less. If none is available, publishing waits (ErrStalled) until a message is confirmed.
 //
-// Publish uses a separate channel for a message that the broker may refuse, because a refusal closes the channel. On
-// each connection, these are the first message to each exchange except the default exchange, the first message with
-// each UserID except the connection's user, and a message that is larger than 64 KiB and larger than all earlier
-// messages. After a refusal, Publish also uses separate channels for the messages that were in flight on the closed
-// channel. The broker may store a message on a separate channel after messages that other goroutines send later.
+// Publish uses a separate channel for a message that the broker may refuse, because a refusal closes the channel. On each
+// connection, such messages are the first to each exchange other than the default exchange, the first with each UserID
+// other than the connection's user, and each message over 64 KiB that is larger than all earlier messages. After a
+// refusal, Publish also uses separate channels for the messages that were in flight on the closed channel. The broker may
+// store a message on a separate channel after messages that other goroutines send later.
 //
 // The caller must not use m until Publish returns. Publish sets the MessageID, so concurrent calls with the same m are not
 // allowed. After ErrUnconfirmed, the caller must never change the Body, because the client may still be sending it.

@@ -62,23 +62,23 @@ func aboutQueue(queue string, err error) error {
 	return err
 }
 
-// MaxPeeks is the number of failed deliveries (see x-delivery-count), including those by Peek, after which Peek no longer
-// examines a message, on RabbitMQ before 4.3.
+// MaxPeeks is the number of failed deliveries (x-delivery-count) at which Peek refuses to examine a message on RabbitMQ
+// before 4.3, where each Peek itself counts as a failed delivery.
 const MaxPeeks = 5
 
 // Peek calls examine with each of the first n messages of a queue, one at a time and in the order of the queue. The
-// messages are unchanged, as with WorkerConfig.AsDelivered. Then Peek requeues all of them together. Peek stops early
-// at the end of the queue. Before RabbitMQ 4.3, it stops with ErrPeekLimit at a message with MaxPeeks failed deliveries. Peek
-// returns a *QueueError for the same reasons as Depth. It waits for a connection until ctx is done, and does not repeat after
-// a lost connection.
+// messages are unchanged, as with WorkerConfig.AsDelivered. Then Peek requeues all of them together. Peek stops early at
+// the end of the queue. Before RabbitMQ 4.3, it stops with ErrPeekLimit at a message with MaxPeeks failed deliveries.
+// Peek returns a *QueueError for the same reasons as Depth. It waits for a connection until ctx is done, and does not
+// repeat the requests after a lost connection.
 //
 // Peek has side effects. Until it returns, no consumer receives these messages. Afterwards they are redelivered. Before
 // RabbitMQ 4.3, each call counts towards the x-delivery-limit of a quorum queue, above which the broker dead-letters or
 // drops a message. The default limit is 20. MaxPeeks protects only the messages after the first one: to read the count of
 // the first message, Peek must receive and requeue that message. Do not call Peek again after ErrPeekLimit, and do not
-// call it at all if the limit is MaxPeeks or less. A quorum queue stores requeued messages separately, so a Peek at only
-// some of the messages changes the order. On RabbitMQ, a Peek at more than 32 messages can also change it. On RabbitMQ
-// 3.10, a quorum queue without a delivery limit requeues messages to its tail.
+// call it at all if the x-delivery-limit is MaxPeeks or less. A quorum queue stores requeued messages separately, so a
+// Peek at only some of the messages changes the order. On RabbitMQ, a Peek at more than 32 messages can also change it.
+// On RabbitMQ 3.10, a quorum queue without a delivery limit requeues messages to its tail.
 // https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 func (c *Client) Peek(ctx context.Context, queue string, n int, examine func(*Message)) error {
 	conn, err := c.consuming.Get(ctx)

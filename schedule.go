@@ -18,9 +18,9 @@ import (
 
 // PublishAt publishes m so that it reaches its exchange or queue at t, with its routing key, its properties and its
 // headers, as if it had been published at that time. Until then m waits in durable queues of the broker, and survives
-// restarts of the broker and of this program. It cannot be canceled. It is never early. It is late by less than a
-// second, plus some milliseconds for each of up to 29 queues on the route. If publishing has to wait, the wait is part of
-// the delay, so the message is late only if it becomes due before the client can send it.
+// restarts of the broker and of this program. A scheduled message cannot be canceled. It never arrives early. It arrives
+// less than a second late, plus a few milliseconds for each queue on its route (at most 29). If publishing has to wait,
+// the wait is part of the delay, so the message is late only if it becomes due before the client can send it.
 //
 // The first message to a target (an exchange or a queue) declares up to 29 queues for the target, for example 13 for an
 // hour and 23 for 30 days: see topology.Levels.
@@ -28,11 +28,10 @@ import (
 // If t is in the past, the message is published immediately. The maximum delay is topology.MaxSchedule, 8.5 years.
 // PublishAt uses the clock of this machine, so a wrong clock results in a wrong delay.
 //
-// A nil error means that the broker has stored the message. PublishAt returns the errors of Publish. It returns a
-// *DeclareError if the broker refuses a queue for the delay. These queues are declared on first use (see
-// topology.Levels). It returns an *UnroutableError if the target does not exist, which it checks once per connection.
-// If the target is missing when the message becomes due, the message stays in the last queue of its delay until the
-// target exists again.
+// A nil error means that the broker has stored the message. PublishAt returns the errors of Publish. It also returns a
+// *DeclareError if the broker refuses to declare a queue for the delay, and an *UnroutableError if the target does not
+// exist, which it checks once per connection. If the target is missing when the message becomes due, the message stays in
+// the last queue of its delay until the target exists again.
 //
 // PublishAt returns ErrInvalidMessage if m.Expiration is set, because m would expire during the delay. It also returns
 // ErrInvalidMessage if m has the header CC or BCC and is addressed to a queue, because these headers have no effect there.
@@ -70,7 +69,7 @@ func (c *Client) PublishIn(ctx context.Context, d time.Duration, m *Message) err
 
 // schedulable returns a copy of m for the delay, or an error if m cannot be delayed. The copy does not have the headers
 // of earlier waits. RabbitMQ before 4.0 assumes a cycle and drops a message if the x-death of the message contains the
-// queue. Headers of earlier levels would route the message to a wrong queue.
+// queue. Headers of earlier levels would route the message to the wrong queue.
 func schedulable(m *Message) (*Message, error) {
 	if m == nil {
 		return nil, fmt.Errorf("%w: message must not be nil", ErrInvalidMessage)

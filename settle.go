@@ -136,7 +136,8 @@ func classified(err error) (r result) {
 func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
 	switch {
 	case r.outcome == succeeded:
-		w.report(ctx, d, topology.OutcomeSucceeded, "") // before the ack, so that a crash repeats the report
+		// Before the ack: if the process crashes in between, the redelivery repeats the report.
+		w.report(ctx, d, topology.OutcomeSucceeded, "")
 		w.acknowledge(d)
 	case ctx.Err() != nil: // a failure after the drain timeout is not the fault of the message
 		w.log.Info("message requeued", "message_id", d.MessageID, "attempt", d.Attempt, "error", logged(r.text))

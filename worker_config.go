@@ -105,11 +105,11 @@ type WorkerConfig struct {
 	// worker handles each message.
 	Debounce *Debounce
 
-	// CrashLimit is the maximum number of deliveries of a message during which the process of the worker exits, or its
-	// connection fails, before the message is settled. When the number is reached, the worker parks the message without
-	// calling the handler. After two unsettled deliveries, the worker handles the message alone, so that a crash does not
-	// affect other messages. A negative value means no limit. Default: 5 on quorum queues of RabbitMQ 4.3 and later.
-	// Earlier versions also count requeues, so with them only the broker's delivery limit applies by default.
+	// CrashLimit is the maximum number of deliveries of a message that end unsettled, because the worker's process exits
+	// or its connection fails. When a message reaches this number, the worker parks the message without calling the
+	// handler. After two unsettled deliveries, the worker handles the message alone, so that a crash does not affect other
+	// messages. A negative value means no limit. Default: 5 on quorum queues of RabbitMQ 4.3 and later. Earlier versions
+	// also count requeues, so with them only the broker's delivery limit applies by default.
 	//
 	// CrashLimit has no effect on classic queues, which do not count deliveries. The embedded broker does not count
 	// deliveries that ended with its own process.
@@ -206,7 +206,7 @@ func (c WorkerConfig) Validate() error {
 		fault("CrashLimit must be 0 with Requeuing.Classic: got %d (a classic queue does not count deliveries)", c.CrashLimit)
 	}
 	errs = append(errs, c.Policy.Validate())
-	// Each check requires that the previous check has succeeded.
+	// Each check assumes that the previous checks have succeeded.
 	switch err := c.Strategy.Validate(); {
 	case err != nil:
 		errs = append(errs, err, c.Topology.Validate())
@@ -341,7 +341,7 @@ func (d Debounce) validate(timeout time.Duration) error {
 func ContentKey(m *Message) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(m.Exchange), []byte(m.RoutingKey), []byte(m.Type), []byte(m.CorrelationID), []byte(m.ReplyTo), m.Body} {
-		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // a hash does not return errors
+		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // hash.Hash.Write never returns an error
 		_, _ = h.Write(part)
 	}
 	return string(h.Sum(nil))

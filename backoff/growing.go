@@ -81,7 +81,8 @@ func (l Linear) Validate() error {
 	return validateBounds("Linear", l.Initial, l.Max, first)
 }
 
-// bounds replaces initial and longest, if they are 0, by their defaults. A default never makes initial longer than longest.
+// bounds replaces initial and longest with their defaults if they are 0. A default never makes initial longer
+// than longest.
 func bounds(initial, longest, first time.Duration) (time.Duration, time.Duration) {
 	if initial == 0 {
 		initial = first

@@ -139,8 +139,8 @@ func (b *Broker) Serve(l net.Listener) error {
 // acceptPause is the time for which Serve waits before it accepts again, so that other connections can close.
 const acceptPause = 50 * time.Millisecond
 
-// outOfFiles reports whether err is temporary: file descriptors or memory have run out, which ends when other
-// connections close, or a client aborted its connection.
+// outOfFiles reports whether err is temporary: the machine is out of file descriptors or memory until other connections
+// close, or a client has aborted its connection.
 func outOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
 		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
@@ -175,11 +175,11 @@ func (a memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(a))
 
 // Shutdown stops the listeners and closes the connections with the code 320 (CONNECTION_FORCED), as RabbitMQ does on
 // shutdown. It waits until all goroutines of the broker have returned and all durable data is on disk. If ctx is done
-// first, Shutdown cuts the connections and returns the cause of the cancellation. It then waits up to five more seconds
-// for a disk that is full or does not respond, and up to five more seconds for a [Broker.Backup]. If one of these
-// timeouts expires, the returned error reports it. In this case, the data directory is left as after a crash:
-// unconfirmed messages may be lost, and the next broker redelivers delivered messages. The process must exit before
-// another broker can use the directory. Further calls to Shutdown are harmless.
+// first, Shutdown cuts the connections, and waits up to five more seconds for a disk that is full or does not respond,
+// and up to five more seconds for a [Broker.Backup]. The returned error then wraps the cause of the cancellation and, if
+// one of these timeouts has expired, reports the timeout. After such a timeout, the data directory is left as after a
+// crash: unconfirmed messages may be lost, and the next broker redelivers delivered messages. The process must exit
+// before another broker can use the directory. Further calls to Shutdown are harmless.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true

@@ -25,7 +25,7 @@ type Options struct {
 	Connections int // Number of connections that publishers and consumers share. Default: one per publisher and consumer.
 	Queues      int // Publisher i uses the queues i, i+Publishers, …; consumer i uses i, i+Consumers, …. Default: 1.
 
-	Queue     string         // Prefix of the queue names, which "-" and a number follow. Default: "bench".
+	Queue     string         // Prefix of the queue names, followed by "-" and a number. Default: "bench".
 	QueueType string         // classic or quorum. Default: "classic".
 	Arguments amqpwire.Table // Additional arguments of the queues.
 	Transient bool           // Messages are transient; the queues remain durable.

@@ -27,8 +27,8 @@ func newWindow(size int) *window {
 	return w
 }
 
-// reserve waits until the window has room for a message, and counts as many messages as fit, up to the number most, as
-// sent. It returns the number of messages that it counted. After close, it returns 0.
+// reserve waits until the window has room for a message. It then counts as sent as many messages as fit, but no more than
+// the parameter most, and returns their number. After close, it returns 0.
 func (w *window) reserve(most int64) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -57,7 +57,7 @@ func (j *job) consume(autoAck bool) (*consumer, error) {
 // the acks that a quorum queue has not yet processed.
 const grace = 500 * time.Millisecond
 
-// finish ends the measurement when the broker has read all acks, and then closes the channel after the time grace.
+// finish ends the measurement when the broker has read all acks, then waits for grace and closes the channel.
 func (j *job) finish(c *consumer) error {
 	if err := c.ch.Qos(1, 0, false); err != nil {
 		return err

@@ -11,9 +11,9 @@ const (
 	idleTries = 200
 )
 
-// AwaitIdle polls the function used, for example [Busy], until the processor time that it returns almost stops growing.
-// Without this wait, a broker that still collects the garbage of one round would delay the next round. If the machine
-// is still busy after a minute, AwaitIdle returns false.
+// AwaitIdle polls used, which returns a processor time as [Busy] does, until that time almost stops growing. Without this
+// wait, a broker that still collects the garbage of one round would delay the next round. AwaitIdle returns false if the
+// time is still growing after a minute.
 func AwaitIdle(ctx context.Context, used func() (float64, error)) (bool, error) {
 	for range idleTries {
 		before, err := used()

@@ -16,9 +16,9 @@ const Others = "others_cpus"
 const Tolerable = 0.15
 
 // Interleave measures the contenders in turn, so that a temporary load on the machine affects all contenders. In each
-// round, it calls measure with the index of each contender. If measure returns an error, Interleave omits this
-// contender from further rounds and reports the error in the table. If ctx is done, Interleave discards the result of
-// measure and returns. It writes a line to log for each round.
+// round, it calls measure with the index of each contender. If measure returns an error, Interleave omits this contender
+// from further rounds and reports the error in the table. If ctx is done, Interleave discards the result of measure and
+// returns. It writes a line to log for each measurement.
 func (t *Table) Interleave(ctx context.Context, rounds int, log io.Writer, measure func(i int) (Metrics, error)) error {
 	for round := range rounds {
 		for i, c := range t.Contenders {
