@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Act is an entry of the audit log. The archive writes it in the same transaction as the action that it describes. The
-// archive never deletes an entry, and changes entries in only two cases: a running Purge or Import updates the numbers
-// in its entry, and Archive.Erase erases texts.
+// Act is an entry of the audit log. If the action changes only the archive, the archive writes its Act in the same
+// transaction. The archive never deletes an entry, and changes entries in only two cases: a running Purge or Import
+// updates the numbers in its entry, and Archive.Erase erases texts.
 type Act struct {
 	ID    int64     `json:"id"`
 	Time  time.Time `json:"time"`

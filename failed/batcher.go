@@ -215,7 +215,8 @@ func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 	return batch, again
 }
 
-// await blocks until there may be new work or ctx is done, but at most until the time in again, unless that is zero.
+// await blocks until there may be new work, ctx is done, or the time in again is reached. If again is the zero time,
+// there is no time limit.
 func (b *batcher) await(ctx context.Context, again time.Time) {
 	var due <-chan time.Time
 	if !again.IsZero() {

@@ -113,7 +113,7 @@ func (t *tx) recordEdit(id ReplayID, x *editor, s sentBase, who []byte) error {
 	if err != nil {
 		return err
 	}
-	// Since then, the message may have changed its state or become part of a later replay.
+	// Since it was sent, the message may have changed its state or become part of a later replay.
 	_, err = t.Exec(`UPDATE {message} SET edited = $2 WHERE id = $1 AND state = 2 AND replay = $3`, int64(s.message), number, int64(id))
 	return err
 }

@@ -62,8 +62,8 @@ func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease tim
 }
 
 // renewQueue extends the lease of a queue. It reports false if another owner has held the lease in the meantime, even
-// if that lease expired, because that owner may have archived and settled messages that were delivered to this owner
-// before.
+// if that lease expired, because that other owner may have archived and settled messages that the broker delivered to
+// owner earlier.
 func (a *Archive) renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
 	defer annotate(&err, "cannot renew the lease of queue %q", queue)
 	now := a.now()

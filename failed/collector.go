@@ -57,9 +57,9 @@ func (c *collector[T]) collect(ctx context.Context) {
 	}
 }
 
-// consume records reports until ctx is done. It returns an error if it cannot declare the queue at the start. After
-// that it runs until ctx is done, because its worker reconnects and redeclares a deleted queue. Therefore collect only
-// counts failures before the first success.
+// consume records reports until ctx is done or the client is closed. It returns an error if the first declaration of
+// the queue fails. Later failures do not end it, because its worker reconnects and redeclares a deleted queue.
+// Therefore collect counts only failures before the first success.
 func (c *collector[T]) consume(ctx context.Context) error {
 	arrived := make(chan *report[T])
 	w, err := reprise.NewWorker(c.client, reprise.WorkerConfig{

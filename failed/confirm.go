@@ -11,7 +11,7 @@ import (
 )
 
 // Check returns a *FilterError that wraps ErrNotFound if f names a group, a replay or a message that the archive does
-// not contain. Without Check, a mistyped number silently selects no messages.
+// not contain. Without Check, a mistyped ID silently selects no messages.
 func (a *Archive) Check(ctx context.Context, f Filter) error {
 	exists := func(param, what, table string, id int64) error {
 		if id == 0 {

@@ -96,7 +96,7 @@ type condition struct {
 	FilterParam
 	json  string // name in JSON
 	field func(*Filter) any
-	words string // format of the value as text
+	words string // format of the condition as text
 }
 
 var conditions = []condition{
@@ -304,7 +304,7 @@ func (e invalidFilter) Error() string        { return string(e) }
 func (e invalidFilter) Is(target error) bool { return target == ErrInvalid }
 
 // Validate returns a *FilterError that wraps ErrInvalid if conditions are invalid or contradict each other.
-// FilterError.Param names the condition, or is empty or names one of them if several are involved.
+// FilterError.Param names the condition. If several are involved, it names one of them or is empty.
 func (f Filter) Validate() error {
 	invalid := func(param, format string, args ...any) error {
 		return &FilterError{param, invalidFilter(fmt.Sprintf(format, args...))}

@@ -122,7 +122,7 @@ func (a *Archive) some(ctx context.Context, s *selection) (at []int64, more bool
 			if err != nil {
 				return nil, false, err
 			}
-			if all || len(few) == maxFew { // if neither holds, some of the fetched matches are not below w.next
+			if all || len(few) == maxFew { // if neither holds, some of the fetched matches are outside the positions to search
 				found, err := a.among(ctx, s, few, len(few))
 				return append(w.found, found...), !all, err
 			}

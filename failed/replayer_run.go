@@ -265,7 +265,8 @@ func (x *run) refresh(ctx context.Context) error {
 	return nil
 }
 
-// retry calls the function do until the database responds. It returns errOver if the replay is no longer running.
+// retry calls the function do until the database responds. If do returns ErrState and the replay is no longer running,
+// retry returns errOver.
 func (x *run) retry(ctx context.Context, do func(context.Context) error) error {
 	for failures := 1; ; failures++ {
 		err := do(ctx)

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// sendBatch sends up to n messages, and reports whether there were any messages to send. A later call sends the
-// messages that the broker did not accept.
+// sendBatch sends up to n messages, and reports whether there were any messages to send. It does not record messages as
+// sent that fail for a temporary reason; a later call sends them again.
 func (x *run) sendBatch(ctx context.Context, n int) (bool, error) {
 	if err := x.ask(ctx); err != nil {
 		return false, err

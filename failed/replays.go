@@ -320,8 +320,8 @@ func (t *tx) refuse(id ReplayID, r refusal, c *countChanges) error {
 //
 // While a process has the lease of the replay, messages may be in flight. If they returned to state failed immediately,
 // an operator could send them a second time. Therefore a cancelled replay is first in state ReplayCancelling, and
-// becomes ReplayCancelled when that process releases the lease. After the lease has expired, the next process that
-// releases it or calls EndReplay again completes the change.
+// becomes ReplayCancelled when that process releases the lease. If the lease expires instead, the next process that
+// claims and releases it, or calls EndReplay again, completes the change.
 func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) (err error) {
 	defer annotate(&err, "cannot end replay %d", id)
 	if err := who.validate(); err != nil {

@@ -16,8 +16,8 @@ const purgeBatch = 1000
 
 // Purge permanently removes the messages that exceed their retention, and returns their number. The retention is
 // Config.Retention, or the rule for the queue in Config.Rules. If the configuration sets no retention, Purge does
-// nothing. It skips messages in state replaying. It logs the number of messages, and writes an Act with the actor and
-// the number of messages by queue and state.
+// nothing. It skips messages in state replaying. If it removes messages, it logs their number, and writes an Act with
+// the actor and the number of messages by queue and state.
 //
 // If ctx is canceled, Purge stops, and the Act counts the messages that were removed before.
 func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error) {
@@ -70,7 +70,7 @@ func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// cutoffs contains times of arrival. Purge removes messages that arrived earlier.
+// cutoffs contains the times of arrival before which Purge removes messages.
 type cutoffs struct {
 	queues map[string]time.Time // of queues with a rule
 	others time.Time            // of all other queues; the zero time if there is no limit

@@ -93,7 +93,7 @@ func main() {
 	})
 }
 
-// acceptAll returns a service that accepts every body in the work queues of the design.
+// acceptAll returns a service for the work queues of the design that accepts messages with any body.
 func acceptAll(design preset.Staking, retries, failFirst int) serve.Service {
 	service := serve.Service{Design: design.Topology(), FailFirst: failFirst, Flags: "-type", Out: os.Stdout}
 	for _, q := range service.Design.Queues {

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Never is the number of failing attempts for a message that always fails.
+// Never, as a number of failing attempts, means that all attempts fail.
 const Never = -1
 
 // asks matches the number of failing attempts in the body of a message.

@@ -20,7 +20,7 @@ type Catalogue interface {
 type Release struct {
 	GID    string  `json:"gid"`
 	Title  string  `json:"title"`
-	Artist string  `json:"artist"` // the artist credit, as one text
+	Artist string  `json:"artist"` // the artist credit, as a single string
 	Date   string  `json:"date,omitempty"`
 	Images []Image `json:"images"`
 }

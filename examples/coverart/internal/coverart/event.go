@@ -26,7 +26,7 @@ type Move struct {
 	Suffix   string
 }
 
-// ParseIndex reads the body of an index event: the release's gid, in lower case.
+// ParseIndex parses the body of an index event, and returns the release's gid, converted to lower case.
 func ParseIndex(body []byte) (gid string, err error) {
 	fields, err := lines("index", "gid", body, 1, 1)
 	if err != nil {

@@ -21,7 +21,7 @@ type Indexer struct {
 	Archive    Archive
 	WebService WebService
 
-	// Logger logs each skipped event and the reason. Default: no logs.
+	// Logger logs unknown releases, and objects that are already deleted or moved. Default: no logs.
 	Logger *slog.Logger
 }
 

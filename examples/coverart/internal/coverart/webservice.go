@@ -18,10 +18,10 @@ type WebService interface {
 	ReleaseXML(ctx context.Context, gid string) ([]byte, error)
 }
 
-// maxMetadata is the maximum size of a response, in bytes. Typical responses have a few kilobytes.
+// maxMetadata is the maximum size of a response, in bytes. A typical response is a few kilobytes long.
 const maxMetadata = 16 << 20
 
-// maxRetryAfter limits the value of Retry-After to a year, in seconds.
+// maxRetryAfter limits the delay from Retry-After to one year, in seconds.
 const maxRetryAfter = 365 * 24 * 60 * 60
 
 // HTTPWebService is the web service of a MusicBrainz server.
@@ -31,9 +31,9 @@ type HTTPWebService struct {
 	Client    *http.Client // default: http.DefaultClient
 }
 
-// ReleaseXML requests /ws/2/release/{gid}?inc=artists. If an error response contains the header Retry-After, the error
-// is a reprise.RetryAfterError. The strategy of preset.CoverArt ignores that delay, because all its retries have the
-// same delay.
+// ReleaseXML requests /ws/2/release/{gid}?inc=artists. If an error response contains the header Retry-After with a
+// number of seconds, the error is a reprise.RetryAfterError. The strategy of preset.CoverArt ignores that delay,
+// because all its retries have the same delay.
 func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, error) {
 	url := s.BaseURL + "/ws/2/release/" + gid + "?inc=artists"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -52,7 +52,7 @@ func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, er
 	if err != nil {
 		return nil, fmt.Errorf("coverart: cannot reach web service: %w", err)
 	}
-	defer func() { _ = resp.Body.Close() }() // the body was read, or its error was returned
+	defer func() { _ = resp.Body.Close() }() // the body was read, or the read error is returned
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxMetadata+1))
 	switch {
 	case err != nil:

@@ -98,8 +98,8 @@ func (r *rehearsal) report(ctx context.Context, events []plannedEvent, found map
 	return nil
 }
 
-// unplanned returns the messages whose outcome differs from the plan. The parameter found contains, for each message in
-// the failed queue, the number of errors in its headers.
+// unplanned describes the messages whose outcome differs from the plan. The parameter found contains, for each message
+// in the failed queue, the number of errors in its headers.
 func (t *tally) unplanned(found map[string]int) (wrong []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,7 +118,7 @@ func (t *tally) unplanned(found map[string]int) (wrong []string) {
 	return wrong
 }
 
-// objects returns the differences between the store and the plan for p.
+// objects describes the differences between the store and the plan for p.
 func (r *rehearsal) objects(ctx context.Context, p plannedEvent) (wrong []string, err error) {
 	for _, l := range p.present {
 		if has, err := r.archive.Has(ctx, l); err != nil {

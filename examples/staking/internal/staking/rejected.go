@@ -115,7 +115,7 @@ func reject(ctx context.Context, ch *amqp.Channel) error {
 }
 
 // awaitDelayed waits until the delay queue contains at least n messages. The demonstration needs this, because the
-// rejected message must arrive first, although both the broker and the worker move messages asynchronously.
+// rejected message must arrive first, and both the broker and the worker move messages asynchronously.
 func awaitDelayed(ctx context.Context, client *reprise.Client, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 type Comparison struct {
 	Jobs  int           // number of jobs in each way; default: DefaultJobs, minimum: MinJobs
 	Delay time.Duration // delay of a retry; default: DefaultDelay (the design: 5 min)
-	Seed  uint64        // seed of the random number of failures of each job
+	Seed  uint64        // seed for choosing the number of failures of each job
 }
 
 // Defaults of Comparison.

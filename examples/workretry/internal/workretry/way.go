@@ -89,23 +89,24 @@ func (f effect) String() string {
 }
 
 var (
-	// rejects is for requeue and for the dead-letter exchange, which settle a message in a single step. The broker has
-	// the message both before and after this step.
+	// rejects applies to requeue and to the dead-letter exchange, which settle a message in a single step. The broker
+	// has the message both before and after this step.
 	rejects = steps{
 		endsBefore:     {frame{consuming, toBroker, basicReject}, true, intact},
 		losesConsuming: {frame{consuming, toBroker, basicReject}, false, intact},
 	}
-	// publishesFirst publishes a copy and then acks the original. Between the two steps, the broker has both messages.
-	// Three ways also park a message in this order.
+	// publishesFirst applies if the worker publishes a copy and then acks the original. Between the two steps, the
+	// broker has both messages. Three ways also park a message in this order.
 	publishesFirst = steps{
 		endsBefore:     {frame{publishing, toBroker, basicPublish}, true, intact},
 		endsHalfway:    {frame{consuming, toBroker, basicAck}, true, duplicated},
 		losesConfirm:   {frame{publishing, toClient, basicAck}, false, duplicated},
 		losesConsuming: {frame{consuming, toBroker, basicAck}, false, duplicated},
 	}
-	// acksFirst acks the original and then publishes a copy. Between the two steps, only the process has the message.
-	// After the ack, the worker sends basic.qos; the basic.qos-ok proves that the ack has arrived. If the confirm of
-	// the copy is lost, the worker does not publish the copy again. In this comparison, such a copy has always arrived.
+	// acksFirst applies if the worker acks the original and then publishes a copy. Between the two steps, only the
+	// process has the message. After the ack, the worker sends basic.qos; the basic.qos-ok proves that the ack has
+	// arrived. If the confirm of the copy is lost, the worker does not publish the copy again. In this comparison, such
+	// a copy has always arrived.
 	acksFirst = steps{
 		endsBefore:     {frame{consuming, toBroker, basicAck}, true, intact},
 		endsHalfway:    {frame{publishing, toBroker, basicPublish}, true, lost},
