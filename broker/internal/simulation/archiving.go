@@ -16,7 +16,7 @@ import (
 const archiveEvery = 4
 
 // drawArchive adds an archive with its processes and operators to a shape, and replaces the works with a single work.
-// The horizon of such a life is short, because idle processes poll their databases continually.
+// The horizon of a life with an archive is short, because idle processes poll their databases continually.
 func drawArchive(random *rand.Rand, s *Shape) {
 	s.Horizon = between(random, 8*time.Minute, 40*time.Minute)
 	w := drawWork(random, "buckets")
@@ -127,9 +127,9 @@ func (a *archiveActor) Begin(l *Life) {
 	a.system = system
 }
 
-// forgotAck reports whether the broker may have lost the acknowledgement of a message that was archived at the time
-// stored and again at the time again. The broker must have stopped in between, either by a crash within grace after
-// stored, or after a disk fault.
+// forgotAck reports whether the broker may have lost the acknowledgement of a message that was archived twice, at the
+// times stored and again. Between these times, the broker must have crashed within grace of the first time, or have
+// crashed or stopped after a disk fault.
 func (l *Life) forgotAck(stored, again time.Time) bool {
 	for _, d := range l.Disturbed(brokerName, stored, again, "crash", "stop") {
 		last := d.Why == "crash" && d.From.Sub(stored) <= grace

@@ -297,8 +297,8 @@ func (b *Book) drain() {
 	}
 }
 
-// takeFailed empties the failed queue of a work. It returns the number of messages, or a negative number if the queue cannot
-// be read.
+// takeFailed empties the failed queue of a work. It returns the number of removed messages, or a negative number if the
+// queue cannot be read.
 func (b *Book) takeFailed(w Work) (n int) {
 	conn, err := b.l.Open(operatorName)
 	if err != nil {

@@ -52,7 +52,7 @@ func (m *Message) confirmed() (yes bool) {
 	return yes
 }
 
-// copies returns the maximum number of copies of the message that the publishers may have stored.
+// copies returns the number of publishes that may have stored a copy of the message.
 func (m *Message) copies() (n int) {
 	for _, s := range m.Sendings {
 		if s.Open || s.Err == nil || errors.Is(s.Err, reprise.ErrUnconfirmed) {
@@ -243,9 +243,9 @@ func inOrder(noted, later *Run) (first, second *Run) {
 	return noted, later
 }
 
-// parkedUnseen reports whether a worker may have parked two copies of a message without calling the handler. A worker parks
-// a message on delivery if its attempts or crashes are exhausted. A disturbance of a consumer at that time can leave two
-// copies.
+// parkedUnseen reports whether a worker may have parked two copies of a message without calling the handler. A worker
+// parks a message on delivery if the message has reached the maximum number of attempts or crashes. A disturbance of a
+// consumer or of the broker at that time can leave two copies.
 func (l *Life) parkedUnseen(w Work, m *Message) bool {
 	since := m.Sendings[0].Began
 	for _, r := range m.Runs {

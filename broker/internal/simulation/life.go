@@ -59,7 +59,7 @@ type Actor interface {
 var actorMakers []func(*Life) []Actor
 
 // RegisterActor adds a function that returns the actors for a life. The function returns nil if no actor fits the
-// shape. Actors begin in the order of the file names of their registrations and end in the reverse order.
+// shape. Actors begin in the order of registration, which is the order of the file names, and end in the reverse order.
 func RegisterActor(f func(*Life) []Actor) { actorMakers = append(actorMakers, f) }
 
 // A Check compares the final state of a life with one promise. It calls [Life.Broken] for each violation.
@@ -71,7 +71,7 @@ type Check struct {
 
 var checks []Check
 
-// RegisterCheck adds a check, which runs when the life is quiet and the actors and the broker still run.
+// RegisterCheck adds a check, which runs when the life is quiet, while the actors and the broker are still running.
 func RegisterCheck(c Check) { checks = append(checks, c) }
 
 // A Violation is a broken promise.
@@ -129,8 +129,8 @@ func (d *Disturbance) End() {
 	}
 }
 
-// Disturbed returns the disturbances of a participant that overlap a period. If why is not empty, it returns only the listed
-// kinds.
+// Disturbed returns the disturbances of a participant that overlap a period. If the list why is not empty, it returns
+// only disturbances of the listed kinds.
 func (l *Life) Disturbed(who string, from, to time.Time, why ...string) (all []*Disturbance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

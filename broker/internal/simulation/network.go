@@ -73,7 +73,7 @@ func (n *Network) Dial(owner string) (net.Conn, error) {
 	return &linkEnd{k: k, read: k.down, write: k.up, local: address, remote: "broker"}, nil
 }
 
-// Links returns the open connections of an owner, ordered by age, oldest first. An empty owner selects all connections.
+// Links returns the open connections of an owner, oldest first. An empty owner selects all connections.
 func (n *Network) Links(owner string) (all []*Link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Shrink removes steps from a script, and works from its shape, as long as the function fails reports that the
-// remaining script still fails. The argument calls is the maximum number of calls of that function. Shrink returns
-// the shortest failing script that it found.
+// Shrink removes steps from a script, and works from its shape, as long as the remaining script still fails. The
+// function fails reports whether a script fails; the argument calls limits the number of its calls. Shrink returns the
+// shortest failing script that it found.
 func Shrink(s Script, calls int, fails func(Script) bool) Script {
 	try := func(c Script) bool {
 		if calls--; calls < 0 || !fails(c) {

@@ -76,7 +76,7 @@ func checkSteady(l *Life, promise string) {
 			from := s.Ended
 			if due := m.Due.Add(2 * time.Second); due.After(from) {
 				from = due
-				if len(l.Disturbed(brokerName, s.Began, due)) > 0 { // a message that passes several wait queues is then late
+				if len(l.Disturbed(brokerName, s.Began, due)) > 0 { // a message that passes several wait queues can then be late
 					continue
 				}
 			}

@@ -135,8 +135,8 @@ func (s *stream) take(p []byte) (int, error) {
 	}
 }
 
-// arrives returns the arrival time of the next bytes. It returns zero if no bytes are pending or if they are already
-// readable.
+// arrives returns the arrival time of the next bytes. It returns the zero time if no bytes are pending or if they are
+// already readable.
 func (s *stream) arrives() time.Time {
 	if len(s.chunks) == 0 {
 		return time.Time{}

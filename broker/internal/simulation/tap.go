@@ -206,7 +206,7 @@ func (k *Link) unanswered() {
 	}
 }
 
-// answers are the replies that a tap can withhold.
+// answers lists the replies that a tap can withhold.
 var answers = []amqpwire.MethodID{
 	amqpwire.IDBasicConsumeOk, amqpwire.IDBasicQosOk, amqpwire.IDQueueDeclareOk, amqpwire.IDChannelOpenOk, amqpwire.IDBasicCancelOk,
 	amqpwire.IDConfirmSelectOk, amqpwire.IDChannelCloseOk, amqpwire.IDExchangeDeclareOk,

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// discardRecord describes one discard. System.reasons contains it under the reason of the discard, which is unique.
+// discardRecord describes one discard. System.reasons contains it under the discard's unique reason.
 type discardRecord struct {
 	epoch int
 	actor string

@@ -63,7 +63,7 @@ const (
 	CodeFull     = 13
 )
 
-// Break replaces the current fault by f, which affects all later statements. The returned function removes only f.
+// Break replaces the current fault with f, which affects all later statements. The returned function removes only f.
 func (d *Database) Break(f Fault) (heal func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// protectedWorkers returns the configurations of the workers that suppress duplicates. The worker of orders uses
-// idempotent.Middleware, and the worker of mails uses idempotent.Tx.
+// protectedWorkers returns the configurations of the workers that suppress duplicates. The worker of Orders uses
+// idempotent.Middleware, and the worker of Mails uses idempotent.Tx.
 func (s *System) protectedWorkers(ctx context.Context, p *Process) ([]reprise.WorkerConfig, error) {
 	db := p.Open(s.donePath())
 	context.AfterFunc(ctx, func() {

@@ -245,7 +245,7 @@ func (s *System) nextFault() int {
 // another fault of the database.
 func (s *System) expectReady(of []*Process, fault int, ready bool, since string) {
 	if s.Disturbances(time.Now().Add(-5*time.Minute), time.Now()) > 0 {
-		return // messages that are not yet stored may wait for the broker
+		return // messages that are not stored yet may be waiting for the broker
 	}
 	for _, p := range of {
 		err := p.Ready()

@@ -25,8 +25,8 @@ func lasting(most time.Duration) func(*rand.Rand) (int, time.Duration) {
 	return func(r *rand.Rand) (int, time.Duration) { return r.IntN(1000), time.Duration(1 + r.Int64N(int64(most))) }
 }
 
-// rarely returns a function that draws a duration. In one of eight cases, its maximum is the argument rare, and
-// otherwise the argument most.
+// rarely returns a function that draws a duration. The maximum duration is the argument rare in one of eight cases, and
+// the argument most in the others.
 func rarely(most, rare time.Duration) func(*rand.Rand) (int, time.Duration) {
 	return func(r *rand.Rand) (int, time.Duration) {
 		if r.IntN(8) == 0 {

@@ -99,7 +99,7 @@ type Environment struct {
 	Disturbances func(from, to time.Time) int
 
 	// Forgot reports whether the broker may have lost the acknowledgement of a message and redelivered it. The archive
-	// stored the message first at the time stored, and a second time at the time again.
+	// stored the message twice, at the times stored and again.
 	Forgot func(stored, again time.Time) bool
 
 	// Bindings returns the bindings of the broker for replays; nil: unknown.
@@ -107,7 +107,7 @@ type Environment struct {
 }
 
 // System is an archive with its workers, processes and operators. Messages fail in the workers, the processes archive
-// and replay them, and the operators decide about them.
+// and replay them, and the operators decide what to do with them.
 type System struct {
 	Environment
 	Options
@@ -310,7 +310,7 @@ func failedQueues() []string {
 	return []string{"orders.failed", "mails.failed", preset.CoverArtFailedQueue}
 }
 
-// origin returns the work queue of a message in a failed queue, as the configuration of `reprise up` does.
+// origin returns the work queue of a message in a failed queue, as `reprise up` does.
 func origin(m *reprise.Message) string {
 	switch m.Queue {
 	case "orders.failed":
