@@ -52,8 +52,9 @@ type Store interface {
 	// DeleteDocument removes a document. The change is durable when the commit with the returned ticket has succeeded.
 	DeleteDocument(name string) Ticket
 
-	// Hold makes the following changes atomic, up to Release: the store saves all of them or none. Hold may block briefly.
-	// The caller must not nest Hold, and must not hold a lock that it also takes between Hold and Release.
+	// Hold makes the following changes atomic, up to Release: the store saves all of them or none. Hold may block
+	// briefly. The caller must not nest Hold, and must not call Hold while it holds a lock that it also takes between
+	// Hold and Release.
 	Hold()
 	// Release completes the atomic changes that began with Hold.
 	Release()
@@ -104,8 +105,8 @@ type Store interface {
 	// Err returns the cause of the failure, or nil before the failure.
 	Err() error
 
-	// Damaged returns a channel that is closed if the store finds a damaged or missing file after it was opened. Reads of
-	// that file return an error that wraps ErrDamaged.
+	// Damaged returns a channel that is closed if the open store finds a damaged or missing file. Reads of that file
+	// return an error that wraps ErrDamaged.
 	Damaged() <-chan struct{}
 
 	// Dir returns the directory of the store.

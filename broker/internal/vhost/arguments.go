@@ -113,7 +113,7 @@ var arguments = []argument{
 		c.DeliveryLimit = n
 		return ""
 	}},
-	// RabbitMQ does not validate the arguments of delayed retries. Invalid values do not delay retries.
+	// RabbitMQ does not validate the arguments of delayed retries. With an invalid value, retries are not delayed.
 	{"x-delayed-retry-type", quorum, func(c *queue.Config, v any) string {
 		c.Retry.Failed = v == "all" || v == "failed"
 		c.Retry.Returned = v == "all" || v == "returned"

@@ -93,9 +93,9 @@ func (v *VHost) release(q *Queue) {
 	}
 }
 
-// reserve reserves memory for a new object. If the object belongs to an exclusive queue, the memory counts against
-// the limit of the queue's connection. Otherwise it counts against the limit of the topology. While objects are
-// loaded from disk, reserve ignores the limit.
+// reserve reserves memory for a new object. If the object belongs to an exclusive queue, the memory counts against the
+// limit of the queue's connection. Otherwise it counts against the limit of the topology. While objects are loaded from
+// disk, and after the virtual host is closed, reserve ignores the limit.
 func (v *VHost) reserve(n int64, of *Queue, what string) error {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()

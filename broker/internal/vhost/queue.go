@@ -192,7 +192,7 @@ func (v *VHost) deleteQueue(q *Queue, if_ queue.Condition) (int, error) {
 	return n, nil
 }
 
-// remove removes a deleted queue from the maps and returns its arguments.
+// remove removes a deleted queue from the maps and the registry, and returns its arguments.
 func (v *VHost) remove(q *Queue) (args amqpwire.Table) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

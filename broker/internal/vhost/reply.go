@@ -15,8 +15,8 @@ const ReplyTo = "amq.rabbitmq.reply-to"
 // isReply reports whether the name is ReplyTo or the name of a reply queue.
 func isReply(name string) bool { return strings.HasPrefix(name, ReplyTo) }
 
-// NewReplyQueue returns the queue for the direct replies to one channel. Any client that knows its name may publish to the
-// queue, but only the owner consumes from it. The broker deletes the queue with its consumer.
+// NewReplyQueue returns the queue for the direct replies to one channel. Any client that knows the queue's name may
+// publish to it, but only the owner consumes from it. The broker deletes the queue with its consumer.
 func (v *VHost) NewReplyQueue(owner any) *Queue {
 	name := RandomName(ReplyTo + ".")
 	config := queue.Defaults(name)
