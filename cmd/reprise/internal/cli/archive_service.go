@@ -221,7 +221,7 @@ func (d *archiveService) run(ctx context.Context, connect func(context.Context) 
 		return err
 	}
 	if n := d.notifier.Load(); n != nil {
-		if first, err := notification.Read(ctx, archive, nil); err == nil { // otherwise, all groups of the first poll are old
+		if first, err := notification.Read(ctx, archive, nil); err == nil { // otherwise, all groups in the first poll count as old
 			n.Start(first)
 		}
 	}

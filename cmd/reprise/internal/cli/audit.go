@@ -60,8 +60,8 @@ func (c *auditCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// verdict returns nil if all accounts are balanced, and otherwise an error with the number of accounts that differ or
-// are unknown.
+// verdict returns nil if all accounts are balanced. Otherwise the error states the number of accounts that differ or
+// are unknown, or why the ledger cannot be read.
 func verdict(a api.Ledger) error {
 	states := map[string]int{}
 	for _, l := range a.Accounts {

@@ -211,8 +211,8 @@ func matchingFlags(flags []*kong.Flag, prefix string) []candidate {
 	return found
 }
 
-// valuesOf returns the possible values of a flag or an argument that have the prefix begun: the fixed values, and the
-// candidates in present.
+// valuesOf returns the possible values of a flag or an argument that start with the string begun: the fixed values, and
+// the candidates in present.
 func valuesOf(v *kong.Value, before, begun string, present []candidate) []candidate {
 	var found []candidate
 	for _, word := range v.EnumSlice() {

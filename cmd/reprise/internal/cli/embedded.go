@@ -49,7 +49,7 @@ func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embedd
 	return e, nil
 }
 
-// end shuts the broker down. It logs the messages in memory, which are lost.
+// end shuts the broker down. For an in-memory broker, it logs the number of messages that each queue loses.
 func (e *embeddedBroker) end(stop *signals, log *slog.Logger) error {
 	e.stopControl()
 	for _, q := range e.Queues() {

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// follow waits until a replay has stopped, then waits for the outcomes for at most the duration verify, and prints
-// the result. The argument picked is the number of messages that were selected by ID.
+// follow waits until a replay has stopped, then waits at most the duration verify for the outcomes, and prints the
+// result. The argument picked is the number of messages that were selected by ID.
 func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client, r api.Replay, verify time.Duration, asJSON bool, picked int) error {
 	r, err := f.wait(ctx, streams, client, r)
 	if err != nil {
@@ -81,7 +81,7 @@ func isSent(r api.Replay) bool { return r.State == "done" }
 
 func unended(r api.Replay) bool { return r.State == "running" || r.State == "cancelling" }
 
-// cancelReplay cancels a replay, and waits until the replay has stopped, for at most cancelTimeout.
+// cancelReplay cancels a replay, and waits up to cancelTimeout for the replay to stop.
 func cancelReplay(ctx context.Context, client *api.Client, id int64, reason string) (api.Replay, error) {
 	r, err := client.Cancel(ctx, id, reason)
 	for until := time.Now().Add(cancelTimeout); err == nil && unended(r) && time.Now().Before(until); {

@@ -84,7 +84,7 @@ func messageText(m api.Message, content api.Content, now time.Time, width int) s
 	return b.String()
 }
 
-// outcomeText describes the outcome of a message, and why it is unknown.
+// outcomeText returns the outcome of a message, with the reason in parentheses if the outcome is unknown.
 func outcomeText(outcome, whyUnknown string) string {
 	if whyUnknown == "" {
 		return outcome

@@ -20,7 +20,7 @@ type handlers struct {
 	reaper *handler.Reaper
 }
 
-// newHandlers creates the handlers. It reports missing programs at the start, not when the first message arrives.
+// newHandlers creates the handlers. It reports missing programs at startup, not when the first message arrives.
 func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, []config.Problem, error) {
 	hs := &handlers{reaper: &handler.Reaper{Command: reap}}
 	var missing []config.Problem

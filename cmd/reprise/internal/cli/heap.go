@@ -7,9 +7,9 @@ import (
 	"runtime/metrics"
 )
 
-// heapFloor is the heap size below which the garbage collector does not run again after its first run. A broker with
-// high throughput keeps almost none of its messages in memory. With the default settings, the collector would run many
-// times a second to free a few megabytes.
+// heapFloor is the approximate heap size below which the garbage collector does not run again after its first run. A
+// broker with high throughput keeps almost none of its messages in memory. With the default settings, the collector
+// would run many times a second to free a few megabytes.
 const heapFloor = 24 << 20
 
 // setHeapFloor applies heapFloor to this process, unless the environment variable GOGC is set.
@@ -32,7 +32,7 @@ func adjustAfterEachCollection() {
 
 // percentFor returns the percentage by which the heap may grow: up to the floor, but at least 100%, which is the
 // default. The result applies until the next collection, when more of the heap may be live. Go's minimum heap is 4 MiB
-// × GOGC/100, so 500% reaches the floor for any smaller heap.
+// × GOGC/100, so with 500%, a smaller live heap can still grow to at least 20 MiB.
 func percentFor(live uint64) int {
 	return max(100, int(heapFloor*100/max(live, 4<<20))-100)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// manCmd prints the manual page reprise(1), generated from the commands. The build of a release calls it.
+// manCmd prints the manual page reprise(1), generated from the commands. The release build runs it.
 type manCmd struct{}
 
 // Run prints the page.

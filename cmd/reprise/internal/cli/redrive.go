@@ -157,7 +157,7 @@ func (c *redriveCmd) routing(workers []config.Worker, url string) (failed.Routin
 	return routingOf(workers, m), err
 }
 
-// logger returns a logger that reports every 30 s that the command waits for the broker.
+// logger returns a logger that reports every 30 s that the command is waiting for the broker.
 func (*redriveCmd) logger(streams IO) *slog.Logger {
 	return newWaiting(streams.Stderr, "waiting for the broker: %s", 30*time.Second)
 }

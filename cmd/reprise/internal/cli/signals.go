@@ -12,7 +12,7 @@ import (
 )
 
 // signals handles the signals of the process. The first SIGINT or SIGTERM cancels ctx. The first SIGHUP also cancels
-// ctx, unless the command ignores SIGHUP. The second signal closes the channel in the field again.
+// ctx, unless the command ignores SIGHUP. The second signal closes the channel signals.again.
 type signals struct {
 	ctx   context.Context
 	again <-chan struct{}
@@ -23,9 +23,9 @@ type signals struct {
 	server atomic.Pointer[slog.Logger] // log of a command that ignores SIGHUP
 }
 
-// duplicateWindow is the time after the first signal in which further signals count as the same signal. A Ctrl-C arrives
-// twice if a parent process (timeout, npm, a supervisor) forwards the signal that the terminal has already sent to the
-// whole process group.
+// duplicateWindow is the time after the first signal during which further signals count as the same signal. A Ctrl-C
+// arrives twice if a parent process (timeout, npm, a supervisor) forwards the signal that the terminal has already sent
+// to the whole process group.
 const duplicateWindow = 250 * time.Millisecond
 
 func notify(parent context.Context) *signals {

@@ -107,7 +107,8 @@ func (c *workersCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// workersText formats the workers as a table, with notes and with the messages.
+// workersText formats the workers as a table, followed by notes and, if messages is true, the messages that are being
+// processed.
 func workersText(all api.Workers, messages bool, now time.Time, width int) string {
 	if len(all.Workers) == 0 {
 		return "no workers (a Go program announces its workers with Config.Announce)\n"
@@ -289,7 +290,7 @@ type pauseResult struct {
 }
 
 // report waits until the workers of a queue, or a single worker, are in the given state, but at most for the response
-// time of workers (--wait). It prints the number of workers in the state.
+// time of workers (--wait). It prints the number of workers in that state.
 func (b brokerFlags) report(ctx context.Context, streams IO, list *fleet.List, queue, id, state string) error {
 	result := pauseResult{Queue: queue, Worker: id, State: state}
 	begun := time.Now()
