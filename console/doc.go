@@ -19,7 +19,8 @@
 //
 // After five wrong tokens from an address, the console makes the address wait before the next attempt. Each further
 // wrong token doubles the wait, up to one minute. Tokens from NewToken cannot be guessed, so the console accepts them
-// even during the wait. Therefore visitors who send wrong tokens cannot lock out other visitors behind the same proxy.
+// even during the wait. Therefore visitors who send wrong tokens cannot lock out users with tokens from NewToken behind
+// the same proxy.
 //
 // The console refuses a request that changes data if a page of another site sent it ([http.CrossOriginProtection]), or
 // if it belongs to a session and has neither an Origin nor a Sec-Fetch-Site header. Pages load only scripts and styles

@@ -80,7 +80,7 @@ type graphBuilder struct {
 	into  map[string][]string
 }
 
-// way identifies an edge. Two nodes are connected by at most one edge for each reason.
+// way identifies an edge. Edges with the same start and the same end have different reasons.
 type way struct {
 	from, to string
 	why      graph.Way
@@ -229,8 +229,8 @@ func (b *graphBuilder) byWayBack() {
 }
 
 // entry returns the node at which messages for a queue enter the graph: the queue itself, or the first exchange of the
-// only chain of exchanges that leads to it. If a node on this path has several incoming edges, or an edge from a queue,
-// ok is false.
+// only chain of exchanges that leads to it. If a node on this path has several incoming edges, or its only incoming
+// edge comes from a queue, ok is false.
 func (b *graphBuilder) entry(id string) (entry string, ok bool) {
 	for range b.Nodes { // a cycle of exchanges has no entry
 		from := b.into[id]

@@ -113,7 +113,7 @@ func publish(c *web.Call) (api.Published, error) {
 	return api.Published{MessageID: api.Text(id)}, err
 }
 
-// purge removes the messages whose retention period has expired from the archive.
+// purge removes from the archive the messages whose retention period has expired.
 func purge(c *web.Call, isDryRun bool) (int64, error) {
 	if isDryRun {
 		return c.Archive.WouldPurge(c.R.Context())

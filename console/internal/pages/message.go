@@ -104,7 +104,7 @@ type step struct {
 // newest 100 matches.
 func laterFailure(c *web.Call, m *failed.Message) (*failed.Summary, error) {
 	f := failed.Filter{Replay: m.ReplayedBy, Text: m.Properties.MessageID}
-	if f.Validate() != nil { // the message id has no words
+	if f.Validate() != nil { // a search needs a word, and the message ID contains none
 		f.Text = ""
 	}
 	list, _, err := c.Archive.List(c.R.Context(), f, failed.Page{Size: 100})

@@ -171,8 +171,8 @@ func more(t failed.Total) string {
 	return ""
 }
 
-// relative returns a time element with text, which is relative to now, and with the exact time in a tooltip. None of
-// the values can contain markup.
+// relative returns a time element that shows text, a time relative to now, and has the exact time in a tooltip. The
+// parameters must not contain markup.
 func relative(t time.Time, kind, text string) template.HTML {
 	if t.IsZero() {
 		return `<span class="soft">unknown</span>`

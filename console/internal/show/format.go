@@ -56,8 +56,8 @@ func ByteSize(n int) string {
 	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + " " + unit
 }
 
-// Ago formats the time between t and now in the largest suitable unit. The function ago in console.js must return equal
-// strings.
+// Ago formats the time between t and now in the largest suitable unit, or returns "just now" for less than 5 seconds.
+// The function ago in console.js must return equal strings.
 func Ago(now, t time.Time) string {
 	d := now.Sub(t).Round(time.Second)
 	text, later := Short(d.Abs()), d < 0

@@ -246,8 +246,8 @@ func (d *HistoryDrawing) box(s history.Series, i int) (x, w float64) {
 // maxMarkLabel is the maximum length of a mark's label, in characters.
 const maxMarkLabel = 18
 
-// mark adds marks, the oldest first. Each label is on the first of two lines that has enough room for it. If both lines
-// are full, the label is omitted.
+// mark adds marks, the oldest first. Each label is on the first line with enough room, of two lines. If both are full,
+// mark omits the label.
 func (d *HistoryDrawing) mark(s history.Series, marks []history.Mark) {
 	var ends [2]float64
 	for _, m := range marks {

@@ -80,7 +80,7 @@ func (c *Call) checkWorker(queue, worker string, listed bool) error {
 	case queue == "":
 		return fault.BadRequest("queue must not be empty", `send "queue": the work queue of the workers`)
 	case worker == "" && !listed:
-		return nil // a queue without running workers can be paused
+		return nil // a queue can be paused while it has no running workers
 	case slices.ContainsFunc(c.Fleet.Workers(), func(w fleet.Worker) bool { return w.Queue == queue && (worker == "" || w.ID == worker) }):
 		return nil
 	case worker != "":

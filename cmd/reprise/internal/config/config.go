@@ -20,7 +20,7 @@
 //
 // # YAML
 //
-// The language is YAML 1.2 without features whose effects are easy to miss:
+// The language is YAML 1.2. The package refuses most features whose effects are easy to miss:
 //
 //	anchors and aliases   work: backoff: &slow {fixed: 5m} … backoff: *slow
 //	merge keys (<<)       refused: use an alias for a whole value
@@ -29,9 +29,9 @@
 //	several documents     refused
 //	an empty file         refused: it has no workers
 //
-// ${NAME} expands to an environment variable in values that usually hold secrets or differ between machines: broker,
-// the url and headers of http, the env of exec, the URLs of stores and of the management API, and the URLs and
-// secrets of webhooks. $${ is a literal ${. An unset variable is an error.
+// ${NAME} expands to the value of an environment variable in settings that usually hold secrets or differ between
+// machines: broker, the url and headers of http, the env of exec, the URLs of stores and of the management API, and the
+// URLs and secrets of webhooks. $${ is a literal ${. An unset variable is an error.
 package config
 
 import (

@@ -25,7 +25,7 @@ func (d *decoder) contradictions(workers []locatedWorker) {
 		}
 		t := w.Strategy.WithDefaults().Route.Topology(w.Queue).Merge(w.Topology)
 		for _, x := range t.Exchanges {
-			x.Args = nil // the arguments that RabbitMQ compares are not used here
+			x.Args = nil // none of the arguments that RabbitMQ compares is used here
 			check("exchange", x.Name, topology.Topology{Exchanges: []topology.Exchange{x}})
 		}
 		for _, q := range t.Queues {

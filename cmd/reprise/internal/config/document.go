@@ -134,7 +134,7 @@ func (a *anchors) Visit(n ast.Node) ast.Visitor {
 }
 
 // tooDeep returns the line at which the nesting may exceed maxDepth. It counts brackets, even in quotes and comments,
-// and limits the indentation and the indicators of each line.
+// and also returns a line with too much indentation or too many indicators.
 func tooDeep(lines []string) (line int, deep bool) {
 	depth := 0
 	for i, l := range lines {

@@ -50,8 +50,9 @@ func (v value) duplicates() (*Duplicates, bool) {
 	return d, true
 }
 
-// store reads sqlite:PATH or the URL of a PostgreSQL database, or one of the values in others. It makes the path
-// absolute. Errors never contain the URL, which may contain a password.
+// store reads sqlite:PATH or the URL of a PostgreSQL database. It makes the path absolute. The parameter others
+// contains values that the caller also accepts, for the error. Errors never contain the URL, which may contain a
+// password.
 func (v value) store(example string, others ...string) (string, bool) {
 	s, ok := v.text(example)
 	path, sqlite := strings.CutPrefix(s, storeSQLite)

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
-// days matches days, the only unit that delays need and Go durations lack.
+// days matches a leading number of days, because Go durations have no unit for days.
 var days = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)d`)
 
 // spelledOut matches durations whose unit is written out, so that an error can suggest a correction.
@@ -62,7 +62,7 @@ func abbreviate(unit string) string {
 	return unit[:1]
 }
 
-// FormatDuration returns the shortest form that [ParseDuration] parses: 1h30m, 7d12h.
+// FormatDuration formats d for [ParseDuration], with days and without trailing zero units: 1h30m, 7d12h.
 func FormatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d < day {

@@ -114,8 +114,8 @@ func (f *fields) knows(key string) bool {
 	return slices.Contains(f.asked, key) || slices.Contains(f.refused, key)
 }
 
-// missing reports that a key is required. It reports nothing if a misspelled form is present, because finish reports
-// the misspelling.
+// missing reports that one of keys is required, unless the mapping contains a misspelling of one of them, which finish
+// reports.
 func (f *fields) missing(text string, keys ...string) {
 	for _, p := range f.pairs {
 		if _, ok := closest(p.key, keys); ok && !f.knows(p.key) {

@@ -75,7 +75,8 @@ func (v value) routingKey() (string, bool) {
 	return s, ok
 }
 
-// arguments reads queue arguments by their AMQP names. It refuses the arguments in set, which the preset sets.
+// arguments reads queue arguments by their AMQP names. The parameter set lists arguments that the preset sets; the
+// reader refuses them.
 func arguments(set ...string) reader[topology.Table] {
 	return func(v value) (topology.Table, bool) {
 		f, ok := v.fields(v.name)

@@ -12,7 +12,7 @@ import (
 // Notify configures the webhooks for notifications.
 type Notify struct {
 	Webhooks []notification.Webhook
-	Gather   time.Duration // 0: the default, as for the other durations
+	Gather   time.Duration // 0: the default, as for Cooldown and Growth
 	Cooldown time.Duration
 	Growth   int
 }

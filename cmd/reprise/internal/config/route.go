@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// routeKind describes a route with a name.
+// routeKind describes a kind of route, which the file refers to by name.
 type routeKind struct {
 	name     string
 	defaults topology.Route

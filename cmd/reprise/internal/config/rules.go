@@ -16,7 +16,7 @@ import (
 //	  - {status: [503, 507], attempts: 50, backoff: {fixed: 10m}}   # http
 //	  - {exit: 70, park: true}                                      # exec
 //
-// A rule cannot change failures that park a message immediately (exit 65, most of 4xx).
+// A rule cannot change failures that park a message immediately (exit 65, most 4xx statuses).
 func (v value) rules(w *Worker, refuseIgnored func(*fields)) []reprise.Rule {
 	rules, _ := list("a list of rules such as [{status: 503, attempts: 50}]", mapping("a rule", func(f *fields, r *reprise.Rule) {
 		switch {

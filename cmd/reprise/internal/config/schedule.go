@@ -40,12 +40,12 @@ var kinds = []struct {
 	{"step", []string{"factor"}},
 }
 
-// Conflict is a key whose value conflicts with other keys.
+// Conflict is a key whose value is invalid or conflicts with other keys.
 type Conflict struct{ Key, Text string }
 
-// Schedule returns the schedule, or nil for the default, or the conflicts that prevent a schedule. The function name
-// converts a key to its form in problems. Schedule ignores a key with a zero duration, because the reader of the key
-// has reported it.
+// Schedule returns the schedule, or nil for the default, or the conflicts that prevent a schedule. Conflicts use
+// name(key) as the name of a key. Schedule ignores a key with a zero duration, because the reader of the key has
+// reported it.
 func (b Backoff) Schedule(name func(key string) string) (backoff.Backoff, []Conflict) {
 	var all []Conflict
 	conflict := func(key, format string, args ...any) {

@@ -88,8 +88,8 @@ var secretKeys = []string{"broker", "store", "url", "management", "headers", "en
 // secretTexts are the keys whose values are hidden unless they are mappings.
 var secretTexts = []string{"http", "duplicates", "archive"}
 
-// among reports whether a key is one of words, or a synonym or a misspelling of one of them, because a misspelled key must
-// not reveal a password.
+// among reports whether key is a word in words, or a synonym or a misspelling of such a word, because a misspelled key
+// must not reveal a password.
 func among(key string, words []string) bool {
 	key = strings.ToLower(strings.ReplaceAll(key, "-", "_"))
 	return slices.ContainsFunc(words, func(w string) bool {

@@ -24,7 +24,7 @@ type value struct {
 // of other readers. The keys that the reader of a mapping reads are the schema of the mapping; see fields.
 type reader[T any] func(v value) (T, bool)
 
-// value returns the value of a node, after it has resolved anchors and aliases.
+// value returns the value of a node, with anchors and aliases resolved.
 func (d *decoder) value(name string, n ast.Node) value {
 	at := position(n)
 	n = resolved(n, d.aliases)
@@ -106,7 +106,7 @@ func text(example string) reader[string] {
 	return func(v value) (string, bool) { return v.text(example) }
 }
 
-// plain returns the string of a text, or "" for other values.
+// plain returns v if it is a string, and otherwise "".
 func (v value) plain() string {
 	switch n := v.node.(type) {
 	case *ast.StringNode:

@@ -19,7 +19,7 @@
 //
 // If in = done + failed + waiting does not hold, a message was lost.
 //
-// The package uses only the worker library; the caller starts the embedded broker.
+// The package does not import the embedded broker; the caller can start it.
 package demo
 
 import (
@@ -217,7 +217,7 @@ func (r *run) makeWorkers() error {
 var errEnough = errors.New("no more work")
 
 // work runs the producer and the workers, and returns after all of them have stopped. The producer stops when ctx is
-// done or after the last event. The workers stop when no message is in flight. StopWaiting stops both.
+// done or after the last event. The workers stop when settled returns. StopWaiting stops both.
 func (r *run) work(ctx context.Context) error {
 	parts, working := errgroup.WithContext(context.WithoutCancel(ctx))
 	publishing, stopPublishing := context.WithCancel(working)

@@ -51,8 +51,8 @@ func loadCatalog() (all []release, err error) {
 }
 
 // indexer handles the three kinds of events. The body of an index event is the ID of a release. The body of a delete
-// event contains an image and a release, and the body of a move event an image, the old release and the new release,
-// one per line. Handlers may run any number of times for the same event.
+// event has two lines: an image and a release. The body of a move event has three lines: an image, the old release and
+// the new release. Handlers may run any number of times for the same event.
 type indexer struct {
 	store *store
 	known map[string]bool // ids of releases

@@ -41,7 +41,7 @@ type ledger struct {
 	burst       int      // part of done: debounced
 	unconfirmed int      // part of in: no confirm
 	refused     int      // no confirm and no delivery
-	again       int      // deliveries after the message was done
+	again       int      // repeated successes of handlers for the same message
 	missing     []string // message IDs
 	reasons     []reason
 }
@@ -55,7 +55,7 @@ type reason struct {
 
 func (a accounts) balance() ledger {
 	var l ledger
-	where := map[string]*int{} // the last assignment wins: done, then waiting, then failed
+	where := map[string]*int{} // waiting takes precedence over done, and failed over both
 	for id := range a.debounced {
 		where[id] = &l.done
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
-// style is a parameter of the control sequence for colors.
+// style is a parameter of the control sequence for colors and intensity (SGR).
 type style string
 
 const (
@@ -19,7 +19,7 @@ const (
 	cyan   style = "36"
 )
 
-// line is a line of a terminal.
+// line is a line of styled text.
 type line []struct {
 	text  string
 	style style
@@ -32,7 +32,7 @@ func (l line) add(s style, text string) line {
 	}{text, s})
 }
 
-// to appends spaces up to column.
+// to pads the line with spaces up to column.
 func (l line) to(column int) line {
 	return l.add(normal, strings.Repeat(" ", max(0, column-l.width())))
 }
@@ -45,7 +45,7 @@ func (l line) width() int {
 	return n
 }
 
-// render returns at most width characters, without trailing spaces.
+// render returns the line without trailing spaces, cut to width columns and, if colour is set, with control sequences.
 func (l line) render(width int, colour bool) string {
 	var out strings.Builder
 	cut := l.width() > width
@@ -66,7 +66,7 @@ func (l line) render(width int, colour bool) string {
 	return strings.TrimRight(out.String(), " ")
 }
 
-// wrapped appends text to head, broken into lines of at most width characters.
+// wrapped appends text to head and breaks it into lines of width columns, or more if head leaves fewer than 20 columns.
 func wrapped(head line, s style, text string, width int) (lines []line) {
 	margin := head.width()
 	for _, text := range terminal.Wrap(text, max(20, width-margin)) {

@@ -32,7 +32,7 @@ const period = 60
 //	unknown     an index event of unknownGID: skipped
 //
 // The events of an image either all delete it or all move it to the same release, because events in different queues
-// overtake each other.
+// can overtake each other.
 func plan(seed uint64, catalog []release, every int) iter.Seq[event] {
 	every = max(every, 8)
 	special := map[int]event{

@@ -18,8 +18,8 @@ const (
 	errorWidth = 200
 )
 
-// screen prints lines. On a terminal, the lines are colored and cut to the width. The methods
-// are safe for concurrent use.
+// screen prints lines. On a terminal, lines are cut to its width and, unless NO_COLOR is set, colored. The methods are
+// safe for concurrent use.
 type screen struct {
 	width, most int // of text and of lines
 	colour      bool

@@ -54,9 +54,9 @@ type ExecConfig struct {
 // Exec is a handler that runs a program for each message. The package comment describes the inputs and outcomes.
 //
 // The program runs in a separate process group, so that Ctrl-C in the terminal of this process does not interrupt the
-// program. When the context of an attempt is done, Exec sends SIGTERM to the group and, after Grace, SIGKILL. Therefore
-// children that stay in the group do not outlive the program. If the program fails before that, Exec immediately sends
-// SIGKILL to the rest of the group, so that no child is still running when the message is retried.
+// program. When the context of an attempt is done, Exec sends SIGTERM to the group and, after Grace, SIGKILL. In this
+// case, children that stay in the group do not outlive the program. If the program fails before that, Exec immediately
+// sends SIGKILL to the rest of the group, so that no child is still running when the message is retried.
 //
 // If the program exits with 0 after SIGTERM, the message counts as processed. Exit 65 after a timeout still parks the
 // message. During a drain, the worker requeues the message after any failure, including exit 65.
@@ -226,7 +226,7 @@ type ExitError struct {
 }
 
 // Error returns the name of the program, its exit status or the reason why it was stopped, and the end of its standard
-// error. If this text contains a Python traceback, the exception of the last traceback precedes it.
+// error. If the standard error contains a Python traceback, the exception of the last traceback precedes this text.
 func (e *ExitError) Error() string { return e.text }
 
 // Kill sends SIGKILL to all running programs and their children, and prevents further starts. Call it before the

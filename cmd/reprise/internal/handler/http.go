@@ -34,9 +34,9 @@ type HTTPConfig struct {
 	// handlers. Default: 16.
 	Connections int
 
-	// If Pause is set, a retry with a Retry-After header pauses the consumption of the worker for the time in the
-	// header. Set Pause if this time applies to the whole service, not to one message. Default: false; only the message
-	// is delayed.
+	// If Pause is set and a response with a Retry-After header causes a retry, the worker pauses consumption for the
+	// time in the header. Set Pause if this time applies to the whole service, not to one message. Default: false; only
+	// the message is delayed.
 	Pause bool
 
 	// Secrets are strings that are hidden in errors, even if the service repeats them. Secrets of fewer than four bytes

@@ -18,9 +18,9 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Show runs the service for a few seconds. It publishes purges, and a worker processes them. The middle third of this
-// time is the peak of the CDN. Then the queue of the CDN fills up, so the CDN refuses purges, and the worker retries
-// them.
+// Show runs the service for a few seconds. It publishes purges, and a worker processes them. The middle third of the
+// time of publishing is the peak of the CDN. During the peak, the queue of the CDN fills up, so the CDN refuses purges,
+// and the worker retries them.
 type Show struct {
 	Purges int           // number of purges; required
 	Over   time.Duration // duration of publishing, whose middle third is the CDN's peak; required
