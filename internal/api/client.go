@@ -42,7 +42,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	return &Client{u, cfg.Token, cfg.Actor, cfg.HTTP}, nil
 }
 
-// maxError is the maximum number of bytes that the client reads of an error response.
+// maxError is the maximum number of bytes that the client reads from an error response.
 const maxError = 64 << 10
 
 // send sends a request and returns the response if it is successful. The caller must close the body.
@@ -187,7 +187,8 @@ func (c *Client) EditAndReplay(ctx context.Context, id int64, e EditAndReplay) (
 	return call[Replay](ctx, c, http.MethodPost, at("messages", id, "replay"), nil, e)
 }
 
-// Revert removes the edits of a message. It fails if seen is not the current revision of the message.
+// Revert removes the edits of a message. The argument seen must be the current revision of the message; otherwise
+// Revert fails.
 func (c *Client) Revert(ctx context.Context, id int64, seen int) (Message, error) {
 	return call[Message](ctx, c, http.MethodDelete, at("messages", id, "edit"), url.Values{"revision": {strconv.Itoa(seen)}}, nil)
 }

@@ -108,7 +108,7 @@ type RevisionSummary struct {
 	Number int       `json:"number"` // starts at 1
 	Time   time.Time `json:"time"`
 	Actor  string    `json:"actor"`
-	Replay int64     `json:"replay,omitempty"` // replay whose bulk edit this is; 0: a user edited the single message
+	Replay int64     `json:"replay,omitempty"` // replay whose bulk edit this is; 0: a user edited only this message
 }
 
 // Revisions contains all edits of a message, oldest first.

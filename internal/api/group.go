@@ -39,7 +39,7 @@ func GroupOf(g failed.Group) Group {
 	}
 }
 
-// Forever reports whether a group whose Muted field is equal to muted stays muted until a user unmutes it.
+// Forever reports whether a group with the given value of Muted stays muted until a user unmutes it.
 func Forever(muted time.Time) bool { return !muted.Before(failed.MutedForever) }
 
 // Queue summarizes the archived messages of a work queue.

@@ -158,7 +158,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	return err
 }
 
-// fillImports declares a queue with 12 messages and without workers.
+// fillImports declares a queue that contains 12 messages and has no workers.
 func (s *Shop) fillImports(ctx context.Context) error {
 	if err := s.Client.Declare(ctx, topology.Topology{Queues: []topology.Queue{{Name: "imports"}}}); err != nil {
 		return err

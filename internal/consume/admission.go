@@ -286,7 +286,7 @@ func (p *pauser) remaining() (time.Duration, error) {
 }
 
 // enter admits one attempt. The caller passes the result of the attempt to record, unless record is nil. enter returns
-// false during a pause, and after ctx is done.
+// false during a pause, if the breaker requests a pause, and after ctx is done.
 func (p *pauser) enter(ctx context.Context) (record func(error), ok bool) {
 	if ctx.Err() != nil {
 		return nil, false

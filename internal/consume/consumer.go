@@ -45,7 +45,7 @@ type Owner interface {
 	New() *Delivery
 
 	// Declare declares the objects that consumption of the queue requires. If the error is permanent, Run returns it,
-	// unless the Consumer has already consumed.
+	// unless the Consumer has already opened a session.
 	Declare(ctx context.Context) (permanent bool, err error)
 
 	// Key returns the same string for equal messages, or "" for a message that does not wait for others. After an error,
@@ -95,11 +95,11 @@ func (c *Consumer) Running() iter.Seq[*Delivery] { return c.slots.running() }
 // Settling returns the context for settling. It is canceled at the end of a drain.
 func (c *Consumer) Settling() context.Context { return c.settling }
 
-// Run consumes until ctx is done, the client is closed, or Declare returns a permanent error. Run then drains. It waits
-// for running attempts until the DrainTimeout expires or force is closed. If attempts are still running, it cancels the
-// context of the handlers and waits for at most LastGrace. Then it closes the session, and waits again for at most
-// LastGrace if necessary. If an attempt is still running after that, Run returns ErrDrainTimeout. Run must not be
-// called twice.
+// Run consumes until ctx is done or the client is closed. Run also stops if Declare returns a permanent error before
+// the first session. Run then drains. It waits for running attempts until the DrainTimeout expires or force is closed.
+// If attempts are still running, it cancels the context of the handlers and waits for at most LastGrace. Then it closes
+// the session, and waits again for at most LastGrace if necessary. If an attempt is still running after that, Run
+// returns ErrDrainTimeout. Run must not be called twice.
 func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 	values := context.WithoutCancel(ctx)
 	settling, endSettling := context.WithCancelCause(values)

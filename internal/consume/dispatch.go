@@ -12,9 +12,8 @@ import (
 // dispatch starts an attempt for each delivery of the subscription, when the admission permits it. It returns nil when
 // ctx is done, and otherwise the reason to end the subscription.
 //
-// It waits in one select only. If it waited elsewhere for a slot or the limiter, it could not
-// requeue a message before the acknowledgement timeout. The broker would then close the
-// channel and redeliver the message.
+// All waits are in one select. If dispatch waited elsewhere for a slot or the limiter, it could not requeue a message
+// before the acknowledgement timeout. The broker would then close the channel and redeliver the message.
 func (s *session) dispatch(ctx, alive context.Context) error {
 	c := s.consumer
 	tick := time.NewTicker(c.deadline.every)
@@ -90,9 +89,10 @@ func (s *session) receive(d *Delivery) {
 	s.bursts.add(key, d)
 }
 
-// canWiden reports whether another subscription may receive more messages. It returns true for a narrow subscription
-// whose message only waits to be settled, because the message would block the others until its copy is confirmed. It
-// also returns true for a subscription whose prefetch is below Prefetch, when at most one message is unsettled.
+// canWiden reports whether a new subscription could receive more messages than the current subscription. It returns
+// true for a narrow subscription whose message only waits to be settled, because the message would block the others
+// until its copy is confirmed. It also returns true for a subscription whose prefetch is below Prefetch, when at most
+// one message is unsettled.
 func (s *session) canWiden() bool {
 	n := s.acks.Unsettled()
 	if s.subscription.narrow {

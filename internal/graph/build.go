@@ -225,7 +225,7 @@ func (b *builder) kinds(t topology.Topology) {
 	}
 }
 
-// setKind sets the kind of those given queues whose kind is still Other.
+// setKind sets the kind of each given queue whose kind is still Other.
 func (b *builder) setKind(ids []string, kind Kind) {
 	for _, id := range ids {
 		if n := b.node(id, Other); n.Kind == Other {

@@ -1,5 +1,5 @@
 // Package inside lets package reprisetest inspect and disturb a broker in ways that package broker does not export.
-// Package broker implements it. Apart from tests, only package reprisetest uses it.
+// Package broker implements it. Apart from tests and test packages, only package reprisetest uses it.
 package inside
 
 import (
@@ -29,8 +29,8 @@ type Broker interface {
 	// DeadLetterTarget returns the exchange and the key with which a queue dead-letters a message that has the given key.
 	DeadLetterTarget(vhost, queue, key string) (exchange, deadLetterKey string, ok bool)
 
-	// Messages returns the messages of a queue that are not delivered to a consumer, in the order in which the broker will
-	// deliver them. Delayed retries come last. It returns only messages that are in memory.
+	// Messages returns the messages of a queue, except unacked messages, in the order in which the broker will deliver
+	// them. Delayed retries come last. It returns only messages that are in memory.
 	Messages(vhost, queue string) []Message
 
 	// Route returns the names of the queues to which an exchange routes a message without headers.

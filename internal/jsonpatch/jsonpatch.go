@@ -116,8 +116,8 @@ func parseOperation(text []byte) (o operation, err error) {
 	return o, nil
 }
 
-// Apply applies all operations or none, and returns the patched document of at most limit bytes. It does not modify
-// doc. If an operation fails, the error identifies the operation.
+// Apply applies all operations or none, and returns the patched document. It does not modify doc. If an operation
+// fails, the error identifies the operation. An operation whose result exceeds limit bytes fails with ErrTooLarge.
 func (p *Patch) Apply(doc []byte, limit int) ([]byte, error) {
 	if !json.Valid(doc) {
 		return nil, ErrNotJSON

@@ -32,7 +32,7 @@ type channel struct {
 	ticks   int        // counted only while a message waits; a suspended process does not count all ticks that it has missed
 }
 
-// Limits of checkInFlight. A tick is the interval at which it runs.
+// Limits of checkInFlight. A tick is the interval between two of its runs.
 const (
 	// lateTicks is the number of ticks after which an answer is late; see Publisher.lateAfter.
 	lateTicks = 40
@@ -233,8 +233,8 @@ func (s *channel) write(m *Message) outcome {
 	return settled
 }
 
-// prove waits until an unproven message has a result, but for at most proofTimeout. It returns false when the channel no
-// longer accepts messages.
+// prove waits until an unproven message has a result, but for at most proofTimeout. It returns false if the channel no
+// longer accepts messages, or if ctx is done.
 func (s *channel) prove(ctx context.Context, m *Message) bool {
 	s.confirms.Flush()
 	timer := time.NewTimer(proofTimeout)

@@ -5,8 +5,8 @@
 // has a limited number of bulkheads: channels with few messages in flight, for messages that
 // could delay or harm others. A message uses a bulkhead in two cases:
 //
-//   - Its destination (exchange and routing key) is late. RabbitMQ stops a channel at
-//     the first message for a quorum queue without a majority.
+//   - Its destination (exchange and routing key) is late. RabbitMQ holds back the first message for a
+//     quorum queue without a majority, and all later messages on the channel, for 65 s.
 //   - The message is unproven, because the broker has not yet accepted its exchange, its user
 //     id, or a body of its size. The broker refuses a forbidden message by closing the channel, which leaves
 //     all other messages in flight on the channel without an answer.

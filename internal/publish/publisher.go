@@ -96,9 +96,9 @@ func (p *Publisher) lateAfter() time.Duration { return min(p.cfg.Timeout/3, 10*t
 // Silent reports whether a message is late and no answer to any message has arrived since it was written.
 func (p *Publisher) Silent() bool { return p.silent.Load() }
 
-// Publish returns nil when the broker has confirmed the message and did not return it. If the message was sent but not
-// answered within the timeout, and late is not nil, Publish calls late and continues to wait, because a second copy would
-// only delay a slow broker further. It then returns when the answer arrives, the channel closes or ctx is done.
+// Publish returns nil if the broker has confirmed the message and has not returned it. If the message was sent but not
+// answered within the timeout, and late is not nil, Publish calls late and continues to wait, because a second copy
+// would only delay a slow broker further. It then returns when the answer arrives, the channel closes or ctx is done.
 func (p *Publisher) Publish(ctx context.Context, m *Message, late func()) error {
 	timer := p.Timer()
 	defer p.Release(timer)

@@ -90,9 +90,9 @@ func (d *DB) Begin(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error)
 // Committed returns ErrGone if the last commit went into a removed or replaced file.
 func (d *DB) Committed() error { return d.file.check(false) }
 
-// Transaction runs f in a transaction that the statements in begin start. It commits if f returns nil. It waits at most
-// CommitTimeout for the result of the commit, even if ctx is canceled. If the result is still unknown then, it returns
-// ErrUnknown. It returns ErrGone if the file was removed or replaced before the commit completed.
+// Transaction runs the statements in begin, which start a transaction, and then f. It commits if f returns nil. It
+// waits at most CommitTimeout for the result of the commit, even if ctx is canceled. If the result is still unknown
+// then, it returns ErrUnknown. It returns ErrGone if the file was removed or replaced before the commit completed.
 func (d *DB) Transaction(ctx context.Context, begin []string, f func(*Tx) error) error {
 	if err := d.file.check(false); err != nil {
 		return err

@@ -45,7 +45,7 @@ func Encode(t topology.Table) (string, error) {
 	return write(fields)
 }
 
-// EncodeList encodes an array like Encode.
+// EncodeList is like Encode, but encodes an array.
 func EncodeList(list []any) (string, error) {
 	v, err := jsonOf(list, 0)
 	if err != nil {

@@ -50,7 +50,7 @@ func WithCluster(t *testing.T, test func(t *testing.T, c *Cluster)) {
 	test(t, c)
 }
 
-// URL returns a URL with all nodes.
+// URL returns an AMQP URL that lists all nodes.
 func (c *Cluster) URL() string {
 	hosts := make([]string, len(c.URLs))
 	for i, u := range c.URLs {

@@ -22,7 +22,7 @@ func Embedded(t *testing.T, s Setting, passages []*Passage) {
 	}
 }
 
-// inBubble passes an explorer with a new broker to the function explore, in virtual time.
+// inBubble calls explore in virtual time, with an explorer that uses a new broker.
 func inBubble(t *testing.T, s Setting, p *Passage, explore func(x *explorer) error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

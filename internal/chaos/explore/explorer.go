@@ -176,7 +176,7 @@ func (x *explorer) send(id string) error {
 func (x *explorer) id() string { return fmt.Sprint("message-", x.messages) }
 
 // outcome waits until p has settled all attempts and no message is in flight. Then it counts the copies of the message
-// that are parked or done. The programs in before are the predecessors of p.
+// that are parked or done. The slice before contains the predecessors of p.
 func (x *explorer) outcome(p *program, before ...*program) (Outcome, error) {
 	failed := topology.FailedQueue(x.queue)
 	parked := 0

@@ -169,7 +169,7 @@ func (u *Use) Lost() {
 	u.group.Wait()
 }
 
-// Finish waits until every confirmed message has arrived, but for at most 30 s, and closes the connections. The context
+// Finish waits up to 30 s until every confirmed message has arrived, and then closes the connections. The context
 // u.Done must be done before the call.
 func (u *Use) Finish(t *testing.T) {
 	t.Helper()

@@ -47,9 +47,9 @@ const ceilingsHeader = `# The highest permitted number of findings: package or d
 # A package or document without a line must not have findings. Do not raise a number: make prose ARGS=-lower lowers them.
 `
 
-// lower reduces each ceiling in the file that exceeds the current number to that number, and returns the new ceilings. If
-// all is set, units must contain all packages and documents, and lower removes the ceilings of deleted units. If the file
-// does not exist, the current numbers become the ceilings.
+// lower reduces each ceiling in the file to the current number of findings, if that number is smaller, and returns the
+// new ceilings. If all is set, units must contain all packages and documents, and lower removes the ceilings of deleted
+// units. If the file does not exist, the current numbers become the ceilings.
 func lower(file string, limits map[string]ceiling, units []*unit, all bool) (map[string]ceiling, error) {
 	lowered := make(map[string]ceiling)
 	if !all {

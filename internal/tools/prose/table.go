@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// writeTable prints a row for each unit, most findings first, and the sums of documents, comments and all.
+// writeTable prints a row for each unit, most findings first, and the totals for documents, for comments and for both.
 func writeTable(out io.Writer, units []*unit, limits map[string]ceiling) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "words\talerts\tper 10,000\tceiling\tstrings\tceiling\t  package or document")
