@@ -51,7 +51,7 @@ var ErrUnknownUser = errors.New("user not found")
 // Control stores users and permissions. Its methods are safe for concurrent use.
 type Control struct {
 	generation atomic.Uint64
-	registry   *registry.Registry // saves every change, while mu is held
+	registry   *registry.Registry // saves all changes except temporary users, while mu is held
 	guesses    *throttle.Throttle
 	known      knownUsers
 	delayed    delayedLogins

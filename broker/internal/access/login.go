@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// maxDelay is the maximum delay of a login after wrong passwords. Clients time out after ten seconds or more.
+	// maxDelay is the maximum delay of a login after wrong passwords. It is shorter than the timeouts of clients, which
+	// are ten seconds or more.
 	maxDelay = 5 * time.Second
 	// maxDelayed is the maximum number of delayed logins from an address at a time. The broker immediately refuses
 	// further logins that must wait. There is no total limit for all addresses, because attackers could exhaust it and

@@ -57,8 +57,8 @@ func (a *Alarm) Raised() <-chan struct{} {
 // Set contains the alarms of a broker. The zero Set has no alarms.
 type Set []*Alarm
 
-// Raised returns nil if no alarm is raised. Otherwise, it returns a channel that is closed when one of the raised
-// alarms is cleared.
+// Raised returns nil if no alarm is raised. Otherwise, it returns the channel of a raised alarm, which is closed when
+// this alarm is cleared.
 func (s Set) Raised() <-chan struct{} {
 	for _, a := range s {
 		if over := a.Raised(); over != nil {

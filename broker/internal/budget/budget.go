@@ -54,8 +54,8 @@ type Connections struct {
 	closing  map[*Account]struct{} // accounts of connections that are being closed
 }
 
-// NewConnections returns a budget in bytes. The argument each limits the memory of one connection, and limit limits the
-// total memory of all connections.
+// NewConnections returns a budget. The argument each is the limit for one connection, and limit is the limit for all
+// connections together, in bytes.
 func NewConnections(each, limit int64) *Connections {
 	return &Connections{
 		each: each, limit: limit, accounts: make(map[*Account]struct{}), closing: make(map[*Account]struct{}),
@@ -94,8 +94,8 @@ func (c *Connections) Open(exceeded func(Excess)) *Account {
 	return a
 }
 
-// check closes the connection of a if it exceeds the limit for one connection. Then it closes the largest connections
-// until the remaining connections are within the common limit.
+// check closes the connection with the account a if the account exceeds the limit for one connection. Then it closes
+// the largest connections until the remaining connections are within the common limit.
 func (c *Connections) check(a *Account) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +134,7 @@ func (c *Connections) close(a *Account, e Excess) {
 type Account struct {
 	all      *Connections
 	exceeded func(Excess)
-	closing  sync.WaitGroup // waits for a running call of exceeded
+	closing  sync.WaitGroup // waits for a running call to exceeded
 	used     atomic.Int64
 	byKind   [kinds]atomic.Int64
 }
@@ -179,7 +179,7 @@ func (a *Account) Exceeds(k Kind, percent int64) bool {
 // defer optional memory use.
 func (a *Account) Scarce() bool { return a != nil && a.all.Used() > a.all.limit/2 }
 
-// Close closes the account, and waits for a running call of exceeded. It returns the number of bytes that the account
+// Close closes the account, and waits for a running call to exceeded. It returns the number of bytes that the account
 // still counted as used.
 func (a *Account) Close() (left int64) {
 	if a == nil {

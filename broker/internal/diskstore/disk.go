@@ -253,7 +253,7 @@ func (d *disk) DeleteDocument(name string) Ticket {
 	return d.other(len(name), func(b *pebble.Batch) error { return b.Delete(documentKey(name), nil) })
 }
 
-// other adds a change that does not belong to one message.
+// other adds a change that is not tied to a single message.
 func (d *disk) other(bytes int, do func(*pebble.Batch) error) Ticket {
 	g := &d.pending
 	if d.err != nil {

@@ -36,8 +36,8 @@ type guard struct {
 	loggedFull atomic.Int64 // time of the last log message about a full disk, in Unix seconds
 }
 
-// trackedName returns the base name of a file in the directory of the database. If path is another file, or if there is
-// no tracker, ok is false.
+// trackedName returns the base name of a file in the directory of the database. If path is not in this directory, or if
+// there is no tracker, ok is false.
 func (g *guard) trackedName(path string) (name string, ok bool) {
 	if g.tracker == nil || filepath.Dir(filepath.Clean(path)) != filepath.Clean(g.tracker.dir) {
 		return "", false

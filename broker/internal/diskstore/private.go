@@ -35,7 +35,7 @@ func (p privateFS) MkdirAll(dir string, _ os.FileMode) error { return p.FS.Mkdir
 func (p privateFS) Unwrap() vfs.FS { return p.FS }
 
 // makePrivate restricts the permissions of the directory dir and its files, because another version or another program
-// may have created them. If the file system on is a test double, makePrivate does nothing. It ignores errors.
+// may have created them. On a test double, makePrivate does nothing. It ignores errors.
 func makePrivate(on vfs.FS, dir string) {
 	for {
 		if _, ok := on.(privateFS); ok {

@@ -128,7 +128,7 @@ func (d *disk) rewrite(from *source, made string, repair func([]Document) []Docu
 	return c, sealInventory(d.fs.FS, made, nil)
 }
 
-// valueOf returns the current value of an iterator. It recovers from the panic of Pebble if the file that contains the
+// valueOf returns the current value of an iterator. It recovers if Pebble panics because the file that contains the
 // value cannot be opened.
 func valueOf(it *pebble.Iterator) (value []byte, err error) {
 	defer func() {

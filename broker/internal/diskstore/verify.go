@@ -83,8 +83,8 @@ func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []D
 	return wrong, nil
 }
 
-// smallFirst compares the names of two files of a database. Value files and then tables come last, each from
-// newest to oldest.
+// smallFirst compares the names of two files of a database. Small files precede value files, and value files precede
+// tables. Value files and tables are in order from newest to oldest.
 func smallFirst(a, b string) int {
 	if c := cmp.Compare(boolInt(isBulk(a)), boolInt(isBulk(b))); c != 0 || !isBulk(a) {
 		return cmp.Or(c, cmp.Compare(a, b))

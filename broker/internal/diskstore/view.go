@@ -43,7 +43,7 @@ func (v *view) List(dir string) ([]string, error) {
 // database twice at the same time.
 func (*view) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// readView opens a database read-only, calls do, and closes the database.
+// readView opens a database read-only, calls the function do, and closes the database.
 func (d *disk) readView(v *view, database string, do func(*pebble.DB) error) error {
 	options := d.options()
 	options.FS, options.ReadOnly, options.ErrorIfNotExists = v, true, true
@@ -101,8 +101,8 @@ func (v *view) repair(database string, wrong []Damage) error {
 	return nil
 }
 
-// manifest returns the name and the content of the newest MANIFEST. If the file or its copy is intact, the content is
-// from that file. Otherwise, it is the longest readable part of either.
+// manifest returns the name and the content of the newest MANIFEST. If the MANIFEST is
+// damaged, the content is from its copy. If both are damaged, the content is the longer of their readable parts.
 func (v *view) manifest(database string, names []string, broken func(string) bool) (name string, content []byte, err error) {
 	for _, n := range append(slices.Clone(names), wrongNames(names)...) {
 		if base := strings.TrimPrefix(n, manifestCopy); isManifest(base) && base > name {

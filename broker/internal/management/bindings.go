@@ -44,9 +44,9 @@ func describeBinding(v *vhost.VHost, b vhost.BindingInfo) fields {
 
 const toExchangeType = "exchange"
 
-// propertiesKey returns the escaped routing key and, if there are arguments, a hash of the arguments. If both are
-// empty, it returns "~". The hash differs from RabbitMQ's, which is the hash of an Erlang term. The difference is
-// harmless, because clients only copy properties keys from a list into a request.
+// propertiesKey returns the escaped routing key and, if there are arguments, a hash of the arguments. It returns "~"
+// if the key is empty and there are no arguments. The hash differs from RabbitMQ's, which is the hash of an Erlang term.
+// The difference is harmless, because clients only copy properties keys from a list into a request.
 func propertiesKey(key string, args amqpwire.Table) string {
 	escaped := strings.ReplaceAll(url.QueryEscape(key), "~", "%7E")
 	if len(args) == 0 {

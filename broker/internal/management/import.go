@@ -42,8 +42,8 @@ func (s *section[T]) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// each calls the function do for each element until it returns an error. The argument of do is valid only during the
-// call.
+// each calls the function do for each element, and stops if the function returns an error. The argument of do is valid
+// only during the call.
 func (s *section[T]) each(name string, do func(*T) error) error {
 	if len(s.text) == 0 || s.text[0] != '[' {
 		return nil
@@ -154,7 +154,7 @@ func postDefinitions(c *call, where func() (*vhost.VHost, error)) (any, error) {
 }
 
 // Import adds the objects in a RabbitMQ definitions file to a node. It replaces users and permissions that already
-// exist, and updates the descriptions and tags of virtual hosts. It does not change queues, exchanges and bindings that
+// exist, and updates the descriptions and tags of virtual hosts. It does not change queues, exchanges or bindings that
 // already exist. If a definition is not supported, Import returns an error before it makes any changes. If a later step
 // fails, the earlier changes remain.
 func Import(n *node.Node, definitions []byte) error {

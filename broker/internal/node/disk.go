@@ -32,7 +32,7 @@ type Disk struct {
 
 	unknown      bool // the broker has logged that the free space is unknown
 	makingRoom   atomic.Bool
-	lastMakeRoom time.Time // time of the last call of MakeRoom
+	lastMakeRoom time.Time // time of the last call to MakeRoom
 }
 
 // Dir returns the data directory.
@@ -88,7 +88,7 @@ func (n *Node) watchDisk() {
 	}
 }
 
-// roomInterval is the minimum time between two calls of MakeRoom.
+// roomInterval is the minimum time between two calls to MakeRoom.
 const roomInterval = 10 * time.Second
 
 // makeRoomDue reports whether the caller must call makeRoom. If so, makeRoomDue records that the call has begun.

@@ -94,7 +94,7 @@ type Overflow uint8
 
 // The overflow behaviors.
 const (
-	DropHead         Overflow = iota // drop the oldest message
+	DropHead         Overflow = iota // drop the message at the head
 	RejectPublish                    // reject the new message
 	RejectPublishDLX                 // reject and dead-letter the new message
 )

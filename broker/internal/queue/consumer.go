@@ -36,8 +36,8 @@ type Consumer struct {
 type consumers struct {
 	single     bool        // only the first consumer in all can be available
 	preemptive bool        // a new consumer with a higher priority replaces the single active consumer
-	all        []*Consumer // sorted by priority, then by arrival
-	available  []*Consumer // consumers that accept messages, in the same order
+	all        []*Consumer // by priority, then by arrival; with single, the active one first
+	available  []*Consumer // consumers that accept messages, by priority, then turn
 
 	leaving *Consumer // previous active consumer; after it has settled its messages, the first consumer in all becomes active
 }
@@ -223,7 +223,7 @@ func (q *Queue) Credit(c *Consumer) {
 	q.consumers.resumed(c)
 }
 
-// Dispatch delivers messages after calls of Credit.
+// Dispatch delivers messages after calls to Credit.
 func (q *Queue) Dispatch() {
 	q.mu.Lock()
 	defer q.unlock()

@@ -16,7 +16,7 @@ const deadLetterBatch = 256
 // order of the messages. The memory of dead letters is counted until they are published.
 type deadLetters struct {
 	next      []deadLetter
-	requested bool         // a call of SendDeadLetters is requested or running
+	requested bool         // a call to SendDeadLetters is requested or running
 	stranded  []deadLetter // at-least-once dead letters that were unroutable or refused
 	unloaded  int          // number of letters in stranded that unload has processed
 	retry     *time.Timer  // timer of the next attempt; nil if not running
@@ -88,10 +88,10 @@ func (q *Queue) saveDelivered(l deadLetter) {
 	}
 }
 
-// sendingDue reports whether the queue has unsent dead letters and has not yet requested a call of SendDeadLetters.
+// sendingDue reports whether the queue has unsent dead letters and has not yet requested a call to SendDeadLetters.
 func (q *Queue) sendingDue() bool { return len(q.dead.next) > 0 && !q.dead.requested }
 
-// unlock unlocks the queue. If necessary, it also starts loads, requests a call of SendDeadLetters, and calls onUnheld.
+// unlock unlocks the queue. If necessary, it also starts loads, requests a call to SendDeadLetters, and calls onUnheld.
 func (q *Queue) unlock() {
 	ask := q.sendingDue()
 	q.dead.requested = q.dead.requested || ask

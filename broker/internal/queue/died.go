@@ -12,8 +12,8 @@ func (q *Queue) restoreDied() (err error) {
 	return err
 }
 
-// mayHaveDied reports whether the queue may have dead-lettered the message before the restart because it expired or
-// exceeded the limits.
+// mayHaveDied reports whether the queue may have dead-lettered the message before the restart because the message
+// expired or the queue exceeded its limits.
 func (q *Queue) mayHaveDied(it *Item) bool {
 	drops := q.config.Overflow == DropHead && (q.config.MaxLength >= 0 || q.config.MaxBytes >= 0)
 	return drops || !it.deadline.IsZero() && !time.Now().Before(it.deadline)

@@ -36,7 +36,7 @@ func (q *Queue) expireFrom(next func() *Item, now time.Time) time.Time {
 }
 
 // wakeAt sets the timer to fire at the given time, unless it fires earlier anyway. If the message leaves the queue
-// before, the timer fires unnecessarily, which costs less than stopping the timer for each message.
+// before that time, the timer fires unnecessarily, which costs less than stopping the timer for each message.
 func (q *Queue) wakeAt(at, now time.Time) {
 	if !q.timerAt.IsZero() && !at.Before(q.timerAt) {
 		return

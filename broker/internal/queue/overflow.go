@@ -14,7 +14,7 @@ func (q *Queue) refuses(m *Message) bool {
 	return exceeds(length+1, q.config.MaxLength) || exceeds(bytes+q.config.bytes(m), q.config.MaxBytes)
 }
 
-// trim drops messages from the head until the queue is within its limits.
+// trim removes messages from the head until the queue is within its limits, if the overflow behavior is drop-head.
 func (q *Queue) trim() {
 	if q.config.Overflow != DropHead {
 		return

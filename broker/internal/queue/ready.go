@@ -84,7 +84,7 @@ func (r *ready) load(l *level, it *Item) {
 	l.fresh.push(it)
 }
 
-// lose subtracts messages that are missing in the store from the counts.
+// lose subtracts from the counts the messages that are missing in the store.
 func (r *ready) lose(p uint8, what segment) {
 	l := &r.levels[p]
 	r.n -= what.n

@@ -104,8 +104,8 @@ type consumedState struct {
 	committed atomic.Bool
 }
 
-// Consumed records that the queue is about to deliver messages. In a durable queue, it waits until the record is on
-// disk. After a successful call, further calls return immediately.
+// Consumed records that a durable queue is about to deliver messages, and waits until the record is on disk. After a
+// successful call, further calls return immediately.
 func (q *Queue) Consumed(ctx context.Context) error {
 	if q.config.Store == nil || !q.config.Durable || q.consumed.committed.Load() {
 		return nil

@@ -10,7 +10,7 @@ import (
 type Retry struct {
 	Failed   bool          // delay messages after a failed delivery
 	Returned bool          // delay messages that a consumer requeued intentionally
-	Min      time.Duration // delay, multiplied by the number of failed deliveries
+	Min      time.Duration // delay, multiplied by the number of failed deliveries (at least 1)
 	Max      time.Duration // maximum delay
 }
 

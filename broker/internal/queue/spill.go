@@ -46,7 +46,7 @@ func (q *Queue) spills(it *Item) bool {
 	return l.spilled() || full && q.config.Meter.Used() > q.config.Resident
 }
 
-// awaitDisk requests a call of [Queue.Committed] after the next commit.
+// awaitDisk requests a call to [Queue.Committed] after the next commit.
 func (q *Queue) awaitDisk() {
 	if !q.awaiting {
 		q.awaiting = true

@@ -91,8 +91,8 @@ func (q *Queue) unload(committed store.Ticket) (left bool) {
 	return false
 }
 
-// reread reads an evicted stranded message from the store. If the message no longer needs to be sent, reread returns
-// neither a message nor an error.
+// reread reads an evicted stranded message from the store. If the queue is deleted or the message is missing, reread
+// returns neither a message nor an error.
 func (q *Queue) reread(it *Item) (*Message, error) {
 	at := q.key(it)
 	items, err := q.read(at.Level, at.Order-1, at.Order+1, 1)

@@ -4,8 +4,9 @@
 //	message ─► exchange ─┬─ binding ─► queue
 //	                     └─ binding ─► exchange ─── binding ─► queue
 //
-// A [Table] contains the exchanges of one virtual host. Only methods that do not change the Table, such as Route, are
-// safe for concurrent use. The type parameter Q is the type of a queue, so that Route returns queues and not names.
+// A [Table] contains the exchanges of one virtual host. Methods that do not change the Table, such as Route, may run
+// concurrently with each other, but not with methods that change it. The type parameter Q is the type of a queue, so
+// that Route returns queues and not names.
 //
 // A queue gets one copy of a message, regardless of the number of matching bindings. In a cycle of bound exchanges, a
 // message passes through each exchange once (https://www.rabbitmq.com/docs/e2e).

@@ -42,7 +42,7 @@ func (u *unconfirmedMessages) last() store.Ticket {
 	return u.runs[len(u.runs)-1].commit
 }
 
-// add adds the next message. The commits of the runs never decrease.
+// add adds the next message. The tickets of the runs never decrease.
 func (u *unconfirmedMessages) add(accepted bool, kept store.Ticket) {
 	u.published++
 	r := run{upTo: u.published, commit: max(kept, u.last()), accepted: accepted}
