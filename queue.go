@@ -126,7 +126,7 @@ func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, limite
 type Verdict int
 
 const (
-	Requeue     Verdict = iota // the message keeps its place in the queue
+	Requeue     Verdict = iota // the message stays in the queue
 	Acknowledge                // the message is removed
 	DeadLetter                 // the broker dead-letters the message as if it had expired (basic.nack without requeue)
 )
@@ -306,9 +306,9 @@ func (c *Client) WatchWorkers(ctx context.Context, f func(topology.WorkerStatus)
 // pauses within topology.StatusInterval. A paused worker finishes the messages that it handles, and requeues the
 // others.
 //
-// The pause of a single worker lasts no longer than the worker. Control returns an *UnroutableError if no client
-// listens. It does not return an error if no listening client has the worker. The status of the worker reports whether
-// it has paused.
+// If Command.Worker is set, the command applies only to that worker, and its pause lasts no longer than the worker. For
+// such a command, and for DoReport, Control returns an *UnroutableError if no client listens. It does not return an error
+// if clients listen but none of them has the worker. The status of the worker reports whether it has paused.
 func (c *Client) Control(ctx context.Context, command topology.Command) error {
 	if command.Do != topology.DoReport && command.Queue == "" {
 		return errors.New("reprise: Control: Command.Queue must not be empty")

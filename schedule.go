@@ -218,7 +218,7 @@ func (s *scheduler) check(ctx context.Context, to target) error {
 	return nil
 }
 
-// checkTarget returns an error if a target does not exist.
+// checkTarget returns an error if a target does not exist, or if the user may not access it.
 func checkTarget(ctx context.Context, conn *amqpconn.Conn, to target) error {
 	err := conn.Do(ctx, func(ch *amqpconn.Channel) error {
 		if to.exchange != "" {

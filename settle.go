@@ -54,8 +54,8 @@ type result struct {
 	took    time.Duration
 }
 
-// handle calls the handler and settles the delivery according to the result. The delivery occupies its slot only while
-// the handler runs. Copies wait for their confirms without a slot.
+// handle calls the handler and settles the delivery according to the result. The delivery occupies one of the Concurrency
+// slots only while the handler runs, not while its copy waits for the confirm.
 func (w *Worker) handle(ctx context.Context, d *delivery) {
 	if r, refused := w.refuse(d); refused {
 		d.End(ErrNotAttempted, 0, nil)
@@ -241,7 +241,7 @@ func (w *Worker) parkUnmarked(d *delivery, c *replacement) error {
 	return guard.Call("strategy", func() error {
 		c.hop = w.cfg.Strategy.Route.Failed(d.At)
 		unchanged := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
-		return w.fill(d, c, nil, unchanged, 0) // the message arrived in one frame, so it fits into one
+		return w.fill(d, c, nil, unchanged, 0) // the headers arrived in one frame, so they fit into one
 	})
 }
 

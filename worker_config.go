@@ -287,8 +287,8 @@ type Limiter interface {
 // depend on the same service may share a Breaker. Its methods must return immediately, because they block consumption.
 type Breaker interface {
 	// Allow is called before each attempt. If wait is above 0, the worker stops consuming for that time. Otherwise the
-	// attempt may start. Then the worker calls record once, with the error of the handler, which may wrap ErrNotAttempted,
-	// or with ErrNotAttempted itself.
+	// attempt may start, and the worker calls record once when it ends, with the error of the handler (which may wrap
+	// ErrNotAttempted) or with ErrNotAttempted itself.
 	Allow() (record func(error), wait time.Duration)
 
 	// Probing reports whether the breaker is half-open. The worker then runs one attempt at a time, as a probe. The other

@@ -195,7 +195,7 @@ type QueueStats struct {
 	VHost     string
 	Name      string
 	Ready     int // messages waiting for a consumer
-	Unacked   int // messages delivered to a consumer and not yet settled
+	Unacked   int // messages delivered and not yet settled
 	Consumers int
 }
 

@@ -104,7 +104,7 @@ func (p *publisher) publish(plan plan) error {
 	return nil
 }
 
-// write sends n messages, stamped with the time at, in one call of conn.Write.
+// write stamps n messages with the time at, and sends them in one call of conn.Write.
 func (p *publisher) write(n, at int64) error {
 	p.buf = p.buf[:0]
 	for range n {

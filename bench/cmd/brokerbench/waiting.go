@@ -61,8 +61,8 @@ var waiting = scenario{
 // settle is the time from the last publish to the measurement of the broker's memory.
 const settle = 5 * time.Second
 
-// timeToLive returns a TTL that is long enough to publish all messages and to measure the memory before the first message expires,
-// even if the rate is a tenth below the requested rate.
+// timeToLive returns a TTL that is long enough to publish all messages and to measure the memory before the first message
+// expires, even if the rate is a tenth below the requested rate.
 func (b *bench) timeToLive() time.Duration {
 	publishing := time.Duration(float64(b.messages) / b.rate * 1.1 * float64(time.Second))
 	return (publishing + 2*settle).Round(time.Second)

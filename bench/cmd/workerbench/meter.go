@@ -44,7 +44,7 @@ func (m *meter) handled() {
 // end takes the last sample of the measurement.
 func (m *meter) end() { m.to = m.sample() }
 
-// sample contains the total resource use up to the time at.
+// sample contains the total resource use until one point in time.
 type sample struct {
 	at                time.Time
 	own, broker, busy float64 // processor time in seconds: this process, the broker, the machine
