@@ -7,7 +7,7 @@
 //		fmt.Println(w.Queue, w.Host, w.State, w.Running)
 //	}
 //
-// Workers announce themselves if reprise.Config.Announce of their client is set. No server is necessary, because each
+// A worker announces itself if reprise.Config.Announce is set for its client. No server is necessary, because each
 // worker publishes its state (topology.WorkerStatus) to an exchange, and each List has a separate queue. When Run
 // starts, the List requests a status from all workers.
 //
@@ -47,7 +47,7 @@ type Worker struct {
 	Silent bool      // whether no status has arrived for SilentAfter
 }
 
-// Handles returns the run time of a handler up to the time at which the worker sent its last status.
+// Handles returns the run time of h when the worker sent its latest status.
 func (w Worker) Handles(h topology.Handling) time.Duration { return max(0, w.Sent.Sub(h.Since)) }
 
 // Pause returns an active pause, and false if the worker is not paused. It prefers a pause of the queue to a pause of the

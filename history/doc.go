@@ -10,9 +10,9 @@
 //
 //   - a lost status does not lose events, and a repeated status does not add events
 //   - any number of processes can record the same workers into one database
-//   - if no process records for some time, the events of that time are added later and spread evenly over its
-//     intervals. These intervals are not Recorded: their sum is exact, but the distribution of the events among them is
-//     not known
+//   - if no process records for some time, the events of that time are added later and spread evenly over the intervals
+//     in it. These intervals are not Recorded: their sum is exact, but the distribution of the events among them is not
+//     known
 //
 // Messages that arrive in the archive count at the time of their failure, even if their workers do not announce
 // themselves.
@@ -21,5 +21,5 @@
 // These rows are removed after 3 hours, 25 hours and 8 days, respectively. A queue has at most 700 rows of about 100
 // bytes. A database has at most MaxQueues queues.
 //
-// The package imports the packages failed, topology and internal/sqlkit. docs/history.md is the user's guide.
+// The package imports the packages failed, topology and internal/sqlkit. docs/history.md is the user guide.
 package history

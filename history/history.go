@@ -22,7 +22,7 @@ const DefaultPrefix = "reprise_history_"
 // Limits of a database.
 const (
 	MaxQueues = 1_000 // queues with a history; other queues are ignored
-	MaxMarks  = 1_000 // older marks are removed
+	MaxMarks  = 1_000 // marks that were added earlier are removed
 
 	maxWorkers = 20_000 // workers whose totals are stored
 )
@@ -39,7 +39,8 @@ type Config struct {
 	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
-	// Logger receives "history is not recorded" with error (Warn), and "history is recorded again" (Info). Default: none.
+	// Logger receives "history is not recorded" with the attribute error (Warn), and "history is recorded again" (Info).
+	// Default: none.
 	Logger *slog.Logger
 }
 

@@ -16,8 +16,8 @@ const (
 	// maxBetween is the maximum time between two transactions. A longer time does not count as recorded.
 	maxBetween = 3 * Every
 
-	// maxUnrecorded is the maximum age of a status that is recorded. It is shorter than keepStopped, so that the
-	// database still has the totals of the worker, and does not count them again.
+	// maxUnrecorded is the maximum age of a status that is recorded. It is shorter than keepStopped, because a status
+	// whose worker is no longer in the database would count all events of the worker again.
 	maxUnrecorded = time.Hour
 	keepStopped   = 2 * time.Hour
 

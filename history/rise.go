@@ -29,8 +29,9 @@ type Rise struct {
 	// End is the start of the interval in which the failures fell. It is zero while the rise lasts.
 	End time.Time
 
-	// Peak is the highest rate of an interval. Rate is the mean rate from the start to the end. Calm is the mean rate
-	// of the intervals before the rise, without the last of them. All three rates are per minute.
+	// Peak is the highest rate in any interval of the rise. Rate is the mean rate from the start to the end. Calm is the
+	// mean rate of the previous intervals that Rises compares with, except the last of them. All three rates are per
+	// minute.
 	Peak, Rate, Calm float64
 
 	// After is the newest mark shortly before the start, or nil.
@@ -53,8 +54,8 @@ type Rise struct {
 //
 // A rise ends at the first interval in which the rate has fallen by at least three quarters of the difference between
 // the mean rate during the rise and the mean rate before it. The mean rate of this interval and the two intervals after
-// it must also have fallen by this amount. The mark of a rise is at most 30 minutes before its start, or two intervals
-// if they are longer.
+// it must also have fallen by this amount. The mark of a rise is at most 30 minutes before Earliest (or two intervals,
+// if they are longer), and before Latest.
 func (s Series) Rises(marks []Mark) []Rise {
 	type sample struct {
 		at       int // index in Points

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Range is the period up to now that a Series covers, with the length of the intervals: a minute, 5 minutes or an hour.
+// Range is a period that ends now and is divided into intervals of a minute, 5 minutes or an hour.
 type Range struct {
 	Name   string // "1h", "24h" or "7d"
 	Length time.Duration
@@ -81,7 +81,8 @@ func (s Series) Sum() (sum Totals) {
 	return sum
 }
 
-// Lasted returns the duration of an interval up to now, which is less than Range.Step for the last one.
+// Lasted returns the elapsed part of the interval with the index i: Range.Step, or less for the last interval, but at
+// least a second.
 func (s Series) Lasted(i int) time.Duration {
 	return max(time.Second, min(s.Range.Step, s.Now.Sub(s.Points[i].Start)))
 }
@@ -104,8 +105,8 @@ func (s Series) Gaps() (gaps [][2]time.Time) {
 	return gaps
 }
 
-// Merged returns the series with at most the given number of intervals, whose length is a multiple of Range.Step. A
-// merged interval is recorded if one of its parts is recorded.
+// Merged combines adjacent intervals, so that the result has at most the given number of intervals. A merged interval
+// counts as recorded if at least one of its parts is recorded.
 func (s Series) Merged(most int) Series {
 	n := (len(s.Points) + most - 1) / most
 	if n <= 1 {

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// tables are compatible with both dialects. Names and labels are bytes; times are milliseconds since 1970, starts and
+// tables defines the tables for both dialects. Names and labels are bytes; times are milliseconds since 1970, starts and
 // spans of intervals are seconds; totals are encoded by Totals.encode.
 var tables = sqlkit.Tables{Version: 1, Lock: "7365417205", Statements: []string{
 	`CREATE TABLE IF NOT EXISTS {interval} (
@@ -26,7 +26,7 @@ var tables = sqlkit.Tables{Version: 1, Lock: "7365417205", Statements: []string{
 		minutes BIGINT NOT NULL,
 		PRIMARY KEY (span, start)
 	) WITHOUT ROWID`,
-	// Totals of workers, so that the next status adds the difference.
+	// Totals of workers, so that the next status adds only the difference.
 	`CREATE TABLE IF NOT EXISTS {worker} (
 		id      BYTES PRIMARY KEY,
 		heard   BIGINT NOT NULL,
@@ -45,7 +45,7 @@ var tables = sqlkit.Tables{Version: 1, Lock: "7365417205", Statements: []string{
 
 // Names in {about}, in addition to the version.
 const (
-	aboutArrived = "arrived" // ID of the newest message of the archive that is counted
+	aboutArrived = "arrived" // ID of the newest archived message that has been counted
 	aboutMark    = "mark"    // ID of the newest mark
 )
 

@@ -81,7 +81,7 @@ func (t Totals) before(part, whole time.Duration) Totals {
 	n := t.numbers()
 	for i := range n {
 		high, low := bits.Mul64(n[i], uint64(max(0, part)))
-		n[i], _ = bits.Div64(high, low, uint64(whole)) // does not panic, because the result is less than n[i]
+		n[i], _ = bits.Div64(high, low, uint64(whole)) // does not panic, because the result is at most n[i]
 	}
 	return totalsOf(n)
 }

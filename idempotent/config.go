@@ -22,9 +22,9 @@ const leastLease = time.Second
 // Config configures Middleware. The zero value means the defaults.
 type Config struct {
 	// Key returns the key of a message. Messages with the same key count as one message. If Key returns "", the message
-	// has no key. Key receives the message without an id that the worker assigned (reprise.Message.MessageIDAssigned).
-	// A key may be any string. The store saves the SHA-256 of a key that is longer than 512 bytes, is not valid UTF-8
-	// or contains control characters. Default: the message id.
+	// has no key. If the worker assigned the message id (reprise.Message.MessageIDAssigned), Key receives the message
+	// without the id. A key may be any string. A key that is longer than 512 bytes, is not valid UTF-8, contains control
+	// characters or begins with "sha256:" is stored as its SHA-256. Default: the message id.
 	Key func(m *reprise.Message) string
 
 	// Scope is the namespace of the keys. Workers with different scopes do not share keys. Set Scope if messages move

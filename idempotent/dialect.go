@@ -11,7 +11,7 @@ import (
 // Dialect is the SQL dialect of a database.
 type Dialect = sqlkit.Dialect
 
-// The supported dialects. Any database/sql driver of the database works.
+// The supported dialects. Any database/sql driver for the database works.
 const (
 	PostgreSQL = sqlkit.PostgreSQL // 9.5 or later
 	SQLite     = sqlkit.SQLite     // 3.24 or later

@@ -23,13 +23,13 @@
 //
 //   - The process crashes after the effect and before Complete.
 //   - The handler returns an error or panics although its effect has happened.
-//   - The store or the process is unreachable for the rest of the lease.
+//   - The process is suspended, or cannot reach the store, for the rest of the lease.
 //
 // Tx and TxJSON avoid these cases for an effect in an SQL database, because the key and the effect share one
 // transaction.
 //
-// Two messages with the same key count as one. The second message is acknowledged, and its handler does not run. The
-// default key is the message id within the work queue (Config.Key, Scope, Keyless).
+// Two messages with the same key count as one. After the first message has been processed, the second is acknowledged
+// without running the handler. The default key is the message id within the work queue (Config.Key, Scope, Keyless).
 //
 // docs/duplicates.md specifies all cases, the cost of a busy key and of a failing store, and how to choose the
 // retention. The package imports the worker library, internal/amqpvalue and internal/sqlkit. The program provides the

@@ -16,7 +16,7 @@ type hold struct {
 	token string
 	lease time.Duration
 
-	// until is the end of the lease by the clock of this process. The lease counts from the time before the call of the
+	// until is the end of the lease by the clock of this process. The lease counts from the time before the call to the
 	// store, so that until is never later than the end of the lease in the store.
 	until time.Time
 }
@@ -34,8 +34,8 @@ func (h *hold) claim(ctx context.Context) (Claim, error) {
 }
 
 // keep extends the lease until stop is called, even if ctx is canceled while the handler still runs. It calls lost with
-// ErrLost if another run has claimed or completed the key, or if the lease has expired, so that another run can claim
-// the key. After stop has returned, keep does not call the store.
+// ErrLost if another run has claimed or completed the key, or if the lease has expired and another run can therefore
+// claim the key. After stop has returned, keep does not call the store.
 func (h *hold) keep(ctx context.Context, lost context.CancelCauseFunc) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -71,7 +71,7 @@ func (h *hold) keep(ctx context.Context, lost context.CancelCauseFunc) (stop fun
 	}
 }
 
-// extend extends the lease. When the lease ends, extend returns an error.
+// extend extends the lease. If the store does not answer before the lease ends, extend returns an error.
 func (h *hold) extend(ctx context.Context) (Claim, error) {
 	ctx, cancel := leave(ctx)
 	defer cancel()
@@ -80,11 +80,12 @@ func (h *hold) extend(ctx context.Context) (Claim, error) {
 	return h.claim(ctx)
 }
 
-// firstPause is the delay before the second call of Complete. Each further delay is twice as long.
+// firstPause is the delay before the second call of Complete. Each further delay is twice as long; when the context of
+// the handler is canceled, the delays start again.
 const firstPause = 50 * time.Millisecond
 
-// complete marks the key as done. The effect has happened, so complete retries for as long as retryContext permits. The
-// message is acknowledged even if complete fails.
+// complete marks the key as done. The effect has happened, so complete retries after any error except ErrLost, for as
+// long as retryContext permits. The message is acknowledged even if complete fails.
 func (h *hold) complete(ctx context.Context, retention time.Duration) {
 	retrying, stop := h.retryContext(ctx)
 	defer stop()
@@ -115,7 +116,7 @@ func (h *hold) complete(ctx context.Context, retention time.Duration) {
 }
 
 // retryContext returns a context that is canceled at the end of the lease, or after timeout if that is later. If ctx is
-// canceled, the returned context is canceled after timeout, if not earlier.
+// canceled, the returned context is canceled at most timeout later.
 func (h *hold) retryContext(ctx context.Context) (retrying context.Context, stop func()) {
 	end := time.Now().Add(timeout)
 	if h.until.After(end) {

@@ -10,13 +10,13 @@ import (
 // DefaultMaxKeys is the default of Memory.MaxKeys. 100,000 keys need about 30 MB.
 const DefaultMaxKeys = 100_000
 
-// Memory is a Store in the memory of this process. Use it for tests, and for the workers of one process if the keys may
-// be lost at a restart. The zero value is an empty store, ready for use. Memory uses the clock of package time, so it
-// works in a testing/synctest bubble.
+// Memory is a Store in the memory of this process. Use it for tests, and for the workers of one process if the loss of
+// the keys at a restart is acceptable. The zero value is an empty store, ready for use. Memory uses the clock of package
+// time, so it works in a testing/synctest bubble.
 type Memory struct {
 	// MaxKeys is the maximum number of claimed and completed keys. If the store is full, it forgets the completed keys
-	// that expire first. If all keys are claimed, Claim fails with ErrFull. Set MaxKeys before the first use. Default:
-	// 100,000.
+	// that expire first. If all keys are claimed, Claim and Complete return ErrFull for another key. Set MaxKeys before
+	// the first use. Default: 100,000.
 	MaxKeys int
 
 	mu     sync.Mutex
@@ -109,8 +109,7 @@ func (s *Memory) get(key string, now time.Time) *entry {
 	return s.keys[key]
 }
 
-// expire removes the expired keys. Each key is removed once, so the cost is proportional to the number of inserted
-// keys.
+// expire removes the expired keys. Each key is removed only once, so there are no more removals than insertions.
 func (s *Memory) expire(now time.Time) {
 	for _, h := range []*expiry{&s.claims, &s.dones} {
 		for len(*h) > 0 && !(*h)[0].expires.After(now) {

@@ -11,9 +11,9 @@ import (
 
 // Middleware protects a handler from duplicates. The package comment states the guarantees. Put Middleware before all
 // other middleware except oteltrace.Middleware. Then a duplicate does not run the other middleware, and a Timeout does
-// not interrupt the calls of the store. See reprise.Middleware.
+// not interrupt the calls to the store. See reprise.Middleware.
 //
-// All workers of a queue that may receive the same message must share the store.
+// All workers that may receive the same message must share the store.
 //
 // Config.Logger receives these events, each with queue and message_id:
 //

@@ -52,10 +52,10 @@ func refused(log *slog.Logger, m *reprise.Message, key string, got Claim) error 
 	return &StoreError{Op: "claim", Key: key, Err: fmt.Errorf("state must be Claimed, Done or Busy: got %s", got.State)}
 }
 
-// backOff returns the delay of a message whose key is busy. left is the rest of the lease, and before is the number of
-// earlier deliveries with a busy key. The first delay ends with the lease of the other run, which suffices if that run
-// has crashed. A live run extends its lease, and each retry counts as an attempt of the message, so each further delay
-// is twice as long.
+// backOff returns the delay of a message whose key is busy. The parameter left is the remaining lease, and before is the
+// number of earlier deliveries with a busy key. The first delay ends with the lease of the other run, which suffices if
+// that run has crashed. A live run extends its lease, and each retry counts as an attempt of the message, so the
+// remaining lease is doubled for each earlier delivery.
 func backOff(left time.Duration, before int64) time.Duration {
 	delay := left
 	for ; before > 0 && delay < longestBusy; before-- {

@@ -67,8 +67,8 @@ func (c SQLConfig) Validate() error {
 // The database clock measures leases and retentions, rounded up to whole milliseconds. The clocks of the workers are
 // not used, because a worker whose clock is fast by more than a lease would take over keys from running handlers.
 //
-// SQLite permits one writer at a time. Set the write-ahead log and a busy timeout. A statement waits for the busy
-// timeout even if its context is canceled. Example for modernc.org/sqlite:
+// SQLite permits one writer at a time. Set the write-ahead log and a busy timeout. A statement can wait for the whole
+// busy timeout even if its context is canceled. Example for modernc.org/sqlite:
 // "file:reprise.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)".
 type SQL struct {
 	db          *sqlkit.DB
@@ -123,7 +123,7 @@ func (s *SQL) Schema() []string { return schemaOf(s.cfg.Dialect, s.cfg.Table) }
 // time, and while other processes use the table.
 func (s *SQL) Migrate(ctx context.Context) error {
 	// IF NOT EXISTS is not sufficient: even for an existing index, PostgreSQL locks the table. The lock would wait for
-	// all running transactions and block all others until then.
+	// all transactions that write to the table, and block later writes in the meantime.
 	if _, err := s.read(ctx, pool{s.db}, ""); err == nil {
 		return s.db.Watch(ctx)
 	}

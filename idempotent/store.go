@@ -23,8 +23,9 @@ import (
 // lease or a retention has expired. All users of the store share this clock.
 //
 // All methods are safe for concurrent use. They return soon after ctx is canceled. If ctx was canceled before the call,
-// they do nothing and return its error. After any other error except ErrLost, the call may have taken effect. Calls are
-// idempotent: repeating a failed call with the same arguments has the effect that the first call should have had.
+// they do nothing and return the error of ctx. After any other error except ErrLost, the call may have taken effect.
+// Calls are idempotent: repeating a failed call with the same arguments has the effect that the first call should have
+// had.
 //
 // Keys and tokens are valid UTF-8 without control characters. Keys have 1 to 1024 bytes, tokens 1 to 64. Leases and
 // retentions are longer than 0. A store may round them up to whole milliseconds.
@@ -89,8 +90,8 @@ var (
 	// error also matches reprise.ErrNotAttempted, so a Breaker does not count it.
 	ErrBusy error = busy{}
 
-	// ErrLost is returned by Store.Complete if another token has the key. It is also the cancellation cause of a
-	// handler's context after its claim was lost.
+	// ErrLost is returned by Store.Complete if another token has claimed or completed the key. It is also the
+	// cancellation cause of a handler's context after its claim was lost.
 	ErrLost = errors.New("idempotent: claim was lost to another run")
 
 	// ErrFull is returned by a Memory that contains MaxKeys keys, all of them claimed.

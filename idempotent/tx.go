@@ -53,10 +53,10 @@ func (c TxConfig) Validate() error {
 //	the key exists           rollback; the message is acknowledged
 //
 // A duplicate that arrives during the transaction waits until the transaction is committed or rolled back. While it
-// waits, it occupies a slot and a connection. After a commit, the duplicate is acknowledged. After a rollback, it is
-// handled. The wait does not count as an attempt. Under an isolation level stricter than READ COMMITTED, PostgreSQL
-// instead aborts the transaction of the duplicate, and the duplicate is retried like any failed message. In SQLite, all
-// transactions wait for one another.
+// waits, it occupies one of the concurrent handlers of the worker and a database connection. After a commit, the
+// duplicate is acknowledged. After a rollback, it is handled. The wait does not count as an attempt. Under an isolation
+// level stricter than READ COMMITTED, PostgreSQL instead aborts the transaction of the duplicate, and the duplicate is
+// retried like any failed message. In SQLite, all transactions wait for one another.
 //
 // An effect of f elsewhere is not part of the transaction. To send a request to another service, write the request into
 // a table in the same transaction, or use Middleware.

@@ -63,7 +63,7 @@ func testModel(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 	// The wrapper hides the Deadline method of *testing.T, which panics in a bubble. The test is short enough for
 	// rapid's own time limit.
 	rapid.Check(struct{ testing.TB }{t}, func(t *rapid.T) {
-		run++ // each run uses its own keys
+		run++ // each run uses different keys
 		key := rapid.Custom(func(t *rapid.T) string {
 			return fmt.Sprintf("model %d %s", run, rapid.SampledFrom([]string{"x", "y"}).Draw(t, "key"))
 		})

@@ -44,12 +44,12 @@ const (
 
 const (
 	// pause is the time between two writes of acks. In a quorum queue, each ack costs as much as a delivery, so acks
-	// wait for others to share a frame. If half of the spare deliveries (see SetSpare) are settled, acks do not wait,
-	// so that the broker can always send further deliveries. Other settlements never wait.
+	// wait for others to share a frame. If half of the spare deliveries (see SetSpare) are settled, acks do not wait, so
+	// that the broker can always send further deliveries. Other settlements, and the acks of AckNow, never wait.
 	pause = time.Millisecond
 
 	// gapPauses is the number of pauses for which an ack beyond a gap waits. Confirms of copies can arrive out of order,
-	// with one disk write of the broker in between.
+	// up to one disk write of the broker apart.
 	gapPauses = 10
 )
 
@@ -63,8 +63,8 @@ const (
 //	no more                      sent   ack 7
 //	then 6            6          sent   ack 6
 //
-// Run writes immediately if no pause is running. Otherwise it writes when the pause ends, when enough acks have accumulated,
-// or on a settlement other than an ack. The methods are safe for concurrent use.
+// Run writes immediately if no pause is running. Otherwise it writes when the pause ends, when enough acks have
+// accumulated, or on a call to AckNow or a settlement other than an ack. The methods are safe for concurrent use.
 type Acker struct {
 	ch        Channel
 	batchSize atomic.Int32  // number of settlements at which Run writes without waiting for others
@@ -118,8 +118,8 @@ func (a *Acker) Commands() uint64 { return a.commands.Load() }
 // Done returns a channel that is closed when Run has returned.
 func (a *Acker) Done() <-chan struct{} { return a.done }
 
-// Settle settles a delivery. It returns false if the Acker no longer writes. In this case the broker requeues the
-// delivery when the channel closes.
+// Settle settles a delivery. It returns false if Run has already taken its last settlements, after a call to End. In
+// this case the broker requeues the delivery when the channel closes.
 func (a *Acker) Settle(tag uint64, v Verb) bool { return a.settle(settlement{tag: tag, verb: v}) }
 
 // AckNow acknowledges a delivery and waits for the broker. It reports whether the broker has certainly processed the
@@ -175,8 +175,8 @@ func (a *Acker) signal() {
 	}
 }
 
-// Run writes settlements until End is called, or until ctx, the context of the channel, is done. After an error, the
-// channel can no longer settle deliveries.
+// Run writes settlements until End is called, a write fails, or ctx, the context of the channel, is done. After an
+// error, the channel can no longer settle deliveries.
 func (a *Acker) Run(ctx context.Context) error {
 	defer close(a.done)
 	w := newWriter(a.ch, &a.commands)
@@ -229,7 +229,7 @@ type writer struct {
 	awaiting    []chan<- struct{}     // closed after the next Sync
 }
 
-// waitingAck is an ack that was not written yet.
+// waitingAck is an ack that has not been written yet.
 type waitingAck struct {
 	pauses    int // number of pauses so far
 	confirmed chan<- struct{}

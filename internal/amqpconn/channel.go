@@ -78,7 +78,7 @@ func (ch *Channel) Context() context.Context { return ch.ctx }
 // IsClosed reports whether the channel is closed. The cancellation of Context may follow a moment later.
 func (ch *Channel) IsClosed() bool { return ch.raw.IsClosed() }
 
-// Close closes the channel after the request in progress, unless the broker does not answer that request in time. It
+// Close closes the channel. Before that, it waits for the request in progress, at most until the answer is late. It
 // returns when the channel is closed or ctx is canceled. If ctx is canceled first, the channel closes later, at the
 // latest with its connection. Callers must not write to the channel afterwards, because the broker closes the connection
 // if it receives an ack on a closed channel (504).

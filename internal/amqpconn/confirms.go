@@ -24,7 +24,7 @@ var (
 //     DeferredConfirmation of each publication has neither fault, so Confirming uses it.
 //   - The client reports all messages in flight as refused when their channel closes.
 //   - The client drops a return that is not received for 5 s, so an unroutable message would count as confirmed. A
-//     publication in flight has at most one return, so a buffer for all publications is never full.
+//     publication in flight has at most one return, so a buffer with a place for each publication never overflows.
 //
 // The broker returns an unroutable message, and then confirms it. A return does not carry a delivery tag, so it counts
 // for every publication in flight with the same exchange, key, message id and body. At worst, this causes a needless
@@ -33,7 +33,7 @@ type Confirming struct {
 	conn *Conn
 	raw  *amqp.Channel
 
-	mu       sync.Mutex // not locked during a call of the client
+	mu       sync.Mutex // not locked during a call to the client
 	inFlight map[uint64]*Publication
 	returns  <-chan amqp.Return
 
@@ -107,7 +107,7 @@ func (s *Confirming) Publish(p *Publication) error {
 	if errors.Is(err, amqp.ErrClosed) {
 		return ErrNotWritten // at least the last frame was not written
 	}
-	// The client may have written part of a frame. The broker cannot parse later frames on this connection.
+	// The client may have written only part of a frame, and the broker could then not parse further frames.
 	s.conn.End(0)
 	return translated(err)
 }

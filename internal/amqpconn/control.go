@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Counts declares a queue, and counts its ready messages and its consumers. If passive is set, Counts only checks that
-// the queue exists.
+// Counts declares a queue, and counts its ready messages and its consumers. If passive is set, the queue must exist, and
+// Counts does not declare it.
 func (ch *Channel) Counts(ctx context.Context, q topology.Queue, passive bool) (messages, consumers int, err error) {
 	args, err := EncodeTable(q.Args)
 	if err != nil {

@@ -41,7 +41,8 @@ type Delivery struct {
 // for each consumer.
 type Incoming = amqp.Delivery
 
-// Deliveries is the channel of a consumer's deliveries. It closes when the consumer is canceled or its channel closes.
+// Deliveries is the channel of a consumer's deliveries. It closes when the consumer is canceled or the AMQP channel
+// closes.
 type Deliveries = <-chan Incoming
 
 // NewDelivery converts a delivery of the client.
@@ -156,8 +157,8 @@ func shortStrings(exchange, key string, msg *Message) []shortString {
 // The headers that brokers add to a message must also fit into its header frame. RabbitMQ delivers even a frame that is
 // larger than negotiated, and the AMQP client then closes the connection, at every delivery of that message.
 const (
-	// RoomForDeaths is the space for x-death with two entries, x-first-death-* and x-last-death-*, all with names of
-	// 255 bytes, and for RoomForDelivery.
+	// RoomForDeaths is the space for x-death with two entries, x-first-death-* and x-last-death-*, all with names of 255
+	// bytes, plus RoomForDelivery.
 	RoomForDeaths = 4096
 
 	// roomForDeath is the space for another entry of x-death.
@@ -187,8 +188,8 @@ func CheckSize(exchange, key string, msg *Message, frameSize, reserve int) error
 	return nil
 }
 
-// HeaderRoom returns the number of bytes that the content header frame has for headers, besides the properties and the
-// reserve. A frame size of 0 means no limit.
+// HeaderRoom returns the number of bytes that remain for headers in the content header frame, after the properties and
+// the reserve. A frame size of 0 means no limit.
 func HeaderRoom(msg *Message, frameSize, reserve int) int {
 	if frameSize <= 0 {
 		return math.MaxInt32

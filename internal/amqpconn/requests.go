@@ -12,10 +12,10 @@ import (
 // arrives.
 
 // maxUnanswered is the maximum number of overdue requests of a connection. Each of them keeps its channel open, and the
-// broker limits the number of channels of a connection (RabbitMQ: 2047 by default). At the maximum, ask closes the
-// connection, so that the Link replaces it while other requests can still open a channel. ask does not close the
-// connection earlier, because a lost connection counts towards the delivery limit of each message that was delivered on
-// it.
+// broker limits the number of channels of a connection (RabbitMQ: 2047 by default). At the maximum (or at a quarter of
+// the channel limit, if that is lower), ask closes the connection, so that the Link replaces it while other requests can
+// still open a channel. ask does not close the connection earlier, because a lost connection counts towards the delivery
+// limit of each message that was delivered on it.
 const maxUnanswered = 128
 
 // ask makes a request. It returns when the broker has answered, or after the connection has closed.
@@ -45,8 +45,8 @@ func (c *Conn) askConnection(request func() error) error {
 	return err
 }
 
-// expect calls late() after c.Timeout(), unless the caller calls answered first. The time
-// during which the broker has blocked the connection does not count. answered reports whether late was called.
+// expect calls late() after c.Timeout(), unless the caller calls answered first. When the broker unblocks the
+// connection, the timeout starts again. answered reports whether late was called.
 func (c *Conn) expect(late func()) (answered func() bool) {
 	var mu sync.Mutex
 	var done, called bool

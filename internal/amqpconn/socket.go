@@ -35,8 +35,8 @@ type socket struct {
 // maxBuffered is the maximum number of bytes that the socket buffers, or writes at a time.
 const maxBuffered = 64 << 10
 
-// watchWrites calls stuck if the broker does not read a part of a write, at most maxBuffered bytes, within the timeout.
-// If stuck returns more than 0, watchWrites checks again after that time.
+// watchWrites makes the socket call stuck if the broker does not read a part of a write (at most maxBuffered bytes)
+// within the timeout. If stuck returns more than 0, the socket checks again after that time.
 func (s *socket) watchWrites(timeout time.Duration, stuck func() time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

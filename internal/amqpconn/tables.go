@@ -20,9 +20,10 @@ type Decimal = amqp.Decimal
 // clientTable converts a table from EncodeTable to the type of the client.
 func clientTable(t topology.Table) amqp.Table { return amqp.Table(t) }
 
-// EncodeTable returns t with types that the client can write, or an error for values that AMQP cannot represent. In addition
-// to the types of topology.Table it accepts nested maps, int and uint. It converts int and uint to 64 bits, because the
-// client writes an int in 32 bits. If no value changes, it returns t itself.
+// EncodeTable returns t with types that the client can write, or an error for values that AMQP cannot represent. In
+// addition to the types of topology.Table it accepts nested maps, int and uint. It converts int, uint and uint64 to
+// int64, because the client would write an int in 32 bits. It returns t itself if no value needs a conversion and none
+// is a list.
 func EncodeTable(t map[string]any) (topology.Table, error) {
 	for _, v := range t {
 		if !isScalar(v) {

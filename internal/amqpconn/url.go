@@ -145,8 +145,8 @@ func checkParameters(scheme, tail string) string {
 	return ""
 }
 
-// unknownParameter returns the fault of an unknown parameter, with the parameter that the user probably meant and a
-// list of all parameters.
+// unknownParameter returns a message about an unknown parameter, with the parameter that the user probably meant, if
+// any, and a list of all parameters.
 func unknownParameter(name string, all []string) string {
 	letters := func(s string) string {
 		return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(s))

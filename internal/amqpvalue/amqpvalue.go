@@ -80,8 +80,8 @@ func IsWaitQueue(name string) bool { return waitQueue.MatchString(name) }
 // Crashes returns the number of earlier deliveries of d that were neither acknowledged nor copied, because the process
 // exited or the connection was lost. If marks has a method Crashes(d D) int, Crashes returns its result. A
 // topology.Marks has this method if the broker's count includes other attempts. Otherwise it returns [DeliveryCount],
-// which includes requeued deliveries before RabbitMQ 4.3. Since RabbitMQ 4.3, DeliveryCount of a dead-lettered message
-// includes its failed deliveries from other quorum queues.
+// which also counts requeued deliveries if the broker is older than RabbitMQ 4.3. Since RabbitMQ 4.3, DeliveryCount of a
+// dead-lettered message includes its failed deliveries from other quorum queues.
 func Crashes[D any](marks any, d D, redelivered bool, headers map[string]any) int {
 	if c, ok := marks.(interface{ Crashes(d D) int }); ok {
 		return c.Crashes(d)

@@ -87,9 +87,9 @@ type Frame struct {
 type FrameErrorReason uint8
 
 const (
-	// FrameTooLarge is a frame that exceeds frame-max.
+	// FrameTooLarge means that the frame exceeds frame-max.
 	FrameTooLarge FrameErrorReason = iota + 1
-	// BadEnd is a frame whose last octet differs from [FrameEnd].
+	// BadEnd means that the last octet of the frame differs from [FrameEnd].
 	BadEnd
 )
 

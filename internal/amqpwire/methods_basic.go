@@ -188,7 +188,7 @@ func (m *BasicReject) arguments(c *codec) *codec {
 	return c.longlong(&m.DeliveryTag).bits(&m.Requeue)
 }
 
-// BasicRecoverAsync is the obsolete form of basic.recover without a reply.
+// BasicRecoverAsync is an obsolete form of basic.recover, to which the server does not reply.
 type BasicRecoverAsync struct {
 	Requeue bool
 }
@@ -200,7 +200,7 @@ func (m *BasicRecoverAsync) arguments(c *codec) *codec {
 	return c.bits(&m.Requeue)
 }
 
-// BasicRecover requests the redelivery of all unacked messages.
+// BasicRecover requests the redelivery of all unacked messages on the channel.
 type BasicRecover struct {
 	Requeue bool
 }

@@ -10,7 +10,7 @@ const (
 	// initialBuffer is small, so that an idle connection needs little memory, but large enough to read a burst of small
 	// frames in one call.
 	initialBuffer = 8192
-	// maxEmptyReads is the maximum number of consecutive reads without bytes and without an error.
+	// maxEmptyReads is the maximum number of consecutive reads that return neither bytes nor an error.
 	maxEmptyReads = 100
 	// snippetSize is the maximum number of payload bytes in a FrameError.
 	snippetSize = 16
@@ -31,7 +31,8 @@ var spares = make(chan []byte, 32)
 // The reader remains usable after an error of the stream, such as an expired deadline. The received part of a frame stays in
 // the buffer, and a later call continues with it.
 type Reader struct {
-	// Resized, if set, is called when the size of the buffer changes. The argument is the difference from the initial size.
+	// Resized, if set, is called when the size of the buffer changes. The argument is the new size minus the initial
+	// size.
 	Resized func(by int)
 
 	src      io.Reader
@@ -39,7 +40,7 @@ type Reader struct {
 	initial  []byte
 	buf      []byte // initial buffer, or temporarily a larger buffer
 	small    int    // number of consecutive frames that fit into initial
-	r, w     int    // buf[r:w] is read from src but not yet returned
+	r, w     int    // buf[r:w] has been read from src but not yet returned
 	err      error  // error of the last read, returned after the bytes of that read
 }
 

@@ -98,7 +98,7 @@ func (t Table) index(name string) int {
 	return slices.IndexFunc(t, func(f Field) bool { return f.Name == name })
 }
 
-// ParseTable parses an encoded table. b must contain exactly the four-byte length of the table and its content.
+// ParseTable parses an encoded table. b must contain one encoded table and nothing else.
 func ParseTable(b []byte) (Table, error) {
 	d := decoder{b: b}
 	t := d.table()

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// reportDelay is the time between a retry and its report, in which further retries are collected.
+	// reportDelay is the time between the first retry of a report and the report. During this time, further retries are
+	// collected.
 	reportDelay = 250 * time.Millisecond
 
 	// maxCollected is the maximum number of collected retries. Further retries are only counted, until the next report.

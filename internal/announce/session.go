@@ -43,7 +43,8 @@ func (a *Agent) refused(what int, queue string) {
 	a.logged[what].Do(func() { a.cfg.Log.Info("not permitted", "queue", queue, "reason", missing[what]) })
 }
 
-// requestTimeout is the time limit for all requests of one step. The session does not execute commands during a step.
+// requestTimeout is the time limit for all requests of one check of the pauses. During a check, the session does not
+// execute commands.
 const requestTimeout = 10 * time.Second
 
 // minGap is the minimum time between the last status of a worker and a status that a change causes.
@@ -51,7 +52,8 @@ const minGap = 100 * time.Millisecond
 
 var errNoConsumer = errors.New("the broker cancelled the consumer")
 
-// serve sends statuses and receives commands until ctx is done or the connection is lost.
+// serve sends statuses and receives commands until ctx is done, or until an error, such as a lost connection, ends the
+// session.
 func (s *session) serve(ctx context.Context) error {
 	tick := time.NewTicker(topology.StatusInterval)
 	defer tick.Stop()
@@ -134,8 +136,8 @@ func (s *session) setUp(ctx context.Context) error {
 	return nil
 }
 
-// step calls take, unless the broker has already refused this step (before). It reports whether the broker has refused
-// the step, now or before.
+// step calls take, unless the parameter before reports an earlier refusal. It reports whether the broker has refused the
+// step, now or earlier.
 func (s *session) step(ctx context.Context, before bool, what int, take func(context.Context) error) (refused bool, err error) {
 	if before {
 		return true, nil

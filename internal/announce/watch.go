@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// watchQueue returns a queue that stores statuses until they are read. The queue is exclusive to a connection.
+// watchQueue returns the queue of a watcher. It stores at most 10,000 statuses, each for at most a minute.
 func watchQueue() topology.Queue {
 	return topology.Queue{
 		Name: topology.WorkersExchange + "." + newID(), Transient: true, Exclusive: true, AutoDelete: true,
@@ -18,8 +18,8 @@ func watchQueue() topology.Queue {
 	}
 }
 
-// Watch passes the statuses of all workers to the function each. It calls ready after each subscription, both at the start
-// and after an interruption. It returns when ctx is done or the broker refuses a request.
+// Watch passes the statuses of all workers to the function each. It calls ready after each subscription, both at the
+// start and after an interruption. It returns when ctx is done, the link is closed or the broker refuses a request.
 func Watch(ctx context.Context, link *amqpconn.Link, reconnect backoff.Backoff, ready func(context.Context), each func(topology.WorkerStatus)) error {
 	retrier := retry.Retrier{Schedule: reconnect}
 	for {
