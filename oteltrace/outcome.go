@@ -59,7 +59,8 @@ func outcome(err error) []attribute.KeyValue {
 	return attributes
 }
 
-// errorType returns the type of the cause, not of the reprise error that wraps the cause.
+// errorType returns "timeout" for reprise.ErrAttemptTimeout, and otherwise the type of the cause, not of the reprise
+// error that wraps the cause.
 func errorType(err error) attribute.KeyValue {
 	if errors.Is(err, reprise.ErrAttemptTimeout) {
 		return semconv.ErrorTypeKey.String("timeout")
@@ -81,8 +82,8 @@ func errorType(err error) attribute.KeyValue {
 	}
 }
 
-// text returns the error string of err. It omits the stack of a panic, because the worker records the stack with the
-// message.
+// text returns the error string of err, truncated to maxText. It omits the stack of a panic, because the worker records
+// the stack with the message.
 func text(err error) string {
 	s := err.Error()
 	if p, is := errors.AsType[*reprise.PanicError](err); is {

@@ -23,7 +23,7 @@ import (
 // The span is a child of the span in ctx, and ends when publish returns. Errors are returned unchanged. The attribute
 // error.type has the same values as the label result in prommetrics, such as unroutable, nacked and unconfirmed.
 //
-// The returned function passes a copy of the message to publish, and does not change the headers of the original. If
+// The returned function calls publish with a copy of the message, and does not change the headers of the original. If
 // the headers contain a trace context, because the message is forwarded, the copy contains the new trace context
 // instead, and the span is linked to the old one.
 func Publisher(cfg Config, publish func(context.Context, *reprise.Message) error) func(context.Context, *reprise.Message) error {

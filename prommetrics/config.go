@@ -31,7 +31,7 @@ type Config struct {
 
 	// NativeHistograms also exports each histogram as a native histogram, with at most 160 buckets. Each bucket is at
 	// most 10% wider than the bucket below it, unless the histogram needs more than 160 such buckets. A Prometheus
-	// server that does not scrape native histograms reads the buckets above. Default: false.
+	// server that does not scrape native histograms uses the buckets of the fields above. Default: false.
 	NativeHistograms bool
 }
 

@@ -44,8 +44,8 @@ func (b *Broker) LoseConfirms(n int) *Fault { return b.arm(confirmLost, "confirm
 // acknowledge several messages with one acknowledgement.)
 func (b *Broker) LoseAcks(n int) *Fault { return b.arm(ackLost, "acknowledgements lost", n) }
 
-// Nack makes the broker refuse the next n messages that are published with confirms, as it does if a queue is full. The
-// broker sends basic.nack, and does not enqueue the messages.
+// Nack makes the broker refuse the next n messages that are published with confirms, as it does if a queue with
+// x-overflow reject-publish is full. The broker sends basic.nack, and does not enqueue the messages.
 func (b *Broker) Nack(n int) *Fault { return b.arm(publishNacked, "publishes nacked", n) }
 
 // Duplicate duplicates the next n published messages, with the same message id, like a publisher that

@@ -49,8 +49,8 @@ func (a Address) validate(field string) error {
 	return nil
 }
 
-// hop returns the hop to a. work is the exchange through which the copy returns to the work queue. If t is empty, the
-// hop declares only own.
+// hop returns the hop to the address a. The copy returns to the work queue through the exchange work. If t is empty, the
+// hop declares only the queue own.
 func (t Topology) hop(a Address, d Delivery, work string, own Queue) Hop {
 	key := a.key(d, t.returnKey(work, d))
 	if t.empty() {

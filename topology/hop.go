@@ -34,8 +34,8 @@ type Hop struct {
 type Way int
 
 const (
-	// Copy publishes a copy, and acknowledges the original after the broker has confirmed the copy (with AckThenPublish,
-	// before it is published). Marks can write headers on the copy.
+	// Copy publishes a copy, and acknowledges the original after the broker has confirmed the copy (with
+	// reprise.AckThenPublish, before the worker publishes the copy). Marks can write headers on the copy.
 	Copy Way = iota
 
 	// Requeue returns the delivery to its queue (basic.reject with requeue=true). Marks cannot write headers on the

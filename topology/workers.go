@@ -26,7 +26,7 @@ const (
 	PauseQueuePrefix = "reprise.paused."
 )
 
-// IsControlQueue reports whether a queue is for statuses, commands, pauses or retry reports, and not for messages of users.
+// IsControlQueue reports whether a queue is for statuses, commands, pauses or retry reports, and not for user messages.
 func IsControlQueue(name string) bool {
 	return strings.HasPrefix(name, ControlQueuePrefix) || strings.HasPrefix(name, PauseQueuePrefix) || strings.HasPrefix(name, WorkersExchange+".") ||
 		strings.HasPrefix(name, RetriesQueuePrefix)

@@ -42,14 +42,15 @@ var cdnPurgeKeys = []string{"url", "directory", "tag"}
 // Both queues are bound to their exchanges with the same routing keys. The wait queue dead-letters to the main exchange
 // and does not change the routing key, so expired messages return with their original key.
 //
-// The first expiration is 10000 ms. Each further expiration is three times the previous expiration, plus or minus up to
-// 10%, and at most Max. The broker records the previous expiration in the header x-death. Therefore workers and programs in
-// other languages can use the same queues, and each continues the backoff of the others. See topology.GrowingTTL.
-// topology.Expirations describes the other headers that a worker reads, and the differences between RabbitMQ 3.10 and 4.
+// By default, the first expiration is 10000 ms, and each further expiration is three times the previous expiration, plus
+// or minus up to 10%, and at most Max. The broker records the previous expiration in the header x-death. Therefore
+// workers and programs in other languages can use the same queues, and each continues the backoff of the others. See
+// topology.GrowingTTL. topology.Expirations describes the other headers that a worker reads, and the differences between
+// RabbitMQ 3.10 and 4.
 //
 // The design retries indefinitely. With Reprise, the Policy of the worker limits the attempts, by default to 19. The last
 // attempt starts about five days after the first. If the retries are exhausted, the worker parks the message in
-// {Queue}.failed, which other programs do not need.
+// FailedQueue, which other programs do not need.
 //
 // As in any wait queue with different expirations, a message also waits for earlier messages that are due later. Max limits
 // this wait.
@@ -212,7 +213,7 @@ func (w CDNPurge) Topology() topology.Topology {
 }
 
 // Strategy returns the retry strategy of the design, for a worker on the work queue. The headers of the message determine
-// the delay, so the worker ignores Policy.Backoff, but not Policy.MaxAttempts.
+// the delay, so the worker ignores the delays of Policy and handlers, but not Policy.MaxAttempts.
 //
 // In this design, the routing key specifies the task of a message, so a message must return with the original key. A
 // message from another exchange (such as the default exchange) can have a key that no binding matches. Such a message would

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// size is the size of a package.
+// size contains the counts of a package.
 type size struct {
 	files, lines, code             int
 	exported, members              int
