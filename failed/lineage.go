@@ -11,10 +11,10 @@ import (
 )
 
 // ErrUnavailable is returned if the database of the archive cannot be reached, rejects writes, or does not respond
-// within 10 s (20 s for a change). It is also returned if the database is not the database that was opened, because the
-// file was deleted or replaced, the tables were dropped, or a backup was restored that lacks changes of this process.
-// After a failed change, it may be unknown whether the change took effect. The same call may succeed later. After
-// restoring a backup, call Open again.
+// within 10 s (20 s for a change, 5 min for an operation on many messages). It is also returned if the database is not
+// the database that was opened, because the file was deleted or replaced, the tables were dropped, or a backup was
+// restored that lacks changes of this process. After a failed change, it may be unknown whether the change took effect.
+// The same call may succeed later. After restoring a backup, call Open again.
 var ErrUnavailable = sqlkit.ErrUnavailable
 
 // lineage detects a replaced or restored database. Each write transaction increments a counter in the database, and

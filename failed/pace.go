@@ -12,7 +12,8 @@ const rampStep = 10 * time.Second
 const rampEnd = 10_000
 
 // pace calculates the time and the size of the next batch of a replay. A batch contains the messages for a tenth of a
-// second. If the broker or the archive delays a batch, pace does not increase the rate to compensate.
+// second, but at least one message. If the broker or the archive delays a batch, pace does not increase the rate to
+// compensate.
 type pace struct {
 	rate  float64 // messages per second; 0: unlimited
 	ramp  bool

@@ -69,8 +69,8 @@ func (w *walk) more(size, limit int) int {
 }
 
 // page returns the positions of the next selected messages, in descending order, beginning below the position before.
-// It returns at most size positions, and fewer if it reaches the limit of checked messages. The next page starts below
-// next, unless end is true.
+// It returns at most size positions, and fewer if it reaches the end or the limit of checked messages. The next page
+// starts below next, unless end is true.
 func (a *Archive) page(ctx context.Context, s *selection, before int64, size int) (found []int64, next int64, end bool, err error) {
 	w := &walk{s: s, next: before}
 	if a.searches(s) {
@@ -109,7 +109,7 @@ func (a *Archive) search(ctx context.Context, w *walk, size int) error {
 	return a.until(ctx, w, size, 4*probe, maxAsked)
 }
 
-// some returns the positions of selected messages, and reports whether there are more. Usually these are the latest
+// some returns the positions of selected messages, and reports whether there may be more. Usually these are the latest
 // messages. If the words are rare but have more than maxFew matches, the positions may belong to arbitrary matches.
 func (a *Archive) some(ctx context.Context, s *selection) (at []int64, more bool, err error) {
 	w := &walk{s: s, next: fromTheTop}

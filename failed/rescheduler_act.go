@@ -21,9 +21,9 @@ const (
 	maxCopies  = 500    // maximum number of messages that are copied while they are unacked
 	copyLimit  = 15 * time.Second
 
-	// siftLimit is the maximum time for which an act reads a wait queue. An act that has found its messages continues
-	// to read the other messages until half of this time has passed, and requeues them all together, so that they keep
-	// their order: see Client.Sift.
+	// siftLimit is the maximum time for one pass of an act over a wait queue. An act that has found its messages
+	// continues to read the other messages until half of this time has passed, and requeues them all together, so that
+	// they keep their order: see Client.Sift.
 	siftLimit = 10 * time.Second
 
 	// maxLooks is the value of x-delivery-count at which Act stops reading. Before RabbitMQ 4.3, each read counts as a
@@ -36,13 +36,13 @@ const (
 // order in which they are due. If more messages than WaitingAct.AtMost match, Act changes nothing and returns ErrState.
 //
 // Act searches the first 10,000 messages of each wait queue for the message IDs and attempts. Only one act per archive
-// reads a wait queue at a time. It reads the queue for at most 10 seconds, and then publishes copies, if any, for at
-// most 15 seconds. Messages that become due in the meantime are delayed until the end. If 10 seconds are too short to
-// read the whole queue, messages in a quorum queue may change their order. Before Act reads a wait queue, it proves
-// through the broker that the wait queue has the arguments of its design. The names of the work queue and the wait
-// queue determine the design: topology.Buckets, MessageTTL, GrowingTTL or DeadLettering with default names, or a
-// preset. The wait queues of package topology and of preset.Staking dead-letter to the work queue and to no other
-// queue. Other presets dead-letter to an exchange, which must exist.
+// reads a wait queue at a time. It reads the queue in one or more passes. Each pass reads for at most 10 seconds, and
+// then publishes copies, if any, for at most 15 seconds. Messages that become due during a pass are delayed until its
+// end. If 10 seconds are too short to read the whole queue, messages in a quorum queue may change their order. Before
+// Act reads a wait queue, it proves through the broker that the wait queue has the arguments of its design. The names
+// of the work queue and the wait queue determine the design: topology.Buckets, MessageTTL, GrowingTTL or DeadLettering
+// with default names, or a preset. The wait queues of package topology and of preset.Staking dead-letter to the work
+// queue and to no other queue. Other presets dead-letter to an exchange, which must exist.
 //
 //   - RetryNow makes the broker dead-letter the message as if it were due. It does not copy the message. Therefore it
 //     does not duplicate messages, and it loses a message only if the message would also be lost when it is due.

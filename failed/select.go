@@ -12,7 +12,8 @@ import (
 // selection is a Filter as SQL. It separates the conditions that an index supports from the other conditions, which the
 // query checks message by message, so that a page can stop after a limited number of messages.
 //
-// Numbers and terms are literals in the statements, so that the database plans each statement for its values.
+// Terms, positions, states, and the IDs of queues, groups and replays are literals in the statements, so that the
+// database plans each statement for its values.
 type selection struct {
 	d     dialect
 	args  []any

@@ -10,8 +10,8 @@ import (
 
 // SettleOutcomes records that the given work queues, their wait queues and their failed queues contained neither ready
 // nor unacked messages at the given time. It changes the outcome of messages without a final report to OutcomeSettled,
-// if a replay that had ended by then sent them to one of these work queues. It ignores replays with a Plan.To, and
-// messages that may have reached several queues. A ledger calls SettleOutcomes.
+// if a replay that had ended by then sent them to one of these work queues. It ignores replays with a Plan.To, replays
+// that ended at least VerifyTime ago, and messages that may have reached several queues. A ledger calls SettleOutcomes.
 func (a *Archive) SettleOutcomes(ctx context.Context, queues []string, at time.Time) (err error) {
 	defer annotate(&err, "cannot settle outcomes")
 	names := make([][]byte, len(queues))

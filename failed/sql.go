@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// tx is a transaction. Writing transactions run one at a time.
+// tx is a transaction. Write transactions run one at a time.
 type tx struct {
 	*sqlkit.Tx
 	*Archive
