@@ -20,9 +20,9 @@ const (
 // Max. DelayedRetry ignores the delays of Policy and handlers. A retry is never early, is late by a few milliseconds, and
 // does not wait for other retries.
 //
-// DelayedRetry needs a quorum queue of RabbitMQ 4.3.3 or later. Topology.Needs declares this requirement, because earlier
-// versions accept and ignore the arguments, and would redeliver messages immediately. In all other respects, DelayedRetry
-// behaves like Requeuing.
+// DelayedRetry needs a quorum queue on RabbitMQ 4.3.3 or later. Topology.Needs declares this requirement, because
+// earlier versions accept and ignore the arguments, and would redeliver messages immediately. In all other respects,
+// DelayedRetry behaves like Requeuing without Classic.
 //
 // Min and Max are arguments of the work queue, so they cannot be changed once the queue exists.
 type DelayedRetry struct {

@@ -31,7 +31,7 @@ type MessageTTL struct {
 	// {key} in the addresses. "" is the default exchange, which routes by the name of the work queue.
 	WorkExchange string
 
-	// Infrastructure declares all objects, including the bindings with which WorkExchange reaches each work queue. If
+	// Infrastructure declares all objects, including the bindings through which WorkExchange reaches each work queue. If
 	// Infrastructure is empty, the worker declares the queues of the addresses and, if it does not exist, the work
 	// queue.
 	Infrastructure Topology
