@@ -156,8 +156,8 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// paused lists the workers that an operator has paused. Paused workers do not affect readiness, because a new process
-// would also start with paused workers.
+// paused lists the workers that an operator has paused. Paused workers do not affect readiness, because a restart does
+// not end the pause of a queue.
 func (h *health) paused() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
