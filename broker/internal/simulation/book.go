@@ -40,7 +40,7 @@ type Message struct {
 	Runs     []*Run
 	Stripped bool // a program other than Reprise has dropped the headers
 	Found    []time.Time
-	Parked   int      // number of copies in the failed queue at the end
+	Parked   int      // number of copies found in the failed queue
 	Losses   []string // reasons for a deliberate loss, reported by the act that destroys the message
 	history  []string
 }

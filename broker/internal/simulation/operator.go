@@ -14,7 +14,8 @@ import (
 // operatorName is the owner of an operator's connections. Only faults of the broker affect them.
 const operatorName = "operator"
 
-// operator is an Actor. It empties failed queues that have a length limit, and deletes empty wait queues.
+// operator is an Actor that empties the failed queues that have a length limit. The acts of an operator also empty
+// other failed queues, delete empty wait queues, and remove messages from work queues.
 type operator struct {
 	healed chan struct{}
 	ended  chan struct{}

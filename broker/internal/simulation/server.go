@@ -153,7 +153,8 @@ func (s *Server) stop(b *broker.Broker, within time.Duration) (graceful bool) {
 	return true
 }
 
-// Crash stops the broker as if its machine had crashed.
+// Crash stops the broker as if its machine had crashed, and restarts it after a while. It does nothing for an in-memory
+// broker.
 func (s *Server) Crash(step Step) {
 	if s.Disk == nil {
 		return

@@ -41,7 +41,7 @@ type strike struct {
 	do    func()
 }
 
-// newDatabase returns access to the database in a file, for one process.
+// newDatabase returns a Database that gives one process access to the file at path.
 func newDatabase(path string) *Database {
 	return &Database{path: path, killed: make(chan struct{}), strike: make(map[int]strike)}
 }

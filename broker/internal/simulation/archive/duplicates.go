@@ -94,7 +94,7 @@ func (s *System) trackHandling(p *Process) reprise.Middleware {
 	}
 }
 
-// effectsOfMails returns the number of effects of each order in the database of mails.
+// effectsOfMails returns the number of effects of each order, from the table that the worker of Mails writes.
 func (s *System) effectsOfMails() (map[int]int, error) {
 	db := sql.OpenDB(newDatabase(s.donePath()))
 	defer db.Close()

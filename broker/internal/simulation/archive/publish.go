@@ -15,7 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Publish publishes messages to one work queue or to all work queues. Faults do not affect its client.
+// Publish publishes n messages to random work queues. In half of the calls, all messages have the same class. Faults do
+// not affect the client that Publish uses.
 func (s *System) Publish(ctx context.Context, n int, random *rand.Rand) {
 	names := slices.Sorted(maps.Keys(classes))
 	only := ""
