@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// roughly formats a duration in its largest unit, rounded down: 45s, 12m, 5h, 3d.
+// roughly formats a duration in a single unit, rounded down: 45s, 12m, 47h, 3d, 2y.
 func roughly(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
