@@ -105,7 +105,7 @@ func messageOf(d *amqpconn.Delivery, queue string, headers map[string]any) Messa
 	}
 }
 
-// visibleHeaders returns the headers of the message as first published.
+// visibleHeaders returns the headers of the message as first published, and the headers of Annotate.
 func (w *Worker) visibleHeaders(d *delivery) map[string]any {
 	out := make(map[string]any, len(d.Headers))
 	for k, v := range d.Headers {

@@ -11,8 +11,9 @@ import (
 
 // Message is a message to publish, or a message that a Handler receives.
 //
-// A handler gets the original message, even on a retry. The worker restores the origin, the properties and the headers from
-// the copy. It omits the headers of Reprise and the dead-letter history of RabbitMQ (x-death and related headers).
+// A handler gets the original message, even on a retry, unless WorkerConfig.AsDelivered is set. The worker restores the
+// origin, the properties and the headers from the copy. It omits the headers that the worker added to the copy (except
+// the headers of Annotate), and the dead-letter history of RabbitMQ (x-death and related headers).
 type Message struct {
 	Body []byte
 

@@ -341,7 +341,7 @@ func (r *reports) admit(to string) bool {
 	return true
 }
 
-// note records the result of a report that was sent.
+// note records whether a queue left a report unconfirmed.
 func (r *reports) note(to string, unconfirmed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

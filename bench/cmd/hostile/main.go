@@ -6,7 +6,8 @@
 //	hostile -reprise bin/reprise -run 'tables|channels' -duration 30s
 //
 // The well-behaved client publishes 200 messages per second with publisher confirms, and also consumes and acknowledges
-// them. The command measures the latency of this client during the five seconds before the attack and during the attack.
+// them. The command measures the latency of this client before the attack (for five seconds, unless -before is set) and
+// during the attack.
 package main
 
 import (

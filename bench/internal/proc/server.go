@@ -18,7 +18,7 @@ type Server struct {
 	cmd *exec.Cmd
 }
 
-// Start starts the program with the given name and waits for its URL. It copies further output to log.
+// Start starts the program with the given name and waits for its URL. It copies the standard error of the program to log.
 func Start(ctx context.Context, log io.Writer, name string, args ...string) (*Server, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Stderr = log
