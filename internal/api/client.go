@@ -241,7 +241,7 @@ func (c *Client) Export(ctx context.Context, f failed.Filter, w io.Writer) (int6
 	return n, nil
 }
 
-// Import archives the messages in r, which is output of Export, and returns the number of new messages.
+// Import archives the messages in r, which must be the output of Export, and returns the number of new messages.
 func (c *Client) Import(ctx context.Context, r io.Reader) (Done, error) {
 	answer, err := c.send(ctx, http.MethodPost, "messages/import", nil, jsonLines, r)
 	if err != nil {

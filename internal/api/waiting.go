@@ -110,7 +110,7 @@ func (f WaitingFilter) Values() url.Values {
 	return v
 }
 
-// ParseWaitingFilter parses a filter. The parameter before may also be a duration from now, such as 10m.
+// ParseWaitingFilter parses a filter. The parameter "before" may also be a duration from now, such as 10m.
 func ParseWaitingFilter(v url.Values, now time.Time) (f WaitingFilter, err error) {
 	if d, err := time.ParseDuration(v.Get("before")); err == nil && len(v["before"]) == 1 {
 		v = maps.Clone(v)

@@ -3,7 +3,7 @@ package bounded
 
 import "container/list"
 
-// Map is a map with a maximum number of entries. In a full map, Put evicts the least recently put entry.
+// Map is a map with a maximum number of entries. In a full map, a Put of a new key evicts the least recently put entry.
 type Map[K comparable, V any] struct {
 	limit   int
 	entries map[K]*list.Element

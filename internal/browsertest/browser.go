@@ -64,7 +64,7 @@ func (b *Browser) Close() {
 	})
 }
 
-// listen records script errors and violations of the content security policy.
+// listen records errors, violations of the content security policy, and dialogs.
 func (b *Browser) listen(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +80,7 @@ func (b *Browser) listen(event any) {
 	}
 }
 
-// Problems returns the script errors and policy violations since the last call.
+// Problems returns the errors, policy violations and dialogs since the last call.
 func (b *Browser) Problems() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

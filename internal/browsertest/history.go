@@ -26,8 +26,9 @@ var allTraffic = []traffic{
 	{"emails", 25, 0.001, 9 * time.Millisecond},
 }
 
-// SeedHistory records the activity of a shop in the last six days: more traffic by day, three unrecorded hours at
-// night, and an outage of orders from 34 to 13 minutes ago, which begins two minutes after a mark. h must use clock.
+// SeedHistory records the activity of a shop in the last six days: more traffic by day, unrecorded gaps of three hours
+// and six minutes, and an outage of orders from 34 to 13 minutes ago, which begins two minutes after a mark. h must use
+// clock.
 func SeedHistory(ctx context.Context, db *sql.DB, h *history.History, a *failed.Archive, clock *Clock, now time.Time) error {
 	defer clock.Release()
 	outage := func(t time.Time) bool {
@@ -96,7 +97,8 @@ func SeedHistory(ctx context.Context, db *sql.DB, h *history.History, a *failed.
 	return recorded(ctx, db, now)
 }
 
-// recorded marks the minutes of six days as recorded, except three hours of a night and six minutes of the last hour.
+// recorded marks the minutes of six days as recorded, except a gap of three hours, and a gap of six minutes in the last
+// hour.
 func recorded(ctx context.Context, db *sql.DB, now time.Time) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

@@ -135,7 +135,7 @@ var ErrOverdue = errors.New("reprise: cannot publish the copy before the acknowl
 // because of the acknowledgement timeout.
 func (d *Delivery) InTime() context.Context { return d.inTime }
 
-// Left returns the remaining time to settle the delivery.
+// Left returns the time until the delivery is overdue; see Deadline.
 func (d *Delivery) Left() time.Duration {
 	return d.session.consumer.deadline.after - time.Since(d.arrived)
 }

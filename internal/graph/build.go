@@ -131,8 +131,8 @@ func (b *builder) hop(h topology.Hop, kind Kind) string {
 // maxExamined limits the examined attempts. A growing backoff reaches its longest delay in fewer attempts.
 const maxExamined = 100
 
-// wait adds the node to which a copy is published, and returns its ID and further declarations. All wait queues of Buckets
-// or Levels share a node, because these strategies use many wait queues.
+// wait adds the node to which a copy is published, and returns its ID and further declarations. With Buckets or Levels,
+// all wait queues of a work queue share a node, because there are many of them.
 func (b *builder) wait(queue string, hop topology.Hop) (string, topology.Topology) {
 	id := nodeID(hop.Exchange, hop.RoutingKey)
 	_, name, _ := strings.Cut(id, "/")

@@ -45,8 +45,9 @@ type Config struct {
 	Cooldown time.Duration // minimum time before an equal event is sent again. Default: 1h
 	Growth   int           // messages that a group or failed queue must gain in 5 minutes to trigger an event. Default: 100
 
-	// Logger receives "notifications" and "notification sent" (Info), "notification not accepted" and "notifications
-	// wait for their database" (Warn), and "notification given up" (Error). Default: no logging.
+	// Logger receives "notifications" and "notification sent" (Info), "notification not accepted", "notification may be
+	// sent twice" and "notifications wait for their database" (Warn), and "notification given up" (Error). Default: no
+	// logging.
 	Logger *slog.Logger
 
 	// Sent is called with the result of each attempt: sent, retried or given_up. Default: no call.

@@ -29,9 +29,9 @@ const (
 	// maxBulkheads limits the bulkheads for late destinations. Further late destinations share bulkheads; see
 	// Publisher.separate. A bulkhead can have two channels for a long time. The first channel retires when its oldest
 	// copy reaches the age maxAwaitedWait. The oldest copy of the second channel reaches that age only after the newest
-	// copy of the first channel. Therefore the bulkheads use 64 of the 128 extra channels of a connection. The other
-	// half is for retired channels of the fast lane. Without an extra channel, retirement blocks all publishing (see
-	// lane.keep).
+	// copy of the first channel. Therefore the bulkheads use at most 64 of the 128 extra channels of a connection. The
+	// other half is for the probe lane and for retired channels of the fast lane. Without an extra channel, retirement
+	// blocks all publishing (see lane.keep).
 	maxBulkheads = 32
 
 	// maxLate limits the remembered late destinations, because the number of routing keys is unlimited.

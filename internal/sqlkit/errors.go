@@ -15,8 +15,8 @@ import (
 // unreachable, refuses writes, or was removed. The same call may succeed later.
 var ErrUnavailable = errors.New("database not available")
 
-// ErrGone is returned if the database is no longer the database that was opened, because its file was deleted or
-// replaced, or its tables were dropped. It also matches ErrUnavailable.
+// ErrGone is returned if the database is no longer the database that was opened, because its file was deleted, replaced
+// or emptied, or its tables were dropped. It also matches ErrUnavailable.
 var ErrGone error = gone("database no longer available")
 
 type gone string
@@ -28,7 +28,7 @@ func (e gone) Is(target error) bool { return target == ErrGone || target == ErrU
 // Gone returns an error that matches ErrGone, with the given message.
 func Gone(text string) error { return gone(text) }
 
-// explain wraps an error in ErrUnavailable or ErrGone if the error has one of these meanings.
+// explain returns an error that matches ErrUnavailable or ErrGone if err has one of these meanings, and otherwise err.
 func explain(err error, begun time.Time) error {
 	switch {
 	case err == nil, errors.Is(err, ErrUnavailable), errors.Is(err, context.Canceled):

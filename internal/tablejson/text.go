@@ -7,11 +7,11 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// maxText is the maximum length of a searchable string.
+// maxText is the maximum length of a searchable string in bytes.
 const maxText = 256
 
-// Text returns the searchable form of a value: strings unchanged, numbers in decimal, true and false, times as RFC 3339 in
-// UTC. ok is false for tables, arrays, bytes, void and strings of more than 256 bytes.
+// Text returns the searchable form of a value: strings unchanged, numbers in decimal, true and false, times as RFC 3339
+// in UTC. ok is false for tables, arrays, bytes, decimals, void and strings of more than 256 bytes.
 func Text(v any) (text string, ok bool) {
 	if n, isInteger := amqpvalue.Integer(v); isInteger {
 		return strconv.FormatInt(n, 10), true

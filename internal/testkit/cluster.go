@@ -21,8 +21,8 @@ type Cluster struct {
 const clusterVersion = "4.3"
 
 // WithCluster runs test with a new cluster, which takes about 15 s to start. `make test` sets the prefix of the node
-// names. If the prefix is empty, WithCluster does not run test. WithCluster removes the nodes after the test, even if the
-// test fails.
+// names. If the prefix is empty or not set, WithCluster does not run test. WithCluster removes the nodes after the
+// test, even if the test fails.
 func WithCluster(t *testing.T, test func(t *testing.T, c *Cluster)) {
 	t.Helper()
 	prefix, known := os.LookupEnv("REPRISE_TEST_CLUSTER_43")

@@ -25,7 +25,7 @@ func (d Direction) String() string {
 	return "to the client"
 }
 
-// A Proxy is a loopback proxy between a client and a broker. It forwards all data until a cut.
+// A Proxy is a loopback proxy between a client and a broker. It forwards all data of a connection until a cut.
 //
 //	client ──ToServer──► Proxy ──► broker
 //	       ◄──ToClient──       ◄──
@@ -35,7 +35,7 @@ func (d Direction) String() string {
 //
 // To cut at an exact place, call CutAfterBytes, CutAfterFrame or CutBeforeFrame before the connection reaches it. These
 // methods count from the call, over all connections. They return a channel that is closed when the cut is complete and
-// the proxy no longer forwards data. Each cut happens once.
+// the proxy no longer forwards data of the cut connections. Each cut happens once.
 //
 // All methods are safe for concurrent use. The proxy closes at the end of its test.
 type Proxy struct {
@@ -88,7 +88,7 @@ func (p *Proxy) URL() string {
 // Addr returns the host:port of the proxy.
 func (p *Proxy) Addr() string { return p.ln.Addr().String() }
 
-// Cut cuts all connections. When it returns, the proxy no longer forwards data.
+// Cut cuts all connections. When it returns, the proxy no longer forwards data of these connections.
 func (p *Proxy) Cut() {
 	for _, c := range p.cancelAll() {
 		<-c.stopped

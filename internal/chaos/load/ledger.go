@@ -131,7 +131,7 @@ func (l *Ledger) Lives() int {
 	return l.life
 }
 
-// Check fails the test if a confirmed message has not arrived.
+// Check fails the test if a confirmed message has not arrived, or if no message was confirmed.
 func (l *Ledger) Check() {
 	l.t.Helper()
 	if l.confirmed == 0 {
