@@ -29,10 +29,11 @@ type ingestStore interface {
 //	add ─► waiting ─► ingest ─► unacked ─► acked ─► settled ─► markSettled
 //	                              └─ ack lost ─► redelivered
 //
-// The batcher preserves the order. If the connection fails, the broker redelivers a message while the first delivery
-// may still wait in the batcher. The batcher stores the redelivery after the first delivery, so that the archive
-// recognizes the redelivery. For the same reason, before it stores a batch with a redelivered message, the batcher
-// waits until the result of every earlier ack is known, and then starts a new session (queuedMessage.Session).
+// The batcher preserves the order, but stores other messages before a message that the store refuses. If the connection
+// fails, the broker redelivers a message while the first delivery may still wait in the batcher. The batcher stores the
+// redelivery after the first delivery, so that the archive recognizes the redelivery. For the same reason, before it
+// stores a batch with a redelivered message, the batcher waits until the result of every earlier ack is known, and then
+// starts a new session (queuedMessage.Session).
 type batcher struct {
 	store   ingestStore
 	maxSize int // maximum size of a batch

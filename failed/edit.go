@@ -180,7 +180,7 @@ type Revision struct {
 	Number int // starts at 1
 	Time   time.Time
 	Actor  Actor
-	Replay ReplayID // the replay whose Plan.Edit created the revision; 0 if a user edited the message
+	Replay ReplayID // the replay whose Plan.Edit created the revision; 0 for the edit of a user or after an import
 	Content
 }
 

@@ -34,7 +34,7 @@ var errOver = errors.New("replay ended")
 // noteGrace is the additional time for writes to the database after ctx is done.
 const noteGrace = 5 * time.Second
 
-// execute runs a replay until its final state.
+// execute runs a replay until its state is final, or until an error prevents that.
 func (r *Replayer) execute(ctx context.Context, id ReplayID) (*Replay, error) {
 	x := &run{Replayer: r, replay: &Replay{ID: id}}
 	if err := x.retry(ctx, x.refresh); err != nil && !errors.Is(err, errOver) {

@@ -27,7 +27,7 @@ type Demo struct {
 	Out io.Writer
 }
 
-// timeout is the time without progress after which a Demo returns an error.
+// timeout is the time after which a Demo without progress returns an error. Demo.Run adds the retry delay.
 const timeout = 30 * time.Second
 
 // Run runs the indexer and the services until each message is booked or parked, and prints the results. It returns an

@@ -68,8 +68,8 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, d.Design.Validate(), d.Client.Validate())...)
 }
 
-// settleTime is the maximum time that Stop waits for the received messages to be settled. After this time, Stop returns
-// the messages whose receipts were not used to the queue.
+// settleTime is the maximum time that Stop waits for the received messages to be settled. After this time, Stop
+// requeues the messages whose receipts were not used.
 const settleTime = 250 * time.Millisecond
 
 // Queue is one of the staking queues, with the operations of the original client. A received message remains unacked
