@@ -58,7 +58,7 @@ func NewGraph(t topology.Topology, works []string, workers []graph.Worker, count
 	return b.Graph
 }
 
-// labels sets the label of each edge on which messages return from wait queues to the range of their delays.
+// labels sets the labels of the edges on which messages return from wait queues. The label is the range of the delays.
 func (b *graphBuilder) labels() {
 	for i, e := range b.Edges {
 		if w := b.waits[e.From]; w != nil && e.Way == graph.Returns && w.high > 0 {
@@ -156,7 +156,7 @@ func (b *graphBuilder) edge(from, to string, why graph.Way, label string) {
 	}
 }
 
-// deadLetters adds the edge from q to the target of its dead letters, if q has dead letters.
+// deadLetters adds the edge from q to the target of its dead letters, if q has a dead-letter exchange.
 func (b *graphBuilder) deadLetters(q topology.Queue) {
 	exchange, ok := q.Args["x-dead-letter-exchange"].(string)
 	from := b.node(queueID(q.Name))

@@ -26,9 +26,9 @@ func Policies(workers []Worker) (known []graph.Worker) {
 	return known
 }
 
-// addReported adds g, which was built from the configurations of workers. The retry and parking edges of g replace
-// those from the same nodes that were derived from the topology, because the name of a wait queue contains only the
-// longest permitted delay, not the delays of the worker.
+// addReported adds g, which was built from the configurations of workers. Except for bindings, the edges of g replace
+// the edges with the same start and reason that NewGraph derived from the topology. g is more exact: the name of a wait
+// queue contains only the longest permitted delay, not the delays of the worker.
 func (b *graphBuilder) addReported(g *graph.Graph) {
 	replaced := map[way]bool{}
 	for _, e := range g.Edges {

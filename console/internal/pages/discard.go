@@ -273,7 +273,7 @@ func (a actPage) do(c *web.Call) error {
 	q.Set("did", a.did)
 	q.Set("n", strconv.FormatInt(n, 10))
 	if a.state == failed.Discarded {
-		q.Del("state") // the messages have left this state
+		q.Del("state") // the messages are no longer in this state
 		return c.SeeOther(s.path, q)
 	}
 	// Offer an undo only for messages that this act discarded. If another act discarded some of them first, n is lower,

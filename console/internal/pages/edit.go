@@ -113,7 +113,7 @@ func revisionIn(v url.Values, name string) (int, error) {
 	return n, nil
 }
 
-// atRevision returns m with the content of a revision, where 0 is the original. It returns errHidden if the edit
+// atRevision returns m with the content of a revision, where 0 is the original. It returns errHidden if the revision
 // contains secrets that the visitor may not see.
 func atRevision(c *web.Call, m *failed.Message, revision int) (*failed.Message, error) {
 	was := *m
@@ -173,8 +173,8 @@ var errHidden = &fault.Failure{
 	Advice: "ask a user with the role admin to edit the message, or replay it unchanged",
 }
 
-// showEdit shows the form and the differences from the original. If the message has been edited in the meantime, it
-// instead shows the differences from that edit.
+// showEdit shows the form and the differences from the original. If the message has been edited in the meantime,
+// showEdit instead shows the differences from the latest edit.
 func showEdit(c *web.Call, e *edition) error {
 	isLive := c.R.Header.Get("HX-Request") != "" // the page requests only the differences
 	data := struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// eraseForm is the form in which a user confirms that the contents of messages will be erased.
+// eraseForm is the form in which a user confirms the erasure of message contents.
 type eraseForm struct {
 	*selection
 	State   failed.State

@@ -37,7 +37,6 @@ func groupName(g failed.Group) string {
 	return "No error"
 }
 
-// groups lists groups.
 func (p *Pages) groups(c *web.Call) error {
 	q := web.Only(c.Params, api.GroupNames)
 	for name, standard := range map[string]string{"state": string(failed.Failed), "order": "failed"} {

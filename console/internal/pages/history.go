@@ -46,7 +46,6 @@ type historyView struct {
 	Mark          markForm
 }
 
-// markForm is the form for a new mark.
 type markForm struct {
 	Range    string // range of the page
 	Text, At string

@@ -34,7 +34,7 @@ type live struct {
 	rates   replayRates
 }
 
-// stamps are numbers that differ after a change.
+// stamps are hashes of the data that pages show.
 type stamps struct {
 	archive uint64
 	all     uint64 // includes the broker's figures, which change continuously

@@ -42,7 +42,6 @@ func linksOf(f api.WaitingFilter) waitingLinks {
 	return waitingLinks{to(failed.RetryNow), to(failed.Postpone), to(failed.ParkNow)}
 }
 
-// waitingGroupRow is a group on the page.
 type waitingGroupRow struct {
 	api.WaitingGroup
 	Name       string
@@ -51,7 +50,6 @@ type waitingGroupRow struct {
 	waitingLinks
 }
 
-// waitingRow is a message on the page.
 type waitingRow struct {
 	api.Waiting
 	IsDue bool

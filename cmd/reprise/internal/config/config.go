@@ -108,7 +108,7 @@ type Exec struct {
 	At      Position      // position of the command, for startup errors
 }
 
-// Pair is a name with a value. A slice of pairs has the order of the file.
+// Pair is a name with a value. A slice of pairs keeps the order of the file.
 type Pair struct{ Name, Value string }
 
 // Load parses the file at path. If the file contains errors, it returns *[Problems].

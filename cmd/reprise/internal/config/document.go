@@ -85,7 +85,6 @@ func parse(data []byte) (file *ast.File, err error) {
 	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 }
 
-// syntax reports a YAML syntax error.
 func (d *decoder) syntax(err error) {
 	at, text := Position{1, 1}, err.Error()
 	var located interface {

@@ -43,7 +43,6 @@ type refusal struct {
 
 var designs = []*design{&coverArt, &staking, &workRetry, &cdnPurge}
 
-// presets returns the names of the presets.
 func presets() []string {
 	var names []string
 	for _, d := range designs {

@@ -56,7 +56,7 @@ func (p *Problems) write(b *strings.Builder, x Problem) {
 	}
 }
 
-// excerptWidth is the maximum length of an excerpt.
+// excerptWidth is the maximum length of an excerpt, in characters.
 const excerptWidth = 120
 
 // excerpt returns a line with … instead of its hidden parts, and the spaces that align a caret with column.

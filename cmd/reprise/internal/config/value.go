@@ -274,7 +274,7 @@ func list[T any](wanted string, item reader[T]) reader[[]T] {
 	}
 }
 
-// orNone reads a value, or the word none. For the word none, it returns the argument none.
+// orNone returns a reader that also accepts the word none, for which the reader returns the parameter none.
 func orNone[T any](other reader[T], none T) reader[T] {
 	return func(v value) (T, bool) {
 		if v.plain() == "none" {

@@ -17,15 +17,15 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
-// releasesJSON contains real releases with the ID of their front cover.
+// releasesJSON contains real releases with the IDs of their front covers.
 //
 //go:embed releases.json
 var releasesJSON []byte
 
 // Releases with a special role.
 const (
-	// refusedGID is the release whose bucket the store always refuses: Dance Fever
-	// (live at Madison Square Garden), by Florence + the Machine.
+	// refusedGID is the release Dance Fever (live at Madison Square Garden), by Florence + the Machine. The store
+	// refuses all requests to its bucket.
 	refusedGID = "27dd50ed-1446-4f14-8cda-23fe2f476ccc"
 
 	// unknownGID is a release that the catalog does not have: Mahal, by Glass Beams.

@@ -12,7 +12,6 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// event is an event to publish.
 type event struct {
 	kind   string // index, delete or move: the routing key
 	body   string

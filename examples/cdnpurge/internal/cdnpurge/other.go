@@ -57,8 +57,8 @@ func (o *Other) handle(ctx context.Context, ch *amqp.Channel, d amqp.Delivery) e
 	return d.Ack(false)
 }
 
-// backOff publishes a copy of d to the wait exchange, with the delay as its expiration. The copy has all other
-// properties of d except the user ID. It acknowledges d after the publisher confirm.
+// backOff publishes a copy of d to the wait exchange, with the delay as its expiration. The copy keeps all other
+// properties of d except the user ID. backOff acknowledges d after the publisher confirm.
 func (o *Other) backOff(ctx context.Context, ch *amqp.Channel, d amqp.Delivery) error {
 	milliseconds := o.Design.First.Milliseconds()
 	if deaths, ok := d.Headers["x-death"].([]any); ok && len(deaths) > 0 {

@@ -32,7 +32,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%d: %s", e.Code, cmp.Or(e.Text, http.StatusText(e.Code)))
 }
 
-// temporary reports whether a later retry of the call can succeed.
+// temporary reports whether a retry of the call can succeed.
 func (e *StatusError) temporary() bool {
 	return e.Code >= 500 || e.Code == http.StatusTooManyRequests || e.Code == http.StatusRequestTimeout
 }
