@@ -104,9 +104,9 @@ func (b *Book) Observe(e reprise.Event) {
 	b.counts[e.Queue] = b.counts[e.Queue].plus(n)
 }
 
-// Run writes the counts every BookConfig.Every, until ctx is done. Then it writes the counts and records that the
-// process has stopped. Cancel ctx after the workers have stopped. Run logs and retries failed writes. It returns an
-// error only if the last write fails.
+// Run writes the counts every BookConfig.Every, until ctx is done. Then it writes the counts a last time, and records
+// that the process has stopped. Cancel ctx after the workers have stopped. Run logs and retries failed writes. It
+// returns an error only if the last write fails.
 func (b *Book) Run(ctx context.Context) error {
 	ticker := time.NewTicker(b.cfg.Every)
 	defer ticker.Stop()

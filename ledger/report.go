@@ -48,7 +48,7 @@ type Line struct {
 	Removed   int64
 	Missing   int64 // negative: too many
 
-	Slack       int64        // maximum error of Missing due to messages that moved during the sample
+	Slack       int64        // maximum error of Missing due to messages that moved while the sample was taken
 	Differences []Difference // in chronological order; only if State is Differs
 	Note        string       // who restarted the account with Accept, when and why; or the reason for the state Unknown
 }

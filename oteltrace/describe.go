@@ -23,6 +23,7 @@ func describe(operation, destination, key string) []attribute.KeyValue {
 
 // destination returns the destination name according to the OpenTelemetry conventions for RabbitMQ: exchange, routing
 // key and, for consumers, queue, joined with colons. It omits empty parts, and the queue if it equals the routing key.
+// If no part remains, it returns "amq.default".
 func destination(exchange, key, queue string) string {
 	if queue == key {
 		queue = ""

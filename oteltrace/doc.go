@@ -13,8 +13,8 @@
 //
 // Each attempt is a separate trace, linked to the span that published the message and to the previous attempt. Attempts
 // are not children of the publisher's span, because a retry may begin hours later, when the publisher's trace is
-// complete and a tail sampler has made its decision. Config.ChildOfProducer makes the first attempt a child. Further
-// runs of the handler by reprise.Immediate are part of the same attempt.
+// complete and a tail sampler has made its decision. Config.ChildOfProducer makes the first attempt a child. If
+// reprise.Immediate runs the handler again, that run is part of the same attempt.
 //
 // The header traceparent (W3C Trace Context) contains the publisher's span. HeaderPrevious contains the span of the
 // previous attempt. Middleware sets HeaderPrevious on the copy of a failed message. If no copy is made, the next

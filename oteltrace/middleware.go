@@ -12,7 +12,7 @@ import (
 )
 
 // Middleware creates a span for each attempt. Put it before all other middleware of a worker, including idempotent's,
-// so that the span covers the other middleware and duplicates also have a span. See reprise.Middleware. A span that is
+// so that the span covers the other middleware, and duplicates get a span, too. See reprise.Middleware. A span that is
 // already in the context does not become the parent of the new span.
 //
 // The context of the handler contains the span. Middleware annotates an error with a header for the retry copy (see

@@ -16,8 +16,8 @@ import (
 //
 // CountUp writes a signed 32-bit integer, because other programs may read only this type. It also writes the headers of
 // Trail, so that a parked message shows its causes. Programs that know only the count either copy or drop the other
-// headers when they publish a message again. If they drop the headers, the count continues, and the earlier errors are
-// lost.
+// headers when they publish a message again. If they drop the other headers, the count continues, and the earlier errors
+// are lost.
 type CountUp struct {
 	Header string // name of the header with the count
 }

@@ -19,7 +19,7 @@ func (t Topology) Reach(exchange, key string) ([]string, error) {
 	return t.walk(exchange, t.routesByKey, func(kind, bound string) bool { return matches(kind, bound, key) })
 }
 
-// routesByKey returns an exchange that routes by the routing key alone, or an error.
+// routesByKey returns an exchange, and an error if the exchange is unknown or does not route by the key alone.
 func (t Topology) routesByKey(name string) (Exchange, error) {
 	x := t.exchange(name)
 	_, own := predeclaredKinds[name]

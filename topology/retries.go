@@ -51,7 +51,7 @@ type Retry struct {
 
 // Bounds of a RetryReport.
 const (
-	// MinReportedRetry is the shortest delay that is reported. An operator would not see shorter delays.
+	// MinReportedRetry is the shortest delay that is reported. Shorter delays would end before an operator sees them.
 	MinReportedRetry = time.Second
 
 	maxReportedRetries = 100

@@ -6,7 +6,7 @@
 // For each target, the command writes an archive with the program, its manual page and completions. For each Linux
 // target, it also writes a Debian package and an OCI image. SHA256SUMS contains the checksums of all files. Builds of
 // the same commit and version with the same Go version have the same checksums. The working tree must not have
-// uncommitted changes.
+// uncommitted changes or untracked files.
 package main
 
 import (
