@@ -71,10 +71,10 @@ func (o *once) Handle(ctx context.Context, m *reprise.Message) error {
 	return o.run(ctx, m, h)
 }
 
-// errLeft replaces the error of a handler that panics or calls runtime.Goexit.
+// errLeft is the result of a handler that panics or calls runtime.Goexit.
 var errLeft = errors.New("idempotent: handler did not return")
 
-// run calls the handler and extends the lease until the handler returns.
+// run calls the handler and extends the lease until the handler returns. Then it completes or releases the key.
 func (o *once) run(ctx context.Context, m *reprise.Message, h *hold) (err error) {
 	handling, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -91,6 +91,6 @@ func (o *once) run(ctx context.Context, m *reprise.Message, h *hold) (err error)
 	return o.next.Handle(handling, m)
 }
 
-// timeout limits the store calls after a handler has returned. These calls ignore the context of the handler, which may
+// timeout limits each call to the store after the first Claim. These calls ignore the context of the handler, which may
 // be canceled. timeout is shorter than the time between the cancellation of the handlers and the end of a drain.
 const timeout = 3 * time.Second

@@ -20,7 +20,7 @@ import (
 
 // Subject is the Store implementation under test.
 type Subject struct {
-	// New returns a store for one test. The store is valid until t ends.
+	// New returns a store for one test. The store must remain usable until t ends.
 	New func(t testing.TB) idempotent.Store
 
 	// Pass advances the time of all stores. Run calls it while no other call is running. If Pass is nil, each test runs

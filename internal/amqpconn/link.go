@@ -119,9 +119,9 @@ func (l *Link) Connect(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// pause returns the delay before an attempt. The number try counts the attempts since the last connection or the start, from
-// 1. The delay is 0 until the link has tried all addresses, and grows with each round. The number before counts additional
-// earlier failures.
+// pause returns the delay before an attempt. The number try counts the attempts since the last connection or the start,
+// from 1. The delay is 0 unless the attempt begins a round, which tries all addresses. It grows with the number of the
+// round, to which pause adds the number before.
 func (l *Link) pause(try, before int) time.Duration {
 	round, begins := l.addresses.round(try)
 	if !begins {

@@ -37,8 +37,8 @@ type Delivery struct {
 	RoutingKey  string
 }
 
-// Incoming is a delivery in the client's type. Only NewDelivery reads it. An earlier conversion would need a goroutine
-// for each consumer.
+// Incoming is a delivery in the client's type. Only NewDelivery reads it. Converting deliveries earlier would need a
+// goroutine for each consumer.
 type Incoming = amqp.Delivery
 
 // Deliveries is the channel of a consumer's deliveries. It closes when the consumer is canceled or the AMQP channel

@@ -11,7 +11,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// First byte of a server's data: an AMQP frame, or TLS. An AMQP protocol header begins with 'A'.
+// Possible first bytes of the data from a server: the type of an AMQP frame or of a TLS record. An AMQP protocol header
+// begins with 'A'.
 const (
 	frameMethod  = 1
 	tlsAlert     = 21

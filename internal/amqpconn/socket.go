@@ -84,8 +84,8 @@ func (s *socket) Write(p []byte) (int, error) {
 	return s.write(p)
 }
 
-// startBuffering buffers all writes until flush. The caller must call flush before it waits, because the broker cannot
-// answer data that it has not received.
+// startBuffering makes the socket buffer writes until flush, or until the buffer is full. The caller must call flush
+// before it waits, because the broker cannot answer data that it has not received.
 func (s *socket) startBuffering() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

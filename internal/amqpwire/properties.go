@@ -113,9 +113,9 @@ func (p *Properties) Append(dst []byte) ([]byte, error) {
 	return c.b, nil
 }
 
-// propertyFlags reads all flag words. It drops bit 1 of the first word, which does not belong to a property; RabbitMQ
-// ignores it too. AMQP does not define properties in further words, and their values would have unknown sizes, so further
-// words must not contain properties.
+// propertyFlags reads all flag words. It drops bit 1 of the first word, which does not belong to a property. RabbitMQ
+// also ignores this bit. AMQP does not define properties in further words, and their values would have unknown sizes, so
+// further words must not contain properties.
 func (d *decoder) propertyFlags() PropertyFlags {
 	first := d.short()
 	word := first

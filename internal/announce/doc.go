@@ -2,8 +2,9 @@
 //
 // Guarantees:
 //
-//   - A message costs a few atomic additions, and a retry costs an entry in a report.
-//   - A client uses one additional channel on the publishing connection, and one additional goroutine.
+//   - The result of a message costs a few atomic additions, and a retry costs an entry in a report.
+//   - A client has one additional channel on the publishing connection, and one additional goroutine. To read a pause,
+//     it briefly opens another channel.
 //   - A worker without permission to announce itself processes messages normally.
 //   - The agent reads the pause of a queue from the broker before a worker subscribes on a new channel, and after a
 //     command. If the user may declare the queue of the pause, the agent also reads the pause every

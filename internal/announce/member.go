@@ -232,7 +232,7 @@ func (m *Member) expire(now time.Time) (checkQueue bool) {
 	return checkQueue
 }
 
-// sent records that a status was sent.
+// sent records the time of the latest status.
 func (m *Member) sent(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

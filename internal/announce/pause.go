@@ -34,7 +34,8 @@ func checkPaused(ctx context.Context, ch *amqpconn.Channel, queue string, mayDec
 	return messages+consumers > 0, err
 }
 
-// unreachable reports whether the queue exists, but its node is down. RabbitMQ replies with 404 as for a missing queue.
+// unreachable reports whether the queue exists, but its node is down. In this case RabbitMQ replies with 404, as for a
+// missing queue.
 func unreachable(r *amqpconn.Refusal) bool {
 	return strings.Contains(r.Text, "down or inaccessible") || strings.Contains(r.Text, "process is stopped")
 }
@@ -86,7 +87,7 @@ func ReadPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p topolo
 // Resume ends the pause of a queue.
 func Resume(ctx context.Context, conn *amqpconn.Conn, queue string) error {
 	return conn.Do(ctx, func(ch *amqpconn.Channel) error {
-		// Unlike a purge, DeleteQueue also removes a message that a reader has received.
+		// Unlike a purge, DeleteQueue also removes a message that a reader has received but not requeued.
 		return ch.DeleteQueue(ctx, topology.PauseQueuePrefix+queue)
 	})
 }
