@@ -1,6 +1,7 @@
-// Package amqpconn is the only package that imports the AMQP client, amqp091-go. It provides the AMQP 0-9-1 operations
-// of the worker library: a [Link] keeps a connection alive, a [Conn] is one generation of the connection, a [Channel]
-// carries requests, deliveries and acknowledgements, and a [Confirming] channel publishes.
+// Package amqpconn wraps the AMQP client, amqp091-go, which the other packages of the worker library do not import. It
+// provides the AMQP 0-9-1 operations of the worker library: a [Link] keeps a connection alive, a [Conn] is one
+// generation of the connection, a [Channel] carries requests, deliveries and acknowledgements, and a [Confirming]
+// channel publishes.
 //
 // The package guarantees:
 //
