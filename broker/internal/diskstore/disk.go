@@ -178,8 +178,8 @@ func (d *disk) put(how kind, e Entry) Ref {
 	return Ref{Ticket: g.ticket, Slot: len(g.changes) - 1}
 }
 
-// undo reverts the pending change r, which put the message k. If r can no longer be reverted, undo adds a deletion. An
-// update becomes a deletion, because the previous version of the message is on disk.
+// undo reverts the pending change r, which put or updated the message k. If r can no longer be reverted, undo adds a
+// deletion. An update becomes a deletion, because the previous version of the message is on disk.
 func (d *disk) undo(k Key, r Ref) {
 	g := &d.pending
 	if d.err != nil {
@@ -202,7 +202,8 @@ func (d *disk) undo(k Key, r Ref) {
 	d.commitSoon(true)
 }
 
-// grow adds the number bytes to the size of the pending changes, and updates the alarm that makes publishers wait.
+// grow adds bytes, which may be negative, to the size of the pending changes, and updates the alarm that makes
+// publishers wait.
 func (d *disk) grow(bytes int64) {
 	d.pending.size += bytes
 	if full := d.pending.size > backlogBytes; full != (d.backlog.Raised() != nil) {

@@ -132,7 +132,7 @@ func writeInventory(fs vfs.FS, database string, v inventory) error {
 }
 
 // sealInventory writes the sealed inventory of a database that no process has open. It reads all files to determine
-// their extents, except tables and value files whose extents are in known.
+// their extents, except tables and value files whose extents are in known and match their sizes.
 func sealInventory(fs vfs.FS, database string, known map[string]extent) error {
 	v := inventory{number: 1, sealed: true, files: make(map[string]extent)}
 	names, err := fs.List(database)

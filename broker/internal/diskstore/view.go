@@ -101,8 +101,8 @@ func (v *view) repair(database string, wrong []Damage) error {
 	return nil
 }
 
-// manifest returns the name and the content of the newest MANIFEST. If the MANIFEST is
-// damaged, the content is from its copy. If both are damaged, the content is the longer of their readable parts.
+// manifest returns the name and the content of the newest MANIFEST. If the MANIFEST is damaged, the content is from its
+// copy. If both are damaged, the content is the longer of their readable parts.
 func (v *view) manifest(database string, names []string, broken func(string) bool) (name string, content []byte, err error) {
 	for _, n := range append(slices.Clone(names), wrongNames(names)...) {
 		if base := strings.TrimPrefix(n, manifestCopy); isManifest(base) && base > name {

@@ -159,8 +159,8 @@ func stored(existed bool) any {
 	return created{}
 }
 
-// handle adds an endpoint for users with the privilege may. A request that can make changes gets a
-// successful response only when the durable changes are on disk.
+// handle adds an endpoint for users with the privilege may. A request that can make changes gets a successful
+// response only when the durable changes are on disk.
 func (h *Handler) handle(pattern string, may privilege, answer endpoint) {
 	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		user, _ := r.Context().Value(userKey{}).(access.User)

@@ -155,8 +155,8 @@ func postDefinitions(c *call, where func() (*vhost.VHost, error)) (any, error) {
 
 // Import adds the objects in a RabbitMQ definitions file to a node. It replaces users and permissions that already
 // exist, and updates the descriptions and tags of virtual hosts. It does not change queues, exchanges or bindings that
-// already exist. If a definition is not supported, Import returns an error before it makes any changes. If a later step
-// fails, the earlier changes remain.
+// already exist. If the definitions contain unsupported objects, such as policies, Import returns an error before it makes
+// any changes. If a later step fails, for example because a queue type is not supported, the earlier changes remain.
 func Import(n *node.Node, definitions []byte) error {
 	d, err := parseDefinitions(definitions)
 	if err == nil {
@@ -194,8 +194,8 @@ func wrongDefinitions(err error) error {
 	return badRequest("failed_to_parse_json")
 }
 
-// apply adds the definitions to the node. If into is not nil, apply adds only exchanges, queues and bindings, to the
-// virtual host into.
+// apply adds the definitions to the node or, if into is not nil, only the exchanges, queues and bindings to the virtual
+// host into.
 func (d *importedDefinitions) apply(n *node.Node, into *vhost.VHost) error {
 	if into != nil {
 		d.Users, d.VHosts, d.Permissions = section[importedUser]{}, section[importedVHost]{}, section[access.Permission]{}

@@ -3,8 +3,8 @@ package management
 import "cmp"
 
 // addUnsupported adds the endpoints for unsupported objects. Their lists are empty, except that the global parameter
-// cluster_tags exists. Requests to get or delete any other object return 404, except requests to delete a limit. Requests to
-// create an object fail, and requests whose path contains a missing virtual host or user also fail.
+// cluster_tags exists. Requests to get or delete any other object return 404, except requests to delete a limit. Requests
+// to create an object fail, and requests whose path contains a missing virtual host or user also fail.
 func (h *Handler) addUnsupported() {
 	for _, path := range []string{"policies", "operator-policies"} {
 		h.handle("GET /api/"+path, anyone, nothing)

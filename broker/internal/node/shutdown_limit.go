@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// commitTimeout is the duration of a commit above which the disk is considered not to respond. Even a slow disk is
+// commitTimeout is the duration of a commit above which the disk is considered unresponsive. Even a slow disk is
 // faster.
 const commitTimeout = 5 * time.Second
 

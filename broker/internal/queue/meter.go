@@ -31,7 +31,7 @@ type Meter struct {
 	limit int64
 	used  atomic.Int64
 
-	mu   sync.Mutex // locked only when the used memory crosses a threshold
+	mu   sync.Mutex // locked by Add only above the limit, or if the used memory falls to 90% of the limit
 	over alarm.Alarm
 }
 
