@@ -37,7 +37,7 @@ type Summary struct {
 // Messages is one page of a list of messages.
 type Messages struct {
 	Messages []Summary `json:"messages"`
-	Next     string    `json:"next,omitempty"` // value of the parameter after for the next page; absent on the last page
+	Next     string    `json:"next,omitempty"` // value of the parameter "after" for the next page; absent on the last page
 }
 
 // Message is a message with all details.

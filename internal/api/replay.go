@@ -108,7 +108,7 @@ type Replay struct {
 	Settled   int64 `json:"settled"` // no report, but the queues were found empty
 	Retrying  int64 `json:"retrying"`
 	Unknown   int64 `json:"unknown"`
-	Verifying bool  `json:"verifying"` // the replay is done, but some outcomes are unknown
+	Verifying bool  `json:"verifying"` // the replay is done, but some outcomes are still pending or retrying
 }
 
 // Replays is one page of a list of replays.

@@ -26,9 +26,9 @@ var allTraffic = []traffic{
 	{"emails", 25, 0.001, 9 * time.Millisecond},
 }
 
-// SeedHistory records the activity of a shop in the last six days: more traffic by day, unrecorded gaps of three hours
-// and six minutes, and an outage of orders from 34 to 13 minutes ago, which begins two minutes after a mark. h must use
-// clock.
+// SeedHistory records the activity of a shop in the last six days, with more traffic by day, and unrecorded gaps of
+// three hours and six minutes. An outage of orders, from 34 to 13 minutes ago, begins two minutes after a mark. h must
+// use clock.
 func SeedHistory(ctx context.Context, db *sql.DB, h *history.History, a *failed.Archive, clock *Clock, now time.Time) error {
 	defer clock.Release()
 	outage := func(t time.Time) bool {

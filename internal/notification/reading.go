@@ -34,7 +34,7 @@ type Group struct {
 // Replay is a replay in a Reading.
 type Replay struct {
 	ID       failed.ReplayID    `json:"id"`
-	Ended    bool               `json:"ended"` // stopped, cancelled, or done with all outcomes known
+	Ended    bool               `json:"ended"` // stopped, cancelled, or done and no longer verifying outcomes
 	State    failed.ReplayState `json:"-"`
 	Why      string             `json:"-"`
 	Outcomes Outcomes           `json:"-"`

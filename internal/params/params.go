@@ -1,8 +1,8 @@
 // Package params converts values to URL parameters and back, without loss. A malformed parameter is an error. Except in
 // lists and [Texts], a repeated or empty parameter is also an error. A Reader ignores unknown parameters.
 //
-// The package supports strings, [Text], [Texts], booleans, times, integers, lists of integers and lists of strings. It
-// imports only the standard library.
+// The package supports strings, [Text], [Texts], booleans, times, positive integers, lists of positive integers, and
+// lists of strings. It imports only the standard library.
 package params
 
 import (
