@@ -15,7 +15,7 @@ import (
 //
 //	ErrDisconnected  with the reason: the last connection error, or no answer
 //	ErrBlocked       *BlockedError: a memory or disk alarm of the broker
-//	ErrStalled       a confirm is late, and no other confirm has arrived since
+//	ErrStalled       a confirm is late, and no other confirm has arrived since the message was sent
 //	ErrClosed        the Client was closed
 //	the cause of the cancellation, if ctx was canceled
 //

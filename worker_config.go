@@ -115,11 +115,11 @@ type WorkerConfig struct {
 	// deliveries that ended with its own process.
 	CrashLimit int
 
-	// ConsumerTimeout is the acknowledgement timeout of the broker (consumer_timeout), after which it closes the channel of
-	// a consumer that has not settled a message. The worker reports EventTimeoutNear if a handler has had a message for
-	// four fifths of this time. After the same time, it requeues messages that it has not started, or whose copy it could
-	// not publish. Minimum: 1 min. A negative value means that the broker has no such timeout. Default: 30 min, the default
-	// of RabbitMQ. https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
+	// ConsumerTimeout is the acknowledgement timeout of the broker (consumer_timeout), after which it closes the channel
+	// of a consumer that has not settled a message. When four fifths of this time have passed since the delivery of a
+	// message, the worker reports EventTimeoutNear if the handler is still running, and requeues the message if it has not
+	// started it or could not publish its copy. Minimum: 1 min. A negative value means that the broker has no such
+	// timeout. Default: 30 min, the default of RabbitMQ. https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
 	ConsumerTimeout time.Duration
 
 	// DrainTimeout is the maximum time that a shutdown waits for running handlers before it cancels their context. If

@@ -44,8 +44,8 @@ func (b *rabbit) script(ctx context.Context, command string, args ...string) (st
 	return out.String(), nil
 }
 
-// Start returns when the process has started. It does not wait until the node is ready, so that the caller can
-// measure this time.
+// The first call of Start waits until the node is ready. Later calls return when the process has started, so that the
+// caller can measure the time until the node is ready.
 func (b *rabbit) Start(ctx context.Context) error {
 	args := []string{"--name", b.name}
 	if !b.made {
