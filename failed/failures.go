@@ -11,7 +11,7 @@ import (
 type Failure struct {
 	ID    ID
 	Queue string    // the work queue
-	Time  time.Time // the time of the last attempt
+	Time  time.Time // the time of the last failure
 }
 
 // Failures returns at most n messages with an ID greater than after, in ascending order of IDs, which is the order of

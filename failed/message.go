@@ -79,8 +79,8 @@ type Message struct {
 	// dead-lettering the message. The fingerprint of Error determines the group.
 	Error string
 
-	// FirstFailed and LastFailed are the times of the first and the last failure, to the
-	// millisecond. If LastFailed is zero on arrival, it is set to Archived.
+	// FirstFailed and LastFailed are the times of the first and the last failure, to the millisecond. If LastFailed is
+	// zero on arrival, it is set to Archived; if FirstFailed is zero, it is set to LastFailed.
 	FirstFailed, LastFailed time.Time
 
 	// Content is the content of the message in the failed queue, without the request for an outcome report.

@@ -140,7 +140,7 @@ func redactJSON(body []byte, paths [][]string) []byte {
 
 type redactor struct {
 	in, out []byte
-	copied  int64 // number of bytes of in that were processed
+	copied  int64 // the input is processed up to this offset
 	d       *json.Decoder
 }
 

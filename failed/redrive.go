@@ -99,7 +99,7 @@ type redrive struct {
 	found int // number of messages to send
 	sent  int // confirmed and removed from the queue
 	open  int // started, with an unknown result
-	steps int // number of changes of the counters above
+	steps int // number of changes to the counters above
 }
 
 // Wait implements reprise.Limiter. It permits as many messages as were found.

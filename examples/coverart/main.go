@@ -76,7 +76,8 @@ func rehearse(ctx context.Context, s *stage.Stage, c rehearsal.Config) (err erro
 	return s.Clean(preset.CoverArt{}.Topology(), func() error { return rehearsal.Run(ctx, c) })
 }
 
-// standIn processes the events like the indexer, but without a database and the other services.
+// standIn consumes from the indexer's queues, with the same strategy and debouncing, but needs no database or other
+// service.
 func standIn(ctx context.Context, s *stage.Stage, c rehearsal.Config, failFirst int) error {
 	design := preset.CoverArt{RetryDelay: c.RetryDelay, QueueType: c.QueueType}
 	if err := design.Validate(); err != nil {

@@ -38,8 +38,7 @@ type Config struct {
 	RetryDelay time.Duration
 	Grace      time.Duration
 
-	// QueueType is the type of all queues (preset.CoverArt.QueueType). Default: the default of the broker, as in the
-	// design.
+	// QueueType is the type of all queues (preset.CoverArt.QueueType). Default: the broker's default, as in the design.
 	QueueType string
 
 	// Serve processes the messages of other programs until the context is done, and publishes nothing.

@@ -42,10 +42,10 @@ func (c *Counts) add(o Outcome) {
 	c.Duplicated += max(0, o.Done+o.Parked-1)
 }
 
-// Retried returns the sums over all jobs without a failure during parking.
+// Retried returns the sums over the jobs for which no failure is injected during parking.
 func (r Result) Retried() Counts { return r.count(func(o Outcome) bool { return !o.parking }) }
 
-// Parking returns the sums over the jobs with a failure during parking.
+// Parking returns the sums over the jobs for which a failure is injected during parking.
 func (r Result) Parking() Counts { return r.count(func(o Outcome) bool { return o.parking }) }
 
 func (r Result) count(of func(Outcome) bool) (c Counts) {
