@@ -56,8 +56,8 @@ func (d Dialect) Writing() []string {
 	return []string{Begin}
 }
 
-// WritingAlone returns the statements that begin a transaction with writes under an advisory lock. Transactions with
-// the same lock number run one after the other.
+// WritingAlone returns the statements that begin a transaction with writes, in PostgreSQL under an advisory lock.
+// Transactions with the same lock number run one after the other.
 func (d Dialect) WritingAlone(lock string) []string {
 	if d == SQLite {
 		return d.Writing()
