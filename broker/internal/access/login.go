@@ -28,7 +28,7 @@ const (
 	maxKnown = 4096
 )
 
-// userAddress is a user name and the address from which the user logs in.
+// userAddress is a user name and the address (with IPv6, the /64 network) from which the user logs in.
 type userAddress struct {
 	from netip.Prefix
 	user string
@@ -43,7 +43,7 @@ type knownUsers struct {
 // has reports whether a user has recently logged in from an address. If so, the broker does not delay a login with the
 // correct password from there, because it probably comes from the user and not from an attacker. Workers with a new
 // password can therefore log in while another worker at the same address keeps using the old password. An attacker at
-// this address gains little: above maxDelayedForKnown delayed logins, the exception does not apply.
+// this address gains little: from maxDelayedForKnown delayed logins upward, the exception does not apply.
 func (k *knownUsers) has(p userAddress) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

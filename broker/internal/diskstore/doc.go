@@ -22,7 +22,7 @@ type (
 	Waiter   = store.Waiter
 )
 
-// Errors that [Open] and the methods of a closed store return.
+// Errors that [Open] and the methods of a [Store] return.
 var (
 	ErrInUse   = store.ErrInUse
 	ErrFormat  = store.ErrFormat

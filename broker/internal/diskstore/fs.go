@@ -19,7 +19,7 @@ func (d *disk) Free() (uint64, error) {
 	return usage.AvailBytes, err
 }
 
-// makeDir creates a directory and its missing parents, and syncs them.
+// makeDir creates a directory and its missing parents, and makes the new directory entries durable.
 func makeDir(fs vfs.FS, dir string) error {
 	_, err := fs.Stat(dir)
 	if !errors.Is(err, os.ErrNotExist) {
