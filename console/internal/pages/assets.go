@@ -13,8 +13,8 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// serveAsset serves a script or a style sheet. Browsers revalidate the file before each use with its ETag, a hash of
-// the file.
+// serveAsset serves a script, a style sheet or another file in assets. Browsers revalidate the file before each use
+// with its ETag, a hash of the file.
 func serveAsset(c *web.Call) error {
 	name := c.R.PathValue("file")
 	data, err := assetFiles.ReadFile("assets/" + name)

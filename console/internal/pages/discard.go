@@ -19,8 +19,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// maxUndo is the maximum number of messages in the undo parameter of a URL. Users restore larger numbers from the list of
-// discarded messages.
+// maxUndo is the maximum number of messages in the undo parameter of a URL. To restore more messages, users select them
+// in the list of discarded messages.
 const maxUndo = 200
 
 // selection describes the messages to which an act applies.

@@ -177,7 +177,7 @@ func (d *HistoryDrawing) line(s history.Series, q float64, y func(time.Duration)
 	return b.String()
 }
 
-// timeGrid returns grid lines at round times between low and high.
+// timeGrid returns grid lines at round times from about low to about high. Default: one line at high.
 func timeGrid(low, high time.Duration, y func(time.Duration) float64) (grid []historyGrid) {
 	for _, unit := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute} {
 		if unit >= low*2/3 && unit <= high*5/4 {

@@ -17,8 +17,8 @@ type Notify struct {
 	Growth   int
 }
 
-// LoadNotify reads the webhooks and the console URL from a file. The URL is "" if the file does not set it. LoadNotify ignores
-// the other keys of the configuration.
+// LoadNotify reads the webhooks and the console URL from a file. The URL is "" if the file does not set it. LoadNotify
+// ignores the values of other keys, but reports unknown top-level keys.
 func LoadNotify(path string) (n *Notify, console string, err error) {
 	data, lookup, err := readFile(path)
 	if err != nil {

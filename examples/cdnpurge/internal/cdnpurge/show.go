@@ -105,8 +105,8 @@ func (s Show) Run(ctx context.Context) error {
 	return count.balance(s.Out)
 }
 
-// play runs the worker, the publisher and the second consumer until all purges are settled,
-// one of them fails, or the timeout expires.
+// play runs the worker, the publisher and the second consumer. It returns when all purges are settled, when one of the
+// three fails, or after the timeout.
 func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.Worker, design preset.CDNPurge, p *Purger, cdn *CDN, c *count) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Over+timeout)
 	var all sync.WaitGroup
