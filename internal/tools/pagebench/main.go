@@ -96,7 +96,7 @@ func run(ctx context.Context, o options) error {
 	return os.WriteFile(o.written, b, 0o644)
 }
 
-// measure opens a database like the reprise command, fills it, and measures the pages.
+// measure opens a database as the reprise command does, fills it, and measures the pages.
 func measure(ctx context.Context, o options, d failed.Dialect, driver, source string, results *figures) error {
 	db, err := sql.Open(driver, source)
 	if err != nil {

@@ -161,7 +161,7 @@ var (
 	markdownComment = regexp.MustCompile(`(?s)<!--.*?-->`)
 )
 
-// readMarkdown counts the words outside code blocks, comments and parts that switch Vale off.
+// readMarkdown counts the words outside code blocks, comments and sections for which Vale is off.
 func readMarkdown(content string) *source {
 	for _, r := range []*regexp.Regexp{markdownOff, markdownCode, markdownComment} {
 		content = r.ReplaceAllString(content, "")
