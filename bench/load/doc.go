@@ -16,5 +16,5 @@
 //  2. Start the consumers.
 //  3. If a warm-up is configured, publish during the warm-up and then drain the queues.
 //  4. Measure until the last message is confirmed and delivered.
-//  5. Check that the queues are empty, if there are consumers, and delete them, unless Options.Keep is set.
+//  5. If there are consumers, check that the queues are empty. Delete the queues, unless Options.Keep is set.
 package load

@@ -16,7 +16,7 @@ type admin struct {
 	channel uint16
 }
 
-// unexpected returns an error for any frame other than the awaited reply.
+// unexpected is a handler that returns an error for any frame other than the awaited reply.
 type unexpected struct{}
 
 func (unexpected) frame(f amqpwire.Frame, _ int64) error {
