@@ -9,7 +9,8 @@ func (h *Handler) health() {
 	for _, path := range []string{"alarms", "local-alarms"} {
 		h.handle("GET /api/health/checks/"+path, anyone, checkAlarms)
 	}
-	// These checks always succeed, because the only node is running if it responds.
+	// These checks always succeed, because the only node is running if it responds. The handler does not check the
+	// connection limit or the certificates.
 	for _, path := range []string{
 		"virtual-hosts", "ready-to-serve-clients", "is-in-service", "below-node-connection-limit",
 		"certificate-expiration/{within}/{unit}",
