@@ -85,8 +85,8 @@ func (f *EditFormView) bytes(before []byte) ([]byte, error) {
 	return []byte(f.Body), nil
 }
 
-// If edited is valid JSON, onOneLine returns it on one line, with the spacing of Python (see spaced) if before has this
-// spacing, and otherwise compact. If edited and before differ only in white space, onOneLine returns before.
+// onOneLine returns edited on one line if it is valid JSON: with the spacing of Python (see spaced) if the body before
+// has this spacing, and otherwise compact. If the two bodies differ only in white space, the result is before.
 func onOneLine(edited, before []byte) []byte {
 	compact, was := compacted(edited), compacted(before)
 	switch {

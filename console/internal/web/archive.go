@@ -213,9 +213,9 @@ func (c *Call) Edited(id failed.ID, e api.Edit) (content failed.Content, err err
 	return content, nil
 }
 
-// unhide restores hidden values in sent, the headers that a visitor submitted. The visitor saw shown, which is a
-// redacted copy of whole. In the result, the values in whole replace the values that were hidden. unhide fails if the
-// visitor changed a hidden value.
+// unhide restores hidden values in sent, the headers that a visitor submitted. The parameter shown is the redacted copy
+// of whole that the visitor saw. In the result, the values in whole replace the values that were hidden. unhide fails
+// if the visitor changed a hidden value.
 func unhide(sent, shown, whole topology.Table) (topology.Table, error) {
 	merged := make(topology.Table, len(sent))
 	maps.Copy(merged, sent)

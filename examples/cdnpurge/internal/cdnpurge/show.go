@@ -151,7 +151,7 @@ func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.
 // several rows can be due at one tick.
 type rowCounter int
 
-// due returns the seconds that have passed and for which no row has been written.
+// due returns the seconds that have passed since the last row, and counts their rows as written.
 func (r *rowCounter) due(since time.Duration) (seconds []time.Duration) {
 	for ; time.Duration(*r+1)*time.Second <= since; *r++ {
 		seconds = append(seconds, time.Duration(*r+1)*time.Second)
