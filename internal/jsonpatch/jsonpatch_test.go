@@ -69,6 +69,7 @@ func TestApplyReturnsErrorOfFailedOperation(t *testing.T) {
 		{`{"a":1,"a":2}`, `[{"op":"add","path":"/a","value":1}]`, "operation 1, add: /a has a duplicate name"},
 		{`{"a":9007199254740993}`, `[{"op":"test","path":"/a","value":9007199254740992}]`, "operation 1, test: /a has a different value"},
 		{`{"a":{"x":1,"x":1}}`, `[{"op":"test","path":"/a","value":{"x":1,"x":1}}]`, "operation 1, test: /a has a different value"},
+		{`{"a":{}}`, `[{"op":"test","path":"/a","value":{"x":1,"x":2}}]`, "operation 1, test: /a has a different value"},
 		{`{"a":1}`, `[{"op":"test","path":"/b","value":null}]`, "operation 1, test: /b is missing"},
 		{`{"a":"1"}`, `[{"op":"test","path":"/a","value":1}]`, "operation 1, test: /a has a different value"},
 		{`{"a":1} x`, `[{"op":"remove","path":"/a"}]`, ErrNotJSON.Error()},

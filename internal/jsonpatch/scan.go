@@ -192,7 +192,7 @@ func equal(a, b []byte) bool {
 		return bytes.Equal(a, b)
 	}
 	left, right := values(a), values(b)
-	if left == nil || len(left) != len(right) {
+	if left == nil || right == nil || len(left) != len(right) {
 		return false
 	}
 	for name, v := range left {
