@@ -40,7 +40,7 @@ func TestPauseForStopsConsuming(t *testing.T) {
 		c := dial(t, b.URL, func(c *reprise.Config) { c.Observer = events })
 		h := newScript(func(m *reprise.Message) error {
 			if m.MessageID == "full" && m.Attempt == 1 {
-				return reprise.PauseFor(2*time.Second, errors.New("507 queue is full"))
+				return reprise.PauseFor(10*time.Second, errors.New("507 queue is full"))
 			}
 			return nil
 		})
@@ -312,7 +312,7 @@ func TestBurstWaitsDuringPause(t *testing.T) {
 		queue, strategy := r.names(topology.Buckets{})
 		h := newScript(func(m *reprise.Message) error {
 			if m.MessageID == "pause" && m.Attempt == 1 {
-				return reprise.PauseFor(time.Second, errScripted)
+				return reprise.PauseFor(5*time.Second, errScripted)
 			}
 			return nil
 		})
