@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Never, as a number of failing attempts, means that all attempts fail.
+// Never as the number of failing attempts means that all attempts fail.
 const Never = -1
 
 // asks matches the number of failing attempts in the body of a message.
