@@ -34,10 +34,28 @@ func isAttemptHeader(header string, marks []topology.Marks) bool {
 		slices.ContainsFunc(marks, func(m topology.Marks) bool { return m.Owns(header) })
 }
 
-// resetAttempts returns a message to publish, without the headers of earlier attempts. Three values must not be sent
-// unchanged, because the broker would route by the header CC, refuse the user-id of another user, and let the message
-// expire after its expiration. resetAttempts moves them to other headers, from which a worker restores them for its
-// handler.
+// stash moves three values to headers from which a worker restores them for its handler. If a copy had these values, the
+// broker would also route it by the header CC, refuse the user-id of another user, and let the copy expire.
+func stash(headers map[string]any, userID, expiration string) {
+	keep := func(name string, value any) {
+		if _, found := headers[name]; !found { // a stashed value is older, so it is the original value
+			headers[name] = value
+		}
+	}
+	if cc, found := headers["CC"]; found {
+		keep(reprise.HeaderCC, cc)
+	}
+	delete(headers, "CC")
+	delete(headers, "BCC")
+	if userID != "" {
+		headers[reprise.HeaderUserID] = userID // the broker has verified the property, but not the header
+	}
+	if expiration != "" {
+		keep(reprise.HeaderExpiration, expiration)
+	}
+}
+
+// resetAttempts returns a message to publish, without the headers of earlier attempts. See stash.
 func resetAttempts(c Content, marks []topology.Marks) *reprise.Message {
 	headers := make(map[string]any, len(c.Headers)+1)
 	for name, value := range c.Headers {
@@ -45,23 +63,8 @@ func resetAttempts(c Content, marks []topology.Marks) *reprise.Message {
 			headers[name] = value
 		}
 	}
-	stash := func(name string, value any) {
-		if _, found := headers[name]; !found {
-			headers[name] = value
-		}
-	}
-	if cc, found := headers["CC"]; found {
-		stash(reprise.HeaderCC, cc)
-	}
-	delete(headers, "CC")
-	delete(headers, "BCC")
 	p := c.Properties
-	if p.UserID != "" {
-		headers[reprise.HeaderUserID] = p.UserID // the broker has verified the property, but not the header
-	}
-	if p.Expiration != "" {
-		stash(reprise.HeaderExpiration, p.Expiration)
-	}
+	stash(headers, p.UserID, p.Expiration)
 	return &reprise.Message{
 		Body:            c.Body,
 		Headers:         headers,

@@ -416,17 +416,8 @@ func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
 		out.Headers = copiedHeaders(f.m.Headers)
 	}
 	out.Exchange, out.RoutingKey, out.Expiration, out.NoTimestamp = hop.Exchange, hop.RoutingKey, hop.TTL, true
-	if cc, found := out.Headers["CC"]; found { // the broker would also route the copy to these keys
-		if _, stashed := out.Headers[reprise.HeaderCC]; !stashed {
-			out.Headers[reprise.HeaderCC] = cc
-		}
-		delete(out.Headers, "CC")
-	}
-	delete(out.Headers, "BCC")
-	if out.UserID != "" { // the broker refuses the property from any other user, so its value is reliable, unlike the header
-		out.Headers[reprise.HeaderUserID] = out.UserID
-		out.UserID = ""
-	}
+	stash(out.Headers, out.UserID, "") // the expiration is the delay in the wait queue
+	out.UserID = ""
 	return &out, err
 }
 
