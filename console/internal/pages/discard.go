@@ -199,8 +199,7 @@ func handleMoreMessages(c *web.Call, s *selection, v url.Values, state failed.St
 	if err != nil {
 		return "", s, err
 	}
-	return fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Check the messages before you confirm.",
-		show.Plural(s.Filter.AtMost, "message"), show.Thousands(now.N)), now, nil
+	return numberChanged(s.Filter.AtMost, now.N), now, nil
 }
 
 // actPage is a page that discards or restores selected messages after a confirmation.
@@ -284,4 +283,10 @@ func (a actPage) do(c *web.Call) error {
 		}
 	}
 	return c.SeeOther(s.path, q)
+}
+
+// numberChanged returns the problem of a form that showed a different number of selected messages.
+func numberChanged(shown, now int64) string {
+	return fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Check the messages before you confirm.",
+		show.Plural(shown, "message"), show.Thousands(now))
 }

@@ -2,14 +2,12 @@ package pages
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/reprisemq/reprise/console/internal/fault"
-	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
@@ -118,7 +116,6 @@ func (p *Pages) erase(c *web.Call) error {
 // showChangedErase shows the form again, because the number of messages has changed since the previous page.
 func showChangedErase(c *web.Call, form *eraseForm, shown int64) error {
 	form.Form = nil // the number must be entered again
-	form.Problem = fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Check the messages before you confirm.",
-		show.Plural(shown, "message"), show.Thousands(form.N))
+	form.Problem = numberChanged(shown, form.N)
 	return showErase(c, http.StatusConflict, form)
 }

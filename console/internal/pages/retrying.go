@@ -311,8 +311,7 @@ func (p *Pages) actOnWaiting(c *web.Call) error {
 	}
 	res, err := c.ActOnWaiting(act)
 	if errors.Is(err, failed.ErrState) {
-		form.Problem = fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Check the messages before you confirm.",
-			show.Plural(act.AtMost, "message"), show.Thousands(form.N))
+		form.Problem = numberChanged(act.AtMost, form.N)
 		return showWaitingForm(c, http.StatusConflict, form)
 	}
 	if err != nil {
