@@ -150,7 +150,7 @@ func (p *program) count(kinds ...reprise.EventKind) (n int) {
 func (p *program) idle() error {
 	settled := p.count(reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventRequeued, reprise.EventDropped, reprise.EventLost)
 	if begun := p.count(reprise.EventStarted); settled != begun {
-		return fmt.Errorf("settled attempts: got %d, want %d", settled, begun)
+		return fmt.Errorf("worker must settle %d attempts: got %d", begun, settled)
 	}
 	return nil
 }
