@@ -43,11 +43,11 @@ test-short: ## run the fast tests that need only Go
 	go test -short $(or $(ARGS),./...)
 
 .PHONY: lint
-lint: ## check the formatting, the layers of packages, the modules and the English
+lint: ## check the formatting, the layers of packages and the modules
 	scripts/lint
 
 .PHONY: prose
-prose: ## check the English of documents, comments, names of tests and messages (PKG=./broker/... lists findings; ARGS=-lower)
+prose: ## check the English of documents, comments, names of tests and messages (PKG=./broker/... lists findings; ARGS=-lower, ARGS=test)
 	@scripts/prose $(ARGS) $(PKG)
 
 .PHONY: fmt

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -43,59 +42,6 @@ func makeProject(t *testing.T) string {
 		}
 	}
 	return dir
-}
-
-func TestMeasure(t *testing.T) {
-	dir := makeProject(t)
-	units, err := measure(options{vale: vale(t), config: filepath.Join(root, ".vale.ini")}, dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, u := range units {
-		for _, f := range u.findings {
-			name, err := filepath.Rel(dir, f.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, finding{name, f.line, f.rule, ""}.String())
-		}
-	}
-	want := []string{
-		"README.md:1: [Words] ",
-		"p/p.go:1: [Words] ",
-		"p/p.go:10: [state,Idle] ",
-		"p/p.go:12: [old] ",
-		"p/p.go:16: [opener,person] ",
-		"p/p.go:17: [opener,person] ",
-		"p/p.go:18: [state] ",
-		"p/p_test.go:3: [Words] ",
-		"p/p_test.go:4: [opener,what,state] ",
-		"p/p_test.go:6: [state] ",
-		"p/templates/page.html:2: [person] ",
-		"p/templates/page.html:3: [opener,person] ",
-		"q/page.js:2: [opener,person] ",
-		"scripts/run:2: [what,state] ",
-		"scripts/run:4: [state] ",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("findings:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	for name, want := range map[string]unit{
-		"README.md": {words: 4, alerts: 1},
-		"p":         {words: 8, alerts: 2, strings: 9},
-		"q":         {words: 5, strings: 1},
-		"q/deep":    {words: 4},
-		"scripts":   {words: 10, strings: 2},
-	} {
-		i := slices.IndexFunc(units, func(u *unit) bool { return u.name == name })
-		if i < 0 {
-			t.Fatalf("unit %s not found", name)
-		}
-		if u := units[i]; u.words != want.words || u.alerts != want.alerts || u.strings != want.strings {
-			t.Errorf("%s: got %d words, %d alerts, %d strings, want %+v", name, u.words, u.alerts, u.strings, want)
-		}
-	}
 }
 
 func TestFind(t *testing.T) {

@@ -1,73 +1,11 @@
 package main
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 )
 
 const root = "../../.."
-
-// vale returns the path of Vale. scripts/prose builds Vale if it is missing.
-func vale(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("skipped with -short (takes minutes to build Vale)")
-	}
-	cmd := exec.Command("scripts/prose", "install")
-	cmd.Dir, cmd.Stderr = root, os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("cannot install Vale: %v", err)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// alertsIn returns the rules that Vale reports for each file, relative to dir.
-func alertsIn(t *testing.T, dir string) map[string][]string {
-	t.Helper()
-	var files []string
-	for _, pattern := range []string{"*.md", "*.go"} {
-		matches, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, matches...)
-	}
-	alerts, err := runVale(vale(t), filepath.Join(root, ".vale.ini"), files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := make(map[string][]string)
-	for _, file := range files {
-		found[filepath.Base(file)] = nil
-		for _, a := range alerts[file] {
-			found[filepath.Base(file)] = append(found[filepath.Base(file)], strings.TrimPrefix(a.Check, "Reprise."))
-		}
-	}
-	return found
-}
-
-func TestValeRulesMatchExamples(t *testing.T) {
-	styles, err := filepath.Glob("styles/Reprise/*.yml")
-	if err != nil || len(styles) < 12 {
-		t.Fatalf("got %d rules, want at least 12 (%v)", len(styles), err)
-	}
-	found := alertsIn(t, "testdata/rules")
-	for _, style := range styles {
-		name := strings.TrimSuffix(filepath.Base(style), ".yml")
-		if got := found[name+".bad.md"]; !slices.Contains(got, name) {
-			t.Errorf("testdata/rules/%s.bad.md: got alerts %v, want one of %s", name, got, name)
-		}
-		got, ok := found[name+".good.md"]
-		if !ok || len(got) > 0 {
-			t.Errorf("testdata/rules/%s.good.md: got alerts %v (file exists: %v), want none", name, got, ok)
-		}
-	}
-}
 
 func TestStringRulesMatchExamples(t *testing.T) {
 	cases := map[string]struct{ bad, good string }{
