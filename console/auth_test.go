@@ -144,6 +144,55 @@ func TestUnauthenticatedRequests(t *testing.T) {
 	}
 }
 
+// Proxies send an Authorization header of their own with each request of a browser: Basic for nginx's auth_basic, a token
+// of the identity provider for single sign-on.
+func TestAuthorizationOfProxy(t *testing.T) {
+	list, secrets := tokens()
+	list = append(list, Token{Name: "made-up", Role: View, Hash: HashToken("correct horse")})
+	for _, foreign := range []string{"Basic YWRtaW46YWRtaW4=", "Bearer eyJhbGciOiJub25lIn0.e30.", "Bearer " + secrets[View] + "x", "Negotiate YII=", "Digest username=x", "x", " "} {
+		t.Run(foreign, func(t *testing.T) {
+			c := newConsole(t, Config{Tokens: list})
+			proxied, html := header("Authorization", foreign), header("Accept", "text/html")
+			for range 2 * throttle.FreeMistakes { // a browser loads a page without a session, with its style sheets
+				w := ask(t, c, "GET", "/groups", nil, proxied, html)
+				if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/login?next=%2Fgroups" {
+					t.Fatalf("page without a session: got status %d, location %q, want 303 to /login", w.Code, w.Header().Get("Location"))
+				}
+				if w := ask(t, c, "GET", "/login", nil, proxied, html); w.Code != http.StatusOK {
+					t.Fatalf("login page: got status %d, want 200", w.Code)
+				}
+			}
+			w := logIn(t, c, secrets[Operate], "/groups", proxied)
+			if w.Code != http.StatusSeeOther {
+				t.Fatalf("login: got status %d, want 303: %s", w.Code, w.Body)
+			}
+			cookie := sessionOf(t, w)
+			for range 2 * throttle.FreeMistakes {
+				for _, path := range []string{"/groups", "/api/v1/groups"} {
+					if w := ask(t, c, "GET", path, nil, proxied, html, with(cookie)); w.Code != http.StatusOK {
+						t.Fatalf("%s with a session: got status %d, want 200: %s", path, w.Code, w.Body)
+					}
+				}
+			}
+			if w := logIn(t, c, "correct horse", "/"); w.Code != http.StatusSeeOther && !strings.HasPrefix(foreign, "Bearer") {
+				t.Errorf("login of another user: got status %d, want 303", w.Code)
+			}
+		})
+	}
+}
+
+// A session does not let its user guess other tokens.
+func TestSessionDoesNotTryTokens(t *testing.T) {
+	list, secrets := tokens()
+	list = append(list, Token{Name: "made-up", Role: Admin, Hash: HashToken("correct horse")})
+	c := newConsole(t, Config{Tokens: list})
+	cookie := sessionOf(t, logIn(t, c, secrets[View], "/"))
+	me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, with(cookie), bearer("correct horse")))
+	if me.Role != "view" {
+		t.Errorf("role with a session and a token in the header: got %s, want view", me.Role)
+	}
+}
+
 // After several wrong tokens, each further wrong token doubles the waiting time of the address. A token that is not
 // from NewToken could be guessed, so it is refused during the waiting time even if it is valid.
 func TestWrongTokensAreThrottled(t *testing.T) {

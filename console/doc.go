@@ -10,8 +10,9 @@
 //
 // With tokens, every visitor needs a token. A program sends its token with each request, in the header Authorization
 // ("Authorization: Bearer …"). A browser sends the token to /login once, and gets a session, which lasts twelve hours
-// at most and ends when this program exits. A token has one of three roles. Each role includes the permissions of the
-// previous roles:
+// at most and ends when this program exits. With a valid session, the console ignores the header Authorization, which a
+// proxy may set for its own purposes. A token has one of three roles. Each role includes the permissions of the previous
+// roles:
 //
 //	view     read everything except for secrets (failed.Config.Redact)
 //	operate  replay, edit, discard, and undo

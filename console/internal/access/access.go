@@ -85,24 +85,23 @@ func Forbidden(who Visitor, needed Role) *fault.Failure {
 	}
 }
 
-// Identify authenticates the sender of a request.
-func (g *Guard) Identify(w http.ResponseWriter, r *http.Request) (Visitor, error) {
+// Identify authenticates the sender of a request by session or, if tokens is true, by the header Authorization. A valid
+// session precedes the header, because proxies set or forward the header for their own purposes.
+func (g *Guard) Identify(w http.ResponseWriter, r *http.Request, tokens bool) (Visitor, error) {
 	if len(g.tokens) == 0 {
 		return identifyLocal(r)
 	}
 	w.Header().Add("Vary", "Authorization, Cookie")
-	if text := r.Header.Get("Authorization"); text != "" {
-		scheme, secret, _ := strings.Cut(text, " ")
-		if !strings.EqualFold(scheme, "Bearer") {
-			return Visitor{}, ErrNotLoggedIn
-		}
-		t, err := g.check(r, strings.TrimSpace(secret))
-		if err != nil {
-			return Visitor{}, err
-		}
-		return Visitor{Actor: failed.Actor(t.Name), Role: t.Role}, nil
+	who, err := g.identifySession(r)
+	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if err == nil || !tokens || !strings.EqualFold(scheme, "Bearer") {
+		return who, err
 	}
-	return g.identifySession(r)
+	t, err := g.check(r, strings.TrimSpace(secret))
+	if err != nil {
+		return Visitor{}, err
+	}
+	return Visitor{Actor: failed.Actor(t.Name), Role: t.Role}, nil
 }
 
 // identifyLocal accepts requests from this machine for a loopback host. It rejects forwarded requests.

@@ -90,7 +90,7 @@ func (l *live) serve(c *web.Call) error {
 			continue
 		}
 		// The session may have ended in the meantime.
-		if who, err := c.Guard.Identify(c.W, c.R); err != nil || who.Role < access.View {
+		if who, err := c.Guard.Identify(c.W, c.R, true); err != nil || who.Role < access.View {
 			return nil
 		}
 		if !say(text) {

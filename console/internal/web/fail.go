@@ -35,7 +35,8 @@ func (c *Call) fail(err error) {
 			c.W.Header().Set("WWW-Authenticate", `Bearer realm="reprise"`)
 		}
 		_ = c.Write(f.Status, api.Error{Text: f.Text, Advice: f.Advice})
-	case f == access.ErrNotLoggedIn && access.IsSafe(c.R.Method) && strings.Contains(c.R.Header.Get("Accept"), "text/html"):
+	// A browser may send a token that a proxy added, so only the login page helps.
+	case (f.Status == http.StatusUnauthorized || f.Status == http.StatusTooManyRequests) && access.IsSafe(c.R.Method) && strings.Contains(c.R.Header.Get("Accept"), "text/html"):
 		c.Redirect("/login?next=" + url.QueryEscape(c.Address()))
 	default:
 		c.Server.FailPage(c, f)

@@ -154,7 +154,7 @@ func (c *Call) claimKey() error {
 
 // authorize sets Who, or returns the reason why the visitor may not use the route.
 func (c *Call) authorize() error {
-	who, err := c.Guard.Identify(c.W, c.R)
+	who, err := c.Guard.Identify(c.W, c.R, c.route.Role > access.Nobody)
 	if err != nil && (c.route.Role > access.Nobody || access.IsForeign(err)) {
 		return err
 	}
