@@ -112,7 +112,7 @@ func (r *Reader) readOne(text string, pointer any) (err error) {
 		}
 		*x = text == "true"
 	case *time.Time:
-		*x, err = ReadTime(text, r.Now)
+		*x, err = ReadTime(text, r.Now, time.UTC)
 	default:
 		return readScalar(text, reflect.ValueOf(pointer).Elem())
 	}
@@ -151,29 +151,43 @@ func readList(name string, values []string, to reflect.Value) error {
 	return nil
 }
 
-// timeLayouts contains the format of Write, and the formats that users may write, in UTC.
-var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02"}
+// timeLayouts contains the format of Write, the formats that users may write, and the formats that pages and commands show.
+// A fraction of a second may follow the seconds.
+var timeLayouts = []string{
+	time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05 Z07:00", "2006-01-02 15:04:05 MST", "2006-01-02 15:04 MST",
+	"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02",
+}
 
-// ReadTime parses a time that a user has written: 2026-03-01T09:00:00Z, 2026-03-01 09:00 in UTC, or 2h for two hours before
+// ReadTime parses a time that a user has written: 2026-03-01T09:00:00Z, 2026-03-01 09:00 in zone, or 2h for two hours before
 // now.
-func ReadTime(text string, now time.Time) (time.Time, error) {
+func ReadTime(text string, now time.Time, zone *time.Location) (time.Time, error) {
 	written := strings.TrimSpace(text)
 	for _, layout := range timeLayouts {
-		if t, err := time.ParseInLocation(layout, written, time.UTC); err == nil && !t.IsZero() {
-			return t, nil
+		t, err := time.ParseInLocation(layout, written, zone)
+		if err != nil || t.IsZero() {
+			continue
 		}
+		if strings.HasSuffix(layout, "MST") && t.Location() != zone && t.Location() != time.UTC {
+			continue // an abbreviation of a different zone, which package time would read as UTC
+		}
+		return t, nil
 	}
 	if d, err := readAge(written); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, fmt.Errorf("%.40q is not a time (write 2026-01-31T12:00:00Z, or how long ago: 90m, 24h, 7d)", text)
+	return time.Time{}, fmt.Errorf("%.40q is not a time (write 2026-01-31T12:00:00Z, 2026-01-31, or how long ago: 90m, 24h, 7d)", text)
 }
 
-// readAge parses a duration, which may be a number of days such as 7d.
+// readAge parses a duration, which may begin with a number of days: 7d, 1d12h.
 func readAge(text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16)
+	days, rest, ok := strings.Cut(text, "d")
+	if !ok {
+		return time.ParseDuration(text)
+	}
+	n, err := strconv.ParseUint(days, 10, 16)
+	if err != nil || rest == "" {
 		return time.Duration(n) * 24 * time.Hour, err
 	}
-	return time.ParseDuration(text)
+	d, err := time.ParseDuration(rest)
+	return time.Duration(n)*24*time.Hour + d, err
 }

@@ -23,6 +23,17 @@ func (c archiveServiceConfig) checkURL() error {
 	return nil
 }
 
+// linkWarning describes notifications whose links work only on this machine, or on no machine.
+func (d *archiveService) linkWarning() string {
+	switch {
+	case d == nil || d.notify == nil || d.url != "":
+		return ""
+	case d.listen == "":
+		return "notifications have no links without a console (set console, and its key url)"
+	}
+	return fmt.Sprintf("links in notifications begin with http://%s, the address of the console's listener (set console.url to the address for browsers)", d.listen)
+}
+
 // startNotifier sends notifications, if they are configured, until stop is called.
 func (d *archiveService) startNotifier(ctx context.Context) (stop func()) {
 	if d.notify == nil {

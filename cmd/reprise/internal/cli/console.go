@@ -83,6 +83,9 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 	if err := d.serve(); err != nil {
 		return err
 	}
+	if w := d.linkWarning(); w != "" {
+		log.Warn(w)
+	}
 	if _, err := fmt.Fprintln(streams.Stdout, d.localURL); err != nil {
 		return fmt.Errorf("cannot print the URL: %w", err)
 	}

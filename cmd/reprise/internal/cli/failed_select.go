@@ -2,14 +2,13 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"reflect"
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/params"
 )
 
 // selection contains the flags that select messages. A message must match all given flags.
@@ -117,15 +116,7 @@ func (m moment) time() time.Time { return time.Time(m) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (m *moment) UnmarshalText(text []byte) error {
-	for _, form := range []string{time.RFC3339Nano, "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"} {
-		if t, err := time.ParseInLocation(form, string(text), time.Local); err == nil {
-			*m = moment(t)
-			return nil
-		}
-	}
-	if d, err := config.ParseDuration(string(text)); err == nil && d > 0 {
-		*m = moment(time.Now().Add(-d))
-		return nil
-	}
-	return fmt.Errorf("%q is not a time (examples: 2026-03-01T09:00:00Z, 2026-03-01, or 2h for two hours ago)", text)
+	t, err := params.ReadTime(string(text), time.Now(), time.Local)
+	*m = moment(t)
+	return err
 }

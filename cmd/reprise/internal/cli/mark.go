@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/api"
-	"github.com/reprisemq/reprise/internal/params"
 )
 
 type markCmd struct {
@@ -32,7 +30,7 @@ Examples:
 
 type markAddCmd struct {
 	Text        string `arg:"" help:"Description of the event, in one line."`
-	At          string `placeholder:"TIME" help:"Time of the event: 2026-03-01T09:00:00Z, 2026-03-01 09:00 (UTC), or 10m for ten minutes ago. Default: now."`
+	At          moment `placeholder:"TIME" help:"Time of the event: 2026-03-01T09:00:00Z, 2026-03-01 09:00 (local time), or 10m for ten minutes ago. Default: now."`
 	Queue       string `placeholder:"NAME" help:"Work queue of the event. Default: all."`
 	JSON        bool   `name:"json" help:"Print JSON."`
 	serverFlags `group:"Console:"`
@@ -43,13 +41,7 @@ func (markAddCmd) Help() string { return markCmd{}.Help() }
 
 // Run adds a mark.
 func (c *markAddCmd) Run(ctx context.Context, streams IO) error {
-	m := api.NewMark{Text: c.Text, Queue: api.Text(c.Queue)}
-	if c.At != "" {
-		var err error
-		if m.Time, err = params.ReadTime(c.At, time.Now()); err != nil {
-			return usagef("--at: %w", err)
-		}
-	}
+	m := api.NewMark{Text: c.Text, Queue: api.Text(c.Queue), Time: c.At.time()}
 	return c.ask(streams, func(client *api.Client) error {
 		added, err := client.AddMark(ctx, m)
 		if err != nil {

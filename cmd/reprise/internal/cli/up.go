@@ -53,18 +53,18 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 	if err != nil {
 		return usageError{err}
 	}
-	left := leftoverMessages(c.Config, cfg)
+	warnings := slices.DeleteFunc([]string{leftoverMessages(c.Config, cfg), parts.archive.linkWarning()}, func(s string) bool { return s == "" })
 	if c.Check {
 		parts.close()
-		if left != "" {
-			fmt.Fprintf(streams.Stderr, "%s: warning: %s\n", c.Config, left)
+		for _, w := range warnings {
+			fmt.Fprintf(streams.Stderr, "%s: warning: %s\n", c.Config, w)
 		}
 		_, err := fmt.Fprintf(streams.Stdout, "%s: ok, %s\n", c.Config, terminal.Plural(len(cfg.Workers), "worker"))
 		return err
 	}
 
-	if left != "" {
-		log.Warn(left)
+	for _, w := range warnings {
+		log.Warn(w)
 	}
 	stop.serve(log)
 	ended := make(chan error, 1)

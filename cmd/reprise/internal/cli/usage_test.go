@@ -41,7 +41,7 @@ func TestUsageErrors(t *testing.T) {
 		"pause orders --for 3":        "--for: \"3\" is not a duration (examples: 500ms, 30s, 5m, 1h30m, 7d) (see reprise pause --help)",
 		"schedule --attempts 0":       "--attempts must be 1 to 1000000: got 0",
 		"failed":                      "failed takes a command: ls, groups, show, replay, replays, edit, discard, undo, mute, unmute, export, import, erase, purge (see reprise failed --help)",
-		"failed ls --since yesterday": "--since: \"yesterday\" is not a time (examples: 2026-03-01T09:00:00Z, 2026-03-01, or 2h for two hours ago) (see reprise failed ls --help)",
+		"failed ls --since yesterday": "--since: \"yesterday\" is not a time (write 2026-01-31T12:00:00Z, 2026-01-31, or how long ago: 90m, 24h, 7d) (see reprise failed ls --help)",
 		"failed ls --header x":        "--header must be name=value: got \"x\"",
 		"failed ls --state lost --server http://127.0.0.1:1": "--state must be one of \"failed\",\"replaying\",\"replayed\",\"discarded\",\"all\" but got \"lost\" (see reprise failed ls --help)",
 		"failed ls --server http://127.0.0.1:1":              "cannot reach the console at http://127.0.0.1:1: connect: connection refused (start it with `reprise console`, or use --server)",
