@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Thousands formats n with commas between groups of three digits: 12,345.
@@ -78,20 +80,10 @@ func Due(now, t time.Time) string {
 	return Ago(now, t)
 }
 
-// Short formats a duration in its largest unit, rounded down.
+// Short formats a duration, rounded to one unit.
 func Short(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d >= day:
-		return strconv.Itoa(int(d/day)) + " d"
-	case d >= time.Hour:
-		return strconv.Itoa(int(d/time.Hour)) + " h"
-	case d >= time.Minute:
-		return strconv.Itoa(int(d/time.Minute)) + " min"
-	case d >= time.Second:
-		return strconv.Itoa(int(d/time.Second)) + " s"
-	}
-	return strconv.Itoa(int(d/time.Millisecond)) + " ms"
+	n, unit := brief.Rough(d)
+	return fmt.Sprintf("%d %s", n, unit)
 }
 
 // Exactly formats a configured duration without rounding: 300000 ms becomes 5 min.

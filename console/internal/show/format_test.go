@@ -30,7 +30,8 @@ func TestThousands(t *testing.T) {
 func TestAgo(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "just now", 4 * time.Second: "just now", 59 * time.Second: "59 s ago", 60 * time.Second: "1 min ago",
-		119 * time.Minute: "1 h ago", 49 * time.Hour: "2 d ago", 400 * 24 * time.Hour: "400 d ago", -90 * time.Second: "in 1 min",
+		119 * time.Minute: "2 h ago", 49 * time.Hour: "2 d ago", 400 * 24 * time.Hour: "400 d ago", -90 * time.Second: "in 2 min",
+		-2*time.Hour + time.Second: "in 2 h", -40 * time.Minute: "in 40 min", 3570 * time.Second: "1 h ago", 3569 * time.Second: "59 min ago",
 	} {
 		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 		if got := Ago(now, now.Add(-d)); got != want {

@@ -3,24 +3,20 @@ package cli
 import (
 	"fmt"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
-// roughly formats a duration in a single unit, rounded down: 45s, 12m, 47h, 3d, 2y.
+// roughly formats a duration, rounded to one unit: 45s, 12m, 47h, 3d, 2y.
 func roughly(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < 0:
+	n, unit := brief.Rough(max(d, 0))
+	switch unit {
+	case "ms":
 		return "0s"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 2*day:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d < 1000*day:
-		return fmt.Sprintf("%dd", d/day)
+	case "min":
+		unit = "m"
 	}
-	return fmt.Sprintf("%dy", d/(365*day))
+	return fmt.Sprintf("%d%s", n, unit)
 }
 
 // ago formats t relative to now, such as "5m ago" or "in 5m". The result for a zero time is "-".

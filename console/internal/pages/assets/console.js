@@ -38,13 +38,13 @@
   window.addEventListener("pageshow", connect);
 
   // This function must return the same strings as Ago and Due in console/internal/show/format.go.
-  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const units = [["s", 1, 60], ["min", 60, 3600], ["h", 3600, 2 * 86400], ["d", 86400, 1000 * 86400]];
   const ago = (then, due) => {
     const seconds = Math.round((Date.now() - then) / 1000);
     const size = Math.abs(seconds);
     if (size < 5) return due && seconds < 0 ? "in less than 5 s" : "just now";
-    const [unit, length] = units.find(([, length]) => size >= length);
-    const text = Math.floor(size / length) + " " + unit;
+    const [unit, length] = units.find(([, length, limit]) => Math.round(size / length) * length < limit) ?? ["y", 365 * 86400];
+    const text = Math.round(size / length) + " " + unit;
     return seconds < 0 ? "in " + text : text + " ago";
   };
   const tick = () => {
