@@ -181,6 +181,54 @@ func TestAuthorizationOfProxy(t *testing.T) {
 	}
 }
 
+func TestSetTokens(t *testing.T) {
+	list, secrets := tokens()
+	c := newConsole(t, Config{Tokens: list})
+	cookies := map[Role]*http.Cookie{}
+	for _, role := range []Role{View, Operate, Admin} {
+		cookies[role] = sessionOf(t, logIn(t, c, secrets[role], "/"))
+	}
+	added, hash := NewToken()
+	var kept []Token
+	for _, old := range list {
+		if old.Role == View { // the user becomes an administrator, and operate's token is revoked
+			kept = append(kept, Token{Name: old.Name, Role: Admin, Hash: old.Hash})
+		} else if old.Role == Admin {
+			kept = append(kept, old)
+		}
+	}
+	if err := c.SetTokens(append(kept, Token{Name: "new", Role: View, Hash: hash})); err != nil {
+		t.Fatal(err)
+	}
+	role := func(change func(*http.Request)) string {
+		return get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, change)).Role
+	}
+	for what, got := range map[string]string{
+		"session of a changed role": role(with(cookies[View])), "changed token": role(bearer(secrets[View])), "kept session": role(with(cookies[Admin])),
+	} {
+		if got != "admin" {
+			t.Errorf("%s: got role %s, want admin", what, got)
+		}
+	}
+	if got := role(bearer(added)); got != "view" {
+		t.Errorf("new token: got role %s, want view", got)
+	}
+	refused(t, ask(t, c, "GET", "/api/v1/me", nil, with(cookies[Operate])), http.StatusUnauthorized, "not logged in")
+	refused(t, ask(t, c, "GET", "/api/v1/me", nil, bearer(secrets[Operate])), http.StatusUnauthorized, "unknown token")
+
+	for what, wrong := range map[string][]Token{"no tokens": nil, "invalid hash": {{Name: "x", Role: View, Hash: "sha256:1"}}} {
+		if err := c.SetTokens(wrong); err == nil {
+			t.Errorf("%s: got no error", what)
+		}
+	}
+	if err := newConsole(t, Config{}).SetTokens(kept); err == nil {
+		t.Error("console without tokens: got no error")
+	}
+	if got := role(bearer(added)); got != "view" {
+		t.Errorf("new token after refused changes: got role %s, want view", got)
+	}
+}
+
 // A session does not let its user guess other tokens.
 func TestSessionDoesNotTryTokens(t *testing.T) {
 	list, secrets := tokens()

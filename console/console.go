@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // Console is an [http.Handler] that serves the pages and the API. A Console does not have to be shut down. Changes to
-// the Config after New do not affect the Console. A Console is safe for concurrent use.
+// the Config after New do not affect the Console, except through SetTokens. A Console is safe for concurrent use.
 type Console struct {
 	cfg    Config // includes the defaults
 	server *web.Server
@@ -32,6 +33,21 @@ func New(cfg Config) (*Console, error) {
 	}}
 	c.server.Build(c.routes())
 	return c, nil
+}
+
+// SetTokens replaces the tokens of the Config, for example after a change of the file that contains them. The sessions of
+// removed tokens end, and the other sessions get the new role of their token. SetTokens returns an error, and changes
+// nothing, if a token is invalid or if one of the lists is empty: a Console has tokens always or never.
+func (c *Console) SetTokens(tokens []Token) error {
+	if len(tokens) == 0 || !c.server.Guard.HasTokens() {
+		return errors.New("console: SetTokens: the old and the new list of tokens must not be empty")
+	}
+	list := accessTokens(tokens)
+	if err := access.ValidateTokens(list); err != nil {
+		return err
+	}
+	c.server.Guard.SetTokens(list)
+	return nil
 }
 
 func (c *Console) routes() []web.Route {

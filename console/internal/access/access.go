@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise/console/internal/fault"
@@ -25,7 +26,7 @@ type Visitor struct {
 
 // Guard authenticates requests.
 type Guard struct {
-	tokens   []Token
+	tokens   atomic.Pointer[[]Token]
 	secure   bool   // whether cookies always have the attribute Secure
 	path     string // of cookies
 	logger   *slog.Logger
@@ -37,11 +38,16 @@ type Guard struct {
 const LongestWait = time.Minute
 
 func NewGuard(tokens []Token, secure bool, path string, clock func() time.Time, logger *slog.Logger) *Guard {
-	return &Guard{tokens, secure, path, logger, newSessions(clock), throttle.New(clock, LongestWait)}
+	g := &Guard{secure: secure, path: path, logger: logger, Sessions: newSessions(clock), Wrong: throttle.New(clock, LongestWait)}
+	g.SetTokens(tokens)
+	return g
 }
 
+// SetTokens replaces the tokens. Sessions have the role of their token, and end with it.
+func (g *Guard) SetTokens(tokens []Token) { g.tokens.Store(&tokens) }
+
 // HasTokens reports whether users need a token.
-func (g *Guard) HasTokens() bool { return len(g.tokens) > 0 }
+func (g *Guard) HasTokens() bool { return len(*g.tokens.Load()) > 0 }
 
 // ActorHeader is the header that contains the name of the user if no tokens are configured.
 const ActorHeader = "Reprise-Actor"
@@ -88,7 +94,7 @@ func Forbidden(who Visitor, needed Role) *fault.Failure {
 // Identify authenticates the sender of a request by session or, if tokens is true, by the header Authorization. A valid
 // session precedes the header, because proxies set or forward the header for their own purposes.
 func (g *Guard) Identify(w http.ResponseWriter, r *http.Request, tokens bool) (Visitor, error) {
-	if len(g.tokens) == 0 {
+	if !g.HasTokens() {
 		return identifyLocal(r)
 	}
 	w.Header().Add("Vary", "Authorization, Cookie")

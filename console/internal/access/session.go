@@ -75,8 +75,12 @@ func (g *Guard) identifySession(r *http.Request) (Visitor, error) {
 	if err != nil {
 		return Visitor{}, ErrNotLoggedIn
 	}
-	t, ok := g.Sessions.find(cookie.Value)
+	began, ok := g.Sessions.find(cookie.Value)
 	if !ok {
+		return Visitor{}, ErrNotLoggedIn
+	}
+	t := g.tokenOf(began.Hash)
+	if t == nil { // removed
 		return Visitor{}, ErrNotLoggedIn
 	}
 	if !IsSafe(r.Method) && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {

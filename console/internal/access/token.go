@@ -78,13 +78,7 @@ const tokenNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123
 // attacker could otherwise lock out the owner. All other tokens are refused during the wait, even valid tokens, because
 // only the wait protects them.
 func (g *Guard) check(r *http.Request, secret string) (Token, error) {
-	hash := []byte(HashToken(secret))
-	var found *Token
-	for i := range g.tokens { // compares all tokens, so that the duration does not reveal a match
-		if subtle.ConstantTimeCompare([]byte(strings.ToLower(g.tokens[i].Hash)), hash) == 1 {
-			found = &g.tokens[i]
-		}
-	}
+	found := g.tokenOf(HashToken(secret))
 	if found != nil && isRandom(secret) {
 		return *found, nil
 	}
@@ -96,6 +90,16 @@ func (g *Guard) check(r *http.Request, secret string) (Token, error) {
 	}
 	g.logger.Warn("login refused", "peer", r.RemoteAddr)
 	return Token{}, errWrongToken
+}
+
+// tokenOf returns the token with this hash, or nil. It compares all tokens, so that the duration does not reveal a match.
+func (g *Guard) tokenOf(hash string) (found *Token) {
+	for _, t := range *g.tokens.Load() {
+		if subtle.ConstantTimeCompare([]byte(strings.ToLower(t.Hash)), []byte(strings.ToLower(hash))) == 1 {
+			found = &t
+		}
+	}
+	return found
 }
 
 func tooOften(wait time.Duration) *fault.Failure {

@@ -120,6 +120,7 @@ type archiveServiceConfig struct {
 	listen  string // address of the console; "": no console and no replays
 	flag    string // flag of the address, for errors: --listen
 	console console.Config
+	tokens  string         // file of the console's tokens; "": none
 	url     string         // external URL of the console; "": listen
 	notify  *config.Notify // nil: no notifications
 }
@@ -245,6 +246,7 @@ func (d *archiveService) run(ctx context.Context, connect func(context.Context) 
 			return err
 		}
 		d.served.Store(served)
+		defer d.startTokens(ctx, served)()
 	}
 	client, err := connect(ctx)
 	if err != nil {

@@ -140,7 +140,7 @@ func (c *consoleRunCmd) config() (archiveServiceConfig, string, error) {
 		if err != nil {
 			return cfg, "", usagef("--tokens: %w", err)
 		}
-		cfg.console.Tokens = tokens
+		cfg.console.Tokens, cfg.tokens = tokens, c.Tokens
 	}
 	if c.Notify != "" {
 		notify, url, err := config.LoadNotify(c.Notify)

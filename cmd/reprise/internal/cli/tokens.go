@@ -3,9 +3,12 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/reprisemq/reprise/console"
 )
@@ -21,6 +24,10 @@ func readTokens(path string) ([]console.Token, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseTokens(path, text)
+}
+
+func parseTokens(path string, text []byte) ([]console.Token, error) {
 	var tokens []console.Token
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
@@ -46,6 +53,56 @@ func readTokens(path string) ([]console.Token, error) {
 	return tokens, nil
 }
 
+// startTokens runs watchTokens until stop is called, if the console has a file of tokens.
+func (d *archiveService) startTokens(ctx context.Context, served *console.Console) (stop func()) {
+	if d.tokens == "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { d.watchTokens(ctx, served) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// watchTokens applies changes of the file of tokens to a console until ctx is canceled. If the file is invalid, the
+// console continues to use the previous tokens.
+func (d *archiveService) watchTokens(ctx context.Context, served *console.Console) {
+	var before []byte
+	var failed string // last error in the log
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		text, err := os.ReadFile(d.tokens)
+		if err == nil {
+			if bytes.Equal(text, before) && failed == "" {
+				continue
+			}
+			var list []console.Token
+			if list, err = parseTokens(d.tokens, text); err == nil {
+				err = served.SetTokens(list)
+			}
+		}
+		switch {
+		case err == nil:
+			if before != nil || failed != "" {
+				d.log.Info("tokens read again", "file", d.tokens)
+			}
+			before, failed = text, ""
+		case err.Error() != failed:
+			failed = err.Error()
+			d.log.Error("cannot read the tokens; the console uses the previous tokens", "file", d.tokens, "error", err)
+		}
+	}
+}
+
 type tokenCmd struct {
 	Name   string `arg:"" help:"Name of the user: letters, digits and . _ - @."`
 	Role   string `enum:"view,operate,admin" default:"operate" placeholder:"ROLE" help:"Role: view; operate (also replay, edit, discard, restore); admin (also import, purge, erase, see secrets). Default ${default}."`
@@ -55,7 +112,7 @@ type tokenCmd struct {
 // Help implements kong.HelpProvider.
 func (tokenCmd) Help() string {
 	return `Prints a new token. The user enters it in the login page of the console, or sets REPRISE_TOKEN for reprise
-failed. The file contains only a hash. A console reads the file when it starts.
+failed. The file contains only a hash. A running console applies changes of the file within a second.
 
 Examples:
   reprise console token anna --role operate --tokens tokens

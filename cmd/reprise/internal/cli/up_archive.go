@@ -37,6 +37,7 @@ func configuredArchiveService(cfg *config.Config, log *slog.Logger) (*archiveSer
 		d.listen, d.flag, d.url = c.Listen, "console", c.URL
 		d.console = console.Config{Secure: c.Secure, Prefix: c.Prefix, TraceURL: c.TraceURL, Topology: topologies(workers)}
 		refuse := func(err error) { wrong = append(wrong, config.Problem{Position: c.At, Text: err.Error()}) }
+		d.tokens = c.Tokens
 		if c.Tokens != "" {
 			if d.console.Tokens, err = readTokens(c.Tokens); err != nil {
 				refuse(fmt.Errorf("the tokens of the console: %w", err))
