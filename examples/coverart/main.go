@@ -4,7 +4,7 @@
 //	go run ./examples/coverart                                 a broker in this process
 //	go run ./examples/coverart -url amqp://…                   a RabbitMQ
 //	go run ./examples/coverart -serve -url amqp://…            process the messages of other programs
-//	go run ./examples/coverart -serve -listen 127.0.0.1:5672   the same, on a broker in this process
+//	go run ./examples/coverart -serve -listen 127.0.0.1:5600   the same, on a broker in this process
 package main
 
 import (

@@ -22,7 +22,8 @@
 // space may differ, and "…" matches any text. The test ignores log lines, which begin with the time of day.
 //
 // Each document runs in separate Linux namespaces for networks and processes. The commands can therefore use the
-// documented ports, and cannot access other networks. When the document ends, all its processes are killed. The caches
+// documented ports, and cannot access other networks. A broker with the standard login listens on port 5672, as a reader may
+// have one; the test fails if the commands declare queues in it. When the document ends, all its processes are killed. The caches
 // of Go and the RabbitMQ releases that scripts/rabbitmq has unpacked are shared with the machine, because compiling and
 // unpacking them again would take minutes per document.
 package docstest

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/reprisemq/reprise/broker"
 )
 
 // deadline is the maximum duration of a command. It is long because the first commands may compile all packages.
@@ -30,7 +33,7 @@ type reader struct {
 	files  []file
 }
 
-// read runs the steps in order until a step fails.
+// read runs the steps in order until a step fails. The steps must not declare queues in the broker of the reader.
 func (r *reader) read() {
 	r.t.Helper()
 	home := filepath.Join(r.dir, "home")
@@ -98,6 +101,9 @@ func (r *reader) read() {
 		if lacks := missing(s.output, printed); len(lacks) > 0 {
 			r.t.Errorf("line %d: documented lines were not printed:\n  %s\n%s\n%s", s.line, strings.Join(lacks, "\n  "), s.text, printed)
 		}
+	}
+	for queue := range lines { // the shell has exited
+		r.t.Errorf("the commands declared queue %q in the broker of the reader on %s (use the default port of the embedded broker)", queue, ownBroker)
 	}
 }
 
@@ -167,7 +173,8 @@ type file struct {
 // isolated is set in the environment of the first process in a reader's namespaces.
 const isolated = "DOCSTEST_ISOLATED"
 
-// isolate is the first process in the namespaces. It activates the loopback interface, mounts /proc and runs the script. All other
+// isolate is the first process in the namespaces. It activates the loopback interface, mounts /proc, starts the broker of the
+// reader and runs the script. At the end, it writes the names of the queues of this broker to file descriptor 3. All other
 // processes exit with this process.
 func isolate(script string) int {
 	fail := func(what string, err error) int {
@@ -193,14 +200,39 @@ func isolate(script string) int {
 	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fail("/proc", err)
 	}
+	own, err := serveOwnBroker()
+	if err != nil {
+		return fail("broker on "+ownBroker, err)
+	}
 	_ = os.Unsetenv(isolated)
 	shell := exec.Command("bash", script)
 	shell.Stdout, shell.Stderr = os.Stdout, os.Stderr
-	shell.ExtraFiles = []*os.File{os.NewFile(3, "progress")}
+	progress := os.NewFile(3, "progress")
+	shell.ExtraFiles = []*os.File{progress}
 	if err := shell.Run(); err != nil {
 		return fail("bash", err)
 	}
+	for _, q := range own.Queues() {
+		fmt.Fprintln(progress, q.Name)
+	}
 	return 0
+}
+
+// ownBroker is the address of a broker with the standard port and login, as many readers have one.
+const ownBroker = "127.0.0.1:5672"
+
+// serveOwnBroker starts the broker of the reader. The commands of the documents must not use it.
+func serveOwnBroker() (*broker.Broker, error) {
+	l, err := net.Listen("tcp", ownBroker)
+	if err != nil {
+		return nil, err
+	}
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		return nil, err
+	}
+	go b.Serve(l)
+	return b, nil
 }
 
 // shareCaches links the caches into a new home directory, because downloading, compiling and unpacking their files again would

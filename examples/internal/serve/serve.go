@@ -23,7 +23,7 @@ import (
 )
 
 // ErrAlone is returned for the flag -serve if other programs cannot reach the broker.
-var ErrAlone = errors.New("-serve requires a broker that other programs can reach (pass -listen 127.0.0.1:5672, or the -url of a RabbitMQ)")
+var ErrAlone = errors.New("-serve requires a broker that other programs can reach (pass -listen 127.0.0.1:5600, or the -url of a RabbitMQ)")
 
 // Flags contains the flags -serve and -fail-first, which all examples have.
 type Flags struct {

@@ -58,7 +58,7 @@ func (s *Stage) Dial(ctx context.Context) (*reprise.Client, error) {
 // 1.
 func Main(run func(ctx context.Context, s *Stage) error) {
 	url := Address("url", "a RabbitMQ to run on, `amqp://user:password@host:5672/vhost`; default: a broker in this process")
-	listen := Address("listen", "address `host:port` of the broker in this process, for other programs on this machine, such as 127.0.0.1:5672; default: none")
+	listen := Address("listen", "address `host:port` of the broker in this process, for other programs on this machine, such as 127.0.0.1:5600; default: none")
 	verbose := flag.Bool("verbose", false, "print the log of clients and workers on stderr")
 	var s Stage
 	flag.BoolVar(&s.clean, "clean", false, "at the end, delete the queues and exchanges that did not exist before, with their messages")
@@ -165,7 +165,7 @@ func listenHere(addr string) (net.Listener, error) {
 		return nil, err
 	}
 	if at, ok := l.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
-		return nil, errors.Join(errors.New("a broker with the user guest and the password guest must listen on a loopback address (use 127.0.0.1:5672)"), l.Close())
+		return nil, errors.Join(errors.New("a broker with the user guest and the password guest must listen on a loopback address (use 127.0.0.1:5600)"), l.Close())
 	}
 	return l, nil
 }

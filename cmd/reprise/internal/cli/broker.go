@@ -30,7 +30,7 @@ type brokerCmd struct {
 }
 
 type runCmd struct {
-	Listen                     string  `default:"127.0.0.1:5672" placeholder:"ADDR" help:"Address of the broker. Port 0 selects a free port. Default ${default}."`
+	Listen                     string  `default:"127.0.0.1:5600" placeholder:"ADDR" help:"Address of the broker. Port 0 selects a free port. Default ${default}."`
 	Data                       *string `placeholder:"DIR" help:"Data directory for durable queues and messages. The broker creates a missing directory. Default: none, everything stays in memory."`
 	Memory                     bool    `help:"Keep everything in memory, and do not warn that messages are lost when the process exits."`
 	DiskLimit                  size    `name:"disk-limit" placeholder:"SIZE" help:"Free space on the disk of --data below which the broker blocks publishers. Default 256MiB."`
@@ -241,7 +241,7 @@ func listen(addr string) (net.Listener, error) {
 		return l, nil
 	}
 	if _, ok := errors.AsType[*net.AddrError](err); ok {
-		return nil, usagef("cannot listen on %q (use HOST:PORT, such as 127.0.0.1:5672)", addr)
+		return nil, usagef("cannot listen on %q (use HOST:PORT, such as 127.0.0.1:5600)", addr)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err

@@ -22,7 +22,7 @@ type consoleCmd struct {
 }
 
 type consoleRunCmd struct {
-	URL        string         `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	URL        string         `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default amqp://guest:guest@127.0.0.1:5600."`
 	Queue      []string       `placeholder:"NAME" sep:"none" help:"Failed queue to archive. Repeatable. Default: all queues *.failed (requires --management)."`
 	Archive    string         `env:"REPRISE_ARCHIVE" type:"address" placeholder:"STORE" help:"Database of the archive: sqlite:PATH or postgres://user:password@host/database. Default sqlite:reprise-failed.db."`
 	Keep       *time.Duration `placeholder:"TIME" help:"Age at which the archive removes messages, such as 90d. Default: never."`

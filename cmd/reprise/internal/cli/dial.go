@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -13,7 +14,11 @@ func dial(ctx context.Context, rawURL string, cfg *reprise.Config) (*reprise.Cli
 	if bad, ok := errors.AsType[*reprise.ConnectError](reprise.CheckURL(rawURL)); ok {
 		return nil, usagef("%s", bad.Reason)
 	}
-	return reprise.Dial(ctx, rawURL, cfg)
+	client, err := reprise.Dial(ctx, rawURL, cfg)
+	if err != nil && rawURL == defaultURL {
+		err = fmt.Errorf("%w (this is the embedded broker's default; use --url or REPRISE_URL for another broker)", err)
+	}
+	return client, err
 }
 
 // hangUp closes a client. Connections that are still open after the timeout are closed when the process exits.

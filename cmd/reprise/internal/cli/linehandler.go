@@ -14,12 +14,12 @@ import (
 
 // lineHandler writes a log for terminals, one event per line:
 //
-//	15:04:05.123 INFO  listening  url=amqp://guest:guest@127.0.0.1:5672
+//	15:04:05.123 INFO  listening  url=amqp://guest:guest@127.0.0.1:5600
 //
 // The time is local and has no date. Programs that collect logs should use the JSON format. In the systemd journal,
 // which adds the time itself, the line begins with the priority instead, as sd-daemon(3) describes:
 //
-//	<6>INFO  listening  url=amqp://guest:guest@127.0.0.1:5672
+//	<6>INFO  listening  url=amqp://guest:guest@127.0.0.1:5600
 type lineHandler struct {
 	slog.Handler // writes the attributes to out.attrs
 	out          *lineWriter

@@ -20,7 +20,7 @@ type redriveCmd struct {
 	To         string        `placeholder:"QUEUE" help:"Target: a queue, or EXCHANGE/KEY. Default: the queue of the failure."`
 	Config     string        `short:"c" placeholder:"FILE" help:"Configuration of the workers. Specifies the broker and, for presets, the targets of the messages."`
 	Management string        `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the management API. With it, messages go through exchanges that route only to the target queue."`
-	URL        string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default: the broker of -c FILE, else amqp://guest:guest@127.0.0.1:5672."`
+	URL        string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default: the broker of -c FILE, else amqp://guest:guest@127.0.0.1:5600."`
 	Timeout    time.Duration `default:"10s" placeholder:"TIME" help:"Maximum time to connect. Default ${default}."`
 	Limit      int           `placeholder:"N" help:"Maximum number of messages. Default: the messages that are present at the start."`
 	Rate       perSecond     `placeholder:"N/s" help:"Maximum rate, such as 10/s, 100/m or 5000/h. Default: no limit."`

@@ -18,7 +18,7 @@ import (
 
 // brokerFlags specify the broker of the workers.
 type brokerFlags struct {
-	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default amqp://guest:guest@127.0.0.1:5600."`
 	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"Maximum time to connect. Default ${default}."`
 	Wait    time.Duration `default:"2s" placeholder:"TIME" help:"Maximum wait for the answers of workers. Default ${default}."`
 	JSON    bool          `name:"json" help:"Print JSON."`

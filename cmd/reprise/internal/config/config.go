@@ -47,10 +47,11 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// DefaultListen is the default listening address of the embedded broker. DefaultData is its default data directory,
-// relative to the directory of the file.
+// DefaultListen is the default listening address of the embedded broker. Its port is not RabbitMQ's port 5672, so that a
+// command without a URL cannot reach a RabbitMQ of the machine. DefaultData is the broker's default data directory, relative
+// to the directory of the file.
 const (
-	DefaultListen = "127.0.0.1:5672"
+	DefaultListen = "127.0.0.1:5600"
 	DefaultData   = "reprise-data"
 )
 
