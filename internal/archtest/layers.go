@@ -26,7 +26,7 @@ console/internal/show, console/internal/figures                | broker/internal
 internal/api, internal/graph, internal/notification            | broker/internal/queue, broker/internal/registry, broker/internal/diskstore
 ledger, history                                                      | broker/internal/store
 failed                                                         | broker/internal/route, broker/internal/exception
-breaker, idempotent, prommetrics, oteltrace, fleet             | broker/internal/alarm, broker/internal/stats, broker/internal/budget
+breaker, idempotent, prommetrics, oteltrace, fleet             | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre
 internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson | internal/inside
 .                                                              |
 internal/consume                                               |

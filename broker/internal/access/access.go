@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/reprisemq/reprise/broker/internal/pcre"
 	"github.com/reprisemq/reprise/broker/internal/registry"
 	"github.com/reprisemq/reprise/internal/bounded"
 	"github.com/reprisemq/reprise/internal/throttle"
@@ -65,7 +65,7 @@ type grantee struct{ user, vhost string }
 
 type compiledPermission struct {
 	Permission
-	patterns [3]*regexp.Regexp // indexed by operation
+	patterns [3]*pcre.Regexp // indexed by operation
 }
 
 // New returns a Control that has no users and does not save changes.
@@ -162,19 +162,21 @@ func (c *Control) SetPermission(p Permission) error {
 	return nil
 }
 
-func compile(p Permission) (compiledPermission, error) {
-	c := compiledPermission{Permission: p}
-	for op, pattern := range map[Operation]string{Configure: p.Configure, Write: p.Write, Read: p.Read} {
+// compile compiles the expressions. Invalid expressions are in the error, and permit nothing.
+func compile(p Permission) (c compiledPermission, err error) {
+	c.Permission = p
+	for op, pattern := range [...]string{Configure: p.Configure, Write: p.Write, Read: p.Read} {
 		if pattern == "" {
 			continue // an empty expression does not match any name
 		}
-		re, err := regexp.Compile(pattern)
-		if err != nil {
-			return c, fmt.Errorf("%v permission %q is not a regular expression: %w", op, pattern, err)
+		re, wrong := pcre.Compile(pattern, false)
+		if wrong != nil {
+			err = errors.Join(err, fmt.Errorf("%v permission %q is not a regular expression: %w", Operation(op), pattern, wrong))
+			continue
 		}
 		c.patterns[op] = re
 	}
-	return c, nil
+	return c, err
 }
 
 // DeletePermission removes the permissions of a user in a virtual host.

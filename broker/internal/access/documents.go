@@ -51,10 +51,8 @@ func Load(r *registry.Registry) (*Control, error) {
 			continue
 		}
 		kept := d.Value
-		granted, err := compile(Permission{User: user, VHost: vhost, Configure: kept.Configure, Write: kept.Write, Read: kept.Read})
-		if err != nil {
-			return nil, d.Damaged(err)
-		}
+		// An earlier version may have accepted an expression that is not valid today. It then permits nothing.
+		granted, _ := compile(Permission{User: user, VHost: vhost, Configure: kept.Configure, Write: kept.Write, Read: kept.Read})
 		c.permissions[grantee{user, vhost}] = granted
 	}
 	c.registry = r

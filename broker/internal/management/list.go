@@ -11,10 +11,11 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/reprisemq/reprise/broker/internal/pcre"
 )
 
 // fields is a JSON object with RabbitMQ's field names.
@@ -136,9 +137,7 @@ func paginate(all iter.Seq[element], query url.Values) (fields, error) {
 			"Invalid pagination parameters: page number %d, page size %d", number, size)}
 	}
 	s := selection{order: newOrder(query), first: min(number-1, math.MaxInt/size) * size, size: size}
-	if s.named, err = named(query.Get("name"), query.Get("use_regex") == "true"); err != nil {
-		return nil, err
-	}
+	s.named = named(query.Get("name"), query.Get("use_regex") == "true")
 	items := s.of(all)
 	count := (s.found + size - 1) / size
 	if number > max(1, count) {
@@ -154,23 +153,21 @@ func paginate(all iter.Seq[element], query url.Values) (fields, error) {
 }
 
 // named returns a function that reports whether the name of an element contains the given string or, if isRegex is set,
-// matches it as a regular expression, ignoring case. If the string is empty, named returns nil.
-func named(text string, isRegex bool) (func(fields) bool, error) {
+// matches it as a regular expression, ignoring case. An invalid expression matches no name. If the string is empty, named
+// returns nil.
+func named(text string, isRegex bool) func(fields) bool {
 	if text == "" {
-		return nil, nil
+		return nil
 	}
 	match := func(name string) bool { return strings.Contains(strings.ToLower(name), strings.ToLower(text)) }
 	if isRegex {
-		re, err := regexp.Compile("(?i)" + text)
-		if err != nil {
-			return nil, badRequest("name is not a regular expression: " + err.Error())
-		}
-		match = re.MatchString
+		re, err := pcre.Compile(text, true)
+		match = func(name string) bool { return err == nil && re.MatchString(name) }
 	}
 	return func(item fields) bool {
 		name, ok := item["name"].(string)
 		return ok && match(name)
-	}, nil
+	}
 }
 
 // order is the sort order of a list. The zero value keeps the original order.
