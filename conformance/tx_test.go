@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +129,98 @@ func TestCommitAfterExchangeDeletion(t *testing.T) {
 		c.must(ch.TxCommit())
 		if got := c.bodies(q, 1); got != "1" {
 			t.Errorf("message: got %s, want 1", got)
+		}
+	})
+}
+
+// commit commits a transaction on a channel that may be closed by the commit, and returns the result as text.
+func commit(ch *amqp.Channel) string {
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	if err := ch.TxCommit(); err != nil {
+		if e := <-closed; e != nil {
+			return e.Reason
+		}
+		return err.Error()
+	}
+	return "committed"
+}
+
+// full declares a queue that refuses further messages.
+func (c *client) full(label, kind, overflow string) string {
+	c.t.Helper()
+	q := c.queue(label, amqp.Table{"x-queue-type": kind, "x-max-length": int64(1), "x-overflow": overflow})
+	for n := 0; c.publish("", q, amqp.Publishing{Body: []byte("old")}); n++ {
+		if n == 100 {
+			c.t.Fatal("queue does not refuse messages")
+		}
+	}
+	return q
+}
+
+// A commit fails if a queue refuses a message of the transaction. The broker performs all other actions of the
+// transaction.
+func TestCommitToFullQueue(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		for _, full := range []string{
+			c.full("reject", "classic", "reject-publish"), c.full("dead-letter", "classic", "reject-publish-dlx"),
+			c.full("quorum", "quorum", "reject-publish"),
+		} {
+			if b.IsRabbitMQ && strings.HasPrefix(full, "quorum") {
+				continue // RabbitMQ commits, and drops the message
+			}
+			x, q, work := c.exchange("x", "fanout"), c.queue("q", nil), c.queue("work", nil)
+			c.bind(full, "", x)
+			c.bind(q, "", x)
+			c.put(work, "1", "2", "3")
+			ch := c.transaction()
+			ack, _, err := ch.Get(work, false)
+			c.must(err)
+			requeue, _, err := ch.Get(work, false)
+			c.must(err)
+			c.must(ack.Ack(false))
+			c.must(ch.Publish(x, "", true, false, amqp.Publishing{Body: []byte("both")}))
+			c.must(ch.Publish("", q, true, false, amqp.Publishing{Body: []byte("one")}))
+			c.must(requeue.Nack(false, true))
+			if got, want := commit(ch), "PRECONDITION_FAILED - partial tx completion"; got != want {
+				t.Errorf("%s: got %s, want %s", full, got, want)
+			}
+			if got := c.bodies(q, 2); got != "both one" {
+				t.Errorf("%s: other messages: got %s, want both one", full, got)
+			}
+			c.awaitReady(work, 2)
+		}
+	})
+}
+
+// A commit closes the connection if a queue was deleted after the broker had routed a message to it.
+func TestCommitAfterQueueDeletion(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		if b.Version == "3.10" {
+			return // 3.10 routes at the commit
+		}
+		for _, kind := range []string{"classic", "quorum"} {
+			deleted, q, work := c.queue(kind, amqp.Table{"x-queue-type": kind}), c.queue(kind+"-q", nil), c.queue(kind+"-work", nil)
+			c.put(work, "1", "2")
+			ch := connect(t, b).transaction()
+			d, _, err := ch.Get(work, false)
+			c.must(err)
+			c.must(d.Ack(false))
+			c.must(ch.Publish("", q, false, false, amqp.Publishing{Body: []byte("before")}))
+			c.must(ch.Publish("", deleted, false, false, amqp.Publishing{}))
+			c.must(ch.Publish("", q, false, false, amqp.Publishing{Body: []byte("after")}))
+			c.must(ch.Qos(1, 0, false))
+			_, err = c.QueueDelete(deleted, false, false, false)
+			c.must(err)
+			got := strings.Join(strings.Fields(commit(ch)), "") // RabbitMQ adds line breaks
+			want := `RESOURCE_ERROR-failedtodelivermessage:{not_found,{resource,<<"/">>,queue,<<"` + deleted + `">>}}`
+			if got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+			if got := c.bodies(q, 1); got != "before" {
+				t.Errorf("message: got %s, want before", got)
+			}
+			c.awaitReady(work, 2) // the ack had no effect
+			c.awaitReady(q, 0)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 	"unsafe"
 
@@ -69,24 +70,37 @@ func (ch *channel) txCommit() error {
 	if ch.tx == nil {
 		return notTransactional()
 	}
-	tx := ch.tx
-	ch.tx = &transaction{}
 	ch.txMemory.Set(0)
-	if err := ch.s.saveAtomically(func() { tx.commit(ch) }); err != nil {
+	var refused error
+	err := ch.s.saveAtomically(func() { refused = ch.tx.commit(ch) })
+	if err = cmp.Or(err, refused); err != nil {
 		return err
 	}
 	ch.send(&amqpwire.TxCommitOk{})
 	return nil
 }
 
-func (tx *transaction) commit(ch *channel) {
-	for _, p := range tx.published {
-		ch.deliver(p)
+// commit publishes and settles. It returns an error if a queue has not accepted a message. Like RabbitMQ, it performs all
+// other actions in this case, unless a queue was deleted. The error then closes the connection, which requeues the
+// deliveries that the transaction has not settled.
+func (tx *transaction) commit(ch *channel) (refused error) {
+	for len(tx.published) > 0 {
+		p := tx.published[0]
+		if i := slices.IndexFunc(p.queues, (*vhost.Queue).Deleted); i >= 0 {
+			return exception.New(exception.ResourceError,
+				"failed to deliver message: {not_found,{resource,%s,queue,%s}}", term([]byte(ch.s.vhost.Name())), term([]byte(p.queues[i].Name())))
+		}
+		tx.published = tx.published[1:]
+		if accepted, _ := ch.deliver(p); !accepted {
+			refused = exception.New(exception.PreconditionFailed, "partial tx completion")
+		}
 		p.promise(-1)
 	}
 	for _, s := range tx.settled {
 		ch.finish(s)
 	}
+	*tx = transaction{}
+	return refused
 }
 
 func (ch *channel) txRollback() error {

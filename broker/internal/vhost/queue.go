@@ -38,6 +38,11 @@ func (q *Queue) Arguments() amqpwire.Table {
 // String returns the queue's description for error messages: "queue 'q' in vhost '/'".
 func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
 
+// Deleted reports whether the queue was deleted. It returns false for reply queues, which drop messages after their deletion.
+func (q *Queue) Deleted() bool {
+	return !isReply(q.Name()) && q.vhost.lookupQueue(q.Name()) != q
+}
+
 // DeclareQueue creates a queue, unless it exists, and returns it. An existing queue must have the same properties. A
 // passive declaration does not create a queue, and returns an error if the queue does not exist. If the name is empty,
 // the broker generates a name. The argument owner identifies the connection of the client. Unless the declaration is
