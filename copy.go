@@ -10,6 +10,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/guard"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -94,6 +95,7 @@ func messageOf(d *amqpconn.Delivery, queue string, headers map[string]any) Messa
 		Type:            d.Type,
 		AppID:           d.AppID,
 		Priority:        d.Priority,
+		Zero:            PropertySet(d.Zero),
 		Timestamp:       d.Timestamp,
 		UserID:          d.UserID,
 		Expiration:      amqpconn.ParseExpiration(d.Expiration),
@@ -244,6 +246,7 @@ func (c *replacement) carry(d *delivery, user string) topology.Table {
 	}
 	c.msg = d.Message
 	c.msg.Headers = nil
+	c.msg.Zero &= amqpwire.PropertyFlags(sendable)
 	if c.msg.MessageID == "" {
 		c.msg.MessageID = copyID(d)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -36,6 +37,12 @@ type Message struct {
 	Type            string
 	AppID           string
 	Priority        uint8
+
+	// Zero contains the properties that the message has with an empty value, or with priority 0. For a broker, priority 0
+	// differs from no priority: a quorum queue of RabbitMQ 4.3 delivers a message without a priority as if it had priority
+	// 4. A handler gets the properties of the original message. Properties whose value is not empty have no effect.
+	// Default: none, so properties without a value are not sent.
+	Zero PropertySet
 
 	// Timestamp is the time at which the message was created, in whole seconds. If it is zero, Publish sends the current
 	// time, and PublishAt sends the scheduled time. Package prommetrics uses it to measure the waiting time of messages.
@@ -72,6 +79,29 @@ type Message struct {
 	MessageIDAssigned bool
 }
 
+// PropertySet is a set of properties of a message.
+type PropertySet uint16
+
+// Properties that Message.Zero can contain. A timestamp of 0 is time.Unix(0, 0) in Message.Timestamp.
+const (
+	PropertyContentType     = PropertySet(amqpwire.PropContentType)
+	PropertyContentEncoding = PropertySet(amqpwire.PropContentEncoding)
+	PropertyHeaders         = PropertySet(amqpwire.PropHeaders) // a table without headers
+	PropertyPriority        = PropertySet(amqpwire.PropPriority)
+	PropertyCorrelationID   = PropertySet(amqpwire.PropCorrelationID)
+	PropertyReplyTo         = PropertySet(amqpwire.PropReplyTo)
+	PropertyMessageID       = PropertySet(amqpwire.PropMessageID) // publishing replaces an empty ID
+	PropertyType            = PropertySet(amqpwire.PropType)
+	PropertyAppID           = PropertySet(amqpwire.PropAppID)
+)
+
+// sendable contains the properties that a broker accepts with an empty value.
+const sendable = PropertyContentType | PropertyContentEncoding | PropertyHeaders | PropertyPriority | PropertyCorrelationID |
+	PropertyReplyTo | PropertyType | PropertyAppID
+
+// Has reports whether the set contains all of the given properties.
+func (s PropertySet) Has(all PropertySet) bool { return s&all == all }
+
 // AttemptError describes an earlier attempt that failed.
 type AttemptError = topology.AttemptError
 
@@ -101,5 +131,6 @@ func (m *Message) encode() (amqpconn.Message, error) {
 		Timestamp:       m.Timestamp,
 		Priority:        m.Priority,
 		Body:            m.Body,
+		Zero:            amqpwire.PropertyFlags(m.Zero & sendable),
 	}, nil
 }

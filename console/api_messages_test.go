@@ -210,7 +210,7 @@ func TestEdit(t *testing.T) {
 	}
 
 	headers := api.Headers{"tenant": "acme", "n": int8(3), "nested": topology.Table{"b": []byte{0}}}
-	get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Revision: new(1), Headers: &headers, Properties: &api.Properties{Type: "x"}}))
+	get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Revision: new(1), Headers: &headers, Properties: &api.Properties{Type: new(api.Text("x"))}}))
 	whole, err := a.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)

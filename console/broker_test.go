@@ -39,7 +39,7 @@ func TestPublishAPI(t *testing.T) {
 	text := `{"id": 7}`
 	message := api.Publish{
 		Target: api.Target{RoutingKey: "orders"}, Text: &text, Headers: api.Headers{"n": int32(7)},
-		Properties: api.Properties{ContentType: "application/json", MessageID: "m-1", Priority: 3},
+		Properties: api.Properties{ContentType: new(api.Text("application/json")), MessageID: new(api.Text("m-1")), Priority: new(uint8(3))},
 	}
 	if got := get[api.Published](t, ask(t, d, "POST", "/api/v1/publish", message, bearer(secrets[Operate]))); got.MessageID != "m-1" {
 		t.Errorf("published message: got %+v, want MessageID m-1", got)

@@ -93,7 +93,7 @@ func TestSecretsSurviveEdits(t *testing.T) {
 		{"secret removed", headersOf(topology.Table{"nested": hidden}), nil},
 		{"table removed", headersOf(topology.Table{"x-token": "[redacted]"}), nil},
 		{"table replaced by a string", headersOf(topology.Table{"x-token": "[redacted]", "nested": "x"}), nil},
-		{"property changed", api.Edit{Revision: new(0), Properties: &api.Properties{Type: "x"}}, before},
+		{"property changed", api.Edit{Revision: new(0), Properties: &api.Properties{Type: new(api.Text("x"))}}, before},
 		{"body unchanged", bodyOf(`{"order":17,"card":{"number":"[redacted]"}}`), before},
 		{"body changed", bodyOf(`{"order":18,"card":{"number":"[redacted]"}}`), nil},
 	} {
@@ -136,7 +136,7 @@ func TestSecretsSurviveContentTypeChange(t *testing.T) {
 	id := add(t, a, func(m *failed.Message) { m.Body = []byte("\x1f\x8bhunter2") })
 	list, secrets := tokens()
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Tokens: list}))
-	edit := api.Edit{Revision: new(0), Properties: &api.Properties{ContentType: "text/plain"}}
+	edit := api.Edit{Revision: new(0), Properties: &api.Properties{ContentType: new(api.Text("text/plain"))}}
 	refused(t, ask(t, d, "PUT", "/api/v1/messages/1/edit", edit, bearer(secrets[Operate])), http.StatusForbidden, "ask an admin")
 	if m, err := a.Get(t.Context(), id); err != nil || m.Edited != nil {
 		t.Errorf("refused edit changed the message: %+v, %v", m.Edited, err)

@@ -155,6 +155,9 @@ type Properties struct {
 	Priority        uint8
 	Timestamp       time.Time // in whole seconds
 
+	// Zero contains the properties that are present with an empty value, or with priority 0.
+	Zero reprise.PropertySet
+
 	// Exchange and RoutingKey are the destination of the last publish, as in the delivery.
 	Exchange, RoutingKey string
 }

@@ -20,15 +20,25 @@ func (p *Properties) texts() map[string]*string {
 	}
 }
 
+// zeroFlags are the properties that can be present with an empty value.
+var zeroFlags = map[string]reprise.PropertySet{
+	"content-type": reprise.PropertyContentType, "content-encoding": reprise.PropertyContentEncoding,
+	"correlation-id": reprise.PropertyCorrelationID, "reply-to": reprise.PropertyReplyTo, "message-id": reprise.PropertyMessageID,
+	"type": reprise.PropertyType, "app-id": reprise.PropertyAppID,
+}
+
 func (p Properties) table() topology.Table {
 	t := make(topology.Table)
 	for name, s := range p.texts() {
-		if *s != "" {
+		if *s != "" || p.Zero&zeroFlags[name] != 0 {
 			t[name] = *s
 		}
 	}
-	if p.Priority > 0 {
+	if p.Priority > 0 || p.Zero.Has(reprise.PropertyPriority) {
 		t["priority"] = p.Priority
+	}
+	if p.Zero.Has(reprise.PropertyHeaders) {
+		t["headers"] = topology.Table{}
 	}
 	if !p.Timestamp.IsZero() {
 		t["timestamp"] = p.Timestamp
@@ -38,9 +48,18 @@ func (p Properties) table() topology.Table {
 
 func propertiesOf(t topology.Table) (p Properties) {
 	for name, s := range p.texts() {
-		*s, _ = t[name].(string)
+		var found bool
+		if *s, found = t[name].(string); found && *s == "" {
+			p.Zero |= zeroFlags[name]
+		}
 	}
-	p.Priority, _ = t["priority"].(uint8)
+	var found bool
+	if p.Priority, found = t["priority"].(uint8); found && p.Priority == 0 {
+		p.Zero |= reprise.PropertyPriority
+	}
+	if _, found := t["headers"]; found {
+		p.Zero |= reprise.PropertyHeaders
+	}
 	p.Timestamp, _ = t["timestamp"].(time.Time)
 	return p
 }

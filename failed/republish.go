@@ -76,6 +76,7 @@ func resetAttempts(c Content, marks []topology.Marks) *reprise.Message {
 		Type:            p.Type,
 		AppID:           p.AppID,
 		Priority:        p.Priority,
+		Zero:            p.Zero,
 		Timestamp:       p.Timestamp,
 		NoTimestamp:     true, // the message keeps its original timestamp
 	}

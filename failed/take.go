@@ -80,6 +80,7 @@ func contentOf(m *reprise.Message) Content {
 			UserID:          m.UserID,
 			Expiration:      milliseconds(m.Expiration),
 			Priority:        m.Priority,
+			Zero:            m.Zero,
 			Timestamp:       m.Timestamp,
 			Exchange:        m.Exchange,
 			RoutingKey:      m.RoutingKey,

@@ -46,6 +46,7 @@ func message(w inside.Message, p amqpwire.Properties, in string, marks topology.
 		Type:            p.Type,
 		AppID:           p.AppID,
 		Priority:        p.Priority,
+		Zero:            zeros(&p),
 		UserID:          p.UserID,
 		Expiration:      amqpconn.ParseExpiration(p.Expiration),
 		Queue:           in,
@@ -70,6 +71,24 @@ func message(w inside.Message, p amqpwire.Properties, in string, marks topology.
 		m.Expiration = amqpconn.ParseExpiration(text)
 	}
 	return m
+}
+
+// zeros returns the properties that are present with an empty value, or with priority 0.
+func zeros(p *amqpwire.Properties) reprise.PropertySet {
+	set := p.Flags
+	for flag, filled := range map[amqpwire.PropertyFlags]bool{
+		amqpwire.PropContentType: p.ContentType != "", amqpwire.PropContentEncoding: p.ContentEncoding != "",
+		amqpwire.PropHeaders: len(p.Headers) > 0, amqpwire.PropPriority: p.Priority > 0,
+		amqpwire.PropCorrelationID: p.CorrelationID != "", amqpwire.PropReplyTo: p.ReplyTo != "",
+		amqpwire.PropMessageID: p.MessageID != "", amqpwire.PropType: p.Type != "", amqpwire.PropAppID: p.AppID != "",
+		amqpwire.PropDeliveryMode: true, amqpwire.PropTimestamp: true, amqpwire.PropUserID: true,
+		amqpwire.PropExpiration: true, amqpwire.PropClusterID: true,
+	} {
+		if filled {
+			set &^= flag
+		}
+	}
+	return reprise.PropertySet(set)
 }
 
 // visible returns the publisher's headers, including a CC that a worker has moved to HeaderCC.

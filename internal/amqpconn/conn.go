@@ -2,10 +2,7 @@ package amqpconn
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -215,86 +212,4 @@ func (c *Conn) End(timeout time.Duration) {
 	defer stuck.Stop()
 	_ = c.raw.CloseDeadline(time.Now().Add(timeout)) // the connection is closed even after an error
 	<-c.lost
-}
-
-// minChannels is the number of channels that a connection needs: two for publishing, one for declarations and requests,
-// and one bulkhead.
-const minChannels = 4
-
-// dial opens one connection. It returns a *ConnectError if another attempt at the same address cannot succeed.
-func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
-	timeout := l.addresses.timeout(a)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out after %s", timeout))
-	defer cancel()
-
-	properties := amqp.NewConnectionProperties()
-	properties["product"] = "Reprise"
-	properties.SetClientConnectionName(l.name)
-	config := amqp.Config{
-		Heartbeat:  l.cfg.Heartbeat,
-		Properties: properties,
-		Recovery:   nil, // see Conn
-	}
-	if l.cfg.TLS != nil {
-		config.TLSClientConfig = l.cfg.TLS.Clone() // a copy, because the client sets ServerName for this address
-	}
-
-	// The client's handshake does not accept a context. To abort it, dial closes the socket.
-	abort := func() bool { return false }
-	var used *socket
-	config.Dial = func(network, addr string) (net.Conn, error) {
-		plain, err := l.cfg.Dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		if err := plain.SetDeadline(time.Now().Add(timeout)); err != nil {
-			return nil, errors.Join(err, plain.Close())
-		}
-		abort = context.AfterFunc(ctx, func() { _ = plain.Close() })
-		used = &socket{Conn: plain}
-		return used, nil
-	}
-
-	url := a.url
-	if l.cfg.Heartbeat != 0 {
-		url = a.withoutHeartbeat()
-	} else {
-		config.Heartbeat = DefaultHeartbeat
-	}
-	raw, err := amqp.DialConfig(url, config)
-	live := abort()
-	if used != nil && !live {
-		err = context.Cause(ctx) // ctx may have been canceled after the handshake
-	}
-	if err != nil {
-		if raw != nil {
-			_ = raw.CloseDeadline(time.Now()) // stops the goroutines of the client
-		}
-		return nil, l.explain(a, used, err)
-	}
-
-	if n := raw.Config.ChannelMax; n < minChannels {
-		_ = raw.CloseDeadline(time.Now().Add(timeout))
-		return nil, &ConnectError{Addr: a.addr, Reason: fmt.Sprintf(
-			"channel_max must be at least %d: got %d (raise channel_max in the URL or on the broker)", minChannels, n)}
-	}
-
-	open := make(chan struct{})
-	close(open)
-	l.gen++
-	c := &Conn{
-		raw: raw, frameSize: raw.Config.FrameSize, gen: l.gen, addr: a.addr, log: l.log.With("broker", a.addr), tasks: l.tasks, socket: used, timeout: l.cfg.Timeout,
-		lost: make(chan struct{}), blockings: make(chan amqp.Blocking, 64), writable: open,
-		extra: make(chan struct{}, min(maxExtraChannels, raw.Config.ChannelMax/2, raw.Config.ChannelMax-minChannels+1)),
-	}
-	used.watchWrites(c.Timeout(), func() (left time.Duration) {
-		if left = c.leftToRead(c.Timeout()); left <= 0 || c.Closing() {
-			c.GiveUp(c.Timeout())
-		}
-		return left
-	})
-	closes := raw.NotifyClose(make(chan *amqp.Error, 1))
-	blocks := raw.NotifyBlocked(make(chan amqp.Blocking, 64))
-	l.tasks.wg.Go(func() { c.watch(closes, blocks) }) // even after Close, because the connection closes next
-	return c, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -26,6 +27,48 @@ type Message struct {
 	Timestamp       time.Time
 	Priority        uint8
 	Body            []byte
+
+	// Zero contains the properties that are present with an empty value or the value 0. Flags of other properties have no
+	// effect. A timestamp of 0 is not in Zero: it is time.Unix(0, 0).
+	Zero amqpwire.PropertyFlags
+}
+
+// zeros returns the properties in Zero whose value is zero, and that the client and a broker accept without a value.
+func (m *Message) zeros() amqpwire.PropertyFlags {
+	zeros := m.Zero
+	for _, p := range m.texts() {
+		if *p.value != "" {
+			zeros &^= p.flag
+		}
+	}
+	if m.Priority > 0 {
+		zeros &^= amqpwire.PropPriority
+	}
+	if len(m.Headers) > 0 {
+		zeros &^= amqpwire.PropHeaders
+	}
+	return zeros
+}
+
+type textProperty struct {
+	flag  amqpwire.PropertyFlags
+	name  string
+	value *string
+}
+
+// texts returns the properties that are short strings.
+func (m *Message) texts() [9]textProperty {
+	return [9]textProperty{
+		{amqpwire.PropContentType, "content-type", &m.ContentType},
+		{amqpwire.PropContentEncoding, "content-encoding", &m.ContentEncoding},
+		{amqpwire.PropCorrelationID, "correlation-id", &m.CorrelationID},
+		{amqpwire.PropReplyTo, "reply-to", &m.ReplyTo},
+		{amqpwire.PropExpiration, "expiration", &m.Expiration},
+		{amqpwire.PropMessageID, "message-id", &m.MessageID},
+		{amqpwire.PropType, "type", &m.Type},
+		{amqpwire.PropUserID, "user-id", &m.UserID},
+		{amqpwire.PropAppID, "app-id", &m.AppID},
+	}
 }
 
 // Delivery is a delivered message.
@@ -47,7 +90,7 @@ type Deliveries = <-chan Incoming
 
 // NewDelivery converts a delivery of the client.
 func NewDelivery(d Incoming) Delivery {
-	return Delivery{
+	n := Delivery{
 		Message: Message{
 			Headers:         topology.Table(d.Headers),
 			ContentType:     d.ContentType,
@@ -65,10 +108,58 @@ func NewDelivery(d Incoming) Delivery {
 		},
 		Tag: d.DeliveryTag, Redelivered: d.Redelivered, Exchange: d.Exchange, RoutingKey: d.RoutingKey,
 	}
+	if d.DeliveryMode&zeroMarked != 0 {
+		n.readZeros(d.DeliveryMode)
+	}
+	return n
+}
+
+// readZeros replaces the marks of the filter.
+func (m *Message) readZeros(mode uint8) {
+	if mode&zeroPriority != 0 {
+		m.Zero |= amqpwire.PropPriority
+	}
+	if mode&zeroHeaders != 0 {
+		m.Zero |= amqpwire.PropHeaders
+	}
+	for _, p := range m.texts() {
+		if *p.value == zeroText {
+			*p.value = ""
+			m.Zero |= p.flag
+		}
+	}
 }
 
 // publishing converts the message to a persistent message in the client's type.
 func (m *Message) publishing() amqp.Publishing {
+	if zeros := m.zeros(); zeros != 0 {
+		marked := *m
+		mode := marked.markZeros(zeros)
+		p := marked.plain()
+		p.DeliveryMode = mode
+		return p
+	}
+	return m.plain()
+}
+
+// markZeros sets the marks of the filter, and returns the marked delivery mode.
+func (m *Message) markZeros(zeros amqpwire.PropertyFlags) (mode uint8) {
+	mode = zeroMarked | amqp.Persistent
+	if zeros&amqpwire.PropPriority != 0 {
+		mode |= zeroPriority
+	}
+	if zeros&amqpwire.PropHeaders != 0 {
+		mode |= zeroHeaders
+	}
+	for _, p := range m.texts() {
+		if zeros&p.flag != 0 {
+			*p.value = zeroText
+		}
+	}
+	return mode
+}
+
+func (m *Message) plain() amqp.Publishing {
 	return amqp.Publishing{
 		Headers:         clientTable(m.Headers),
 		ContentType:     m.ContentType,
@@ -122,36 +213,21 @@ const contentHeader = 7 + 1 + 2 + 2 + 8 + 2
 // propertiesSize returns the size of msg's properties without its headers.
 func propertiesSize(msg *Message) int {
 	size := contentHeader + 1 // delivery mode
-	for _, s := range shortStrings("", "", msg)[2:] {
-		if s.value != "" {
-			size += 1 + len(s.value)
+	for _, p := range msg.texts() {
+		switch {
+		case *p.value != "":
+			size += 1 + len(*p.value)
+		case msg.Zero&p.flag != 0:
+			size += len(markedText) // the client writes the mark
 		}
 	}
-	if msg.Priority > 0 {
+	if msg.Priority > 0 || msg.Zero&amqpwire.PropPriority != 0 {
 		size++
 	}
 	if !msg.Timestamp.IsZero() {
 		size += 8
 	}
 	return size
-}
-
-type shortString struct{ name, value string }
-
-func shortStrings(exchange, key string, msg *Message) []shortString {
-	return []shortString{
-		{"exchange", exchange},
-		{"routing key", key},
-		{"content-type", msg.ContentType},
-		{"content-encoding", msg.ContentEncoding},
-		{"correlation-id", msg.CorrelationID},
-		{"reply-to", msg.ReplyTo},
-		{"expiration", msg.Expiration},
-		{"message-id", msg.MessageID},
-		{"type", msg.Type},
-		{"user-id", msg.UserID},
-		{"app-id", msg.AppID},
-	}
 }
 
 // The headers that brokers add to a message must also fit into its header frame. RabbitMQ delivers even a frame that is
@@ -174,9 +250,13 @@ func RoomForStations(n int) int { return RoomForDeaths + max(0, n-2)*roomForDeat
 // CheckSize returns an error if AMQP cannot represent the message. Without this check, the AMQP client would fail in
 // the middle of a frame, or the broker would close the connection.
 func CheckSize(exchange, key string, msg *Message, frameSize, reserve int) error {
-	for _, s := range shortStrings(exchange, key, msg) {
-		if len(s.value) > math.MaxUint8 {
-			return fmt.Errorf("%w: %s must have at most 255 bytes: got %d", ErrInvalidMessage, s.name, len(s.value))
+	address := [...]textProperty{{name: "exchange", value: &exchange}, {name: "routing key", value: &key}}
+	texts := msg.texts()
+	for _, all := range [...][]textProperty{address[:], texts[:]} {
+		for _, p := range all {
+			if len(*p.value) > math.MaxUint8 {
+				return fmt.Errorf("%w: %s must have at most 255 bytes: got %d", ErrInvalidMessage, p.name, len(*p.value))
+			}
 		}
 	}
 	if len(msg.Headers) == 0 {

@@ -86,10 +86,10 @@ func explainTLS(err error) string {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return "the server does not use TLS; use amqp://, or the TLS port (usually 5671)"
 	}
-	text := err.Error()
-	if after, ok := strings.CutPrefix(text, "create TLS config from URI: "); ok {
-		return "cannot use the TLS files of the URL: " + after
+	if files, ok := errors.AsType[*tlsFilesError](err); ok {
+		return files.Error()
 	}
+	text := err.Error()
 	// With TLS 1.3 the alert arrives after the handshake, wrapped in an AMQP error.
 	_, alert, found := strings.Cut(text, "remote error: tls: ")
 	if found && !strings.HasPrefix(alert, "internal error") {
@@ -97,3 +97,11 @@ func explainTLS(err error) string {
 	}
 	return ""
 }
+
+// tlsFilesError reports that the TLS files of a URL cannot be used.
+type tlsFilesError struct{ err error }
+
+func (e *tlsFilesError) Error() string {
+	return "cannot use the TLS files of the URL: " + e.err.Error()
+}
+func (e *tlsFilesError) Unwrap() error { return e.err }

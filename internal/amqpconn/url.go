@@ -27,15 +27,44 @@ func (a Addresses) First() string { return a[0].addr }
 // address is one of the broker addresses in a URL.
 type address struct {
 	amqp.URI
-	url  string // URL of only this address, for the client
-	addr string // host:port
+	addr      string        // host:port
+	heartbeat time.Duration // the URL's parameter, or DefaultHeartbeat
+}
+
+// mechanisms returns the login mechanisms of the URL with its user and password.
+func (a address) mechanisms() []amqp.Authentication {
+	var all []amqp.Authentication
+	for _, m := range a.AuthMechanism {
+		switch strings.ToUpper(m) {
+		case "EXTERNAL":
+			all = append(all, &amqp.ExternalAuth{})
+		case "AMQPLAIN":
+			all = append(all, a.AMQPlainAuth())
+		default:
+			all = append(all, a.PlainAuth())
+		}
+	}
+	if all == nil {
+		all = []amqp.Authentication{a.PlainAuth()}
+	}
+	return all
+}
+
+// heartbeatOf returns the parameter heartbeat in the tail of a valid URL, or DefaultHeartbeat.
+func heartbeatOf(tail string) time.Duration {
+	_, query, _ := strings.Cut(tail, "?")
+	parameters, _ := url.ParseQuery(query)
+	if seconds, err := strconv.ParseUint(parameters.Get("heartbeat"), 10, 16); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	return DefaultHeartbeat
 }
 
 // ParseURL parses a URL with one or several addresses:
 //
 //	amqp://user:password@host1:5672,host2,[::1]:5673/vhost?heartbeat=5
 //
-// The client supports only one address, so ParseURL creates a URL for each address. Errors quote no part of the URL
+// The client supports only one address, so ParseURL parses a URL for each address. Errors quote no part of the URL
 // except known parameter names, because any other part could belong to a password.
 // https://www.rabbitmq.com/docs/uri-spec
 func ParseURL(url string) (Addresses, error) {
@@ -87,9 +116,9 @@ func ParseURL(url string) (Addresses, error) {
 				return fault("the port of host %d must be 1 to 65535", i+1)
 			}
 		}
-		a := address{url: scheme + "://" + login + host + tail}
+		a := address{heartbeat: heartbeatOf(tail)}
 		var err error
-		if a.URI, err = amqp.ParseURI(a.url); err != nil {
+		if a.URI, err = amqp.ParseURI(scheme + "://" + login + host + tail); err != nil {
 			return fault("%s", malformed(err))
 		}
 		if a.ConnectionTimeout < 0 {
@@ -160,18 +189,6 @@ func unknownParameter(name string, all []string) string {
 		}
 	}
 	return text.String() + "; the parameters are " + strings.Join(all, ", ")
-}
-
-// withoutHeartbeat returns the URL without the parameter heartbeat, which takes precedence over amqp.Config in the
-// client.
-func (a address) withoutHeartbeat() string {
-	base, query, found := strings.Cut(a.url, "?")
-	if !found {
-		return a.url
-	}
-	parameters := strings.FieldsFunc(query, func(r rune) bool { return r == '&' })
-	parameters = slices.DeleteFunc(parameters, func(p string) bool { return strings.HasPrefix(p, "heartbeat=") })
-	return base + "?" + strings.Join(parameters, "&")
 }
 
 // withoutFiles returns the tail of a URL without the parameters for files, because a file path may contain any

@@ -47,9 +47,6 @@ func TestParseURLWithSeveralHosts(t *testing.T) {
 			if fmt.Sprint(all[i].URI) != fmt.Sprint(want) {
 				t.Fatalf("address %d: got %+v, want %+v", i, all[i].URI, want)
 			}
-			if got, err := amqp.ParseURI(all[i].url); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Fatalf("URL in the AMQP client: got %+v (%v), want %+v", got, err, want)
-			}
 			if host, port, err := net.SplitHostPort(all[i].addr); err != nil || host != want.Host || port != fmt.Sprint(want.Port) {
 				t.Fatalf("host:port of address %d: got %q, want %s and %d", i, all[i].addr, want.Host, want.Port)
 			}

@@ -5,6 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
@@ -21,35 +22,59 @@ type Content struct {
 	Properties Properties `json:"properties"`
 }
 
-// Properties are the properties of a message. Unset properties are omitted.
+// Properties are the properties of a message. Properties that are not set are omitted. A property can be present with an
+// empty value, and priority 0 differs from no priority.
 type Properties struct {
-	ContentType     Text      `json:"content_type,omitempty"`
-	ContentEncoding Text      `json:"content_encoding,omitempty"`
-	CorrelationID   Text      `json:"correlation_id,omitempty"`
-	ReplyTo         Text      `json:"reply_to,omitempty"`
-	MessageID       Text      `json:"message_id,omitempty"`
-	Type            Text      `json:"type,omitempty"`
-	AppID           Text      `json:"app_id,omitempty"`
+	ContentType     *Text     `json:"content_type,omitempty"`
+	ContentEncoding *Text     `json:"content_encoding,omitempty"`
+	CorrelationID   *Text     `json:"correlation_id,omitempty"`
+	ReplyTo         *Text     `json:"reply_to,omitempty"`
+	MessageID       *Text     `json:"message_id,omitempty"`
+	Type            *Text     `json:"type,omitempty"`
+	AppID           *Text     `json:"app_id,omitempty"`
 	UserID          Text      `json:"user_id,omitempty"`
 	Expiration      Text      `json:"expiration,omitempty"` // milliseconds
-	Priority        uint8     `json:"priority,omitempty"`
+	Priority        *uint8    `json:"priority,omitempty"`
 	Timestamp       time.Time `json:"timestamp,omitzero"`    // whole seconds
 	Exchange        Text      `json:"exchange,omitempty"`    // as delivered
 	RoutingKey      Text      `json:"routing_key,omitempty"` // as delivered
 }
 
+// written returns the value of a property, or nil if the property is not set.
+func written[T comparable](value T, zero bool) *T {
+	var none T
+	if value == none && !zero {
+		return nil
+	}
+	return &value
+}
+
+// read returns the value of a property, and adds flag to zeros if the property is present with an empty value.
+func read[T comparable](value *T, flag reprise.PropertySet, zeros *reprise.PropertySet) (v T) {
+	if value == nil {
+		return v
+	}
+	if *value == v {
+		*zeros |= flag
+	}
+	return *value
+}
+
+// PropertiesOf converts p to its JSON form.
+func PropertiesOf(p failed.Properties) Properties {
+	text := func(value string, flag reprise.PropertySet) *Text { return written(Text(value), p.Zero.Has(flag)) }
+	return Properties{
+		ContentType: text(p.ContentType, reprise.PropertyContentType), ContentEncoding: text(p.ContentEncoding, reprise.PropertyContentEncoding),
+		CorrelationID: text(p.CorrelationID, reprise.PropertyCorrelationID), ReplyTo: text(p.ReplyTo, reprise.PropertyReplyTo),
+		MessageID: text(p.MessageID, reprise.PropertyMessageID), Type: text(p.Type, reprise.PropertyType), AppID: text(p.AppID, reprise.PropertyAppID),
+		UserID: Text(p.UserID), Expiration: Text(p.Expiration), Priority: written(p.Priority, p.Zero.Has(reprise.PropertyPriority)),
+		Timestamp: p.Timestamp, Exchange: Text(p.Exchange), RoutingKey: Text(p.RoutingKey),
+	}
+}
+
 // ContentOf converts c to its JSON form.
 func ContentOf(c failed.Content) Content {
-	p := c.Properties
-	shown := Content{
-		Body:    c.Body,
-		Headers: Headers(c.Headers),
-		Properties: Properties{
-			Text(p.ContentType), Text(p.ContentEncoding), Text(p.CorrelationID), Text(p.ReplyTo), Text(p.MessageID),
-			Text(p.Type), Text(p.AppID), Text(p.UserID), Text(p.Expiration), p.Priority, p.Timestamp,
-			Text(p.Exchange), Text(p.RoutingKey),
-		},
-	}
+	shown := Content{Body: c.Body, Headers: Headers(c.Headers), Properties: PropertiesOf(c.Properties)}
 	if shown.Body == nil {
 		shown.Body = []byte{} // encodes as "" instead of null
 	}
@@ -67,12 +92,17 @@ func (c Content) Content() failed.Content {
 
 // Properties converts p to a [failed.Properties].
 func (p Properties) Properties() failed.Properties {
-	return failed.Properties{
-		ContentType: string(p.ContentType), ContentEncoding: string(p.ContentEncoding), CorrelationID: string(p.CorrelationID),
-		ReplyTo: string(p.ReplyTo), MessageID: string(p.MessageID), Type: string(p.Type), AppID: string(p.AppID),
-		UserID: string(p.UserID), Expiration: string(p.Expiration), Priority: p.Priority, Timestamp: p.Timestamp,
-		Exchange: string(p.Exchange), RoutingKey: string(p.RoutingKey),
+	var zeros reprise.PropertySet
+	text := func(value *Text, flag reprise.PropertySet) string { return string(read(value, flag, &zeros)) }
+	converted := failed.Properties{
+		ContentType: text(p.ContentType, reprise.PropertyContentType), ContentEncoding: text(p.ContentEncoding, reprise.PropertyContentEncoding),
+		CorrelationID: text(p.CorrelationID, reprise.PropertyCorrelationID), ReplyTo: text(p.ReplyTo, reprise.PropertyReplyTo),
+		MessageID: text(p.MessageID, reprise.PropertyMessageID), Type: text(p.Type, reprise.PropertyType), AppID: text(p.AppID, reprise.PropertyAppID),
+		UserID: string(p.UserID), Expiration: string(p.Expiration), Priority: read(p.Priority, reprise.PropertyPriority, &zeros),
+		Timestamp: p.Timestamp, Exchange: string(p.Exchange), RoutingKey: string(p.RoutingKey),
 	}
+	converted.Zero = zeros
+	return converted
 }
 
 // IsText reports whether a body is text: valid UTF-8 without control characters except line feeds, carriage returns and

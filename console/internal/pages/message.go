@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/console/internal/editor"
 	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/console/internal/web"
@@ -254,7 +255,7 @@ func properties(p failed.Properties) []pair {
 		{"User id", p.UserID},
 		{"App id", p.AppID},
 	}
-	if p.Priority != 0 {
+	if p.Priority != 0 || p.Zero.Has(reprise.PropertyPriority) {
 		all = append(all, pair{"Priority", fmt.Sprint(p.Priority)})
 	}
 	if !p.Timestamp.IsZero() {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/console/internal/access"
 	"github.com/reprisemq/reprise/console/internal/fault"
 	"github.com/reprisemq/reprise/failed"
@@ -204,7 +205,9 @@ func (c *Call) Edited(id failed.ID, e api.Edit) (content failed.Content, err err
 		}
 	}
 	if e.Properties != nil {
+		headers := content.Properties.Zero & reprise.PropertyHeaders
 		content.Properties = e.Properties.Properties()
+		content.Properties.Zero |= headers
 	}
 	// The rules for a body can depend on the message properties, which the edit may have changed.
 	if !bytes.Equal(shown.Body, m.Current().Body) && !bytes.Equal(content.Redact(rules).Body, shown.Body) {

@@ -85,16 +85,17 @@ func (c *Call) Publish(p api.Publish) (id string, err error) {
 	case p.Body != nil && p.Text != nil:
 		return "", fault.BadRequest("body and text must not both be set", "send one of them")
 	}
+	given := p.Properties.Properties()
 	m := &reprise.Message{
 		Exchange: string(p.Exchange), RoutingKey: string(p.RoutingKey), Body: p.Body, Headers: maps.Clone(map[string]any(p.Headers)),
-		ContentType: string(p.Properties.ContentType), ContentEncoding: string(p.Properties.ContentEncoding), CorrelationID: string(p.Properties.CorrelationID),
-		ReplyTo: string(p.Properties.ReplyTo), MessageID: string(p.Properties.MessageID), Type: string(p.Properties.Type), AppID: string(p.Properties.AppID),
-		Priority: p.Properties.Priority, Timestamp: p.Properties.Timestamp,
+		ContentType: given.ContentType, ContentEncoding: given.ContentEncoding, CorrelationID: given.CorrelationID,
+		ReplyTo: given.ReplyTo, MessageID: given.MessageID, Type: given.Type, AppID: given.AppID,
+		Priority: given.Priority, Timestamp: given.Timestamp, Zero: given.Zero,
 	}
 	if p.Text != nil {
 		m.Body = []byte(*p.Text)
 	}
-	if p.Properties.UserID != "" || p.Properties.Expiration != "" || p.Properties.Exchange != "" {
+	if given.UserID != "" || given.Expiration != "" || given.Exchange != "" {
 		return "", fault.BadRequest("user_id, expiration and exchange must not be set", "omit these properties")
 	}
 	if m.Timestamp.IsZero() {

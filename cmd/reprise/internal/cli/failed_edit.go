@@ -133,7 +133,7 @@ func (c *failedEditCmd) edited(ctx context.Context, streams IO, m api.Summary, b
 		after.Headers = api.Headers{}
 	}
 	if c.ContentType != nil {
-		after.Properties.ContentType = api.Text(*c.ContentType)
+		after.Properties.ContentType = new(api.Text(*c.ContentType))
 	}
 	if c.Body == "" && len(set)+len(c.Unset) == 0 && c.ContentType == nil {
 		return c.byEditor(ctx, streams, m, after)
@@ -206,7 +206,7 @@ func editDiff(before, after api.Content) string {
 		was, is = a, b // show a missing final line break only if it is the only difference
 	}
 	diff := strings.TrimPrefix(udiff.Unified("before", "after", was, is), "--- before\n+++ after\n")
-	if a, b := before.Properties.ContentType, after.Properties.ContentType; a != b {
+	if a, b := before.Properties.Properties().ContentType, after.Properties.Properties().ContentType; a != b {
 		diff = fmt.Sprintf("-content type: %s\n+content type: %s\n", a, b) + diff
 	}
 	lines := strings.Split(diff, "\n")

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
@@ -116,23 +117,24 @@ func attemptsText(m api.Message, width int) string {
 	return b.String()
 }
 
-func propertiesText(p api.Properties) string {
+func propertiesText(shown api.Properties) string {
+	p := shown.Properties()
 	var b strings.Builder
 	for _, x := range [][2]string{
-		{"content-type", string(p.ContentType)},
-		{"content-encoding", string(p.ContentEncoding)},
-		{"correlation-id", string(p.CorrelationID)},
-		{"reply-to", string(p.ReplyTo)},
-		{"type", string(p.Type)},
-		{"app-id", string(p.AppID)},
-		{"user-id", string(p.UserID)},
-		{"expiration", string(p.Expiration)},
+		{"content-type", p.ContentType},
+		{"content-encoding", p.ContentEncoding},
+		{"correlation-id", p.CorrelationID},
+		{"reply-to", p.ReplyTo},
+		{"type", p.Type},
+		{"app-id", p.AppID},
+		{"user-id", p.UserID},
+		{"expiration", p.Expiration},
 	} {
 		if x[1] != "" {
 			fmt.Fprintf(&b, "  %s: %s\n", x[0], terminal.OneLine(x[1]))
 		}
 	}
-	if p.Priority > 0 {
+	if p.Priority > 0 || p.Zero.Has(reprise.PropertyPriority) {
 		fmt.Fprintf(&b, "  priority: %d\n", p.Priority)
 	}
 	if !p.Timestamp.IsZero() {

@@ -32,7 +32,7 @@ type publishCmd struct {
 	Type          string   `placeholder:"NAME" help:"Type of the message."`
 	MessageID     string   `name:"message-id" placeholder:"ID" help:"Message ID. Default: random."`
 	CorrelationID string   `name:"correlation-id" placeholder:"ID" help:"Correlation ID."`
-	Priority      uint8    `placeholder:"N" help:"Priority, 0 to 255."`
+	Priority      *uint8   `placeholder:"N" help:"Priority, 0 to 255."`
 	Expiration    string   `placeholder:"TIME" help:"Maximum wait for the first attempt, such as 30s or 1d. Default: none."`
 
 	Count int     `default:"1" placeholder:"N" help:"Number of copies, each with a different message ID. Default ${default}."`
@@ -115,8 +115,10 @@ func (c *publishCmd) message() (*reprise.Message, error) {
 		Type:          c.Type,
 		MessageID:     c.MessageID,
 		CorrelationID: c.CorrelationID,
-		Priority:      c.Priority,
 		Timestamp:     time.Now(),
+	}
+	if c.Priority != nil {
+		m.Priority, m.Zero = *c.Priority, reprise.PropertyPriority
 	}
 	switch {
 	case c.To != "" && (c.Exchange != nil || c.Key != ""):

@@ -40,7 +40,7 @@ func fields(m *reprise.Message) []field {
 	add("Type", m.Type)
 	add("App-Id", m.AppID)
 	add("User-Id", m.UserID)
-	if m.Priority > 0 {
+	if m.Priority > 0 || m.Zero.Has(reprise.PropertyPriority) {
 		add("Priority", strconv.Itoa(int(m.Priority)))
 	}
 	add("Timestamp", stamp(m.Timestamp))

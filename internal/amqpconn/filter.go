@@ -1,0 +1,279 @@
+package amqpconn
+
+import (
+	"encoding/binary"
+	"net"
+	"slices"
+	"sync/atomic"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// filter is the transport of the client. It preserves properties that are present with an empty value or the value 0, such
+// as priority 0: the client neither reports nor writes them. The filter marks them in the content headers that the client
+// reads, and replaces the marks in the content headers that it writes.
+type filter struct {
+	net.Conn
+	in, out rewriter
+	max     atomic.Int32 // the negotiated maximum size of a frame
+	ready   []byte       // rewritten data that the client has not read yet
+	unread  []byte       // buffer of ready
+	err     error        // error of the last read, returned after ready
+	written []byte       // buffer of Write
+}
+
+// maxFrame is the maximum size of a frame that the client proposes to the broker.
+const maxFrame = amqpwire.DefaultFrameMax
+
+func newFilter(c net.Conn) *filter {
+	f := &filter{Conn: c}
+	f.max.Store(maxFrame)
+	f.in = rewriter{rewrite: markZeros, max: &f.max}
+	f.out = rewriter{rewrite: writeZeros, max: &f.max, skip: len("AMQP\x00\x00\x09\x01")}
+	return f
+}
+
+// Read implements net.Conn.
+func (f *filter) Read(p []byte) (int, error) {
+	for len(f.ready) == 0 {
+		if f.err != nil {
+			return 0, f.err
+		}
+		var n int
+		n, f.err = f.Conn.Read(p)
+		f.unread = f.in.append(f.unread[:0], p[:n])
+		f.ready = f.unread
+	}
+	n := copy(p, f.ready)
+	f.ready = f.ready[n:]
+	return n, nil
+}
+
+// Write implements net.Conn. The client does not call it concurrently.
+func (f *filter) Write(p []byte) (int, error) {
+	f.written = f.out.append(f.written[:0], p)
+	if _, err := f.Conn.Write(f.written); err != nil {
+		return 0, err
+	}
+	if cap(f.written) > maxFrame {
+		f.written = nil
+	}
+	return len(p), nil
+}
+
+// rewriter replaces the payloads of content header frames in a stream of frames.
+type rewriter struct {
+	// rewrite appends the new payload to dst.
+	rewrite func(dst, payload []byte) []byte
+	max     *atomic.Int32
+
+	held []byte // beginning of a frame whose header, or whose content header, is incomplete
+	skip int    // number of bytes until the next frame
+}
+
+// append appends the rewritten p to dst. It holds back an incomplete content header.
+func (r *rewriter) append(dst, p []byte) []byte {
+	for len(p) > 0 {
+		if r.skip > 0 {
+			n := min(r.skip, len(p))
+			dst, p, r.skip = append(dst, p[:n]...), p[n:], r.skip-n
+			continue
+		}
+		n := min(r.needed()-len(r.held), len(p))
+		r.held, p = append(r.held, p[:n]...), p[n:]
+		switch {
+		case len(r.held) < r.needed():
+			continue
+		case r.isContent():
+			dst = r.frame(dst, r.held)
+		default:
+			dst, r.skip = append(dst, r.held...), r.size()-frameHead
+		}
+		r.held = r.held[:0]
+	}
+	return dst
+}
+
+const frameHead = 7 // type, channel, size
+
+// size returns the size of the held frame.
+func (r *rewriter) size() int {
+	return int(binary.BigEndian.Uint32(r.held[3:])) + amqpwire.FrameOverhead
+}
+
+// isContent reports whether the held frame is a content header that the client accepts.
+func (r *rewriter) isContent() bool {
+	return amqpwire.FrameType(r.held[0]) == amqpwire.FrameHeader && r.size() <= int(r.max.Load())
+}
+
+// needed returns the number of bytes that the rewriter must hold: the head of a frame, or a complete content header.
+func (r *rewriter) needed() int {
+	if len(r.held) >= frameHead && r.isContent() {
+		return r.size()
+	}
+	return frameHead
+}
+
+// frame appends a content header frame.
+func (r *rewriter) frame(dst, frame []byte) []byte {
+	start := len(dst)
+	dst = append(dst, frame[:frameHead]...)
+	dst = r.rewrite(dst, frame[frameHead:len(frame)-1])
+	dst = append(dst, frame[len(frame)-1])
+	if len(dst)-start > int(r.max.Load()) { // the client does not accept the frame
+		return append(dst[:start], frame...)
+	}
+	binary.BigEndian.PutUint32(dst[start+3:], uint32(len(dst)-start-amqpwire.FrameOverhead))
+	return dst
+}
+
+// Marks of properties that are present although their value is empty or 0. The client sees the property delivery-mode
+// with the mark zeroMarked and a bit for the priority and the headers. It sees other properties with the value
+// zeroText.
+const (
+	zeroMarked   = 0x80
+	zeroPriority = 0x40
+	zeroHeaders  = 0x20
+	zeroPlain    = 0x1F // the bits of an unmarked delivery mode
+
+	zeroText = "\x00\x00reprise: empty\x00\x00"
+)
+
+// content is a content header whose properties are split into a sequence of encoded values.
+type content struct {
+	head   []byte // class, weight, body size
+	values [16][]byte
+	flags  amqpwire.PropertyFlags
+}
+
+const contentHead = 12
+
+// split reports whether it could split the payload.
+func (c *content) split(payload []byte) bool {
+	if len(payload) < contentHead+2 {
+		return false
+	}
+	word := binary.BigEndian.Uint16(payload[contentHead:])
+	if word&1 != 0 { // further flags
+		return false
+	}
+	c.head, c.flags = payload[:contentHead], amqpwire.PropertyFlags(word)
+	rest := payload[contentHead+2:]
+	for i := range c.values {
+		if c.flags&flag(i) == 0 {
+			continue
+		}
+		n := 0
+		switch flag(i) {
+		case amqpwire.PropHeaders:
+			if len(rest) < 4 {
+				return false
+			}
+			n = 4 + int(binary.BigEndian.Uint32(rest))
+		case amqpwire.PropDeliveryMode, amqpwire.PropPriority:
+			n = 1
+		case amqpwire.PropTimestamp:
+			n = 8
+		default:
+			if len(rest) < 1 {
+				return false
+			}
+			n = 1 + int(rest[0])
+		}
+		if n < 0 || len(rest) < n {
+			return false
+		}
+		c.values[i], rest = rest[:n], rest[n:]
+	}
+	return len(rest) == 0
+}
+
+// flag returns the flag of the property with the given position on the wire.
+func flag(i int) amqpwire.PropertyFlags { return 0x8000 >> i }
+
+// Positions of properties on the wire.
+const (
+	posHeaders      = 2
+	posDeliveryMode = 3
+	posPriority     = 4
+)
+
+func (c *content) set(pos int, value []byte) {
+	c.values[pos] = value
+	c.flags |= flag(pos)
+}
+
+func (c *content) append(dst []byte) []byte {
+	dst = append(dst, c.head...)
+	dst = binary.BigEndian.AppendUint16(dst, uint16(c.flags))
+	for _, v := range c.values {
+		dst = append(dst, v...)
+	}
+	return dst
+}
+
+var (
+	emptyText  = []byte{0}
+	emptyTable = []byte{0, 0, 0, 0}
+	markedText = append([]byte{byte(len(zeroText))}, zeroText...)
+)
+
+// isText reports whether a property is a short string that the client knows.
+func isText(i int) bool {
+	const others = amqpwire.PropHeaders | amqpwire.PropDeliveryMode | amqpwire.PropPriority | amqpwire.PropTimestamp | amqpwire.PropClusterID
+	return flag(i)&others == 0 && flag(i) > amqpwire.PropClusterID
+}
+
+// markZeros appends a received content header with marks for the properties that the client would not report.
+func markZeros(dst, payload []byte) []byte {
+	var c content
+	if !c.split(payload) {
+		return append(dst, payload...)
+	}
+	var mode byte
+	if v := c.values[posDeliveryMode]; len(v) > 0 {
+		mode = v[0] & zeroPlain
+	}
+	marked := false
+	for i, v := range c.values {
+		switch {
+		case i == posPriority && len(v) == 1 && v[0] == 0:
+			mode |= zeroPriority
+		case i == posHeaders && slices.Equal(v, emptyTable):
+			mode |= zeroHeaders
+		case isText(i) && len(v) == 1:
+			c.values[i] = markedText
+			marked = true
+		}
+	}
+	if mode > zeroPlain || marked {
+		mode |= zeroMarked
+	}
+	if mode&zeroMarked == 0 && (len(c.values[posDeliveryMode]) == 0 || c.values[posDeliveryMode][0] == mode) {
+		return append(dst, payload...)
+	}
+	c.set(posDeliveryMode, []byte{mode})
+	return c.append(dst)
+}
+
+// writeZeros appends a content header of the client without marks.
+func writeZeros(dst, payload []byte) []byte {
+	var c content
+	if !c.split(payload) || len(c.values[posDeliveryMode]) == 0 || c.values[posDeliveryMode][0]&zeroMarked == 0 {
+		return append(dst, payload...)
+	}
+	mode := c.values[posDeliveryMode][0]
+	c.set(posDeliveryMode, []byte{mode & zeroPlain})
+	if mode&zeroPriority != 0 {
+		c.set(posPriority, emptyText)
+	}
+	if mode&zeroHeaders != 0 {
+		c.set(posHeaders, emptyTable)
+	}
+	for i, v := range c.values {
+		if isText(i) && slices.Equal(v, markedText) {
+			c.values[i] = emptyText
+		}
+	}
+	return c.append(dst)
+}
