@@ -31,6 +31,7 @@ func TestDocuments(t *testing.T) {
 	}
 	root := output(t, "", "git", "rev-parse", "--show-toplevel")
 	source, bin := snapshot(t, root), t.TempDir()
+	output(t, source, "go", "mod", "tidy", "-diff") // downloads the modules that go mod tidy in a document needs
 	output(t, source, "make", "build")
 	must(t, os.Rename(filepath.Join(source, "bin", "reprise"), filepath.Join(bin, "reprise")))
 	var exceptions []string
