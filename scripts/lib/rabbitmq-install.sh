@@ -46,14 +46,9 @@ need_machine() {
     for c in apt-get apt-cache dpkg-deb; do
         command -v $c >/dev/null || die "$c not found; this script requires Debian. $(instead)"
     done
-    for c in tar:tar unshare:util-linux flock:util-linux setsid:util-linux mount:mount chroot:coreutils awk:mawk; do
+    for c in tar:tar flock:util-linux setsid:util-linux awk:mawk; do
         command -v "${c%:*}" >/dev/null || die "${c%:*} not found (apt-get install ${c#*:})"
     done
-    in_namespace true 2>/dev/null && return
-    if [ "$(id -u)" = 0 ]; then
-        die "cannot create a mount namespace (a container requires --cap-add SYS_ADMIN or --privileged). $(instead)"
-    fi
-    die "cannot create a user namespace (run as root, or see sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns). $(instead)"
 }
 
 # apt COMMAND OPTIONS...: runs an apt command with sources, lists and an (empty) status in
@@ -124,7 +119,7 @@ install_one() {
     mkdir -p "$WORK"/{cache/archives/partial,deb}
     : >"$WORK/status"
     find_release
-    names=$(apt apt-get --print-uris -y install rabbitmq-server dash coreutils sed grep mawk debianutils libc-bin |
+    names=$(apt apt-get --print-uris -y install rabbitmq-server |
         awk -v skip="$UNUSED" '{ n = $2; sub(/_.*/, "", n); if (n !~ skip) print n }')
     grep -qx rabbitmq-server <<<"$names" || die "cannot install rabbitmq-server from $FROM"
     say "$V: rabbitmq-server $HAVE, $(wc -w <<<"$names") packages"
@@ -133,7 +128,7 @@ install_one() {
 
     unpack "$WORK/deb" "$WORK/new"
     local otp
-    otp=$(in_root "$WORK/new" '' erl -noshell -eval 'io:put_chars(erlang:system_info(otp_release)), halt().') ||
+    otp=$(in_release "$WORK/new" erl -noshell -eval 'io:put_chars(erlang:system_info(otp_release)), halt().') ||
         die "$V: cannot run the unpacked Erlang"
     echo "rabbitmq-server $HAVE, Erlang/OTP $otp, from $FROM" >"$WORK/new/.installed"
     rm -rf "$RFS"
@@ -157,15 +152,13 @@ unpack() {
             --exclude=./usr/share/info --exclude=./usr/share/lintian --exclude=./usr/share/bash-completion \
             --exclude=./usr/share/zsh --exclude="./usr/lib/*/gconv" --exclude="./etc/systemd" \
             --exclude=./usr/lib/systemd --exclude=./lib/systemd' sh
-    [ -e "$new/usr/bin/awk" ] || ln -s mawk "$new/usr/bin/awk"
-    [ -e "$new/usr/bin/sh" ] || ln -s dash "$new/usr/bin/sh"
-    mkdir -p "$new"/{proc,dev,sys,node,run,etc/rabbitmq,var/lib/rabbitmq,var/log/rabbitmq}
-    mkdir -m 1777 "$new/tmp"
-    echo 'root:x:0:0:root:/var/lib/rabbitmq:/bin/sh' >"$new/etc/passwd"
-    echo 'root:x:0:' >"$new/etc/group"
-    printf 'passwd: files\ngroup: files\nhosts: files\n' >"$new/etc/nsswitch.conf"
-    # Localhost and the name of the machine must resolve without a name server.
-    printf '127.0.0.1 localhost %s\n' "$(uname -n)" >"$new/etc/hosts"
+    for d in "$new"/usr/lib/erlang/lib/*/priv/bin/*; do
+        if [ "$(head -c 4 "$d" | tail -c 3)" = ELF ]; then
+            mv "$d" "$d.elf"
+            cp "$ERLANG/run" "$d"
+        fi
+    done
+    mkdir -p "$new/var/lib/rabbitmq"
     # All nodes of a version share a cookie, so that they can form a cluster.
     tr -d '\n-' </proc/sys/kernel/random/uuid >"$new/var/lib/rabbitmq/.erlang.cookie"
     chmod 400 "$new/var/lib/rabbitmq/.erlang.cookie"
