@@ -1,6 +1,7 @@
 package diskstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -41,7 +42,7 @@ func (d *disk) options() *pebble.Options {
 		Logger:             pebbleLog{d},
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		CacheSize:          cacheSize,
-		MemTableSize:       memTableSize,
+		MemTableSize:       uint64(cmp.Or(d.memTable, memTableSize)),
 		// If damaged data is read, Pebble returns an error and calls DataCorruption. The undamaged data remains
 		// readable.
 		EventListener: &pebble.EventListener{

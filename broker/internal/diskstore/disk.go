@@ -52,6 +52,7 @@ type disk struct {
 	damaged       chan struct{}
 
 	everything bool // Open reads all files
+	memTable   int  // Options.MemTable
 }
 
 // changeSet contains the pending changes for the next commit.

@@ -118,6 +118,8 @@ func readInventory(fs vfs.FS, database string) (current inventory, wrong []Damag
 	if found == 0 {
 		return current, wrong, damaged(wrong)
 	}
+	// Earlier versions listed unfinished files, with length 0; see trackedFile.durable.
+	maps.DeleteFunc(current.files, func(name string, e extent) bool { return isBulk(name) && e.length == 0 })
 	return current, wrong, nil
 }
 

@@ -26,6 +26,10 @@ type Options struct {
 
 	// Everything makes Open verify all files before it returns, without a time limit.
 	Everything bool
+
+	// MemTable is the size in bytes above which messages move from the log to a table. Default: 8 MiB. Tests use a small
+	// size, so that few messages cause compactions.
+	MemTable int
 }
 
 // Open opens a data directory, and creates it if it is missing. If a write fails during Open, the same process cannot
@@ -44,6 +48,7 @@ func Open(o Options) (Store, error) {
 		damaged:   make(chan struct{}),
 
 		everything: o.Everything,
+		memTable:   o.MemTable,
 	}
 	d.fs = &guard{FS: o.FS, d: d}
 	d.progress = sync.NewCond(&d.mu)

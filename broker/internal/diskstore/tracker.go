@@ -39,6 +39,13 @@ type trackedFile struct {
 	named   bool // the directory entry is durable
 }
 
+// durable reports whether the inventory must list the file. It must not list a table or a value file that Pebble is
+// still writing, because Open requires their exact lengths. Pebble syncs such a file once, when it is complete, and
+// does not refer to it earlier.
+func (f *trackedFile) durable(name string) bool {
+	return f.named && (f.synced.length > 0 || !isBulk(name))
+}
+
 func newTracker(fs vfs.FS, dir string, v inventory) (*tracker, error) {
 	t := &tracker{fs: fs, dir: dir, number: v.number, files: make(map[string]*trackedFile), obsolete: make(map[string]bool)}
 	for name, e := range v.files {
@@ -212,7 +219,7 @@ func (t *tracker) writeNext(sealed bool) error {
 	}
 	v := inventory{number: t.number + 1, sealed: sealed, files: make(map[string]extent, len(t.files))}
 	for name, f := range t.files {
-		if f.named {
+		if f.durable(name) {
 			v.files[name] = f.synced
 		}
 	}
