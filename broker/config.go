@@ -47,7 +47,7 @@ type Config struct {
 	// ChannelMax is the maximum number of open channels on a connection. Default: 2047.
 	ChannelMax uint16
 
-	// MaxMessageSize is the maximum size of a message body in bytes. Default: 16 MiB.
+	// MaxMessageSize is the maximum size of a message body in bytes, at most 512 MiB. Default: 16 MiB.
 	MaxMessageSize int
 
 	// Store saves the state of the broker: virtual hosts, users, permissions, durable queues, exchanges and bindings, and
@@ -136,6 +136,8 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("broker: Config.FrameMax must be between %d and %d bytes: got %d", minFrameMax, maxFrameMax, c.FrameMax)
 	case c.Store != nil && c.MemoryLimit > maxMemoryOnDisk:
 		return c, fmt.Errorf("broker: Config.MemoryLimit must be at most %d bytes with a Store: got %d (further messages wait on disk)", int64(maxMemoryOnDisk), c.MemoryLimit)
+	case c.MaxMessageSize > maxMessageSize:
+		return c, fmt.Errorf("broker: Config.MaxMessageSize must be at most %d bytes: got %d", maxMessageSize, c.MaxMessageSize)
 	case c.ConnectionMemoryLimit < 2*int64(c.MaxMessageSize):
 		return c, fmt.Errorf("broker: Config.ConnectionMemoryLimit must be at least %d, twice Config.MaxMessageSize: got %d "+
 			"(or lower MaxMessageSize)", 2*c.MaxMessageSize, c.ConnectionMemoryLimit)
@@ -169,6 +171,8 @@ func (c *Config) negativeLimit() (field string, n int64) {
 const (
 	minFrameMax = 8192
 	maxFrameMax = 16 << 20
+	// maxMessageSize is RabbitMQ's maximum, above which a content header is malformed.
+	maxMessageSize = 512 << 20
 	// maxMemoryOnDisk is the maximum MemoryLimit with a Store. It is far below the maximum size of a commit, because a
 	// single commit may have to contain all messages in memory.
 	maxMemoryOnDisk = 2 << 30

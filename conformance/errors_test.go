@@ -5,6 +5,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
@@ -326,6 +327,45 @@ func TestMessageTooLarge(t *testing.T) {
 		c.refused(406, "message size 17825792 is larger than configured max size 16777216", func(ch *amqp.Channel) error {
 			return ch.Publish("", q, false, false, amqp.Publishing{Body: make([]byte, 17<<20)})
 		})
+	})
+}
+
+// The broker reports an oversize message after it has read the complete body, because some clients do not read while they
+// write.
+func TestOversizeBodyIsReadToItsEnd(t *testing.T) {
+	eachRaw(t, func(t *testing.T, b testkit.Target, r *raw) {
+		if b.Version == "3.10" {
+			return // 3.10 accepts up to 128 MiB
+		}
+		r.open(10, 0)
+		const part = 100 << 10
+		size := 16<<20 + 1
+		r.send(1, &amqpwire.BasicPublish{RoutingKey: testkit.Name(t, "q")})
+		r.write(amqpwire.AppendHeaderFrame(nil, 1, 60, uint64(size), []byte{0, 0}))
+		for ; size > part; size -= part {
+			r.write(amqpwire.AppendBodyFrames(nil, 1, make([]byte, part), 131072))
+		}
+		r.send(2, &amqpwire.ChannelOpen{})
+		expect(r, &amqpwire.ChannelOpenOk{}) // before the error
+		r.write(amqpwire.AppendBodyFrames(nil, 1, make([]byte, size), 131072))
+		closed := expect(r, &amqpwire.ChannelClose{})
+		want := "PRECONDITION_FAILED - message size 16777217 is larger than configured max size 16777216"
+		if closed.ReplyText != want || closed.ClassID != 60 || closed.MethodID != 40 {
+			t.Errorf("got  %+v\nwant %s", closed, want)
+		}
+	})
+}
+
+// A content header with a size over 512 MiB is malformed.
+func TestMaximumBodySize(t *testing.T) {
+	eachRaw(t, func(t *testing.T, b testkit.Target, r *raw) {
+		if b.Version == "3.10" {
+			return
+		}
+		r.open(10, 0)
+		r.send(1, &amqpwire.BasicPublish{RoutingKey: testkit.Name(t, "q")})
+		r.write(amqpwire.AppendHeaderFrame(nil, 1, 60, 512<<20+1, []byte{0, 0}))
+		r.closed(501, "FRAME_ERROR - content body size 536870913 exceeds maximum allowed size 536870912")
 	})
 }
 

@@ -54,6 +54,7 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 		"whole seconds":        {Heartbeat: 1500 * time.Millisecond},
 		"between 8192 and":     {FrameMax: 4096},
 		"must not be negative": {MaxMessageSize: -1},
+		"MaxMessageSize must be at most 536870912 bytes: got 536870913":                          {MaxMessageSize: 512<<20 + 1},
 		"ConnectionMemoryLimit must be at least 33554432, twice Config.MaxMessageSize: got 1024": {ConnectionMemoryLimit: 1024},
 		"TotalConnectionMemoryLimit must be at least Config.ConnectionMemoryLimit, 2048: got 1024": {
 			MaxMessageSize: 100, ConnectionMemoryLimit: 2048, TotalConnectionMemoryLimit: 1024,

@@ -14,6 +14,8 @@ type content struct {
 	size       uint64                 // announced size of the body
 	properties int                    // number of property bytes in message
 	message    []byte                 // properties and body, in a single allocation
+	oversize   bool                   // the body is too large, and is discarded
+	discarded  uint64                 // number of discarded body bytes
 	check      uint64                 // number of checks by [contents] when the last part arrived
 
 	scratch []byte // reusable buffer for properties until the first body frame
@@ -25,7 +27,10 @@ const scratchKeep = 1 << 10
 func (c *content) expected() bool { return c.method != nil }
 
 // missing returns the number of body bytes that have not arrived.
-func (c *content) missing() uint64 { return c.size - uint64(len(c.message)-c.properties) }
+func (c *content) missing() uint64 { return c.size - c.discarded - uint64(len(c.message)-c.properties) }
+
+// maxBodySize is the maximum size that a content header can announce, as in RabbitMQ.
+const maxBodySize = 512 << 20
 
 func (ch *channel) basicPublish(m *amqpwire.BasicPublish) error {
 	if m.Immediate {
@@ -54,6 +59,12 @@ func (ch *channel) contentFrame(f amqpwire.Frame) error {
 		ch.contentMemory.Set(int64(max(0, cap(c.message)-scratchKeep, cap(c.scratch)-scratchKeep)))
 		return nil
 	}
+	if c.oversize {
+		size := c.size
+		ch.dropContent()
+		return exception.New(exception.PreconditionFailed,
+			"message size %d is larger than configured max size %d", size, ch.s.config.MaxMessageSize)
+	}
 	if c.size == 0 {
 		c.message = slices.Clone(c.message)
 	}
@@ -71,12 +82,17 @@ func (ch *channel) contentHeader(f amqpwire.Frame) error {
 	case h.ClassID != classBasic:
 		return exception.New(exception.UnexpectedFrame,
 			"expected content header for class %d, got one for class %d instead", classBasic, h.ClassID)
-	case h.BodySize > ch.s.config.MaxMessageSize:
-		return exception.New(exception.PreconditionFailed,
-			"message size %d is larger than configured max size %d", h.BodySize, ch.s.config.MaxMessageSize)
+	case h.BodySize > maxBodySize:
+		return exception.New(exception.FrameError,
+			"content body size %d exceeds maximum allowed size %d", h.BodySize, maxBodySize)
 	}
 	c := &ch.content
-	c.header, c.size, c.properties = true, h.BodySize, len(h.Properties)
+	c.header, c.size = true, h.BodySize
+	// Like RabbitMQ, read an oversize body to its end, because some clients do not read the error while they write.
+	if c.oversize = h.BodySize > ch.s.config.MaxMessageSize; c.oversize {
+		return nil
+	}
+	c.properties = len(h.Properties)
 	c.scratch = append(c.scratch[:0], h.Properties...)
 	c.message = slices.Clip(c.scratch)
 	return nil
@@ -97,6 +113,10 @@ func (ch *channel) contentBody(f amqpwire.Frame) error {
 // add appends a part of the body. It also allocates space for further parts, but only in proportion to the bytes received,
 // because a client can announce a false size.
 func (c *content) add(part []byte) {
+	if c.oversize {
+		c.discarded += uint64(len(part))
+		return
+	}
 	if cap(c.message)-len(c.message) < len(part) {
 		room := min(c.missing(), uint64(max(4*len(part), len(c.message))))
 		c.message = append(make([]byte, 0, len(c.message)+int(room)), c.message...)

@@ -34,8 +34,9 @@ type runCmd struct {
 	Data                       *string `placeholder:"DIR" help:"Data directory for durable queues and messages. The broker creates a missing directory. Default: none, everything stays in memory."`
 	Memory                     bool    `help:"Keep everything in memory, and do not warn that messages are lost when the process exits."`
 	DiskLimit                  size    `name:"disk-limit" placeholder:"SIZE" help:"Free space on the disk of --data below which the broker blocks publishers. Default 256MiB."`
-	MemoryLimit                size    `name:"memory-limit" default:"1GiB" placeholder:"SIZE" help:"Memory of messages above which the broker blocks publishers: at least 16MiB, with --data at most 2GiB. Default ${default}."`
-	ConnectionMemoryLimit      size    `name:"connection-memory-limit" placeholder:"SIZE" help:"Memory of one connection, without the messages in queues, above which the broker closes the connection: at least 32MiB. Default 64MiB."`
+	MaxMessageSize             size    `name:"max-message-size" default:"16MiB" placeholder:"SIZE" help:"Maximum size of a message body: at most 512MiB. Default ${default}."`
+	MemoryLimit                size    `name:"memory-limit" default:"1GiB" placeholder:"SIZE" help:"Memory of messages above which the broker blocks publishers: at least --max-message-size, with --data at most 2GiB. Default ${default}."`
+	ConnectionMemoryLimit      size    `name:"connection-memory-limit" placeholder:"SIZE" help:"Memory of one connection, without the messages in queues, above which the broker closes the connection: at least twice --max-message-size. Default 64MiB, or four times --max-message-size if that is more."`
 	TotalConnectionMemoryLimit size    `name:"total-connection-memory-limit" placeholder:"SIZE" help:"Memory of all connections above which the broker closes the largest connection. Default 512MiB, or eight times --connection-memory-limit if that is more."`
 	TopologyMemoryLimit        size    `name:"topology-memory-limit" default:"512MiB" placeholder:"SIZE" help:"Memory of queues, exchanges and bindings above which the broker refuses declarations: at least 1MiB. Default ${default}."`
 	Management                 string  `placeholder:"ADDR" help:"Address of the management HTTP API and of the metrics. Default: none."`
@@ -66,13 +67,11 @@ Examples:
 // Help returns the help of the parent command.
 func (runCmd) Help() string { return brokerCmd{}.Help() }
 
-// Minimum values of the memory limits. A message can be as large as minMemory, and a connection may publish one
-// message while it receives another.
-const (
-	minMemory           = 16 << 20 // default of broker.Config.MaxMessageSize
-	minConnectionMemory = 2 * minMemory
-	minTopologyMemory   = 1 << 20
-)
+// maxMessageSize is the maximum of --max-message-size.
+const maxMessageSize = 512 << 20
+
+// minTopologyMemory is the minimum of --topology-memory-limit.
+const minTopologyMemory = 1 << 20
 
 // checkLimits reports limits that are too low for the broker to work.
 func (c *runCmd) checkLimits() error {
@@ -81,14 +80,17 @@ func (c *runCmd) checkLimits() error {
 		got, least size
 		advice     string
 	}{
-		{"--memory-limit", c.MemoryLimit, minMemory, "the largest message has that size"},
-		{"--connection-memory-limit", c.ConnectionMemoryLimit, minConnectionMemory, "a published and a delivered message take this much"},
+		{"--memory-limit", c.MemoryLimit, c.MaxMessageSize, "the largest message has that size"},
+		{"--connection-memory-limit", c.ConnectionMemoryLimit, 2 * c.MaxMessageSize, "a published and a delivered message take this much"},
 		{"--topology-memory-limit", c.TopologyMemoryLimit, minTopologyMemory, "a queue takes some 1,500 bytes"},
-		{"--total-connection-memory-limit", c.TotalConnectionMemoryLimit, cmp.Or(c.ConnectionMemoryLimit, 64<<20), "the limit of one connection; lower --connection-memory-limit, too"},
+		{"--total-connection-memory-limit", c.TotalConnectionMemoryLimit, cmp.Or(c.ConnectionMemoryLimit, max(64<<20, 4*c.MaxMessageSize)), "the limit of one connection; lower --connection-memory-limit, too"},
 	} {
 		if limit.got != 0 && limit.got < limit.least {
 			return usagef("%s must be at least %v: got %v (%s)", limit.flag, limit.least, limit.got, limit.advice)
 		}
+	}
+	if c.MaxMessageSize <= 0 || c.MaxMessageSize > maxMessageSize {
+		return usagef("--max-message-size must be between 1 and %v: got %v", size(maxMessageSize), c.MaxMessageSize)
 	}
 	if c.DiskLimit != 0 && c.Data == nil {
 		return usagef("--disk-limit requires --data DIR")
@@ -119,7 +121,7 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	config := broker.Config{
 		Logger: log, Store: dataDir(data), DiskLimit: int64(c.DiskLimit), MemoryLimit: int64(c.MemoryLimit),
 		ConnectionMemoryLimit: int64(c.ConnectionMemoryLimit), TotalConnectionMemoryLimit: int64(c.TotalConnectionMemoryLimit),
-		TopologyMemoryLimit: int64(c.TopologyMemoryLimit),
+		TopologyMemoryLimit: int64(c.TopologyMemoryLimit), MaxMessageSize: int(c.MaxMessageSize),
 	}
 	if user != "" {
 		config.Users = map[string]string{user: password}
