@@ -10,9 +10,10 @@ import (
 // maxFingerprint is the length of the prefix of an error that its fingerprint covers.
 const maxFingerprint = 4 << 10
 
-// fingerprint returns the common part of errors that differ only in details. It replaces numbers, IDs, addresses and
-// times with "*". It also replaces quoted strings that contain such a detail. It keeps codes: exit statuses, signals,
-// HTTP statuses, SQLSTATE, and numbers that the error calls a code or an errno.
+// fingerprint returns the common part of errors that differ only in details. It uses the first line, because a stack trace
+// or the output of a program may follow. It replaces numbers, IDs, keys, addresses and times with "*". It also replaces
+// quoted strings that contain such a detail or are names (see nameLike). It keeps codes: exit statuses, signals, HTTP
+// statuses, SQLSTATE, and numbers that the error calls a code or an errno.
 //
 //	order 17: dial tcp 10.0.0.7:5432: i/o timeout after 1.5s
 //	order *: dial tcp *: i/o timeout after *
@@ -22,11 +23,12 @@ const maxFingerprint = 4 << 10
 // Failures of one queue with the same fingerprint form a Group. The function is pure and idempotent. The result is at
 // most 4 KiB long and not longer than the error.
 func fingerprint(errorText string) string {
-	s := cut(strings.ToValidUTF8(cut(errorText, maxFingerprint), "?"), maxFingerprint)
+	s := cut(strings.ToValidUTF8(cut(firstLine(errorText), maxFingerprint), "?"), maxFingerprint)
+	s = quotes.Replace(s)
 	for {
 		before := s
 		s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-		s = hideCodes(s)
+		s = longKey.ReplaceAllStringFunc(hideCodes(s), blankRandom)
 		for _, r := range shapes {
 			s = r.ReplaceAllString(s, "*")
 		}
@@ -37,6 +39,66 @@ func fingerprint(errorText string) string {
 			return s // the loop terminates, because each round shortens the text or leaves fewer digits
 		}
 	}
+}
+
+// firstLine returns the first line that is not empty. If it ends with a colon, the next line belongs to it.
+func firstLine(text string) string {
+	text = strings.TrimSpace(text)
+	end := strings.IndexByte(text, '\n')
+	for end >= 0 {
+		line := strings.TrimRight(text[:end], " \t\r")
+		if !strings.HasSuffix(line, ":") {
+			return line
+		}
+		next := strings.IndexByte(text[end+1:], '\n')
+		if next < 0 {
+			break
+		}
+		end += 1 + next
+	}
+	return text
+}
+
+// quotes replaces the quotation marks of other languages, so that one rule applies to all.
+var quotes = strings.NewReplacer(
+	"“", `"`, "”", `"`, "„", `"`, "‟", `"`, "«", `"`, "»", `"`, "「", `"`, "」", `"`, "『", `"`, "』", `"`, "〝", `"`, "〞", `"`,
+	"‘", "'", "’", "'", "‚", "'", "‛", "'", "‹", "'", "›", "'",
+)
+
+// longKey matches words that can be base64.
+var longKey = regexp.MustCompile(`[A-Za-z0-9+/_-]{16,}={0,2}`)
+
+// blankRandom replaces a word of mixed letters, such as base64.
+func blankRandom(w string) string {
+	if strings.ContainsAny(w, "0123456789+/=") && isRandom(w) {
+		return "*"
+	}
+	return w
+}
+
+// isRandom reports whether the kind of character (upper case, lower case, digit) changes too often for words, even for
+// names in camel case.
+func isRandom(w string) bool {
+	changes, letters, last := 0, 0, 0
+	for i := range len(w) {
+		kind := 0
+		switch c := w[i]; {
+		case 'a' <= c && c <= 'z':
+			kind = 1
+		case 'A' <= c && c <= 'Z':
+			kind = 2
+		case '0' <= c && c <= '9':
+			kind = 3
+		default:
+			continue
+		}
+		letters++
+		if kind != last && last != 0 {
+			changes++
+		}
+		last = kind
+	}
+	return changes*5 >= letters*2
 }
 
 // shapes match details that cannot be recognized by their digits alone.
@@ -95,7 +157,7 @@ func blankWord(w string) string {
 
 func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
 
-// blankQuoted replaces quoted strings that contain "*" and no code. An apostrophe within a word does not start a
+// blankQuoted replaces quoted strings that contain "*" and no code, and quoted names. An apostrophe within a word does not start a
 // quotation.
 func blankQuoted(s string) string {
 	var b strings.Builder
@@ -103,6 +165,11 @@ func blankQuoted(s string) string {
 		c := s[i]
 		if c == '"' || c == '`' || c == '\'' && !wordBefore(s[:i]) {
 			n := strings.IndexByte(s[i+1:], c)
+			if n >= 0 && nameLike(s[:i], s[i+1:i+1+n]) {
+				b.WriteString(`"*"`)
+				i += n + 2
+				continue
+			}
 			if n >= 0 && blank(s[i+1:i+1+n]) {
 				b.WriteByte(c)
 				b.WriteByte('*')
@@ -125,6 +192,40 @@ func blankQuoted(s string) string {
 func blank(quoted string) bool {
 	return strings.Contains(quoted, "*") && showCodes(quoted) == quoted
 }
+
+// nameLike reports whether a quoted string is a proper name, given the text before it: it follows a word, and each of its
+// words begins with a capital letter or with a letter of a script other than Latin. Names in programs, for example after
+// the word column, distinguish errors.
+func nameLike(before, quoted string) bool {
+	noun, spaced := strings.CutSuffix(before, " ")
+	if r, _ := utf8.DecodeLastRuneInString(before); quoted == "" || !spaced && (!unicode.IsLetter(r) || unicode.Is(unicode.Latin, r)) {
+		return false // some scripts have no spaces
+	}
+	last := noun[strings.LastIndexFunc(noun, func(r rune) bool { return !unicode.IsLetter(r) })+1:]
+	if last == "" || technical[strings.ToLower(last)] {
+		return false
+	}
+	for word := range strings.FieldsSeq(quoted) {
+		r, _ := utf8.DecodeRuneInString(word)
+		if !unicode.IsLetter(r) || unicode.Is(unicode.Latin, r) && (!unicode.IsUpper(r) || strings.ContainsAny(word, "_.:/\\(){}[]<>=")) || word == strings.ToUpper(word) && len(word) > 1 && r < utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// technical contains the words before quoted names that programmers have chosen.
+var technical = func() map[string]bool {
+	all := map[string]bool{}
+	for word := range strings.FieldsSeq(`argument assembly attribute bean class column command component constraint dependency
+		directive element endpoint enum event exception exchange extension field flag function header import index instance
+		interface job key kind library member method middleware model module namespace object operation operator option package
+		parameter plugin procedure property queue relation resource role route schema service setting state struct symbol table
+		tag task template topic trait trigger type validator value variable view worker error named called undefined`) {
+		all[word] = true
+	}
+	return all
+}()
 
 func wordBefore(s string) bool {
 	r, _ := utf8.DecodeLastRuneInString(s)

@@ -21,6 +21,7 @@ var decisive = []struct {
 	// HTTP/1.1 503; HTTP Error 404; status code: 502; "status":500; Response code 404; 503 Service Unavailable.
 	{[]string{"http"}, regexp.MustCompile(`(?i)\bHTTP(?:/[\d.*]+)?(?: error| status| response)*(?: ?code)?` + is + status)},
 	{[]string{"status", "response"}, regexp.MustCompile(`(?i)\b(?:status|response)(?:[ _-]?code)?` + is + status)},
+	{[]string{""}, regexp.MustCompile(`(?:^|: )(` + statuses() + `) [\p{L}]`)}, // 502 upstream; failed: 404 not there
 	{[]string{""}, regexp.MustCompile(`\b(` + reasons() + `|4\d\d Client Error|5\d\d Server Error)\b`)},
 
 	// SQLSTATE 23505; SQLSTATE[HY000]; Error 1062 (23000) of MySQL; SQL Error: 1205.
@@ -62,6 +63,17 @@ func reasons() string {
 	for code := 100; code < 600; code++ {
 		if text := http.StatusText(code); text != "" {
 			all = append(all, fmt.Sprintf(`%d[ :-]+%s`, code, regexp.QuoteMeta(text)))
+		}
+	}
+	return strings.Join(all, "|")
+}
+
+// statuses returns a pattern for the HTTP statuses of errors.
+func statuses() string {
+	var all []string
+	for code := 400; code < 600; code++ {
+		if http.StatusText(code) != "" {
+			all = append(all, fmt.Sprint(code))
 		}
 	}
 	return strings.Join(all, "|")

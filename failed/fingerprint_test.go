@@ -32,12 +32,64 @@ func TestFingerprint(t *testing.T) {
 		{"http2: stream 5 closed", "http*: stream * closed"},
 		{"balance is -5.30", "balance is *"},
 		{"codes [1, 2, 3]", "codes [*]"},
-		{"several\n\tlines  and\x00spaces", "several lines and spaces"},
+		{"several\tparts  and\x00spaces", "several parts and spaces"},
+		{"\n first\n\tat x", "first"},
+		{"invalid:\n name is missing\n more", "invalid: name is missing"},
 		{"bad \xff bytes", "bad ? bytes"},
 	} {
 		if got := failed.Fingerprint(c.err); got != c.want {
 			t.Errorf("%q: got %q, want %q", c.err, got, c.want)
 		}
+	}
+}
+
+// Each line contains errors of one cause, in the words of twelve languages and their frameworks. Errors of different lines
+// have different causes.
+func TestFingerprintSeparatesCauses(t *testing.T) {
+	groups := [][]string{
+		{`customer "Anna Meier" is blocked`, `customer "Bob" is blocked`, `customer “Ana Pérez” is blocked`, `customer 'Zoë' is blocked`},
+		{`Kunde „Müller“ ist gesperrt`, `Kunde »Anna Meier« ist gesperrt`, `Kunde "Øster" ist gesperrt`},
+		{`le client « Jean » est bloqué`, `le client « Marie Curie » est bloqué`},
+		{`клиент «Иван» заблокирован`, `клиент «Анна» заблокирован`},
+		{`顧客「山田」は存在しません`, `顧客「鈴木」は存在しません`},
+		{`no such key dGhpcyBpcyBhIHRlc3Q=`, `no such key Zm9vL2Jhcis9YmF6cXV4`, `no such key QWxhZGRpbjpvcGVu_c2VzYW1l`},
+		{"404 upstream"}, {"POST /x: 404 upstream"},
+		{"500 upstream"},
+		{`column "email" does not exist`}, {`column "name" does not exist`},
+		{`unknown field "Amount"`}, {`unknown field "Currency"`},
+		{`payment refused: "Insufficient funds"`}, {`payment refused: "Card expired"`},
+		{`php: exit status 255: PHP Fatal error:  Uncaught PDOException: SQLSTATE[23000]: Duplicate entry '17' for key 'PRIMARY'`,
+			`php: exit status 255: PHP Fatal error:  Uncaught PDOException: SQLSTATE[23000]: Duplicate entry '18' for key 'PRIMARY'`},
+		{`php: exit status 255: PHP Fatal error:  Uncaught PDOException: SQLSTATE[HY000]: General error`},
+		{"java.lang.IllegalStateException: order 17 not found\n\tat a.B.c(B.java:17)", "java.lang.IllegalStateException: order 18 not found\n\tat x.Y.z(Y.java:99)"},
+		{"java.lang.IllegalArgumentException: order 17 not found"},
+		{"Error: connect ECONNREFUSED 10.0.0.1:5432\n    at f (x.js:1)", "Error: connect ECONNREFUSED 10.0.0.2:5432\n    at g (y.js:2)"},
+		{"Error: connect ETIMEDOUT 10.0.0.1:5432"},
+		{"System.InvalidOperationException: Sequence contains no elements\n   at A.B()", "System.InvalidOperationException: Sequence contains no elements"},
+		{"NoMethodError: undefined method 'total' for nil"}, {"NoMethodError: undefined method 'price' for nil"},
+		{"KeyError: 'order_id'"}, {"KeyError: 'amount'"},
+		{"requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://x/1", "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://x/2"},
+		{"requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://x/1"},
+		{`thread 'main' panicked at src/main.rs:17:5: index out of bounds: the len is 3 but the index is 99`,
+			`thread 'main' panicked at src/main.rs:17:5: index out of bounds: the len is 4 but the index is 7`},
+		{`** (DBConnection.ConnectionError) tcp connect (localhost:5432): connection refused - :econnrefused`},
+		{`ORA-00001: unique constraint (SHOP.PK17) violated`, `ORA-00001: unique constraint (SHOP.PK18) violated`},
+		{`ORA-02291: integrity constraint (SHOP.FK17) violated`},
+		{`panic: runtime error: invalid memory address or nil pointer dereference`},
+		{`RepublishQueueHandler failed`}, {`RepublishExchangeHandler failed`},
+	}
+	seen := map[string]string{}
+	for _, group := range groups {
+		first := failed.Fingerprint(group[0])
+		for _, text := range group {
+			if got := failed.Fingerprint(text); got != first {
+				t.Errorf("%q: got %q, want %q, as for %q", text, got, first, group[0])
+			}
+		}
+		if other, ok := seen[first]; ok {
+			t.Errorf("%q and %q have one fingerprint: %q", other, group[0], first)
+		}
+		seen[first] = group[0]
 	}
 }
 
@@ -79,7 +131,8 @@ func FuzzFingerprint(f *testing.F) {
 
 func TestFingerprintIsIdempotent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := rapid.OneOf(rapid.String(), rapid.StringMatching("[a-f0-9:.@'\"` *+-]{0,40}"),
+		s := rapid.OneOf(rapid.String(), rapid.StringMatching("(([A-Za-z]{1,4}| |\"|'|„|“|«|「|」|é|Ä|山|=|\n|:|[0-9]){0,3}){0,9}"),
+			rapid.StringMatching("[a-f0-9:.@'\"` *+-]{0,40}"),
 			rapid.StringMatching("((exit status|code=|HTTP/1.1|errno|SQLSTATE|E|'|\"|, | |\\*|[(]|[)]:)[0-9]{0,5}){0,9}")).Draw(t, "error")
 		got := failed.Fingerprint(s)
 		if again := failed.Fingerprint(got); again != got {

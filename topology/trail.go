@@ -34,7 +34,7 @@ const (
 // message shows why it failed.
 //
 // Trail keeps the first error and the last nine, and writes the number of omitted errors to HeaderErrorsDropped. It
-// truncates each error text to 4 KiB at a character boundary. If the headers exceed Failure.Room, Trail shortens the texts
+// shortens each error text to 4 KiB by omitting its middle. If the headers exceed Failure.Room, Trail shortens the texts
 // further, and finally omits HeaderErrors and HeaderErrorsDropped.
 //
 // Trail does not limit retries: RetriesLeft is Undecided, so the Policy of the worker decides.

@@ -15,6 +15,7 @@ cmd/reprise
 cmd/reprise/internal/cli
 cmd/reprise/internal/demo, cmd/reprise/internal/config
 cmd/reprise/internal/handler, cmd/reprise/internal/terminal
+cmd/reprise/internal/cause
 examples/...
 -------------------------------------------------------------------------------------------------------
 console                                                        | broker/disk

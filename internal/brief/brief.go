@@ -1,9 +1,10 @@
-// Package brief formats durations for users. It imports the standard library only.
+// Package brief formats durations and excerpts for users. It imports the standard library only.
 package brief
 
 import (
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Duration formats d like [time.Duration.String], but without trailing zero units: 1h, not 1h0m0s.
@@ -30,4 +31,27 @@ func Rough(d time.Duration) (number int64, unit string) {
 		}
 	}
 	return int64(d.Round(365*day) / (365 * day)), "y"
+}
+
+// omission replaces the middle of a text in Excerpt.
+const omission = " … "
+
+// Excerpt returns text if it has at most n bytes. Otherwise it returns the first third and the end of the text, at most n
+// bytes, because both the beginning and the end of an output can contain the cause of a failure.
+func Excerpt(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	if n <= len(omission) {
+		return strings.ToValidUTF8(text[:max(n, 0)], "")
+	}
+	head := (n - len(omission)) / 3
+	tail := len(text) - (n - len(omission) - head)
+	for head > 0 && !utf8.RuneStart(text[head]) {
+		head--
+	}
+	for tail < len(text) && !utf8.RuneStart(text[tail]) {
+		tail++
+	}
+	return text[:head] + omission + text[tail:]
 }

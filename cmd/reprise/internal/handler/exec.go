@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/cause"
 )
 
 // Exit codes with a defined outcome, from sysexits.h. Any other nonzero code leads to a retry.
@@ -147,7 +148,7 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 	}
 	stdout := &lineLogger{log: log, stream: "stdout"}
 	stderr := &lineLogger{log: log, stream: "stderr"}
-	var tail tail
+	var output ends
 
 	cmd := exec.CommandContext(ctx, e.path, e.cfg.Command[1:]...)
 	cmd.Args[0] = e.cfg.Command[0]
@@ -155,7 +156,7 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 	cmd.Env = e.environment(m, log)
 	cmd.Stdin = bytes.NewReader(m.Body)
 	cmd.Stdout = stdout
-	cmd.Stderr = both{stderr, &tail}
+	cmd.Stderr = both{stderr, &output}
 	cmd.WaitDelay = e.cfg.Grace
 	ownGroup(cmd)
 	cmd.Cancel = func() error { return terminate(cmd.Process) }
@@ -181,7 +182,7 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 	if failed && e.ends(ctx) {
 		return context.Cause(ctx)
 	}
-	return e.outcome(ctx, cmd.ProcessState, err, tail.String())
+	return e.outcome(ctx, cmd.ProcessState, err, output.String())
 }
 
 // outcome returns the result of the attempt, given the state of the program after its exit.
@@ -203,16 +204,7 @@ func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error
 	default:
 		text = fmt.Sprintf("%s: %v", name, waited)
 	}
-	// The exception comes first, because lists show only the beginning of an error, and all tracebacks begin with the
-	// same line.
-	if first := exception(stderr); first != "" {
-		text += ": " + first
-		stderr = "\n" + stderr
-	} else if stderr != "" {
-		stderr = ": " + stderr
-	}
-	text += stderr
-	err := &ExitError{Code: code, text: text}
+	err := &ExitError{Code: code, text: errorText(text, cause.OfOutput(stderr), stderr)}
 	if code == ExitDataErr {
 		return reprise.Park(err)
 	}
@@ -225,8 +217,8 @@ type ExitError struct {
 	text string
 }
 
-// Error returns the name of the program, its exit status or the reason why it was stopped, and the end of its standard
-// error. If the standard error contains a Python traceback, the exception of the last traceback precedes this text.
+// Error returns the name of the program, its exit status or the reason why it was stopped, and the cause of the failure in
+// its standard error. The next lines contain the beginning and the end of the standard error.
 func (e *ExitError) Error() string { return e.text }
 
 // Kill sends SIGKILL to all running programs and their children, and prevents further starts. Call it before the

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/cause"
 )
 
 // DefaultTimeout is the default timeout of an HTTP request.
@@ -101,12 +102,14 @@ func (h *HTTP) Handle(ctx context.Context, m *reprise.Message) error {
 		return h.failed(ctx, err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorText+1))
+	var body []byte
+	if resp.StatusCode/100 != 2 {
+		if body, err = io.ReadAll(io.LimitReader(resp.Body, maxResponse)); err != nil {
+			body = append(body, " (the response was truncated)"...)
+		}
+	}
 	// The connection can be reused only if the body was read completely.
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
-	if err != nil {
-		body = append(body, " (the response was truncated)"...)
-	}
 	return h.outcome(resp, body)
 }
 
@@ -124,6 +127,9 @@ func (h *HTTP) failed(ctx context.Context, err error) error {
 	return fmt.Errorf("POST %s: %w", h.shown, err)
 }
 
+// maxResponse is the maximum size of the part of an unsuccessful response that can contain its cause.
+const maxResponse = 256 << 10
+
 // outcome returns the result of the attempt for a response. The body does not affect the result: a 200 with a truncated
 // body is a success.
 func (h *HTTP) outcome(resp *http.Response, body []byte) error {
@@ -134,11 +140,8 @@ func (h *HTTP) outcome(resp *http.Response, body []byte) error {
 			place = shownURL(u)
 		}
 		text += fmt.Sprintf(": redirects are not followed; if %s is the right place, configure it as the url of this handler", cut(h.hide.Replace(place), 512))
-	} else if start := clean([]byte(h.hide.Replace(string(body[:min(len(body), maxErrorText)])))); start != "" {
-		text += ": " + start
-		if len(body) > maxErrorText {
-			text += " …"
-		}
+	} else if found, output := cause.OfBody(resp.Header.Get("Content-Type"), []byte(h.hide.Replace(clean(body)))); found != http.StatusText(resp.StatusCode) {
+		text = errorText(text, found, output)
 	}
 	if resp.StatusCode/100 == 2 {
 		return nil
@@ -172,5 +175,6 @@ type StatusError struct {
 	text string
 }
 
-// Error returns the URL, the status, and the beginning of the body or, for a redirect, the new address.
+// Error returns the URL, the status, and the cause in the body or, for a redirect, the new address. The next lines contain
+// the text of the body.
 func (e *StatusError) Error() string { return e.text }

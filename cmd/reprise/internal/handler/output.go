@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // maxLine is the maximum number of bytes that lineLogger logs for a line.
@@ -48,35 +51,59 @@ func (l *lineLogger) flush() {
 	l.line, l.cut = l.line[:0], false
 }
 
-// tail keeps the last maxErrorText bytes of its input.
-type tail struct {
-	last []byte
-	lost bool
+// Sizes of the parts of an output that ends keeps. A stack trace can have thousands of lines below its first.
+const (
+	keptHead = 4 << 10
+	keptTail = 256 << 10
+)
+
+// ends keeps the beginning and the end of its input.
+type ends struct {
+	head, tail []byte
+	lost       bool // whether bytes between head and tail are missing
 }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (e *ends) Write(p []byte) (int, error) {
 	n := len(p)
-	if len(p) > maxErrorText {
-		p, t.lost = p[len(p)-maxErrorText:], true
+	room := min(keptHead-len(e.head), n)
+	e.head, p = append(e.head, p[:room]...), p[room:]
+	e.tail = append(e.tail, p...)
+	if len(e.tail) > 2*keptTail { // moves the bytes rarely
+		e.trim()
 	}
-	if over := len(t.last) + len(p) - maxErrorText; over > 0 {
-		t.last, t.lost = append(t.last[:0], t.last[over:]...), true
-	}
-	t.last = append(t.last, p...)
 	return n, nil
 }
 
-// String returns the text, starting at the first complete character.
-func (t *tail) String() string {
-	b := t.last
-	for i := 0; t.lost && i < 3 && len(b) > 0 && b[0]&0xC0 == 0x80; i++ {
-		b = b[1:]
+func (e *ends) trim() {
+	if over := len(e.tail) - keptTail; over > 0 {
+		e.tail, e.lost = append(e.tail[:0], e.tail[over:]...), true
 	}
-	text := clean(b)
-	if t.lost && text != "" {
-		return "… " + text
+}
+
+// String returns the text. A line with an ellipsis replaces the missing part.
+func (e *ends) String() string {
+	e.trim()
+	if !e.lost {
+		return clean(slices.Concat(e.head, e.tail))
 	}
-	return text
+	_, tail, ok := strings.Cut(valid(e.tail), "\n") // the first line is incomplete
+	if !ok {
+		tail = valid(e.tail)
+	}
+	return clean(e.head) + "\n…\n" + strings.TrimRightFunc(tail, unicode.IsSpace)
+}
+
+// errorText returns the text of an error: what has failed, the cause in the same line, and the output below it. Lists and
+// error groups use the first line. An output that consists of the cause is not repeated.
+func errorText(what, cause, output string) string {
+	if cause == "" {
+		return what
+	}
+	text := what + ": " + cause
+	if output == cause {
+		return text
+	}
+	return text + "\n" + brief.Excerpt(output, maxErrorText-len(text)-1)
 }
 
 // both works like io.MultiWriter, for writers that never fail.
