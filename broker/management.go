@@ -44,5 +44,5 @@ func (b *Broker) importDefinitions() error {
 	if len(b.config.Definitions) == 0 {
 		return nil
 	}
-	return management.Import(b.node, b.config.Definitions)
+	return management.Import(b.node, b.config.Definitions, b.config.Logger)
 }

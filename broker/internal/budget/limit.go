@@ -11,6 +11,13 @@ type Limit struct {
 // NewLimit returns a limit in bytes.
 func NewLimit(most int64) *Limit { return &Limit{most: most} }
 
+// Clone returns a limit with the same size, of which as many bytes are used.
+func (l *Limit) Clone() *Limit {
+	clone := NewLimit(l.most)
+	clone.Force(l.Used())
+	return clone
+}
+
 // Most returns the limit in bytes.
 func (l *Limit) Most() int64 { return l.most }
 

@@ -148,7 +148,10 @@ func readValue(d *json.Decoder, depth int) (any, error) {
 		_, err := d.Token()
 		return array, err
 	}
-	return token, nil // a string, a boolean or null
+	if token == nil {
+		return nil, badRequest("null_not_allowed")
+	}
+	return token, nil // a string or a boolean
 }
 
 // natural is a non-negative integer. In JSON, it may also be a string.

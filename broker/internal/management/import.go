@@ -3,115 +3,206 @@ package management
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 
-	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/node"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// importedDefinitions contains the definitions of a cluster or of a virtual host. Unknown fields, which describe the
-// origin of the definitions, are ignored. Import decodes the lists element by element, because decoded elements need
-// much more memory than encoded elements.
-type importedDefinitions struct {
-	Users            section[importedUser]      `json:"users"`
-	VHosts           section[importedVHost]     `json:"vhosts"`
-	Permissions      section[access.Permission] `json:"permissions"`
-	Queues           section[importedQueue]     `json:"queues"`
-	Exchanges        section[importedExchange]  `json:"exchanges"`
-	Bindings         section[importedBinding]   `json:"bindings"`
-	TopicPermissions section[unsupportedObject] `json:"topic_permissions"`
-	Parameters       section[unsupportedObject] `json:"parameters"`
-	GlobalParameters section[unsupportedObject] `json:"global_parameters"`
-	Policies         section[unsupportedObject] `json:"policies"`
-}
+// definitions contains the lists of a definitions file by name, as JSON that is not yet decoded. Import decodes the
+// lists element by element, because decoded elements need much more memory than encoded elements.
+type definitions map[string]json.RawMessage
 
-// section is a list of definitions as JSON that is not yet decoded.
-type section[T any] struct{ text []byte }
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (s *section[T]) UnmarshalJSON(b []byte) error {
-	s.text = bytes.Clone(b)
-	if b[0] != '[' && string(b) != "null" {
-		var list []json.RawMessage
-		return json.Unmarshal(b, &list)
+// parseDefinitions decodes a definitions file, which must be a JSON object. Other fields than lists of objects describe
+// the origin of the definitions.
+func parseDefinitions(text []byte) (d definitions, err error) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // editors on Windows write a byte order mark
+	if json.Unmarshal(text, &d) != nil || d == nil {
+		return nil, badRequest("failed_to_parse_json")
 	}
-	return nil
+	return d, nil
 }
 
-// each calls the function do for each element, and stops if the function returns an error. The argument of do is valid
-// only during the call.
-func (s *section[T]) each(name string, do func(*T) error) error {
-	if len(s.text) == 0 || s.text[0] != '[' {
+func postDefinitions(c *call, where func() (*vhost.VHost, error)) (any, error) {
+	body, err := io.ReadAll(c.Body)
+	if err != nil {
+		return nil, wrongBody(err)
+	}
+	if len(body) == 0 {
+		body = []byte("{}")
+	}
+	d, err := parseDefinitions(body)
+	if err != nil {
+		return nil, err
+	}
+	into, err := where()
+	if err != nil {
+		return nil, err
+	}
+	return done{}, d.apply(importer{node: c.node, into: into, creator: c.user.Name, log: c.h.log})
+}
+
+// Import adds the objects in a RabbitMQ definitions file to a node. It replaces users and permissions that already
+// exist, and updates the descriptions and tags of virtual hosts. It does not change queues, exchanges or bindings that
+// already exist. If the definitions contain an invalid or unsupported object, such as a policy, Import makes no changes,
+// and returns an error that lists these objects.
+func Import(n *node.Node, text []byte, log *slog.Logger) error {
+	d, err := parseDefinitions(text)
+	if err == nil {
+		err = d.apply(importer{node: n, log: log})
+	}
+	if f, ok := err.(*failure); ok {
+		return fmt.Errorf("definitions: %v", f.reason)
+	}
+	return err
+}
+
+// importer adds definitions to a node.
+type importer struct {
+	node    *node.Node
+	into    *vhost.VHost // destination of all exchanges, queues and bindings; nil: according to the definitions
+	creator string       // user who gets all permissions in new virtual hosts; "": none
+	log     *slog.Logger
+
+	users, vhosts map[string]bool // names in the definitions
+	problems      []string        // without duplicates
+}
+
+// maxProblems is the maximum number of problems in an error.
+const maxProblems = 50
+
+// problem records why an object cannot be imported.
+func (im *importer) problem(text string) {
+	if !slices.Contains(im.problems, text) {
+		im.problems = append(im.problems, text)
+	}
+}
+
+// full reports whether there are so many problems that it is useless to look for more.
+func (im *importer) full() bool { return len(im.problems) >= maxProblems }
+
+// err returns all problems as one error.
+func (im *importer) err() error {
+	if im.full() {
+		im.problem("there may be further problems")
+	}
+	if len(im.problems) == 0 {
 		return nil
 	}
-	d := json.NewDecoder(bytes.NewReader(s.text))
-	_, _ = d.Token() // skip the bracket; UnmarshalJSON has received valid JSON
+	return badRequest(strings.Join(im.problems, "; "))
+}
+
+// apply adds the definitions to a node. It first adds them to a copy of the node, so that definitions with a problem
+// change nothing.
+func (d definitions) apply(im importer) error {
+	trial := im
+	trial.node = im.node.Trial()
+	defer trial.node.Close()
+	trial.log = slog.New(slog.DiscardHandler)
+	if im.into != nil {
+		trial.into = trial.node.VHost(im.into.Name())
+	}
+	d.refuseUnsupported(&trial)
+	d.add(&trial)
+	if err := trial.err(); err != nil {
+		return err
+	}
+	d.add(&im)
+	return im.err() // only if the node has changed since, for example if a limit is reached
+}
+
+// add adds the supported objects.
+func (d definitions) add(im *importer) {
+	im.users, im.vhosts = make(map[string]bool), make(map[string]bool)
+	if im.into == nil {
+		each(d, im, "users", im.addUser, "name")
+		each(d, im, "vhosts", im.addVHost, "name")
+		each(d, im, "permissions", im.addPermission, "user", "vhost", "configure", "write", "read")
+	}
+	located := []string{"vhost"}
+	if im.into != nil {
+		located = nil
+	}
+	each(d, im, "exchanges", im.addExchange, append(located, "name", "type")...)
+	each(d, im, "queues", im.addQueue, append(located, "name")...)
+	each(d, im, "bindings", im.addBinding, append(located, "source", "destination", "destination_type", "routing_key")...)
+}
+
+// notNull lists the fields that an object may omit, but must not set to null.
+var notNull = []string{"arguments", "password", "password_hash"}
+
+// each calls add for each element of a list. It records a problem for each element that is not an object of type T, or
+// lacks one of the needed fields. The argument of add is valid only during the call.
+func each[T any](d definitions, im *importer, list string, add func(*T) error, needed ...string) {
+	text, given := d[list]
+	if !given {
+		return
+	}
+	if text[0] != '[' {
+		im.problem(list + " must be a list")
+		return
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	_, _ = decoder.Token() // skip the bracket
 	element := new(T)
-	for d.More() {
+	var raw json.RawMessage
+	for i := 0; decoder.More() && !im.full(); i++ {
+		_ = decoder.Decode(&raw) // cannot fail, because the definitions are valid JSON
 		*element = *new(T)
-		if err := d.Decode(element); err != nil {
-			if at, ok := err.(*json.UnmarshalTypeError); ok {
-				at.Field = strings.TrimSuffix(name+"."+at.Field, ".")
-			}
-			return wrongDefinitions(err)
+		if err := decodeObject(raw, element, needed); err != nil {
+			im.problem(fmt.Sprintf("%s[%d]: %v", list, i, err))
+		} else if err := add(element); err != nil {
+			im.problem(reasonOf(err))
 		}
-		if err := do(element); err != nil {
-			return err
+	}
+}
+
+// decodeObject decodes an element of a list. Its errors do not contain values, because they may be passwords.
+func decodeObject(raw json.RawMessage, object any, needed []string) error {
+	var given map[string]json.RawMessage
+	if json.Unmarshal(raw, &given) != nil || given == nil {
+		return errors.New("element must be an object")
+	}
+	for _, name := range slices.Concat(needed, notNull) {
+		if value, ok := given[name]; string(value) == "null" || !ok && slices.Contains(needed, name) {
+			return errors.New(name + " is missing")
 		}
+	}
+	err := json.Unmarshal(raw, object)
+	if at, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("%s is a %s and should be a %s", at.Field[strings.LastIndex(at.Field, ".")+1:], at.Value, jsonName(at.Type))
+	}
+	if err != nil {
+		return errors.New(reasonOf(err))
 	}
 	return nil
 }
 
-type importedUser struct {
-	Name string `json:"name"`
-	userSettings
-	Limits limits `json:"limits"`
-}
-
-type importedVHost struct {
-	Name string `json:"name"`
-	vhostSettings
-	Limits   limits         `json:"limits"`
-	Metadata *vhostSettings `json:"metadata"`
-}
-
-// limits contains the limits of a user or a virtual host. In JSON, they are an object or, in older exports, a list.
-type limits []json.RawMessage
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (l *limits) UnmarshalJSON(b []byte) error {
-	if b = bytes.TrimSpace(b); len(b) > 2 && string(b) != "null" {
-		*l = limits{b}
+// reasonOf returns the reason of an error as text.
+func reasonOf(err error) string {
+	reason := failureOf(err).reason
+	if e, ok := errors.AsType[*exception.Error](err); ok {
+		reason = e.Text // which is more specific than "Access refused."
 	}
-	return nil
+	if text, ok := reason.(string); ok {
+		return text
+	}
+	encoded, _ := json.Marshal(reason)
+	return string(encoded)
 }
 
-type importedQueue struct {
-	Name  string `json:"name"`
-	VHost string `json:"vhost"`
-	Type  string `json:"type"`
-	queueSettings
-	Durable *flag `json:"durable"` // nil if the field is missing
-}
-
-type importedExchange struct {
-	Name  string `json:"name"`
-	VHost string `json:"vhost"`
-	exchangeSettings
-	Durable *flag `json:"durable"`
-}
-
-type importedBinding struct {
-	Source          string    `json:"source"`
-	VHost           string    `json:"vhost"`
-	Destination     string    `json:"destination"`
-	DestinationType string    `json:"destination_type"`
-	RoutingKey      string    `json:"routing_key"`
-	Arguments       arguments `json:"arguments"`
+// withObject adds to err the name of the object that caused the error.
+func withObject(what, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return badRequest(fmt.Sprintf("%s %q: %s", what, name, reasonOf(err)))
 }
 
 // unsupportedObject is an object that the broker does not support. The fields identify the object in error messages.
@@ -134,193 +225,92 @@ func (u unsupportedObject) String() string {
 	return strings.Join(parts, ", ")
 }
 
-func postDefinitions(c *call, where func() (*vhost.VHost, error)) (any, error) {
-	body, err := io.ReadAll(c.Body)
-	if err != nil {
-		return nil, wrongBody(err)
-	}
-	if len(body) == 0 {
-		body = []byte("{}")
-	}
-	d, err := parseDefinitions(body)
-	if err != nil {
-		return nil, err
-	}
-	into, err := where()
-	if err != nil {
-		return nil, err
-	}
-	return done{}, d.apply(c.node, into)
-}
-
-// Import adds the objects in a RabbitMQ definitions file to a node. It replaces users and permissions that already
-// exist, and updates the descriptions and tags of virtual hosts. It does not change queues, exchanges or bindings that
-// already exist. If the definitions contain unsupported objects, such as policies, Import returns an error before it makes
-// any changes. If a later step fails, for example because a queue type is not supported, the earlier changes remain.
-func Import(n *node.Node, definitions []byte) error {
-	d, err := parseDefinitions(definitions)
-	if err == nil {
-		err = d.apply(n, nil)
-	}
-	if f, ok := err.(*failure); ok {
-		return fmt.Errorf("definitions: %v", f.reason)
-	}
-	if err != nil {
-		return fmt.Errorf("definitions: %w", err)
-	}
-	return nil
-}
-
-// parseDefinitions decodes a definitions file, which must be a JSON object.
-func parseDefinitions(definitions []byte) (*importedDefinitions, error) {
-	d := new(importedDefinitions)
-	if err := json.Unmarshal(definitions, d); err != nil {
-		return nil, wrongDefinitions(err)
-	}
-	if string(bytes.TrimSpace(definitions)) == "null" {
-		return nil, badRequest("failed_to_parse_json")
-	}
-	return d, nil
-}
-
-// wrongDefinitions returns the error response for malformed definitions.
-func wrongDefinitions(err error) error {
-	if f, ok := err.(*failure); ok {
-		return f
-	}
-	if at, ok := err.(*json.UnmarshalTypeError); ok && at.Field != "" {
-		return badRequest(fmt.Sprintf("%s is a %s and should be a %s", at.Field, at.Value, jsonName(at.Type)))
-	}
-	return badRequest("failed_to_parse_json")
-}
-
-// apply adds the definitions to the node or, if into is not nil, only the exchanges, queues and bindings to the virtual
-// host into.
-func (d *importedDefinitions) apply(n *node.Node, into *vhost.VHost) error {
-	if into != nil {
-		d.Users, d.VHosts, d.Permissions = section[importedUser]{}, section[importedVHost]{}, section[access.Permission]{}
-	}
-	if err := d.check(n, into); err != nil {
-		return err
-	}
-	for _, step := range []func() error{
-		func() error { return d.addUsers(n) },
-		func() error { return d.addVHosts(n) },
-		func() error { return d.addPermissions(n) },
-		func() error { return d.addExchanges(n, into) },
-		func() error { return d.addQueues(n, into) },
-		func() error { return d.addBindings(n, into) },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // harmless contains the names of global parameters that only describe a cluster, and that Import can therefore ignore.
 var harmless = []string{"cluster_tags", "cluster_name", "internal_cluster_id", "imported_definition_hash_value"}
 
-// check returns an error if the definitions are malformed, contain unsupported objects, or refer to a missing virtual host.
-func (d *importedDefinitions) check(n *node.Node, into *vhost.VHost) error {
-	for _, part := range []struct {
-		name  string
-		items *section[unsupportedObject]
-	}{
-		{"policies", &d.Policies},
-		{"parameters", &d.Parameters},
-		{"topic_permissions", &d.TopicPermissions},
-		{"global_parameters", &d.GlobalParameters},
-	} {
-		if err := refuseAny(part.name, part.items); err != nil {
-			return err
-		}
-	}
-	if err := d.Users.each("users", (*importedUser).check); err != nil {
-		return err
-	}
-	hosts := make(map[string]bool) // names of the virtual hosts that exist or are part of the definitions
-	err := d.VHosts.each("vhosts", func(v *importedVHost) error {
-		hosts[v.Name] = true
-		return v.check()
-	})
-	if err != nil {
-		return err
-	}
-	for _, v := range n.VHosts() {
-		hosts[v.Name()] = true
-	}
-	return d.checkVHosts(func(name string) error {
-		if into != nil || hosts[name] {
+// refuseUnsupported records a problem for each list of unsupported objects that is not empty.
+func (d definitions) refuseUnsupported(im *importer) {
+	for _, list := range []string{"policies", "parameters", "topic_permissions", "global_parameters"} {
+		count, first := 0, unsupportedObject{}
+		each(d, im, list, func(u *unsupportedObject) error {
+			if list == "global_parameters" && slices.Contains(harmless, u.Name) {
+				return nil
+			}
+			if count++; count == 1 {
+				first = *u
+			}
 			return nil
+		})
+		if count > 0 {
+			im.problem(fmt.Sprintf("%s are not supported: got %d, the first is %v "+
+				"(nothing was imported; remove them from the definitions to import the rest)", list, count, first))
 		}
-		return badRequest(fmt.Sprintf("Please create virtual host %q prior to importing definitions.", name))
-	})
+	}
 }
 
-// refuseAny returns an error if there are any items, because they are not supported. It ignores the global parameters
-// in harmless.
-func refuseAny(name string, items *section[unsupportedObject]) error {
-	count, first := 0, unsupportedObject{}
-	err := items.each(name, func(u *unsupportedObject) error {
-		if name == "global_parameters" && slices.Contains(harmless, u.Name) {
-			return nil
-		}
-		if count++; count == 1 {
-			first = *u
-		}
+// limits reports whether a user or a virtual host has limits. In JSON, they are an object or, in older exports, a list.
+// A negative limit means no limit.
+type limits bool
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (l *limits) UnmarshalJSON(b []byte) error {
+	var named map[string]json.Number
+	var list []json.RawMessage
+	if json.Unmarshal(b, &list) == nil {
+		*l = len(list) > 0
 		return nil
-	})
-	if err != nil || count == 0 {
-		return err
 	}
-	return badRequest(fmt.Sprintf("%s are not supported: got %d, the first is %v "+
-		"(nothing was imported; remove them from the definitions to import the rest)", name, count, first))
-}
-
-func (u *importedUser) check() error {
-	if len(u.Limits) > 0 {
-		return badRequest("limits of users are not supported: user " + u.Name + " has limits (nothing was imported)")
-	}
-	if _, err := u.user(u.Name); err != nil {
-		return withObject("user", u.Name, err)
-	}
-	return nil
-}
-
-func (v *importedVHost) check() error {
-	if len(v.Limits) > 0 {
-		return badRequest("limits of virtual hosts are not supported: " + v.Name + " has limits (nothing was imported)")
-	}
-	if err := v.settings().check(); err != nil {
-		return withObject("vhost", v.Name, err)
-	}
-	return nil
-}
-
-// checkVHosts decodes all objects that belong to a virtual host, and calls check with the name of the virtual host
-// for each of them.
-func (d *importedDefinitions) checkVHosts(check func(name string) error) error {
-	for _, step := range []func() error{
-		func() error { return d.Queues.each("queues", func(q *importedQueue) error { return check(q.VHost) }) },
-		func() error {
-			return d.Exchanges.each("exchanges", func(x *importedExchange) error { return check(x.VHost) })
-		},
-		func() error {
-			return d.Bindings.each("bindings", func(b *importedBinding) error { return check(b.VHost) })
-		},
-		func() error {
-			return d.Permissions.each("permissions", func(p *access.Permission) error { return check(p.VHost) })
-		},
-	} {
-		if err := step(); err != nil {
-			return err
+	*l = json.Unmarshal(b, &named) != nil
+	for _, limit := range named {
+		if n, err := limit.Int64(); err != nil || n >= 0 {
+			*l = true
 		}
 	}
 	return nil
 }
 
-// withObject adds to err the name of the object that caused the error.
-func withObject(what, name string, err error) error {
-	return badRequest(fmt.Sprintf("%s %q: %v", what, name, failureOf(err).reason))
+type importedUser struct {
+	Name string `json:"name"`
+	userSettings
+	Limits limits `json:"limits"`
+}
+
+type importedVHost struct {
+	Name string `json:"name"`
+	vhostSettings
+	Limits   limits         `json:"limits"`
+	Metadata *vhostSettings `json:"metadata"`
+}
+
+// settings returns the metadata. In exports from RabbitMQ before 3.8, the metadata fields are on the same level as the
+// name.
+func (v *importedVHost) settings() *vhostSettings {
+	if v.Metadata != nil {
+		return v.Metadata
+	}
+	return &v.vhostSettings
+}
+
+// importedQueue is a queue. As in RabbitMQ, only the argument x-queue-type determines its type.
+type importedQueue struct {
+	Name  string `json:"name"`
+	VHost string `json:"vhost"`
+	queueSettings
+	Durable *flag `json:"durable"` // nil if the field is missing
+}
+
+type importedExchange struct {
+	Name  string `json:"name"`
+	VHost string `json:"vhost"`
+	exchangeSettings
+	Durable *flag `json:"durable"`
+}
+
+type importedBinding struct {
+	Source          string    `json:"source"`
+	VHost           string    `json:"vhost"`
+	Destination     string    `json:"destination"`
+	DestinationType string    `json:"destination_type"`
+	RoutingKey      string    `json:"routing_key"`
+	Arguments       arguments `json:"arguments"`
 }

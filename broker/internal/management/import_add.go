@@ -1,7 +1,9 @@
 package management
 
 import (
-	"log/slog"
+	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/node"
@@ -9,107 +11,125 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-func (d *importedDefinitions) addUsers(n *node.Node) error {
-	return d.Users.each("users", func(u *importedUser) error {
-		user, err := u.user(u.Name)
-		if err == nil {
-			err = n.Access.SetUser(user)
-		}
-		if err != nil {
-			return withObject("user", u.Name, err)
-		}
-		return nil
-	})
-}
-
-// settings returns the metadata. In exports from RabbitMQ before 3.8, the metadata fields are on the same level as the
-// name.
-func (v *importedVHost) settings() *vhostSettings {
-	if v.Metadata != nil {
-		return v.Metadata
+func (im *importer) addUser(u *importedUser) error {
+	if u.Limits {
+		return badRequest("limits of users are not supported: user " + u.Name + " has limits (nothing was imported)")
 	}
-	return &v.vhostSettings
-}
-
-func (d *importedDefinitions) addVHosts(n *node.Node) error {
-	return d.VHosts.each("vhosts", func(v *importedVHost) error {
-		n.AddVHost(v.Name)
-		host := n.VHost(v.Name)
-		if host == nil {
-			return node.ErrClosed
-		}
-		v.settings().apply(host)
-		return nil
-	})
-}
-
-func (d *importedDefinitions) addPermissions(n *node.Node) error {
-	return d.Permissions.each("permissions", func(p *access.Permission) error {
-		if err := n.Access.SetPermission(*p); err != nil {
-			return withObject("permission of user", p.User, err)
-		}
-		return nil
-	})
-}
-
-func (d *importedDefinitions) addExchanges(n *node.Node, into *vhost.VHost) error {
-	return d.Exchanges.each("exchanges", func(x *importedExchange) error {
-		v := target(n, into, x.VHost)
-		if _, exists := v.Exchange(x.Name); exists || predeclared(x.Name) {
-			return nil
-		}
-		declaration := x.declaration(x.Name)
-		declaration.Durable = x.Durable == nil || bool(*x.Durable)
-		if err := v.DeclareExchange(declaration); err != nil {
-			return withObject("exchange", x.Name, err)
-		}
-		return nil
-	})
-}
-
-func (d *importedDefinitions) addQueues(n *node.Node, into *vhost.VHost) error {
-	return d.Queues.each("queues", func(q *importedQueue) error {
-		v := target(n, into, q.VHost)
-		if v.FindQueue(q.Name) != nil {
-			return nil
-		}
-		declaration := q.declaration(q.Name)
-		declaration.Durable = q.Durable == nil || bool(*q.Durable)
-		if _, given := declaration.Arguments.Get("x-queue-type"); !given && q.Type != "" {
-			declaration.Arguments = declaration.Arguments.Set("x-queue-type", q.Type)
-		}
-		if _, err := v.DeclareQueue(declaration, httpOwner{}, func(string) error { return nil }); err != nil {
-			return withObject("queue", q.Name, err)
-		}
-		return nil
-	})
-}
-
-func (d *importedDefinitions) addBindings(n *node.Node, into *vhost.VHost) error {
-	return d.Bindings.each("bindings", func(b *importedBinding) error {
-		v := target(n, into, b.VHost)
-		toExchange := b.DestinationType == toExchangeType
-		if !toExchange && v.FindQueue(b.Destination) == nil {
-			return nil // RabbitMQ exports the bindings of exclusive queues, but not the queues
-		}
-		err := v.Bind(vhost.BindingInfo{
-			Source: b.Source, Destination: b.Destination, ToExchange: toExchange, Key: b.RoutingKey, Arguments: amqpwire.Table(b.Arguments),
-		}, httpOwner{})
-		if err != nil {
-			return withObject("binding from", b.Source, err)
-		}
-		return nil
-	})
-}
-
-// target returns the virtual host for an imported object. Import has ensured that the virtual host exists. If another
-// request has deleted it since, target returns a temporary virtual host, so that the object is discarded.
-func target(n *node.Node, into *vhost.VHost, name string) *vhost.VHost {
-	if into != nil {
-		return into
+	if im.users[u.Name] {
+		return fmt.Errorf("user %q is defined twice", u.Name)
 	}
-	if v := n.VHost(name); v != nil {
-		return v
+	im.users[u.Name] = true
+	user, err := u.user(u.Name)
+	if err == nil {
+		err = im.node.Access.SetUser(user)
 	}
-	return vhost.New(name, vhost.Config{Log: slog.New(slog.DiscardHandler)})
+	return withObject("user", u.Name, err)
+}
+
+// addVHost adds or changes a virtual host. As in RabbitMQ, only the first of several definitions of it counts.
+func (im *importer) addVHost(v *importedVHost) error {
+	if v.Limits {
+		return badRequest("limits of virtual hosts are not supported: " + v.Name + " has limits (nothing was imported)")
+	}
+	if err := v.settings().check(); err != nil {
+		return withObject("vhost", v.Name, err)
+	}
+	if im.vhosts[v.Name] {
+		return nil
+	}
+	im.vhosts[v.Name] = true
+	added := im.node.AddVHost(v.Name)
+	host := im.node.VHost(v.Name)
+	if host == nil {
+		return node.ErrClosed
+	}
+	v.settings().apply(host)
+	if added && im.creator != "" {
+		return withObject("vhost", v.Name, im.node.Access.SetPermission(allPermissions(im.creator, v.Name)))
+	}
+	return nil
+}
+
+func (im *importer) addPermission(p *access.Permission) error {
+	if im.node.VHost(p.VHost) == nil {
+		return noVHost(p.VHost)
+	}
+	return withObject("permission of user", p.User, im.node.Access.SetPermission(*p))
+}
+
+// host returns the virtual host for an object.
+func (im *importer) host(name string) (*vhost.VHost, error) {
+	if im.into != nil {
+		return im.into, nil
+	}
+	if v := im.node.VHost(name); v != nil {
+		return v, nil
+	}
+	return nil, noVHost(name)
+}
+
+func noVHost(name string) error {
+	return fmt.Errorf("Please create virtual host %q prior to importing definitions.", name) //nolint:staticcheck // RabbitMQ's text
+}
+
+func (im *importer) addExchange(x *importedExchange) error {
+	v, err := im.host(x.VHost)
+	if err != nil {
+		return err
+	}
+	if _, exists := v.Exchange(x.Name); exists || predeclared(x.Name) {
+		return nil
+	}
+	if x.Type == "" {
+		return fmt.Errorf("exchange %q: type must not be empty", x.Name)
+	}
+	declaration := x.declaration(x.Name)
+	declaration.Durable = x.Durable == nil || bool(*x.Durable)
+	return withObject("exchange", x.Name, v.DeclareExchange(declaration))
+}
+
+// addQueue adds a queue. As in RabbitMQ, it skips queues whose names are reserved for the broker.
+func (im *importer) addQueue(q *importedQueue) error {
+	v, err := im.host(q.VHost)
+	switch {
+	case err != nil:
+		return err
+	case q.Name == "":
+		return errors.New("queue name must not be empty")
+	case v.FindQueue(q.Name) != nil:
+		return nil
+	case strings.HasPrefix(q.Name, "amq."):
+		im.log.Warn("queue is not imported: names that start with amq. are reserved", "queue", q.Name, "vhost", v.Name())
+		return nil
+	}
+	declaration := q.declaration(q.Name)
+	declaration.Durable = q.Durable == nil || bool(*q.Durable)
+	_, err = v.DeclareQueue(declaration, httpOwner{}, func(string) error { return nil })
+	return withObject("queue", q.Name, err)
+}
+
+// addBinding adds a binding. The default exchange needs none, because it is bound to each queue.
+func (im *importer) addBinding(b *importedBinding) error {
+	v, err := im.host(b.VHost)
+	if err != nil {
+		return err
+	}
+	toExchange := b.DestinationType == toExchangeType
+	if !toExchange && b.DestinationType != "queue" {
+		return fmt.Errorf("binding from %q to %q: destination_type must be queue or exchange: got %q", b.Source, b.Destination, b.DestinationType)
+	}
+	name := fmt.Sprintf("binding from %q to %s", b.Source, b.DestinationType)
+	if b.Source == "" {
+		_, known := v.Exchange(b.Destination)
+		if !toExchange {
+			known = v.FindQueue(b.Destination) != nil
+		}
+		if !known {
+			return fmt.Errorf("%s %q: destination not found", name, b.Destination)
+		}
+		return nil
+	}
+	return withObject(name, b.Destination, v.Bind(vhost.BindingInfo{
+		Source: b.Source, Destination: b.Destination, ToExchange: toExchange, Key: b.RoutingKey, Arguments: amqpwire.Table(b.Arguments),
+	}, httpOwner{}))
 }

@@ -109,6 +109,9 @@ func putVHost(c *call) (any, error) {
 		return done{}, nil
 	}
 	// The creator of a virtual host gets all permissions in it.
-	err := c.node.Access.SetPermission(access.Permission{User: c.user.Name, VHost: name, Configure: ".*", Write: ".*", Read: ".*"})
-	return created{}, err
+	return created{}, c.node.Access.SetPermission(allPermissions(c.user.Name, name))
+}
+
+func allPermissions(user, vhost string) access.Permission {
+	return access.Permission{User: user, VHost: vhost, Configure: ".*", Write: ".*", Read: ".*"}
 }

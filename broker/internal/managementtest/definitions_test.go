@@ -142,7 +142,7 @@ func TestImportRejectsUnsupportedObjects(t *testing.T) {
 		`{"vhosts":[{"name":"v","limits":{"max-queues":1}}]}`:                                                      "limits of virtual hosts are not supported",
 		`{"vhosts":[{"name":"v","metadata":{"default_queue_type":"quorum"}}]}`:                                     "default_queue_type must be classic: got quorum",
 		`{"queues":[{"name":"q","vhost":"/","arguments":{"x-queue-type":"stream"}}]}`:                              "queue \"q\"",
-		`{"queues":"q"}`: "queues is a string and should be a list",
+		`{"queues":"q"}`: "queues must be a list",
 		`nonsense`:       "failed_to_parse_json",
 	} {
 		status, text := b.call(t, "POST", "/api/definitions", definitions)

@@ -234,8 +234,8 @@ func (f *failingResponse) Write(b []byte) (int, error) {
 // hundred bytes.
 func TestImportDecodesDefinitionsIncrementally(t *testing.T) {
 	_, call := handler(t, broker.Config{})
-	const n = 200_000
-	body := `{"queues":[` + strings.Repeat(`{},`, n) + `{"name":"q","vhost":"nosuch"}]}`
+	const n = 20_000
+	body := `{"queues":[` + strings.Repeat(`{"name":"q","vhost":"/"},`, n) + `{"name":"q","vhost":"nosuch"}]}`
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	w := call("POST", "/api/definitions", body)
@@ -246,7 +246,7 @@ func TestImportDecodesDefinitionsIncrementally(t *testing.T) {
 	if w := call("GET", "/api/queues", ""); w.Body.String() != "[]" {
 		t.Errorf("rejected import created objects: %s", w.Body)
 	}
-	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(20*len(body)); got > most {
+	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(50*len(body)); got > most {
 		t.Errorf("allocated %d bytes for %d bytes of JSON, want at most %d", got, len(body), most)
 	}
 }

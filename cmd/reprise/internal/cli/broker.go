@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"time"
 
@@ -40,6 +41,7 @@ type runCmd struct {
 	TotalConnectionMemoryLimit size    `name:"total-connection-memory-limit" placeholder:"SIZE" help:"Memory of all connections above which the broker closes the largest connection. Default 512MiB, or eight times --connection-memory-limit if that is more."`
 	TopologyMemoryLimit        size    `name:"topology-memory-limit" default:"512MiB" placeholder:"SIZE" help:"Memory of queues, exchanges and bindings above which the broker refuses declarations: at least 1MiB. Default ${default}."`
 	Management                 string  `placeholder:"ADDR" help:"Address of the management HTTP API and of the metrics. Default: none."`
+	Definitions                string  `placeholder:"FILE" help:"Definitions file of RabbitMQ. The broker adds its objects at each start. Default: none."`
 	User                       string  `placeholder:"NAME" help:"Name of an administrator. Default: guest, which can connect only from localhost."`
 	PasswordFile               string  `name:"password-file" placeholder:"FILE" help:"File with the user's password in its first line. Default: $REPRISE_BROKER_PASSWORD, else guest."`
 	tlsFlags                   `group:"TLS:"`
@@ -58,6 +60,7 @@ Examples:
       --user app --password-file /run/secrets/broker
   reprise broker --data data --listen 0.0.0.0:5671 --certfile cert.pem --keyfile key.pem \
       --user app --password-file /run/secrets/broker
+  reprise broker --data data --definitions definitions.json --management 127.0.0.1:15672
   reprise broker backup --data /var/lib/reprise --to /backup/monday
   reprise broker restore --from /backup/monday --data /var/lib/reprise
   reprise broker check --data /var/lib/reprise
@@ -125,6 +128,11 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	}
 	if user != "" {
 		config.Users = map[string]string{user: password}
+	}
+	if c.Definitions != "" {
+		if config.Definitions, err = os.ReadFile(c.Definitions); err != nil {
+			return usagef("--definitions: %w", err)
+		}
 	}
 	b, err := startBroker(config)
 	if err != nil {

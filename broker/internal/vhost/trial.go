@@ -1,0 +1,22 @@
+package vhost
+
+import (
+	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/route"
+)
+
+// Trial returns a copy of the virtual host with the names and the types of its exchanges and queues. The copies do not
+// count toward the limits in config.
+func (v *VHost) Trial(config Config) *VHost {
+	t := newVHost(v.name, config)
+	t.about = v.About()
+	for _, x := range v.Exchanges() {
+		t.routes.Add(route.Exchange[*Queue]{
+			Name: x.Name, Kind: x.Kind, Durable: x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: x.Arguments,
+		})
+	}
+	for _, q := range v.Queues() {
+		t.queues[q.Name()] = &Queue{Queue: queue.New(queue.Defaults(q.Name())), vhost: t, Durable: q.Durable, Owner: q.Owner}
+	}
+	return t
+}
