@@ -181,6 +181,29 @@ func TestAuthorizationOfProxy(t *testing.T) {
 	}
 }
 
+// A command sends the password of a proxy in Authorization, and its token in a second header.
+func TestTokenBesidePasswordOfProxy(t *testing.T) {
+	list, secrets := tokens()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, ok := r.BasicAuth(); !ok || user != "anna" || password != "pw" {
+			http.Error(w, "401 Authorization Required", http.StatusUnauthorized)
+			return
+		}
+		newConsole(t, Config{Tokens: list}).ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	for base, want := range map[string]string{"http://anna:pw@": "operate", "http://": "401 Unauthorized"} {
+		client, err := api.NewClient(api.ClientConfig{URL: base + strings.TrimPrefix(server.URL, "http://"), Token: secrets[Operate]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		me, err := client.Me(t.Context())
+		if got := me.Role; got != want && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got role %q, %v, want %s", base, got, err, want)
+		}
+	}
+}
+
 func TestSetTokens(t *testing.T) {
 	list, secrets := tokens()
 	c := newConsole(t, Config{Tokens: list})

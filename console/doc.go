@@ -9,7 +9,7 @@
 // such as X-Forwarded-For. Some proxies do not add such headers, so configure tokens if the console is behind a proxy.
 //
 // With tokens, every visitor needs a token. A program sends its token with each request, in the header Authorization
-// ("Authorization: Bearer …"). A browser sends the token to /login once, and gets a session, which lasts twelve hours
+// ("Authorization: Bearer …"), or in Reprise-Token if a proxy needs the header Authorization. A browser sends the token to /login once, and gets a session, which lasts twelve hours
 // at most and ends when this program exits. With a valid session, the console ignores the header Authorization, which a
 // proxy may set for its own purposes. A token has one of three roles. Each role includes the permissions of the previous
 // roles:

@@ -36,11 +36,29 @@ type ClientConfig struct {
 func NewClient(cfg ClientConfig) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("console must be a URL such as http://host:port or https://host: got %q", cfg.URL)
+		return nil, fmt.Errorf("console must be a URL such as http://host:port or https://host: got %q", Shown(cfg.URL))
 	}
 	cfg.HTTP = cmp.Or(cfg.HTTP, http.DefaultClient)
 	return &Client{u, cfg.Token, cfg.Actor, cfg.HTTP}, nil
 }
+
+// Shown returns a URL for messages: without the user and the password, even if the URL is not valid.
+func Shown(raw string) string {
+	scheme, rest, ok := strings.Cut(raw, "//")
+	if !ok {
+		scheme, rest = "", raw
+	} else {
+		scheme += "//"
+	}
+	host, path := rest, ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 && strings.Contains(rest[:i], "@") == strings.Contains(rest, "@") {
+		host, path = rest[:i], rest[i:]
+	}
+	return scheme + host[strings.LastIndexByte(host, '@')+1:] + path
+}
+
+// TokenHeader is the header with the token of a request that has a user for a proxy in its Authorization header.
+const TokenHeader = "Reprise-Token"
 
 // maxError is the maximum number of bytes that the client reads from an error response.
 const maxError = 64 << 10
@@ -56,7 +74,11 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	if kind != "" {
 		r.Header.Set("Content-Type", kind)
 	}
-	if c.token != "" {
+	switch {
+	case c.token == "":
+	case c.base.User != nil: // the HTTP client sends the user and the password, which a proxy requires
+		r.Header.Set(TokenHeader, c.token)
+	default:
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	if c.actor != "" {
@@ -74,7 +96,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	e := &Error{Status: answer.StatusCode}
 	if json.Unmarshal(b, e) != nil || e.Text == "" {
 		e.Text = answer.Status
-		e.Advice = "is there a console at " + c.base.Redacted() + "?"
+		e.Advice = "is there a console at " + Shown(c.base.String()) + "?"
 	}
 	return nil, e
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/reprisemq/reprise/console/internal/fault"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/internal/throttle"
 )
 
@@ -91,16 +92,22 @@ func Forbidden(who Visitor, needed Role) *fault.Failure {
 	}
 }
 
-// Identify authenticates the sender of a request by session or, if tokens is true, by the header Authorization. A valid
-// session precedes the header, because proxies set or forward the header for their own purposes.
+// Identify authenticates the sender of a request by session or, if tokens is true, by the header Authorization or
+// api.TokenHeader. A valid session precedes the headers, because proxies set or forward Authorization for their own
+// purposes.
 func (g *Guard) Identify(w http.ResponseWriter, r *http.Request, tokens bool) (Visitor, error) {
 	if !g.HasTokens() {
 		return identifyLocal(r)
 	}
-	w.Header().Add("Vary", "Authorization, Cookie")
+	w.Header().Add("Vary", "Authorization, Cookie, "+api.TokenHeader)
 	who, err := g.identifySession(r)
-	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if err == nil || !tokens || !strings.EqualFold(scheme, "Bearer") {
+	secret := r.Header.Get(api.TokenHeader)
+	if scheme, value, _ := strings.Cut(r.Header.Get("Authorization"), " "); secret == "" && strings.EqualFold(scheme, "Bearer") {
+		secret = value
+	} else if secret == "" {
+		return who, err
+	}
+	if err == nil || !tokens {
 		return who, err
 	}
 	t, err := g.check(r, strings.TrimSpace(secret))

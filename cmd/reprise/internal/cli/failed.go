@@ -109,7 +109,7 @@ func actor() string {
 
 // explained adds advice for the user to an error of the client.
 func (f serverFlags) explained(err error) error {
-	server := cmp.Or(f.Server, "http://"+defaultConsole)
+	server := api.Shown(cmp.Or(f.Server, "http://"+defaultConsole))
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return fmt.Errorf("cannot reach the console at %s: %w (start it with `reprise console`, or use --server)",
 			server, op.Err)
