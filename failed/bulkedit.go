@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/reprisemq/reprise/internal/jsonpatch"
+	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -234,7 +234,7 @@ func (x *editor) apply(c Content) (Content, error) {
 			delete(out.Headers, name)
 		}
 	}
-	same := len(out.Headers) == 0 && len(c.Headers) == 0 || reflect.DeepEqual(out.Headers, c.Headers)
+	same := tablejson.Equal(out.Headers, c.Headers)
 	if same && bytes.Equal(out.Body, c.Body) {
 		return c, errUnchanged
 	}

@@ -6,71 +6,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	amqp "github.com/rabbitmq/amqp091-go"
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/testkit/hostile"
 	"github.com/reprisemq/reprise/topology"
 )
 
-// anyBytes draws typical contents: text, invalid UTF-8, NUL and other control characters, and quotation marks.
-var anyBytes = rapid.Custom(func(t *rapid.T) string {
-	return rapid.OneOf(
-		rapid.String(),
-		rapid.StringMatching(`[a-z ]{0,12}`),
-		rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 12), func(b []byte) string { return string(b) }),
-		rapid.SampledFrom([]string{"", "\x00", "a\x00b", "\xff\xfe", "'\"\\", "{x}$1?1", "<script>", "base64:AA==", "\u2028", "é", "\x7f"}),
-	).Draw(t, "text")
-})
+var anyBytes = hostile.Text
 
-func anyValue(depth int) *rapid.Generator[any] {
-	return rapid.Custom(func(t *rapid.T) any {
-		kinds := 16
-		if depth == 0 {
-			kinds = 14
-		}
-		switch rapid.IntRange(0, kinds-1).Draw(t, "kind") {
-		case 0:
-			return nil
-		case 1:
-			return rapid.Bool().Draw(t, "bool")
-		case 2:
-			return rapid.Int8().Draw(t, "int8")
-		case 3:
-			return rapid.Uint8().Draw(t, "uint8")
-		case 4:
-			return rapid.Int16().Draw(t, "int16")
-		case 5:
-			return rapid.Uint16().Draw(t, "uint16")
-		case 6:
-			return rapid.Int32().Draw(t, "int32")
-		case 7:
-			return rapid.Uint32().Draw(t, "uint32")
-		case 8:
-			return rapid.Int64().Draw(t, "int64")
-		case 9:
-			return rapid.OneOf(rapid.Float32(), rapid.SampledFrom([]float32{float32(math.NaN()), float32(math.Inf(-1)), float32(math.Copysign(0, -1))})).Draw(t, "float32")
-		case 10:
-			return rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Copysign(0, -1)})).Draw(t, "float64")
-		case 11:
-			return []byte(anyBytes.Draw(t, "bytes"))
-		case 12:
-			return time.Unix(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "time"), 0)
-		case 13:
-			return amqp.Decimal{Scale: rapid.Uint8().Draw(t, "scale"), Value: rapid.Int32().Draw(t, "value")}
-		case 14:
-			return anyTable(depth-1).Draw(t, "table")
-		}
-		return rapid.SliceOfN(anyValue(depth-1), 0, 4).Draw(t, "array")
-	})
-}
-
-func anyTable(depth int) *rapid.Generator[topology.Table] {
-	return rapid.Custom(func(t *rapid.T) topology.Table {
-		return rapid.MapOfN(anyBytes, rapid.OneOf(anyValue(depth), rapid.Map(anyBytes, func(s string) any { return s })), 0, 4).Draw(t, "fields")
-	})
-}
+func anyTable(depth int) *rapid.Generator[topology.Table] { return hostile.Table(depth) }
 
 var anyTime = rapid.Custom(func(t *rapid.T) time.Time {
 	return time.UnixMilli(rapid.Int64Range(1_700_000_000_000, 1_800_000_000_000).Draw(t, "ms"))
@@ -84,7 +30,7 @@ var anyProperties = rapid.Custom(func(t *rapid.T) failed.Properties {
 		Priority: rapid.Byte().Draw(t, "priority"), Exchange: s("exchange"), RoutingKey: s("key"),
 	}
 	if rapid.Bool().Draw(t, "stamped") {
-		p.Timestamp = anyTime.Draw(t, "timestamp").Truncate(time.Second)
+		p.Timestamp = hostile.Time.Draw(t, "timestamp")
 	}
 	return p
 })

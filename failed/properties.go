@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -84,7 +85,7 @@ func attemptsOf(tables []any) []reprise.AttemptError {
 		attempt, _ := t["attempt"].(int64)
 		duration, _ := t["duration"].(int64)
 		e.Attempt, e.Duration = int(attempt), time.Duration(duration)
-		e.Time, _ = t["time"].(time.Time)
+		e.Time = amqpvalue.Time(t["time"])
 		e.Error, _ = t["error"].(string)
 		e.Host, _ = t["host"].(string)
 		out = append(out, e)

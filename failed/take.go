@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -110,7 +111,7 @@ func deaths(headers topology.Table) []death {
 		d.queue, _ = t["queue"].(string)
 		d.reason, _ = t["reason"].(string)
 		d.exchange, _ = t["exchange"].(string)
-		d.time, _ = t["time"].(time.Time)
+		d.time = amqpvalue.Time(t["time"])
 		if keys, _ := t["routing-keys"].([]any); len(keys) > 0 {
 			d.key, _ = keys[0].(string)
 		}

@@ -3,7 +3,6 @@ package topology
 import (
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
@@ -24,8 +23,8 @@ func (Deaths) Read(d Delivery) History {
 	h := trailOf(d)
 	h.Attempts = add(h.Attempts, rejections(d))
 	for death := range rejected(d) {
-		if first, ok := death["time"].(time.Time); ok && h.FirstFailed.IsZero() {
-			h.FirstFailed = first
+		if h.FirstFailed.IsZero() {
+			h.FirstFailed = amqpvalue.Time(death["time"])
 		}
 		if exchange, key, ok := published(death); ok && h.Queue == "" {
 			h.Queue, h.Exchange, h.RoutingKey = d.Queue, exchange, key

@@ -126,7 +126,7 @@ func (e Expirations) last(d Delivery) wait {
 		if expiration, ok := originalExpiration(death); ok {
 			w.expiration = expiration
 		}
-		w.ended, _ = death["time"].(time.Time)
+		w.ended = amqpvalue.Time(death["time"])
 	}
 	return w
 }

@@ -55,7 +55,7 @@ func (Trail) Read(d Delivery) History {
 		RetriesLeft:   Undecided,
 		ErrorsDropped: amqpvalue.Count(d.Headers[HeaderErrorsDropped]),
 	}
-	h.FirstFailed, _ = d.Headers[HeaderFirstFailed].(time.Time)
+	h.FirstFailed = amqpvalue.Time(d.Headers[HeaderFirstFailed])
 	h.Queue, _ = d.Headers[HeaderQueue].(string)
 	h.Exchange, _ = d.Headers[HeaderExchange].(string)
 	h.RoutingKey, _ = d.Headers[HeaderRoutingKey].(string)
@@ -140,7 +140,7 @@ func writeAttempt(e AttemptError, limit int) Table {
 
 func readAttempt(t Table) AttemptError {
 	e := AttemptError{Attempt: amqpvalue.Count(t["attempt"])}
-	e.Time, _ = t["time"].(time.Time)
+	e.Time = amqpvalue.Time(t["time"])
 	e.Error, _ = t["error"].(string)
 	e.Host, _ = t["host"].(string)
 	if n, ok := amqpvalue.Integer(t["duration-ms"]); ok {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // Integer converts an integer of any type to an int64, and reports whether v is an integer. Values above [math.MaxInt64]
@@ -44,6 +45,16 @@ const MaxCount = math.MaxInt32 - 1
 func Count(v any) int {
 	n, _ := Integer(v)
 	return int(min(max(n, 0), MaxCount))
+}
+
+// Time reads the time of an event that another program wrote. It returns the zero time, for an unknown time, if v is not a
+// time or if RFC 3339 and JSON cannot express its year, for example if the program wrote milliseconds instead of seconds.
+func Time(v any) time.Time {
+	t, _ := v.(time.Time)
+	if y := t.Year(); y < 0 || y > 9999 {
+		return time.Time{}
+	}
+	return t
 }
 
 // DeliveryCount returns the number of failed deliveries of a message before this delivery, according to the header

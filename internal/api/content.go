@@ -25,19 +25,19 @@ type Content struct {
 // Properties are the properties of a message. Properties that are not set are omitted. A property can be present with an
 // empty value, and priority 0 differs from no priority.
 type Properties struct {
-	ContentType     *Text     `json:"content_type,omitempty"`
-	ContentEncoding *Text     `json:"content_encoding,omitempty"`
-	CorrelationID   *Text     `json:"correlation_id,omitempty"`
-	ReplyTo         *Text     `json:"reply_to,omitempty"`
-	MessageID       *Text     `json:"message_id,omitempty"`
-	Type            *Text     `json:"type,omitempty"`
-	AppID           *Text     `json:"app_id,omitempty"`
-	UserID          Text      `json:"user_id,omitempty"`
-	Expiration      Text      `json:"expiration,omitempty"` // milliseconds
-	Priority        *uint8    `json:"priority,omitempty"`
-	Timestamp       time.Time `json:"timestamp,omitzero"`    // whole seconds
-	Exchange        Text      `json:"exchange,omitempty"`    // as delivered
-	RoutingKey      Text      `json:"routing_key,omitempty"` // as delivered
+	ContentType     *Text  `json:"content_type,omitempty"`
+	ContentEncoding *Text  `json:"content_encoding,omitempty"`
+	CorrelationID   *Text  `json:"correlation_id,omitempty"`
+	ReplyTo         *Text  `json:"reply_to,omitempty"`
+	MessageID       *Text  `json:"message_id,omitempty"`
+	Type            *Text  `json:"type,omitempty"`
+	AppID           *Text  `json:"app_id,omitempty"`
+	UserID          Text   `json:"user_id,omitempty"`
+	Expiration      Text   `json:"expiration,omitempty"` // milliseconds
+	Priority        *uint8 `json:"priority,omitempty"`
+	Timestamp       Stamp  `json:"timestamp,omitzero"`
+	Exchange        Text   `json:"exchange,omitempty"`    // as delivered
+	RoutingKey      Text   `json:"routing_key,omitempty"` // as delivered
 }
 
 // written returns the value of a property, or nil if the property is not set.
@@ -68,7 +68,7 @@ func PropertiesOf(p failed.Properties) Properties {
 		CorrelationID: text(p.CorrelationID, reprise.PropertyCorrelationID), ReplyTo: text(p.ReplyTo, reprise.PropertyReplyTo),
 		MessageID: text(p.MessageID, reprise.PropertyMessageID), Type: text(p.Type, reprise.PropertyType), AppID: text(p.AppID, reprise.PropertyAppID),
 		UserID: Text(p.UserID), Expiration: Text(p.Expiration), Priority: written(p.Priority, p.Zero.Has(reprise.PropertyPriority)),
-		Timestamp: p.Timestamp, Exchange: Text(p.Exchange), RoutingKey: Text(p.RoutingKey),
+		Timestamp: Stamp{p.Timestamp}, Exchange: Text(p.Exchange), RoutingKey: Text(p.RoutingKey),
 	}
 }
 
@@ -99,7 +99,7 @@ func (p Properties) Properties() failed.Properties {
 		CorrelationID: text(p.CorrelationID, reprise.PropertyCorrelationID), ReplyTo: text(p.ReplyTo, reprise.PropertyReplyTo),
 		MessageID: text(p.MessageID, reprise.PropertyMessageID), Type: text(p.Type, reprise.PropertyType), AppID: text(p.AppID, reprise.PropertyAppID),
 		UserID: string(p.UserID), Expiration: string(p.Expiration), Priority: read(p.Priority, reprise.PropertyPriority, &zeros),
-		Timestamp: p.Timestamp, Exchange: string(p.Exchange), RoutingKey: string(p.RoutingKey),
+		Timestamp: p.Timestamp.Time, Exchange: string(p.Exchange), RoutingKey: string(p.RoutingKey),
 	}
 	converted.Zero = zeros
 	return converted

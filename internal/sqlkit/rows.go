@@ -97,12 +97,15 @@ func Millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// TimeOf is the inverse of Millis, in UTC.
+// The times that RFC 3339 and JSON can express, in milliseconds since 1970.
+var earliest, latest = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli() - 1
+
+// TimeOf is the inverse of Millis, in UTC. It limits the result to the years 0 to 9999.
 func TimeOf(milliseconds int64) time.Time {
 	if milliseconds == 0 {
 		return time.Time{}
 	}
-	return time.UnixMilli(milliseconds).UTC()
+	return time.UnixMilli(min(max(milliseconds, earliest), latest)).UTC()
 }
 
 // column is a Scanner that converts the stored value.

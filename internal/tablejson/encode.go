@@ -54,6 +54,13 @@ func EncodeList(list []any) (string, error) {
 	return write(v)
 }
 
+// Equal reports whether two values of a table have the same encoding. A NaN equals itself, and an empty table nil.
+func Equal(a, b any) bool {
+	first, err := Encode(topology.Table{"": a})
+	second, err2 := Encode(topology.Table{"": b})
+	return err == nil && err2 == nil && first == second
+}
+
 func write(v any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -3,7 +3,6 @@ package editor
 import (
 	"bytes"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -11,6 +10,7 @@ import (
 	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/tablejson"
 )
 
 // maxDiffLines is the maximum number of comparison lines on a page.
@@ -103,6 +103,6 @@ func fieldText(c failed.Content) string {
 }
 
 func sameContent(a, b failed.Content) bool {
-	return bytes.Equal(a.Body, b.Body) && reflect.DeepEqual(a.Properties, b.Properties) &&
-		(len(a.Headers) == 0 && len(b.Headers) == 0 || reflect.DeepEqual(a.Headers, b.Headers))
+	return bytes.Equal(a.Body, b.Body) && a.Properties == b.Properties &&
+		tablejson.Equal(a.Headers, b.Headers)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/reprisemq/reprise/console/internal/fault"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -153,7 +153,7 @@ func (c *Call) Message(id failed.ID) (m *failed.Message, isRedacted bool, err er
 }
 
 func hides(shown, whole failed.Content) bool {
-	return !bytes.Equal(shown.Body, whole.Body) || !reflect.DeepEqual(shown.Headers, whole.Headers)
+	return !bytes.Equal(shown.Body, whole.Body) || !tablejson.Equal(shown.Headers, whole.Headers)
 }
 
 // Revision returns an edit as the visitor may see it, and reports whether parts are hidden.
@@ -223,10 +223,10 @@ func unhide(sent, shown, whole topology.Table) (topology.Table, error) {
 	merged := make(topology.Table, len(sent))
 	maps.Copy(merged, sent)
 	for name, secret := range whole {
-		if reflect.DeepEqual(shown[name], secret) {
+		if tablejson.Equal(shown[name], secret) {
 			continue
 		}
-		if reflect.DeepEqual(sent[name], shown[name]) {
+		if tablejson.Equal(sent[name], shown[name]) {
 			merged[name] = secret
 			continue
 		}
