@@ -99,7 +99,8 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 }
 
 // Declare makes sure that all objects in t exist. It returns a *DeclareError with an explanation if the broker refuses an
-// object, or is too old for an argument. It waits for a connection until ctx is done, and then for the answers of the
+// object, or is too old for an argument. If the broker refuses several objects, the error joins their errors. If the user may
+// not configure an object, the object only has to exist. It waits for a connection until ctx is done, and then for the answers of the
 // broker, for at most the ConfirmTimeout in total. It returns ErrDisconnected if the broker does not answer within the
 // ConfirmTimeout, or if the connection is lost. You can declare the same topology repeatedly.
 //

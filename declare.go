@@ -12,9 +12,15 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// declare makes sure that all objects in t exist. It uses a separate channel, because the broker closes the channel when it
-// refuses a request.
+// declare makes sure that all objects in t exist.
 func (c *Client) declare(ctx context.Context, l *amqpconn.Link, t topology.Topology) error {
+	return c.declareOrCheck(ctx, l, t, false)
+}
+
+// declareOrCheck makes sure that all objects in t exist. If checkOnly is set, it creates nothing, and only reports existing objects
+// that differ from their declarations. It uses a separate channel, because the broker closes the channel when it
+// refuses a request.
+func (c *Client) declareOrCheck(ctx context.Context, l *amqpconn.Link, t topology.Topology, checkOnly bool) error {
 	if err := checkTopology(t); err != nil {
 		return err
 	}
@@ -28,7 +34,7 @@ func (c *Client) declare(ctx context.Context, l *amqpconn.Link, t topology.Topol
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.ConfirmTimeout,
 		fmt.Errorf("%w: cannot declare: the broker did not answer within %s", ErrDisconnected, c.cfg.ConfirmTimeout))
 	defer cancel()
-	d := declaration{conn: conn}
+	d := declaration{conn: conn, checkOnly: checkOnly}
 	err = d.all(ctx, t)
 	if d.ch != nil {
 		d.ch.Close(ctx)
@@ -46,27 +52,70 @@ func checkTopology(t topology.Topology) error {
 
 // declaration is the state of one call of declare.
 type declaration struct {
-	conn *amqpconn.Conn
-	ch   *amqpconn.Channel // nil until needed, and after the broker has closed it
+	conn      *amqpconn.Conn
+	ch        *amqpconn.Channel // nil until needed, and after the broker has closed it
+	checkOnly bool
+	refusals  []error
 }
 
+// all declares all objects. It reports all refusals, and stops at other errors.
 func (d *declaration) all(ctx context.Context, t topology.Topology) error {
 	for _, e := range t.Exchanges {
-		if err := d.try(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareExchange(ctx, e) }); err != nil {
-			return explainDeclare("exchange", e.Name, err)
+		err := d.object(func(passive bool) error {
+			return d.try(ctx, func(ch *amqpconn.Channel) error {
+				if passive {
+					return ch.CheckExchange(ctx, e.Name)
+				}
+				return ch.DeclareExchange(ctx, e)
+			})
+		})
+		if !d.goesOn("exchange", e.Name, err) {
+			return errors.Join(d.refusals...)
 		}
 	}
 	for _, q := range t.Queues {
-		if err := d.queue(ctx, q); err != nil {
-			return explainDeclare("queue", q.Name, err)
+		if !d.goesOn("queue", q.Name, d.queue(ctx, q)) {
+			return errors.Join(d.refusals...)
 		}
+	}
+	if d.checkOnly { // the broker has no request that compares a binding
+		return errors.Join(d.refusals...)
 	}
 	for _, b := range t.Bindings {
-		if err := d.try(ctx, func(ch *amqpconn.Channel) error { return ch.Bind(ctx, b) }); err != nil {
-			return explainDeclare("binding", b.String(), err)
+		err := d.try(ctx, func(ch *amqpconn.Channel) error { return ch.Bind(ctx, b) })
+		if !d.goesOn("binding", b.String(), err) {
+			break
 		}
 	}
-	return nil
+	return errors.Join(d.refusals...)
+}
+
+// goesOn records the error of an object, and reports whether the declaration can continue.
+func (d *declaration) goesOn(kind, name string, err error) bool {
+	if err == nil {
+		return true
+	}
+	err = explainDeclare(kind, name, err)
+	d.refusals = append(d.refusals, err)
+	_, refused := errors.AsType[*DeclareError](err)
+	return refused
+}
+
+// object declares an object. If the user may not configure the object, it only has to exist.
+func (d *declaration) object(declare func(passive bool) error) error {
+	if d.checkOnly {
+		if err := declare(true); err != nil {
+			if refusedWith(err, amqpconn.NotFound) {
+				return nil
+			}
+			return err
+		}
+	}
+	err := declare(false)
+	if refusedWith(err, amqpconn.AccessRefused) && declare(true) == nil {
+		return nil
+	}
+	return err
 }
 
 // try sends a request on an open channel. If the broker refuses the request and closes the channel, the next request
@@ -89,9 +138,12 @@ func (d *declaration) queue(ctx context.Context, q topology.Queue) error {
 		return d.try(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareQueue(ctx, q, passive) })
 	}
 	if !q.IfAbsent {
-		return declare(false)
+		return d.object(declare)
 	}
-	if err := declare(true); !refusedWith(err, amqpconn.NotFound) {
+	if err := declare(true); !refusedWith(err, amqpconn.NotFound) || d.checkOnly {
+		if refusedWith(err, amqpconn.NotFound) {
+			return nil
+		}
 		return err
 	}
 	err := declare(false)
@@ -127,13 +179,22 @@ func explainDeclare(kind, name string, err error) error {
 	case amqpconn.NotFound:
 		advice = "another object that it needs was not found; declare that object too"
 	case amqpconn.AccessRefused:
-		advice = "the user may not configure it, or its name is reserved; grant the configure permission, or declare it as another user"
+		advice = refusedAdvice(kind)
 	case amqpconn.InternalError:
 		advice = "the broker does not permit a deprecated feature; declare it without the feature, or permit the feature in the broker"
 	case amqpconn.ResourceLocked:
 		advice = "another connection owns it exclusively; close that connection, or use another name"
 	}
 	return &DeclareError{Kind: kind, Name: name, Advice: advice, Err: refusal}
+}
+
+// refusedAdvice returns the advice for a user without permission. If the object existed and the user had another permission
+// for it, the declaration would have succeeded.
+func refusedAdvice(kind string) string {
+	if kind == "binding" {
+		return "the user may not bind it; grant the write permission for the destination and the read permission for the source, or declare the binding as another user"
+	}
+	return "it does not exist, or the user has no permission for it, or its name is reserved; declare it as another user, or grant the configure permission (or, if it exists, read or write)"
 }
 
 // isBrokerFailure reports whether the broker failed to process a request, as opposed to refusing it. RabbitMQ sends the

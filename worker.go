@@ -152,6 +152,12 @@ func (w *Worker) Consuming() error {
 	return w.status
 }
 
+// Check asks the broker whether the objects that the worker declares conflict with existing objects. It declares nothing. It
+// returns the errors that Client.Declare would return.
+func (w *Worker) Check(ctx context.Context) error {
+	return w.client.declareOrCheck(ctx, w.client.consuming, w.cfg.topology(), true)
+}
+
 // Paused returns the reason for the pause, or nil if the worker does not pause. A *PausedError means that an operator
 // has paused it. A paused worker is healthy: Consuming returns nil.
 func (w *Worker) Paused() error {
@@ -240,7 +246,7 @@ func (o *owner) Declare(ctx context.Context) (permanent bool, err error) {
 		}
 	}
 	_, permanent = errors.AsType[*DeclareError](err)
-	return permanent, err
+	return permanent && !o.cfg.KeepDeclaring, err
 }
 
 func (o *owner) New() *consume.Delivery {

@@ -73,6 +73,11 @@ type WorkerConfig struct {
 	// exchange of a preset. You must then ensure that the object does not lose messages. Default: empty.
 	Topology topology.Topology
 
+	// KeepDeclaring makes Run repeat a declaration that the broker refuses, after the delays of Config.Reconnect, for
+	// example until an operator has removed a conflicting queue. Default: false, so Run returns a *DeclareError if the
+	// first declaration is refused.
+	KeepDeclaring bool
+
 	// Concurrency is the maximum number of handlers that run at the same time. Default: 1, so that messages are handled in
 	// the order of the queue, as long as no message fails.
 	Concurrency int

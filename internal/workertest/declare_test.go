@@ -63,7 +63,7 @@ func TestDeclareExplainsRefusals(t *testing.T) {
 				topology.Topology{Bindings: []topology.Binding{{Exchange: exchange, Queue: "nothing"}}},
 			},
 			{
-				"reserved name", "queue", "amq.mine", "the user may not configure it, or its name is reserved",
+				"reserved name", "queue", "amq.mine", "it does not exist, or the user has no permission for it, or its name is reserved",
 				topology.Topology{Queues: []topology.Queue{{Name: "amq.mine", IfAbsent: true}}},
 			},
 		} {
@@ -234,5 +234,67 @@ func TestDeclareReportsLostConnection(t *testing.T) {
 			t.Errorf("got %v, want ErrDisconnected", err)
 		}
 		testkit.Eventually(t, timeout, func() error { return c.Declare(t.Context(), queue) })
+	})
+}
+
+// A declaration reports all conflicts, and a check reports them without declaring other objects.
+func TestDeclareReportsAllConflicts(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		exchange, plain := testkit.Name(t, "x"), r.declareQueue()
+		r.deleteExchanges(exchange)
+		if err := r.ExchangeDeclare(exchange, "fanout", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		cfg := reprise.WorkerConfig{
+			Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Message) error { return nil }),
+			Topology: topology.Topology{
+				Exchanges: []topology.Exchange{{Name: exchange, Kind: topology.Direct}},
+				Queues:    []topology.Queue{{Name: plain, Args: topology.Table{"x-max-priority": 3}}},
+			},
+		}
+		w, err := reprise.NewWorker(c.Client, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conflicts := func(err error) {
+			t.Helper()
+			for _, name := range []string{exchange, plain} {
+				if err == nil || !strings.Contains(err.Error(), name) {
+					t.Errorf("got %v, want the conflict of %s", err, name)
+				}
+			}
+		}
+		conflicts(w.Check(t.Context()))
+		if _, err := c.Depth(t.Context(), queue); err == nil {
+			t.Error("the check has declared the work queue")
+		}
+		conflicts(w.Run(t.Context()))
+
+		// With KeepDeclaring, the worker starts as soon as the conflicts are resolved.
+		cfg.KeepDeclaring = true
+		waiting, err := reprise.NewWorker(c.Client, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- waiting.Run(ctx) }()
+		c.log.wait(t, "consuming interrupted", 1)
+		conflicts(waiting.Consuming())
+		if _, err := r.QueueDelete(plain, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.ExchangeDelete(exchange, false, false); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Eventually(t, timeout, func() bool { return waiting.Consuming() == nil })
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 type upCmd struct {
 	Config   string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"Configuration file. Default ${default}."`
 	Check    bool   `help:"Only check the configuration and its files."`
+	Connect  bool   `help:"With --check, also ask the broker whether existing queues and exchanges conflict. This declares nothing."`
 	logFlags `group:"Log:"`
 }
 
@@ -54,8 +55,16 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 		return usageError{err}
 	}
 	warnings := slices.DeleteFunc([]string{leftoverMessages(c.Config, cfg), parts.archive.linkWarning()}, func(s string) bool { return s == "" })
+	if c.Connect && !c.Check {
+		return usagef("--connect requires --check")
+	}
 	if c.Check {
-		parts.close()
+		defer parts.close()
+		if c.Connect {
+			if err := checkBroker(stop.ctx, cfg, parts, log); err != nil {
+				return err
+			}
+		}
 		for _, w := range warnings {
 			fmt.Fprintf(streams.Stderr, "%s: warning: %s\n", c.Config, w)
 		}
@@ -158,6 +167,7 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 	for _, conf := range parts.workers {
 		cut := &interruptedHandlers{}
 		conf.Middleware = append([]reprise.Middleware{cut.middleware}, conf.Middleware...)
+		conf.KeepDeclaring = len(parts.workers) > 1 // a conflict of one queue does not stop the other workers
 		worker, err := reprise.NewWorker(client, conf)
 		if err != nil {
 			return usageError{err}
@@ -189,6 +199,32 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 		return nil
 	}))
 	return group.Run(stop.ctx)
+}
+
+// checkBroker returns all conflicts of the workers' queues and exchanges with objects on the broker.
+func checkBroker(ctx context.Context, cfg *config.Config, parts *parts, log *slog.Logger) error {
+	if cfg.Broker == "" {
+		return usagef("--connect requires \"broker:\" in the configuration file")
+	}
+	const timeout = 30 * time.Second
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out after %s", timeout))
+	defer cancel()
+	client, err := dial(ctx, cfg.Broker, &reprise.Config{Logger: log, Name: "reprise up --check"})
+	if err != nil {
+		return err
+	}
+	defer hangUp(client, closeTimeout)
+	var conflicts []error
+	for _, conf := range parts.workers {
+		worker, err := reprise.NewWorker(client, conf)
+		if err != nil {
+			return usageError{err}
+		}
+		if err := worker.Check(ctx); err != nil {
+			conflicts = append(conflicts, fmt.Errorf("queue %s: %w", conf.Queue, err))
+		}
+	}
+	return errors.Join(conflicts...)
 }
 
 // unlessStopped returns nil if a signal has stopped the command, and otherwise err.

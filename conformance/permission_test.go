@@ -1,0 +1,184 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	failures "github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// eachUser runs a test with a function that connects as a new user with the given permissions.
+func eachUser(t *testing.T, test func(t *testing.T, admin *reprise.Client, as func(configure, write, read string) *reprise.Client, remove func(path string))) {
+	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
+		put := func(path, body string) {
+			t.Helper()
+			method := http.MethodPut
+			if body == "" {
+				method = http.MethodDelete
+			}
+			q, err := http.NewRequestWithContext(context.Background(), method, api+path, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.SetBasicAuth("guest", "guest")
+			a, err := testkit.HTTPClient(t).Do(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Body.Close()
+			if text, _ := io.ReadAll(a.Body); a.StatusCode >= 300 {
+				t.Fatalf("%s %s: %d %s", method, path, a.StatusCode, text)
+			}
+		}
+		connect := func(address string) *reprise.Client {
+			t.Helper()
+			c, err := reprise.Dial(t.Context(), address, &reprise.Config{
+				Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Reconnect: backoff.Fixed(50 * time.Millisecond),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close(context.Background()) })
+			return c
+		}
+		as := func(configure, write, read string) *reprise.Client {
+			t.Helper()
+			user := testkit.Name(t, "user")
+			put("/api/users/"+user, `{"password":"secret","tags":""}`)
+			t.Cleanup(func() { put("/api/users/"+user, "") })
+			put("/api/permissions/%2F/"+user, fmt.Sprintf(`{"configure":%q,"write":%q,"read":%q}`, configure, write, read))
+			u, err := url.Parse(b.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.User = url.UserPassword(user, "secret")
+			return connect(u.String())
+		}
+		test(t, connect(b.URL), as, func(path string) { put(path, "") })
+	})
+}
+
+// Each role of docs/security.md works with exactly the permissions in that document. The administrator has declared the
+// queues, and no role may configure anything.
+func TestRolesWithoutConfigurePermission(t *testing.T) {
+	const none = "^$"
+	eachUser(t, func(t *testing.T, admin *reprise.Client, as func(configure, write, read string) *reprise.Client, remove func(path string)) {
+		ctx := t.Context()
+		work := testkit.Name(t, "role")
+		failed, wait := topology.FailedQueue(work), work+".wait.0-1000"
+		buckets := topology.Buckets{}
+		hop, err := buckets.Wait(topology.Delivery{Queue: work}, time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.Declare(ctx, buckets.Topology(work).Merge(hop.Topology)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			for _, q := range []string{work, failed, wait} {
+				remove("/api/queues/%2F/" + q)
+			}
+		})
+
+		publisher := as(none, `^amq\.default$`, none)
+		if err := publisher.Publish(ctx, &reprise.Message{RoutingKey: work, MessageID: "1"}); err != nil {
+			t.Fatalf("publisher: %v", err)
+		}
+
+		var attempts, mended atomic.Int64
+		worker, err := reprise.NewWorker(as(none, `^amq\.default$`, "^"+work+`(\..*)?$`), reprise.WorkerConfig{
+			Queue: work, Policy: reprise.Policy{MaxAttempts: 2, Backoff: backoff.Fixed(time.Millisecond)},
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+				if attempts.Add(1); mended.Load() == 1 {
+					return nil
+				}
+				return errors.New("not yet")
+			}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runUntilEnd(t, worker.Run)
+		testkit.Eventually(t, timeout, func() bool { return attempts.Load() == 2 })
+
+		archive := openArchive(t)
+		archivist := as(none, none, "^"+failed+"$")
+		ingest, err := failures.NewIngest(archivist, archive, failures.IngestConfig{Queues: []string{failed}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runUntilEnd(t, ingest.Run)
+		testkit.Eventually(t, timeout, func() bool {
+			n, err := archive.Export(ctx, failures.Filter{}, io.Discard)
+			return err == nil && n == 1
+		})
+
+		console := as(none, `^amq\.default$`, "^"+work+`(\.failed)?$`)
+		replayer, err := failures.NewReplayer(console, archive, failures.ReplayerConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runUntilEnd(t, replayer.Run)
+		mended.Store(1)
+		if _, err := archive.BeginReplay(ctx, failures.Plan{Filter: failures.Filter{All: true}}, "cli:test"); err != nil {
+			t.Fatal(err)
+		}
+		replayer.Wake()
+		testkit.Eventually(t, timeout, func() bool { return attempts.Load() == 3 })
+
+		reader := as(none, none, "^"+work+`(\.failed)?$`)
+		for _, q := range []string{work, failed} {
+			if _, err := reader.Depth(ctx, q); err != nil {
+				t.Errorf("depth of %s: %v", q, err)
+			}
+		}
+	})
+}
+
+// A worker with the permissions for its own names declares its queues.
+func TestWorkerDeclaresItsQueues(t *testing.T) {
+	eachUser(t, func(t *testing.T, _ *reprise.Client, as func(configure, write, read string) *reprise.Client, remove func(path string)) {
+		work := testkit.Name(t, "role")
+		own := "^" + work + `(\..*)?$`
+		hop, err := topology.Buckets{}.Wait(topology.Delivery{Queue: work}, time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := as(own, `^(amq\.default|`+own[1:len(own)-1]+`)$`, own).Declare(t.Context(), topology.Buckets{}.Topology(work).Merge(hop.Topology)); err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range []string{work, topology.FailedQueue(work), work + ".wait.0-1000"} {
+			remove("/api/queues/%2F/" + q)
+		}
+	})
+}
+
+// If an object is missing, the worker reports all missing objects at once, with the permission that it needs.
+func TestMissingObjectsWithoutConfigurePermission(t *testing.T) {
+	eachUser(t, func(t *testing.T, _ *reprise.Client, as func(configure, write, read string) *reprise.Client, _ func(path string)) {
+		work := testkit.Name(t, "role")
+		err := as("^$", ".*", ".*").Declare(t.Context(), topology.Buckets{}.Topology(work))
+		refused, ok := errors.AsType[*reprise.DeclareError](err)
+		if !ok || !strings.Contains(refused.Advice, "grant the configure permission") {
+			t.Errorf("got %v, want a DeclareError about the permission to configure", err)
+		}
+		for _, q := range []string{work, topology.FailedQueue(work)} {
+			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("cannot declare queue %q", q)) {
+				t.Errorf("got %v, want an error that names %s", err, q)
+			}
+		}
+	})
+}
