@@ -374,7 +374,7 @@ func TestReplays(t *testing.T) {
 	plan := `{"filter":{"queue":"orders"},"to":{"exchange":"","routing_key":"orders.test"},"rate":2.5,"ramp":true,"canary":"1m30s","ignore_same":true}`
 	preview := get[api.Preview](t, ask(t, d, "POST", "/api/v1/replays?dry_run=true", plan))
 	if preview.Done != (api.Done{Messages: 2, DryRun: true}) || len(preview.Destinations) != 1 || preview.Destinations[0] !=
-		(api.Destination{Target: api.Target{RoutingKey: "orders.test"}, FailedQueue: "orders.failed", Messages: 2}) {
+		(api.Destination{Target: api.Target{RoutingKey: "orders.test"}, FailedQueue: "orders.failed", Messages: 2, Route: failed.RouteGiven}) {
 		t.Errorf("dry run: got %+v, want 2 messages to orders.test", preview)
 	}
 	if w.wakes.Load() != 0 {

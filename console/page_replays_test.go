@@ -53,6 +53,7 @@ func TestReplayFormShowsRoutes(t *testing.T) {
 	for _, want := range []string{
 		"orders exchange shop, original routing keys shop.failed 2",
 		"refunds shop.failed 1",
+		"By queue name only: these messages stay failed unless you permit it below.",
 		`1 to refunds: consumers see the routing key "refunds", not the original key`,
 		`(exchange "shop" also routes the original key to "audit")`,
 	} {

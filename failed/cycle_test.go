@@ -51,7 +51,7 @@ func newSystem(t *testing.T, b *reprisetest.Broker) *system {
 	})
 	s.ingest(t)
 	var err error
-	s.replayer, err = newReplayer(s.client, s.memory, ReplayerConfig{})
+	s.replayer, err = newReplayer(s.client, s.memory, ReplayerConfig{Routing: knownOrders})
 	must(t, err)
 	return s
 }
@@ -366,7 +366,7 @@ func TestOnlyOneReplayerExecutesReplay(t *testing.T) {
 		var running []context.CancelFunc
 		ended := make(chan error)
 		for range 3 {
-			r, err := newReplayer(s.client, s.memory, ReplayerConfig{})
+			r, err := newReplayer(s.client, s.memory, ReplayerConfig{Routing: knownOrders})
 			must(t, err)
 			ctx, stop := context.WithCancel(t.Context())
 			running = append(running, stop)

@@ -18,10 +18,17 @@ type Destination struct {
 	// sets the target of all messages.
 	Queue string
 
-	// Warning is set if the messages will be sent directly to their queue, although they were, or may have been,
-	// published to a different target. It describes the reason, and the effect on consumers other than Reprise workers.
-	// If Warning is empty, the messages are sent to their original target, or to Plan.To if it is set.
+	// Route specifies how the target is known: RouteOriginal, RouteGiven, RouteLearnt followed by the source,
+	// RouteAssumed or RouteByName. It is "" if Unknown is set.
+	Route string
+
+	// Warning is set if Route is RouteAssumed or RouteByName: the messages were, or may have been, published to a different target. It
+	// describes the reason, and the effect on consumers other than Reprise workers.
 	Warning string
+
+	// Refused reports whether the messages will not be sent, because Route is RouteByName and neither Plan.ByQueueName
+	// nor RedriveConfig.ByQueueName is set.
+	Refused bool
 
 	// Keys reports whether the messages have different routing keys. Each message is sent with its own key.
 	Keys bool
@@ -82,7 +89,7 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where str
 	}
 	back := newRouter(r, a.cfg.Logger)
 	from := "q.name, m.failed_queue, m.exchange, m.routing_key"
-	if p.To != nil {
+	if p.To != nil && p.To.Exchange != "" {
 		from = "NULL, m.failed_queue, NULL, NULL" // Plan.To replaces these values
 	}
 	if err := back.ask(ctx); err != nil { // reads the bindings before the rows, not during the query
@@ -105,7 +112,10 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where str
 		if err != nil && !unknown {
 			return nil, err
 		}
-		t.add(Destination{Target: to.Target, Queue: to.Queue, Warning: to.Warning, FailedQueue: m.failedQueue, Messages: n, Unknown: unknown})
+		t.add(Destination{
+			Target: to.Target, Queue: to.Queue, Route: to.Route, Warning: to.Warning, Refused: to.check(p.ByQueueName) != nil,
+			FailedQueue: m.failedQueue, Messages: n, Unknown: unknown,
+		})
 	}
 	return t.all(), nil
 }

@@ -25,13 +25,14 @@ func TestDestinations(t *testing.T) {
 		}))(t)
 		value(a.Discard(t.Context(), failed.Filter{Queue: "mails"}, "old", "me"))(t)
 		back := func(queue, failedQueue string, n int64) failed.Destination {
-			return failed.Destination{Target: failed.Target{RoutingKey: queue}, Queue: queue, FailedQueue: failedQueue, Messages: n}
+			return failed.Destination{Target: failed.Target{RoutingKey: queue}, Queue: queue, Route: failed.RouteOriginal, FailedQueue: failedQueue, Messages: n}
 		}
-		to := func(d failed.Destination) failed.Destination { d.Queue = ""; return d }
+		to := func(d failed.Destination) failed.Destination { d.Queue, d.Route = "", failed.RouteGiven; return d }
 		unknown := failed.Destination{FailedQueue: "dead", Messages: 1, Unknown: true}
 		prints := back("prints", "prints.failed", 3)
 		prints.Exchange, prints.RoutingKey, prints.Keys = "shop", "", true
 		byName := back("prints", "prints.failed", 1)
+		byName.Route, byName.Refused = failed.RouteByName, true
 		byName.Warning = `consumers see the routing key "prints", not the original key; a consumer that republishes with this key ` +
 			`may lose the message (exchange "shop" also routes the original key to "audit")`
 		bound := failed.Routing{Bindings: func(context.Context) (topology.Topology, error) {

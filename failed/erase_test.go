@@ -77,7 +77,7 @@ func TestEraseRemovesAllBytes(t *testing.T) {
 		check(t, a.Record(ctx, "ann", "publish", "", map[string]any{"exchange": secret + "0", "routing_key": "orders." + secret + "1", "message_id": "order-" + secret + "2"}))
 		value(a.Discard(ctx, failed.Filter{Error: "customer " + secret + "1", Queue: "q"}, "test", "ann"))(t)
 		edit := &failed.BulkEdit{Replace: []failed.Replacement{{Old: secret + "2", New: "<" + secret + "2>"}}}
-		r := value(a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{Text: secret + "2"}, Edit: edit}, "ann"))(t)
+		r := value(a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{Text: secret + "2"}, Edit: edit, ByQueueName: true}, "ann"))(t)
 		if n, err := a.Erase(ctx, failed.Filter{Text: secret + "2"}, "while it runs", "ann"); n != 0 || err != nil {
 			t.Fatalf("erased %d messages of a running replay (%v), want 0", n, err)
 		}

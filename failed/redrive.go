@@ -163,6 +163,7 @@ func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
 // message returns the message to publish for a message of the failed queue.
 func (d *redrive) message(ctx context.Context, m *reprise.Message) (*reprise.Message, error) {
 	at, to, err := d.cfg.target(ctx, m, d.router)
+	err = cmp.Or(err, to.check(d.cfg.ByQueueName))
 	if err == nil && at.claimed && d.cfg.Believe != nil && !d.cfg.Believe(at.queue) {
 		err = &ClaimError{Queue: at.queue}
 	}
@@ -254,6 +255,10 @@ type RedriveConfig struct {
 	// Routing determines how messages return to their work queues: see ReplayerConfig.Routing.
 	Routing Routing
 
+	// ByQueueName permits sending messages by the name of their queue if no other route is known. Otherwise Redrive
+	// stops at such a message and returns a *RouteError. See Destination.Warning for the risk. Default: not permitted.
+	ByQueueName bool
+
 	// Marks contains the marks of workers with a custom design: see ReplayerConfig.Marks.
 	Marks []topology.Marks
 
@@ -292,13 +297,13 @@ func (c RedriveConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// target returns the destination of a message, and, if c.To is not set, the work queue in which the message failed.
+// target returns the route of a message, and, if c.To is not set, the work queue in which the message failed.
 func (c RedriveConfig) target(ctx context.Context, m *reprise.Message, r *router) (place, route, error) {
-	if c.To != nil {
-		return place{}, route{Target: *c.To}, nil
-	}
 	a := take(m, c.Origin)
 	at := placeOf(m, historyOf(m.Headers), deaths(m.Headers), c.Origin).orByName(c.From)
-	to, err := r.to(ctx, sentFrom{at.queue, c.From, a.Exchange, a.RoutingKey}, nil)
+	to, err := r.to(ctx, sentFrom{at.queue, c.From, a.Exchange, a.RoutingKey}, c.To)
+	if c.To != nil {
+		return place{}, to, err
+	}
 	return at, to, err
 }

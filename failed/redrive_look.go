@@ -28,7 +28,7 @@ const maxLook = 1000
 // number of messages in descending order. An operator can inspect them before a redrive. LookBeforeRedrive reads at
 // most the first 1000 messages with reprise.Client.Peek, whose documentation describes the cost, and returns only the
 // destinations of these messages. It returns reprise.ErrPeekLimit if it cannot read the first message. If
-// RedriveConfig.To is set, it does not read messages, because all of them have the same destination.
+// RedriveConfig.To has an exchange, it does not read messages, because all of them have the same destination.
 func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found int, all []Destination, err error) {
 	if c == nil {
 		return 0, nil, errors.New("failed: LookBeforeRedrive: client must not be nil")
@@ -43,8 +43,8 @@ func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig
 	if err != nil || found == 0 {
 		return found, nil, err
 	}
-	if cfg.To != nil {
-		return found, []Destination{{Target: *cfg.To, FailedQueue: cfg.From, Messages: int64(found)}}, nil
+	if cfg.To != nil && cfg.To.Exchange != "" {
+		return found, []Destination{{Target: *cfg.To, Route: RouteGiven, FailedQueue: cfg.From, Messages: int64(found)}}, nil
 	}
 	var t tally
 	r := newRouter(cfg.Routing, cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)))
@@ -59,7 +59,13 @@ func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig
 			return
 		}
 		at, to, err := cfg.target(ctx, m, r)
-		t.add(Destination{Target: to.Target, Queue: to.Queue, Warning: to.Warning, FailedQueue: cfg.From, Messages: 1, Unknown: err != nil, Claimed: at.claimed})
+		if cfg.To != nil {
+			to.Queue = ""
+		}
+		t.add(Destination{
+			Target: to.Target, Queue: to.Queue, Route: to.Route, Warning: to.Warning, Refused: to.check(cfg.ByQueueName) != nil,
+			FailedQueue: cfg.From, Messages: 1, Unknown: err != nil, Claimed: at.claimed,
+		})
 	})
 	awaitRequeued(ctx, c, cfg.From, depth)
 	if errors.Is(err, reprise.ErrPeekLimit) && len(t.all()) > 0 {

@@ -40,7 +40,10 @@ func TestLookBeforeRedrive(t *testing.T) {
 				if byName := c.To == nil && !d.Unknown; byName != (d.Warning != "") {
 					t.Errorf("destination %q: got warning %q, want a warning: %t", d.RoutingKey, d.Warning, byName)
 				}
-				d.Warning = ""
+				if want := map[bool]string{true: RouteAssumed}[c.To == nil && !d.Unknown]; c.To == nil && d.Route != want || c.To != nil && d.Route != RouteGiven {
+					t.Errorf("destination %q: got route %q", d.RoutingKey, d.Route)
+				}
+				d.Warning, d.Route = "", ""
 			}
 			return p
 		}

@@ -31,8 +31,8 @@ type ReplayerConfig struct {
 	// in addition to the headers of Reprise and of the presets. Default: none.
 	Marks []topology.Marks
 
-	// Routing determines how messages return to their work queues. Default: the Replayer sends messages directly to
-	// their work queues.
+	// Routing determines how messages return to their work queues. Default: the Replayer sends messages by the name of
+	// their work queue, but not if they were published through an exchange, unless Plan.ByQueueName is set.
 	Routing Routing
 
 	// Batch is the maximum number of messages to send before the Replayer records them as sent. After a
@@ -128,7 +128,8 @@ type publisher interface {
 //   - the body is larger than the broker accepts,
 //   - the broker refuses the message with PRECONDITION_FAILED,
 //   - AMQP cannot represent a value,
-//   - the work queue is unknown, or
+//   - the work queue is unknown,
+//   - only the name of the queue leads to it, and Plan.ByQueueName is not set, or
 //   - Plan.Edit does not change the message, or cannot be applied to it.
 //
 // If the plan has an Edit, the Replayer sends a message edited or not at all, unless the edit permits otherwise.

@@ -1,6 +1,7 @@
 package failed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func (x *run) publish(ctx context.Context, batch []*Message) []publishResult {
 		}
 		from := sentFrom{m.Queue, m.FailedQueue, m.Exchange, m.RoutingKey}
 		to, err := x.router.to(ctx, from, x.replay.Plan.To)
-		if err != nil {
+		if err = cmp.Or(err, to.check(x.replay.Plan.ByQueueName)); err != nil {
 			all[i].err = err
 			continue
 		}
@@ -191,7 +192,8 @@ func refusalText(r refusal) string { return fmt.Sprintf("cannot send message %d:
 func isMessageError(err error) bool {
 	_, large := errors.AsType[*reprise.TooLargeError](err)
 	refused, ok := errors.AsType[*reprise.RefusedError](err)
-	return large || errors.Is(err, reprise.ErrInvalidMessage) || errors.Is(err, errUnknownQueue) || errors.Is(err, errUneditable) || ok && refused.Code == amqpconn.PreconditionFailed
+	_, byName := errors.AsType[*RouteError](err)
+	return large || byName || errors.Is(err, reprise.ErrInvalidMessage) || errors.Is(err, errUnknownQueue) || errors.Is(err, errUneditable) || ok && refused.Code == amqpconn.PreconditionFailed
 }
 
 // isTargetError reports whether the error concerns the destination or the user. Other messages would fail in the same

@@ -18,8 +18,13 @@ type Plan struct {
 	// Filter selects the messages. A replay includes only messages in state failed.
 	Filter Filter
 
-	// To is the destination. Nil: the work queue in which each message failed.
+	// To is the destination. Nil: the work queue in which each message failed. If To is a queue whose messages are known
+	// to arrive through an exchange, they are sent through this exchange, as Routing specifies.
 	To *Target
+
+	// ByQueueName permits sending messages by the name of their queue if no other route is known. By default, such
+	// messages stay failed with a RouteError as the reason. See Destination.Warning for the risk.
+	ByQueueName bool
 
 	// Rate is the maximum number of messages per second. Default: 0 (no limit).
 	Rate float64
@@ -148,7 +153,7 @@ func (a *Archive) replays(ctx context.Context, which string, args ...any) (all [
 			return nil, err
 		}
 		r.verify(pending, a.now())
-		r.Plan = Plan{Filter: Filter(stored.Filter), To: stored.To, Rate: stored.Rate, Ramp: stored.Ramp, Canary: stored.Canary, IgnoreSame: stored.IgnoreSame}
+		r.Plan = Plan{Filter: Filter(stored.Filter), To: stored.To, Rate: stored.Rate, Ramp: stored.Ramp, Canary: stored.Canary, IgnoreSame: stored.IgnoreSame, ByQueueName: stored.ByQueueName}
 		if r.Plan.Edit, err = decodeEdit(edit); err != nil {
 			return nil, err
 		}
@@ -406,6 +411,8 @@ type storedPlan struct {
 	Ramp       bool
 	Canary     time.Duration
 	IgnoreSame bool
+
+	ByQueueName bool
 }
 
 type storedFilter Filter
@@ -424,7 +431,7 @@ func (a *Archive) beginning(ctx context.Context, p Plan, who Actor) (b beginning
 	if err := errors.Join(who.validate(), p.validate(), p.Filter.checkForAct()); err != nil {
 		return b, err
 	}
-	if b.written, err = json.Marshal(storedPlan{storedFilter(p.Filter), p.To, p.Rate, p.Ramp, p.Canary, p.IgnoreSame}); err != nil {
+	if b.written, err = json.Marshal(storedPlan{storedFilter(p.Filter), p.To, p.Rate, p.Ramp, p.Canary, p.IgnoreSame, p.ByQueueName}); err != nil {
 		return b, err
 	}
 	if b.edit, err = encodeEdit(p.Edit); err != nil {
@@ -463,6 +470,9 @@ func (t *tx) begin(b beginning) (*Replay, error) {
 	details := map[string]any{"messages": r.Total, "filter": b.plan.Filter.describe(), "rate": b.plan.Rate, "ramp": b.plan.Ramp, "canary": b.plan.Canary.String()}
 	if b.plan.To != nil {
 		details["to"] = b.plan.To
+	}
+	if b.plan.ByQueueName {
+		details["by_queue_name"] = true
 	}
 	if b.edit.Valid {
 		details["edit"] = json.RawMessage(b.edit.String)

@@ -86,11 +86,14 @@ func resetAttempts(c Content, marks []topology.Marks) *reprise.Message {
 // would archive it again, and no worker would receive it.
 var errUnknownQueue = errors.New("queue in which the message failed is unknown (set a destination)")
 
-// to returns the route of a message to the target or, if target is nil, to the queue in which the message failed.
+// to returns the route of a message to the target or, if target is nil, to the queue in which the message failed. All
+// replays, redrives and previews use it. The caller sends the message only if route.check permits it.
 func (r *router) to(ctx context.Context, m sentFrom, target *Target) (route, error) {
 	switch {
+	case target != nil && target.Exchange != "":
+		return r.toExchange(ctx, *target)
 	case target != nil:
-		return r.toAll(ctx, *target)
+		return r.toQueue(ctx, m, target.RoutingKey)
 	case m.queue == "" || m.queue == m.failedQueue:
 		return route{}, errUnknownQueue
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Routing determines how messages return to their work queues. With the zero value, messages are sent directly to their
-// work queue, through the default exchange.
+// Routing determines how messages return to their work queues. With the zero value, messages are sent by the name of their
+// work queue, through the default exchange, but not if they were published through an exchange.
 //
 // A message returns through an exchange, with its original routing key, if this target provably routes to the work
 // queue of the message and to no other queue. Then programs other than Reprise workers can also process the message and
@@ -29,8 +29,10 @@ import (
 //     of package preset: see topology.Strategy.Return.
 //
 // If the routing key is the name of the queue or is not known, the message gets the only key with which the exchange of
-// the Strategy routes to the queue. All other messages are sent directly to their work queue, with a
-// Destination.Warning. Bindings come from the management API, because AMQP has no method to list them.
+// the Strategy routes to the queue. If retries of the queue's worker return by the name of the queue, the message does the
+// same, and also if nothing indicates that messages reach the queue through an exchange. All other messages can return by the
+// name of their queue only, and stay where they are unless Plan.ByQueueName or RedriveConfig.ByQueueName permits it: see
+// Destination.Route. Bindings come from the management API, because AMQP has no method to list them.
 type Routing struct {
 	// Workers are the workers to which messages return. Only Queue, Strategy and Topology are used.
 	Workers []reprise.WorkerConfig
@@ -41,11 +43,40 @@ type Routing struct {
 	Bindings func(context.Context) (topology.Topology, error)
 }
 
+// Values of Destination.Route. All other values begin with RouteLearnt, followed by the source.
+const (
+	RouteOriginal = "original"           // the exchange and the key of the first publish
+	RouteGiven    = "given"              // the target that the operator set
+	RouteLearnt   = "learnt from "       // prefix
+	RouteAssumed  = "assumed by name"    // the original target is unknown, and nothing indicates an exchange
+	RouteByName   = "by queue name only" // needs the permission of the operator
+)
+
 // route is the target to which a message returns: see Destination.
 type route struct {
 	Target
 	Queue   string // the only queue to which the Target routes; "": not proven
-	Warning string
+	Route   string
+	Warning string // only of RouteAssumed and RouteByName
+}
+
+// RouteError is returned for a message that can return only by the name of its queue, if the operator has not permitted
+// this.
+type RouteError struct {
+	Queue   string
+	Warning string // see Destination.Warning
+}
+
+func (e *RouteError) Error() string {
+	return fmt.Sprintf("only the queue name leads to %q, and sending by queue name is not permitted: %s", e.Queue, e.Warning)
+}
+
+// check returns a RouteError unless the message may be sent to the target.
+func (r route) check(byQueueName bool) error {
+	if r.Route == RouteByName && !byQueueName {
+		return &RouteError{r.Queue, r.Warning}
+	}
+	return nil
 }
 
 // maxBindingsAge is the time for which a result of Routing.Bindings is used.
@@ -100,17 +131,31 @@ func (r *router) of(ctx context.Context, m sentFrom) (route, error) {
 	return to, nil
 }
 
-// toAll returns the route to the target that a plan sets for all messages.
-func (r *router) toAll(ctx context.Context, to Target) (route, error) {
-	if to.Exchange == "" {
-		return route{Target: to, Queue: to.RoutingKey}, nil
+// toQueue returns the route of a message to the queue that the operator set. The name of this queue is a safe target
+// unless its messages are known to arrive through an exchange.
+func (r *router) toQueue(ctx context.Context, m sentFrom, queue string) (route, error) {
+	r.mu.Lock()
+	err := r.ask(ctx)
+	throughExchange := r.throughExchange(queue) || m.queue == queue && m.exchange != ""
+	r.mu.Unlock()
+	if err != nil || !throughExchange {
+		return route{Target: Target{RoutingKey: queue}, Queue: queue, Route: RouteGiven}, err
 	}
+	if m.exchange == "" && m.key == m.queue {
+		m.key = "" // the name of another queue does not identify a binding
+	}
+	m.queue = queue
+	return r.of(ctx, m)
+}
+
+// toExchange returns the route to the exchange and the key that the operator set for all messages.
+func (r *router) toExchange(ctx context.Context, to Target) (route, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.ask(ctx); err != nil {
 		return route{}, err
 	}
-	w := route{Target: to}
+	w := route{Target: to, Route: RouteGiven}
 	if reached, err := r.all.Reach(to.Exchange, to.RoutingKey); err == nil && r.live && len(reached) == 1 {
 		w.Queue = reached[0]
 	}
@@ -140,12 +185,12 @@ func (r *router) ask(ctx context.Context) error {
 }
 
 func (r *router) find(m sentFrom) route {
-	if m.exchange == "" && m.key == m.failedQueue {
+	if m.key == m.failedQueue && m.key != m.queue {
 		m.key = "" // the original key is unknown
 	}
 	designed := r.designed(m.queue)
 	keyless := m.key == m.queue || m.exchange == "" && m.key == "" // the key does not identify a binding
-	byName := route{Target: Target{RoutingKey: m.queue}, Queue: m.queue}
+	byName := route{Target: Target{RoutingKey: m.queue}, Queue: m.queue, Route: RouteOriginal}
 	if designed == "" && m.exchange == "" && m.key == m.queue {
 		return byName // the publisher used this route
 	}
@@ -153,15 +198,38 @@ func (r *router) find(m sentFrom) route {
 	for exchange := range r.candidates(m, designed, keyless) {
 		err := r.leadsOnlyTo(m.queue, exchange, m.key)
 		if err == nil {
-			return route{Target: Target{exchange, m.key}, Queue: m.queue}
+			return route{Target: Target{exchange, m.key}, Queue: m.queue, Route: learnt(exchange, m.exchange, designed)}
 		}
 		why = cmp.Or(why, err)
 	}
 	if key, ok := r.onlyKey(designed, m.queue); ok && keyless {
-		return route{Target: Target{designed, key}, Queue: m.queue}
+		return route{Target: Target{designed, key}, Queue: m.queue, Route: RouteLearnt + "the only key of the design"}
 	}
-	byName.Warning = r.warning(m, why)
+	if designed == "" && r.known(m.queue) {
+		byName.Route = RouteLearnt + "the worker, whose retries return by queue name"
+		return byName
+	}
+	byName.Route, byName.Warning = RouteAssumed, r.warning(m, why)
+	if m.exchange != "" || r.throughExchange(m.queue) {
+		byName.Route = RouteByName
+	}
 	return byName
+}
+
+// throughExchange reports whether messages are known to reach a queue through an exchange.
+func (r *router) throughExchange(queue string) bool {
+	return r.designed(queue) != "" || len(r.before(queue)) > 0
+}
+
+// learnt returns how the router knows the exchange of a route.
+func learnt(exchange, original, designed string) string {
+	switch exchange {
+	case original:
+		return RouteOriginal
+	case designed:
+		return RouteLearnt + "the design of the worker"
+	}
+	return RouteLearnt + "the bindings"
 }
 
 // designed returns the exchange through which retries return to a work queue, or "" if the strategy does not use an
@@ -173,6 +241,11 @@ func (r *router) designed(queue string) string {
 		}
 	}
 	return ""
+}
+
+// known reports whether the worker of a queue is known.
+func (r *router) known(queue string) bool {
+	return slices.ContainsFunc(r.Workers, func(w reprise.WorkerConfig) bool { return w.Queue == queue })
 }
 
 // candidates yields the exchanges through which a message may return, in order of preference.

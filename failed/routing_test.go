@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // boundQueue is a work queue that is bound to an exchange, with a failed queue.
@@ -79,7 +80,17 @@ func (x *boundQueue) redrive(r Routing) (amqp.Delivery, Destination, string) {
 	cfg := RedriveConfig{From: x.from, Routing: r, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	_, seen, err := LookBeforeRedrive(x.Context(), x.client, cfg)
 	must(x.T, err)
-	done, err := redriveFrom(x.Context(), x.client, cfg)
+	if _, sent, err := Redrive(x.Context(), x.client, cfg); seen[0].Refused {
+		if routeErr, ok := errors.AsType[*RouteError](err); sent != 0 || !ok || routeErr.Queue != x.work || x.depth(x.from) != 1 {
+			x.Fatalf("refused redrive: got %d sent and error %v, want a RouteError and the message in its queue", sent, err)
+		}
+	} else {
+		must(x.T, err)
+	}
+	done := redriveResult{1, 1}
+	if cfg.ByQueueName = true; seen[0].Refused {
+		done, err = redriveFrom(x.Context(), x.client, cfg)
+	}
 	must(x.T, err)
 	all := x.take(x.work)
 	if done.Sent != 1 || len(all) != 1 || len(seen) != 1 {
@@ -252,7 +263,7 @@ func TestRoutingTargets(t *testing.T) {
 		"only key of the design":    {known, sentFrom{"one", "parked", "", "one"}, Target{"work", "single"}, ""},
 		"redriven by name before":   {known, sentFrom{"one", "parked", "parked", "one"}, Target{"work", "single"}, ""},
 		"key of another queue":      {known, sentFrom{"one", "parked", "parked", "a"}, Target{"", "one"}, `(exchange "work" does not route the original key to "one")`},
-		"worker without exchange":   {known, sentFrom{"plain", "plain.failed", "shop", "x"}, Target{"", "plain"}, lost},
+		"worker without exchange":   {known, sentFrom{"plain", "plain.failed", "shop", "x"}, Target{"", "plain"}, ""},
 		"only listed exchange": {
 			Routing{Bindings: listed()}, sentFrom{"two", "parked", "parked", "a"}, Target{"work", "a"}, "",
 		},
@@ -292,8 +303,54 @@ func TestRoutingTargets(t *testing.T) {
 	} {
 		got, err := newRouter(tc.routing, slog.New(slog.DiscardHandler)).of(t.Context(), tc.from)
 		must(t, err)
+		isRefused := got.Warning != "" && got.Route != RouteAssumed
+		if (got.Route == RouteByName) != isRefused || (got.check(false) != nil) != isRefused || got.check(true) != nil || name == "published to failed queue" && isRefused {
+			t.Errorf("%s: got route %q with warning %q", name, got.Route, got.Warning)
+		}
 		if got.Target != tc.to || got.Queue != tc.from.queue || !strings.HasSuffix(got.Warning, tc.warning) || (got.Warning == "") != (tc.warning == "") {
 			t.Errorf("%s: got %+v, want %+v with warning %q", name, got, tc.to, tc.warning)
 		}
+	}
+}
+
+// A queue that the operator sets is a target by name, unless its messages are known to arrive through an exchange.
+func TestRoutingToGivenQueue(t *testing.T) {
+	known := Routing{Workers: []reprise.WorkerConfig{{Queue: preset.CoverArtIndexQueue, Strategy: preset.CoverArt{}.Strategy()}, {Queue: "plain"}}}
+	bound := Routing{Bindings: func(context.Context) (topology.Topology, error) {
+		return topology.Topology{
+			Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Direct}},
+			Bindings:  []topology.Binding{{Exchange: "shop", Queue: "orders", RoutingKey: "order.new"}},
+		}, nil
+	}}
+	for name, tc := range map[string]struct {
+		routing Routing
+		from    sentFrom
+		queue   string
+		to      Target
+		route   string
+	}{
+		"design, original key":      {known, sentFrom{preset.CoverArtIndexQueue, "parked", "parked", "index"}, preset.CoverArtIndexQueue, Target{"cover-art-archive", "index"}, RouteLearnt + "the design of the worker"},
+		"design, key of no binding": {known, sentFrom{"other", "other.failed", "shop", "new"}, preset.CoverArtIndexQueue, Target{"", preset.CoverArtIndexQueue}, RouteByName},
+		"design, no key":            {known, sentFrom{"other", "other.failed", "", "other"}, preset.CoverArtIndexQueue, Target{"cover-art-archive", "index"}, RouteLearnt + "the only key of the design"},
+		"own queue, unknown worker": {Routing{}, sentFrom{"orders", "orders.failed", "shop", "order.new"}, "orders", Target{"", "orders"}, RouteByName},
+		"own queue, by name":        {Routing{}, sentFrom{"orders", "orders.failed", "", "orders"}, "orders", Target{"", "orders"}, RouteGiven},
+		"queue without exchange":    {Routing{}, sentFrom{"orders", "orders.failed", "shop", "order.new"}, "by-hand", Target{"", "by-hand"}, RouteGiven},
+		"known worker":              {known, sentFrom{"plain", "plain.failed", "shop", "order.new"}, "plain", Target{"", "plain"}, RouteLearnt + "the worker, whose retries return by queue name"},
+		"binding with the key":      {bound, sentFrom{"other", "other.failed", "shop", "order.new"}, "orders", Target{"shop", "order.new"}, RouteOriginal},
+		"binding with another key":  {bound, sentFrom{"other", "other.failed", "shop", "order.late"}, "orders", Target{"", "orders"}, RouteByName},
+	} {
+		got, err := newRouter(tc.routing, slog.New(slog.DiscardHandler)).to(t.Context(), tc.from, &Target{"", tc.queue})
+		must(t, err)
+		if got.Target != tc.to || got.Route != tc.route || got.Queue != tc.queue {
+			t.Errorf("%s: got %+v, want %+v, %s", name, got, tc.to, tc.route)
+		}
+	}
+}
+
+// If a program has removed x-death from its copy, x-first-death-exchange contains the original exchange.
+func TestRouteLearntFromFirstDeath(t *testing.T) {
+	m := &reprise.Message{Queue: "orders.failed", RoutingKey: "order.new", Headers: map[string]any{"x-first-death-exchange": "shop", "x-first-death-queue": "orders"}}
+	if got := take(m, nil); got.Exchange != "shop" || got.RoutingKey != "order.new" || got.Queue != "orders" {
+		t.Errorf("got exchange %q, key %q, queue %q, want shop, order.new, orders", got.Exchange, got.RoutingKey, got.Queue)
 	}
 }

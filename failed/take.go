@@ -46,6 +46,8 @@ func take(m *reprise.Message, origin func(*reprise.Message) string) queuedMessag
 			out.FirstFailed = oldest.time
 		}
 		out.Exchange, out.RoutingKey = oldest.exchange, oldest.key
+	} else if first, ok := m.Headers["x-first-death-exchange"].(string); ok {
+		out.Exchange = first // a program has removed x-death from its copy
 	}
 	if h.Queue != "" {
 		out.Exchange, out.RoutingKey = h.Exchange, h.RoutingKey

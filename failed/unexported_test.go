@@ -115,3 +115,6 @@ func (e *BulkEdit) Apply(c Content, secrets []Rule) (Content, error) {
 	}
 	return x.apply(c)
 }
+
+// knownOrders is the routing of a worker of queue orders that retries by the name of its queue.
+var knownOrders = Routing{Workers: []reprise.WorkerConfig{{Queue: "orders"}}}

@@ -130,7 +130,8 @@ type Edit struct {
 // EditAndReplay edits and replays a message in one act.
 type EditAndReplay struct {
 	Edit
-	To *Target `json:"to,omitempty"` // absent: the work queue in which the message failed
+	To          *Target `json:"to,omitempty"`            // absent: the work queue in which the message failed
+	ByQueueName bool    `json:"by_queue_name,omitempty"` // see Plan
 }
 
 // RevisionSummary is an entry in a list of edits.

@@ -16,6 +16,9 @@ type Plan struct {
 	Ramp       bool      `json:"ramp,omitempty"`   // increase the rate in steps up to Rate: 1, 2, 5, 10 and so on per second
 	Canary     Duration  `json:"canary,omitempty"` // send one message first and wait at most this long for its outcome
 	IgnoreSame bool      `json:"ignore_same,omitempty"`
+
+	// ByQueueName permits sending messages by the name of their queue; see failed.Plan.
+	ByQueueName bool `json:"by_queue_name,omitempty"`
 }
 
 // Target is the destination of messages. Exchange "" is the default exchange, which routes to the queue with the name
@@ -29,6 +32,7 @@ type Target struct {
 func (p Plan) Plan() failed.Plan {
 	plan := failed.Plan{
 		Filter: p.Selected(), Rate: p.Rate, Ramp: p.Ramp, Canary: time.Duration(p.Canary), IgnoreSame: p.IgnoreSame, Edit: p.Edit.BulkEdit(),
+		ByQueueName: p.ByQueueName,
 	}
 	if p.To != nil {
 		plan.To = &failed.Target{Exchange: string(p.To.Exchange), RoutingKey: string(p.To.RoutingKey)}
@@ -43,6 +47,7 @@ func PlanOf(p failed.Plan) Plan {
 	return Plan{
 		Selection: Selection{Filter: f, All: f.IsZero(), AtMost: p.Filter.AtMost}, To: TargetOf(p.To),
 		Rate: p.Rate, Ramp: p.Ramp, Canary: Duration(p.Canary), IgnoreSame: p.IgnoreSame, Edit: BulkEditOf(p.Edit),
+		ByQueueName: p.ByQueueName,
 	}
 }
 
@@ -69,11 +74,13 @@ type Destination struct {
 	Unknown     bool  `json:"unknown,omitempty"` // the work queue is unknown, so the messages would not be sent
 
 	// Queue is the work queue of the messages. Keys reports whether the messages have different routing keys; each
-	// message then keeps its key. Warning is set if the messages would be sent directly to Queue instead of to their
-	// original exchange; see failed.Destination.
+	// message then keeps its key. Route specifies how the target is known. Warning is set if only the name of Queue
+	// leads to it, and Refused if the messages would therefore not be sent; see failed.Destination.
 	Queue   Text   `json:"queue,omitempty"`
 	Keys    bool   `json:"keys,omitempty"`
+	Route   string `json:"route,omitempty"`
 	Warning string `json:"warning,omitempty"`
+	Refused bool   `json:"refused,omitempty"`
 }
 
 // PreviewOf converts destinations to a preview.
@@ -83,7 +90,7 @@ func PreviewOf(all []failed.Destination) Preview {
 		p.Messages += d.Messages
 		p.Destinations[i] = Destination{
 			Target: Target{Text(d.Exchange), Text(d.RoutingKey)}, FailedQueue: Text(d.FailedQueue), Messages: d.Messages, Unknown: d.Unknown,
-			Queue: Text(d.Queue), Keys: d.Keys, Warning: d.Warning,
+			Queue: Text(d.Queue), Keys: d.Keys, Route: d.Route, Warning: d.Warning, Refused: d.Refused,
 		}
 	}
 	return p

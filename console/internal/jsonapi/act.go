@@ -162,7 +162,7 @@ func editAndReplay(c *web.Call) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.EditAndReplay(failed.ID(id), *e.Revision, content, api.Plan{To: e.To}.Plan())
+	r, err := c.EditAndReplay(failed.ID(id), *e.Revision, content, api.Plan{To: e.To, ByQueueName: e.ByQueueName}.Plan())
 	if err != nil {
 		return err
 	}

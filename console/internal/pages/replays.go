@@ -338,6 +338,8 @@ func readPlan(v url.Values) (failed.Plan, error) {
 		Rate:       p.decimal("rate"),
 		Ramp:       v.Get("ramp") != "",
 		IgnoreSame: v.Has("options") && v.Get("same") == "",
+
+		ByQueueName: v.Get("by_queue_name") != "",
 	}
 	if to := v.Get("to"); to != "" && to != "origin" && to != "other" {
 		p.fault("to", to, "origin or other")
@@ -371,7 +373,8 @@ func (p *Pages) cancelReplay(c *web.Call, id failed.ReplayID) error {
 type sampleDestinations struct {
 	All     []failed.Destination // most messages first, up to maxDestinations
 	More    int                  // number of omitted destinations
-	Warned  bool                 // at least one of All has a Warning
+	Warned  bool                 // at least one of All has a Warning and is sent
+	Refused bool                 // at least one of All is sent only if the user permits the queue name
 	Unknown int64                // messages that cannot be sent, because their work queue is unknown
 	Looked  int64                // number of inspected messages; 0: all
 
@@ -388,7 +391,8 @@ func findWhereabouts(c *web.Call, f failed.Filter) (*sampleDestinations, error) 
 	}
 	w := &sampleDestinations{All: all[:min(len(all), maxDestinations)], Selected: total}
 	w.More = len(all) - len(w.All)
-	w.Warned = slices.ContainsFunc(w.All, func(d failed.Destination) bool { return d.Warning != "" })
+	w.Warned = slices.ContainsFunc(w.All, func(d failed.Destination) bool { return d.Warning != "" && !d.Refused })
+	w.Refused = slices.ContainsFunc(w.All, func(d failed.Destination) bool { return d.Refused })
 	for _, d := range all {
 		if d.Unknown {
 			w.Unknown += d.Messages

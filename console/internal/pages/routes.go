@@ -35,7 +35,7 @@ type Pages struct {
 var (
 	afterName    = []string{"after"}
 	pickedName   = []string{"id"}
-	planNames    = append([]string{"options", "to", "exchange", "key", "rate", "ramp", "same", "canary"}, bulkEditNames...)
+	planNames    = append([]string{"options", "to", "exchange", "key", "rate", "ramp", "same", "canary", "by_queue_name"}, bulkEditNames...)
 	editNames    = append([]string{"base", "revision", "body", "header_name", "header_kind", "header_value", "do"}, editor.PropertyNames()...)
 	publishNames = append([]string{"queue", "body", "header_name", "header_kind", "header_value", "do", "submission"}, editor.PropertyNames()...)
 )

@@ -95,7 +95,7 @@ func newParser(streams IO, options ...kong.Option) (*kong.Kong, error) {
 		kong.Description(description),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true}),
 		kong.Help(printHelp),
-		kong.Vars{"console": defaultConsole},
+		kong.Vars{"console": defaultConsole, "byQueueName": "Send messages by the name of their queue if no other route to it is known. Default: refuse."},
 		kong.Writers(streams.Stdout, streams.Stderr),
 		kong.BindTo(context.Background(), (*context.Context)(nil)),
 	})...)

@@ -27,6 +27,7 @@ type failedEditCmd struct {
 	Revert      bool     `help:"Restore the original message."`
 	Replay      bool     `help:"Edit and replay in one step. If the message has a newer edit, the command changes and sends nothing."`
 	To          string   `placeholder:"QUEUE" help:"Target of --replay: a queue, or EXCHANGE/KEY. Default: the queue of the failure."`
+	ByQueueName bool     `name:"by-queue-name" help:"${byQueueName}"`
 	DryRun      bool     `name:"dry-run" help:"Only show the changes."`
 	JSON        bool     `name:"json" help:"Print the message as JSON. With --replay: print the replay."`
 	serverFlags `group:"Console:"`
@@ -51,8 +52,8 @@ func (c *failedEditCmd) Run(ctx context.Context, streams IO) error {
 	if c.Revert && (c.Body != "" || len(c.Header)+len(c.Unset) > 0 || c.ContentType != nil || c.DryRun || c.Replay) {
 		return usagef("--revert and the flags of an edit exclude each other")
 	}
-	if c.To != "" && !c.Replay {
-		return usagef("--to requires --replay")
+	if (c.To != "" || c.ByQueueName) && !c.Replay {
+		return usagef("--to and --by-queue-name require --replay")
 	}
 	to, err := parseTarget(c.To)
 	if err != nil {
@@ -102,7 +103,7 @@ func (c *failedEditCmd) edit(ctx context.Context, streams IO, client *api.Client
 	switch {
 	case c.DryRun:
 	case c.Replay:
-		return c.replay(ctx, streams, client, api.EditAndReplay{Edit: e, To: api.TargetOf(to)}, diff)
+		return c.replay(ctx, streams, client, api.EditAndReplay{Edit: e, To: api.TargetOf(to), ByQueueName: c.ByQueueName}, diff)
 	case !unchanged:
 		if m, err = client.Edit(ctx, c.ID, e); err != nil {
 			return err

@@ -19,6 +19,7 @@ type failedReplayCmd struct {
 	selection     `group:"Selection:"`
 	All           bool          `help:"Select all messages in state failed."`
 	To            string        `placeholder:"QUEUE" help:"Target: a queue, or EXCHANGE/KEY. Default: the queue of the failure."`
+	ByQueueName   bool          `name:"by-queue-name" help:"${byQueueName}"`
 	Rate          perSecond     `placeholder:"N/s" help:"Maximum rate, such as 10/s, 100/m or 5000/h. Default: no limit."`
 	Ramp          bool          `help:"Start with one message per second, then 2, 5, 10 and so on, up to --rate."`
 	Canary        time.Duration `placeholder:"TIME" help:"Send one message first and wait for its outcome for at most this time. Stop if its first attempt fails."`
@@ -48,8 +49,9 @@ Examples:
   reprise failed replay --group 3 --patch '[{"op":"replace","path":"/currency","value":"EUR"}]' --dry-run
   reprise failed replay --group 3 --replace 'Strasse' --with 'Straße'
 
-A message that the broker cannot accept, for example because of its size, stays failed with the reason, and the
-replay continues. --refused-by ID selects these messages. A problem of the target stops the replay.
+If only the name of its queue leads a message back, it stays failed with the reason, because a program that
+republishes it under this routing key can lose it. --by-queue-name sends it. A message that the broker cannot
+accept, for example because of its size, also stays failed, and the replay continues. --refused-by ID selects these messages. A problem of the target stops the replay.
 
 --patch, --replace, --set-header and --remove-header edit each message when it is sent. The archive keeps the
 original. A message that the edit does not change, or that does not allow the edit, stays failed. --dry-run prints
@@ -126,12 +128,12 @@ func (c *failedReplayCmd) destinationsText(all []api.Destination) string {
 	var b strings.Builder
 	for _, d := range all {
 		switch {
-		case c.To != "":
+		case c.To != "" && d.Warning == "":
 		case d.Unknown:
 			fmt.Fprintf(&b, "  %d of %s: queue in which they failed is unknown (set it with --to)\n", d.Messages, terminal.OneLine(string(d.FailedQueue)))
 		default:
 			fmt.Fprintf(&b, "  %d of %s to %s%s\n", d.Messages, terminal.OneLine(string(d.FailedQueue)),
-				wayText(string(d.Queue), string(d.Exchange), string(d.RoutingKey), d.Keys), warningText(d.Warning))
+				wayText(string(d.Queue), string(d.Exchange), string(d.RoutingKey), d.Keys), warningText(d.Warning, d.Refused))
 		}
 	}
 	return b.String()
@@ -162,7 +164,7 @@ func (c *failedReplayCmd) plan() (api.Plan, error) {
 	if c.Canary < 0 {
 		return api.Plan{}, usagef("--canary must be positive: got %s", c.Canary)
 	}
-	return api.Plan{Selection: s, To: api.TargetOf(to), Edit: edit, Rate: float64(c.Rate), Ramp: c.Ramp, Canary: api.Duration(c.Canary), IgnoreSame: c.IgnoreSame}, nil
+	return api.Plan{Selection: s, To: api.TargetOf(to), Edit: edit, Rate: float64(c.Rate), Ramp: c.Ramp, Canary: api.Duration(c.Canary), IgnoreSame: c.IgnoreSame, ByQueueName: c.ByQueueName}, nil
 }
 
 // question returns the confirmation question of a replay.

@@ -16,17 +16,18 @@ import (
 )
 
 type redriveCmd struct {
-	From       string        `placeholder:"QUEUE" help:"Failed queue."`
-	To         string        `placeholder:"QUEUE" help:"Target: a queue, or EXCHANGE/KEY. Default: the queue of the failure."`
-	Config     string        `short:"c" placeholder:"FILE" help:"Configuration of the workers. Specifies the broker and, for presets, the targets of the messages."`
-	Management string        `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the management API. With it, messages go through exchanges that route only to the target queue."`
-	URL        string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default: the broker of -c FILE, else amqp://guest:guest@127.0.0.1:5600."`
-	Timeout    time.Duration `default:"10s" placeholder:"TIME" help:"Maximum time to connect. Default ${default}."`
-	Limit      int           `placeholder:"N" help:"Maximum number of messages. Default: the messages that are present at the start."`
-	Rate       perSecond     `placeholder:"N/s" help:"Maximum rate, such as 10/s, 100/m or 5000/h. Default: no limit."`
-	Yes        bool          `short:"y" help:"Do not preview, do not ask for confirmation, and trust the headers of messages."`
-	DryRun     bool          `name:"dry-run" help:"Only count the messages for each target."`
-	JSON       bool          `name:"json" help:"Print JSON."`
+	From        string        `placeholder:"QUEUE" help:"Failed queue."`
+	To          string        `placeholder:"QUEUE" help:"Target: a queue, or EXCHANGE/KEY. Default: the queue of the failure."`
+	Config      string        `short:"c" placeholder:"FILE" help:"Configuration of the workers. Specifies the broker and, for presets, the targets of the messages."`
+	Management  string        `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the management API. With it, messages go through exchanges that route only to the target queue."`
+	URL         string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default: the broker of -c FILE, else amqp://guest:guest@127.0.0.1:5600."`
+	Timeout     time.Duration `default:"10s" placeholder:"TIME" help:"Maximum time to connect. Default ${default}."`
+	Limit       int           `placeholder:"N" help:"Maximum number of messages. Default: the messages that are present at the start."`
+	Rate        perSecond     `placeholder:"N/s" help:"Maximum rate, such as 10/s, 100/m or 5000/h. Default: no limit."`
+	ByQueueName bool          `name:"by-queue-name" help:"${byQueueName}"`
+	Yes         bool          `short:"y" help:"Do not preview, do not ask for confirmation, and trust the headers of messages."`
+	DryRun      bool          `name:"dry-run" help:"Only count the messages for each target."`
+	JSON        bool          `name:"json" help:"Print JSON."`
 }
 
 // Help implements kong.HelpProvider.
@@ -36,8 +37,9 @@ Each message is published and confirmed before it leaves the failed queue, so no
 duplicate one message. Later arrivals stay in the failed queue. Stop an archive of the queue first.
 
 A message goes through its exchange, with its routing key, if the management API or a preset in -c FILE shows that
-they route only to the target queue. Otherwise the command publishes the message by the name of the queue, and
-prints a warning.
+they route only to the target queue, and by the name of the queue, if it was published so or if the worker in -c FILE
+also retries so. Otherwise the command stops: a program that republishes a message under the name of the queue can
+lose it. --by-queue-name sends such messages.
 
 The queue of the failure comes from -c FILE, from the header x-death of the broker, or from the name of the failed
 queue. If only a header that a publisher can write specifies the queue, the command asks for confirmation, or
@@ -52,8 +54,8 @@ Examples:
   reprise redrive --from cover-art-archive.failed -c reprise.yaml
   reprise redrive --from orders.failed --management http://guest:guest@127.0.0.1:15672
 
-Exit codes: 0 all messages sent, 1 no connection, a message that cannot be sent, or an untrusted header, 2 invalid
-flags, 3 Ctrl-C, a refused confirmation, or another consumer that took messages.
+Exit codes: 0 all messages sent, 1 no connection, a message that cannot be sent, an unknown route, or an untrusted
+header, 2 invalid flags, 3 Ctrl-C, a refused confirmation, or another consumer that took messages.
 `
 }
 
@@ -84,7 +86,7 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 		return err
 	}
 	shown := false
-	redrive := failed.RedriveConfig{From: c.From, To: to, Limit: c.Limit, Rate: float64(c.Rate)}
+	redrive := failed.RedriveConfig{From: c.From, To: to, Limit: c.Limit, Rate: float64(c.Rate), ByQueueName: c.ByQueueName}
 	redrive.Logger = slog.New(warningLogger{c.logger(streams).Handler(), streams.Stderr, &shown})
 	workers := guessedWorkers()
 	redrive.Origin = guessed()
@@ -190,6 +192,9 @@ func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to
 	hint := ""
 	if claimed, ok := errors.AsType[*failed.ClaimError](err); ok {
 		hint = fmt.Sprintf("; --yes believes it, --to names another queue than %s, -c FILE the configuration of the workers that know it", claimed.Queue)
+	}
+	if _, ok := errors.AsType[*failed.RouteError](err); ok {
+		hint = "; " + otherRoutes
 	}
 	if errors.Is(err, reprise.ErrPeekLimit) {
 		return fmt.Errorf("cannot preview %s: %s (do not repeat the preview, because RabbitMQ may drop the message; with --to, a redrive needs no preview)", c.From, textOf(err))

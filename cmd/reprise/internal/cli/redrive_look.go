@@ -20,13 +20,15 @@ type redriveTarget struct {
 	Messages   int64  `json:"messages"`
 	Claimed    bool   `json:"claimed,omitempty"` // only a header specifies the queue
 	Unknown    bool   `json:"unknown,omitempty"` // the destination is unknown, so the messages cannot be sent
+	Route      string `json:"route,omitempty"`   // how the target is known
 	Warning    string `json:"warning,omitempty"` // effect on other programs
+	Refused    bool   `json:"refused,omitempty"` // not sent without --by-queue-name
 }
 
 func redriveTargets(destinations []failed.Destination) []redriveTarget {
 	var all []redriveTarget
 	for _, d := range destinations {
-		t := redriveTarget{Queue: cmp.Or(d.Queue, d.RoutingKey), Messages: d.Messages, Claimed: d.Claimed, Unknown: d.Unknown, Warning: d.Warning}
+		t := redriveTarget{Queue: cmp.Or(d.Queue, d.RoutingKey), Messages: d.Messages, Claimed: d.Claimed, Unknown: d.Unknown, Route: d.Route, Warning: d.Warning, Refused: d.Refused}
 		if d.Exchange != "" {
 			t.Exchange, t.RoutingKey, t.Keys = d.Exchange, d.RoutingKey, d.Keys
 		}
@@ -43,9 +45,9 @@ func targetsText(all []redriveTarget, looked, found int) string {
 		case t.Unknown:
 			fmt.Fprintf(&b, "\n  %d: queue in which they failed is unknown (set it with --to)", t.Messages)
 		case t.Claimed:
-			fmt.Fprintf(&b, "\n  %d to %s, according to their own headers only (--yes accepts it)%s", t.Messages, t.way(), warningText(t.Warning))
+			fmt.Fprintf(&b, "\n  %d to %s, according to their own headers only (--yes accepts it)%s", t.Messages, t.way(), warningText(t.Warning, t.Refused))
 		default:
-			fmt.Fprintf(&b, "\n  %d to %s%s", t.Messages, t.way(), warningText(t.Warning))
+			fmt.Fprintf(&b, "\n  %d to %s%s", t.Messages, t.way(), warningText(t.Warning, t.Refused))
 		}
 	}
 	if all != nil && looked < found {
@@ -80,6 +82,9 @@ func (c *redriveCmd) believe(ctx context.Context, streams IO, r redriveResult) (
 	}
 	var claimed []string
 	for _, d := range r.Queues {
+		if d.Refused {
+			return nil, false, &failed.RouteError{Queue: d.Queue, Warning: d.Warning}
+		}
 		if d.Claimed {
 			claimed = append(claimed, d.Queue)
 		}

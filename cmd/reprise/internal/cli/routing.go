@@ -37,13 +37,20 @@ func wayText(queue, exchange, key string, keys bool) string {
 	return fmt.Sprintf("%s by exchange %s with key %q", terminal.OneLine(queue), terminal.OneLine(exchange), key)
 }
 
-// warningText formats a warning about the messages of the previous line.
-func warningText(warning string) string {
-	if warning == "" {
+// warningText formats a warning about the messages of the previous line. If the messages are refused, it adds the flag
+// that permits them.
+func warningText(warning string, refused bool) string {
+	switch {
+	case warning == "":
 		return ""
+	case refused:
+		return "\n    not sent, because only the queue name leads there: " + terminal.OneLine(warning) + "\n    (" + otherRoutes + ")"
 	}
 	return "\n    warning: " + terminal.OneLine(warning)
 }
+
+// otherRoutes are the remedies for a message that can return by queue name only.
+const otherRoutes = "--management URL or a preset in -c FILE shows the route, --to EXCHANGE/KEY sets it, --by-queue-name permits the queue name"
 
 // warningLogger prints the warnings of a redrive, except about destinations that the user has seen, and passes on all
 // other records.
