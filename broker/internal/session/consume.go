@@ -105,7 +105,11 @@ func (ch *channel) consumes(tag string) bool {
 // source returns the queue to consume from. For direct replies it creates a reply queue.
 func (ch *channel) source(m *amqpwire.BasicConsume) (*vhost.Queue, error) {
 	if m.Queue != vhost.ReplyTo {
-		return ch.queue(m.Queue, access.Read)
+		q, err := ch.queue(m.Queue, access.Read)
+		if err == nil && q.Reply() {
+			err = exception.New(exception.PreconditionFailed, "only creator channel may consume from %v", q)
+		}
+		return q, err
 	}
 	switch {
 	case !m.NoAck:
@@ -276,6 +280,9 @@ func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
 	q, err := ch.queue(m.Queue, access.Read)
 	if err != nil {
 		return err
+	}
+	if q.Reply() {
+		return exception.New(exception.NotImplemented, "basic.get not supported by volatile %v", q)
 	}
 	if c := q.Config(); c.Quorum && c.SingleActive {
 		return exception.New(exception.ResourceLocked, "cannot obtain access to locked %v. basic.get operations "+

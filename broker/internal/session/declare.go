@@ -107,7 +107,11 @@ func (ch *channel) queuePurge(m *amqpwire.QueuePurge) error {
 	if err != nil {
 		return err
 	}
-	return ch.changed(m.NoWait, &amqpwire.QueuePurgeOk{MessageCount: uint32(q.Purge())})
+	n := 0
+	if !q.Reply() {
+		n = q.Purge()
+	}
+	return ch.changed(m.NoWait, &amqpwire.QueuePurgeOk{MessageCount: uint32(n)})
 }
 
 func (ch *channel) queueDelete(m *amqpwire.QueueDelete) error {

@@ -18,21 +18,32 @@ type BindingInfo struct {
 // Bind creates a binding, unless it exists. The argument owner identifies the connection of the client.
 func (v *VHost) Bind(b BindingInfo, owner any) error {
 	b = b.clean()
-	switch {
-	case b.ToExchange && b.Destination == "":
-		return defaultExchange()
-	case !b.ToExchange && isReply(b.Destination):
-		return exception.New(exception.AccessRefused, "cannot bind or unbind to a volatile (direct reply-to) queue")
+	if err := b.bindable(); err != nil {
+		return err
 	}
 	v.change.Lock()
 	defer v.change.Unlock()
 	return v.bind(b, owner)
 }
 
+// bindable returns an error for a destination that cannot have bindings.
+func (b BindingInfo) bindable() error {
+	switch {
+	case b.ToExchange && b.Destination == "":
+		return defaultExchange()
+	case !b.ToExchange && isReply(b.Destination):
+		return exception.New(exception.AccessRefused, "cannot bind or unbind to a volatile (direct reply-to) queue")
+	}
+	return nil
+}
+
 // Unbind removes a binding. It also succeeds if the binding, its source or its destination does not exist.
 func (v *VHost) Unbind(b BindingInfo, owner any) error {
 	b = b.clean()
-	if b.Source == "" || b.ToExchange && b.Destination == "" {
+	if err := b.bindable(); err != nil {
+		return err
+	}
+	if b.Source == "" {
 		return defaultExchange()
 	}
 	v.change.Lock()

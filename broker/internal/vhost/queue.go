@@ -40,7 +40,7 @@ func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
 
 // Deleted reports whether the queue was deleted. It returns false for reply queues, which drop messages after their deletion.
 func (q *Queue) Deleted() bool {
-	return !isReply(q.Name()) && q.vhost.lookupQueue(q.Name()) != q
+	return !q.Reply() && q.vhost.lookupQueue(q.Name()) != q
 }
 
 // DeclareQueue creates a queue, unless it exists, and returns it. An existing queue must have the same properties. A
@@ -49,7 +49,7 @@ func (q *Queue) Deleted() bool {
 // passive, DeclareQueue calls the function may to check the configure permission.
 func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name string) error) (*Queue, error) {
 	name := Clean(d.Queue)
-	if isReply(name) {
+	if strings.HasPrefix(name, ReplyTo) {
 		return v.declareReply(name)
 	}
 	if d.Passive {
@@ -155,20 +155,27 @@ func (v *VHost) sameQueue(q *Queue, d *amqpwire.QueueDeclare, owner any) error {
 }
 
 // Queue returns the named queue. It returns an error if the queue does not exist, or is the exclusive queue of
-// another connection.
+// another connection. A reply queue need not exist.
 func (v *VHost) Queue(name string, owner any) (*Queue, error) {
 	q := v.lookupQueue(name)
+	if q == nil && isReply(name) {
+		q = v.deletedReply(name)
+	}
 	if q == nil {
 		return nil, v.noQueue(name)
 	}
-	if q.Owner != nil && q.Owner != owner {
+	if q.Owner != nil && q.Owner != owner && !q.Reply() {
 		return nil, v.locked(name)
 	}
 	return q, nil
 }
 
 // DeleteQueue deletes a queue if the conditions are met. It returns the number of ready messages that were in the queue.
+// It has no effect on a reply queue.
 func (v *VHost) DeleteQueue(q *Queue, if_ queue.Condition) (int, error) {
+	if q.Reply() {
+		return 0, nil
+	}
 	v.change.Lock()
 	defer v.change.Unlock()
 	return v.deleteQueue(q, if_)
@@ -249,9 +256,12 @@ func (v *VHost) locked(name string) error {
 		"does not match that of the original declaration.", v.queue(name))
 }
 
+// randomBytes is the number of random bytes in a name from [RandomName].
+const randomBytes = 16
+
 // RandomName returns a unique name in RabbitMQ's format: the prefix and 22 characters.
 func RandomName(prefix string) string {
-	var id [16]byte
+	var id [randomBytes]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return prefix + base64.RawURLEncoding.EncodeToString(id[:])
 }

@@ -210,7 +210,11 @@ func (v *VHost) route(dst []*Queue, x *route.Exchange[*Queue], m *queue.Message)
 }
 
 func (v *VHost) routeToName(dst []*Queue, name string) []*Queue {
-	if q := v.queues[name]; q != nil && !slices.Contains(dst, q) {
+	q := v.queues[name]
+	if q == nil && isReply(name) {
+		q = v.deletedReply(name)
+	}
+	if q != nil && !slices.Contains(dst, q) {
 		dst = append(dst, q)
 	}
 	return dst
