@@ -26,12 +26,17 @@ type Disk struct {
 	mu    sync.Mutex
 	power *vfs.MemFS // after a crash, unsynced data may be missing
 	fs    *faultyFS  // used by the running broker
-	sync  time.Duration
+
+	sync, compaction time.Duration // as in Shape
 }
 
 func newDisk(l *Life) *Disk {
-	return &Disk{l: l, power: vfs.NewCrashableMem(), sync: l.Script.Shape.Sync}
+	shape := l.Script.Shape
+	return &Disk{l: l, power: vfs.NewCrashableMem(), sync: shape.Sync, compaction: shape.Compaction}
 }
+
+// smallTable is the size of a table if Shape.Compaction is not 0.
+const smallTable = 32 << 10
 
 // Open implements broker.Store.
 func (d *Disk) Open(log *slog.Logger) (store.Store, error) {
@@ -40,7 +45,11 @@ func (d *Disk) Open(log *slog.Logger) (store.Store, error) {
 	d.fs.changed.L = &d.fs.mu
 	fs := d.fs
 	d.mu.Unlock()
-	opened, err := diskstore.Open(diskstore.Options{Dir: dataDir, Log: log, FS: fs})
+	o := diskstore.Options{Dir: dataDir, Log: log, FS: fs}
+	if d.compaction > 0 {
+		o.MemTable = smallTable
+	}
+	opened, err := diskstore.Open(o)
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +121,8 @@ type faultyFS struct {
 	bad     bool // the disk has hung, been full or failed since the start
 	fast    bool // fsyncs return without a delay
 	waiting int  // number of fsyncs in progress
+
+	compacting int // number of fsyncs of compactions in progress
 }
 
 // set changes the state under the lock.
@@ -140,6 +151,13 @@ func (f *faultyFS) failing() bool {
 	return f.broken
 }
 
+// isCompacting reports whether a compaction waits for an fsync.
+func (f *faultyFS) isCompacting() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.compacting > 0
+}
+
 // removeDelays removes the delay of all fsyncs until fast is reset, and waits for the fsyncs in progress. It returns false
 // if the disk hangs, is full or fails.
 func (f *faultyFS) removeDelays() bool {
@@ -165,20 +183,25 @@ func (f *faultyFS) write() error {
 	return nil
 }
 
-// synced runs before each fsync and applies the faults. An fsync of Pebble's log takes the configured time.
+// synced runs before each fsync and applies the faults. An fsync of Pebble's log, or of a table
+// during a compaction, takes the configured time.
 func (f *faultyFS) synced(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if strings.HasSuffix(name, ".log") && outsideLocks() {
+	switch {
+	case strings.HasSuffix(name, ".log") && outsideLocks():
 		f.waiting++
-		if f.d.sync > 0 && !f.fast {
-			f.mu.Unlock()
-			time.Sleep(f.d.sync)
-			f.mu.Lock()
-		}
+		f.delay(f.d.sync)
 		for f.hangs && !f.fast {
 			f.changed.Wait()
 		}
+		f.waiting--
+		f.changed.Broadcast()
+	case (strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob")) && calledBy("pebble/v2.(*DB).compact1"):
+		f.waiting++
+		f.compacting++
+		f.delay(f.d.compaction)
+		f.compacting--
 		f.waiting--
 		f.changed.Broadcast()
 	}
@@ -188,14 +211,26 @@ func (f *faultyFS) synced(name string) error {
 	return nil
 }
 
+// delay waits for a duration, unless fast is set. The caller must hold mu.
+func (f *faultyFS) delay(d time.Duration) {
+	if d > 0 && !f.fast {
+		f.mu.Unlock()
+		time.Sleep(d)
+		f.mu.Lock()
+	}
+}
+
 // outsideLocks reports whether the caller is the loop that writes Pebble's log. Other callers write while they hold locks
 // that other goroutines wait for. If such a write took time, the virtual clock would stop.
-func outsideLocks() bool {
+func outsideLocks() bool { return calledBy("record.(*LogWriter).flushLoop") }
+
+// calledBy reports whether a function whose name has the suffix is on the stack.
+func calledBy(suffix string) bool {
 	var callers [40]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	for {
 		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, "record.(*LogWriter).flushLoop") {
+		if strings.HasSuffix(f.Function, suffix) {
 			return true
 		}
 		if !more {

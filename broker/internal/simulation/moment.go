@@ -30,4 +30,21 @@ func init() {
 		},
 		Do: func(l *Life, _ Step) { l.Count("moment") },
 	})
+	RegisterAct(Act{
+		Name: "crash-in-compaction", Weight: 4, Fault: true,
+		Draw: func(random *rand.Rand, shape Shape) []Step {
+			if shape.Compaction == 0 {
+				return nil
+			}
+			at := upTo(random, shape.Horizon)
+			steps := []Step{{At: at, For: between(random, time.Millisecond, time.Minute)}}
+			for range 6 {
+				steps = append(steps, Step{
+					At: at + upTo(random, 2*shape.Compaction), Act: "publish-burst", On: oneOf(random, shape.Works...).Name, N: 100, For: time.Second,
+				})
+			}
+			return steps
+		},
+		Do: func(l *Life, s Step) { l.Go(func() { l.Server.crashInCompaction(s) }) },
+	})
 }

@@ -175,6 +175,22 @@ func (s *Server) crash(b *broker.Broker, step Step) {
 	}
 }
 
+// crashInCompaction crashes the broker within 30 s, at a random time of a compaction.
+func (s *Server) crashInCompaction(step Step) {
+	const most, interval = 30 * time.Second, 20 * time.Millisecond
+	wait := upTo(step.Random(), s.Disk.compaction)
+	for range most / interval {
+		if time.Sleep(interval); s.Broker() == nil || !s.Disk.running().isCompacting() {
+			continue
+		}
+		if wait -= interval; wait <= 0 {
+			s.l.Count("crash-in-compaction")
+			s.Crash(step)
+			return
+		}
+	}
+}
+
 // Block blocks or unblocks publishers, as a memory alarm does.
 func (s *Server) Block(blocked bool) {
 	s.mu.Lock()

@@ -17,6 +17,10 @@ type Shape struct {
 	Sync    time.Duration // duration of an fsync
 	Works   []Work
 	Archive *archive.Options // nil: failed messages stay in their queues
+
+	// Compaction is the duration of each fsync of a compaction. If it is not 0, a table has few messages, so that
+	// compactions are frequent.
+	Compaction time.Duration
 }
 
 // Work is a work queue with its workers.
@@ -45,6 +49,7 @@ func drawShape(random *rand.Rand) Shape {
 	if s.Disk {
 		s.Horizon = between(random, 10*time.Minute, 4*time.Hour)
 		s.Sync = oneOf(random, 0, time.Millisecond, 5*time.Millisecond, 20*time.Millisecond)
+		s.Compaction = oneOf(random, 0, 50*time.Millisecond, 5*time.Second)
 	} else {
 		s.Horizon = between(random, time.Hour, 3*24*time.Hour)
 	}
