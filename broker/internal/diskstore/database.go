@@ -2,7 +2,6 @@ package diskstore
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"time"
 
@@ -16,25 +15,6 @@ const (
 	memTableSize = 8 << 20
 	cacheSize    = 8 << 20
 )
-
-// MakeRoom implements [store.Store].
-func (d *disk) MakeRoom(ctx context.Context) error {
-	if err := d.Err(); err != nil {
-		return err // otherwise Pebble would wait forever
-	}
-	return d.catchWriteError(func() error {
-		flushed, err := d.db.AsyncFlush()
-		if err != nil {
-			return err
-		}
-		select {
-		case <-flushed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		return d.db.Compact(ctx, []byte{prefixMessage}, []byte{prefixMessage + 1}, false)
-	})
-}
 
 func (d *disk) options() *pebble.Options {
 	o := &pebble.Options{
@@ -50,14 +30,9 @@ func (d *disk) options() *pebble.Options {
 			BackgroundError: d.backgroundError,
 		},
 	}
-	// Large values stay in the value file to which they were first written, because most messages are written, read and
-	// deleted only once.
-	o.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
-		return pebble.ValueSeparationPolicy{
-			Enabled: true, MinimumSize: 256, MaxBlobReferenceDepth: 10,
-			RewriteMinimumAge: 5 * time.Minute, TargetGarbageRatio: 0.5,
-		}
-	}
+	o.Experimental.ValueSeparationPolicy = d.valueSeparation
+	o.LBaseMaxBytes = 8 * int64(o.MemTableSize)
+	o.TargetFileSizes[0] = int64(o.MemTableSize) / 4
 	for i := range o.Levels {
 		o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
 	}

@@ -53,6 +53,7 @@ type disk struct {
 
 	everything bool // Open reads all files
 	memTable   int  // Options.MemTable
+	reserve    int64
 }
 
 // changeSet contains the pending changes for the next commit.

@@ -30,6 +30,7 @@ type Options struct {
 	// MemTable is the size in bytes above which messages move from the log to a table. Default: 8 MiB. Tests use a small
 	// size, so that few messages cause compactions.
 	MemTable int
+	Reserve  int64 // size in bytes of the space that is kept for Open; default: 64 MiB
 }
 
 // Open opens a data directory, and creates it if it is missing. If a write fails during Open, the same process cannot
@@ -49,6 +50,7 @@ func Open(o Options) (Store, error) {
 
 		everything: o.Everything,
 		memTable:   o.MemTable,
+		reserve:    cmp.Or(o.Reserve, reserveBytes),
 	}
 	d.fs = &guard{FS: o.FS, d: d}
 	d.progress = sync.NewCond(&d.mu)
@@ -98,8 +100,10 @@ func (d *disk) open() error {
 	}
 	if err != nil {
 		_ = lock.Close()
+		return err
 	}
-	return err
+	d.holdReserve()
+	return nil
 }
 
 func (d *disk) openDatabase() (err error) {
@@ -109,6 +113,7 @@ func (d *disk) openDatabase() (err error) {
 	if err != nil {
 		return err
 	}
+	d.releaseReserve()
 	if err := d.track(path, v); err != nil {
 		return err
 	}

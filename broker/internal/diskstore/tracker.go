@@ -13,6 +13,9 @@ import (
 // inventoryDelay is the time for which the tracker collects changes before it writes the inventory.
 const inventoryDelay = 500 * time.Millisecond
 
+// slotBytes is the reserved size of an inventory file, which is enough for more than a thousand files.
+const slotBytes = 64 << 10
+
 // tracker maintains the inventory of an open database. [guard] reports all writes to the tracker. The tracker deletes an
 // obsolete file only when the inventory on disk no longer lists the file.
 type tracker struct {
@@ -57,6 +60,7 @@ func newTracker(fs vfs.FS, dir string, v inventory) (*tracker, error) {
 			t.closeSlots()
 			return nil, err
 		}
+		_ = f.Preallocate(0, slotBytes) // an update on a full disk then does not need space
 		t.slots[i] = f
 	}
 	return t, nil
@@ -319,6 +323,8 @@ func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
 // isBulk reports whether a file is a table or a value file. There can be any number of these files. They contain the
 // messages that are no longer in the log.
-func isBulk(name string) bool { return strings.HasSuffix(name, ".sst") || isBlob(name) }
+func isBulk(name string) bool { return isTable(name) || isBlob(name) }
+
+func isTable(name string) bool { return strings.HasSuffix(name, ".sst") }
 
 func isBlob(name string) bool { return strings.HasSuffix(name, ".blob") }
