@@ -31,9 +31,10 @@ func TestMessageAllocations(t *testing.T) {
 	}
 	// Body and headers.
 	check("message for the handler", 4, func() { d.message = w.message(d) })
+	outcome := &result{text: "payment provider: 503 Service Unavailable"} // settle has allocated it
 	// The wait queue and its declaration, the replacement, the headers (copied to be encoded) and the history in them.
 	check("copy", 23, func() {
-		c := w.newReplacement(d, &result{text: "payment provider: 503 Service Unavailable"})
+		c := w.newReplacement(d, outcome)
 		c.failure.Room = 4096
 		var err error
 		if c.hop, err = w.cfg.Strategy.Route.Wait(d.At, time.Hour); err != nil {

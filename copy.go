@@ -2,16 +2,22 @@ package reprise
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/bounded"
 	"github.com/reprisemq/reprise/internal/guard"
+	"github.com/reprisemq/reprise/internal/publish"
+	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -144,6 +150,7 @@ type replacement struct {
 	hop     topology.Hop
 	msg     amqpconn.Message // set if hop.Way is Copy
 	failure topology.Failure
+	result  *result // outcome of the attempt
 
 	parked   bool
 	unmarked bool // parked unchanged, as the last resort
@@ -160,7 +167,7 @@ func (w *Worker) newReplacement(d *delivery, r *result) *replacement {
 		},
 		History: d.History,
 		Queue:   w.cfg.Queue,
-	}}
+	}, result: r}
 	c.failure.Exchange, c.failure.RoutingKey = d.History.OriginAt(d.At)
 	return c
 }
@@ -258,4 +265,159 @@ func (c *replacement) carry(d *delivery, user string) topology.Table {
 		}
 	}
 	return headers
+}
+
+// refusedPause is the minimum time between two attempts to publish a copy that the broker has refused permanently.
+const refusedPause = time.Minute
+
+// divert changes c, whose copy the broker has refused permanently, to the next way to park the message. It returns false if
+// there is none, and the worker then holds the message:
+//
+//	copy for a wait queue ─► copy for the failed queue ─► rejection ─► hold
+//
+// If sole is set, the delivery is already acknowledged, and cannot be rejected.
+func (w *Worker) divert(d *delivery, c *replacement, refusal publish.Refusal, reason error, sole bool) bool {
+	next := &replacement{failure: c.failure, result: c.result}
+	next.failure.Error += "\n\nparked: cannot settle the message: " + reason.Error()
+	var err error
+	switch {
+	case !c.parked && refusal == publish.DestinationRefused:
+		err = guard.Call("strategy", func() error { return w.park(d, next, "copy refused") })
+	case !c.unmarked && errors.Is(reason, ErrInvalidMessage):
+		err = w.parkUnmarked(d, next)
+	default:
+		return !sole && w.parkByRejection(d, c, reason)
+	}
+	if err != nil || next.hop.Way != topology.Copy {
+		return !sole && w.parkByRejection(d, c, reason)
+	}
+	*c = *next
+	return true
+}
+
+// parkByRejection sets c to a rejection if the broker certainly moves the rejected message to the failed queue. The marks
+// of c are lost.
+func (w *Worker) parkByRejection(d *delivery, c *replacement, reason error) bool {
+	ctx, cancel := context.WithTimeout(d.Context(), w.client.cfg.ConfirmTimeout)
+	defer cancel()
+	err := guard.Call("strategy", func() error {
+		failed := w.cfg.Strategy.Route.Failed(d.At)
+		work, to, sure, ok := w.cfg.topology().Rejected(d.At, failed)
+		if !ok {
+			return errNotDeadLettered
+		}
+		conn, err := w.client.consuming.Get(ctx)
+		if err != nil {
+			return err
+		}
+		return conn.Do(ctx, func(ch *amqpconn.Channel) error {
+			// The broker refuses the declaration if the arguments of the queue differ.
+			if err := ch.DeclareQueue(ctx, work, false); err != nil || sure {
+				return err
+			}
+			return ch.DeclareQueue(ctx, topology.Queue{Name: to}, true)
+		})
+	})
+	if err != nil {
+		w.log.Error("cannot be rejected", "message_id", d.MessageID, "attempt", d.Attempt, "error", err)
+		return false
+	}
+	c.hop, c.parked, c.failure.Reason = topology.Hop{Way: topology.DeadLetter}, true, "copy refused"
+	c.failure.Error += "\n\nrejected: " + reason.Error()
+	return true
+}
+
+var errNotDeadLettered = errors.New("reprise: work queue does not dead-letter into the failed queue (declare it with x-dead-letter-exchange and x-dead-letter-routing-key)")
+
+// hold keeps a delivery that can be neither copied nor rejected. The result must be called when it is no longer held.
+func (w *Worker) hold(d *delivery, reason error) (release func()) {
+	d.Hold()
+	w.refusals.add(1, reason)
+	if w.member != nil {
+		w.member.Holding(reason.Error())
+	}
+	return func() {
+		if w.refusals.add(-1, nil) == 0 && w.member != nil {
+			w.member.Holding("")
+		}
+	}
+}
+
+// untilDrain sleeps for d. It returns an error if ctx is done or the worker drains.
+func (w *Worker) untilDrain(ctx context.Context, d time.Duration) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(w.consumer.Draining(), func() { cancel(errDraining) })()
+	return retry.Sleep(ctx, d)
+}
+
+// noteRefusal reports a permanent refusal.
+func (w *Worker) noteRefusal(d *delivery, c *replacement, err error) {
+	w.copyLogger(d, c).Error("copy refused", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err)
+	w.observe(Event{Kind: EventCopyRefused, MessageID: d.MessageID, Attempt: d.Attempt, Err: err})
+}
+
+// refusals counts the held messages. It also contains the outcomes of messages that were held until the broker took them
+// back. If the broker redelivers such a message, the worker settles it with this outcome and does not call the handler again.
+type refusals struct {
+	mu       sync.Mutex
+	held     int
+	reason   error                            // reason of the newest refusal
+	outcomes *bounded.Map[attemptKey, result] // nil: none
+}
+
+// attemptKey identifies an attempt of a message with an ID.
+type attemptKey struct {
+	id      string
+	attempt int
+}
+
+// maxOutcomes limits the number of remembered outcomes.
+const maxOutcomes = 1000
+
+// add changes the number of held messages, and returns it.
+func (x *refusals) add(n int, reason error) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.held += n
+	if reason != nil {
+		x.reason = reason
+	}
+	return x.held
+}
+
+// err returns ErrCopyRefused with the reason if messages are held.
+func (x *refusals) err() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.held == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %d messages can be neither retried nor parked: %w", ErrCopyRefused, x.held, x.reason)
+}
+
+func (x *refusals) remember(d *delivery, r *result) {
+	if d.MessageID == "" || r == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.outcomes == nil {
+		x.outcomes = bounded.New[attemptKey, result](maxOutcomes)
+	}
+	x.outcomes.Put(attemptKey{d.MessageID, d.Attempt}, *r)
+}
+
+// recall sets r to the remembered outcome of a redelivered message, and forgets it.
+func (x *refusals) recall(d *delivery, r *result) (found bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.outcomes == nil || !d.Redelivered || d.MessageID == "" {
+		return false
+	}
+	key := attemptKey{d.MessageID, d.Attempt}
+	if *r, found = x.outcomes.Get(key); found {
+		x.outcomes.Drop(key)
+	}
+	return found
 }

@@ -45,6 +45,11 @@ var (
 	// ErrInvalidMessage is returned if the message cannot be encoded, or is otherwise invalid. It was not sent.
 	ErrInvalidMessage = amqpconn.ErrInvalidMessage
 
+	// ErrCopyRefused is returned by Worker.Consuming and Worker.Healthy while the worker holds messages that it can neither
+	// retry nor park, because the broker refuses their copies, and their queue does not dead-letter into the failed queue. The
+	// error string contains the reason.
+	ErrCopyRefused = errors.New("reprise: broker refuses copies of failed messages")
+
 	// ErrPeekLimit is returned by Client.Peek if it stopped at a message with MaxPeeks failed deliveries.
 	ErrPeekLimit = errors.New("reprise: message was requeued too often for another Peek")
 )

@@ -55,6 +55,7 @@ const (
 	EventLost                             // may be lost: acknowledged without a confirmed copy; only with AckThenPublish; Err
 	EventDebounced                        // acknowledged together with an equal message, and not handled
 	EventCopyFailed                       // the broker did not confirm the copy of a failed message, and the worker publishes it again; Err, Delay.
+	EventCopyRefused                      // the broker permanently refuses the copy of a failed message, and the worker parks the message in another way; Err
 	EventTimeoutNear                      // unacked for most of the acknowledgement timeout; Took. See WorkerConfig.ConsumerTimeout
 	EventUnreported                       // the worker could not report the outcome to the archive that replayed the message; Err. See topology.OutcomeRequest
 
@@ -74,7 +75,7 @@ const (
 
 var eventNames = [...]string{
 	EventStarted: "started", EventHandled: "handled", EventDone: "done", EventRetried: "retried", EventParked: "parked",
-	EventRequeued: "requeued", EventDropped: "dropped", EventLost: "lost", EventDebounced: "debounced", EventCopyFailed: "copy failed", EventTimeoutNear: "timeout near",
+	EventRequeued: "requeued", EventDropped: "dropped", EventLost: "lost", EventDebounced: "debounced", EventCopyFailed: "copy failed", EventCopyRefused: "copy refused", EventTimeoutNear: "timeout near",
 	EventUnreported: "unreported",
 	EventConsuming:  "consuming", EventInterrupted: "interrupted", EventPaused: "paused", EventResumed: "resumed",
 	EventPublished: "published", EventConnected: "connected", EventDisconnected: "disconnected",

@@ -97,6 +97,8 @@ func (w *Worker) refuse(d *delivery) (r result, refused bool) {
 	case d.Err != nil:
 		w.log.Error("cannot be handled", "message_id", d.MessageID, "error", d.Err)
 		r = result{text: d.Err.Error(), err: d.Err}
+	case w.refusals.recall(d, &r):
+		return r, true
 	case exhausted(d, w.cfg.Policy):
 		r = result{reason: "attempts made", text: "not handled again: all its attempts were made, and the last one was never settled"}
 	case d.Crashed():
@@ -188,12 +190,14 @@ func (w *Worker) replacement(d *delivery, r *result) *replacement {
 	}
 	// If the message stayed unacknowledged, it would occupy a slot of the prefetch until the session closes. Enough such
 	// messages would stop all deliveries.
-	if err := w.parkUnmarked(d, c); err != nil {
-		w.log.Error("cannot be parked", "message_id", d.MessageID, "attempt", d.Attempt, "error", err)
-		w.settled(d, Event{Kind: EventDropped, Err: err})
-		return nil
+	err := w.parkUnmarked(d, c)
+	if err == nil || w.parkByRejection(d, c, err) {
+		return c
 	}
-	return c
+	d.Hold()
+	w.log.Error("cannot be parked", "message_id", d.MessageID, "attempt", d.Attempt, "error", err)
+	w.settled(d, Event{Kind: EventDropped, Err: err})
+	return nil
 }
 
 // choose sets c to a retry if one is permitted and possible, and otherwise to a copy for the failed queue.
@@ -208,17 +212,22 @@ func (w *Worker) choose(d *delivery, c *replacement, r *result) error {
 	if decision.Retry {
 		err := noWay
 		if err == nil && c.hop.Way == topology.Copy {
-			err = w.fill(d, c, r.headers, w.cfg.Strategy.Marks.Retry, amqpconn.RoomForStations(c.hop.Stations))
+			err = w.fill(d, c, c.result.headers, w.cfg.Strategy.Marks.Retry, amqpconn.RoomForStations(c.hop.Stations))
 		}
 		if err == nil {
 			return nil
 		}
 		c.failure.Error += "\n\nparked: cannot retry the message: " + err.Error()
 	}
+	return w.park(d, c, cmp.Or(r.reason, decision.Reason))
+}
+
+// park sets c to a copy for the failed queue.
+func (w *Worker) park(d *delivery, c *replacement, reason string) error {
 	c.parked = true
-	c.failure.Reason = cmp.Or(r.reason, decision.Reason)
+	c.failure.Reason = reason
 	c.hop = w.cfg.Strategy.Route.Failed(d.At)
-	return w.fill(d, c, r.headers, w.cfg.Strategy.Marks.Park, amqpconn.RoomForDelivery)
+	return w.fill(d, c, c.result.headers, w.cfg.Strategy.Marks.Park, amqpconn.RoomForDelivery)
 }
 
 // decide calls the policy. If the message specifies the number of remaining retries, this number replaces the MaxAttempts
@@ -287,8 +296,8 @@ func reject(d *delivery, how ack.Verb) *Event {
 
 // publishThenAck publishes the copy, and acknowledges the original after the confirm. It tries only during the session
 // of the delivery, because only that session can acknowledge the original. After the session has closed, the broker
-// redelivers the original. If the copy is not confirmed before the acknowledgement timeout is near, publishThenAck
-// requeues the original.
+// redelivers the original. If the copy is not confirmed before the acknowledgement timeout is near, or if the broker blocks
+// or refuses it while the worker drains, publishThenAck requeues the original.
 func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 	ctx := d.InTime()
 	if confirmTimeout := w.client.cfg.ConfirmTimeout; d.Left() < confirmTimeout { // less time remains for settling than a confirm may take
@@ -296,8 +305,13 @@ func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 		ctx, cancel = context.WithTimeoutCause(d.Context(), confirmTimeout, consume.ErrOverdue)
 		defer cancel()
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(w.consumer.Draining(), func() { w.endCopy(ctx, cancel) })()
 	err := w.publishCopy(ctx, d, c, false)
 	switch {
+	case err == nil && c.hop.Way == topology.DeadLetter:
+		return reject(d, ack.DeadLetter)
 	case err == nil:
 		_ = d.Settle(ack.Ack)
 		return nil
@@ -308,6 +322,20 @@ func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 	w.copyLogger(d, c).Warn("message requeued", "error", err)
 	d.Requeue()
 	return &Event{Kind: EventRequeued, Err: err}
+}
+
+// errDraining is the cause of the cancellation of a copy during a drain.
+var errDraining = errors.New("reprise: the worker stops before the broker has confirmed the copy")
+
+// endCopy cancels the publishing of a copy during a drain as soon as the broker blocks the connection. The end of an alarm
+// may be far away.
+func (w *Worker) endCopy(ctx context.Context, cancel context.CancelCauseFunc) {
+	for !errors.Is(w.client.publishing.Trouble(), ErrBlocked) {
+		if retry.Sleep(ctx, time.Second) != nil {
+			return
+		}
+	}
+	cancel(errDraining)
 }
 
 // ackThenPublish acknowledges the original, and publishes the copy after the broker has processed the ack. From then on,
@@ -334,10 +362,20 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 	return nil
 }
 
-// publishCopy tries to publish a copy until the broker confirms it, or until ctx is done. If once is set, it does not
-// republish a copy that the broker may already have. If the copy is invalid, it parks the message without marks.
-func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, once bool) error {
+// publishCopy tries to publish a copy until the broker confirms it, or until ctx is done. If sole is set, only this process
+// has the message: publishCopy does not republish a copy that the broker may already have. If the broker refuses the copy
+// permanently, publishCopy changes c to the next way to park the message. It returns nil if this way is a rejection.
+func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, sole bool) error {
 	retrier := retry.Retrier{Schedule: w.client.cfg.Reconnect}
+	var previous publish.Refusal
+	release := func() {}
+	defer func() { release() }()
+	fail := func(err error) error {
+		if previous >= publish.DestinationRefused && !sole {
+			w.refusals.remember(d, c.result)
+		}
+		return err
+	}
 	for {
 		began := time.Now()
 		err := w.client.publishCopy(ctx, c, func() {
@@ -347,31 +385,43 @@ func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, o
 			return nil
 		}
 		w.client.declared.forget(c.hop)
-		if ctx.Err() != nil || once && errors.Is(err, ErrUnconfirmed) {
-			return err
+		if ctx.Err() != nil || sole && errors.Is(err, ErrUnconfirmed) {
+			return fail(err)
 		}
-		if errors.Is(err, ErrInvalidMessage) && !c.unmarked {
-			w.copyLogger(d, c).Error("cannot be settled", "error", err)
-			bare := &replacement{failure: c.failure}
-			bare.failure.Error += "\n\nparked: cannot settle the message: " + err.Error()
-			if w.parkUnmarked(d, bare) == nil {
-				*c = *bare
+		refusal := publish.Classify(err)
+		if refusal == publish.Unrouted && previous == publish.Unrouted {
+			refusal = publish.DestinationRefused // the declaration did not help
+		}
+		previous = refusal
+		delay, pause := retrier.Failed(time.Since(began)), retry.Sleep
+		if refusal >= publish.DestinationRefused {
+			w.noteRefusal(d, c, err)
+			if w.divert(d, c, refusal, err, sole) {
+				if c.hop.Way == topology.DeadLetter {
+					return nil
+				}
+				previous = publish.Transient
 				continue
 			}
+			release()
+			release = w.hold(d, err)
+			delay = max(delay, refusedPause)
+			if !sole {
+				pause = w.untilDrain
+			}
 		}
-		delay := retrier.Failed(time.Since(began))
 		w.copyLogger(d, c).Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, retry.Next(delay))
 		w.observe(Event{Kind: EventCopyFailed, MessageID: d.MessageID, Attempt: d.Attempt, Delay: delay, Err: err})
-		if retry.Sleep(ctx, delay) != nil {
-			return errors.Join(err, context.Cause(ctx))
+		if pause(ctx, delay) != nil {
+			return fail(errors.Join(err, context.Cause(ctx)))
 		}
 	}
 }
 
 // publishCopy returns nil after the broker has confirmed the copy.
 func (c *Client) publishCopy(ctx context.Context, r *replacement, late func()) error {
-	if err := c.declared.ensure(ctx, r.hop); err != nil {
-		return err
+	if err := c.declared.ensure(ctx, r.hop); err != nil && !(r.parked && publish.Classify(err) == publish.DestinationRefused) {
+		return err // a failed queue that exists is usable, even if the user may not declare it
 	}
 	conn, err := c.publishing.Get(ctx)
 	if err != nil {

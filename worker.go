@@ -32,6 +32,7 @@ type Worker struct {
 	consumer *consume.Consumer
 	life     lifecycle
 	member   *announce.Member // nil if the worker is not announced, or Run was not called
+	refusals refusals
 
 	mu     sync.Mutex
 	status error // reason why the worker does not consume; nil if it consumes or pauses
@@ -131,8 +132,8 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 }
 
 // Healthy returns nil if the worker consumes, or pauses on purpose, and its Client is healthy. Otherwise it returns
-// ErrNotConsuming with the reason, ErrClosed after the worker has stopped, or the error of Client.Healthy. ctx limits the
-// request to the broker.
+// ErrNotConsuming or ErrCopyRefused with the reason, ErrClosed after the worker has stopped, or the error of Client.Healthy.
+// ctx limits the request to the broker.
 //
 // Use it for a readiness probe. Do not use it for a liveness probe, which would restart the process while the broker is
 // down, although the worker reconnects automatically.
@@ -145,11 +146,12 @@ func (w *Worker) Healthy(ctx context.Context) error {
 
 // Consuming is like Healthy, but does not send a request to the broker. It returns nil if the worker consumes, or
 // pauses on purpose. Otherwise it returns ErrNotConsuming with the reason, or ErrClosed after the worker has stopped.
-// Use it in a program with many workers and one Client.
+// If the worker holds messages that it can neither retry nor park, it returns ErrCopyRefused with the reason. Use it in a
+// program with many workers and one Client.
 func (w *Worker) Consuming() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.status
+	return cmp.Or(w.status, w.refusals.err())
 }
 
 // Check asks the broker whether the objects that the worker declares conflict with existing objects. It declares nothing. It

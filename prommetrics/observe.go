@@ -88,6 +88,7 @@ func (m *Metrics) newQueues(cfg Config) func(name string) *queue {
 	retryDelay := m.histogram(cfg, "retry_delay_seconds", "Delays of retries.", cfg.RetryDelay, "queue")
 	lastSuccess := m.gauge("last_success_timestamp_seconds", "Time of the last done message. Before the first such message: time at which consumption began.", "queue")
 	copiesFailed := m.counter("copies_failed_total", "Copies of failed messages that the broker did not confirm. The worker publishes them again.", "queue")
+	copiesRefused := m.counter("copies_refused_total", "Copies of failed messages that the broker permanently refused. The worker parks the message in another way, or holds it.", "queue")
 	timeoutsNear := m.counter("consumer_timeouts_near_total", "Messages that were handled for most of the consumer timeout of the broker.", "queue")
 	unreported := m.counter("outcomes_unreported_total", "Outcomes of replayed messages that were not reported to the archive.", "queue")
 	debounced := m.counter("debounced_total", "Messages acknowledged together with an equal message, and not handled.", "queue")
@@ -103,6 +104,7 @@ func (m *Metrics) newQueues(cfg Config) func(name string) *queue {
 				reprise.EventDropped:     attempts.WithLabelValues(name, "dropped"),
 				reprise.EventLost:        attempts.WithLabelValues(name, "lost"),
 				reprise.EventCopyFailed:  copiesFailed.WithLabelValues(name),
+				reprise.EventCopyRefused: copiesRefused.WithLabelValues(name),
 				reprise.EventDebounced:   debounced.WithLabelValues(name),
 				reprise.EventTimeoutNear: timeoutsNear.WithLabelValues(name),
 				reprise.EventUnreported:  unreported.WithLabelValues(name),

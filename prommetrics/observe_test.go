@@ -81,6 +81,9 @@ func TestObserveChangesOnlyExpectedMetrics(t *testing.T) {
 		{"a copy that is tried again", reprise.Event{Kind: reprise.EventCopyFailed, Attempt: 1, Delay: time.Second, Err: errTest}, map[string]float64{
 			"copies_failed_total" + q: 1,
 		}},
+		{"a copy that the broker refuses", reprise.Event{Kind: reprise.EventCopyRefused, Attempt: 1, Err: errTest}, map[string]float64{
+			"copies_refused_total" + q: 1,
+		}},
 		{"a handler that takes nearly as long as the broker waits", reprise.Event{Kind: reprise.EventTimeoutNear, Attempt: 1, Took: 24 * time.Minute}, map[string]float64{
 			"consumer_timeouts_near_total" + q: 1,
 		}},

@@ -160,7 +160,7 @@ func TestMetricsCountWorkerEvents(t *testing.T) {
 			`message_age_seconds_sum` + q:                                   4 * 60,
 			`retry_delay_seconds_count` + q:                                 5,
 
-			`consuming` + q: 1, `paused` + q: 0, `pauses_total` + q: 0, `interruptions_total` + q: 0, `copies_failed_total` + q: 0,
+			`consuming` + q: 1, `paused` + q: 0, `pauses_total` + q: 0, `interruptions_total` + q: 0, `copies_failed_total` + q: 0, `copies_refused_total` + q: 0,
 		})
 
 		publish("cut off")

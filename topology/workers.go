@@ -91,7 +91,7 @@ type WorkerStatus struct {
 	Concurrency int       `json:"concurrency"`
 
 	State   string  `json:"state"`
-	Trouble string  `json:"trouble,omitempty"` // reason for the state WorkerConnecting
+	Trouble string  `json:"trouble,omitempty"` // reason for the state WorkerConnecting, or for messages that the worker cannot settle
 	Pauses  []Pause `json:"pauses,omitempty"`  // all current pauses
 
 	Running  int        `json:"running"`            // number of messages in handlers

@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -40,6 +41,7 @@ type Member struct {
 	mu          sync.Mutex
 	state       string
 	trouble     string
+	holding     string          // reason why the worker holds messages; "": it holds none
 	held        bool            // the last call to Hold had a pause
 	queuePause  *topology.Pause // by an operator; nil: none
 	workerPause *topology.Pause
@@ -53,6 +55,17 @@ func (m *Member) Consuming() { m.note(topology.WorkerConsuming, "") }
 
 // Interrupted records that the worker has no consumer because of an error.
 func (m *Member) Interrupted(err error) { m.note(topology.WorkerConnecting, err.Error()) }
+
+// Holding records that the worker holds messages that it cannot settle, and the reason. An empty reason ends this state.
+func (m *Member) Holding(reason string) {
+	m.mu.Lock()
+	changed := (m.holding == "") != (reason == "")
+	m.holding = reason
+	m.mu.Unlock()
+	if changed {
+		m.report()
+	}
+}
 
 func (m *Member) note(state, trouble string) {
 	m.mu.Lock()
@@ -259,7 +272,7 @@ func (m *Member) status(now time.Time) topology.WorkerStatus {
 	s.Handling = s.Handling[:min(len(s.Handling), topology.MaxHandling)]
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s.State, s.Trouble = m.state, m.trouble
+	s.State, s.Trouble = m.state, cmp.Or(m.trouble, m.holding)
 	for _, p := range []*topology.Pause{m.queuePause, m.workerPause, m.selfPause} {
 		if p != nil {
 			s.Pauses = append(s.Pauses, *p)

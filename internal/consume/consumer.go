@@ -75,6 +75,7 @@ type Consumer struct {
 	attempts sync.WaitGroup // includes the settlement after each attempt
 
 	handling context.Context // context of handlers
+	draining context.Context // done when the consumer no longer starts attempts
 	settling context.Context // context of sessions, and of settling without a session
 }
 
@@ -92,6 +93,9 @@ func (c *Consumer) Hold(reason error) { c.pauser.hold(reason) }
 // Running yields the deliveries that handlers are processing.
 func (c *Consumer) Running() iter.Seq[*Delivery] { return c.slots.running() }
 
+// Draining returns a context that is done when the consumer no longer starts attempts.
+func (c *Consumer) Draining() context.Context { return c.draining }
+
 // Settling returns the context for settling. It is canceled at the end of a drain.
 func (c *Consumer) Settling() context.Context { return c.settling }
 
@@ -106,9 +110,12 @@ func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 	handling, endHandling := context.WithCancelCause(settling)
 	defer endSettling(amqpconn.ErrClosed)
 	defer endHandling(amqpconn.ErrClosed)
-	c.settling, c.handling = settling, handling
+	draining, drain := context.WithCancel(values)
+	defer drain()
+	c.settling, c.handling, c.draining = settling, handling, draining
 
 	last, err := c.consume(ctx)
+	drain()
 
 	idle := make(chan struct{})
 	go func() { // returns after the last attempt

@@ -33,6 +33,7 @@ type Delivery struct {
 	inTime   context.Context
 	gathered bool // must not wait for equal messages
 	reported bool // the owner was notified that the delivery is overdue
+	held     bool // Hold was called
 
 	// These fields belong to the running attempt.
 	slot   *slot
@@ -159,6 +160,25 @@ func (d *Delivery) AckNow() error {
 	}
 	return nil
 }
+
+// Hold lets the session receive another message in the place of the delivery, which stays unsettled. It has no effect if
+// the session already holds maxHeld times its prefetch, or if the owner must know that acknowledgements were processed.
+func (d *Delivery) Hold() {
+	s := d.session
+	if d.held || s.consumer.Certain {
+		return
+	}
+	d.held = true
+	if n := s.held.Add(1); n <= int32(maxHeld*s.consumer.Prefetch) {
+		select {
+		case s.heldMore <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// maxHeld limits the number of deliveries that a session holds, because they occupy memory here and in the broker.
+const maxHeld = 8
 
 // AckBurst acknowledges the other deliveries of the burst.
 func (d *Delivery) AckBurst() {

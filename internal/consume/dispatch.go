@@ -50,6 +50,11 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 				}
 			}
 			continue
+		case <-s.heldMore:
+			if int(s.held.Load()-s.subscription.heldBefore) > s.subscription.prefetch/2 {
+				return errWiden // the prefetch of a new subscription does not include the held deliveries
+			}
+			continue
 		case slot := <-slots:
 			next.take(slot)
 		case permitted := <-next.permit:

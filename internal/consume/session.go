@@ -42,6 +42,9 @@ type session struct {
 	// may hold back further commands, and loses them when it closes; see ack.CertainWindow.
 	queueAnswered atomic.Uint64
 
+	held     atomic.Int32  // deliveries that stay unsettled; see Delivery.Hold
+	heldMore chan struct{} // receives a token after held has increased
+
 	// Only the goroutine of serve uses these fields.
 	subscription subscription
 	pending      []*Delivery // delivered, without an attempt
@@ -55,7 +58,7 @@ type session struct {
 
 // session starts the session of a channel.
 func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bool) (*session, error) {
-	s := &session{consumer: c, conn: conn, ch: ch, careful: careful, countsNacks: CountsNacks(conn.Version())}
+	s := &session{consumer: c, conn: conn, ch: ch, careful: careful, countsNacks: CountsNacks(conn.Version()), heldMore: make(chan struct{}, 1)}
 	s.bursts.window = c.Window
 	s.acks = ack.New(channel{ch, s})
 	s.ctx, s.end = context.WithCancelCause(c.settling)

@@ -26,6 +26,7 @@ type subscription struct {
 	tag        string
 	narrow     bool // one message at a time
 	prefetch   int
+	heldBefore int32 // deliveries that were held when the subscription began
 	deliveries amqpconn.Deliveries
 }
 
@@ -132,7 +133,7 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) erro
 	if err != nil {
 		return err
 	}
-	s.subscription = subscription{tag: tag, narrow: narrow, prefetch: prefetch, deliveries: deliveries}
+	s.subscription = subscription{tag: tag, narrow: narrow, prefetch: prefetch, heldBefore: s.held.Load(), deliveries: deliveries}
 	c.Log.Info("consuming", "generation", s.conn.Generation(), "prefetch", prefetch)
 	c.owner.Consuming()
 	return nil

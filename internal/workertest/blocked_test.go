@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/internal/testkit"
@@ -159,5 +161,40 @@ func TestAlarmDuringPublish(t *testing.T) {
 		if n := r.depth("q"); n != 2 {
 			t.Errorf("%d messages are stored, want 2: the sent message and the message after the alarm", n)
 		}
+	})
+}
+
+// A worker without running handlers stops although an alarm of the broker delays the copy of a failed message. The message
+// stays in its queue.
+func TestShutdownDoesNotWaitForEndOfAlarm(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c, publishing := dialAlarmed(t, b)
+		queue, strategy := r.names(topology.Buckets{})
+		h := newScript(func(*reprise.Message) error { return errScripted })
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, DrainTimeout: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(t.Context()) }()
+		c.log.wait(t, "consuming", 1)
+		publishing.inject(t, lowOnMemory)
+		c.log.wait(t, "publishing blocked", 1)
+		r.publish("", queue, amqp.Publishing{})
+		h.wait(t, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		defer cancel()
+		if err := w.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if got := r.take(queue); !got.Redelivered {
+			t.Error("message in the queue: got redelivered false, want true")
+		}
+		publishing.inject(t, "")
 	})
 }

@@ -41,7 +41,10 @@ func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
 		if m.Passive {
 			return nil
 		}
-		return cmp.Or(ch.s.mayQueue(access.Configure, name), ch.s.mayForward("queue", name, m.Arguments, "x-dead-letter-exchange"))
+		if err := ch.s.mayQueue(access.Configure, name); err != nil || ch.s.vhost.FindQueue(name) != nil {
+			return err
+		}
+		return ch.s.mayForward("queue", name, m.Arguments, "x-dead-letter-exchange")
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,213 @@
+package workertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// permit sets the permissions of the user of a URL.
+func permit(t *testing.T, api, url, configure, write string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"configure":%q,"write":%q,"read":".*"}`, configure, write)
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPut, api+"/api/permissions/%2F/"+mustUser(t, url), strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.SetBasicAuth("guest", "guest")
+	response, err := testkit.HTTPClient(t).Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode/100 != 2 {
+		t.Fatalf("status of the response: got %s, want 2xx", response.Status)
+	}
+}
+
+// failsAtOnce is more than the default prefetch, so that the messages would stall a worker that holds them.
+const failsAtOnce = 20
+
+// Whatever the broker refuses permanently, each failed message is parked at once, and messages behind it are handled.
+func TestRefusedCopyIsParked(t *testing.T) {
+	t.Parallel()
+	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
+		for name, refuse := range map[string]func(t *testing.T, r *raw, url, queue string){
+			"no permission to declare the wait queue": func(t *testing.T, _ *raw, url, queue string) {
+				permit(t, api, url, "^"+queue+`(\.failed)?$`, ".*")
+			},
+			"no permission to declare any queue": func(t *testing.T, _ *raw, url, _ string) { permit(t, api, url, "^$", ".*") },
+			"no permission to write": func(t *testing.T, _ *raw, url, queue string) {
+				permit(t, api, url, ".*", "^$")
+			},
+			"wait queue with other arguments": func(t *testing.T, r *raw, _, queue string) {
+				hop, err := topology.Buckets{}.Wait(topology.Delivery{Queue: queue}, 3*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.QueueDeclare(hop.RoutingKey, true, false, false, false, nil); err != nil {
+					t.Fatal(err)
+				}
+				r.deleteQueues(hop.RoutingKey)
+			},
+		} {
+			orders := []reprise.Order{reprise.PublishThenAck, reprise.AckThenPublish}
+			if name == "no permission to write" {
+				orders = orders[:1] // with AckThenPublish, the message can no longer be rejected
+			}
+			for _, order := range orders {
+				t.Run(fmt.Sprint(name, "/order ", order), func(t *testing.T) {
+					t.Parallel()
+					r := newRaw(t, b.URL)
+					queue, strategy := r.names(topology.Buckets{})
+					url := otherUser(t, b.URL, api)
+					h := newScript(func(m *reprise.Message) error {
+						if m.MessageID == "good" {
+							return nil
+						}
+						return reprise.RetryAfter(3*time.Second, errScripted)
+					})
+					events := &events{}
+					c := dial(t, url, func(c *reprise.Config) { c.Observer = events })
+					start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Order: order})
+					refuse(t, r, url, queue)
+					for n := range failsAtOnce {
+						r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(n)})
+					}
+					r.publish("", queue, amqp.Publishing{MessageId: "good"})
+					h.wait(t, failsAtOnce+1)
+					testkit.Eventually(t, timeout, func() error {
+						if n := r.depth(queue + ".failed"); n != failsAtOnce {
+							return fmt.Errorf("%d messages are parked, want %d", n, failsAtOnce)
+						}
+						return nil
+					})
+					if n := h.count(); n != failsAtOnce+1 {
+						t.Errorf("handler was called %d times, want %d", n, failsAtOnce+1)
+					}
+					if len(events.of(reprise.EventCopyRefused)) == 0 || c.log.count("copy refused") == 0 {
+						t.Error("neither the log nor the observer reports the refusal")
+					}
+				})
+			}
+		}
+	})
+}
+
+// splitBroker makes the publishing connections of a client use another broker, which refuses what the first accepts.
+func splitBroker(other string) func(*reprise.Config) {
+	return func(c *reprise.Config) {
+		var dials atomic.Int32
+		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if dials.Add(1) == publishes {
+				addr = other
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		}
+	}
+}
+
+// A message that is larger than the broker's limit, for example after an upgrade, is parked without a copy.
+func TestTooLargeMessageIsParkedWithoutCopy(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for name, outcome := range map[string]error{"retry": errScripted, "park": reprise.Park(errScripted)} {
+			t.Run(name, func(t *testing.T) {
+				r := newRaw(t, b.URL)
+				queue, strategy := r.names(topology.Buckets{})
+				small, _ := testkit.EmbeddedManaged(t, broker.Config{MaxMessageSize: 100_000})
+				h := newScript(func(m *reprise.Message) error {
+					if m.MessageID == "good" {
+						return nil
+					}
+					return outcome
+				})
+				c := dial(t, b.URL, splitBroker(strings.TrimSuffix(small.URL[strings.Index(small.URL, "@")+1:], "/")))
+				start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
+				body := make([]byte, 200_000)
+				for n := range failsAtOnce {
+					r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(n), Body: body})
+				}
+				r.publish("", queue, amqp.Publishing{MessageId: "good"})
+				h.wait(t, failsAtOnce+1)
+				testkit.Eventually(t, timeout, func() error {
+					if n := r.depth(queue + ".failed"); n != failsAtOnce {
+						return fmt.Errorf("%d messages are parked, want %d", n, failsAtOnce)
+					}
+					return nil
+				})
+				if parked := r.take(queue + ".failed"); len(parked.Body) != len(body) {
+					t.Errorf("parked message: got a body of %d bytes, want %d", len(parked.Body), len(body))
+				}
+				if n := h.count(); n != failsAtOnce+1 {
+					t.Errorf("handler was called %d times, want %d", n, failsAtOnce+1)
+				}
+			})
+		}
+	})
+}
+
+// A message that can be neither copied nor rejected stays in its queue. The worker holds it, reports this, and handles the
+// messages behind it.
+func TestWorkerHoldsMessageThatItCannotPark(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		if _, err := r.QueueDeclare(queue, true, false, false, false, nil); err != nil { // without a dead-letter exchange
+			t.Fatal(err)
+		}
+		small, _ := testkit.EmbeddedManaged(t, broker.Config{MaxMessageSize: 100_000})
+		c := dial(t, b.URL, splitBroker(strings.TrimSuffix(small.URL[strings.Index(small.URL, "@")+1:], "/")))
+		h := newScript(func(m *reprise.Message) error {
+			if m.MessageID == "good" {
+				return nil
+			}
+			return errScripted
+		})
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(t.Context()) }()
+		for n := range failsAtOnce {
+			r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(n), Body: make([]byte, 200_000)})
+		}
+		r.publish("", queue, amqp.Publishing{MessageId: "good"})
+		h.wait(t, failsAtOnce+1)
+		testkit.Eventually(t, timeout, func() error {
+			if err := w.Consuming(); !errors.Is(err, reprise.ErrCopyRefused) {
+				return fmt.Errorf("Consuming: got %v, want ErrCopyRefused", err)
+			}
+			return nil
+		})
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		if err := w.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		testkit.Eventually(t, timeout, func() error {
+			if n := r.depth(queue); n != failsAtOnce {
+				return fmt.Errorf("%d messages are in the queue, want %d", n, failsAtOnce)
+			}
+			return nil
+		})
+	})
+}
