@@ -92,13 +92,16 @@ func NewExec(cfg ExecConfig) (*Exec, error) {
 	return &Exec{cfg: cfg, path: path, running: map[*os.Process]struct{}{}}, nil
 }
 
-// Check returns an error if the program or its directory cannot be found.
+// Check returns an error if the program, its interpreter or its directory cannot be found.
 func (e *Exec) Check() error {
 	if err := e.directory(); err != nil {
 		return err
 	}
-	_, err := exec.LookPath(e.path)
-	return e.missing(err)
+	path, err := exec.LookPath(e.path)
+	if err != nil {
+		return e.missing(err)
+	}
+	return e.checkScript(path)
 }
 
 func (e *Exec) directory() error {
@@ -127,13 +130,14 @@ func (e *Exec) missing(err error) error {
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		return fmt.Errorf("program %s not found in the PATH (install it, or use its full path)", e.cfg.Command[0])
-	case errors.Is(err, os.ErrNotExist):
-		if _, statErr := os.Stat(e.path); statErr == nil {
-			return fmt.Errorf("cannot start %s: interpreter in its first line (#!) not found", e.path)
-		}
-		return fmt.Errorf("program %s not found", e.path)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%s is not executable (use chmod +x)", e.path)
+	}
+	if err := e.checkScript(e.path); err != nil { // the system reports a missing interpreter like a missing program
+		return err
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("program %s not found", e.path)
 	}
 	return fmt.Errorf("cannot start %s: %w", e.cfg.Command[0], err)
 }

@@ -149,11 +149,28 @@ func TestExecMissing(t *testing.T) {
 	write("plain", "#!/bin/sh\n", 0o644)
 	write("works", "#!/bin/sh\nexit 0\n", 0o755)
 	write("lost", "#!/no/such/interpreter\n", 0o755)
+	write("envlost", "#!/usr/bin/env no-such-python\n", 0o755)
+	write("envworks", "#!/usr/bin/env -S FORCE=1 sh -e\nexit 0\n", 0o755)
+	write("text", "exit 0\n", 0o755)
+	write("empty", "", 0o755)
+	write("windows", "#!/bin/sh\r\nexit 0\r\n", 0o755)
+	write("envwindows", "#!/usr/bin/env sh\r\nexit 0\r\n", 0o755)
+	write("nothingafter", "#!\nexit 0\n", 0o755)
+	write("relative", "#!./works\n", 0o755)
 	for _, tt := range []struct{ command, dir, check, handle string }{
 		{"no-such-program", dir, "program no-such-program not found in the PATH", "program no-such-program not found in the PATH"},
 		{"./nothing", dir, "program " + dir + "/nothing not found", "not found"},
 		{"./plain", dir, "chmod +x", "chmod +x"},
-		{"./lost", dir, "", "interpreter in its first line"},
+		{"./lost", dir, "interpreter /no/such/interpreter not found", "interpreter /no/such/interpreter not found"},
+		{"./envlost", dir, "interpreter no-such-python not found in the PATH", "exit status 127"},
+		{"./envworks", dir, "", ""},
+		{"./text", dir, "it is a text without an interpreter (add a first line such as #!/bin/sh)", "it is a text without an interpreter"},
+		{"./empty", dir, "it is a text without an interpreter", "it is a text without an interpreter"},
+		{"./windows", dir, "line break of Windows", "line break of Windows"},
+		{"./envwindows", dir, "line break of Windows", "exit status 127"},
+		{"./nothingafter", dir, "its first line has no interpreter", "cannot start"},
+		{"./relative", dir, "", ""},
+		{"/bin/true", dir, "", ""},
 		{"./works", dir, "", ""},
 		{filepath.Join(dir, "works"), dir, "", ""},
 		{"true", filepath.Join(dir, "gone"), "of the handler: no such file", "of the handler: no such file"},
