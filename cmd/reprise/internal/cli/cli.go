@@ -127,6 +127,9 @@ func Main(args []string, streams IO) int {
 	if ended >= 0 {
 		return ended
 	}
+	if err == nil {
+		err = repeated(command)
+	}
 	if err != nil {
 		return report(streams, usageError{hint(command, err)})
 	}
@@ -134,6 +137,21 @@ func Main(args []string, streams IO) int {
 	defer stop.release()
 	command.BindTo(stop.ctx, (*context.Context)(nil))
 	return report(streams, command.Run(streams, stop))
+}
+
+// repeated returns an error if a flag with one value occurs twice, because only the last value would have an effect.
+func repeated(command *kong.Context) error {
+	seen := map[*kong.Flag]bool{}
+	for _, p := range command.Path {
+		if p.Flag == nil || p.Resolved || p.Flag.IsCumulative() || p.Flag.IsBool() || p.Flag.IsCounter() {
+			continue
+		}
+		if seen[p.Flag] {
+			return fmt.Errorf("--%s must not occur twice", p.Flag.Name)
+		}
+		seen[p.Flag] = true
+	}
+	return nil
 }
 
 // usageError is a mistake on the command line.

@@ -49,6 +49,8 @@ func TestUsageErrors(t *testing.T) {
 		"failed ls --server u:PW@127.0.0.1:1":                "--server: console must be a URL such as http://host:port or https://host: got \"127.0.0.1:1\"",
 		"failed ls --server http://u:P%W@127.0.0.1:1":        "--server: console must be a URL such as http://host:port or https://host: got \"http://127.0.0.1:1\"",
 		"failed ls --server http://u:P/W@127.0.0.1:1":        "--server: console must be a URL such as http://host:port or https://host: got \"http://127.0.0.1:1\"",
+		"up --check -c a.yaml -c b.yaml":                     "--config must not occur twice (see reprise up --help)",
+		"failed ls --queue a --limit 1 --queue b":            "--queue must not occur twice (see reprise failed ls --help)",
 		"failed ls --server localhost:15600":                 "--server: console must be a URL such as http://host:port or https://host: got \"localhost:15600\"",
 		"failed replay --server http://127.0.0.1:1":          "a selection of messages is required (use IDs, --group, --queue, --error …, or --all)",
 		"failed replay --all --rate 10":                      "--rate: \"10\" is not a rate (examples: 10/s, 100/m, 5000/h) (see reprise failed replay --help)",

@@ -112,7 +112,7 @@ type Exec struct {
 // Pair is a name with a value. A slice of pairs keeps the order of the file.
 type Pair struct{ Name, Value string }
 
-// Load parses the file at path. If the file contains errors, it returns *[Problems].
+// Load parses the file at path, or standard input if path is "-". If the file contains errors, it returns *[Problems].
 func Load(path string) (*Config, error) {
 	data, lookup, err := readFile(path)
 	if err != nil {
@@ -123,7 +123,10 @@ func Load(path string) (*Config, error) {
 
 // readFile returns the content of a file, and a function that looks up environment variables.
 func readFile(path string) (data []byte, lookup func(string) (string, bool), err error) {
-	f, err := os.Open(path)
+	f, err := os.Stdin, error(nil)
+	if path != "-" {
+		f, err = os.Open(path)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("file %s not found (create it, or pass another file with -c FILE)", path)
 	}
