@@ -35,12 +35,16 @@ release-test: ## build a release twice, install the Debian package and run the i
 	scripts/release-test
 
 .PHONY: test
-test: ## run all tests, with RabbitMQ 3.10 and 4.3 and PostgreSQL (ARGS='-run TestX ./broker')
+test: ## run all tests, with RabbitMQ and PostgreSQL (ARGS='-run TestX ./broker')
 	scripts/test $(ARGS)
 
 .PHONY: test-short
 test-short: ## run the fast tests that need only Go
 	go test -short $(or $(ARGS),./...)
+
+.PHONY: fresh
+fresh: ## run the first commands of README.md on a minimal Debian system (root on Debian)
+	scripts/fresh
 
 .PHONY: lint
 lint: ## check the formatting, the layers of packages and the modules

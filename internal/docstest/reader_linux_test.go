@@ -17,6 +17,7 @@ import (
 	"unsafe"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 // deadline is the maximum duration of a command. It is long because the first commands may compile all packages.
@@ -269,7 +270,8 @@ func rabbits() map[string]string {
 		root = filepath.Join(cache, "reprise", "rabbitmq")
 	}
 	found := map[string]string{}
-	for _, version := range []string{"3.10", "4.3"} {
+	for _, b := range testkit.RabbitMQs() {
+		version := b.Version
 		dir := filepath.Join(root, version)
 		if _, err := os.Stat(filepath.Join(dir, ".installed")); err == nil {
 			found[version] = dir

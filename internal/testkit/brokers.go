@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	_ "embed" // for the list of versions
 	"os"
 	"strings"
 	"testing"
@@ -8,7 +9,7 @@ import (
 
 // A Target is a broker for tests.
 type Target struct {
-	// Name is "embedded", "rabbitmq-3.10" or "rabbitmq-4.3".
+	// Name is "embedded", or "rabbitmq-" and the version, such as "rabbitmq-4.3".
 	Name string
 
 	// URL is the AMQP URL, including user and password. It is empty if the broker is not available; see Require.
@@ -22,11 +23,26 @@ type Target struct {
 	Version string
 }
 
-// The environment variables with the URLs of RabbitMQ.
-var rabbitMQs = []struct{ version, variable string }{
-	{"3.10", "REPRISE_TEST_RABBITMQ_310"},
-	{"4.3", "REPRISE_TEST_RABBITMQ_43"},
+//go:embed rabbitmq.txt
+var versions string
+
+// testedVersions returns the RabbitMQ versions that make test starts, in ascending order.
+func testedVersions() []string {
+	var tested []string
+	for line := range strings.Lines(versions) {
+		if fields := strings.Fields(line); fields[0] != "#" && fields[1] == "test" {
+			tested = append(tested, fields[0])
+		}
+	}
+	return tested
 }
+
+// variable returns the environment variable with the URL of a RabbitMQ version.
+func variable(version string) string {
+	return "REPRISE_TEST_RABBITMQ_" + digits(version)
+}
+
+func digits(version string) string { return strings.ReplaceAll(version, ".", "") }
 
 // Each runs test once for each broker, as a subtest with the broker's name. It starts a new embedded broker. All tests
 // share the RabbitMQ brokers, so the test should name its queues and exchanges with [Name]. If a RabbitMQ is not
@@ -54,12 +70,12 @@ func Brokers(t *testing.T) []Target {
 // RabbitMQs returns a target for each RabbitMQ version, even if it is not available; see [Target.Require].
 func RabbitMQs() []Target {
 	var all []Target
-	for _, r := range rabbitMQs {
+	for _, version := range testedVersions() {
 		all = append(all, Target{
-			Name:       "rabbitmq-" + r.version,
-			URL:        os.Getenv(r.variable),
+			Name:       "rabbitmq-" + version,
+			URL:        os.Getenv(variable(version)),
 			IsRabbitMQ: true,
-			Version:    r.version,
+			Version:    version,
 		})
 	}
 	return all
@@ -70,7 +86,6 @@ func RabbitMQs() []Target {
 func (b Target) Require(t testing.TB) {
 	t.Helper()
 	if b.URL == "" {
-		t.Skipf("needs RabbitMQ %s (set %s or run make test)",
-			b.Version, "REPRISE_TEST_RABBITMQ_"+strings.ReplaceAll(b.Version, ".", ""))
+		t.Skipf("needs RabbitMQ %s (set %s or run make test)", b.Version, variable(b.Version))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A Cluster is a RabbitMQ 4.3 cluster of three nodes for one test. The test may kill nodes.
+// A Cluster is a cluster of three nodes of the latest RabbitMQ for one test. The test may kill nodes.
 type Cluster struct {
 	// Nodes contains the names of the nodes. URLs contains their addresses.
 	Nodes, URLs []string
@@ -18,14 +18,14 @@ type Cluster struct {
 	t *testing.T
 }
 
-const clusterVersion = "4.3"
+var clusterVersion = testedVersions()[len(testedVersions())-1]
 
 // WithCluster runs test with a new cluster, which takes about 15 s to start. `make test` sets the prefix of the node
 // names. If the prefix is empty or not set, WithCluster does not run test. WithCluster removes the nodes after the
 // test, even if the test fails.
 func WithCluster(t *testing.T, test func(t *testing.T, c *Cluster)) {
 	t.Helper()
-	prefix, known := os.LookupEnv("REPRISE_TEST_CLUSTER_43")
+	prefix, known := os.LookupEnv("REPRISE_TEST_CLUSTER_" + digits(clusterVersion))
 	switch {
 	case known && prefix == "":
 		t.Logf("no RabbitMQ %s was started by scripts/test", clusterVersion)

@@ -71,8 +71,8 @@ func TestRabbitMQFromEnvironment(t *testing.T) {
 	t.Setenv("REPRISE_TEST_RABBITMQ_310", "amqp://guest:guest@127.0.0.1:5999/")
 	t.Setenv("REPRISE_TEST_RABBITMQ_43", "")
 	all := RabbitMQs()
-	if len(all) != 2 {
-		t.Fatalf("versions: got %v, want two", all)
+	if len(all) < 2 {
+		t.Fatalf("versions: got %v, want at least two", all)
 	}
 	want := Target{Name: "rabbitmq-3.10", URL: "amqp://guest:guest@127.0.0.1:5999/", IsRabbitMQ: true, Version: "3.10"}
 	if all[0] != want {

@@ -67,35 +67,76 @@ apt() {
         -o Acquire::Check-Valid-Until="$CHECK_AGE" -o Acquire::Retries=3 -o APT::Update::Error-Mode=any "$@"
 }
 
-# find_release reads the index of each suite until one has $V. It sets HAVE and FROM.
-find_release() {
-    local own=RABBIT_SOURCE_${V//./_} url suite keyring='' seen=''
-    CHECK_AGE=true
-    if [ -n "${!own-}" ]; then
-        read -r url SUITES <<<"${!own}"
-        [ -n "$SUITES" ] || die "$own must be 'URL SUITE': got '${!own}'"
-        CHECK_AGE=false # the index of a snapshot is old
-    else
-        url=$(mirror)
-    fi
+# read_index URL SUITE: reads the index of a suite. It sets HAVE and HASH, or fails and notes the reason in SEEN.
+read_index() {
+    local keyring='' error
     [ -r /usr/share/keyrings/debian-archive-keyring.gpg ] &&
         keyring='[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] '
-    for suite in $SUITES; do
-        say "$V: reading the index of $suite"
-        rm -rf "$WORK/lists"
-        mkdir -p "$WORK/lists/partial"
-        echo "deb $keyring${url%/}/ $suite main" >"$WORK/sources.list"
-        apt apt-get update >&2 || die "$V: cannot read $suite from $url. $(instead)"
-        HAVE=$(apt apt-cache policy rabbitmq-server | awk '$1 == "Candidate:" { print $2 }')
-        FROM=$suite
-        case $HAVE in
-        "$V".*) return ;;
-        esac
-        seen="${seen:+$seen, }$suite has ${HAVE:-none}"
+    say "$V: reading the index of $2"
+    rm -rf "$WORK/lists"
+    mkdir -p "$WORK/lists/partial"
+    echo "deb $keyring${1%/}/ $2 main" >"$WORK/sources.list"
+    if ! error=$(apt apt-get update 2>&1); then
+        SEEN+=("$2 at $1: $(grep -m 1 "^[EW]: Failed" <<<"$error" || tail -n 1 <<<"$error")")
+        return 1
+    fi
+    HAVE=$(apt apt-cache policy rabbitmq-server | awk '$1 == "Candidate:" { print $2 }')
+    HASH=$(apt apt-cache show "rabbitmq-server=$HAVE" 2>/dev/null | awk '$1 == "SHA256:" { print $2; exit }') || true
+    case $HAVE in
+    "$V".*) ;;
+    *)
+        SEEN+=("$2 at $1: it has ${HAVE:-none}")
+        return 1
+        ;;
+    esac
+}
+
+# find_release looks for the tested package of $V in the packages of earlier installations and in all archives, and then for
+# any release of $V. It sets HAVE and FROM.
+find_release() {
+    local own=RABBIT_SOURCE_${V//./_} places=() place other='' url
+    place=$(echo "$ROOT/debs/$V"/rabbitmq-server_*.deb)
+    if [ -f "$place" ] && [ "$(sha256sum <"$place")" = "$TESTED_HASH  -" ]; then
+        HAVE=$TESTED FROM=$ROOT/debs
+        return
+    fi
+    SEEN=() CHECK_AGE=false # the index of a snapshot is old
+    [ -z "${!own-}" ] || places+=("${!own}")
+    url=$(mirror)
+    for place in ${SUITES//,/ }; do places+=("$url $place"); done
+    for place in "${places[@]}"; do
+        [[ $place = *' '* ]] || die "$own must be 'URL SUITE': got '$place'"
+        [ "$place" = "${!own-}" ] || CHECK_AGE=true
+        read_index "${place% *}" "${place##* }" || continue
+        FROM=${place##* }
+        [ "$HASH" != "$TESTED_HASH" ] || return 0
+        SEEN+=("$FROM at ${place% *}: it has $HAVE")
+        other=${other:-$place}
     done
-    say "rabbitmq-server $V not found at $url ($seen)"
-    say "Set $own='URL SUITE' to an archive that has it, such as a dated snapshot"
-    die "$(instead)"
+    if [ -n "$other" ]; then
+        [ "$other" = "${!own-}" ] && CHECK_AGE=false || CHECK_AGE=true
+        read_index "${other% *}" "${other##* }" || die "$V: cannot read ${other##* } again"
+        FROM=${other##* }
+        say "$V: WARNING: the tests have not run with $HAVE, but with $TESTED, which no archive has"
+        return
+    fi
+    say "rabbitmq-server $V (tested: $TESTED) not found:"
+    for place in "${SEEN[@]}" "$ROOT/debs/$V: it has none"; do say "  $place"; done
+    say "Use one of these:"
+    say "  $own='URL SUITE': a Debian archive that has it, such as a dated snapshot"
+    say "  copy $ROOT/debs/$V from a machine on which \`$SELF install $V\` succeeded"
+    die "  $(instead)"
+}
+
+# download downloads rabbitmq-server and its dependencies from the archive that find_release has found.
+download() {
+    local names
+    names=$(apt apt-get --print-uris -y install rabbitmq-server |
+        awk -v skip="$UNUSED" '{ n = $2; sub(/_.*/, "", n); if (n !~ skip) print n }')
+    grep -qx rabbitmq-server <<<"$names" || die "cannot install rabbitmq-server from $FROM"
+    say "$V: rabbitmq-server $HAVE, $(wc -w <<<"$names") packages"
+    # shellcheck disable=SC2086
+    (cd "$WORK/deb" && apt apt-get download $names >&2)
 }
 
 install_one() {
@@ -113,18 +154,17 @@ install_one() {
         return
     fi
 
-    local t0=$SECONDS names
+    local t0=$SECONDS
     WORK=$ROOT/.work-$V
     rm -rf "$WORK"
     mkdir -p "$WORK"/{cache/archives/partial,deb}
     : >"$WORK/status"
     find_release
-    names=$(apt apt-get --print-uris -y install rabbitmq-server |
-        awk -v skip="$UNUSED" '{ n = $2; sub(/_.*/, "", n); if (n !~ skip) print n }')
-    grep -qx rabbitmq-server <<<"$names" || die "cannot install rabbitmq-server from $FROM"
-    say "$V: rabbitmq-server $HAVE, $(wc -w <<<"$names") packages"
-    # shellcheck disable=SC2086
-    (cd "$WORK/deb" && apt apt-get download $names >&2)
+    if [ "$FROM" = "$ROOT/debs" ]; then
+        cp "$ROOT/debs/$V"/*.deb "$WORK/deb/"
+    else
+        download
+    fi
 
     unpack "$WORK/deb" "$WORK/new"
     local otp
@@ -133,6 +173,11 @@ install_one() {
     echo "rabbitmq-server $HAVE, Erlang/OTP $otp, from $FROM" >"$WORK/new/.installed"
     rm -rf "$RFS"
     mv "$WORK/new" "$RFS"
+    if [ "$FROM" != "$ROOT/debs" ]; then
+        rm -rf "$ROOT/debs/$V"
+        mkdir -p "$ROOT/debs"
+        mv "$WORK/deb" "$ROOT/debs/$V"
+    fi
     rm -rf "$WORK"
     exec 8>&-
     say "$V installed in $((SECONDS - t0)) s: $(cat "$RFS/.installed"), $(du -sm "$RFS" | cut -f1) MiB at $RFS"
