@@ -166,7 +166,7 @@ func TestRefusedImportChangesNothing(t *testing.T) {
 // Mutations of valid definitions: each is a path to a field of the document, and values to put there.
 var mutations = map[string][]string{
 	"users/0/name": {`null`, `1`}, "users/0/tags": {`"a,b"`, `["a"]`, `null`, `7`}, "users/0/password": {`""`, `null`, `[]`},
-	"users/0/limits": {`{ }`, `[]`, `{"max-channels":-1}`}, "users/0": {`null`, `"x"`, `{}`}, "users": {`[]`, `{}`, `null`},
+	"users/0/limits": {`{ }`, `{"max-channels":-1}`}, "users/0": {`null`, `"x"`, `{}`}, "users": {`[]`, `{}`, `null`},
 	"vhosts/0/name": {`null`, `3`}, "vhosts/0/limits": {`{ }`, `[]`, `{"max-queues":-1}`, `null`}, "vhosts/0/metadata": {`{}`, `null`, `{"tags":["a"]}`},
 	"permissions/0/user": {`"nobody-here"`, `null`, `1`}, "permissions/0/vhost": {`"nowhere"`, `null`}, "permissions/0/configure": {`"("`, `"(?=a)"`, `null`, `1`, `""`},
 	"queues/0/name": {`"amq.q"`, `null`, `5`}, "queues/0/vhost": {`"nowhere"`, `null`, `5`}, "queues/0/type": {`"quorum"`, `"other"`, `null`, `3`},

@@ -12,11 +12,14 @@ import (
 
 func (ch *channel) exchangeDeclare(m *amqpwire.ExchangeDeclare) error {
 	m.Exchange = vhost.Clean(m.Exchange)
+	var err error
 	if !m.Passive {
-		if err := cmp.Or(ch.s.mayExchange(access.Configure, m.Exchange),
-			ch.s.mayForward("exchange", m.Exchange, m.Arguments, "alternate-exchange")); err != nil {
-			return err
-		}
+		err = cmp.Or(ch.s.mayExchange(access.Configure, m.Exchange), ch.s.mayForward("exchange", m.Exchange, m.Arguments, "alternate-exchange"))
+	} else if m.Exchange != "" {
+		err = ch.s.mayAny("exchange", m.Exchange)
+	}
+	if err != nil {
+		return err
 	}
 	if err := ch.s.vhost.DeclareExchange(m); err != nil {
 		return err
@@ -39,7 +42,7 @@ func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
 	m.Queue = vhost.Clean(m.Queue)
 	q, err := ch.s.vhost.DeclareQueue(m, ch.s, func(name string) error {
 		if m.Passive {
-			return nil
+			return ch.s.mayAny("queue", name)
 		}
 		if err := ch.s.mayQueue(access.Configure, name); err != nil || ch.s.vhost.FindQueue(name) != nil {
 			return err

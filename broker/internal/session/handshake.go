@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/exception"
@@ -141,6 +142,8 @@ func (s *Session) authenticate() error {
 		return s.refuse(err)
 	}
 	s.user = user
+	known, _ := s.config.Access.User(user)
+	s.impersonator = slices.Contains(known.Tags, "impersonator")
 	if s.clientProperties, err = amqpwire.ParseTable(properties); err != nil {
 		return s.refuse(fmt.Errorf("handshake: client properties: %w", err))
 	}

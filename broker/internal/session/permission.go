@@ -65,6 +65,16 @@ func (s *Session) mayExchange(op access.Operation, name string) error {
 	return s.may(op, "exchange", name)
 }
 
+// mayAny returns an error unless the user has any permission for the queue or exchange. The error names the permission to
+// configure.
+func (s *Session) mayAny(kind, name string) error {
+	err := s.may(access.Configure, kind, name)
+	if err == nil || s.may(access.Write, kind, name) == nil || s.may(access.Read, kind, name) == nil {
+		return nil
+	}
+	return err
+}
+
 // mayForward checks the permissions to forward messages from a queue or exchange to the exchange in the argument arg:
 // read permission for the source, and write permission for the target.
 func (s *Session) mayForward(kind, name string, args amqpwire.Table, arg string) error {

@@ -16,7 +16,7 @@ func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byt
 	}
 	m, err := vhost.NewMessage(vhost.Published{
 		Exchange: method.Exchange, RoutingKey: method.RoutingKey, Properties: properties, Body: body,
-		User: ch.s.user, ReplyQueue: ch.replyQueue(),
+		User: ch.s.user, Impersonator: ch.s.impersonator, ReplyQueue: ch.replyQueue(),
 	})
 	if err != nil {
 		return err

@@ -116,6 +116,7 @@ type Session struct {
 	mechanism        string
 	clientProperties amqpwire.Table
 	user             string
+	impersonator     bool
 	vhost            *vhost.VHost
 	channelMax       uint16
 	frameMax         uint32

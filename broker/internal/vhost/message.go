@@ -24,6 +24,7 @@ type Published struct {
 	Properties           []byte // in wire format
 	Body                 []byte
 	User                 string // user of the publishing connection
+	Impersonator         bool   // the property user-id may contain another user
 	ReplyQueue           string // queue for direct replies; may be empty
 }
 
@@ -40,7 +41,7 @@ func NewMessage(c Published) (*queue.Message, error) {
 		TTL: queue.NoTTL, Persistent: p.DeliveryMode == persistent,
 		HasPriority: p.Has(amqpwire.PropPriority), Priority: p.Priority,
 	}
-	if p.Has(amqpwire.PropUserID) && p.UserID != c.User {
+	if p.Has(amqpwire.PropUserID) && p.UserID != c.User && !c.Impersonator {
 		return nil, exception.New(exception.PreconditionFailed,
 			"user_id property set to '%s' but authenticated user was '%s'", p.UserID, c.User)
 	}

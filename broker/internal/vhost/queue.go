@@ -45,14 +45,17 @@ func (q *Queue) Deleted() bool {
 
 // DeclareQueue creates a queue, unless it exists, and returns it. An existing queue must have the same properties. A
 // passive declaration does not create a queue, and returns an error if the queue does not exist. If the name is empty,
-// the broker generates a name. The argument owner identifies the connection of the client. Unless the declaration is
-// passive, DeclareQueue calls the function may to check the configure permission.
+// the broker generates a name. The argument owner identifies the connection of the client. DeclareQueue calls the function
+// may to check the permission of the client.
 func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name string) error) (*Queue, error) {
 	name := Clean(d.Queue)
 	if strings.HasPrefix(name, ReplyTo) {
 		return v.declareReply(name)
 	}
 	if d.Passive {
+		if err := may(name); err != nil {
+			return nil, err
+		}
 		q, err := v.Queue(name, owner)
 		if err == nil {
 			q.Touch()
