@@ -29,6 +29,14 @@ func RetryAfter(d time.Duration, err error) error {
 	return &RetryAfterError{Delay: max(0, d), Err: err}
 }
 
+// Snooze returns an error that has the effect of RetryAfter, but the attempt does not count: the number of attempts, the
+// recorded errors and the time of the first failure do not change. Use it if the message cannot be processed yet, for
+// example before a shop opens. Nothing limits the number of such attempts. With a route on which the broker counts the
+// attempts (topology.Requeuing, DelayedRetry, DeadLettering and the routes of message TTLs), Snooze equals RetryAfter.
+func Snooze(d time.Duration, err error) error {
+	return &RetryAfterError{Delay: max(0, d), Uncounted: true, Err: err}
+}
+
 // PauseFor returns an error that has the effect of RetryAfter, and also makes the worker stop consuming for d. Use it if a
 // downstream service must not receive any calls. Running handlers continue. The worker requeues messages that it has not
 // started. Other workers, in this process or elsewhere, are not affected.
@@ -56,11 +64,13 @@ func Annotate(err error, headers map[string]any) error {
 	return &AnnotatedError{Err: err, Headers: headers}
 }
 
-// RetryAfterError is the outcome that RetryAfter and PauseFor return.
+// RetryAfterError is the outcome that RetryAfter, Snooze and PauseFor return.
 type RetryAfterError struct {
 	Delay time.Duration
 	Pause bool // the worker does not consume during the Delay
 	Err   error
+
+	Uncounted bool // the attempt does not count
 }
 
 // Error returns the string of the wrapped error, or a string with the Delay if Err is nil.
@@ -149,6 +159,8 @@ type verdict struct {
 	outcome outcome
 	delay   time.Duration // for postponed: the delay that the handler requested
 	pause   time.Duration // duration of the worker's pause
+
+	uncounted bool // for postponed: the attempt does not count
 }
 
 // classify returns the verdict for a handler's error.
@@ -160,7 +172,7 @@ func classify(err error) verdict {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		switch x := e.(type) {
 		case *RetryAfterError:
-			v := verdict{outcome: postponed, delay: max(0, x.Delay)}
+			v := verdict{outcome: postponed, delay: max(0, x.Delay), uncounted: x.Uncounted}
 			if x.Pause {
 				v.pause = v.delay
 			}
@@ -174,10 +186,10 @@ func classify(err error) verdict {
 	return verdict{outcome: failed}
 }
 
-// classifyJoined combines the verdicts of joined errors. Park takes precedence, because a retry cannot succeed. Otherwise
+// classifyJoined combines the verdicts of joined errors. The attempt counts unless all errors are from Snooze. Park takes precedence, because a retry cannot succeed. Otherwise
 // the longest delay and the longest pause apply.
 func classifyJoined(errs []error) verdict {
-	all := verdict{outcome: failed}
+	all := verdict{outcome: failed, uncounted: true}
 	for _, err := range errs {
 		v := classify(err)
 		if v.outcome == unretryable {
@@ -187,7 +199,9 @@ func classifyJoined(errs []error) verdict {
 			all.outcome, all.delay = postponed, max(all.delay, v.delay)
 			all.pause = max(all.pause, v.pause)
 		}
+		all.uncounted = all.uncounted && v.uncounted
 	}
+	all.uncounted = all.uncounted && all.outcome == postponed
 	return all
 }
 

@@ -31,7 +31,7 @@ func TestClassify(t *testing.T) {
 		{"annotated", Annotate(Park(plain), map[string]any{"k": 1}), unretryable, 0, 0},
 		{"negative delay in a literal", &RetryAfterError{Delay: -1}, postponed, 0, 0},
 	} {
-		if got, want := classify(tc.err), (verdict{tc.want, tc.delay, tc.pause}); got != want {
+		if got, want := classify(tc.err), (verdict{outcome: tc.want, delay: tc.delay, pause: tc.pause}); got != want {
 			t.Errorf("%s: got %+v, want %+v", tc.name, got, want)
 		}
 	}

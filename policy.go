@@ -114,6 +114,8 @@ type Decision struct {
 	Delay  time.Duration // time until the retry; never negative
 	Pause  time.Duration // duration of the worker's pause if Retry is set: see PauseFor
 	Reason string        // reason for parking, such as "10 attempts made"
+
+	Uncounted bool // the attempt does not count: see Snooze
 }
 
 // Decide returns the decision for a message after an attempt that failed with err. The first attempt has the number 1.
@@ -136,12 +138,13 @@ func (p Policy) decide(v verdict, err error, attempt int, since time.Duration, w
 	case unretryable:
 		return Decision{Reason: "parked by the handler"}
 	}
-	p, rule, park := p.WithDefaults().apply(err)
-	if park {
+	p, matched, rule := p.WithDefaults().apply(err)
+	if matched.Park {
 		return Decision{Reason: "parked by a rule" + rule}
 	}
+	uncounted := v.uncounted || matched.Uncounted
 	attempt, since = max(1, attempt), max(0, since)
-	if attempt >= p.MaxAttempts {
+	if attempt >= p.MaxAttempts && !uncounted {
 		return Decision{Reason: attemptsMade(attempt, p.MaxAttempts) + rule}
 	}
 	delay := v.delay
@@ -149,10 +152,19 @@ func (p Policy) decide(v verdict, err error, attempt int, since time.Duration, w
 		delay = max(0, p.Backoff.Delay(attempt))
 	}
 	delay = wait(delay)
-	if p.GiveUpAfter > 0 && delay > p.GiveUpAfter-since {
+	if p.GiveUpAfter > 0 && delay > p.GiveUpAfter-since && !uncounted {
 		return Decision{Reason: tooLate(delay, since, p.GiveUpAfter) + rule}
 	}
-	return Decision{Retry: true, Delay: delay, Pause: v.pause}
+	return Decision{Retry: true, Delay: delay, Pause: v.pause, Uncounted: uncounted}
+}
+
+// counting returns p with rules whose attempts count.
+func (p Policy) counting() Policy {
+	p.Rules = slices.Clone(p.Rules)
+	for i := range p.Rules {
+		p.Rules[i].Uncounted = false
+	}
+	return p
 }
 
 func attemptsMade(made, limit int) string {
@@ -183,7 +195,7 @@ func tooLate(delay, since, limit time.Duration) string {
 // Rule overrides the fields of a Policy for certain errors. A zero field keeps the value of the Policy.
 //
 // A Rule applies after an attempt that failed with a matching error. All earlier attempts count, regardless of their
-// errors. A Rule does not override the handler: Park parks the message, and RetryAfter sets the delay. The limits and
+// errors, unless a Rule with Uncounted matched them. A Rule does not override the handler: Park parks the message, and RetryAfter sets the delay. The limits and
 // the Park field of the Rule also apply to RetryAfter.
 type Rule struct {
 	// Match reports whether the Rule applies to an error, which is never nil. Is and As return such functions. Match must
@@ -193,6 +205,10 @@ type Rule struct {
 	// Park parks the message immediately, without further attempts. It cannot be combined with MaxAttempts, GiveUpAfter or
 	// Backoff. Default: false.
 	Park bool
+
+	// Uncounted makes matching attempts not count, as Snooze does: a message that waits for a shop to open keeps all its
+	// attempts for real errors. GiveUpAfter continues to measure the time since the first counted failure. It cannot be combined with Park, MaxAttempts or GiveUpAfter. Default: false.
+	Uncounted bool
 
 	MaxAttempts int             // overrides Policy.MaxAttempts
 	GiveUpAfter time.Duration   // overrides Policy.GiveUpAfter
@@ -229,13 +245,16 @@ func (r Rule) validate(name string) error {
 	if r.Park && (r.MaxAttempts != 0 || r.GiveUpAfter != 0 || r.Backoff != nil) {
 		missing = errors.Join(missing, fmt.Errorf("reprise: %s: MaxAttempts, GiveUpAfter and Backoff must be 0 with Park", name))
 	}
+	if r.Uncounted && (r.Park || r.MaxAttempts != 0 || r.GiveUpAfter != 0) {
+		missing = errors.Join(missing, fmt.Errorf("reprise: %s: Park, MaxAttempts and GiveUpAfter must not be set with Uncounted", name))
+	}
 	return errors.Join(missing,
 		validateLimits(name, r.MaxAttempts, r.GiveUpAfter, "0 means the MaxAttempts of the Policy, 1 no retries", "the GiveUpAfter of the Policy"), bad)
 }
 
-// apply returns p with the overrides for an error. It also returns the name of the matching Rule in parentheses, for
-// Decision.Reason, and whether that Rule parks the message.
-func (p Policy) apply(err error) (_ Policy, rule string, park bool) {
+// apply returns p with the overrides for an error. It also returns the matching Rule, and its name in parentheses for
+// Decision.Reason.
+func (p Policy) apply(err error) (_ Policy, matched Rule, name string) {
 	for i, r := range p.Rules {
 		if r.Match == nil || !r.Match(err) {
 			continue
@@ -245,7 +264,7 @@ func (p Policy) apply(err error) (_ Policy, rule string, park bool) {
 		if r.Backoff != nil {
 			p.Backoff = r.Backoff
 		}
-		return p, fmt.Sprintf(" (Rules[%d])", i), r.Park
+		return p, r, fmt.Sprintf(" (Rules[%d])", i)
 	}
-	return p, "", false
+	return p, Rule{}, ""
 }

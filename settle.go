@@ -211,6 +211,9 @@ func (w *Worker) choose(d *delivery, c *replacement, r *result) error {
 	})
 	if decision.Retry {
 		err := noWay
+		if decision.Uncounted {
+			c.failure.Uncounted, c.failure.Attempt = true, d.History.Attempts
+		}
 		if err == nil && c.hop.Way == topology.Copy {
 			err = w.fill(d, c, c.result.headers, w.cfg.Strategy.Marks.Retry, amqpconn.RoomForStations(c.hop.Stations))
 		}
@@ -241,7 +244,13 @@ func (w *Worker) decide(d *delivery, r *result, wait func(time.Duration) time.Du
 	if first := d.History.FirstFailed; !first.IsZero() {
 		since = time.Since(first)
 	}
-	return p.decide(r.verdict, r.err, d.Attempt, since, wait)
+	decision := p.decide(r.verdict, r.err, d.Attempt, since, wait)
+	if decision.Uncounted && !w.isCopied(d) { // the broker counts the attempt
+		v := r.verdict
+		v.uncounted = false
+		return p.counting().decide(v, r.err, d.Attempt, since, wait)
+	}
+	return decision
 }
 
 // parkUnmarked sets c to a copy without marks for the failed queue, as the last resort.
@@ -274,14 +283,14 @@ func (w *Worker) replace(d *delivery, c *replacement) Event {
 	d.AckBurst() // the message that represents the burst is safe
 	f := &c.failure
 	if c.parked {
-		w.log.Error("parked", "message_id", c.messageID(d), "attempt", f.Attempt, "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", f.Reason, "error", logged(f.Error))
+		w.log.Error("parked", "message_id", c.messageID(d), "attempt", d.Attempt, "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", f.Reason, "error", logged(f.Error))
 		return Event{Kind: EventParked, Err: errText(f.Error)}
 	}
 	if w.member != nil {
 		w.announceRetry(d, c)
 	}
 	if w.log.Enabled(context.Background(), slog.LevelWarn) {
-		w.log.Warn("retry", "message_id", c.messageID(d), "attempt", f.Attempt, "delay", c.hop.Delay, "error", logged(f.Error))
+		w.log.Warn("retry", "message_id", c.messageID(d), "attempt", d.Attempt, "delay", c.hop.Delay, "error", logged(f.Error))
 	}
 	return Event{Kind: EventRetried, Delay: c.hop.Delay, Err: errText(f.Error)}
 }

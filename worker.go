@@ -201,7 +201,7 @@ func (w *Worker) announceRetry(d *delivery, c *replacement) {
 		return
 	}
 	f := &c.failure
-	x := topology.Retry{MessageID: c.messageID(d), Attempt: f.Attempt, Failed: f.Time, Due: time.Now().Add(c.hop.Delay), Error: f.Error}
+	x := topology.Retry{MessageID: c.messageID(d), Attempt: d.Attempt, Failed: f.Time, Due: time.Now().Add(c.hop.Delay), Error: f.Error}
 	_ = guard.Call("strategy", func() error { // after an error, the wait queue is unknown
 		x.Wait = w.cfg.Strategy.WaitingIn(d.At, c.hop)
 		return nil

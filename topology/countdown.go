@@ -67,6 +67,9 @@ func (c CountDown) Read(d Delivery) History {
 
 // Retry returns headers with the number of retries decremented, and with the error text appended.
 func (c CountDown) Retry(headers Table, f Failure) Table {
+	if f.Uncounted {
+		return headers.Clone()
+	}
 	out := headers.with(c.Header, int32(max(0, c.retriesLeft(headers)-1)))
 	return c.append(out, f)
 }

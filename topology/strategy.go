@@ -155,6 +155,7 @@ type AttemptError struct {
 type Failure struct {
 	AttemptError         // the attempt that failed
 	History      History // result of Read
+	Uncounted    bool    // the attempt does not count: Attempt is History.Attempts, and Marks keep their number and their errors
 	Reason       string  // reason for parking, such as "10 attempts made"; "" for a retry or if the error is the reason
 
 	// Work queue in which the message failed, and exchange and routing key of the first publish, from History or, if it

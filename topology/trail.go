@@ -83,8 +83,10 @@ func (t Trail) write(out Table, f Failure) Table {
 	if first.IsZero() {
 		first = f.Time
 	}
-	out[HeaderAttempts] = int64(f.Attempt)
-	out[HeaderFirstFailed] = first
+	if !f.Uncounted || f.Attempt > 0 {
+		out[HeaderAttempts] = int64(f.Attempt)
+		out[HeaderFirstFailed] = first
+	}
 	out[HeaderQueue] = f.Queue
 	out[HeaderExchange] = f.Exchange
 	out[HeaderRoutingKey] = f.RoutingKey
@@ -92,12 +94,19 @@ func (t Trail) write(out Table, f Failure) Table {
 		out[HeaderReason] = truncate(f.Reason, maxErrorText)
 	}
 
-	kept, dropped := bound(f.History.Errors, f.History.ErrorsDropped)
+	kept, dropped := f.History.Errors, f.History.ErrorsDropped
+	if !f.Uncounted {
+		kept, dropped = bound(kept, dropped)
+		kept = append(kept[:len(kept):len(kept)], f.AttemptError)
+	}
+	if len(kept) == 0 {
+		return out
+	}
 	for limit := maxErrorText; ; limit /= 2 {
 		if dropped > 0 {
 			out[HeaderErrorsDropped] = int64(dropped)
 		}
-		out[HeaderErrors] = writeAttempts(kept, f.AttemptError, limit)
+		out[HeaderErrors] = writeAttempts(kept, limit)
 		if f.Room <= 0 || out.WireSize() <= f.Room {
 			return out
 		}
@@ -120,12 +129,12 @@ func bound(errs []AttemptError, dropped int) ([]AttemptError, int) {
 	return errs, dropped
 }
 
-func writeAttempts(before []AttemptError, last AttemptError, limit int) []any {
-	entries := make([]any, 0, len(before)+1)
-	for _, e := range before {
+func writeAttempts(all []AttemptError, limit int) []any {
+	entries := make([]any, 0, len(all))
+	for _, e := range all {
 		entries = append(entries, writeAttempt(e, limit))
 	}
-	return append(entries, writeAttempt(last, limit))
+	return entries
 }
 
 func writeAttempt(e AttemptError, limit int) Table {

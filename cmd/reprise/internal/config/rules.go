@@ -32,6 +32,9 @@ func (v value) rules(w *Worker, refuseIgnored func(*fields)) []reprise.Rule {
 		if read(f, "park", &r.Park, value.boolean); r.Park {
 			f.refuse("does not apply to park: true, which disables retries: remove it", "attempts", "give_up_after", "backoff")
 		}
+		if read(f, "uncounted", &r.Uncounted, value.boolean); r.Uncounted {
+			f.refuse("does not apply to uncounted: true, which does not limit attempts: remove it", "attempts", "give_up_after", "park")
+		}
 		refuseIgnored(f)
 		read(f, "attempts", &r.MaxAttempts, integer(1, MaxAttempts))
 		read(f, "give_up_after", &r.GiveUpAfter, duration(time.Nanosecond))
