@@ -166,7 +166,7 @@ func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 		fmt.Fprintf(&b, "%d retries of the last day are missing: the list has room for %d\n", s.Missing, failed.MaxWaiting)
 	}
 	for _, queue := range s.Silent {
-		fmt.Fprintf(&b, "the workers of queue %s have an older version, which does not report retries\n", terminal.OneLine(string(queue)))
+		fmt.Fprintf(&b, "retries of queue %s are not known: its workers retried before this console started, or have an older version, which does not report retries\n", terminal.OneLine(string(queue)))
 	}
 	if s.Problem != "" {
 		b.WriteString(s.Problem + "\n")

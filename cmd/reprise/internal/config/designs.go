@@ -50,7 +50,8 @@ var coverArt = design{
 }
 
 var staking = design{
-	name: "staking",
+	name:   "staking",
+	others: true,
 	queues: []string{
 		preset.StakingActiveQueue, preset.StakingUnbondingQueue, preset.StakingWithdrawQueue, preset.StakingExpiredQueue,
 		preset.StakingStatsQueue, preset.StakingBtcInfoQueue, preset.StakingConfirmedInfoQueue,
@@ -92,6 +93,10 @@ var cdnPurge = design{
 	settings: func(f *fields) workerOf {
 		var p preset.CDNPurge
 		room := len(".wait")
+		published := false
+		if read(f, "published", &published, value.boolean); published {
+			p = preset.CDNPurgePublished()
+		}
 		read(f, "exchange", &p.Exchange, ownName(preset.CDNPurgeExchange, room))
 		read(f, "wait_exchange", &p.WaitExchange, ownName(preset.CDNPurgeWaitExchange, room))
 		read(f, "wait_queue", &p.WaitQueue, ownName(preset.CDNPurgeWaitQueue, room))

@@ -23,6 +23,9 @@ type design struct {
 	// arbitrary name.
 	queues []string
 
+	// others permits queues with names that are not in queues, as the programs of the design do.
+	others bool
+
 	// example is a queue name for problems if queues is empty.
 	example string
 
@@ -125,7 +128,11 @@ func (p *presetItem) known(x field, before int) bool {
 		return true
 	}
 	advice := "its work queues are " + these(p.queues)
-	if near, ok := closest(x.key, p.queues); ok {
+	near, ok := closest(x.key, p.queues)
+	if p.others && !ok {
+		return x.namesQueue()
+	}
+	if ok {
 		advice = "did you mean " + near + "?"
 	} else if len(p.queues) == 1 {
 		advice = "write " + p.first() + ", which is the only one"

@@ -118,3 +118,19 @@ func TestLongestWindowMatchesLibrary(t *testing.T) {
 		}
 	}
 }
+
+// A preset accepts the names of deployed programs, not only the names in the document.
+func TestPresetAcceptsDeployedNames(t *testing.T) {
+	w := presetOf(t, "staking", "", "v2_active_staking_queue")
+	if diff := cmp.Diff(preset.Staking{}.Strategy(), w.Strategy, noFuncs); w.Queue != "v2_active_staking_queue" || diff != "" {
+		t.Errorf("got queue %q, strategy (-want +got)\n%s", w.Queue, diff)
+	}
+	w = presetOf(t, "cdn-purge", "published: true,", "primary-queue")
+	if diff := cmp.Diff(preset.CDNPurgePublished().Strategy(), w.Strategy, noFuncs); w.Queue != "primary-queue" || diff != "" {
+		t.Errorf("got queue %q, strategy (-want +got)\n%s", w.Queue, diff)
+	}
+	w = mustParse(t, "workers: [{queue: jobs, route: {requeue: {classic: true}}, exec: [x]}]").Workers[0]
+	if w.Strategy.Route != (topology.Requeuing{Classic: true}) {
+		t.Errorf("got route %+v, want classic requeuing", w.Strategy.Route)
+	}
+}

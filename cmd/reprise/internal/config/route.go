@@ -21,7 +21,7 @@ var routeKinds = []routeKind{
 	{"buckets", topology.Buckets{}, "{base: 1s, growth: 1.25}", (*fields).buckets},
 	{"levels", topology.Levels{}, "", nil},
 	{"message-ttl", topology.MessageTTL{}, "", nil},
-	{"requeue", topology.Requeuing{}, "", nil},
+	{"requeue", topology.Requeuing{}, "{classic: true}", (*fields).requeuing},
 	{"dead-letter", topology.DeadLettering{Delay: topology.DefaultDeadLetteringDelay}, "{delay: 5m}", (*fields).deadLettering},
 	{"delayed-retry", topology.DelayedRetry{Min: topology.DefaultDelayedRetryMin, Max: topology.DefaultDelayedRetryMax}, "{min: 10s, max: 1h}", (*fields).delayedRetry},
 }
@@ -83,6 +83,12 @@ func (v value) settings(k routeKind) topology.Route {
 		f.finish()
 	}
 	return route
+}
+
+func (f *fields) requeuing() topology.Route {
+	var r topology.Requeuing
+	read(f, "classic", &r.Classic, value.boolean)
+	return r
 }
 
 func (f *fields) deadLettering() topology.Route {
