@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -29,6 +30,7 @@ type Consumer struct {
 	exhausted bool // has Prefetch unacked messages, as counted by the queue
 	unacked   int  // number of unacked messages
 	cancelled bool // was cancelled while it had unacked messages
+	number    int  // position in the order of arrival, from 1
 }
 
 // consumers is a round-robin scheduler. A consumer that has received a message moves behind the other consumers with
@@ -38,6 +40,7 @@ type consumers struct {
 	preemptive bool        // a new consumer with a higher priority replaces the single active consumer
 	all        []*Consumer // by priority, then by arrival; with single, the active one first
 	available  []*Consumer // consumers that accept messages, by priority, then turn
+	arrived    int         // number of consumers so far
 
 	leaving *Consumer // previous active consumer; after it has settled its messages, the first consumer in all becomes active
 }
@@ -54,6 +57,8 @@ func join(list []*Consumer, c *Consumer) []*Consumer {
 }
 
 func (cs *consumers) add(c *Consumer) {
+	cs.arrived++
+	c.number = cs.arrived
 	if cs.single {
 		cs.addSingle(c)
 		return
@@ -67,17 +72,32 @@ func (cs *consumers) addSingle(c *Consumer) {
 	case len(cs.all) == 0:
 		cs.all = []*Consumer{c}
 	case !cs.preemptive || c.Priority <= cs.all[0].Priority:
-		cs.all = slices.Concat(cs.all[:1], join(cs.all[1:], c))
+		cs.all = slices.Concat(cs.all[:1], cs.wait(cs.all[1:], c))
 		return
 	default:
 		active := cs.all[0]
 		if cs.leaving == nil && active.unacked > 0 {
 			cs.leaving = active
 		}
-		cs.all = slices.Concat([]*Consumer{c}, join(cs.all[1:], active))
+		cs.all = slices.Concat([]*Consumer{c}, cs.wait(cs.all[1:], active))
 	}
 	cs.activate()
 }
+
+// wait inserts a consumer into the list of consumers that wait to become the single active consumer. As in RabbitMQ, a
+// consumer that was active before does not lose its position.
+func (cs *consumers) wait(list []*Consumer, c *Consumer) []*Consumer {
+	if !cs.preemptive {
+		return join(list, c)
+	}
+	i, _ := slices.BinarySearchFunc(list, c, func(a, b *Consumer) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(b.credit(), a.credit()), cmp.Compare(a.number, b.number))
+	})
+	return slices.Insert(slices.Clone(list), i, c)
+}
+
+// credit returns the credit of a consumer without unacked messages in a quorum queue.
+func (c *Consumer) credit() int { return cmp.Or(c.Prefetch, 2000) }
 
 // active returns the single active consumer, or nil.
 func (cs *consumers) active() *Consumer {
