@@ -10,6 +10,10 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
+// longestLease is the longest time by which a lease may exceed a lease of the claiming process. A process whose clock was
+// wrong may have left a later end, which would otherwise stop the archive until that time.
+func longestLease(lease time.Duration) time.Duration { return 10 * lease }
+
 // claimReplay gives owner the lease of a replay, or extends the lease that owner already has. It reports false if
 // another owner has the lease, or if the state of the replay is final. Config.Clock determines when a lease expires, so
 // the clocks of machines that share a database should differ by at most about a second.
@@ -18,8 +22,8 @@ func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, le
 	now := a.now()
 	var n int64
 	err = a.write(ctx, func(tx *tx) (err error) {
-		n, err = tx.Exec(`UPDATE {replay} SET owner = $2, lease = $3 WHERE id = $1 AND ended = 0 AND (owner = $2 OR lease <= $4)`,
-			int64(id), owner, sqlkit.Millis(now.Add(lease)), sqlkit.Millis(now))
+		n, err = tx.Exec(`UPDATE {replay} SET owner = $2, lease = $3 WHERE id = $1 AND ended = 0 AND (owner = $2 OR lease <= $4 OR lease > $5)`,
+			int64(id), owner, sqlkit.Millis(now.Add(lease)), sqlkit.Millis(now), sqlkit.Millis(now.Add(longestLease(lease))))
 		return err
 	})
 	return n == 1 && err == nil, err
@@ -44,6 +48,7 @@ func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) 
 
 // claimQueue gives owner the lease of a failed queue, or extends it, so that only owner archives the messages of the
 // queue. It reports false if another owner has the lease. Config.Clock determines when a lease expires.
+// A lease of more than ten times the duration is from a wrong clock, and does not count.
 //
 // The lease is in the archive because quorum queues in RabbitMQ do not support exclusive consumers. After another owner
 // has taken the lease, ingest refuses the messages of the former owner. The former owner requeues them, and the new
@@ -54,8 +59,8 @@ func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease tim
 	var n int64
 	err = a.write(ctx, func(tx *tx) (err error) {
 		n, err = tx.Exec(`INSERT INTO {ingest} (queue, owner, lease) VALUES ($1, $2, $3)
-			ON CONFLICT (queue) DO UPDATE SET owner = excluded.owner, lease = excluded.lease WHERE {ingest}.owner = excluded.owner OR {ingest}.lease <= $4`,
-			[]byte(queue), owner, sqlkit.Millis(now.Add(lease)), sqlkit.Millis(now))
+			ON CONFLICT (queue) DO UPDATE SET owner = excluded.owner, lease = excluded.lease WHERE {ingest}.owner = excluded.owner OR {ingest}.lease <= $4 OR {ingest}.lease > $5`,
+			[]byte(queue), owner, sqlkit.Millis(now.Add(lease)), sqlkit.Millis(now), sqlkit.Millis(now.Add(longestLease(lease))))
 		return err
 	})
 	return n == 1 && err == nil, err

@@ -114,6 +114,30 @@ func TestCancelledReplayEndsWhenReleased(t *testing.T) {
 	})
 }
 
+// A process whose clock was a day ahead exits. Its leases do not stop the others until the next day.
+func TestLeaseOfWrongClock(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		clock := newClock()
+		a := db.archive(t, clock.use)
+		value(a.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}}))(t)
+		r := value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "test"))(t)
+		claim := func(owner string, lease time.Duration) [2]bool {
+			return [2]bool{value(a.ClaimQueue(t.Context(), "orders.failed", owner, lease))(t), value(a.Claim(t.Context(), r.ID, owner, lease))(t)}
+		}
+		clock.pass(24 * time.Hour)
+		if got := claim("wrong", time.Minute); got != [2]bool{true, true} {
+			t.Fatalf("claim with the wrong clock: got %v, want both", got)
+		}
+		clock.pass(-24 * time.Hour)
+		if got := claim("other", time.Minute); got != [2]bool{true, true} {
+			t.Errorf("claim of a lease that ends tomorrow: got %v, want both", got)
+		}
+		if got := claim("short", 10*time.Second); got != [2]bool{} {
+			t.Errorf("claim of a longer lease: got %v, want none", got)
+		}
+	})
+}
+
 // A failed queue has one owner at a time, and the archive refuses messages from other owners.
 func TestFailedQueueHasOneOwner(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
