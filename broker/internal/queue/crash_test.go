@@ -3,19 +3,26 @@ package queue
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// chain contains a queue with a maximum length of one message, and the queue to which it dead-letters messages.
+// chain contains a queue and the queue to which it dead-letters messages.
 type chain struct {
 	store        store.Store
 	source, work *Queue
 	running      sync.WaitGroup
 }
 
+// openChain returns a chain whose first queue has a maximum length of one message.
 func openChain(t *testing.T, fs *memDisk) *chain {
+	t.Helper()
+	return openChainWith(t, fs, func(config *Config) { config.MaxLength = 1 })
+}
+
+func openChainWith(t *testing.T, fs *memDisk, limit func(*Config)) *chain {
 	t.Helper()
 	c := &chain{store: openStore(fs)}
 	restore := func(name string, id uint64, change func(*Config)) *Queue {
@@ -31,7 +38,7 @@ func openChain(t *testing.T, fs *memDisk) *chain {
 	}
 	c.work = restore("work", 2, func(*Config) {})
 	c.source = restore("source", 1, func(config *Config) {
-		config.MaxLength = 1
+		limit(config)
 		config.DeadLetter, config.Publish, config.Ask = &DeadLetter{}, to(&c.work), func(q *Queue) {
 			c.running.Go(func() {
 				for q.SendDeadLetters() {
@@ -97,6 +104,47 @@ func TestDroppedMessageIsRedeliveredAfterCrash(t *testing.T) {
 			if it := arrived(c.work); it == nil || numberOf(it) != 2 || it.Redelivered {
 				t.Errorf("published after the crash: got %+v, want message 2, not redelivered", it)
 			}
+		})
+	}
+}
+
+// After a crash, an expired message is marked as redelivered if it expired before the restart, because the broker may have
+// dead-lettered it before the crash. A message that expires later is not marked.
+func TestOnlyMessagesExpiredBeforeRestartAreRedelivered(t *testing.T) {
+	for name, test := range map[string]struct {
+		down        time.Duration // time between the crash and the restart
+		again       bool          // the broker restarts once more before the message expires
+		redelivered bool
+	}{
+		"expired during the outage": {down: 2 * time.Hour, redelivered: true},
+		"expired after the restart": {down: time.Minute},
+		"expired after two starts":  {down: time.Minute, again: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limit := func(config *Config) { config.TTL = time.Hour }
+				fs := newMemDisk()
+				c := openChainWith(t, fs, limit)
+				c.source.Publish(large(1, 10))
+				if err := c.store.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				crashed := fs.crashed()
+				c.close(true)
+				time.Sleep(test.down)
+				c = openChainWith(t, crashed, limit)
+				if test.again {
+					c.close(true)
+					time.Sleep(2 * time.Hour)
+					c = openChainWith(t, crashed, limit)
+				}
+				defer c.close(true)
+				time.Sleep(time.Hour)
+				it := arrived(c.work)
+				if it == nil || it.Redelivered != test.redelivered {
+					t.Errorf("dead letter: got %+v, want redelivered: %v", it, test.redelivered)
+				}
+			})
 		})
 	}
 }

@@ -60,6 +60,8 @@ type Queue struct {
 	consumed consumedState
 	suspect  uint64 // messages up to this order may have been delivered before a crash
 	died     uint64 // messages up to this order may have been dead-lettered before a crash; see restoreDied
+
+	diedBefore time.Time // messages that expire later were not dead-lettered before the crash
 }
 
 // New returns an empty queue.

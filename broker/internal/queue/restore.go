@@ -129,7 +129,7 @@ func (q *Queue) noteConsumed() store.Ticket {
 
 func (q *Queue) restoreConsumed() (err error) {
 	var there bool
-	if q.suspect, there, err = q.recall(consumedNote, false); there {
+	if q.suspect, _, there, err = q.recall(consumedNote, false); there {
 		q.consumed.ticket = 1 // any committed ticket except 0
 		q.consumed.committed.Store(true)
 	}
