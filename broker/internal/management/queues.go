@@ -2,6 +2,7 @@ package management
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/queue"
@@ -172,6 +173,9 @@ type queueSettings struct {
 // httpOwner represents an HTTP client in operations on queues. Unlike a connection, it cannot own exclusive queues.
 type httpOwner struct{}
 
+// maxQueueName is the maximum length of a queue name in AMQP methods. RabbitMQ does not limit the names of exchanges.
+const maxQueueName = 255
+
 func putQueue(c *call) (any, error) {
 	v, err := c.vhostToChange()
 	if err != nil {
@@ -182,6 +186,9 @@ func putQueue(c *call) (any, error) {
 		return nil, err
 	}
 	name := c.PathValue("queue")
+	if len(name) > maxQueueName {
+		return nil, badRequest(fmt.Sprintf("queue should be less than %d bytes, actually was %d\n", maxQueueName, len(name)))
+	}
 	existed := v.FindQueue(name) != nil
 	_, err = v.DeclareQueue(s.declaration(name), httpOwner{}, func(name string) error {
 		return cmp.Or(c.may(v, access.Configure, name), c.mayForward(v, name, s.Arguments, "x-dead-letter-exchange"))

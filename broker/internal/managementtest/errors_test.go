@@ -56,6 +56,13 @@ var requests = []request{
 	{"GET", "/api/queues/V?columns=name&page=1&page_size=1&name=^wo.*s$&use_regex=true", ""},
 	{"GET", "/api/queues/V/q?columns=name,type", ""},
 	{"DELETE", "/api/queues/V/nosuch/contents", ``},
+	{"PUT", "/api/queues/V/" + strings.Repeat("q", 255), `{"durable":true}`},
+	{"DELETE", "/api/queues/V/" + strings.Repeat("q", 255), ``},
+	{"PUT", "/api/queues/V/" + strings.Repeat("q", 256), `{"durable":true}`},
+	{"PUT", "/api/queues/V/" + strings.Repeat("%C3%A9", 128), `{"durable":true}`},
+	{"DELETE", "/api/queues/V/" + strings.Repeat("q", 256), ``},
+	{"PUT", "/api/exchanges/V/" + strings.Repeat("x", 256), `{"type":"direct"}`},
+	{"DELETE", "/api/exchanges/V/" + strings.Repeat("x", 256), ``},
 
 	{"GET", "/api/exchanges/%2F/amq.topic?columns=name,vhost", ``},
 	{"GET", "/api/exchanges/%2f/amq.topic?columns=name,vhost", ``},
