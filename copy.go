@@ -38,6 +38,9 @@ const (
 
 	// HeaderCrashes is the number of deliveries of a parked message that were never settled (int64).
 	HeaderCrashes = "x-reprise-crashes"
+
+	// HeaderRedelivered is true (bool) in the copy of a message that was redelivered: see Message.Redelivered.
+	HeaderRedelivered = "x-reprise-redelivered"
 )
 
 const (
@@ -48,7 +51,7 @@ const (
 // isOwnHeader reports whether Reprise writes a header regardless of the strategy's marks.
 func isOwnHeader(header string) bool {
 	switch header {
-	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes, topology.HeaderReplay, topology.HeaderOutcome:
+	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes, HeaderRedelivered, topology.HeaderReplay, topology.HeaderOutcome:
 		return true
 	}
 	return strings.HasPrefix(header, topology.HeaderLevel)
@@ -76,6 +79,9 @@ func (w *Worker) message(d *delivery) Message {
 	m.Attempt, m.FirstFailed = d.Attempt, d.History.FirstFailed
 	m.Errors, m.ErrorsDropped = append([]AttemptError(nil), d.History.Errors...), d.History.ErrorsDropped
 	m.Exchange, m.RoutingKey = d.History.OriginAt(d.At)
+	if _, marked := d.Headers[HeaderRedelivered]; marked {
+		m.Redelivered = true
+	}
 	if user, ok := d.Headers[HeaderUserID].(string); ok && m.UserID == "" {
 		m.UserID = user
 	}
@@ -189,6 +195,9 @@ func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark,
 	delete(headers, HeaderCrashes)
 	if reserve > 0 && d.Crashed() {
 		headers[HeaderCrashes] = int64(d.Crashes)
+	}
+	if reserve > 0 && d.Redelivered {
+		headers[HeaderRedelivered] = true
 	}
 	c.msg.Expiration = amqpconn.FormatExpiration(c.hop.TTL)
 	c.hop.Topology = w.cfg.override(c.hop.Topology)

@@ -69,7 +69,11 @@ type Message struct {
 	Errors        []AttemptError // earlier attempts, oldest first; some in the middle may be missing.
 	ErrorsDropped int            // number of omitted errors between the first and the second of Errors.
 	FirstFailed   time.Time      // time of the first failed attempt; zero if no attempt has failed, or if the time is unknown.
-	Redelivered   bool           // the broker delivered the message before, and it was requeued or not settled
+
+	// Redelivered reports that this attempt or an earlier attempt began with a redelivery: the broker delivered the message
+	// before, and it was requeued or not settled. A handler may thus have processed the message without an effect on Attempt.
+	// The copy for a retry carries this information in HeaderRedelivered. A retry without a copy can lose it.
+	Redelivered bool
 
 	// MessageIDAssigned reports that the message arrived without an ID, and that the worker has generated MessageID.
 	// The copies of this delivery carry the ID, so all later attempts have it. If a crash or a lost connection

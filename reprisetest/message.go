@@ -97,7 +97,7 @@ func visible(headers topology.Table, marks topology.Marks) map[string]any {
 	for name, v := range headers {
 		switch {
 		case amqpvalue.IsBrokerHeader(name):
-		case name == reprise.HeaderCC, name == reprise.HeaderUserID, name == reprise.HeaderExpiration, name == reprise.HeaderCrashes:
+		case name == reprise.HeaderCC, name == reprise.HeaderUserID, name == reprise.HeaderExpiration, name == reprise.HeaderCrashes, name == reprise.HeaderRedelivered:
 		case strings.HasPrefix(name, topology.HeaderLevel), marks.Owns(name):
 		default:
 			out[name] = v
