@@ -69,10 +69,10 @@ func ExamplePolicy_Decide() {
 	fmt.Printf("%+v\n", policy.Decide(busy, 3, 61*time.Minute))
 	fmt.Printf("%+v\n", policy.Decide(reprise.Park(busy), 1, 0))
 	// Output:
-	// {Retry:true Delay:1m0s Pause:0s Reason:}
-	// {Retry:true Delay:1h0m0s Pause:0s Reason:}
-	// {Retry:false Delay:0s Pause:0s Reason:3 attempts made}
-	// {Retry:false Delay:0s Pause:0s Reason:parked by the handler}
+	// {Retry:true Delay:1m0s Pause:0s Reason: Uncounted:false}
+	// {Retry:true Delay:1h0m0s Pause:0s Reason: Uncounted:false}
+	// {Retry:false Delay:0s Pause:0s Reason:3 attempts made Uncounted:false}
+	// {Retry:false Delay:0s Pause:0s Reason:parked by the handler Uncounted:false}
 }
 
 func ExampleIs() {

@@ -207,7 +207,8 @@ type Rule struct {
 	Park bool
 
 	// Uncounted makes matching attempts not count, as Snooze does: a message that waits for a shop to open keeps all its
-	// attempts for real errors. GiveUpAfter continues to measure the time since the first counted failure. It cannot be combined with Park, MaxAttempts or GiveUpAfter. Default: false.
+	// attempts for real errors. The GiveUpAfter of the Policy still measures the time since the first counted failure.
+	// Uncounted cannot be combined with Park, MaxAttempts or GiveUpAfter. Default: false.
 	Uncounted bool
 
 	MaxAttempts int             // overrides Policy.MaxAttempts

@@ -95,18 +95,21 @@ func (t Trail) write(out Table, f Failure) Table {
 	}
 
 	kept, dropped := f.History.Errors, f.History.ErrorsDropped
-	if !f.Uncounted {
+	switch {
+	case !f.Uncounted:
 		kept, dropped = bound(kept, dropped)
-		kept = append(kept[:len(kept):len(kept)], f.AttemptError)
-	}
-	if len(kept) == 0 {
+	case len(kept) == 0:
 		return out
 	}
 	for limit := maxErrorText; ; limit /= 2 {
 		if dropped > 0 {
 			out[HeaderErrorsDropped] = int64(dropped)
 		}
-		out[HeaderErrors] = writeAttempts(kept, limit)
+		entries := writeAttempts(kept, limit)
+		if !f.Uncounted {
+			entries = append(entries, writeAttempt(f.AttemptError, limit))
+		}
+		out[HeaderErrors] = entries
 		if f.Room <= 0 || out.WireSize() <= f.Room {
 			return out
 		}
@@ -130,7 +133,7 @@ func bound(errs []AttemptError, dropped int) ([]AttemptError, int) {
 }
 
 func writeAttempts(all []AttemptError, limit int) []any {
-	entries := make([]any, 0, len(all))
+	entries := make([]any, 0, len(all)+1)
 	for _, e := range all {
 		entries = append(entries, writeAttempt(e, limit))
 	}

@@ -118,6 +118,7 @@ func TestExample(t *testing.T) {
 						GiveUpAfter: 48 * time.Hour,
 						Backoff:     backoff.Full(backoff.Exponential{Initial: 2 * time.Second, Factor: 3, Max: 6 * time.Hour}),
 						Rules: []reprise.Rule{
+							{Uncounted: true, Backoff: backoff.Fixed(10 * time.Minute)},
 							{MaxAttempts: 50, Backoff: backoff.Fixed(10 * time.Minute)},
 							{Park: true},
 						},
