@@ -26,6 +26,9 @@ func (e *Exec) environment(m *reprise.Message, log *slog.Logger) []string {
 		}
 	}
 	env = append(env, e.cfg.Env...)
+	for name, value := range traceHeaders(m) {
+		env = append(env, strings.ToUpper(name)+"="+value)
+	}
 
 	b := budget{one: maxVariable, all: maxEnvironment}
 	taken := map[string]bool{}

@@ -26,6 +26,9 @@ func (h *HTTP) header(req *http.Request, m *reprise.Message) {
 			req.Header.Add(name, value)
 		}
 	}
+	for name, value := range traceHeaders(m) {
+		req.Header.Set(name, value)
+	}
 	if len(b.omitted) > 0 {
 		names := strings.Join(b.omitted, " ")
 		req.Header.Set("Reprise-Omitted", names)
