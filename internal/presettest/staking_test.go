@@ -1,6 +1,7 @@
 package presettest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -312,4 +313,52 @@ func stakingClient(t *testing.T, url string) *reprise.Client {
 		}
 	})
 	return c
+}
+
+// With DelayTTL, a rejected message returns to its queue, and does not block the retries behind it.
+func TestStakingDelayTTLReturnsRejectedMessage(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		queue := testkit.Name(t, "ttl") + "_staking_queue"
+		conn, err := amqp.Dial(b.URL)
+		ok(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		ch, err := conn.Channel()
+		ok(t, err)
+		client, err := reprise.Dial(t.Context(), b.URL, nil)
+		ok(t, err)
+		design := preset.Staking{Queues: []string{queue}, RetryDelay: 100 * time.Millisecond, DelayTTL: 200 * time.Millisecond}.Topology()
+		ok(t, client.Declare(t.Context(), design))
+		t.Cleanup(func() {
+			for _, q := range design.Queues {
+				_, err := ch.QueueDelete(q.Name, false, false, false)
+				ok(t, err)
+			}
+			ok(t, client.Close(context.Background()))
+		})
+		ok(t, client.Publish(t.Context(), &reprise.Message{RoutingKey: queue, MessageID: "rejected"}))
+		for range 2 { // also after the second rejection
+			take(t, ch, queue, func(d amqp.Delivery) error { return d.Reject(false) })
+		}
+		ok(t, ch.PublishWithContext(t.Context(), "", queue+"_delay", true, false, amqp.Publishing{MessageId: "retried", Expiration: "100", DeliveryMode: amqp.Persistent}))
+		seen := map[string]int{}
+		for range 2 { // in any order, because the broker may dead-letter the rejected message after the publish
+			take(t, ch, queue, func(d amqp.Delivery) error { seen[d.MessageId]++; return d.Ack(false) })
+		}
+		if seen["rejected"] != 1 || seen["retried"] != 1 {
+			t.Errorf("got messages %v, want both", seen)
+		}
+	})
+}
+
+// take waits for the next message of a queue and settles it.
+func take(t *testing.T, ch *amqp.Channel, queue string, settle func(amqp.Delivery) error) {
+	t.Helper()
+	var d amqp.Delivery
+	testkit.Eventually(t, coverArtTimeout, func() (found bool) {
+		var err error
+		d, found, err = ch.Get(queue, false)
+		ok(t, err)
+		return found
+	})
+	ok(t, settle(d))
 }

@@ -66,8 +66,8 @@ const StakingRetryDelay = 5 * time.Second
 //
 //	reprise redrive --from {queue}_delay --to {queue}_failed --limit 1
 //
-// Do not set a message-ttl on the wait queue. A message without an expiration would then expire and return to {queue} by
-// dead-lettering alone, without a rejection, so the broker would drop it as a cycle
+// DelayTTL, or a message-ttl policy, returns rejected messages that arrive after it was set. But a message that expired in
+// {queue}, or exceeded its delivery limit, would then complete a cycle without a rejection, and the broker would drop it
 // (https://www.rabbitmq.com/docs/dlx#routing).
 type Staking struct {
 	// Queues are the names of the work queues that Topology declares. Default: the seven queues of the design.
@@ -76,6 +76,12 @@ type Staking struct {
 	// RetryDelay is the expiration of each retried copy, in whole milliseconds; default 5 s. If programs use different
 	// values, a copy also waits for earlier copies with longer delays.
 	RetryDelay time.Duration
+
+	// DelayTTL is the x-message-ttl of each wait queue, in whole milliseconds. A rejected message then returns after this
+	// time instead of blocking the wait queue. It must match the queues of the other programs, and must not be shorter
+	// than RetryDelay. Set it only if messages neither expire in the work queues nor exceed a delivery limit there.
+	// Default: none, as in all published versions of the programs.
+	DelayTTL time.Duration
 
 	// QueueType is the x-queue-type of every queue: "quorum", the default, or "classic". It must match queue_type in the
 	// configuration of the other programs. Queues from the first weeks of the design were declared without the argument.
@@ -99,7 +105,11 @@ func (s Staking) withDefaults() Staking {
 func (s Staking) Validate() error {
 	errs := []error{
 		validateDelay("Staking.RetryDelay", s.RetryDelay, StakingRetryDelay),
+		validateDelay("Staking.DelayTTL", s.DelayTTL, 0),
 		validateQueueType("Staking.QueueType", s.QueueType, `"quorum"`),
+	}
+	if d := s.withDefaults(); d.DelayTTL != 0 && d.DelayTTL < d.RetryDelay {
+		errs = append(errs, fmt.Errorf("preset: Staking.DelayTTL must be at least RetryDelay (%s): got %s (0 means none)", d.RetryDelay, d.DelayTTL))
 	}
 	for _, queue := range s.Queues {
 		switch err := s.route(queue).ValidateQueue(queue); {
@@ -136,16 +146,20 @@ func (s Staking) objects(queue string) topology.Topology {
 		// The broker must not drop a parked message, even if readers requeue it many times.
 		failed["x-delivery-limit"] = unlimited
 	}
+	delay := topology.Table{
+		"x-queue-type":              s.QueueType,
+		"x-dead-letter-exchange":    "",
+		"x-dead-letter-routing-key": queue,
+	}
+	if s.DelayTTL != 0 {
+		delay["x-message-ttl"] = s.DelayTTL.Milliseconds()
+	}
 	return topology.Topology{
 		Exchanges: []topology.Exchange{
 			{Name: StakingExchange, Kind: topology.Direct, Args: topology.Table{"x-queue-type": s.QueueType}},
 		},
 		Queues: []topology.Queue{
-			{Name: queue + StakingDelaySuffix, Args: topology.Table{
-				"x-queue-type":              s.QueueType,
-				"x-dead-letter-exchange":    "",
-				"x-dead-letter-routing-key": queue,
-			}},
+			{Name: queue + StakingDelaySuffix, Args: delay},
 			{Name: queue, Args: topology.Table{
 				"x-queue-type":              s.QueueType,
 				"x-dead-letter-exchange":    StakingExchange,

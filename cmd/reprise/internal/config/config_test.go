@@ -69,7 +69,7 @@ func TestExample(t *testing.T) {
 	stakingWorker := func(queue string) reprise.WorkerConfig {
 		return reprise.WorkerConfig{
 			Queue:    queue,
-			Strategy: preset.Staking{RetryDelay: 5 * time.Second, QueueType: "quorum"}.Strategy(),
+			Strategy: preset.Staking{RetryDelay: 5 * time.Second, DelayTTL: time.Minute, QueueType: "quorum"}.Strategy(),
 			Policy:   reprise.Policy{Backoff: backoff.Fixed(5 * time.Second)},
 		}
 	}

@@ -59,6 +59,7 @@ var staking = design{
 	settings: func(f *fields) workerOf {
 		var p preset.Staking
 		read(f, "retry_delay", &p.RetryDelay, value.wait)
+		read(f, "delay_ttl", &p.DelayTTL, value.wait)
 		read(f, "queue_type", &p.QueueType, queueType)
 		return func(queue string) (reprise.WorkerConfig, error) {
 			return fixedDelay(queue, p, cmp.Or(p.RetryDelay, preset.StakingRetryDelay))
