@@ -11,12 +11,14 @@ import (
 // Resource identifies the resource of an alarm. Memory and Disk are RabbitMQ's names.
 type Resource string
 
-// RabbitMQ has no counterparts of Store and Damage, because it stops if its disk fails.
+// RabbitMQ has no counterparts of the other resources. It stops if its disk fails. Response is the resource of a disk that
+// does not complete a commit.
 const (
-	Memory Resource = "memory"
-	Disk   Resource = "disk"
-	Store  Resource = "store"
-	Damage Resource = "damage"
+	Memory   Resource = "memory"
+	Disk     Resource = "disk"
+	Response Resource = "disk_response"
+	Store    Resource = "store"
+	Damage   Resource = "damage"
 )
 
 // Alarm is raised while a resource is low or damaged. The zero Alarm is not raised.
@@ -86,12 +88,17 @@ func Reason(resources []Resource) string {
 	var low []string
 	for _, r := range resources {
 		switch r {
+		case Response:
+			continue
 		case Store:
 			return "the disk has failed; restart the broker to continue"
 		case Damage:
 			return "the data directory is damaged; repair it to continue"
 		}
 		low = append(low, string(r))
+	}
+	if len(low) == 0 {
+		return "the disk is full or does not respond; publishing resumes when it responds"
 	}
 	return "low on " + strings.Join(low, " & ")
 }

@@ -7,7 +7,8 @@ import (
 
 func TestSet(t *testing.T) {
 	memory, disk, broken := &Alarm{Resource: Memory}, &Alarm{Resource: Disk}, &Alarm{Resource: Store}
-	set := Set{memory, disk, broken}
+	hung := &Alarm{Resource: Response}
+	set := Set{memory, disk, broken, hung}
 	check := func(reason string, raised ...Resource) {
 		t.Helper()
 		if got := set.Resources(); !slices.Equal(got, raised) || (set.Raised() != nil) != (len(raised) > 0) {
@@ -36,6 +37,12 @@ func TestSet(t *testing.T) {
 	if !set.Has(Disk) || set.Has(Memory) {
 		t.Error("Has confuses the alarms of disk and memory")
 	}
+	hung.Set(true)
+	check("low on disk", Disk, Response)
+	disk.Set(false)
+	check("the disk is full or does not respond; publishing resumes when it responds", Response)
+	hung.Set(false)
+	disk.Set(true)
 	broken.Set(true)
 	check("the disk has failed; restart the broker to continue", Disk, Store)
 	disk.Set(false)

@@ -77,6 +77,7 @@ func (e *exposition) alarms(n *node.Node) {
 	}{
 		{"rabbitmq_alarms_memory_used_watermark", "is 1 if VM memory watermark alarm is in effect", alarm.Memory},
 		{"rabbitmq_alarms_free_disk_space_watermark", "is 1 if free disk space watermark alarm is in effect", alarm.Disk},
+		{"reprise_alarms_disk_response", "is 1 if the disk is full or does not respond", alarm.Response},
 		{"reprise_alarms_store_failed", "is 1 if nothing can be written to the data directory any more", alarm.Store},
 		{"reprise_alarms_store_damaged", "is 1 if a file of the data directory was found damaged", alarm.Damage},
 	} {

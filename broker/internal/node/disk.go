@@ -28,7 +28,7 @@ type Disk struct {
 	limit int64
 	free  atomic.Int64
 
-	low, failed, damaged alarm.Alarm
+	low, hung, failed, damaged alarm.Alarm
 
 	unknown      bool // the broker has logged that the free space is unknown
 	makingRoom   atomic.Bool
@@ -44,8 +44,7 @@ func (d *Disk) Free() int64 { return d.free.Load() }
 // Limit returns the free disk space in bytes below which the broker blocks publishers.
 func (d *Disk) Limit() int64 { return d.limit }
 
-// measure updates the free disk space and the alarm, which is raised while the disk is low on space or does not
-// respond. It reports whether the alarm changed.
+// measure updates the free disk space and its alarm. It reports whether the alarm changed.
 func (d *Disk) measure() (changed bool, err error) {
 	free, err := d.store.Free()
 	if err != nil {
@@ -53,23 +52,29 @@ func (d *Disk) measure() (changed bool, err error) {
 		return d.low.Set(false), err
 	}
 	d.free.Store(int64(min(free, 1<<62)))
-	return d.low.Set(d.Free() < d.limit || d.store.Behind() > slowCommit), nil
+	return d.low.Set(d.Free() < d.limit), nil
 }
 
-// check calls measure and logs changes of the alarm. If the data directory is missing, check makes the store give up.
+// check updates the alarms and logs their changes. If the data directory is missing, check makes the store give up.
 func (d *Disk) check(log *slog.Logger) {
+	behind := d.store.Behind() // before measure, which can also wait for a disk that does not respond
+	if d.hung.Set(behind > slowCommit) {
+		if d.hung.Raised() != nil {
+			log.Warn("disk is full or does not respond; publishers are blocked until it responds", "directory", d.Dir(), "since", behind.Round(time.Second))
+		} else {
+			log.Info("publishing resumed because the disk responds", "directory", d.Dir())
+		}
+	}
 	changed, err := d.measure()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		d.store.GiveUp(errors.New("data directory not found"))
 	case err != nil && !d.unknown:
 		log.Warn("cannot determine the free disk space; publishers are not blocked if it is low", "error", err)
-	case changed && d.low.Raised() != nil && d.Free() >= d.limit:
-		log.Warn("disk does not respond; publishers are blocked until it responds", "directory", d.Dir(), "since", d.store.Behind().Round(time.Second))
 	case changed && d.low.Raised() != nil:
 		log.Warn("low disk space; publishers are blocked until space is available", "directory", d.Dir(), "free", d.Free(), "limit", d.limit)
 	case changed:
-		log.Info("publishing resumed because the disk has space and responds", "free", d.Free(), "limit", d.limit)
+		log.Info("publishing resumed because the disk has space", "free", d.Free(), "limit", d.limit)
 	}
 	d.unknown = err != nil
 }
@@ -93,7 +98,7 @@ const roomInterval = 10 * time.Second
 
 // makeRoomDue reports whether the caller must call makeRoom. If so, makeRoomDue records that the call has begun.
 func (d *Disk) makeRoomDue() bool {
-	if d.low.Raised() == nil || time.Since(d.lastMakeRoom) < roomInterval || !d.makingRoom.CompareAndSwap(false, true) {
+	if d.low.Raised() == nil && d.hung.Raised() == nil || time.Since(d.lastMakeRoom) < roomInterval || !d.makingRoom.CompareAndSwap(false, true) {
 		return false
 	}
 	d.lastMakeRoom = time.Now()

@@ -25,9 +25,9 @@ func (n *Node) load() (err error) {
 	}
 	n.Disk = &Disk{
 		store: n.config.Store, limit: n.config.DiskLimit, low: alarm.Alarm{Resource: alarm.Disk},
-		failed: alarm.Alarm{Resource: alarm.Store}, damaged: alarm.Alarm{Resource: alarm.Damage},
+		hung: alarm.Alarm{Resource: alarm.Response}, failed: alarm.Alarm{Resource: alarm.Store}, damaged: alarm.Alarm{Resource: alarm.Damage},
 	}
-	n.Alarms = append(n.Alarms, &n.Disk.low, &n.Disk.failed, &n.Disk.damaged)
+	n.Alarms = append(n.Alarms, &n.Disk.low, &n.Disk.hung, &n.Disk.failed, &n.Disk.damaged)
 	n.Disk.check(n.config.Log)
 	n.running.Go(n.watchDisk)
 	n.running.Go(n.watchStore)

@@ -166,6 +166,38 @@ func TestDiskAlarmBlocksPublishers(t *testing.T) {
 	}
 }
 
+// While the disk hangs, the broker blocks publishers and reports the disk, not a lack of space.
+func TestHungDiskBlocksPublishers(t *testing.T) {
+	memory, hangs := &limitedDisk{FS: vfs.NewMem()}, make(chan struct{})
+	memory.free.Store(1000)
+	var hung atomic.Bool
+	r := run(t, errorfs.Wrap(memory, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if hung.Load() && strings.HasSuffix(op.Path, ".log") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			<-hangs
+		}
+		return nil
+	})), 1000)
+	defer func() { must(t, r.close()) }()
+	blocked := r.conn.NotifyBlocked(make(chan amqp.Blocking, 10))
+	hung.Store(true)
+	confirm := r.publish()
+	testkit.Eventually(t, timeout, func() bool {
+		status, answer := r.call("GET", "/api/health/checks/alarms", "")
+		return status == 503 && strings.Contains(answer, `"resource":"disk_response"`) && !strings.Contains(answer, `"resource":"disk"`)
+	})
+	if _, node := r.call("GET", "/api/nodes/reprise@localhost?columns=disk_free_alarm", ""); !strings.Contains(node, `"disk_free_alarm":false`) {
+		t.Errorf("node reports low disk space: %s", node)
+	}
+	r.publish()
+	if e := <-blocked; !e.Active || !strings.Contains(e.Reason, "does not respond") {
+		t.Errorf("unexpected notification: %+v", e)
+	}
+	close(hangs)
+	if e := <-blocked; e.Active || !confirm.Wait() {
+		t.Errorf("after the disk has responded: got %+v, want no alarm and a confirm", e)
+	}
+}
+
 // After a failed write, the broker does not confirm messages, and reports the failure to all publishers. After a
 // restart, the queue still contains the messages that were confirmed before the failure.
 func TestFailedDiskConfirmsNoMessages(t *testing.T) {
