@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -123,6 +124,27 @@ func TestAlternateOfDeadLetterExchange(t *testing.T) {
 		c.put(source, "x")
 		if got := c.bodies(q, 1); got != "x" {
 			t.Errorf("message: got %s, want x", got)
+		}
+	})
+}
+
+// A binding key of a topic exchange has at most two "#".
+func TestTopicKeyWildcards(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		if b.Version == "3.10" {
+			return // 3.10 has no limit
+		}
+		q, from, to := c.queue("q", nil), c.exchange("from", "topic"), c.exchange("to", "fanout")
+		for _, key := range []string{"#.#", "#.a.#", "##.#.#", "#.*.*.#.a"} {
+			c.bind(q, key, from)
+		}
+		for key, n := range map[string]int{"#.#.#": 3, "#.a.#.b.#": 3, "#.#.#.#": 4} {
+			text := fmt.Sprintf("Topic binding key '%s' uses %d '#' wildcards, at most 2 are allowed", key, n)
+			c.refused(406, text, func(ch *amqp.Channel) error { return ch.QueueBind(q, key, from, false, nil) })
+			c.refused(406, text, func(ch *amqp.Channel) error { return ch.ExchangeBind(to, key, from, false, nil) })
+			c.must(c.QueueUnbind(q, key, from, nil))
+			c.bind(q, key, "amq.direct") // the limit applies to topic exchanges only
+			c.must(c.QueueUnbind(q, key, "amq.direct", nil))
 		}
 	})
 }

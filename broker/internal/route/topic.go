@@ -27,6 +27,16 @@ func words(key string) []string {
 	return strings.Split(key, ".")
 }
 
+// Hashes returns the number of "#" in a binding key.
+func Hashes(key string) (n int) {
+	for _, w := range words(key) {
+		if w == "#" {
+			n++
+		}
+	}
+	return n
+}
+
 func (m *topic[Q]) add(b Binding[Q]) {
 	n := m.root
 	for _, w := range words(b.Key) {

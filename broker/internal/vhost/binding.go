@@ -99,6 +99,10 @@ func (v *VHost) bind(b BindingInfo, owner any) error {
 	case d.Exchange == nil:
 		return v.noExchange(b.Destination)
 	}
+	if n := route.Hashes(b.Key); n > maxHashes && x.Kind == route.Topic && !v.loading { // keep the bindings of earlier versions
+		return exception.New(exception.PreconditionFailed,
+			"Topic binding key '%s' uses %d '#' wildcards, at most %d are allowed", b.Key, n, maxHashes)
+	}
 	if match, given := b.Arguments.Get("x-match"); given && x.Kind == route.Headers && !route.ValidHeadersMatch(match) {
 		return exception.New(exception.PreconditionFailed,
 			"Invalid x-match field value <<\"%v\">>; expected all, any, all-with-x, or any-with-x", match)
@@ -119,6 +123,9 @@ func (v *VHost) bind(b BindingInfo, owner any) error {
 	v.saveBinding(x, made)
 	return nil
 }
+
+// maxHashes is the maximum number of "#" in a binding key, as in RabbitMQ since 4.3.5. The matcher does not require a limit.
+const maxHashes = 2
 
 type destination = route.Destination[*Queue]
 
