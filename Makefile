@@ -39,7 +39,7 @@ test: ## run all tests, with RabbitMQ and PostgreSQL (ARGS='-run TestX ./broker'
 	scripts/test $(ARGS)
 
 .PHONY: test-short
-test-short: ## run the fast tests that need only Go
+test-short: ## run the fast tests, which need only Go and git
 	go test -short $(or $(ARGS),./...)
 
 .PHONY: fresh

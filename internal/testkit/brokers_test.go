@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -51,4 +52,17 @@ func TestProxyCutsBrokerConnection(t *testing.T) {
 		t.Error("channel was opened although the response was cut off")
 	}
 	wait(t, lost)
+}
+
+// Each line of the list of versions has a version, a use, suites, a package of the version, and the hash of the package.
+func TestListOfVersions(t *testing.T) {
+	line := regexp.MustCompile(`^(\d+\.\d+) +(test|-) +[a-z,]+ +(\S+) +[0-9a-f]{64}\n$`)
+	for text := range strings.Lines(versions) {
+		if m := line.FindStringSubmatch(text); text[0] != '#' && (m == nil || !strings.HasPrefix(m[3], m[1]+".")) {
+			t.Errorf("rabbitmq.txt: %q is not a version, test or -, suites, package and SHA-256", text)
+		}
+	}
+	if tested := testedVersions(); !slices.Contains(tested, "3.10") || !slices.Contains(tested, "4.3") {
+		t.Errorf("tested versions: got %v, want at least 3.10 and 4.3", tested)
+	}
 }
