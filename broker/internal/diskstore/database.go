@@ -43,9 +43,10 @@ func (d *disk) options() *pebble.Options {
 const backgroundPause = 100 * time.Millisecond
 
 func (d *disk) backgroundError(err error) {
-	if pebble.IsCorruptionError(err) || errors.Is(err, ErrDamaged) {
+	switch {
+	case pebble.IsCorruptionError(err) || errors.Is(err, ErrDamaged):
 		d.damageOnce.Do(func() { close(d.damaged) })
-	} else {
+	case d.loggedBackground.due():
 		d.log.Error("background work of the database failed", "directory", d.dir, "error", err)
 	}
 	time.Sleep(backgroundPause)

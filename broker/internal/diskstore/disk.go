@@ -39,10 +39,13 @@ type disk struct {
 	err       error      // reason why no further commit can succeed; nil while the store is usable
 	cause     error      // the failed write, if any
 
-	backlog       alarm.Alarm   // raised while the size of pending exceeds backlogBytes
-	running       atomic.Bool   // false during Open and Close
-	corrupt       sync.Map      // damaged files already logged
-	damageOnce    sync.Once     // closes damaged
+	backlog    alarm.Alarm // raised while the size of pending exceeds backlogBytes
+	running    atomic.Bool // false during Open and Close
+	corrupt    sync.Map    // damaged files already logged
+	damageOnce sync.Once   // closes damaged
+
+	loggedBackground perMinute // log messages about failed background work
+
 	commitStarted atomic.Int64  // start of the running commit in Unix nanoseconds, or 0
 	wake          chan struct{} // requests a commit
 	delayTimer    *time.Timer   // writes to wake after commitDelay

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -293,4 +294,19 @@ func TestMakeRoomReturnsErrorOfFailedStore(t *testing.T) {
 		t.Errorf("goroutines: got %d, want about %d", n, before)
 	}
 	_ = d.Close(true) // returns the error of the disk
+}
+
+// Pebble repeats failed background work, for example while no file descriptors are free. The log gets one message per
+// minute.
+func TestRepeatedBackgroundErrorIsLoggedOncePerMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		d := &disk{log: slog.New(slog.NewTextHandler(&log, nil))}
+		for began := time.Now(); time.Since(began) < 150*time.Second; {
+			d.backgroundError(syscall.EMFILE)
+		}
+		if n := strings.Count(log.String(), "background work"); n != 3 {
+			t.Errorf("log messages in 150 s: got %d, want 3", n)
+		}
+	})
 }

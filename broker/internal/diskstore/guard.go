@@ -32,8 +32,8 @@ const fullRetryDelay = time.Second
 type guard struct {
 	vfs.FS
 	d          *disk
-	tracker    *tracker     // nil while the database is being created or examined
-	loggedFull atomic.Int64 // time of the last log message about a full disk, in Unix seconds
+	tracker    *tracker  // nil while the database is being created or examined
+	loggedFull perMinute // log messages about a full disk
 }
 
 // trackedName returns the base name of a file in the directory of the database. If path is not in this directory, or if
@@ -103,10 +103,18 @@ func isTemporary(err error) bool {
 
 // logFull logs at most once per minute that the disk is full.
 func (g *guard) logFull(err error) {
-	now := time.Now().Unix()
-	if last := g.loggedFull.Load(); now-last >= 60 && g.loggedFull.CompareAndSwap(last, now) {
+	if g.loggedFull.due() {
 		g.d.log.Error("disk is full; messages are not confirmed until space is free", "directory", g.d.dir, "error", err)
 	}
+}
+
+// perMinute limits repeated log messages.
+type perMinute struct{ last atomic.Int64 } // time of the last message in Unix seconds
+
+// due reports whether the caller should log a message, because the last one is at least a minute old.
+func (p *perMinute) due() bool {
+	now, last := time.Now().Unix(), p.last.Load()
+	return now-last >= 60 && p.last.CompareAndSwap(last, now)
 }
 
 // blockForever never returns.
