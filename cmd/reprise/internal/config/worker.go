@@ -78,6 +78,11 @@ func (f *fields) worker(e *exchanges) locatedWorker {
 	f.pace(&w.Worker)
 	f.limits(&w.Worker)
 	f.with("bind", func(x value) { w.Topology = e.bind(x, w.Queue) })
+	f.with("plain", func(x value) {
+		if plain, ok := x.boolean(); ok && plain {
+			x.plainQueue(&w.Worker)
+		}
+	})
 	f.refuse("belongs to a preset; write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
 	f.refuse("belongs to a preset; add one worker per queue", "queues")
 	if amqpvalue.IsWaitQueue(w.Queue) {
@@ -91,6 +96,18 @@ func (f *fields) worker(e *exchanges) locatedWorker {
 		}
 	}
 	return w
+}
+
+// plainQueue makes the worker declare its queue without arguments, as queue_declare(durable=True) does in other programs. It
+// refuses a route whose retries need the arguments of the queue.
+func (v value) plainQueue(w *Worker) {
+	for _, q := range w.Strategy.WithDefaults().Route.Topology(w.Queue).Queues {
+		if q.Name == w.Queue && !q.IfAbsent {
+			v.fail("plain: true must not be combined with this route, whose retries need arguments of the queue: remove plain")
+			return
+		}
+	}
+	w.Topology = w.Topology.Merge(topology.Topology{Queues: []topology.Queue{{Name: w.Queue, IfAbsent: true}}})
 }
 
 // policy reads the number and delays of retries, and the order in which a message and its copy are settled. It refuses

@@ -26,3 +26,19 @@ func TestPriority(t *testing.T) {
 		}
 	}
 }
+
+func TestPlainQueue(t *testing.T) {
+	text := func(worker string) string {
+		return fmt.Sprintf("broker: amqp://guest:guest@localhost/\nworkers:\n  - {queue: orders, exec: [echo]%s}\n", worker)
+	}
+	for written, want := range map[string]int{"": 0, ", plain: false": 0, ", plain: true": 1} {
+		queues := mustParse(t, text(written)).Workers[0].Topology.Queues
+		if len(queues) != want || want == 1 && (queues[0].Name != "orders" || len(queues[0].Args) != 0 || !queues[0].IfAbsent) {
+			t.Errorf("%q: got %+v, want %d queues without arguments", written, queues, want)
+		}
+	}
+	_, err := Parse("dir/test.yaml", []byte(text(", plain: true, route: {dead-letter: {delay: 1m}}")), environment)
+	if err == nil || !strings.Contains(err.Error(), "plain: true must not be combined with this route") {
+		t.Errorf("got %v, want an error about the route", err)
+	}
+}
