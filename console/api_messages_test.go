@@ -272,8 +272,8 @@ func TestDiscardAndRestore(t *testing.T) {
 		return get[api.Done](t, ask(t, d, "POST", "/api/v1/"+path, body, who))
 	}
 	q0 := `{"filter":{"queue":"q0"},"reason":"test data"}`
-	if done := do("discard?dry_run=true", q0); done != (api.Done{Messages: 2, DryRun: true}) {
-		t.Errorf("dry run of discard: got %+v, want %+v", done, api.Done{Messages: 2, DryRun: true})
+	if done := do("discard?dry_run=true", q0); done != (api.Done{Messages: 2, DryRun: true, Through: 3}) {
+		t.Errorf("dry run of discard: got %+v, want 2 messages through 3", done)
 	}
 	if done := do("restore?dry_run=true", `{"all":true}`); done.Messages != 0 {
 		t.Errorf("dry run discarded messages: %+v, want Messages 0", done)
@@ -373,7 +373,7 @@ func TestReplays(t *testing.T) {
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Replayer: w}))
 	plan := `{"filter":{"queue":"orders"},"to":{"exchange":"","routing_key":"orders.test"},"rate":2.5,"ramp":true,"canary":"1m30s","ignore_same":true}`
 	preview := get[api.Preview](t, ask(t, d, "POST", "/api/v1/replays?dry_run=true", plan))
-	if preview.Done != (api.Done{Messages: 2, DryRun: true}) || len(preview.Destinations) != 1 || preview.Destinations[0] !=
+	if preview.Done != (api.Done{Messages: 2, DryRun: true, Through: 2}) || len(preview.Destinations) != 1 || preview.Destinations[0] !=
 		(api.Destination{Target: api.Target{RoutingKey: "orders.test"}, FailedQueue: "orders.failed", Messages: 2, Route: failed.RouteGiven}) {
 		t.Errorf("dry run: got %+v, want 2 messages to orders.test", preview)
 	}

@@ -15,7 +15,7 @@ func filters() map[string]failed.Filter {
 		"Since": {Since: noon}, "Until": {Until: noon}, "Text": {Text: "a=b&c"}, "Error": {Error: "100% \"lost\""},
 		"Headers": {Headers: map[string]string{"x:y": " 50%"}}, "MinAttempts": {MinAttempts: 2}, "MaxAttempts": {MaxAttempts: 9},
 		"IDs": {IDs: []failed.ID{1, 2}}, "Replay": {Replay: 1}, "Refused": {Refused: true}, "RefusedBy": {RefusedBy: 1},
-		"SentBy": {SentBy: 1}, "Outcome": {SentBy: 1, Outcome: failed.OutcomeFailedAgain}, "AtMost": {AtMost: 5},
+		"SentBy": {SentBy: 1}, "Outcome": {SentBy: 1, Outcome: failed.OutcomeFailedAgain}, "AtMost": {AtMost: 5}, "Through": {Through: 7},
 	}
 }
 
@@ -29,7 +29,7 @@ func TestDescribeFilterIncludesAllConditions(t *testing.T) {
 			continue
 		}
 		words := pages.DescribeFilter(f)
-		if isAll := field.Name == "All" || field.Name == "AtMost"; isAll != (words == "all messages") {
+		if isAll := field.Name == "All" || field.Name == "AtMost" || field.Name == "Through"; isAll != (words == "all messages") {
 			t.Errorf("description of Filter.%s: got %q", field.Name, words)
 		}
 	}

@@ -54,6 +54,14 @@ func (a *Archive) Check(ctx context.Context, f Filter) error {
 	return nil
 }
 
+// Newest returns the ID of the newest message, or 0. Use the result for Filter.Through. Archive assigns IDs in the order in
+// which transactions commit, so a message that becomes visible later has a higher ID.
+func (a *Archive) Newest(ctx context.Context) (id ID, err error) {
+	defer annotate(&err, "cannot read the newest message")
+	err = a.db.Row(ctx, `SELECT last FROM {counter} WHERE name = 'message'`).Scan(&id)
+	return id, err
+}
+
 // CountState returns the exact number of messages in state s that f selects. Unlike Count it has no limit, so it can
 // take a long time. Use the result for Filter.AtMost.
 func (a *Archive) CountState(ctx context.Context, f Filter, s State) (n int64, err error) {

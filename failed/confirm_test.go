@@ -47,6 +47,39 @@ func TestActsRefuseMoreThanConfirmed(t *testing.T) {
 	})
 }
 
+// Filter.Through excludes messages that arrive after Newest from counts and from actions.
+func TestActsExcludeLaterMessages(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		add := func() {
+			value(a.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "a.failed", Error: "order 1: down", Attempts: 2}}}))(t)
+		}
+		for name, f := range map[string]failed.Filter{
+			"all": {All: true}, "group": {Group: 1}, "queue": {Queue: "a"}, "both": {Queue: "a", Group: 1}, "words": {Text: "down"},
+			"states": {Queue: "a", States: []failed.State{failed.Failed}}, "attempts": {MinAttempts: 2}, "other queue": {Queue: "b"},
+		} {
+			add()
+			f.Through = value(a.Newest(t.Context()))(t)
+			n := value(a.CountState(t.Context(), f, failed.Failed))(t)
+			add()
+			add()
+			if now := value(a.CountState(t.Context(), f, failed.Failed))(t); now != n {
+				t.Errorf("%s: got %d failed messages, want %d", name, now, n)
+			}
+			if f.AtMost = n; n == 0 {
+				continue
+			}
+			if done := value(a.Discard(t.Context(), f, "tested", "me"))(t); done != n {
+				t.Errorf("%s: discarded %d messages, want %d", name, done, n)
+			}
+			f.States = nil
+			if done := value(a.Restore(t.Context(), f, "me"))(t); done != n {
+				t.Errorf("%s: restored %d messages, want %d", name, done, n)
+			}
+		}
+	})
+}
+
 func TestCheckReportsUnknownNumbers(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)

@@ -71,6 +71,11 @@ type Filter struct {
 	// returns ErrState and changes nothing. This protects against acting on messages that failed after an operator
 	// confirmed the number. AtMost is not a condition for selecting messages. 0: no limit.
 	AtMost int64
+
+	// Through selects the messages that were in the archive when Archive.Newest returned this ID. With AtMost, it limits
+	// an action to the messages of a confirmation, while further messages arrive. Like AtMost, it is not a condition in
+	// the sense of IsZero. 0: no limit.
+	Through ID
 }
 
 // FilterParam describes a condition of a Filter as a URL parameter, form field or command-line flag.
@@ -82,7 +87,7 @@ type FilterParam struct {
 	Repeated bool // may be given several times
 }
 
-// FilterParams returns all conditions of a Filter except All and AtMost.
+// FilterParams returns all conditions of a Filter except All, AtMost and Through.
 func FilterParams() []FilterParam {
 	all := make([]FilterParam, len(conditions))
 	for i, c := range conditions {
@@ -175,7 +180,7 @@ func (f *Filter) set(yield func(condition, any) bool) {
 	}
 }
 
-// IsZero reports whether no condition is set, so that the filter selects all messages. It ignores All and AtMost.
+// IsZero reports whether no condition is set, so that the filter selects all messages. It ignores All, AtMost and Through.
 func (f Filter) IsZero() bool {
 	for range f.set {
 		return false
@@ -337,8 +342,8 @@ func (f Filter) Validate() error {
 		return invalid("outcome", "outcome must be combined with sent_by")
 	case f.SentBy != 0 && f.RefusedBy != 0:
 		return invalid("sent_by", "sent_by must not be combined with refused_by")
-	case f.Group < 0 || f.Replay < 0 || f.RefusedBy < 0 || f.SentBy < 0 || f.MinAttempts < 0 || f.MaxAttempts < 0 || f.AtMost < 0:
-		return invalid("", "group, replay, refused_by, sent_by, at_most, min_attempts and max_attempts must not be negative")
+	case f.Group < 0 || f.Replay < 0 || f.RefusedBy < 0 || f.SentBy < 0 || f.MinAttempts < 0 || f.MaxAttempts < 0 || f.AtMost < 0 || f.Through < 0:
+		return invalid("", "group, replay, refused_by, sent_by, at_most, through, min_attempts and max_attempts must not be negative")
 	case f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts:
 		return invalid("min_attempts", "min_attempts must not be more than max_attempts: got %d and %d (swap them)", f.MinAttempts, f.MaxAttempts)
 	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):
@@ -386,6 +391,9 @@ func (f Filter) described(instead string) map[string]any {
 	details := map[string]any{}
 	if f.All {
 		details["all"] = true
+	}
+	if f.Through > 0 {
+		details["through"] = f.Through
 	}
 	if n := len(f.IDs); n > maxLogged {
 		details["ids_in_all"] = n

@@ -158,7 +158,17 @@ func (a *Archive) counted(ctx context.Context, f Filter) (n int64, ok bool, err 
 	if !f.hasOnlyCounters() {
 		return 0, false, nil
 	}
-	query := `SELECT COALESCE(sum(failed), 0), COALESCE(sum(replaying), 0), COALESCE(sum(replayed), 0), COALESCE(sum(discarded), 0) FROM `
+	later := `0` // in the same statement as the counters, so that both refer to the same moment
+	if f.Through > 0 {
+		rest := f
+		rest.Through = 0
+		s, err := a.selection(ctx, rest)
+		if err != nil || s == nil {
+			return 0, err == nil, err
+		}
+		later = fmt.Sprintf(`(SELECT count(*) FROM {message} m WHERE m.id > %d AND %s)`, f.Through, s.where())
+	}
+	query := `SELECT COALESCE(sum(failed), 0), COALESCE(sum(replaying), 0), COALESCE(sum(replayed), 0), COALESCE(sum(discarded), 0), ` + later + ` FROM `
 	var args []any
 	if f.Group != 0 {
 		args = append(args, int64(f.Group))
@@ -175,9 +185,10 @@ func (a *Archive) counted(ctx context.Context, f Filter) (n int64, ok bool, err 
 		}
 	}
 	var c Counts
-	if err := a.db.Row(ctx, query, args...).Scan(&c.Failed, &c.Replaying, &c.Replayed, &c.Discarded); err != nil {
+	if err := a.db.Row(ctx, query, args...).Scan(&c.Failed, &c.Replaying, &c.Replayed, &c.Discarded, &n); err != nil {
 		return 0, false, err
 	}
+	n = -n
 	by := c.byCode()
 	for state, code := range codes {
 		if f.States == nil || slices.Contains(f.States, state) {

@@ -63,6 +63,9 @@ func (f Filter) selection(d dialect, queue int64) *selection {
 		s.others = append(s.others, `m.attempts <= `+s.arg(f.MaxAttempts))
 	}
 	attempts := len(s.others)
+	if f.Through > 0 {
+		s.others = append(s.others, fmt.Sprintf(`m.id <= %d`, f.Through))
+	}
 	s.between(f)
 	if f.Error != "" {
 		// {message} has a truncated copy of a long error. Only an error whose copy has almost the maximum length can be

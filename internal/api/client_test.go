@@ -136,14 +136,14 @@ func TestClient(t *testing.T) {
 		do   func() (api.Done, error)
 		want api.Done
 	}{
-		{"dry run of discard", func() (api.Done, error) { return c.Discard(ctx, discard, true) }, api.Done{Messages: 1, DryRun: true}},
+		{"dry run of discard", func() (api.Done, error) { return c.Discard(ctx, discard, true) }, api.Done{Messages: 1, DryRun: true, Through: 2}},
 		{"discard", func() (api.Done, error) { return c.Discard(ctx, discard, false) }, api.Done{Messages: 1}},
-		{"dry run of restore", func() (api.Done, error) { return c.Restore(ctx, all, true) }, api.Done{Messages: 1, DryRun: true}},
+		{"dry run of restore", func() (api.Done, error) { return c.Restore(ctx, all, true) }, api.Done{Messages: 1, DryRun: true, Through: 2}},
 		{"restore", func() (api.Done, error) { return c.Restore(ctx, all, false) }, api.Done{Messages: 1}},
-		{"dry run of replay", func() (api.Done, error) { p, err := c.WouldReplay(ctx, api.Plan{Selection: all}); return p.Done, err }, api.Done{Messages: 2, DryRun: true}},
+		{"dry run of replay", func() (api.Done, error) { p, err := c.WouldReplay(ctx, api.Plan{Selection: all}); return p.Done, err }, api.Done{Messages: 2, DryRun: true, Through: 2}},
 		{"dry run of erase", func() (api.Done, error) {
 			return c.Erase(ctx, api.Erase{Selection: all}, true)
-		}, api.Done{Messages: 2, DryRun: true}},
+		}, api.Done{Messages: 2, DryRun: true, Through: 2}},
 		{"dry run of purge", func() (api.Done, error) { return c.Purge(ctx, true) }, api.Done{DryRun: true}},
 		{"purge", func() (api.Done, error) { return c.Purge(ctx, false) }, api.Done{}},
 	} {

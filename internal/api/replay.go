@@ -42,10 +42,8 @@ func (p Plan) Plan() failed.Plan {
 
 // PlanOf converts a plan to its JSON form.
 func PlanOf(p failed.Plan) Plan {
-	f := p.Filter
-	f.All, f.AtMost = false, 0
 	return Plan{
-		Selection: Selection{Filter: f, All: f.IsZero(), AtMost: p.Filter.AtMost}, To: TargetOf(p.To),
+		Selection: SelectionOf(p.Filter), To: TargetOf(p.To),
 		Rate: p.Rate, Ramp: p.Ramp, Canary: Duration(p.Canary), IgnoreSame: p.IgnoreSame, Edit: BulkEditOf(p.Edit),
 		ByQueueName: p.ByQueueName,
 	}

@@ -11,35 +11,46 @@ import (
 )
 
 // act returns a handler that responds with the number of messages that f has changed, or would change in a dry run.
-func act(f func(c *web.Call, isDryRun bool) (int64, error)) handler {
+func act(f func(c *web.Call, done *api.Done) (int64, error)) handler {
 	return answer(func(c *web.Call) (done api.Done, err error) {
 		if done.DryRun, err = c.Flag("dry_run"); err != nil {
 			return done, err
 		}
-		done.Messages, err = f(c, done.DryRun)
+		done.Messages, err = f(c, &done)
 		return done, err
 	})
 }
 
-// selectionFilter validates a selection and returns its filter.
-func selectionFilter(c *web.Call, s api.Selection) (failed.Filter, error) {
+// selectionFilter validates a selection and returns its filter. For a dry run, it limits the filter to the messages that
+// have arrived, and sets done.Through.
+func selectionFilter(c *web.Call, s api.Selection, done *api.Done) (failed.Filter, error) {
 	if err := s.Validate(); err != nil {
 		return failed.Filter{}, fault.BadRequest(err.Error(), "correct the selection; nothing was changed")
 	}
 	f := s.Selected()
-	return f, c.Archive.Check(c.R.Context(), f)
+	if err := c.Archive.Check(c.R.Context(), f); err != nil || !done.DryRun {
+		return f, err
+	}
+	if f.Through == 0 {
+		var err error
+		if f.Through, err = c.Archive.Newest(c.R.Context()); err != nil {
+			return f, err
+		}
+	}
+	done.Through = int64(f.Through)
+	return f, nil
 }
 
-func discard(c *web.Call, isDryRun bool) (int64, error) {
+func discard(c *web.Call, done *api.Done) (int64, error) {
 	var d api.Discard
 	if err := c.Read(&d); err != nil {
 		return 0, err
 	}
-	f, err := selectionFilter(c, d.Selection)
+	f, err := selectionFilter(c, d.Selection, done)
 	switch {
 	case err != nil:
 		return 0, err
-	case isDryRun:
+	case done.DryRun:
 		return c.Archive.CountState(c.R.Context(), f, failed.Failed)
 	case d.Reason == "":
 		return 0, fault.BadRequest("reason must not be empty", `send "reason", for the audit log`)
@@ -47,16 +58,16 @@ func discard(c *web.Call, isDryRun bool) (int64, error) {
 	return c.Archive.Discard(c.R.Context(), f, d.Reason, c.Who.Actor)
 }
 
-func restore(c *web.Call, isDryRun bool) (int64, error) {
+func restore(c *web.Call, done *api.Done) (int64, error) {
 	var s api.Selection
 	if err := c.Read(&s); err != nil {
 		return 0, err
 	}
-	f, err := selectionFilter(c, s)
+	f, err := selectionFilter(c, s, done)
 	switch {
 	case err != nil:
 		return 0, err
-	case isDryRun:
+	case done.DryRun:
 		return c.Archive.CountState(c.R.Context(), f, failed.Discarded)
 	}
 	return c.Archive.Restore(c.R.Context(), f, c.Who.Actor)
@@ -71,7 +82,7 @@ func erase(c *web.Call) (done api.Done, err error) {
 	if err := c.Read(&e); err != nil {
 		return done, err
 	}
-	f, err := selectionFilter(c, e.Selection)
+	f, err := selectionFilter(c, e.Selection, &done)
 	switch {
 	case err != nil:
 		return done, err
@@ -114,8 +125,8 @@ func publish(c *web.Call) (api.Published, error) {
 }
 
 // purge removes from the archive the messages whose retention period has expired.
-func purge(c *web.Call, isDryRun bool) (int64, error) {
-	if isDryRun {
+func purge(c *web.Call, done *api.Done) (int64, error) {
+	if done.DryRun {
 		return c.Archive.WouldPurge(c.R.Context())
 	}
 	return c.Archive.Purge(c.R.Context(), c.Who.Actor)
@@ -170,15 +181,16 @@ func editAndReplay(c *web.Call) error {
 }
 
 func beginReplay(c *web.Call) error {
-	isDryRun, err := c.Flag("dry_run")
-	if err != nil {
+	var done api.Done
+	var err error
+	if done.DryRun, err = c.Flag("dry_run"); err != nil {
 		return err
 	}
 	var plan api.Plan
 	if err := c.Read(&plan); err != nil {
 		return err
 	}
-	if _, err := selectionFilter(c, plan.Selection); err != nil {
+	if _, err := selectionFilter(c, plan.Selection, &done); err != nil {
 		return err
 	}
 	if plan.Edit != nil {
@@ -189,12 +201,14 @@ func beginReplay(c *web.Call) error {
 	if plan.Rate < 0 || plan.Canary < 0 {
 		return fault.BadRequest("rate and canary must not be negative", "omit them for no limit and no canary")
 	}
-	if isDryRun {
+	if done.DryRun {
+		plan.Through = done.Through
 		destinations, err := c.Archive.Destinations(c.R.Context(), plan.Plan(), c.Routing)
 		if err != nil {
 			return err
 		}
 		preview := api.PreviewOf(destinations)
+		preview.Through = done.Through
 		if plan.Edit != nil {
 			if preview.Edit, err = editPreview(c, plan.Plan()); err != nil {
 				return err

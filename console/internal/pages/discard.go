@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -53,6 +54,11 @@ func readSelection(c *web.Call, v url.Values, state failed.State, count counter)
 	if err := c.Archive.Check(c.R.Context(), f); err != nil {
 		return nil, err
 	}
+	if f.IDs == nil && f.Through == 0 { // the page shows the messages up to now
+		if f.Through, err = c.Archive.Newest(c.R.Context()); err != nil {
+			return nil, err
+		}
+	}
 	s := &selection{Filter: f}
 	counted := f
 	counted.All, counted.States = false, []failed.State{state}
@@ -62,7 +68,8 @@ func readSelection(c *web.Call, v url.Values, state failed.State, count counter)
 	if s.Total, err = count(c, counted); err != nil {
 		return nil, err
 	}
-	asked = api.Selection{Filter: f, All: f.All}
+	asked = api.SelectionOf(f)
+	asked.AtMost = 0
 	if !s.More {
 		asked.AtMost = s.N
 	}
@@ -86,7 +93,7 @@ func readSelection(c *web.Call, v url.Values, state failed.State, count counter)
 // back sets Back to the page on which the user selected the messages.
 func (s *selection) back() {
 	f := s.Filter
-	f.AtMost = 0
+	f.AtMost, f.Through = 0, 0
 	group := failed.Filter{Group: f.Group, States: f.States}
 	s.path, s.query = "/messages", f.Values()
 	switch {
@@ -195,6 +202,8 @@ func handleMoreMessages(c *web.Call, s *selection, v url.Values, state failed.St
 	if !errors.Is(err, failed.ErrState) || s.Filter.AtMost == 0 {
 		return "", s, err
 	}
+	v = maps.Clone(v)
+	v.Del("through") // the new page shows the messages up to now
 	now, err := readSelection(c, v, state, countExactly)
 	if err != nil {
 		return "", s, err

@@ -45,7 +45,9 @@ func erasing(c *web.Call, v url.Values) (*eraseForm, error) {
 	if s.N, form.Left, err = c.Archive.WouldErase(c.R.Context(), s.Filter); err != nil {
 		return nil, err
 	}
-	s.Fields = pairs(api.Selection{Filter: s.Filter, AtMost: s.N}.Values())
+	confirmed := api.SelectionOf(s.Filter)
+	confirmed.AtMost = s.N
+	s.Fields = pairs(confirmed.Values())
 	return form, nil
 }
 

@@ -51,7 +51,7 @@ func (c *failedDiscardCmd) Run(ctx context.Context, streams IO) error {
 				if ok, err := confirm(ctx, streams, fmt.Sprintf("Discard %s?", terminal.Plural(int(found.Messages), "message"))); !ok {
 					return err
 				}
-				s.AtMost = found.Messages // the answer applies only to the counted messages
+				s.AtMost, s.Through = found.Messages, found.Through // the answer applies only to the counted messages
 			}
 		}
 		done, err := client.Discard(ctx, api.Discard{Selection: s, Reason: c.Reason}, c.DryRun)

@@ -58,7 +58,7 @@ func (c *failedEraseCmd) Run(ctx context.Context, streams IO) error {
 			if ok, err := confirm(ctx, streams, fmt.Sprintf("Erase %s for good?", terminal.Plural(int(done.Messages), "message"))); !ok {
 				return err
 			}
-			e.AtMost = done.Messages
+			e.AtMost, e.Through = done.Messages, done.Through
 		}
 		done, err := client.Erase(ctx, e, false)
 		return printDone(streams, done, err, c.JSON, "erased", len(c.IDs))

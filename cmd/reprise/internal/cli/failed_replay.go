@@ -91,7 +91,7 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 		if ok, err := confirm(ctx, streams, c.question(done)); !ok {
 			return err
 		}
-		plan.AtMost = done.Messages // the answer applies only to the counted messages
+		plan.AtMost, plan.Through = done.Messages, done.Through // the answer applies only to the counted messages
 	}
 	r, err := client.BeginReplay(ctx, plan)
 	if apiErr, ok := errors.AsType[*api.Error](err); ok && apiErr.Status == http.StatusUnprocessableEntity && len(c.IDs) == 0 {
