@@ -39,8 +39,9 @@ import (
 // headers), because RabbitMQ would treat them as its own.
 //
 // When m arrives, its x-death lists the queues of the delay. A worker does not count these entries as attempts, and
-// other programs must not do so either. A message that is scheduled to a queue has the name of the queue as its routing
-// key. If another program needs a different routing key, publish to an exchange.
+// other programs must not do so either. (The published code of the CDN design does, and fails: see docs/interop.md.) A
+// message that is scheduled to a queue has the name of the queue as its routing key. If another program needs a
+// different routing key, publish to an exchange.
 func (c *Client) PublishAt(ctx context.Context, t time.Time, m *Message) error {
 	err := c.before(ctx, m)
 	var fresh *Message
