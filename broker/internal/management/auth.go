@@ -31,6 +31,7 @@ func (h *Handler) authenticate(w http.ResponseWriter, r *http.Request) {
 		refuseFor(w, waits.Wait)
 		return
 	}
+	h.node.Stats.HTTPLogins.Count(ok)
 	if !ok {
 		h.log.Warn("management login refused", "user", name, "peer", r.RemoteAddr,
 			"reason", h.node.Access.Refusal(r.RemoteAddr, name, password))

@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/reprisemq/reprise/broker/internal/node"
@@ -41,8 +42,8 @@ func export(n *node.Node) fields {
 			}
 		}
 	}
-	return origin("cluster", "Definitions of cluster '"+NodeName+"'").with(declared(n.VHosts()...)).with(fields{
-		"original_cluster_name": NodeName,
+	return origin("cluster", "Definitions of cluster '"+cmp.Or(n.ClusterName(), NodeName)+"'").with(declared(n.VHosts()...)).with(fields{
+		"original_cluster_name": cmp.Or(n.ClusterName(), NodeName),
 		"users":                 list(listUsers(n.Access.Users)),
 		"vhosts":                list(vhosts),
 		"permissions":           listPermissions(n.Access, anyPermission),

@@ -13,7 +13,8 @@ func (h *Handler) health() {
 	// connection limit or the certificates.
 	for _, path := range []string{
 		"virtual-hosts", "ready-to-serve-clients", "is-in-service", "below-node-connection-limit",
-		"certificate-expiration/{within}/{unit}",
+		"certificate-expiration/{within}/{unit}", "metadata-store/initialized", "metadata-store/initialized/with-data",
+		"quorum-queues-without-elected-leaders/all-vhosts", "quorum-queues-without-elected-leaders/all-vhosts/pattern/{pattern}",
 	} {
 		h.handle("GET /api/health/checks/"+path, anyone, func(*call) (any, error) { return healthy(), nil })
 	}
@@ -22,10 +23,16 @@ func (h *Handler) health() {
 	})
 	h.handle("GET /api/health/checks/port-listener/{port}", anyone, checkPort)
 	h.handle("GET /api/health/checks/protocol-listener/{protocol}", anyone, checkProtocol)
-	h.handle("GET /api/aliveness-test/{vhost}", anyone, func(c *call) (any, error) {
-		_, err := c.vhost()
-		return healthy(), err
-	})
+	h.handle("GET /api/healthchecks/node", anyone, func(*call) (any, error) { return healthy(), nil })
+	for _, path := range []string{
+		"aliveness-test/{vhost}", "health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}",
+		"health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}/pattern/{pattern}",
+	} {
+		h.handle("GET /api/"+path, anyone, func(c *call) (any, error) {
+			_, err := c.vhost()
+			return healthy(), err
+		})
+	}
 }
 
 func healthy() fields { return fields{"status": "ok"} }

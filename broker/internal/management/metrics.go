@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"net/http"
 	"runtime"
 	"runtime/metrics"
@@ -36,14 +37,14 @@ type scrape struct {
 func (s scrape) write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", expositionType)
 	e := exposition{w: w}
-	e.node(s.node)
+	e.node(s.node, s.perObject)
 	e.queues(s.node, s.perObject)
 	e.sessions(s.node)
 	e.global(s.node)
 	e.send()
 }
 
-func (e *exposition) node(n *node.Node) {
+func (e *exposition) node(n *node.Node, perObject bool) {
 	churn := &n.Stats.Churn
 	e.counter("rabbitmq_connections_opened_total", "Total number of connections opened", churn.ConnectionsCreated.Load())
 	e.counter("rabbitmq_connections_closed_total", "Total number of connections closed or terminated", churn.ConnectionsClosed.Load())
@@ -54,6 +55,9 @@ func (e *exposition) node(n *node.Node) {
 	e.counter("rabbitmq_queues_deleted_total", "Total number of queues deleted", churn.QueuesDeleted.Load())
 
 	e.gauge("rabbitmq_process_resident_memory_bytes", "Memory used in bytes", processMemory())
+	e.gauge("rabbitmq_resident_memory_limit_bytes", "Memory high watermark in bytes", n.Memory.Limit())
+	e.gauge("rabbitmq_process_open_fds", "Open file descriptors", int64(openFiles()))
+	e.gauge("rabbitmq_process_max_fds", "Open file descriptors limit", maxFiles())
 	e.gauge("reprise_messages_memory_bytes", "Memory that messages take in bytes", n.Memory.Used())
 	e.gauge("reprise_messages_memory_limit_bytes", "Memory of messages from which on publishers are blocked", n.Memory.Limit())
 	e.gauge("reprise_connections_memory_bytes", "Memory that connections take in bytes, beside messages in queues", n.Connections.Used())
@@ -67,7 +71,13 @@ func (e *exposition) node(n *node.Node) {
 	e.family("rabbitmq_build_info", "untyped", "RabbitMQ & Erlang/OTP version info")
 	e.sample("rabbitmq_build_info", labels{{"rabbitmq_version", Version}, {"erlang_version", runtime.Version()}}, 1)
 	e.family("rabbitmq_identity_info", "untyped", "RabbitMQ node & cluster identity info")
-	e.sample("rabbitmq_identity_info", labels{{"rabbitmq_node", NodeName}, {"rabbitmq_cluster", NodeName}}, 1)
+	cluster, endpoint := cmp.Or(n.ClusterName(), NodeName), "aggregated"
+	if perObject {
+		endpoint = "per-object"
+	}
+	e.sample("rabbitmq_identity_info", labels{
+		{"rabbitmq_node", NodeName}, {"rabbitmq_cluster", cluster}, {"rabbitmq_cluster_permanent_id", cluster}, {"rabbitmq_endpoint", endpoint},
+	}, 1)
 }
 
 func (e *exposition) alarms(n *node.Node) {

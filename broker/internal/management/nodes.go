@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/alarm"
@@ -41,7 +42,11 @@ func (c *call) describeNode() fields {
 		"erlang_version":      runtime.Version(),
 		"erlang_full_version": platform(),
 		"cluster_links":       []string{}, // the node does not have peers
-	}.with(c.h.rates.counted("node", "mem_used", uint64(memory.Used()))).with(c.churn())
+		"net_ticktime":        0,
+		"disk_free_limit":     0, // without a data directory
+	}.with(limitsOfProcess()).with(c.h.rates.counted("node", "fd_used", openFiles())).
+		with(c.h.rates.counted("node", "sockets_used", uint64(len(c.node.Sessions())))).
+		with(c.h.rates.counted("node", "proc_used", uint64(runtime.NumGoroutine()))).with(c.h.rates.counted("node", "mem_used", uint64(memory.Used()))).with(c.churn())
 	if disk := c.node.Disk; disk != nil {
 		info.with(fields{
 			"type": "disc", "db_dir": disk.Dir(), "disk_free_limit": disk.Limit(), "disk_free_alarm": c.node.Alarms.Has(alarm.Disk),
@@ -51,6 +56,45 @@ func (c *call) describeNode() fields {
 		}
 	}
 	return info
+}
+
+// maxGoroutines is the value of proc_total. RabbitMQ limits the number of Erlang processes; goroutines have no limit.
+const maxGoroutines = 1 << 20
+
+// limitsOfProcess returns the limits of the process. Clients and alerts compute shares of them, so they are not zero.
+func limitsOfProcess() fields {
+	files := maxFiles()
+	return fields{"fd_total": files, "sockets_total": files, "proc_total": maxGoroutines}
+}
+
+// unlimitedFiles is the number of files if there is no limit.
+const unlimitedFiles = 1 << 20
+
+// describeMemory returns the body of GET /api/nodes/{node}/memory. The categories of Erlang are zero.
+func (c *call) describeMemory() fields {
+	all := fields{}
+	for _, name := range memoryCategories {
+		all[name] = int64(0)
+	}
+	used := processMemory()
+	all["binary"], all["connection_other"], all["queue_procs"] = c.node.Memory.Used(), c.node.Connections.Used(), c.node.Topology.Used()
+	all["other_system"] = max(0, used-c.node.Memory.Used()-c.node.Connections.Used()-c.node.Topology.Used())
+	return all.with(fields{"strategy": "allocated", "total": fields{"erlang": used, "rss": used, "allocated": used}})
+}
+
+var memoryCategories = strings.Fields(`connection_readers connection_writers connection_channels connection_other stream_queue_procs
+	stream_queue_replica_reader_procs stream_queue_coordinator_procs queue_procs quorum_queue_procs quorum_queue_dlx_procs plugins
+	metadata_store other_proc metrics mgmt_db quorum_ets mnesia metadata_store_ets other_ets binary msg_index code atom other_system
+	allocated_unused reserved_unallocated`)
+
+// relative returns the shares of the memory in percent.
+func relative(memory fields) fields {
+	total := memory["total"].(fields)["allocated"].(int64)
+	shares := fields{"total": 100}
+	for _, name := range memoryCategories {
+		shares[name] = memory[name].(int64) * 100 / max(total, 1)
+	}
+	return shares
 }
 
 // platform returns the value of the fields for the Erlang version.

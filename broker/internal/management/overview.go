@@ -17,7 +17,7 @@ func overview(c *call) (any, error) {
 		"product_version":                   Version,
 		"product_name":                      product,
 		"rabbitmq_version":                  Version,
-		"cluster_name":                      NodeName,
+		"cluster_name":                      c.clusterName(),
 		"cluster_tags":                      fields{},
 		"node_tags":                         fields{},
 		"erlang_version":                    runtime.Version(),

@@ -35,6 +35,10 @@ func declaredQueue(v *vhost.VHost, q *vhost.Queue) fields {
 func (c *call) describeQueue(v *vhost.VHost, q *vhost.Queue) fields {
 	s, config := q.Stats(), q.Config()
 	bytes := s.ReadyBytes + s.UnackedBytes
+	persistent, persistentBytes := 0, int64(0)
+	if q.Durable {
+		persistent, persistentBytes = s.Ready+s.Unacked, bytes
+	}
 	served := 0 // 1 if the queue has consumers and no ready messages
 	if s.Consumers > 0 && s.Ready == 0 {
 		served = 1
@@ -53,6 +57,8 @@ func (c *call) describeQueue(v *vhost.VHost, q *vhost.Queue) fields {
 		"message_bytes":                bytes,
 		"message_bytes_ready":          s.ReadyBytes,
 		"message_bytes_unacknowledged": s.UnackedBytes,
+		"messages_persistent":          persistent,
+		"message_bytes_persistent":     persistentBytes,
 		"message_bytes_ram":            bytes - s.OnDiskBytes,
 		"messages_ram":                 s.Ready - s.OnDisk + s.Unacked,
 	}).with(c.h.rates.depth(q.Queue, s.Ready, s.Unacked)).with(c.h.rates.messageStats(q.Queue, s.Counts, queueCounters))
@@ -124,6 +130,23 @@ func listQueues(c *call) (any, error) {
 	}), nil
 }
 
+// unset are the fields of a single queue that the broker does not support, or that are not set.
+func unset() fields {
+	return fields{"policy": nil, "operator_policy": nil, "single_active_consumer_tag": nil}
+}
+
+func listDetailedQueues(c *call) (any, error) {
+	all, err := listQueues(c)
+	queues, _ := all.(pages)
+	return pages(func(yield func(element) bool) {
+		for build := range queues {
+			if !yield(func() fields { return build().with(unset()) }) {
+				return
+			}
+		}
+	}), err
+}
+
 // queue returns the queue in the path.
 func (c *call) queue() (*vhost.VHost, *vhost.Queue, error) {
 	v, err := c.vhost()
@@ -145,8 +168,7 @@ func getQueue(c *call) (any, error) {
 	consumers := list(c.consumersIn(v.Name(), q.Name()))
 	detail := c.describeQueue(v, q).with(fields{
 		"consumer_details": consumers, "deliveries": []fields{}, "incoming": []fields{},
-		"policy": nil, "operator_policy": nil, "single_active_consumer_tag": nil,
-	})
+	}).with(unset())
 	if s, ok := q.Owner.(*session.Session); ok {
 		info := s.Info()
 		detail["owner_pid_details"] = connectionRef(&info)

@@ -1,24 +1,40 @@
 package management
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
 func (h *Handler) system() {
 	h.handle("GET /api/overview", anyone, overview)
 	h.handle("GET /api/nodes", monitor, func(c *call) (any, error) { return []fields{c.describeNode()}, nil })
-	h.handle("GET /api/nodes/{node}", monitor, func(c *call) (any, error) {
-		if c.PathValue("node") != NodeName {
-			return nil, notFound
-		}
-		return c.describeNode(), nil
+	ofNode := func(path string, may privilege, describe func(*call) any) {
+		h.handle("GET /api/"+path, may, func(c *call) (any, error) {
+			if c.PathValue("node") != NodeName {
+				return nil, notFound
+			}
+			return describe(c), nil
+		})
+	}
+	ofNode("nodes/{node}", monitor, func(c *call) any { return c.describeNode() })
+	ofNode("nodes/{node}/memory", monitor, func(c *call) any { return fields{"memory": c.describeMemory()} })
+	ofNode("nodes/{node}/memory/relative", monitor, func(c *call) any { return fields{"memory": relative(c.describeMemory())} })
+	ofNode("auth/attempts/{node}", monitor, func(c *call) any { return c.attempts() })
+	ofNode("auth/attempts/{node}/source", monitor, func(*call) any { return []fields{} }) // RabbitMQ counts sources only on request
+	h.handle("GET /api/auth/hash_password/{password}", anyone, func(c *call) (any, error) {
+		return fields{"ok": access.HashPassword(c.PathValue("password")).String()}, nil
 	})
+	h.handle("GET /api/queues/detailed", anyone, listDetailedQueues)
+	h.handle("PUT /api/cluster-name", administrator, putClusterName)
 	h.handle("GET /api/whoami", anyone, whoami)
-	h.handle("GET /api/cluster-name", anyone, func(*call) (any, error) { return fields{"name": NodeName}, nil })
+	h.handle("GET /api/cluster-name", anyone, func(c *call) (any, error) { return fields{"name": c.clusterName()}, nil })
 	h.handle("GET /api/version", anyone, func(*call) (any, error) { return Version, nil })
 	h.handle("GET /api/extensions", anyone, func(*call) (any, error) { return []fields{{"javascript": "dispatcher.js"}}, nil })
 	// The user interface requests this resource to learn that users log in with a name and a password. RabbitMQ 4.3 no
@@ -26,6 +42,34 @@ func (h *Handler) system() {
 	h.handle("GET /api/auth", anyone, func(*call) (any, error) { return fields{"oauth_enabled": false}, nil })
 	h.handle("GET /metrics", monitor, func(c *call) (any, error) { return scrape{c.node, false}, nil })
 	h.handle("GET /metrics/per-object", monitor, func(c *call) (any, error) { return scrape{c.node, true}, nil })
+}
+
+// attempts returns the numbers of logins by protocol.
+func (c *call) attempts() []fields {
+	all := []fields{}
+	for _, counted := range []struct {
+		protocol string
+		logins   *stats.Logins
+	}{{"amqp091", &c.node.Stats.AMQPLogins}, {"http", &c.node.Stats.HTTPLogins}} {
+		good, bad := counted.logins.Succeeded.Load(), counted.logins.Failed.Load()
+		all = append(all, fields{
+			"protocol": counted.protocol, "auth_attempts": good + bad, "auth_attempts_succeeded": good, "auth_attempts_failed": bad,
+		})
+	}
+	return all
+}
+
+func (c *call) clusterName() string { return cmp.Or(c.node.ClusterName(), NodeName) }
+
+func putClusterName(c *call) (any, error) {
+	var s struct {
+		Name string `json:"name"`
+	}
+	if err := c.decode(&s, "name"); err != nil {
+		return nil, err
+	}
+	c.node.SetClusterName(s.Name)
+	return done{}, nil
 }
 
 func whoami(c *call) (any, error) {

@@ -23,13 +23,12 @@ import (
 // docs/compatibility.md contains the same list.
 var leftOut = map[string]string{
 	"garbage_collection": "Erlang processes", "reductions": "Erlang processes", "reductions_details": "Erlang processes",
-	"gc_*": "Erlang processes", "context_switches*": "Erlang processes", "proc_*": "Erlang processes",
-	"metrics_gc_queue_length": "Erlang processes", "net_ticktime": "clusters", "crypto_lib_version": "OpenSSL",
+	"gc_*": "Erlang processes", "context_switches*": "Erlang processes",
+	"metrics_gc_queue_length": "Erlang processes", "crypto_lib_version": "OpenSSL",
 	"disk_reads*": "another kind of store", "disk_writes*": "another kind of store", "io_*": "another kind of store",
 	"msg_store_*": "another kind of store", "queue_index_*": "another kind of store", "mnesia_*": "another kind of store",
-	"messages_persistent": "not kept", "message_bytes_persistent": "not kept", "cached_segments": "another kind of store",
-	"open_files": "another kind of store",
-	"fd_*":       "of the process, which is not only a broker", "sockets_*": "of the process, which is not only a broker",
+	"cached_segments":      "another kind of store",
+	"open_files":           "another kind of store",
 	"ra_open_file_metrics": "Raft", "pending_raft_commands": "Raft",
 	"peer_cert_*": "TLS", "ssl_cipher": "TLS", "ssl_hash": "TLS", "ssl_key_exchange": "TLS", "ssl_protocol": "TLS",
 	"idle_since": "not kept", "head_message_timestamp": "not kept", "exclusive_consumer_tag": "not kept", "publishers": "not kept",
@@ -54,6 +53,11 @@ var shapes = []string{
 	"/api/queues/V/classic/bindings", "/api/queues/V?page=1&page_size=2", "/api/bindings/V", "/api/bindings/V/e/x/q/classic",
 	"/api/vhosts", "/api/vhosts/V", "/api/vhosts/V/permissions", "/api/users", "/api/users/guest",
 	"/api/users/guest/permissions", "/api/permissions", "/api/permissions/V/guest", "/api/definitions", "/api/definitions/V",
+	"/api/queues/detailed", "/api/nodes/N", "/api/nodes/N/memory", "/api/nodes/N/memory/relative", "/api/auth/attempts/N",
+	"/api/auth/attempts/N/source", "/api/auth/hash_password/secret", "/api/health/checks/metadata-store/initialized",
+	"/api/health/checks/metadata-store/initialized/with-data",
+	"/api/health/checks/quorum-queues-without-elected-leaders/all-vhosts/",
+	"/api/health/checks/quorum-queues-without-elected-leaders/vhost/V/pattern/q", "/api/healthchecks/node",
 	"/api/whoami", "/api/extensions", "/api/cluster-name", "/api/health/checks/alarms",
 	"/api/health/checks/port-listener/1", "/api/health/checks/protocol-listener/nosuch",
 	"/api/health/checks/protocol-listener/amqp091", "/api/connections/username/guest",
@@ -70,7 +74,7 @@ func TestResponseFieldsMatchRabbitMQ(t *testing.T) {
 	}
 	fetch := func(b *target, path string) any {
 		s := settings[b]
-		path = strings.NewReplacer("/V", "/"+url.PathEscape(s.vhost), "/C", "/"+url.PathEscape(s.connection)).Replace(path)
+		path = strings.NewReplacer("/N", "/"+nodeName(t, b), "/V", "/"+url.PathEscape(s.vhost), "/C", "/"+url.PathEscape(s.connection)).Replace(path)
 		_, text := b.call(t, "GET", path, "")
 		var v any
 		must(t, json.Unmarshal([]byte(text), &v))
@@ -133,6 +137,12 @@ func populate(t *testing.T, b *target, vhost string) {
 		t.Fatal("queue is empty")
 	}
 	must(t, d.Ack(false))
+}
+
+func nodeName(t *testing.T, b *target) string {
+	var nodes []struct{ Name string }
+	must(t, json.Unmarshal([]byte(b.must(t, "GET", "/api/nodes?columns=name", "")), &nodes))
+	return nodes[0].Name
 }
 
 func connectionName(t *testing.T, b *target, vhost string) string {

@@ -20,6 +20,9 @@ func (n *Node) load() (err error) {
 	if n.begun, err = n.registry.Begun(); err != nil {
 		return err
 	}
+	if n.clusterName, err = n.registry.ClusterName(); err != nil {
+		return err
+	}
 	if n.vhosts, err = vhost.Load(n.vhostConfig()); err != nil {
 		return err
 	}
@@ -32,6 +35,21 @@ func (n *Node) load() (err error) {
 	n.running.Go(n.watchDisk)
 	n.running.Go(n.watchStore)
 	return nil
+}
+
+// ClusterName returns the name set by SetClusterName, or "".
+func (n *Node) ClusterName() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.clusterName
+}
+
+// SetClusterName sets and saves the name of the cluster, which only describes it.
+func (n *Node) SetClusterName(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clusterName = name
+	n.registry.SetClusterName(name)
 }
 
 // Begun reports whether an earlier broker has called Begin for this store. If so, this broker must not create the

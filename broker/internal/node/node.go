@@ -70,13 +70,14 @@ type Node struct {
 	registry *registry.Registry
 	begun    bool
 
-	mu       sync.Mutex
-	closed   bool
-	vhosts   map[string]*vhost.VHost
-	deleting map[*vhost.VHost]struct{} // virtual hosts that are being deleted and may still read from the store
-	live     map[*session.Session]struct{}
-	running  sync.WaitGroup // goroutines that run sessions or monitor the store
-	closing  chan struct{}  // closed when closed is set
+	mu          sync.Mutex
+	closed      bool
+	clusterName string
+	vhosts      map[string]*vhost.VHost
+	deleting    map[*vhost.VHost]struct{} // virtual hosts that are being deleted and may still read from the store
+	live        map[*session.Session]struct{}
+	running     sync.WaitGroup // goroutines that run sessions or monitor the store
+	closing     chan struct{}  // closed when closed is set
 }
 
 // New returns a node with the state from config.Store. If the store is nil or new, the node has only the virtual host

@@ -148,6 +148,27 @@ func Make(value any, kind string, names ...string) store.Document {
 	return store.Document{Name: documentName(kind, names), Value: text}
 }
 
+// clusterKind is the kind of the document with the name of the cluster.
+const clusterKind = "cluster"
+
+type clusterDocument struct {
+	Name string `json:"name"`
+}
+
+// ClusterName returns the saved name of the cluster, or "".
+func (r *Registry) ClusterName() (string, error) {
+	for d, err := range All[clusterDocument](r, clusterKind, 0) {
+		if err != nil {
+			return "", err
+		}
+		return d.Value.Name, nil
+	}
+	return "", nil
+}
+
+// SetClusterName saves the name of the cluster.
+func (r *Registry) SetClusterName(name string) { r.Set(clusterDocument{name}, clusterKind) }
+
 // begun is the name of the document that records that the broker has created its initial objects.
 const begun = "begun"
 

@@ -129,6 +129,7 @@ func (s *Session) authenticate() error {
 	ok.ClientProperties = nil
 
 	user, err := s.identify(ok.Mechanism, ok.Response)
+	s.config.Stats.AMQPLogins.Count(err == nil)
 	if err != nil {
 		err = fmt.Errorf("handshake: %w", err)
 		// Notify clients with the capability authentication_failure_close. Disconnect other clients without a reply, as the

@@ -7,6 +7,22 @@ type Node struct {
 	Messages Totals
 	Churn    Churn
 	Dead     Dead
+
+	AMQPLogins, HTTPLogins Logins
+}
+
+// Logins counts logins.
+type Logins struct {
+	Succeeded, Failed atomic.Uint64
+}
+
+// Count counts a login.
+func (l *Logins) Count(succeeded bool) {
+	if succeeded {
+		l.Succeeded.Add(1)
+	} else {
+		l.Failed.Add(1)
+	}
 }
 
 // Churn counts created and closed objects.
