@@ -346,6 +346,7 @@ func (w *Worker) hold(d *delivery, reason error) (release func()) {
 		w.member.Holding(reason.Error())
 	}
 	return func() {
+		d.Release()
 		if w.refusals.add(-1, nil) == 0 && w.member != nil {
 			w.member.Holding("")
 		}

@@ -50,6 +50,11 @@ var (
 	// error string contains the reason.
 	ErrCopyRefused = errors.New("reprise: broker refuses copies of failed messages")
 
+	// ErrStillRunning is returned by Worker.Consuming and Worker.Healthy while the broker has redelivered a message whose
+	// earlier delivery a handler of the worker still processes. The worker does not handle the message again until the
+	// handler has returned.
+	ErrStillRunning = errors.New("reprise: handlers still process messages that the broker has redelivered")
+
 	// ErrPeekLimit is returned by Client.Peek if it stopped at a message with MaxPeeks failed deliveries.
 	ErrPeekLimit = errors.New("reprise: message was requeued too often for another Peek")
 )

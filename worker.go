@@ -35,6 +35,7 @@ type Worker struct {
 	refusals refusals
 
 	mu     sync.Mutex
+	hung   error // ErrStillRunning if the broker has redelivered a message that a handler still processes
 	status error // reason why the worker does not consume; nil if it consumes or pauses
 	pause  error // reason for the pause; nil if the worker is not paused
 }
@@ -146,12 +147,13 @@ func (w *Worker) Healthy(ctx context.Context) error {
 
 // Consuming is like Healthy, but does not send a request to the broker. It returns nil if the worker consumes, or
 // pauses on purpose. Otherwise it returns ErrNotConsuming with the reason, or ErrClosed after the worker has stopped.
-// If the worker holds messages that it can neither retry nor park, it returns ErrCopyRefused with the reason. Use it in a
-// program with many workers and one Client.
+// If the worker holds messages that it can neither retry nor park, it returns ErrCopyRefused with the reason, and if the
+// broker has redelivered a message whose handler still runs, ErrStillRunning. Use it in a program with many workers and one
+// Client.
 func (w *Worker) Consuming() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return cmp.Or(w.status, w.refusals.err())
+	return cmp.Or(w.status, w.refusals.err(), w.hung)
 }
 
 // Check asks the broker whether the objects that the worker declares conflict with existing objects. It declares nothing. It
@@ -284,6 +286,7 @@ func (o *owner) Interrupted(err error, delay time.Duration) {
 		err = fmt.Errorf("%w: %w", ErrNotConsuming, err)
 	}
 	w.interrupt(err)
+	o.Repeated(0) // the broker redelivers the messages
 	w.observe(Event{Kind: EventInterrupted, Err: err, Delay: delay})
 	if w.member != nil {
 		w.member.Interrupted(err)
@@ -308,6 +311,22 @@ func (o *owner) Resumed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pause = nil
+}
+
+func (o *owner) Repeated(n int) {
+	w := (*Worker)(o)
+	var err error
+	reason := ""
+	if n > 0 {
+		err = fmt.Errorf("%w (%d messages, longer than the acknowledgement timeout)", ErrStillRunning, n)
+		reason = err.Error()
+	}
+	w.mu.Lock()
+	w.hung = err
+	w.mu.Unlock()
+	if w.member != nil {
+		w.member.Holding(reason)
+	}
 }
 
 func (o *owner) TimeoutNear(d *consume.Delivery, held time.Duration) {

@@ -59,6 +59,7 @@ type Owner interface {
 	Interrupted(err error, delay time.Duration)  // consumption resumes after the delay
 	Paused(d time.Duration, reason error)        // consumption stops intentionally; 0: until Hold(nil)
 	Resumed()                                    // consumption resumes after the pause
+	Repeated(n int)                              // number of redeliveries that wait because their messages are still being handled
 	TimeoutNear(d *Delivery, held time.Duration) // a handler has held the delivery for most of the acknowledgement timeout
 }
 

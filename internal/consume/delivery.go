@@ -36,9 +36,10 @@ type Delivery struct {
 	held     bool // Hold was called
 
 	// These fields belong to the running attempt.
-	slot   *slot
-	alone  bool        // uses all slots
-	record func(error) // reports to the breaker; may be nil
+	slot    *slot
+	running uint64      // identity of the message
+	alone   bool        // uses all slots
+	record  func(error) // reports to the breaker; may be nil
 }
 
 // read reads the marks of earlier attempts.
@@ -174,6 +175,14 @@ func (d *Delivery) Hold() {
 		case s.heldMore <- struct{}{}:
 		default:
 		}
+	}
+}
+
+// Release ends the effect of Hold.
+func (d *Delivery) Release() {
+	if d.held {
+		d.held = false
+		d.session.held.Add(-1)
 	}
 }
 

@@ -75,8 +75,12 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 	}
 }
 
-// receive queues a delivery for a slot, or first adds it to a burst of equal messages.
+// receive queues a delivery for a slot, or first adds it to a burst of equal messages. It holds a delivery whose message is
+// still being handled.
 func (s *session) receive(d *Delivery) {
+	if s.holdRunning(d) {
+		return
+	}
 	if s.bursts.window == 0 || d.gathered || s.subscription.narrow || d.isSuspect() {
 		s.pending = append(s.pending, d)
 		return
@@ -179,6 +183,7 @@ func newDeadline(timeout time.Duration) deadline {
 // wait for an attempt.
 func (s *session) checkDeadlines(now time.Time) {
 	c := s.consumer
+	s.checkRepeated(now)
 	overdue := func(d *Delivery) bool { return now.Sub(d.arrived) >= c.deadline.after }
 	for d := range c.slots.running() {
 		if d.session == s && !d.reported && overdue(d) {

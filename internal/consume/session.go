@@ -48,6 +48,7 @@ type session struct {
 	// Only the goroutine of serve uses these fields.
 	subscription subscription
 	pending      []*Delivery // delivered, without an attempt
+	repeated     []*Delivery // redelivered, while a handler still processes the message
 	suspected    bool        // a message must be handled alone, and no attempt has started since
 	bursts       bursts
 	shared       struct { // see inTime

@@ -178,8 +178,13 @@ func (s *session) cancel(ctx context.Context, tag string) error {
 
 // requeuePending requeues the deliveries that have not had an attempt.
 func (s *session) requeuePending() {
-	for _, d := range append(s.pending, s.bursts.all()...) {
+	for _, d := range append(append(s.pending, s.repeated...), s.bursts.all()...) {
+		d.Release()
 		d.Requeue()
+	}
+	if len(s.repeated) > 0 {
+		s.repeated = nil
+		s.noteRepeated()
 	}
 	s.pending = nil
 }

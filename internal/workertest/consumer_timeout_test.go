@@ -2,6 +2,7 @@ package workertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -55,6 +56,69 @@ func TestWorkerRequeuesDeliveriesBeforeConsumerTimeout(t *testing.T) {
 			t.Error("worker requeued no delivery")
 		}
 	})
+}
+
+// A handler that hangs beyond the acknowledgement timeout occupies one slot. The worker does not handle its message again,
+// handles the other messages, and reports the hang until the handler returns.
+func TestHungHandlerDoesNotSpread(t *testing.T) {
+	t.Parallel()
+	for name, id := range map[string]string{"with an ID": "hung", "without an ID": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				var runs atomic.Int32
+				end := make(chan struct{})
+				h := newScript(func(m *reprise.Message) error {
+					if string(m.Body) == "hangs" {
+						runs.Add(1)
+						<-end
+					}
+					return nil
+				})
+				c := dial()
+				w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: h, Concurrency: 2, Prefetch: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- w.Run(t.Context()) }()
+				c.log.wait(t, "consuming", 1)
+				r.publish("", "work", amqp.Publishing{MessageId: id, Body: []byte("hangs")})
+				time.Sleep(5 * time.Hour)
+				if n := runs.Load(); n != 1 {
+					t.Errorf("handlers of the message: got %d, want 1", n)
+				}
+				if err := w.Consuming(); !errors.Is(err, reprise.ErrStillRunning) {
+					t.Errorf("Consuming: got %v, want ErrStillRunning", err)
+				}
+				if c.log.count("message is still being handled") == 0 {
+					t.Error("log does not report the hang")
+				}
+				before := h.count()
+				for range 5 {
+					r.publish("", "work", amqp.Publishing{})
+				}
+				time.Sleep(time.Minute)
+				if n := h.count() - before; n != 5 {
+					t.Errorf("other messages: %d were handled, want 5", n)
+				}
+				close(end)
+				time.Sleep(time.Hour)
+				if err := w.Consuming(); err != nil {
+					t.Errorf("Consuming after the handler has returned: %v", err)
+				}
+				if n := r.depth("work"); n != 0 {
+					t.Errorf("messages in the queue: got %d, want 0", n)
+				}
+				if err := w.Shutdown(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // Without an acknowledgement timeout, the worker neither requeues messages nor warns.

@@ -1,0 +1,77 @@
+package consume
+
+import (
+	"hash/maphash"
+	"time"
+)
+
+// If a handler runs longer than the acknowledgement timeout, the broker redelivers its message. If the same process handled
+// the message again, a handler that hangs would occupy all slots in turn. The session therefore keeps such a redelivery
+// unsettled, outside the prefetch, until the handler has returned or the redelivery is overdue. Another process cannot
+// receive the message in the meantime.
+
+var identitySeed = maphash.MakeSeed()
+
+// identity returns a hash of the content of the message. Some publishers use the same message ID for different messages.
+func (d *Delivery) identity() uint64 {
+	var h maphash.Hash
+	h.SetSeed(identitySeed)
+	for _, s := range []string{d.MessageID, d.CorrelationID, d.Type, d.RoutingKey} {
+		_, _ = h.WriteString(s)
+		_ = h.WriteByte(0)
+	}
+	_, _ = h.Write(d.Body)
+	return h.Sum64()
+}
+
+// isRunning reports whether a handler of this consumer still processes an earlier delivery of the message.
+func (d *Delivery) isRunning() bool {
+	if !d.Redelivered {
+		return false
+	}
+	running, id := false, uint64(0)
+	for x := range d.session.consumer.slots.running() {
+		if id == 0 {
+			id = d.identity()
+		}
+		running = running || x.running == id
+	}
+	return running
+}
+
+// holdRunning keeps a redelivery whose message a handler still processes. It returns false for other deliveries.
+func (s *session) holdRunning(d *Delivery) bool {
+	if !d.isRunning() {
+		return false
+	}
+	d.Hold()
+	s.repeated = append(s.repeated, d)
+	s.consumer.Log.Error("message is still being handled", "message_id", d.MessageID)
+	s.noteRepeated()
+	return true
+}
+
+// checkRepeated starts the redeliveries whose handlers have returned, and requeues overdue redeliveries.
+func (s *session) checkRepeated(now time.Time) {
+	repeated := s.repeated
+	s.repeated = nil
+	for _, d := range repeated {
+		switch {
+		case now.Sub(d.arrived) >= s.consumer.deadline.after:
+			d.Release()
+			d.Requeue()
+		case d.isRunning():
+			s.repeated = append(s.repeated, d)
+		default:
+			d.Release()
+			s.receive(d)
+		}
+	}
+	if len(repeated) > 0 {
+		s.noteRepeated()
+	}
+}
+
+func (s *session) noteRepeated() {
+	s.consumer.owner.Repeated(len(s.repeated))
+}
