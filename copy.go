@@ -376,10 +376,11 @@ type refusals struct {
 	outcomes *bounded.Map[attemptKey, result] // nil: none
 }
 
-// attemptKey identifies an attempt of a message with an ID.
+// attemptKey identifies an attempt of a message with an ID. Because some publishers use an ID for different messages, it
+// contains the identity of the message.
 type attemptKey struct {
-	id      string
-	attempt int
+	identity uint64
+	attempt  int
 }
 
 // maxOutcomes limits the number of remembered outcomes.
@@ -415,7 +416,7 @@ func (x *refusals) remember(d *delivery, r *result) {
 	if x.outcomes == nil {
 		x.outcomes = bounded.New[attemptKey, result](maxOutcomes)
 	}
-	x.outcomes.Put(attemptKey{d.MessageID, d.Attempt}, *r)
+	x.outcomes.Put(attemptKey{d.Identity(), d.Attempt}, *r)
 }
 
 // recall sets r to the remembered outcome of a redelivered message, and forgets it.
@@ -425,7 +426,7 @@ func (x *refusals) recall(d *delivery, r *result) (found bool) {
 	if x.outcomes == nil || !d.Redelivered || d.MessageID == "" {
 		return false
 	}
-	key := attemptKey{d.MessageID, d.Attempt}
+	key := attemptKey{d.Identity(), d.Attempt}
 	if *r, found = x.outcomes.Get(key); found {
 		x.outcomes.Drop(key)
 	}

@@ -132,7 +132,7 @@ func (a *admission) end() {
 
 // Begin records the start of the handler.
 func (d *Delivery) Begin(now time.Time) {
-	d.Began, d.running = now, d.identity()
+	d.Began, d.running = now, d.Identity()
 	d.slot.handled.Store(d)
 }
 

@@ -12,8 +12,8 @@ import (
 
 var identitySeed = maphash.MakeSeed()
 
-// identity returns a hash of the content of the message. Some publishers use the same message ID for different messages.
-func (d *Delivery) identity() uint64 {
+// Identity returns a hash of the content of the message. Some publishers use the same message ID for different messages.
+func (d *Delivery) Identity() uint64 {
 	var h maphash.Hash
 	h.SetSeed(identitySeed)
 	for _, s := range []string{d.MessageID, d.CorrelationID, d.Type, d.RoutingKey} {
@@ -32,7 +32,7 @@ func (d *Delivery) isRunning() bool {
 	running, id := false, uint64(0)
 	for x := range d.session.consumer.slots.running() {
 		if id == 0 {
-			id = d.identity()
+			id = d.Identity()
 		}
 		running = running || x.running == id
 	}
