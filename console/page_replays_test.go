@@ -166,9 +166,9 @@ func TestPagesShowCanary(t *testing.T) {
 // If the canary stops a replay, the page of the replay shows the error and links to the message.
 func TestPageShowsReplayStoppedByCanary(t *testing.T) {
 	for why, want := range map[string]string{
-		"the canary failed again: no such <customer>":          "The canary stopped the replay: message 1 failed again: no such <customer>. Unsent messages stay failed.",
-		"a message failed its first attempt: no such shard: 7": "The canary stopped the replay: message 1 failed its first attempt: no such shard: 7. Unsent messages stay failed.",
-		"the canary has no outcome after 1m30s":                "The canary stopped the replay: message 1 has no outcome after 1 min 30 s. Unsent messages stay failed.",
+		"the canary failed again: no such <customer>":           "The canary stopped the replay: message 1 failed again: no such <customer>. Unsent messages stay failed.",
+		"a message failed its first attempt: no such shard: 7":  "The canary stopped the replay: message 1 failed its first attempt: no such shard: 7. Unsent messages stay failed.",
+		"the canary is unproven: it has no outcome after 1m30s": "The canary stopped the replay: message 1 is unproven, because it has no outcome after 1 min 30 s. A worker that consumes the queue and reports outcomes would prove it: check whether the workers run. To send the rest without proof, start a replay without a canary. Unsent messages stay failed.",
 	} {
 		c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 		a := c.cfg.Archive

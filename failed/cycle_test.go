@@ -179,14 +179,19 @@ func TestReplayStopsOnRepeatedFailure(t *testing.T) {
 	}
 }
 
-// The replay sends the canary first. If the canary fails with any error, the replay does not send the others.
+// The replay sends the canary first. If the canary fails with any error, or has no outcome, the replay does not send the
+// others.
 func TestReplaySendsCanaryFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
-		broken func(*reprise.Message) error
-		sent   int64
+		broken   func(*reprise.Message) error
+		succeeds bool // the worker reports the success of the canary
+		sent     int64
+		why      string
+		within   time.Duration
 	}{
-		"succeeds": {nil, 20},
-		"fails":    {func(*reprise.Message) error { return reprise.Park(errors.New("no such customer")) }, 1},
+		"succeeds":   {nil, true, 20, "", 10 * time.Second},
+		"no outcome": {nil, false, 1, "the canary is unproven: it has no outcome after 5m0s", 5*time.Minute + time.Second},
+		"fails":      {func(*reprise.Message) error { return reprise.Park(errors.New("no such customer")) }, false, 1, "the canary failed again: no such customer", 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSystem(t, func(t *testing.T, s *system) {
@@ -194,22 +199,17 @@ func TestReplaySendsCanaryFirst(t *testing.T) {
 				s.publish(t, 20)
 				s.broker.Drain(t)
 				s.breaks(tc.broken)
+				s.succeeds = tc.succeeds
 				before, began := len(s.worker.Attempts()), time.Now()
 				r, err := s.replayer.Finish(t.Context(), s.begin(Plan{Canary: 5 * time.Minute}))
 				must(t, err)
+				took := time.Since(began)
 				s.broker.Drain(t)
-				again := s.worker.Attempts()[before:]
-				if r.Sent != tc.sent || len(again) != int(tc.sent) {
-					t.Fatalf("got %d attempts, want %d; replay: %+v", len(again), tc.sent, r)
+				if n := int64(len(s.worker.Attempts()) - before); r.Sent != tc.sent || n != tc.sent {
+					t.Fatalf("got %d attempts, want %d; replay: %+v", n, tc.sent, r)
 				}
-				if tc.sent == 1 {
-					if r.State != ReplayStopped || r.Why != "the canary failed again: no such customer" || time.Since(began) > 10*time.Second {
-						t.Errorf("replay after %s: got %+v, want stopped within 10 s because the canary failed again", time.Since(began), r)
-					}
-					return
-				}
-				if waited := again[1].Began.Sub(again[0].Began); waited < 5*time.Minute || waited > 5*time.Minute+time.Second {
-					t.Errorf("delay after the canary: got %s, want 5m", waited)
+				if (r.State == ReplayStopped) != (tc.why != "") || r.Why != tc.why || took > tc.within {
+					t.Errorf("replay after %s: got %+v, want within %s: %q", took, r, tc.within, tc.why)
 				}
 			})
 		})

@@ -18,6 +18,7 @@ import (
 // memory is an in-memory archive for tests in virtual time. It implements the methods of Archive that an Ingest and a
 // Replayer need, and fails on request.
 type memory struct {
+	succeeds  bool // a worker reports the success of each sent message
 	mu        sync.Mutex
 	all       []*Message // by ID, from 1
 	digests   []string
@@ -244,6 +245,9 @@ func (a *memory) markSent(ctx context.Context, id ReplayID, ids []ID, _ unaskedR
 			if m := a.all[sent-1]; m.State != Replayed {
 				m.State, m.ReplayedBy = Replayed, id
 				a.replays[id-1].Sent++
+				if a.succeeds {
+					a.replays[id-1].Succeeded++
+				}
 			}
 		}
 		return nil

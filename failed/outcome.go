@@ -186,11 +186,7 @@ func (t *tx) noteReport(o topology.Outcome) error {
 			return err
 		}
 	}
-	if err := t.prove(s, code); err != nil {
-		return err
-	}
-	_, err = t.Exec(`INSERT INTO {reporting} (queue) VALUES ($1) ON CONFLICT (queue) DO NOTHING`, []byte(o.Queue))
-	return err
+	return t.prove(s, code)
 }
 
 // sentItem is a message that a replay has sent or is about to send.
@@ -300,12 +296,4 @@ func (a *Archive) retried(ctx context.Context, id ReplayID) (text string, yes bo
 	var found sql.NullString
 	err = a.db.Row(ctx, `SELECT retried FROM {replay} WHERE id = $1`, int64(id)).Scan(&found)
 	return found.String, found.Valid, err
-}
-
-// hasReported reports whether any worker of this queue has ever reported an outcome.
-func (a *Archive) hasReported(ctx context.Context, queue string) (yes bool, err error) {
-	defer annotate(&err, "cannot check whether workers of %s report outcomes", queue)
-	var n int
-	err = a.db.Row(ctx, `SELECT count(*) FROM {reporting} WHERE queue = $1`, []byte(queue)).Scan(&n)
-	return n > 0, err
 }

@@ -253,19 +253,6 @@ func TestOutcomesAreUnknownAfterVerifyTime(t *testing.T) {
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeUnknown, OutcomeUnknown)
 }
 
-// If workers of the target queue report outcomes, this does not show that workers of the original queue do.
-func TestReportCountsForTargetQueue(t *testing.T) {
-	r := newReported(t, archiveAt(t, time.Now), 1)
-	r.sent(0)
-	q := r.request(0, "by-hand")
-	must(t, r.archive.noteOutcomes(t.Context(), []topology.Outcome{{Replay: q.Replay, Key: q.Key, Queue: "by-hand", Attempt: 1, Result: topology.OutcomeSucceeded}}))
-	for queue, want := range map[string]bool{"q": false, "by-hand": true} {
-		if got, err := r.archive.hasReported(t.Context(), queue); err != nil || got != want {
-			t.Errorf("queue %s: got %v, %v, want %v", queue, got, err, want)
-		}
-	}
-}
-
 // A report that no database accepts does not prevent other reports from being stored.
 func TestForgedReportDoesNotBlockOthers(t *testing.T) {
 	for name, forge := range map[string]func(amqp.Table){

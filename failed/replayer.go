@@ -141,7 +141,7 @@ type publisher interface {
 //     the canary fails again with any fingerprint;
 //   - the first attempt of the canary fails, or, with Plan.Ramp and without Plan.IgnoreSame, the first attempt of any
 //     message fails;
-//   - the canary has no outcome in time, see Plan.Canary;
+//   - the canary is unproven, because it has no outcome in time, see Plan.Canary;
 //   - the queue or exchange does not exist, or the user may not publish to it, because the
 //     other messages would fail in the same way;
 //   - a caller ends it with EndReplay.

@@ -64,6 +64,7 @@ func TestReplayFinishesAfterKillAtAnyStep(t *testing.T) {
 			for step, survived := 1, false; !survived; step++ {
 				synctest.Test(t, func(t *testing.T) {
 					a := newMemory()
+					a.succeeds = true
 					a.fill("orders", messages)
 					id := a.begin(plan)
 					arrived := map[string]int{}
@@ -133,6 +134,7 @@ func TestReplaySurvivesStoreFailureAtAnyCall(t *testing.T) {
 		for step, failed := 1, true; failed; step++ {
 			synctest.Test(t, func(t *testing.T) {
 				a := newMemory()
+				a.succeeds = true
 				a.fill("orders", 12)
 				id := a.begin(Plan{Canary: 10 * time.Second})
 				failed = false

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -25,10 +26,11 @@ func TestUnsendableMessageDoesNotBlockOthers(t *testing.T) {
 		"long property":      {func(m *Message) { m.Properties.Type = strings.Repeat("t", 300) }, "type must have at most 255 bytes: got 300"},
 		"unknown work queue": {func(m *Message) { m.Queue = m.FailedQueue }, "queue in which the message failed is unknown"},
 	} {
-		for _, plan := range []Plan{{}, {Canary: 1}, {Rate: 10}} {
+		for _, plan := range []Plan{{}, {Canary: time.Minute}, {Rate: 10}} {
 			t.Run(name, func(t *testing.T) {
 				inSystem(t, func(t *testing.T, s *system) {
 					s.breaks(down)
+					s.succeeds = true
 					s.publish(t, 30)
 					s.broker.Drain(t)
 					s.breaks(nil)

@@ -117,7 +117,7 @@ func (x *run) canary(ctx context.Context) error {
 		case x.replay.Succeeded > 0:
 			return nil
 		case left <= 0:
-			return x.canaryTimedOut(ctx)
+			return &stopError{fmt.Sprintf("the canary is unproven: it has no outcome after %s", x.replay.Plan.Canary)}
 		}
 	}
 }
@@ -173,31 +173,6 @@ func (x *run) retried(ctx context.Context) error {
 		why += ": " + text
 	}
 	return &stopError{why}
-}
-
-// canaryTimedOut returns the reason to stop the replay if the canary requested a report and the workers of its queue
-// have reported outcomes before. Otherwise it returns nil.
-func (x *run) canaryTimedOut(ctx context.Context) error {
-	if x.outcomes == nil {
-		return nil
-	}
-	stop := false
-	err := x.retry(ctx, func(ctx context.Context) error {
-		list, _, err := x.store.List(ctx, Filter{SentBy: x.replay.ID, Outcome: OutcomePending}, Page{Size: 1})
-		if err != nil || len(list) == 0 { // the canary did not request a report
-			return err
-		}
-		m := list[0]
-		to, err := x.router.to(ctx, sentFrom{m.Queue, m.FailedQueue, m.Exchange, m.RoutingKey}, x.replay.Plan.To)
-		if err == nil {
-			stop, err = x.outcomes.archive.hasReported(ctx, to.Queue)
-		}
-		return err
-	})
-	if err == nil && stop {
-		return &stopError{fmt.Sprintf("the canary has no outcome after %s", x.replay.Plan.Canary)}
-	}
-	return err
 }
 
 // failedAgain returns the reason to stop after the canary failed again, with its error.

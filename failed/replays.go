@@ -37,9 +37,9 @@ type Plan struct {
 	Edit *BulkEdit
 
 	// Canary makes the replay send one message first and wait for its outcome. If the message succeeds, the replay
-	// sends the others. If its first attempt fails, the replay stops. Canary is the maximum time to wait. After this
-	// time the replay stops if the message requested a report and workers of the queue have reported outcomes before.
-	// Otherwise it continues. Default: 0 (no canary).
+	// sends the others. If its first attempt fails, the replay stops. Canary is the maximum time to wait. A canary
+	// without an outcome proves nothing, so the replay then stops, also if the workers of the queue never report outcomes.
+	// Default: 0 (no canary).
 	Canary time.Duration
 
 	// IgnoreSame lets the replay continue if a message fails again with its previous fingerprint or, with Ramp, if the

@@ -201,7 +201,7 @@ var migrations = []func(d Dialect) []string{
 			`ALTER TABLE {item} ADD COLUMN unasked SMALLINT NOT NULL DEFAULT 0`, // why no report was requested
 			fmt.Sprintf(`UPDATE {item} SET outcome = %d WHERE sent = 1 AND (replay, message) IN (SELECT back, back_of FROM {message} WHERE back > 0)`, codeFailedAgain),
 			`CREATE INDEX {item_outcome} ON {item} (replay, outcome, pos) WHERE sent = 1`,
-			`CREATE TABLE {reporting} (queue BYTES PRIMARY KEY)`, // queues whose workers have reported an outcome
+			`CREATE TABLE {reporting} (queue BYTES PRIMARY KEY)`, // no longer used
 		}
 	},
 	// The time until which notifications exclude a group.

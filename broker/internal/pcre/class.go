@@ -17,6 +17,7 @@ func isSpace(r rune) bool  { return r == ' ' || r >= '\t' && r <= '\r' }
 func isVertical(r rune) bool {
 	return r >= '\n' && r <= '\r' || r == 0x85 || r == 0x2028 || r == 0x2029
 }
+
 func isHorizontal(r rune) bool {
 	return r == '\t' || r == 0x180e || unicode.Is(unicode.Zs, r)
 }

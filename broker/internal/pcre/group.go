@@ -164,8 +164,10 @@ func (p *parser) verb() (item node, repeatable bool) {
 		return atomic{p.closed(p.alternatives())}, true
 	}
 	for _, name := range []struct{ long, short, sign string }{
-		{"positive_lookahead:", "pla:", "="}, {"negative_lookahead:", "nla:", "!"},
-		{"positive_lookbehind:", "plb:", "<="}, {"negative_lookbehind:", "nlb:", "<!"},
+		{"positive_lookahead:", "pla:", "="},
+		{"negative_lookahead:", "nla:", "!"},
+		{"positive_lookbehind:", "plb:", "<="},
+		{"negative_lookbehind:", "nlb:", "<!"},
 	} {
 		if p.take(name.long, name.short) {
 			return p.assertion(name.sign), true

@@ -89,7 +89,10 @@ func canaryThatStopped(c *web.Call, r *failed.Replay) (*canaryView, error) {
 	case strings.HasSuffix(what, "failed again"):
 		v.What = "failed again"
 	default:
-		v.What = "has no outcome after " + show.Exactly(r.Plan.Canary)
+		v.Error = ""
+		v.What = "is unproven, because it has no outcome after " + show.Exactly(r.Plan.Canary) +
+			". A worker that consumes the queue and reports outcomes would prove it: check whether the workers run. " +
+			"To send the rest without proof, start a replay without a canary"
 	}
 	return v, nil
 }
@@ -118,9 +121,7 @@ func (p *Pages) viewReplay(r failed.Replay, now time.Time) replayView {
 	return v
 }
 
-// canaryResult describes the progress of the canary. A replay sends a second message if the canary has succeeded, or if the
-// canary has no outcome in time and the workers of its queue have never reported one. The counts prove the success of the
-// canary only while the canary is the only sent message.
+// canaryResult describes the progress of the canary. A replay sends a second message only if the canary has succeeded.
 func canaryResult(r *failed.Replay) string {
 	switch {
 	case r.Plan.Canary <= 0:

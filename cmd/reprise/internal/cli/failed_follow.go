@@ -114,7 +114,7 @@ func replayState(r api.Replay) string {
 // replayText describes the result of a replay.
 func replayText(r api.Replay) string {
 	canary := ""
-	if r.Plan.Canary > 0 && r.Sent > 1 { // the replay has continued after its canary, which may have no outcome
+	if r.Plan.Canary > 0 && r.Sent > 1 { // a replay continues only after its canary has succeeded
 		canary = "canary passed, "
 	}
 	parts := []string{fmt.Sprintf("replay %d %s: %s%d of %s sent", r.ID, replayState(r), canary, r.Sent, terminal.Plural(int(r.Total), "message"))}

@@ -22,7 +22,7 @@ type failedReplayCmd struct {
 	ByQueueName   bool          `name:"by-queue-name" help:"${byQueueName}"`
 	Rate          perSecond     `placeholder:"N/s" help:"Maximum rate, such as 10/s, 100/m or 5000/h. Default: no limit."`
 	Ramp          bool          `help:"Start with one message per second, then 2, 5, 10 and so on, up to --rate."`
-	Canary        time.Duration `placeholder:"TIME" help:"Send one message first and wait for its outcome for at most this time. Stop if its first attempt fails."`
+	Canary        time.Duration `placeholder:"TIME" help:"Send one message first and wait for its outcome for at most this time. Stop if its first attempt fails, or if it has no outcome."`
 	Verify        time.Duration `placeholder:"TIME" help:"Wait for the outcomes of all messages for at most this time. The exit code is 3 unless all succeed."`
 	IgnoreSame    bool          `name:"ignore-same" help:"Continue if a message fails again with the same error. Default: stop."`
 	Detach        bool          `help:"Print the ID of the replay, and do not wait until the replay stops."`
