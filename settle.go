@@ -229,6 +229,7 @@ func (w *Worker) choose(d *delivery, c *replacement, r *result) error {
 func (w *Worker) park(d *delivery, c *replacement, reason string) error {
 	c.parked = true
 	c.failure.Reason = reason
+	c.failure.Uncounted, c.failure.Attempt = false, d.Attempt // a parked message shows all attempts and its last error
 	c.hop = w.cfg.Strategy.Route.Failed(d.At)
 	return w.fill(d, c, c.result.headers, w.cfg.Strategy.Marks.Park, amqpconn.RoomForDelivery)
 }
@@ -444,7 +445,7 @@ func (c *Client) publishCopy(ctx context.Context, r *replacement, late func()) e
 
 // copyLogger returns the logger for the events of a copy.
 func (w *Worker) copyLogger(d *delivery, c *replacement) *slog.Logger {
-	return w.log.With("message_id", c.messageID(d), "attempt", c.failure.Attempt)
+	return w.log.With("message_id", c.messageID(d), "attempt", d.Attempt)
 }
 
 // settled reports the final event of a delivery, and of the other messages of its burst, to the observer.

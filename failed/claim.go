@@ -12,7 +12,9 @@ import (
 
 // longestLease is the longest time by which a lease may exceed a lease of the claiming process. A process whose clock was
 // wrong may have left a later end, which would otherwise stop the archive until that time.
-func longestLease(lease time.Duration) time.Duration { return 10 * lease }
+//
+// Processes may have leases of different durations, so the limit is at least an hour.
+func longestLease(lease time.Duration) time.Duration { return max(10*lease, time.Hour) }
 
 // claimReplay gives owner the lease of a replay, or extends the lease that owner already has. It reports false if
 // another owner has the lease, or if the state of the replay is final. Config.Clock determines when a lease expires, so
@@ -48,7 +50,7 @@ func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) 
 
 // claimQueue gives owner the lease of a failed queue, or extends it, so that only owner archives the messages of the
 // queue. It reports false if another owner has the lease. Config.Clock determines when a lease expires.
-// A lease of more than ten times the duration is from a wrong clock, and does not count.
+// A lease that exceeds longestLease is from a wrong clock, and does not count.
 //
 // The lease is in the archive because quorum queues in RabbitMQ do not support exclusive consumers. After another owner
 // has taken the lease, ingest refuses the messages of the former owner. The former owner requeues them, and the new

@@ -38,8 +38,9 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("console must be a URL such as http://host:port or https://host: got %q", Shown(cfg.URL))
 	}
-	cfg.HTTP = cmp.Or(cfg.HTTP, http.DefaultClient)
-	return &Client{u, cfg.Token, cfg.Actor, cfg.HTTP}, nil
+	client := *cmp.Or(cfg.HTTP, http.DefaultClient)
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // another host must not get the token
+	return &Client{u, cfg.Token, cfg.Actor, &client}, nil
 }
 
 // Shown returns a URL for messages: without the user and the password, even if the URL is not valid.

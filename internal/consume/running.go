@@ -24,24 +24,27 @@ func (d *Delivery) Identity() uint64 {
 	return h.Sum64()
 }
 
-// isRunning reports whether a handler of this consumer still processes an earlier delivery of the message.
-func (d *Delivery) isRunning() bool {
+// isRunning reports whether a handler of this consumer still processes an earlier, overdue delivery of the message. A
+// delivery that is not overdue was interrupted by a lost connection. Its handler soon returns, and to wait for it would
+// delay the message and change the order.
+func (d *Delivery) isRunning(now time.Time) bool {
 	if !d.Redelivered {
 		return false
 	}
+	after := d.session.consumer.deadline.after
 	running, id := false, uint64(0)
 	for x := range d.session.consumer.slots.running() {
 		if id == 0 {
 			id = d.Identity()
 		}
-		running = running || x.running == id
+		running = running || x.running == id && now.Sub(x.Began) >= after
 	}
 	return running
 }
 
 // holdRunning keeps a redelivery whose message a handler still processes. It returns false for other deliveries.
 func (s *session) holdRunning(d *Delivery) bool {
-	if !d.isRunning() {
+	if !d.isRunning(time.Now()) {
 		return false
 	}
 	d.Hold()
@@ -60,7 +63,7 @@ func (s *session) checkRepeated(now time.Time) {
 		case now.Sub(d.arrived) >= s.consumer.deadline.after:
 			d.Release()
 			d.Requeue()
-		case d.isRunning():
+		case d.isRunning(now):
 			s.repeated = append(s.repeated, d)
 		default:
 			d.Release()

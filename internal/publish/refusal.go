@@ -29,7 +29,7 @@ func Classify(err error) Refusal {
 		return ContentRefused
 	case errors.Is(err, ErrUnroutable):
 		return Unrouted
-	case isRefused && isPermanent(refused.Code), isDeclaration && isPermanent(declared.Code):
+	case isRefused && refused.Code != amqpconn.InternalError && isPermanent(refused.Code), isDeclaration && isPermanent(declared.Code):
 		return DestinationRefused
 	}
 	return Transient

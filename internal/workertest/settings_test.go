@@ -129,6 +129,8 @@ func TestNewWorkerRejectsInvalidSettings(t *testing.T) {
 		{"Staking.Queues", preset.Staking{Queues: []string{"a", "a_delay"}}.Strategy(), "Staking.Queues: topology: queue \"a_delay\" must not have two different declarations"},
 		{"Staking.Queues", preset.Staking{Queues: []string{"amq.a"}}.Strategy(), "must not begin with \"amq.\""},
 		{"Staking.RetryDelay", preset.Staking{RetryDelay: time.Microsecond}.Strategy(), "Staking.RetryDelay must be whole milliseconds"},
+		{"Staking.DelayTTL", preset.Staking{DelayTTL: time.Microsecond}.Strategy(), "Staking.DelayTTL must be whole milliseconds"},
+		{"Staking.DelayTTL", preset.Staking{DelayTTL: time.Second}.Strategy(), "Staking.DelayTTL must be at least RetryDelay"},
 		{"Staking.QueueType", preset.Staking{QueueType: "stream"}.Strategy(), "\"stream\""},
 
 		{"WorkRetry.RetryDelay", preset.WorkRetry{RetryDelay: math.MaxInt64}.Strategy(), "WorkRetry.RetryDelay"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/budget"
+	"github.com/reprisemq/reprise/broker/internal/stats"
 	"github.com/reprisemq/reprise/broker/internal/store"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -25,7 +26,7 @@ func testConfig(tb testing.TB, disk store.Store) *Config {
 		VHost:      func(string) *vhost.VHost { return host },
 		Access:     control,
 		ChannelMax: 10, FrameMax: 8192, MaxMessageSize: 1 << 16, Budget: budget.NewConnections(64<<20, 512<<20),
-		Store: disk, Log: slog.New(slog.DiscardHandler),
+		Store: disk, Log: slog.New(slog.DiscardHandler), Stats: new(stats.Node),
 	}
 }
 

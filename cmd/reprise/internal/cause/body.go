@@ -122,7 +122,7 @@ func pageText(page []byte) string {
 			if inTitle {
 				title.Write(z.Text())
 			} else if hidden == 0 {
-				text.WriteString(html.UnescapeString(string(z.Text())))
+				text.Write(z.Text())
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
 			name, _ := z.TagName()

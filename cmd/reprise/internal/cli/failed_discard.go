@@ -47,12 +47,13 @@ func (c *failedDiscardCmd) Run(ctx context.Context, streams IO) error {
 			if err != nil {
 				return err
 			}
-			if found.Messages > 0 {
-				if ok, err := confirm(ctx, streams, fmt.Sprintf("Discard %s?", terminal.Plural(int(found.Messages), "message"))); !ok {
-					return err
-				}
-				s.AtMost, s.Through = found.Messages, found.Through // the answer applies only to the counted messages
+			if found.Messages == 0 {
+				return printDone(streams, api.Done{}, nil, c.JSON, "discarded", 0)
 			}
+			if ok, err := confirm(ctx, streams, fmt.Sprintf("Discard %s?", terminal.Plural(int(found.Messages), "message"))); !ok {
+				return err
+			}
+			s.AtMost, s.Through = found.Messages, found.Through // the answer applies only to the counted messages
 		}
 		done, err := client.Discard(ctx, api.Discard{Selection: s, Reason: c.Reason}, c.DryRun)
 		return printDone(streams, done, err, c.JSON, "discarded", len(c.IDs))

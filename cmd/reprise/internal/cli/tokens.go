@@ -112,7 +112,7 @@ type tokenCmd struct {
 // Help implements kong.HelpProvider.
 func (tokenCmd) Help() string {
 	return `Prints a new token. The user enters it in the login page of the console, or sets REPRISE_TOKEN for reprise
-failed. The file contains only a hash. A running console applies changes of the file within a second.
+failed. The file contains only a hash. A running console applies changes of the file within a second; an empty or invalid file changes nothing.
 
 Examples:
   reprise console token anna --role operate --tokens tokens

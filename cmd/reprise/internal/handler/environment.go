@@ -25,10 +25,10 @@ func (e *Exec) environment(m *reprise.Message, log *slog.Logger) []string {
 			env = append(env, v)
 		}
 	}
-	env = append(env, e.cfg.Env...)
 	for name, value := range traceHeaders(m) {
 		env = append(env, strings.ToUpper(name)+"="+value)
 	}
+	env = append(env, e.cfg.Env...)
 
 	b := budget{one: maxVariable, all: maxEnvironment}
 	taken := map[string]bool{}

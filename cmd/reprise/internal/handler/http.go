@@ -140,8 +140,8 @@ func (h *HTTP) outcome(resp *http.Response, body []byte) error {
 			place = shownURL(u)
 		}
 		text += fmt.Sprintf(": redirects are not followed; if %s is the right place, configure it as the url of this handler", cut(h.hide.Replace(place), 512))
-	} else if found, output := cause.OfBody(resp.Header.Get("Content-Type"), []byte(h.hide.Replace(clean(body)))); found != http.StatusText(resp.StatusCode) {
-		text = errorText(text, found, output)
+	} else if found, output := cause.OfBody(resp.Header.Get("Content-Type"), []byte(clean(body))); found != http.StatusText(resp.StatusCode) {
+		text = errorText(text, h.hide.Replace(found), h.hide.Replace(output)) // after the decoding of HTML and JSON
 	}
 	if resp.StatusCode/100 == 2 {
 		return nil
