@@ -196,7 +196,7 @@ func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark,
 	if reserve > 0 && d.Crashed() {
 		headers[HeaderCrashes] = int64(d.Crashes)
 	}
-	if reserve > 0 && d.Redelivered {
+	if reserve > 0 && d.Redelivered && w.isCopied(d) { // otherwise the retries themselves are redeliveries
 		headers[HeaderRedelivered] = true
 	}
 	c.msg.Expiration = amqpconn.FormatExpiration(c.hop.TTL)

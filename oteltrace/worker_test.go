@@ -84,7 +84,7 @@ func TestSpansLinkAcrossRetries(t *testing.T) {
 			{"1", "retry", "", []string{origin}},
 			{"2", "retry", "", []string{origin, previous(attempts[0].SpanContext())}}, // the connection was lost, so the next attempt has no link to this one
 			{"2", "retry", "true", []string{origin, previous(attempts[0].SpanContext())}},
-			{"3", "done", "", []string{origin, previous(attempts[2].SpanContext())}},
+			{"3", "done", "true", []string{origin, previous(attempts[2].SpanContext())}},
 		} {
 			s := attempts[i]
 			got := attributes(s.Attributes())

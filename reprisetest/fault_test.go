@@ -90,7 +90,7 @@ func TestWorkerFaults(t *testing.T) {
 		},
 		"lost ack after a copy": {
 			func(b *reprisetest.Broker) { b.LoseAcks(1) }, 1,
-			[]attempt{{"1", 1, false, 0}, {"1", 1, true, soon}, {"1", 2, false, time.Hour}, {"1", 2, false, time.Hour + soon}},
+			[]attempt{{"1", 1, false, 0}, {"1", 1, true, soon}, {"1", 2, false, time.Hour}, {"1", 2, true, time.Hour + soon}},
 		},
 		"lost confirm of a copy": {
 			func(b *reprisetest.Broker) { b.LoseConfirms(1) }, 1,
