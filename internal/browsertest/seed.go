@@ -164,7 +164,7 @@ func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) er
 		}
 	}
 	clock.Set(now.Add(-40 * time.Second))
-	return replay(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "orders", Error: "503 Service Unavailable"}, Rate: 20, Ramp: true, Canary: 30 * time.Second}, ben, 0.37, func(*failed.Replay) error { return nil })
+	return replay(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "orders", Error: "503 Service Unavailable"}, Rate: 20, Ramp: true}, ben, 0.37, func(*failed.Replay) error { return nil })
 }
 
 // replay begins a replay, records the given part of its messages as sent, and passes the replay to the function then.
