@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/ack"
@@ -28,12 +29,13 @@ type Delivery struct {
 
 	Owned any // data of the owner
 
-	session  *session
-	arrived  time.Time
-	inTime   context.Context
-	gathered bool // must not wait for equal messages
-	reported bool // the owner was notified that the delivery is overdue
-	held     bool // Hold was called
+	session   *session
+	arrived   time.Time
+	inTime    context.Context
+	gathered  bool          // must not wait for equal messages
+	reported  bool          // the owner was notified that the delivery is overdue
+	held      bool          // Hold was called
+	heldSince *atomic.Int32 // session.heldSince when Hold was called
 
 	// These fields belong to the running attempt.
 	slot    *slot
@@ -170,6 +172,8 @@ func (d *Delivery) Hold() {
 		return
 	}
 	d.held = true
+	d.heldSince = s.heldSince.Load()
+	d.heldSince.Add(1)
 	if n := s.held.Add(1); n <= int32(maxHeld*s.consumer.Prefetch) {
 		select {
 		case s.heldMore <- struct{}{}:
@@ -183,6 +187,7 @@ func (d *Delivery) Release() {
 	if d.held {
 		d.held = false
 		d.session.held.Add(-1)
+		d.heldSince.Add(-1)
 	}
 }
 

@@ -51,7 +51,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 			}
 			continue
 		case <-s.heldMore:
-			if int(s.held.Load()-s.subscription.heldBefore) > s.subscription.prefetch/2 {
+			if int(s.heldSince.Load().Load()) > s.subscription.prefetch/2 {
 				return errWiden // the prefetch of a new subscription does not include the held deliveries
 			}
 			continue

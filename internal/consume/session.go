@@ -45,6 +45,10 @@ type session struct {
 	held     atomic.Int32  // deliveries that stay unsettled; see Delivery.Hold
 	heldMore chan struct{} // receives a token after held has increased
 
+	// heldSince counts the deliveries that were held since the subscription began. Each subscription has a new counter, because
+	// its prefetch does not include the deliveries that were held before.
+	heldSince atomic.Pointer[atomic.Int32]
+
 	// Only the goroutine of serve uses these fields.
 	subscription subscription
 	pending      []*Delivery // delivered, without an attempt

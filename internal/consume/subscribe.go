@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/ack"
@@ -26,7 +27,6 @@ type subscription struct {
 	tag        string
 	narrow     bool // one message at a time
 	prefetch   int
-	heldBefore int32 // deliveries that were held when the subscription began
 	deliveries amqpconn.Deliveries
 }
 
@@ -133,7 +133,8 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) erro
 	if err != nil {
 		return err
 	}
-	s.subscription = subscription{tag: tag, narrow: narrow, prefetch: prefetch, heldBefore: s.held.Load(), deliveries: deliveries}
+	s.heldSince.Store(new(atomic.Int32))
+	s.subscription = subscription{tag: tag, narrow: narrow, prefetch: prefetch, deliveries: deliveries}
 	c.Log.Info("consuming", "generation", s.conn.Generation(), "prefetch", prefetch)
 	c.owner.Consuming()
 	return nil

@@ -14,8 +14,14 @@ const (
 	maxNested = 250   // parentheses
 )
 
+// maxPattern limits the length of a regular expression, because a match uses stack for each of its elements.
+const maxPattern = 16 << 10
+
 // Compile parses a regular expression. If caseless is set, letters match both cases.
 func Compile(pattern string, caseless bool) (r *Regexp, err error) {
+	if len(pattern) > maxPattern {
+		return nil, fmt.Errorf("regular expression must have at most %d bytes: got %d", maxPattern, len(pattern))
+	}
 	p := &parser{Regexp: new(Regexp), names: make(map[string][]int), options: options{fold: caseless}}
 	defer func() {
 		switch cause := recover().(type) {
