@@ -69,7 +69,8 @@ func (im *importer) host(name string) (*vhost.VHost, error) {
 }
 
 func noVHost(name string) error {
-	return fmt.Errorf("Please create virtual host %q prior to importing definitions.", name) //nolint:staticcheck // RabbitMQ's text
+	//lint:ignore ST1005 RabbitMQ's text
+	return fmt.Errorf("Please create virtual host %q prior to importing definitions.", name)
 }
 
 func (im *importer) addExchange(x *importedExchange) error {
