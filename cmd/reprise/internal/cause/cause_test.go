@@ -17,9 +17,9 @@ func TestOfOutput(t *testing.T) {
 	if err != nil || len(files) < 20 {
 		t.Fatalf("got %d files, %v, want at least 20", len(files), err)
 	}
-	noise := ""
+	var noise strings.Builder
 	for i := range 1000 {
-		noise += fmt.Sprintf("INFO step %d of the order\n", i)
+		fmt.Fprintf(&noise, "INFO step %d of the order\n", i)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestOfOutput(t *testing.T) {
 				t.Fatal(err)
 			}
 			want, output, _ := strings.Cut(string(text), "\n")
-			for what, output := range map[string]string{"alone": output, "after 1,000 lines": noise + output} {
+			for what, output := range map[string]string{"alone": output, "after 1,000 lines": noise.String() + output} {
 				if got := OfOutput(output); got != want && !strings.HasPrefix(got, want+" ") {
 					t.Errorf("%s: got  %q\nwant %q", what, got, want)
 				}
