@@ -59,11 +59,8 @@ func message(text string) string {
 
 const maxNesting = 5
 
-// Names of fields, lower case, in order of preference: a title says what kind of error it is, a detail says more.
-var (
-	titles  = []string{"title", "error", "err", "type", "code", "name", "exception"}
-	details = []string{"detail", "message", "msg", "error_description", "errormessage", "error_message", "description", "reason", "errors", "error", "err", "exception", "fault", "faultstring"}
-)
+// details are names of fields, lower case, in order of preference.
+var details = []string{"detail", "message", "msg", "error_description", "errormessage", "error_message", "description", "reason", "errors", "error", "err", "exception", "fault", "faultstring"}
 
 func messageOf(v any, depth int) string {
 	if depth > maxNesting {
@@ -85,7 +82,7 @@ func messageOf(v any, depth int) string {
 		}
 		detail := first(fields, details, depth)
 		if detail == "" {
-			return first(fields, titles[:1], depth)
+			return first(fields, []string{"title"}, depth)
 		}
 		if title, ok := fields["title"].(string); ok && title != "" && !strings.Contains(detail, title) {
 			return title + ": " + detail
