@@ -215,14 +215,11 @@ func TestLiveKeepsFocus(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows(t, b, "#live", "Live")
-	before, err := shop.Archive.Count(t.Context(), failed.Filter{States: []failed.State{failed.Failed}})
-	if err != nil {
+	// Counts do not identify the update, because the seeded replay runs and changes them.
+	if _, err := shop.Archive.Add(t.Context(), []failed.Message{{Queue: "refunds", FailedQueue: "refunds.failed", Error: "x"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shop.Archive.Add(t.Context(), []failed.Message{{FailedQueue: "orders.failed", Error: "x"}}); err != nil {
-		t.Fatal(err)
-	}
-	shows(t, b, ".stats", fmt.Sprint(before.N+1))
+	shows(t, b, "main", "refunds")
 	got, err := chromedp.Run(b.Tab, chromedp.Evaluate[string]("document.activeElement.getAttribute('href') || ''"))
 	if err != nil || !strings.Contains(got, "queue=emails") {
 		t.Errorf("focus is on %q, want \"queue=emails\": %v", got, err)
