@@ -118,6 +118,14 @@ func (l *Link) tlsConfig(a address) (*tls.Config, error) {
 	return settings, nil
 }
 
+// CheckFiles returns an error if a TLS file of the URL cannot be used.
+func (a Addresses) CheckFiles() error {
+	if err := readTLSFiles(new(tls.Config), a[0]); err != nil { // all addresses have the same files
+		return &tlsFilesError{err}
+	}
+	return nil
+}
+
 // readTLSFiles reads the certificates for each connection, because they may have been renewed.
 func readTLSFiles(settings *tls.Config, a address) error {
 	if a.CACertFile != "" {
@@ -126,7 +134,9 @@ func readTLSFiles(settings *tls.Config, a address) error {
 			return fmt.Errorf("read CA certificate: %w", err)
 		}
 		settings.RootCAs = x509.NewCertPool()
-		settings.RootCAs.AppendCertsFromPEM(authority)
+		if !settings.RootCAs.AppendCertsFromPEM(authority) {
+			return fmt.Errorf("CA certificate %s has no certificate in PEM", a.CACertFile)
+		}
 	}
 	if a.CertFile != "" {
 		certificate, err := tls.LoadX509KeyPair(a.CertFile, a.KeyFile)

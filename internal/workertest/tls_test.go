@@ -177,6 +177,7 @@ func TestTLS(t *testing.T) {
 			"connect by a name in the certificate, or set the expected name in Config.TLS as ServerName or by the URL's server_name_indication",
 		},
 		"no such file":                {"amqps://ada:s3cret@one.example?cacertfile=/no/such/file", []func(*reprise.Config){names}, "cannot use the TLS files of the URL: read CA certificate: open /no/such/file"},
+		"file without a certificate":  {"amqps://ada:s3cret@one.example?cacertfile=" + key, []func(*reprise.Config){names}, "has no certificate in PEM"},
 		"no certificate":              {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting()}, "the server refused TLS (certificate required); check the client certificate"},
 		"wrong certificate":           {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting(foreign.issue("ada"))}, "the server refused TLS ("},
 		"certificate of unknown user": {"amqps://one.example?auth_mechanism=external", []func(*reprise.Config){names, trusting(ca.issue("eve"))}, "the broker refused the client certificate; check that one is set, that it names a user of the broker"},

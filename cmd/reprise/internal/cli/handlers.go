@@ -20,7 +20,7 @@ type handlers struct {
 	reaper *handler.Reaper
 }
 
-// newHandlers creates the handlers. It reports missing programs at startup, not when the first message arrives.
+// newHandlers creates the handlers. It reports missing programs and files at startup, not when the first message arrives.
 func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, []config.Problem, error) {
 	hs := &handlers{reaper: &handler.Reaper{Command: reap}}
 	var missing []config.Problem
@@ -28,7 +28,8 @@ func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, []config.Prob
 		if w.HTTP != nil {
 			h, err := newHTTP(w, log)
 			if err != nil {
-				return nil, nil, err
+				missing = append(missing, config.Problem{Position: w.HTTP.At, Text: err.Error()})
+				continue
 			}
 			hs.https = append(hs.https, h)
 			hs.of = append(hs.of, h)
@@ -65,7 +66,7 @@ func newExec(w config.Worker, reaper *handler.Reaper, log *slog.Logger) (*handle
 }
 
 func newHTTP(w config.Worker, log *slog.Logger) (*handler.HTTP, error) {
-	c := handler.HTTPConfig{URL: w.HTTP.URL, Timeout: w.HTTP.Timeout, Connections: w.Concurrency, Headers: http.Header{}, Pause: w.HTTP.Pause, Secrets: w.HTTP.Secrets, Logger: log}
+	c := handler.HTTPConfig{URL: w.HTTP.URL, Timeout: w.HTTP.Timeout, Connections: w.Concurrency, Headers: http.Header{}, Pause: w.HTTP.Pause, Secrets: w.HTTP.Secrets, CACertFile: w.HTTP.CACertFile, Logger: log}
 	for _, p := range w.HTTP.Headers {
 		c.Headers.Set(p.Name, p.Value)
 	}

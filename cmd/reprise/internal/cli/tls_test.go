@@ -15,6 +15,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -199,6 +200,87 @@ func TestInvalidTLSFlags(t *testing.T) {
 		out, err := exec.Command("reprise", append([]string{"broker", "--memory", "--listen", "127.0.0.1:0"}, test.flags...)...).CombinedOutput()
 		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), test.want) {
 			t.Errorf("flags %q: got %v\n%s\nwant %q", test.flags, err, out, test.want)
+		}
+	}
+}
+
+// In the file of reprise up, paths of TLS files are relative to the file.
+func TestUpOverTLS(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("server")
+	a.issue("guest")
+	url, _ := a.secureBroker("--fail-if-no-peer-cert")
+	certificate, err := tls.LoadX509KeyPair(a.file("server"), a.file("server-key"))
+	a.must(err)
+	handled := make(chan string, 1)
+	service := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		handled <- string(body)
+	}))
+	service.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	service.StartTLS()
+	defer service.Close()
+	url = "amqps://" + url[strings.Index(url, "@")+1:] + "?auth_mechanism=external"
+	a.must(os.WriteFile(filepath.Join(a.dir, "reprise.yaml"), []byte(
+		"broker: "+url+"&cacertfile=authority.pem&certfile=guest.pem&keyfile=./guest-key.pem\n"+
+			"workers: [{queue: orders, http: {url: "+service.URL+", cacertfile: authority.pem}}]\n"), 0o600))
+
+	up := exec.Command("reprise", "up", "-c", filepath.Join(a.dir, "reprise.yaml"))
+	up.Dir, up.Stderr = t.TempDir(), t.Output()
+	a.must(up.Start())
+	defer func() {
+		_ = up.Process.Signal(syscall.SIGTERM)
+		if err := up.Wait(); err != nil {
+			t.Errorf("reprise up exited with %v", err)
+		}
+	}()
+	publish := exec.Command("reprise", "publish", "--url", url+"&cacertfile="+a.file("authority")+"&certfile="+a.file("guest")+"&keyfile="+a.file("guest-key"),
+		"--to", "orders", "--declare", "paid")
+	if out, err := publish.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	select {
+	case got := <-handled:
+		if got != "paid" {
+			t.Errorf("service got %q", got)
+		}
+	case <-time.After(timeout):
+		t.Fatal("service got no request")
+	}
+}
+
+// reprise up --check opens the TLS files of a configuration.
+func TestUpChecksTLSFiles(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("other")
+	a.must(os.WriteFile(a.file("text"), []byte("text"), 0o600))
+	for _, test := range []struct{ broker, http, duplicates, want string }{
+		{broker: "cacertfile=authority.pem&certfile=other.pem&keyfile=other-key.pem", http: "authority.pem", duplicates: "sslrootcert=authority.pem&sslcert=other.pem&sslkey=other-key.pem"},
+		{broker: "cacertfile=nosuch.pem", want: ":1:9: cannot use the TLS files of the URL: read CA certificate: open DIR/nosuch.pem: no such file"},
+		{broker: "cacertfile=text.pem", want: ":1:9: cannot use the TLS files of the URL: CA certificate DIR/text.pem has no certificate in PEM"},
+		{broker: "cacertfile=~/ca.pem", want: ":1:9: ~ and variables are not expanded here"},
+		{broker: "certfile=nosuch.pem&keyfile=other-key.pem", want: "load client certificate: open DIR/nosuch.pem"},
+		{broker: "certfile=other.pem&keyfile=authority-key.pem", want: "private key does not match public key"},
+		{broker: "certfile=other.pem&keyfile=text.pem", want: "failed to find any PEM data in key input"},
+		{http: "nosuch.pem", want: ":3:64: cannot read the authorities: open DIR/nosuch.pem: no such file"},
+		{http: "other-key.pem", want: ":3:64: DIR/other-key.pem has no certificate in PEM"},
+		{duplicates: "sslrootcert=nosuch.pem", want: "DIR/nosuch.pem: no such file"},
+		{duplicates: "sslcert=other.pem&sslkey=nosuch.pem", want: "DIR/nosuch.pem: no such file"},
+		{duplicates: "sslrootcert=system"},
+	} {
+		http := "https://127.0.0.1"
+		if test.http != "" {
+			http = "{url: " + http + ", cacertfile: " + test.http + "}"
+		}
+		a.must(os.WriteFile(filepath.Join(a.dir, "reprise.yaml"), []byte(
+			"broker: amqps://127.0.0.1?heartbeat=5"+strings.TrimSuffix("&"+test.broker, "&")+"\n"+
+				"workers:\n  - {queue: orders, http: "+http+", duplicates: 'postgres://h/d?sslmode=verify-full"+strings.TrimSuffix("&"+test.duplicates, "&")+"'}\n"), 0o600))
+		check := exec.Command("reprise", "up", "--check", "-c", filepath.Join(a.dir, "reprise.yaml"))
+		check.Dir = t.TempDir()
+		out, err := check.CombinedOutput()
+		got := strings.ReplaceAll(string(out), a.dir, "DIR")
+		if (err == nil) != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%+v: got %v\n%s", test, err, got)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
 type upCmd struct {
@@ -110,6 +111,11 @@ func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
 	stores, unusable := newStores(cfg)
 	archive, wrong := configuredArchiveService(cfg, log)
 	p := &parts{handlers, stores, archive, nil}
+	if addresses, err := amqpconn.ParseURL(cfg.Broker); err == nil { // Broker is empty or valid
+		if err := addresses.CheckFiles(); err != nil {
+			wrong = append(wrong, config.Problem{Position: cfg.BrokerAt, Text: err.Error()})
+		}
+	}
 	if err := cfg.Refuse(slices.Concat(missing, unusable, wrong)...); err != nil {
 		p.close()
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,26 @@ func (v value) brokerURL() (string, bool) {
 	}
 	if bad, ok := errors.AsType[*reprise.ConnectError](reprise.CheckURL(s)); ok {
 		return "", v.fail("broker: %s", bad.Reason)
+	}
+	return v.files(s, "cacertfile", "certfile", "keyfile")
+}
+
+// files resolves the relative paths of the files that parameters of a valid URL name.
+func (v value) files(s string, names ...string) (string, bool) {
+	base, query, _ := strings.Cut(s, "?")
+	parameters := strings.Split(query, "&")
+	for i, parameter := range parameters {
+		name, escaped, _ := strings.Cut(parameter, "=")
+		path, err := url.QueryUnescape(escaped)
+		if err != nil || path == "" || filepath.IsAbs(path) || !slices.Contains(names, name) {
+			continue
+		}
+		path, ok := v.absolute(path)
+		if !ok {
+			return "", false
+		}
+		parameters[i] = name + "=" + url.QueryEscape(path)
+		s = base + "?" + strings.Join(parameters, "&")
 	}
 	return s, true
 }

@@ -63,11 +63,12 @@ const maxFile = 1 << 20
 
 // Config is the content of a valid file.
 type Config struct {
-	Broker  string // URL; "": an embedded broker
-	Listen  string // host:port of the embedded broker; "" if Broker is set
-	Data    string // directory of the embedded broker; "" for a broker in memory, or if Broker is set
-	Metrics string // host:port of the metrics and health endpoint; "": none
-	Workers []Worker
+	Broker   string   // URL; "": an embedded broker
+	BrokerAt Position // position of the URL, for startup errors
+	Listen   string   // host:port of the embedded broker; "" if Broker is set
+	Data     string   // directory of the embedded broker; "" for a broker in memory, or if Broker is set
+	Metrics  string   // host:port of the metrics and health endpoint; "": none
+	Workers  []Worker
 
 	Silent bool // workers do not announce themselves
 
@@ -97,7 +98,9 @@ type HTTP struct {
 	Headers []Pair
 	Pause   bool // a Retry-After applies to the whole queue
 
-	Secrets []string // values of variables that must not appear in output
+	CACertFile string   // path of the authorities of the service's certificate; "": the authorities of the system
+	At         Position // position of CACertFile, for startup errors
+	Secrets    []string // values of variables that must not appear in output
 }
 
 // Exec configures a handler that runs a program.
@@ -176,7 +179,10 @@ func (d *decoder) file(data []byte) *Config {
 	defer f.finish()
 
 	var ports ports
-	external := read(f, "broker", &c.Broker, value.brokerURL)
+	external := f.with("broker", func(x value) {
+		c.BrokerAt = x.at
+		c.Broker, _ = x.brokerURL()
+	})
 	if external {
 		f.refuse("is for the embedded broker, and broker: is the URL of another broker: remove one of the two", "listen", "data")
 	} else {

@@ -141,6 +141,8 @@ func TestExample(t *testing.T) {
 					Headers: []Pair{{"Authorization", "Bearer t0ken"}},
 					Pause:   true,
 					Secrets: []string{"t0ken"},
+
+					CACertFile: "/etc/ca.pem",
 				},
 				Duplicates: &Duplicates{
 					Postgres: "postgres://reprise:secret@db.example.com/reprise",
@@ -206,7 +208,7 @@ func TestExample(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, got, ignore, cmpopts.IgnoreFields(Exec{}, "At"), cmpopts.IgnoreFields(Duplicates{}, "At"), cmpopts.IgnoreFields(Archive{}, "At"), cmpopts.IgnoreFields(Console{}, "At"), noFuncs); diff != "" {
+	if diff := cmp.Diff(want, got, ignore, cmpopts.IgnoreFields(Config{}, "BrokerAt"), cmpopts.IgnoreFields(Exec{}, "At"), cmpopts.IgnoreFields(HTTP{}, "At"), cmpopts.IgnoreFields(Duplicates{}, "At"), cmpopts.IgnoreFields(Archive{}, "At"), cmpopts.IgnoreFields(Console{}, "At"), noFuncs); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	for _, w := range got.Workers {

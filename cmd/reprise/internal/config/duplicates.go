@@ -93,6 +93,8 @@ func (v value) postgresURL(s string) (string, bool) {
 		return "", v.fail("%s must start with postgres://; write %s", v.name, storePostgres)
 	case strings.Trim(u.Path, "/") == "":
 		return "", v.fail("%s must have a database; write %s", v.name, storePostgres)
+	case u.Query().Get("sslrootcert") == "system": // not a path
+		return v.files(s, "sslcert", "sslkey", "passfile", "servicefile")
 	}
-	return s, true
+	return v.files(s, "sslrootcert", "sslcert", "sslkey", "passfile", "servicefile")
 }

@@ -28,7 +28,7 @@ func (f *fields) handler(w *Worker) {
 
 // http reads a URL, or a mapping with a URL.
 func (v value) http() *HTTP {
-	h := &HTTP{}
+	h := &HTTP{At: v.at}
 	if k := v.kind(); k != "a string" && k != "a mapping" {
 		v.wrong("a URL or {url: …, timeout: …, headers: …, retry_after: …}")
 		return h
@@ -37,9 +37,16 @@ func (v value) http() *HTTP {
 	v.short("http", "url", "http://host:port/path", func(x value) { h.URL, h.Secrets, _ = x.endpoint() }, func(f *fields) {
 		read(f, "timeout", &h.Timeout, duration(time.Millisecond))
 		f.with("headers", func(x value) { h.Headers, secrets = x.headers() })
+		f.with("cacertfile", func(x value) {
+			h.At = x.at
+			h.CACertFile, _ = path("ca.pem")(x)
+		})
 		read(f, "retry_after", &h.Pause, choose(is("message", false), is("queue", true)))
 	})
 	h.Secrets = append(h.Secrets, secrets...)
+	if h.CACertFile != "" && strings.HasPrefix(h.URL, "http:") {
+		v.failAt(h.At, "cacertfile requires a URL that begins with https://")
+	}
 	return h
 }
 

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -30,6 +33,10 @@ type HTTPConfig struct {
 
 	// Timeout limits a request, from dialing until the response has been read. Default: 30 s.
 	Timeout time.Duration
+
+	// CACertFile is a PEM file with the authorities of the service's certificate. NewHTTP reads it. Default: the authorities
+	// of the system.
+	CACertFile string
 
 	// Connections is the maximum number of idle connections that are kept open. Set it to the number of concurrent
 	// handlers. Default: 16.
@@ -71,9 +78,14 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	cfg.Connections = cmp.Or(cfg.Connections, 16)
+	trusted, err := authorities(cfg.CACertFile)
+	if err != nil {
+		return nil, err
+	}
 	hide := hider(cfg.Secrets, u)
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = cfg.Connections, cfg.Connections
+	transport.TLSClientConfig = &tls.Config{RootCAs: trusted}
 	return &HTTP{
 		cfg:   cfg,
 		shown: hide.Replace(shownURL(u)),
@@ -83,6 +95,22 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
+}
+
+// authorities returns the certificates in a PEM file, or nil if path is "".
+func authorities(path string) (*x509.CertPool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the authorities: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", path)
+	}
+	return pool, nil
 }
 
 // Close closes the idle connections.
