@@ -24,6 +24,7 @@ func (c *Client) declareOrCheck(ctx context.Context, l *amqpconn.Link, t topolog
 	if err := checkTopology(t); err != nil {
 		return err
 	}
+	c.scheduled.exclude(t.NoSchedule)
 	conn, err := l.Get(ctx)
 	if err != nil {
 		return err

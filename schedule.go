@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
@@ -39,14 +40,18 @@ import (
 // headers), because RabbitMQ would treat them as its own.
 //
 // When m arrives, its x-death lists the queues of the delay. A worker does not count these entries as attempts, and
-// other programs must not do so either. (The published code of the CDN design does, and fails: see docs/interop.md.) A
-// message that is scheduled to a queue has the name of the queue as its routing key. If another program needs a
+// other programs must not do so either. The published code of the CDN design does, and fails. PublishAt therefore returns
+// ErrInvalidMessage for the targets in topology.Topology.NoSchedule that this client knows from a declaration or a worker.
+// A message that is scheduled to a queue has the name of the queue as its routing key. If another program needs a
 // different routing key, publish to an exchange.
 func (c *Client) PublishAt(ctx context.Context, t time.Time, m *Message) error {
 	err := c.before(ctx, m)
 	var fresh *Message
 	if err == nil {
 		fresh, err = schedulable(m)
+	}
+	if err == nil && t.After(time.Now()) {
+		err = c.scheduled.permits(targetOf(m))
 	}
 	if err != nil {
 		c.published(m, nil, err)
@@ -150,10 +155,21 @@ type scheduler struct {
 	client   *Client
 	declared *declarer // separate from the declarer of copies, so that copies do not wait for declarations of levels
 	known    onConnection[target]
+
+	mu       sync.Mutex
+	excluded map[target]bool // see topology.Topology.NoSchedule
 }
 
 // target is the destination of delayed messages: an exchange, or a queue.
 type target struct{ exchange, queue string }
+
+// String names the target in an error.
+func (t target) String() string {
+	if t.exchange == "" {
+		return fmt.Sprintf("queue %q", t.queue)
+	}
+	return fmt.Sprintf("exchange %q", t.exchange)
+}
 
 func targetOf(m *Message) target {
 	if m.Exchange == "" {
@@ -164,6 +180,29 @@ func targetOf(m *Message) target {
 
 func newScheduler(c *Client) *scheduler {
 	return &scheduler{client: c, declared: newDeclarer(c)}
+}
+
+// exclude makes permits refuse the given exchanges and queues.
+func (s *scheduler) exclude(all []topology.Address) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range all {
+		if s.excluded == nil {
+			s.excluded = map[target]bool{}
+		}
+		s.excluded[target{a.Exchange, a.Key}] = true
+	}
+}
+
+// permits returns an error if programs behind a target cannot read scheduled messages.
+func (s *scheduler) permits(to target) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.excluded[to] {
+		return nil
+	}
+	return fmt.Errorf("%w: message must not be scheduled to %s, because programs of its design compute their delay from x-death and fail (publish it when it is due, or set WorkersOnly of the preset if only Reprise workers consume)",
+		ErrInvalidMessage, to)
 }
 
 // prepare declares the queues that m needs to arrive at t, and returns the first hop. It waits for a connection, as Publish

@@ -72,6 +72,7 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.scheduled.exclude(cfg.Strategy.Route.Topology(cfg.Queue).NoSchedule)
 	w.consumer = consume.New(w.consumption(), (*owner)(w))
 	return w, nil
 }

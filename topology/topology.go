@@ -74,6 +74,11 @@ type Topology struct {
 	Queues    []Queue
 	Bindings  []Binding
 
+	// NoSchedule contains the exchanges (the zero Key) and the queues (the zero Exchange) to which a client must not
+	// schedule messages, because programs behind them cannot read the x-death of a schedule. A client that has declared the
+	// topology, or has a worker with it, refuses to schedule to them.
+	NoSchedule []Address
+
 	// Needs is the oldest version of RabbitMQ that implements all arguments, such as "4.3.3"; "" permits all versions. The
 	// caller must check the version of the broker with Topology.For, because RabbitMQ ignores unknown arguments.
 	Needs string
@@ -148,6 +153,11 @@ func (t Topology) Merge(others ...Topology) Topology {
 		for _, b := range o.Bindings {
 			if !slices.ContainsFunc(m.Bindings, b.equal) {
 				m.Bindings = append(m.Bindings, b)
+			}
+		}
+		for _, a := range o.NoSchedule {
+			if !slices.Contains(m.NoSchedule, a) {
+				m.NoSchedule = append(m.NoSchedule, a)
 			}
 		}
 		m.Needs = newer(m.Needs, o.Needs)

@@ -103,6 +103,13 @@ type CDNPurge struct {
 	// arguments other than x-dead-letter-exchange and x-queue-type.
 	WaitArgs topology.Table
 
+	// WorkersOnly states that no program except Reprise workers consumes the work queue, and permits to schedule messages
+	// to Exchange and Queue. The published code computes its next delay from the newest entry of x-death, which has no
+	// expiration in a scheduled message: the result is not a number, and the broker closes the channel of the program.
+	// Default: Client.PublishAt refuses to schedule to Exchange and Queue, if the client knows the design from Topology or
+	// a worker.
+	WorkersOnly bool
+
 	// Rand returns a number in [0, 1) for the jitter. It must be safe for concurrent use. Default:
 	// math/rand/v2.Float64.
 	Rand func() float64
@@ -208,6 +215,9 @@ func (w CDNPurge) Topology() topology.Topology {
 		t.Bindings = append(t.Bindings,
 			topology.Binding{Exchange: w.Exchange, Queue: w.Queue, RoutingKey: key},
 			topology.Binding{Exchange: w.WaitExchange, Queue: w.WaitQueue, RoutingKey: key})
+	}
+	if !w.WorkersOnly {
+		t.NoSchedule = []topology.Address{{Exchange: w.Exchange}, {Key: w.Queue}}
 	}
 	return t
 }

@@ -144,7 +144,7 @@ var designs = []design{
 		}
 	}},
 	{Name: "cdnpurge", Copies: true, Marks: true, Foreign: foreignCDNPurge, Build: func(w Work) built {
-		p := preset.CDNPurge{First: w.Delays[0], Max: longest(w), Jitter: -1, QueueType: queueType(w)}
+		p := preset.CDNPurge{First: w.Delays[0], Max: longest(w), Jitter: -1, QueueType: queueType(w), WorkersOnly: true}
 		return built{
 			config:   reprise.WorkerConfig{Queue: "cdn-purge", Strategy: p.Strategy(), Policy: policy(w)},
 			exchange: "cdn-purge", key: "tag", failed: "cdn-purge.failed",
