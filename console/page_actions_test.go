@@ -400,7 +400,6 @@ func TestErasePage(t *testing.T) {
 		"too few":      {fill(fieldsOf(form), "reason", "tested", "count", "1", "at_most", "1"), admin, http.StatusConflict},
 		"none shown":   {url.Values{"id": {"4"}, "reason": {"tested"}, "count": {"1"}}, admin, http.StatusBadRequest},
 		"all":          {url.Values{"all": {"true"}, "at_most": {"9"}, "reason": {"tested"}, "count": {"9"}}, admin, http.StatusBadRequest},
-		"all states":   {url.Values{"group": {"2"}, "state": {"all"}, "at_most": {"9"}, "reason": {"tested"}, "count": {"9"}}, admin, http.StatusBadRequest},
 		"an operator":  {fill(fieldsOf(form), "reason", "tested", "count", "2"), operator, http.StatusForbidden},
 	} {
 		if status, _, body := post(t, c, "/erase", tc.v, tc.who); status != tc.want {
@@ -427,9 +426,51 @@ func TestErasePage(t *testing.T) {
 	if body := ask(t, c, "GET", "/messages/4", nil, admin).Body.String(); strings.Contains(body, "/erase") {
 		t.Error("page of an erased message offers to erase it")
 	}
-	status, _, body = post(t, c, "/erase/picked", url.Values{"id": {"1", "2"}, "state": {"failed"}}, admin)
+	status, _, body = post(t, c, "/erase/picked", url.Values{"id": {"1", "2"}}, admin)
 	if status != http.StatusOK || !strings.Contains(body, "Erase 2 messages</h1>") {
 		t.Errorf("erase of picked messages: got status %d, want 200; body %s", status, body)
+	}
+}
+
+// A search erases the messages in all states, also if the list shows only one state or nothing, and names what a running
+// replay keeps.
+func TestErasePageCoversAllStates(t *testing.T) {
+	a := newArchive(t, failed.Config{Redact: []failed.Rule{{Path: "card"}}})
+	var messages []failed.Message
+	for range 4 {
+		messages = append(messages, failed.Message{Queue: "orders", FailedQueue: "orders.failed", Error: "declined", Content: failed.Content{Body: []byte(`{"card":"4711"}`)}})
+	}
+	if _, err := a.Add(t.Context(), messages); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Discard(t.Context(), failed.Filter{IDs: []failed.ID{1}}, "test", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{IDs: []failed.ID{2}}, ByQueueName: true}, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
+	list := ask(t, c, "GET", "/messages?text=4711&state=replayed", nil).Body.String()
+	form := ask(t, c, "GET", linkTo(t, list, "/erase"), nil).Body.String()
+	for _, want := range []string{"Erase 3 messages", "3 messages in all selected states: 2 failed, 1 discarded.", "hidden values or edits", "Not erased: 1 message of a running replay"} {
+		if !strings.Contains(text(form), want) {
+			t.Errorf("form: got %s, want %q", text(form), want)
+		}
+	}
+	v := fieldsOf(form)
+	v.Set("reason", "tested")
+	v.Set("count", "3")
+	status, location, body := post(t, c, "/erase", v)
+	if status != http.StatusSeeOther {
+		t.Fatalf("got status %d, want 303; body %s", status, body)
+	}
+	if body := ask(t, c, "GET", location, nil).Body.String(); !strings.Contains(body, "3 messages erased. Not erased: 1 message of a running replay.") {
+		t.Errorf("GET %s: got %s, want the number of messages that are not erased", location, text(body))
+	}
+	for id := range failed.ID(4) {
+		if m, err := a.Get(t.Context(), id+1); err != nil || m.Erased == (id+1 == 2) {
+			t.Errorf("message %d erased: got %v, %v", id+1, m.Erased, err)
+		}
 	}
 }
 

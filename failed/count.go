@@ -20,6 +20,10 @@ var counted = [...]string{"failed", "replaying", "replayed", "discarded"}
 
 func (c Counts) byCode() [4]int64 { return [4]int64{c.Failed, c.Replaying, c.Replayed, c.Discarded} }
 
+func countsOf(n [4]int64) Counts {
+	return Counts{Failed: n[codes[Failed]], Replaying: n[codes[Replaying]], Replayed: n[codes[Replayed]], Discarded: n[codes[Discarded]]}
+}
+
 // countChanges collects changes to the message counts of groups and queues.
 type countChanges struct {
 	groups map[GroupID]*[4]int64

@@ -14,9 +14,18 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
+// Erasure contains the number of messages that Erase erases, by their state before.
+type Erasure struct {
+	Counts
+	Left int64 // selected messages that Erase skips, because they belong to a running replay
+}
+
 // Erase permanently deletes the contents of the selected messages: bodies, headers, properties, errors, edits, message
 // IDs, routing keys, and their words in the search index. It returns the number of erased messages. Use Erase for
 // personal data that may no longer be stored.
+//
+// Unlike a search, Erase and WouldErase also apply Filter.Text and Filter.Headers to values that Config.Redact hides and
+// to edits. For this they read the content of each message that the other conditions of the filter select.
 //
 // The archive keeps a record of each message with its queue, state, times and counts, and sets Message.Erased. Messages
 // in state failed become discarded: an erased message can neither be replayed nor restored. Erase skips messages of a
@@ -38,51 +47,114 @@ import (
 // Erase returns both the number of messages and an error; repeat the call. In PostgreSQL, queries no longer find the
 // erased bytes, but the files contain dead rows until VACUUM and later writes replace them. Erase does not change
 // backups, exports, logs, unsent notifications, the list of waiting messages or the queues of the broker.
-func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor) (n int64, err error) {
+func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor) (done Erasure, err error) {
 	defer annotate(&err, "cannot erase messages")
 	if strings.TrimSpace(reason) == "" {
-		return 0, fmt.Errorf("%w: reason must not be empty", ErrInvalid)
+		return done, fmt.Errorf("%w: reason must not be empty", ErrInvalid)
 	}
 	if err := errors.Join(who.validate(), f.checkForAct()); err != nil {
-		return 0, err
+		return done, err
 	}
-	s, err := a.selection(ctx, f)
+	s, err := a.erasing(ctx, f)
 	if err != nil {
-		return 0, err
+		return done, err
 	}
 	if s != nil {
 		err = a.writeMany(ctx, func(tx *tx) (err error) {
-			n, err = tx.erase(s, f, reason, who)
+			done, err = tx.erase(s, f, reason, who)
 			return err
 		})
 		if err != nil {
-			return 0, err
+			return Erasure{}, err
 		}
-		if n > 0 {
-			a.cfg.Logger.InfoContext(ctx, "erased", "by", who, "messages", n)
+		if done.Total() > 0 {
+			a.cfg.Logger.InfoContext(ctx, "erased", "by", who, "messages", done.Total())
 		}
 	}
 	err = a.writeAlone(ctx, func() error { return a.db.Compact(sqlkit.Long(ctx)) })
 	if err != nil {
 		err = fmt.Errorf("messages erased, but the database file may still contain their bytes (repeat the call): %w", err)
 	}
-	return n, err
+	return done, err
 }
 
-// WouldErase returns n, the number of messages that Erase would erase, and left, the number of selected messages that
-// Erase would skip because they belong to a running replay.
-func (a *Archive) WouldErase(ctx context.Context, f Filter) (n, left int64, err error) {
+// WouldErase returns the numbers of messages that Erase would erase and would skip.
+func (a *Archive) WouldErase(ctx context.Context, f Filter) (would Erasure, err error) {
 	defer annotate(&err, "cannot count the messages to erase")
-	s, err := a.selection(ctx, f)
+	s, err := a.erasing(ctx, f)
 	if err != nil || s == nil {
-		return 0, 0, err
+		return would, err
 	}
-	where := s.where() + erasable
-	if err := a.db.Row(sqlkit.Long(ctx), `SELECT count(*) FROM {message} m WHERE `+where+idle, s.args...).Scan(&n); err != nil {
-		return 0, 0, err
+	var n [4]int64
+	var state, free int
+	var count int64
+	for err := range a.db.Rows(sqlkit.Long(ctx), `SELECT m.state, CASE WHEN 1 = 1`+idle+` THEN 1 ELSE 0 END AS free, count(*)
+		FROM {message} m WHERE `+s.where()+erasable+` GROUP BY m.state, free`, s.args...).Scan(&state, &free, &count) {
+		if err != nil {
+			return would, err
+		}
+		if free == 1 {
+			n[state] = count
+		} else {
+			would.Left += count
+		}
 	}
-	err = a.db.Row(sqlkit.Long(ctx), `SELECT count(*) FROM {message} m WHERE `+where, s.args...).Scan(&left)
-	return n, left - n, err
+	would.Counts = countsOf(n)
+	return would, nil
+}
+
+// erasing returns the selection of f, extended by the messages that match Filter.Text and Filter.Headers only with
+// values that a search does not find. It returns nil if the filter selects no messages.
+func (a *Archive) erasing(ctx context.Context, f Filter) (*selection, error) {
+	s, err := a.selection(ctx, f)
+	words := Filter{Text: f.Text, Headers: f.Headers}.terms()
+	if err != nil || s == nil || len(words) == 0 {
+		return s, err
+	}
+	f.Text, f.Headers = "", nil
+	rest, err := a.selection(ctx, f)
+	if err != nil || rest == nil {
+		return s, err
+	}
+	versions := `SELECT message, headers, properties, body FROM {revision}`
+	if len(a.cfg.Redact) > 0 {
+		versions += ` UNION ALL SELECT message, headers, properties, body FROM {content}`
+	}
+	var ids []ID
+	var m Message
+	var headers, properties string
+	var whole, attempts sql.NullString
+	for err := range a.db.Rows(sqlkit.Long(ctx), `SELECT m.id, m.reason, m.error, c.error, c.errors, v.headers, v.properties, v.body
+		FROM {message} m JOIN {content} c ON c.message = m.id JOIN (`+versions+`) v ON v.message = m.id
+		WHERE `+rest.where(), rest.args...).Scan(&m.ID, &m.Reason, &m.Error, &whole, &attempts, &headers, &properties, &m.Body) {
+		if err != nil {
+			return nil, err
+		}
+		if m.Content, err = contentFrom(m.Body, headers, properties); err != nil {
+			return nil, err
+		}
+		if m.Errors, err = attemptsFrom(attempts, m.Headers); err != nil {
+			return nil, err
+		}
+		if whole.Valid {
+			m.Error = whole.String
+		}
+		if hasTerms(&m, a.cfg.Redact, words) {
+			ids = append(ids, m.ID)
+		}
+	}
+	if len(ids) > 0 {
+		s.also = a.d.in("m.id", s.arg(list(a.d, ids)))
+	}
+	return s, nil
+}
+
+// hasTerms reports whether a message contains all terms, including the values that the rules hide.
+func hasTerms(m *Message, rules []Rule, wanted []string) bool {
+	var t terms
+	t.message(m)
+	hiddenTexts(m.Headers, hiddenNames(rules), false, t.text)
+	return !slices.ContainsFunc(wanted, func(term string) bool { return !t.seen[term] })
 }
 
 // Conditions on {message} AS m.
@@ -94,10 +166,11 @@ const (
 // erasedText replaces an erased text.
 const erasedText = "[erased]"
 
-func (t *tx) erase(s *selection, f Filter, reason string, who Actor) (int64, error) {
+func (t *tx) erase(s *selection, f Filter, reason string, who Actor) (done Erasure, err error) {
 	var ids []ID
 	var at []int64
 	groups := map[GroupID]bool{}
+	var states [4]int64
 	var c countChanges
 	var id ID
 	var group GroupID
@@ -106,47 +179,52 @@ func (t *tx) erase(s *selection, f Filter, reason string, who Actor) (int64, err
 	for err := range t.Rows(`SELECT m.id, m.pos, m.grp, m.queue, m.state FROM {message} m WHERE `+s.where()+erasable+idle, s.args...).
 		Scan(&id, &pos, &group, &queue, &state) {
 		if err != nil {
-			return 0, err
+			return Erasure{}, err
 		}
 		ids, at = append(ids, id), append(at, pos)
 		groups[group] = true
+		states[state]++
 		if state == codes[Failed] {
 			c.add(group, queue, state, -1)
 			c.add(group, queue, codes[Discarded], 1)
 		}
 	}
+	if err := t.Row(`SELECT count(*) FROM {message} m WHERE `+s.where()+erasable, s.args...).Scan(&done.Left); err != nil {
+		return Erasure{}, err
+	}
 	n := int64(len(ids))
+	done.Counts, done.Left = countsOf(states), done.Left-n
 	if err := f.allows(n); err != nil || n == 0 {
-		return 0, err
+		return done, err
 	}
 	for part := range slices.Chunk(ids, purgeBatch) {
 		if err := t.eraseContents(part); err != nil {
-			return 0, err
+			return Erasure{}, err
 		}
 	}
 	for part := range slices.Chunk(at, purgeBatch) {
 		if err := t.forget(part); err != nil {
-			return 0, err
+			return Erasure{}, err
 		}
 	}
 	if t.cfg.Dialect == SQLite { // the index contains the words of deleted messages until its segments are merged
 		if _, err := t.Exec(`INSERT INTO {search} ({search}) VALUES ('optimize')`); err != nil {
-			return 0, err
+			return Erasure{}, err
 		}
 	}
 	if err := t.count(c); err != nil {
-		return 0, err
+		return Erasure{}, err
 	}
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		if err := t.eraseGroup(group); err != nil {
-			return 0, err
+			return Erasure{}, err
 		}
 	}
 	if err := t.eraseTexts(ids, needlesOf(f)); err != nil {
-		return 0, err
+		return Erasure{}, err
 	}
-	_, err := t.act(who, actErase, f.subject(), map[string]any{"messages": n, "reason": reason, "filter": f.described(erasedText)})
-	return n, err
+	_, err = t.act(who, actErase, f.subject(), map[string]any{"messages": n, "reason": reason, "filter": f.described(erasedText)})
+	return done, err
 }
 
 // eraseContents erases the contents of messages, and the strings in their rows of {message} and in their replays.

@@ -78,11 +78,11 @@ func TestEraseRemovesAllBytes(t *testing.T) {
 		value(a.Discard(ctx, failed.Filter{Error: "customer " + secret + "1", Queue: "q"}, "test", "ann"))(t)
 		edit := &failed.BulkEdit{Replace: []failed.Replacement{{Old: secret + "2", New: "<" + secret + "2>"}}}
 		r := value(a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{Text: secret + "2"}, Edit: edit, ByQueueName: true}, "ann"))(t)
-		if n, err := a.Erase(ctx, failed.Filter{Text: secret + "2"}, "while it runs", "ann"); n != 0 || err != nil {
-			t.Fatalf("erased %d messages of a running replay (%v), want 0", n, err)
+		if done, err := a.Erase(ctx, failed.Filter{Text: secret + "2"}, "while it runs", "ann"); done != (failed.Erasure{Left: r.Total}) || err != nil {
+			t.Fatalf("erased %+v of a running replay (%v), want all left", done, err)
 		}
-		if n, left, err := a.WouldErase(ctx, failed.Filter{Text: secret + "2"}); n != 0 || left != r.Total || err != nil {
-			t.Errorf("WouldErase: got %d, %d, %v, want 0, %d", n, left, err, r.Total)
+		if would, err := a.WouldErase(ctx, failed.Filter{Text: secret + "2"}); would != (failed.Erasure{Left: r.Total}) || err != nil {
+			t.Errorf("WouldErase: got %+v, %v, want %d left", would, err, r.Total)
 		}
 		r = value(failed.CarryOut(ctx, a, r.ID, func(*reprise.Message) error { return nil }))(t)
 		if r.Sent == 0 || r.Sent != r.Total {
@@ -95,18 +95,18 @@ func TestEraseRemovesAllBytes(t *testing.T) {
 		var total int64
 		for i := range 3 {
 			f := failed.Filter{Text: fmt.Sprint(secret, i)}
-			would, _, err := a.WouldErase(ctx, f)
+			would, err := a.WouldErase(ctx, f)
 			check(t, err)
-			f.AtMost = would - 1
-			if n, err := a.Erase(ctx, f, "request 4711", "admin"); n != 0 || !errors.Is(err, failed.ErrState) {
-				t.Errorf("more messages than AtMost: got %d, %v, want ErrState", n, err)
+			f.AtMost = would.Total() - 1
+			if done, err := a.Erase(ctx, f, "request 4711", "admin"); done != (failed.Erasure{}) || !errors.Is(err, failed.ErrState) {
+				t.Errorf("more messages than AtMost: got %+v, %v, want ErrState", done, err)
 			}
-			f.AtMost = would
-			n := value(a.Erase(ctx, f, "request 4711", "admin"))(t)
-			if n != would || n == 0 {
-				t.Errorf("got %d erased messages, want %d", n, would)
+			f.AtMost = would.Total()
+			done := value(a.Erase(ctx, f, "request 4711", "admin"))(t)
+			if done != would || done.Total() == 0 {
+				t.Errorf("got %+v erased messages, want %+v", done, would)
 			}
-			total += n
+			total += done.Total()
 		}
 		if total != 150 {
 			t.Errorf("got %d erased messages, want 150", total)
@@ -150,7 +150,7 @@ func TestEraseRemovesAllBytes(t *testing.T) {
 			t.Errorf("got %d exported messages, want 150", n)
 		}
 		value(a.Erase(ctx, failed.Filter{All: true, AtMost: 150}, "the rest", "admin"))(t)
-		if n := value(a.Erase(ctx, failed.Filter{All: true}, "again", "admin"))(t); n != 0 {
+		if n := value(a.Erase(ctx, failed.Filter{All: true}, "again", "admin"))(t).Total(); n != 0 {
 			t.Errorf("erased %d messages twice, want 0", n)
 		}
 	})
@@ -190,7 +190,7 @@ func TestEraseRefusesInvalidArguments(t *testing.T) {
 			t.Errorf("%+v: got error %v, want ErrInvalid", c, err)
 		}
 	}
-	if n, err := a.Erase(ctx, failed.Filter{Queue: "none"}, "r", "me"); n != 0 || err != nil {
+	if n, err := a.Erase(ctx, failed.Filter{Queue: "none"}, "r", "me"); n != (failed.Erasure{}) || err != nil {
 		t.Errorf("filter without messages: got %d, %v, want 0", n, err)
 	}
 }
@@ -209,6 +209,56 @@ func TestEraseRemovesWordsFromSearchIndex(t *testing.T) {
 		value(a.Erase(ctx, failed.Filter{IDs: ids[500:501]}, "r", "me"))(t)
 		if found := db.traces(t, secret[1:]); found != nil {
 			t.Errorf("word found in %v", found)
+		}
+	})
+}
+
+// Erase finds personal data in all states, in values that the configuration hides from searches, and in edits.
+func TestEraseFindsHiddenValuesInAllStates(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t, func(c *failed.Config) {
+			c.Redact = []failed.Rule{{Header: "Authorization"}, {Path: "card.holder"}}
+		})
+		content := func(body string, headers topology.Table) failed.Message {
+			return failed.Message{Queue: "q", FailedQueue: "q.failed", Error: "card declined", Content: failed.Content{Body: []byte(body), Headers: headers}}
+		}
+		holder := content(`{"card":{"holder":"Anna Example"}}`, nil)
+		ids := value(a.Add(ctx, []failed.Message{
+			holder, holder, holder, // in states failed, discarded, replayed
+			content(`{"card":{"holder":"Bob Other"}}`, nil),
+			content(`{}`, topology.Table{"authorization": "Basic anna example"}),
+			content(`{}`, topology.Table{"nested": topology.Table{"AUTHORIZATION": topology.Table{"user": "anna", "domain": []any{"example"}}}}),
+			content(`{}`, nil), // edited
+			content(`{"name":"anna example"}`, nil),
+			holder, // in state replaying
+		}))(t)
+		value(a.Discard(ctx, failed.Filter{IDs: ids[1:2]}, "test", "ann"))(t)
+		r := value(a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{IDs: ids[2:3]}, ByQueueName: true}, "ann"))(t)
+		value(failed.CarryOut(ctx, a, r.ID, func(*reprise.Message) error { return nil }))(t)
+		check(t, a.Edit(ctx, ids[6], 0, failed.Content{Body: []byte("for anna example")}, "ann"))
+		value(a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{IDs: ids[8:]}, ByQueueName: true}, "ann"))(t)
+
+		f := failed.Filter{Text: "anna example"}
+		if total := value(a.Count(ctx, f))(t); total.N != 1 {
+			t.Errorf("a search found %d messages, want only the value that is not hidden", total.N)
+		}
+		want := failed.Erasure{Counts: failed.Counts{Failed: 5, Replayed: 1, Discarded: 1}, Left: 1}
+		if would := value(a.WouldErase(ctx, f))(t); would != want {
+			t.Errorf("WouldErase: got %+v, want %+v", would, want)
+		}
+		header := failed.Filter{Headers: map[string]string{"authorization": "Basic anna example"}}
+		if would := value(a.WouldErase(ctx, header))(t); would.Failed != 1 || would.Total() != 1 {
+			t.Errorf("WouldErase by a hidden header: got %+v, want 1 failed", would)
+		}
+		f.Through = ids[7]
+		want.Left = 0
+		if done := value(a.Erase(ctx, f, "request", "ann"))(t); done != want {
+			t.Errorf("Erase: got %+v, want %+v", done, want)
+		}
+		for i, id := range ids {
+			if m := value(a.Get(ctx, id))(t); m.Erased == (i == 3 || i == 8) {
+				t.Errorf("message %d erased: got %v", id, m.Erased)
+			}
 		}
 	})
 }

@@ -38,6 +38,17 @@ type Counts struct {
 // Total returns the number of messages in all states.
 func (c Counts) Total() int64 { return c.Failed + c.Replaying + c.Replayed + c.Discarded }
 
+// String returns the numbers that are not zero, for example "10 failed, 3 replayed".
+func (c Counts) String() string {
+	var parts []string
+	for i, n := range c.byCode() {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, counted[i]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 // Bucket is the number of failures from Start until the Start of the next bucket.
 type Bucket struct {
 	Start time.Time `json:"start"`

@@ -56,12 +56,9 @@ func (m *Message) Redact(rules []Rule) *Message {
 
 // Redact applies the rules to a Content, such as the content of a Revision. See Message.Redact.
 func (c Content) Redact(rules []Rule) Content {
-	names := make(map[string]bool)
+	names := hiddenNames(rules)
 	var paths [][]string
 	for _, r := range rules {
-		if r.Header != "" {
-			names[strings.ToLower(r.Header)] = true
-		}
 		if r.Path != "" {
 			paths = append(paths, strings.Split(r.Path, "."))
 		}
@@ -77,6 +74,17 @@ func (c Content) Redact(rules []Rule) Content {
 		c.Body = redactJSON(c.Body, paths)
 	}
 	return c
+}
+
+// hiddenNames returns the names of the headers that the rules hide, in lower case.
+func hiddenNames(rules []Rule) map[string]bool {
+	names := make(map[string]bool)
+	for _, r := range rules {
+		if r.Header != "" {
+			names[strings.ToLower(r.Header)] = true
+		}
+	}
+	return names
 }
 
 // isRedacted reports whether the rules hide a part of c.
@@ -111,6 +119,32 @@ func redactValue(v any, names map[string]bool) any {
 		return out
 	}
 	return v
+}
+
+// hiddenTexts yields the scalar values that Redact hides in a value of a header table. The argument hidden reports whether it hides the
+// whole value.
+func hiddenTexts(v any, names map[string]bool, hidden bool, yield func(string)) {
+	table := func(t map[string]any) {
+		for name, v := range t {
+			hiddenTexts(v, names, hidden || names[strings.ToLower(name)], yield)
+		}
+	}
+	switch x := v.(type) {
+	case topology.Table:
+		table(x)
+	case map[string]any:
+		table(x)
+	case []any:
+		for _, e := range x {
+			hiddenTexts(e, names, hidden, yield)
+		}
+	case []byte:
+		hiddenTexts(string(x), names, hidden, yield)
+	default:
+		if text, ok := tablejson.Text(x); ok && hidden {
+			yield(text)
+		}
+	}
 }
 
 func isJSON(c Content) bool {

@@ -31,6 +31,8 @@ type selection struct {
 	from    int64 // lowest position
 	until   int64 // upper bound of the position, exclusive
 
+	also string // a condition that replaces all others, or ""
+
 	others   []string // conditions on {message} AS m
 	attempts bool     // others contains only bounds of the number of attempts
 }
@@ -207,7 +209,11 @@ func (s *selection) where() string {
 		conditions = append(conditions, `m.pos IN (SELECT `+s.d.pos()+` FROM {search} s WHERE `+s.search()+`)`)
 	}
 	conditions = append(conditions, fmt.Sprintf(`m.pos >= %d AND m.pos < %d`, s.from, s.until))
-	return strings.Join(conditions, " AND ")
+	where := strings.Join(conditions, " AND ")
+	if s.also != "" {
+		where = `(` + where + ` OR ` + s.also + `)`
+	}
+	return where
 }
 
 var everyState = []int{0, 1, 2, 3}

@@ -106,6 +106,12 @@ func termsOf(m *Message, queue int64, rules []Rule) string {
 	var t terms
 	t.add(queueTerm(queue))
 	t.add(groupTerm(m.Group))
+	t.message(m)
+	return t.String()
+}
+
+// message adds the terms of a message, except its queue and its group.
+func (t *terms) message(m *Message) {
 	for name, v := range m.Headers {
 		if text, ok := tablejson.Text(v); ok && text != redacted {
 			t.add(headerTerm(name, text))
@@ -121,7 +127,6 @@ func termsOf(m *Message, queue int64, rules []Rule) string {
 	if body := m.Body[:min(len(m.Body), searchedBytes)]; isText(body, m.Properties) {
 		t.text(string(body))
 	}
-	return t.String()
 }
 
 // isText reports whether the beginning of a body is text. It ignores the content type, which is often missing or

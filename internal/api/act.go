@@ -26,8 +26,10 @@ type Erase struct {
 type Done struct {
 	Messages int64 `json:"messages"`
 	DryRun   bool  `json:"dry_run,omitempty"` // the act was not performed
-	Left     int64 `json:"left,omitempty"`    // dry run of Erase: number of messages that it would skip because their replay is running
+	Left     int64 `json:"left,omitempty"`    // Erase: number of messages that it skips because their replay is running
 	Through  int64 `json:"through,omitempty"` // dry run: send it as Selection.Through to exclude messages that arrive later
+
+	States *failed.Counts `json:"states,omitempty"` // Erase: number of messages in each state
 }
 
 // Mute excludes a group from notifications.

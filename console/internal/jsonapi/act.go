@@ -83,16 +83,18 @@ func erase(c *web.Call) (done api.Done, err error) {
 		return done, err
 	}
 	f, err := selectionFilter(c, e.Selection, &done)
+	var n failed.Erasure
 	switch {
 	case err != nil:
 		return done, err
 	case done.DryRun:
-		done.Messages, done.Left, err = c.Archive.WouldErase(c.R.Context(), f)
-		return done, err
+		n, err = c.Archive.WouldErase(c.R.Context(), f)
 	case strings.TrimSpace(e.Reason) == "":
 		return done, fault.BadRequest("reason must not be empty", `send "reason": why the messages are erased, without personal data`)
+	default:
+		n, err = c.Archive.Erase(c.R.Context(), f, e.Reason, c.Who.Actor)
 	}
-	done.Messages, err = c.Archive.Erase(c.R.Context(), f, e.Reason, c.Who.Actor)
+	done.Messages, done.Left, done.States = n.Total(), n.Left, &n.Counts
 	return done, err
 }
 

@@ -36,6 +36,9 @@ type selection struct {
 	query url.Values // query of Back
 }
 
+// anyState is the state of a selection that is not limited to one state.
+const anyState failed.State = ""
+
 // readSelection reads a selection from v, the values of a URL or a form, and counts the selected messages in the given
 // state.
 func readSelection(c *web.Call, v url.Values, state failed.State, count counter) (*selection, error) {
@@ -45,7 +48,7 @@ func readSelection(c *web.Call, v url.Values, state failed.State, count counter)
 	}
 	f := asked.Selected()
 	switch {
-	case f.All:
+	case f.All, state == anyState:
 	case f.States == nil, len(f.States) == 1 && f.States[0] == state:
 		f.States = []failed.State{state}
 	default:
@@ -62,7 +65,7 @@ func readSelection(c *web.Call, v url.Values, state failed.State, count counter)
 	s := &selection{Filter: f}
 	counted := f
 	counted.All, counted.States = false, []failed.State{state}
-	if f.IDs != nil {
+	if f.IDs != nil && state != anyState {
 		count = countExactly // reads only these messages
 	}
 	if s.Total, err = count(c, counted); err != nil {

@@ -16,8 +16,8 @@ import (
 // eraseForm is the form in which a user confirms the erasure of message contents.
 type eraseForm struct {
 	*selection
-	State   failed.State
-	Left    int64 // messages that are not erased, because a replay is running
+	failed.Erasure
+	Hidden  bool // the search includes values that the list does not find
 	Form    url.Values
 	Wrong   wrong
 	Problem string
@@ -28,23 +28,20 @@ func erasable(s failed.State) bool {
 	return s == failed.Failed || s == failed.Discarded || s == failed.Replayed
 }
 
-// erasing reads the selection of messages in one state, and counts the messages that still have content.
+// erasing reads the selection of messages in all states, and counts the messages that still have content.
 func erasing(c *web.Call, v url.Values) (*eraseForm, error) {
-	state := failed.State(v.Get("state"))
-	switch {
-	case v.Get("all") != "" || state == "all":
-		return nil, fault.BadRequest("a page does not erase all messages", "select messages in one state, or use the command “reprise failed erase”")
-	case state == "":
-		state = failed.Failed
-	}
-	s, err := readSelection(c, v, state, notCounted) // WouldErase counts
+	s, err := readSelection(c, v, anyState, notCounted) // WouldErase counts
 	if err != nil {
 		return nil, err
 	}
-	form := &eraseForm{selection: s, State: state, Form: v}
-	if s.N, form.Left, err = c.Archive.WouldErase(c.R.Context(), s.Filter); err != nil {
+	if conditions := s.Filter; conditions.All || conditions.IsZero() {
+		return nil, fault.BadRequest("a page does not erase all messages", "select messages, or use the command “reprise failed erase”")
+	}
+	form := &eraseForm{selection: s, Form: v, Hidden: s.Filter.Text != "" || s.Filter.Headers != nil}
+	if form.Erasure, err = c.Archive.WouldErase(c.R.Context(), s.Filter); err != nil {
 		return nil, err
 	}
+	s.N = form.Erasure.Total()
 	confirmed := api.SelectionOf(s.Filter)
 	confirmed.AtMost = s.N
 	s.Fields = pairs(confirmed.Values())
@@ -99,7 +96,7 @@ func (p *Pages) erase(c *web.Call) error {
 	if err := claimSubmission(c, v); err != nil {
 		return err
 	}
-	n, err := c.Archive.Erase(c.R.Context(), form.Filter, reason, c.Who.Actor)
+	done, err := c.Archive.Erase(c.R.Context(), form.Filter, reason, c.Who.Actor)
 	if errors.Is(err, failed.ErrState) {
 		if form, err = erasing(c, v); err != nil {
 			return err
@@ -111,7 +108,10 @@ func (p *Pages) erase(c *web.Call) error {
 	}
 	q := form.query
 	q.Set("did", "erased")
-	q.Set("n", strconv.FormatInt(n, 10))
+	q.Set("n", strconv.FormatInt(done.Total(), 10))
+	if done.Left > 0 {
+		q.Set("left", strconv.FormatInt(done.Left, 10))
+	}
 	return c.SeeOther(form.path, q)
 }
 

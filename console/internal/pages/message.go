@@ -59,7 +59,7 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 	data.Properties = properties(current.Properties)
 	data.Trace = traceURL(p.TraceURL, current.Headers)
 	if erasable(m.State) && !m.Erased {
-		data.Erase = web.HrefMessages("/erase", failed.Filter{IDs: []failed.ID{m.ID}, States: []failed.State{m.State}})
+		data.Erase = web.HrefMessages("/erase", failed.Filter{IDs: []failed.ID{m.ID}})
 	}
 	if m.Edited != nil {
 		d := editor.Compare(m.Content, *m.Edited)

@@ -26,8 +26,8 @@ type messageList struct {
 	Next     template.URL
 	State    failed.State
 
-	// URLs of the acts on all messages that match; "" if the list has no conditions or is empty, or if the act does not
-	// apply to the state.
+	// URLs of the acts on all messages that match; "" if the list has no conditions, or if the act does not apply to the
+	// state or to an empty list. Erase applies to all states.
 	Discard, Replay, Restore, Erase template.URL
 
 	OneGroup bool   // all messages have the same error
@@ -60,8 +60,8 @@ func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*mes
 	case acts && l.State == failed.Discarded:
 		l.Restore = web.HrefMessages("/restore", f)
 	}
-	if len(messages) > 0 && !conditions.IsZero() && erasable(l.State) {
-		l.Erase = web.HrefMessages("/erase", f)
+	if !conditions.IsZero() { // also for an empty list, because other states and hidden values can match
+		l.Erase = web.HrefMessages("/erase", conditions)
 	}
 	l.Tabs = stateTabs(path, q, l.State)
 	if len(f.States) > 1 {
@@ -165,7 +165,11 @@ func readFlash(c *web.Call) *flash {
 	case "restored":
 		return &flash{Text: show.Plural(n, "message") + " restored."}
 	case "erased":
-		return &flash{Text: show.Plural(n, "message") + " erased.", Link: "/audit", Linked: "Audit log"}
+		text := show.Plural(n, "message") + " erased."
+		if left, _ := strconv.ParseInt(q.Get("left"), 10, 64); left > 0 {
+			text += " Not erased: " + show.Plural(left, "message") + " of a running replay. Repeat the action when the replay has ended."
+		}
+		return &flash{Text: text, Link: "/audit", Linked: "Audit log"}
 	case "published":
 		return &flash{Text: "Message published.", Link: "/audit", Linked: "Audit log"}
 	case "purged":

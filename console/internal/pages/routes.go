@@ -61,7 +61,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "GET", Path: "/restore", Role: access.Operate, Query: api.SelectionNames, Handle: restorePage.ask},
 		{Method: "POST", Path: "/restore", Role: access.Operate, Form: slices.Concat(api.SelectionNames, []string{"submission"}), Handle: restorePage.do},
 		{Method: "GET", Path: "/erase", Role: access.Admin, Query: api.SelectionNames, Handle: p.askErase},
-		{Method: "POST", Path: "/erase/picked", Role: access.Admin, Form: []string{"id", "state"}, Handle: p.askErase},
+		{Method: "POST", Path: "/erase/picked", Role: access.Admin, Form: pickedName, Handle: p.askErase},
 		{Method: "POST", Path: "/erase", Role: access.Admin, Form: slices.Concat(api.SelectionNames, []string{"reason", "count", "submission"}), Handle: p.erase},
 		{Method: "GET", Path: "/replays", Role: access.View, Query: afterName, Handle: p.replays},
 		{Method: "GET", Path: "/replays/new", Role: access.Operate, Query: api.SelectionNames, Handle: p.replayForm},

@@ -17,7 +17,7 @@ import (
 
 // Names of parameters that are not conditions of a filter.
 var (
-	FlashNames = []string{"did", "n", "of", "undo"} // see readFlash in package pages
+	FlashNames = []string{"did", "n", "of", "left", "undo"} // see readFlash in package pages
 )
 
 // didWords are the permitted values of the parameter did.

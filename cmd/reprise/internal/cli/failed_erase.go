@@ -21,10 +21,12 @@ type failedEraseCmd struct {
 
 // Help implements kong.HelpProvider.
 func (failedEraseCmd) Help() string {
-	return `Deletes bodies, headers, errors, edits and IDs of messages in any state, and their entries in the search index.
+	return `Deletes bodies, headers, errors, edits and IDs of messages in all states, and their entries in the search index.
+--text and --header also find edits, and values that the configuration hides (redact). Then the command reads all
+messages that match the other flags.
 Failed messages are discarded and cannot be restored. The audit log keeps the user, the number of messages, the time
 and the reason; the command also erases texts in the log that contain the words of --text, --error or a header.
-Messages of a running replay do not change. The command requires the role admin.
+Messages of a running replay do not change, and the exit code is 1. The command requires the role admin.
 
 Examples:
   reprise failed erase --text 'anna@example.com' --dry-run
@@ -44,23 +46,39 @@ func (c *failedEraseCmd) Run(ctx context.Context, streams IO) error {
 	}
 	return c.ask(streams, func(client *api.Client) error {
 		e := api.Erase{Selection: s, Reason: c.Reason}
-		if asks := !c.Yes && streams.interactive(); c.DryRun || asks {
+		if !c.Yes || c.DryRun {
 			done, err := client.Erase(ctx, e, true)
 			if err != nil {
 				return err
 			}
-			if done.Left > 0 && !c.JSON {
-				fmt.Fprintf(streams.Stderr, "reprise: %s left: their replay runs\n", terminal.Plural(int(done.Left), "message"))
-			}
 			if c.DryRun || done.Messages == 0 {
-				return printDone(streams, done, nil, c.JSON, "erased", 0)
+				return printErased(streams, done, nil, c.JSON, 0)
 			}
-			if ok, err := confirm(ctx, streams, fmt.Sprintf("Erase %s for good?", terminal.Plural(int(done.Messages), "message"))); !ok {
+			if ok, err := confirm(ctx, streams, fmt.Sprintf("Erase %s for good (%s)?", terminal.Plural(int(done.Messages), "message"), done.States)); !ok {
 				return err
 			}
 			e.AtMost, e.Through = done.Messages, done.Through
 		}
 		done, err := client.Erase(ctx, e, false)
-		return printDone(streams, done, err, c.JSON, "erased", len(c.IDs))
+		return printErased(streams, done, err, c.JSON, len(c.IDs))
 	})
+}
+
+// printErased prints the result of an erasure. It returns an error if messages were not erased, because they belong to
+// a running replay.
+func printErased(streams IO, done api.Done, err error, asJSON bool, named int) error {
+	what := "erased"
+	if done.States != nil && done.Messages > 0 && !asJSON {
+		what += " (" + done.States.String() + ")"
+	}
+	if err = printDone(streams, done, err, asJSON, what, named); err != nil || done.Left == 0 {
+		return err
+	}
+	if done.DryRun {
+		if !asJSON {
+			fmt.Fprintf(streams.Stderr, "reprise: %s would not be erased: a replay is running\n", terminal.Plural(int(done.Left), "message"))
+		}
+		return nil
+	}
+	return fmt.Errorf("%s not erased: a replay is running (repeat the command when it has ended)", terminal.Plural(int(done.Left), "message"))
 }
