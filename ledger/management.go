@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
@@ -18,10 +17,13 @@ type Figures struct {
 	Taken     int64 // acknowledged, or delivered without acknowledgement
 	Messages  int64 // all messages in the queue, including Unacked
 	Unacked   int64 // messages that are delivered and not yet acknowledged
+
+	// Unknown is set if the broker has the queue, but its figures are currently unknown. The ledger then omits the sample
+	// of the account, because it would count the messages of the queue as missing.
+	Unknown bool
 }
 
-// Broker provides the figures of a broker. Queues returns the figures of each queue, by queue name. It omits queues
-// whose figures are unknown.
+// Broker provides the figures of a broker. Queues returns the figures of each queue, by queue name.
 type Broker interface {
 	Queues(ctx context.Context) (map[string]Figures, error)
 }
@@ -38,36 +40,36 @@ type Management struct {
 // Queues implements [Broker].
 func (m *Management) Queues(ctx context.Context) (map[string]Figures, error) {
 	var overview struct {
-		Mode string `json:"rates_mode"`
+		Mode mgmtapi.Field[string] `json:"rates_mode"`
 	}
 	if err := m.api().Get(ctx, "overview?columns=rates_mode", &overview); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
-	if overview.Mode == "none" {
+	if overview.Mode.Value == "none" {
 		return nil, errors.New("ledger: management.rates_mode of the broker must not be none (set it to basic in rabbitmq.conf)")
 	}
-	var answer []struct {
-		Name     string `json:"name"`
-		Messages *int64 `json:"messages"` // null for a few seconds after the declaration of a queue
-		Unacked  int64  `json:"messages_unacknowledged"`
-		Stats    struct {
-			Published    int64 `json:"publish"`
-			Acked        int64 `json:"ack"`
-			GetNoAck     int64 `json:"get_no_ack"`
-			DeliverNoAck int64 `json:"deliver_no_ack"`
-		} `json:"message_stats"`
-	}
-	const columns = "name,messages,messages_unacknowledged,message_stats.publish,message_stats.ack,message_stats.get_no_ack,message_stats.deliver_no_ack"
-	if err := m.api().Get(ctx, "queues/"+url.PathEscape(cmp.Or(m.VHost, "/"))+"?columns="+columns, &answer); err != nil {
+	found, err := m.api().Queues(ctx, cmp.Or(m.VHost, "/"))
+	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
-	queues := make(map[string]Figures, len(answer))
-	for _, q := range answer {
-		if q.Messages != nil {
-			queues[q.Name] = Figures{q.Stats.Published, q.Stats.Acked + q.Stats.GetNoAck + q.Stats.DeliverNoAck, *q.Messages, q.Unacked}
-		}
+	queues := make(map[string]Figures, len(found))
+	for _, q := range found {
+		queues[q.Name] = figuresOf(q)
 	}
 	return queues, nil
+}
+
+func figuresOf(q mgmtapi.Queue) Figures {
+	s := q.Stats
+	for _, count := range []mgmtapi.Field[int64]{q.Messages, q.Unacked, s.Published, s.Acked, s.GetNoAck, s.DeliverNoAck} {
+		if !count.Known {
+			return Figures{Unknown: true} // for example for a few seconds after the declaration of a queue
+		}
+	}
+	return Figures{
+		Published: s.Published.Value, Taken: s.Acked.Value + s.GetNoAck.Value + s.DeliverNoAck.Value,
+		Messages: q.Messages.Value, Unacked: q.Unacked.Value,
+	}
 }
 
 func (m *Management) api() mgmtapi.API {

@@ -77,7 +77,12 @@ func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time,
 	}
 	for _, q := range a.Work {
 		if _, found := figures[q]; !found && last == nil {
-			return nil // the queue does not exist, or has no figures yet
+			return nil // the queue does not exist
+		}
+	}
+	for q, f := range figures {
+		if f.Unknown && a.place(q) != nowhere {
+			return nil
 		}
 	}
 	x := sample{at: now, until: now}

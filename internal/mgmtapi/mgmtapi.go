@@ -63,7 +63,16 @@ func (a API) Get(ctx context.Context, path string, into any) error {
 		return &StatusError{r.URL.Host, answer.StatusCode, answer.Status}
 	}
 	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(into); err != nil {
-		return fmt.Errorf("cannot decode the response of the management API at %s: %w", r.URL.Host, err)
+		return a.undecoded(err)
 	}
 	return nil
+}
+
+// undecoded returns the error for a response that is not the expected JSON.
+func (a API) undecoded(cause error) error {
+	host := a.URL
+	if u, err := url.Parse(a.URL); err == nil {
+		host = u.Host // the URL may contain a password
+	}
+	return fmt.Errorf("cannot decode the response of the management API at %s: %w", host, cause)
 }

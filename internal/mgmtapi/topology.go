@@ -10,36 +10,45 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
+// ErrIncomplete is returned together with a topology that lacks objects, because the response does not describe them in
+// the expected form. The topology can be displayed, but does not show the destinations of a message.
+var ErrIncomplete = errors.New("the management API describes exchanges or bindings in an unknown form")
+
 // Topology returns the exchanges and bindings of a virtual host, except the default exchange and its bindings. An exchange
 // includes the alternate exchange that a policy sets.
 func (a API) Topology(ctx context.Context, vhost string) (t topology.Topology, err error) {
 	within := "/" + url.PathEscape(vhost)
-	var exchanges []struct {
-		Name, Type, Policy string
-		Internal           bool
-		Arguments          map[string]any
-	}
-	if err := a.Get(ctx, "exchanges"+within+"?columns=name,type,internal,arguments,policy", &exchanges); err != nil {
+	exchanges, complete, err := list[struct {
+		Name, Type, Policy Field[string]
+		Internal           Field[bool]
+		Arguments          arguments
+	}](ctx, a, "exchanges"+within+"?columns=name,type,internal,arguments,policy")
+	if err != nil {
 		return t, err
 	}
-	var bindings []struct {
-		Source      string
-		Destination string
-		Kind        string `json:"destination_type"`
-		Key         string `json:"routing_key"`
-		Arguments   map[string]any
-	}
-	if err := a.Get(ctx, "bindings"+within, &bindings); err != nil {
+	bindings, allBindings, err := list[struct {
+		Source      Field[string]
+		Destination Field[string]
+		Kind        Field[string] `json:"destination_type"`
+		Key         Field[string] `json:"routing_key"`
+		Arguments   arguments
+	}](ctx, a, "bindings"+within)
+	if err != nil {
 		return t, err
 	}
+	complete = complete && allBindings
 	alternates := policies{api: a, path: "policies" + within}
 	for _, x := range exchanges {
-		if x.Name == "" {
+		if x.Name.Known && x.Name.Value == "" {
 			continue
 		}
-		declared := topology.Exchange{Name: x.Name, Kind: x.Type, Internal: x.Internal, Args: Arguments(x.Arguments)}
-		if _, own := declared.Args[alternate]; !own && x.Policy != "" {
-			name, err := alternates.of(ctx, x.Policy)
+		if !x.Name.Known || !x.Type.Known || x.Policy.Malformed || x.Internal.Malformed || x.Arguments.Malformed {
+			complete = false
+			continue
+		}
+		declared := topology.Exchange{Name: x.Name.Value, Kind: x.Type.Value, Internal: x.Internal.Value, Args: table(x.Arguments)}
+		if _, own := declared.Args[alternate]; !own && x.Policy.Value != "" {
+			name, err := alternates.of(ctx, x.Policy.Value)
 			if err != nil {
 				return t, err
 			}
@@ -50,16 +59,23 @@ func (a API) Topology(ctx context.Context, vhost string) (t topology.Topology, e
 		t.Exchanges = append(t.Exchanges, declared)
 	}
 	for _, d := range bindings {
-		if d.Source == "" { // every queue is bound to the default exchange
+		if d.Source.Known && d.Source.Value == "" { // every queue is bound to the default exchange
 			continue
 		}
-		b := topology.Binding{Exchange: d.Source, RoutingKey: d.Key, Args: Arguments(d.Arguments)}
-		if d.Kind == "exchange" {
-			b.ToExchange = d.Destination
+		if !d.Source.Known || !d.Destination.Known || d.Kind.Malformed || d.Key.Malformed || d.Arguments.Malformed {
+			complete = false
+			continue
+		}
+		b := topology.Binding{Exchange: d.Source.Value, RoutingKey: d.Key.Value, Args: table(d.Arguments)}
+		if d.Kind.Value == "exchange" {
+			b.ToExchange = d.Destination.Value
 		} else {
-			b.Queue = d.Destination
+			b.Queue = d.Destination.Value
 		}
 		t.Bindings = append(t.Bindings, b)
+	}
+	if !complete {
+		return t, ErrIncomplete
 	}
 	return t, nil
 }
@@ -74,15 +90,14 @@ type policies struct {
 	alternates map[string]string // by policy; nil if the user may not read policies
 }
 
-// of returns the alternate exchange that a policy sets. If the user may not read policies, of returns a name that no
-// exchange has, because the policy may set an alternate exchange.
+// of returns the alternate exchange that a policy sets. If it is unknown, for example because the user may not read
+// policies, of returns a name that no exchange has.
 func (p *policies) of(ctx context.Context, policy string) (string, error) {
 	if !p.read {
-		var all []struct {
-			Name       string
-			Definition map[string]any
-		}
-		err := p.api.Get(ctx, p.path, &all)
+		all, _, err := list[struct {
+			Name       Field[string]
+			Definition arguments
+		}](ctx, p.api, p.path)
 		denied, ok := errors.AsType[*StatusError](err)
 		if err != nil && !(ok && (denied.Code == http.StatusUnauthorized || denied.Code == http.StatusForbidden)) {
 			return "", err
@@ -92,23 +107,15 @@ func (p *policies) of(ctx context.Context, policy string) (string, error) {
 			p.alternates = map[string]string{}
 		}
 		for _, one := range all {
-			p.alternates[one.Name], _ = one.Definition[alternate].(string)
+			set := one.Definition.Value[alternate]
+			if name, ok := set.Value.(string); (ok || !set.Malformed && !set.Known) && !one.Definition.Malformed {
+				p.alternates[one.Name.Value] = name
+			}
 		}
 	}
-	if p.alternates == nil {
-		return fmt.Sprintf("of the policy %s, which the user of the management API may not read", policy), nil
+	name, known := p.alternates[policy]
+	if !known {
+		return fmt.Sprintf("of the policy %s, which the management API does not show", policy), nil
 	}
-	return p.alternates[policy], nil
-}
-
-// Arguments converts a JSON object to a table. Integers become int64.
-func Arguments(from map[string]any) topology.Table {
-	t := topology.Table{}
-	for name, v := range from {
-		if n, ok := v.(float64); ok && n == float64(int64(n)) {
-			v = int64(n)
-		}
-		t[name] = v
-	}
-	return t
+	return name, nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -27,26 +26,13 @@ const (
 // ErrNoFigures is returned if no management API is configured.
 var ErrNoFigures = errors.New("no management API is configured")
 
-// QueueFigures contains the current figures of a queue.
-type QueueFigures struct {
-	Name      string
-	Ready     int64 // messages in the backlog
-	Unacked   int64 // delivered and not yet acknowledged
-	Consumers int
-	In        float64 // messages published per second
-	Args      topology.Table
-}
-
-// Depth returns the number of messages in the queue, both ready and unacked.
-func (q QueueFigures) Depth() int64 { return q.Ready + q.Unacked }
-
 // Broker reads the figures of queues from the management API of RabbitMQ or of the embedded broker. Its methods are
 // safe for concurrent use. The methods of a nil Broker return ErrNoFigures.
 type Broker struct {
 	api   mgmtapi.API
 	vhost string
 
-	figures Cached[map[string]QueueFigures]
+	figures Cached[map[string]mgmtapi.Queue]
 	layout  Cached[topology.Topology]
 }
 
@@ -64,14 +50,14 @@ func NewBroker(api mgmtapi.API, vhost string) *Broker {
 	return &Broker{
 		api:     api,
 		vhost:   cmp.Or(vhost, "/"),
-		figures: Cached[map[string]QueueFigures]{Age: figuresAge},
+		figures: Cached[map[string]mgmtapi.Queue]{Age: figuresAge},
 		layout:  Cached[topology.Topology]{Age: topologyAge},
 	}
 }
 
 // Queues returns the figures of all queues, except internal queues of Reprise, by name. The figures are at most
 // figuresAge old.
-func (b *Broker) Queues(ctx context.Context) (map[string]QueueFigures, error) {
+func (b *Broker) Queues(ctx context.Context) (map[string]mgmtapi.Queue, error) {
 	if b == nil {
 		return nil, ErrNoFigures
 	}
@@ -87,32 +73,17 @@ func (b *Broker) Topology(ctx context.Context) (topology.Topology, error) {
 	return b.layout.Get(ctx, b.fetchTopology)
 }
 
-// rate is a number of messages per second. The API omits the rate of an event that has never occurred.
-type rate struct {
-	Rate float64 `json:"rate"`
-}
-
-func (b *Broker) fetchQueues(ctx context.Context) (map[string]QueueFigures, error) {
-	var answer []struct {
-		Name      string         `json:"name"`
-		Ready     int64          `json:"messages_ready"`
-		Unacked   int64          `json:"messages_unacknowledged"`
-		Consumers int            `json:"consumers"`
-		Args      map[string]any `json:"arguments"`
-		Stats     struct {
-			In rate `json:"publish_details"`
-		} `json:"message_stats"`
-	}
-	const columns = "name,messages_ready,messages_unacknowledged,consumers,arguments,message_stats.publish_details.rate"
-	if err := b.api.Get(ctx, "queues/"+url.PathEscape(b.vhost)+"?columns="+columns, &answer); err != nil {
+func (b *Broker) fetchQueues(ctx context.Context) (map[string]mgmtapi.Queue, error) {
+	found, err := b.api.Queues(ctx, b.vhost)
+	if err != nil {
 		return nil, b.denied(err)
 	}
-	queues := make(map[string]QueueFigures, len(answer))
-	for _, q := range answer {
+	queues := make(map[string]mgmtapi.Queue, len(found))
+	for _, q := range found {
 		if topology.IsControlQueue(q.Name) || strings.HasPrefix(q.Name, topology.OutcomeQueuePrefix) {
 			continue // an internal queue of Reprise
 		}
-		queues[q.Name] = QueueFigures{q.Name, q.Ready, q.Unacked, q.Consumers, q.Stats.In.Rate, mgmtapi.Arguments(q.Args)}
+		queues[q.Name] = q
 	}
 	return queues, nil
 }
@@ -123,7 +94,7 @@ func (b *Broker) fetchTopology(ctx context.Context) (t topology.Topology, err er
 		return t, err
 	}
 	there, err := b.api.Topology(ctx, b.vhost)
-	if err != nil {
+	if err != nil && !errors.Is(err, mgmtapi.ErrIncomplete) {
 		return t, b.denied(err)
 	}
 	for name, q := range queues {

@@ -18,8 +18,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Queues returns the figures from the API, with 0 for omitted figures, but not the figures of queues that Reprise uses
-// internally.
+// Queues returns the figures from the API, but not the figures of queues that Reprise uses internally.
 func TestBrokerQueues(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "u" || password != "p" || r.URL.EscapedPath() != "/api/queues/a%2Fb" {
@@ -35,10 +34,11 @@ func TestBrokerQueues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]QueueFigures{
-		"orders": {Name: "orders", Ready: 3, Unacked: 2, Consumers: 1, In: 1.5, Args: topology.Table{"x-message-ttl": int64(5000)}},
-		"new":    {Name: "new", Args: topology.Table{}},
-	}
+	count := func(n int64) mgmtapi.Field[int64] { return mgmtapi.Field[int64]{Value: n, Known: true} }
+	stats := mgmtapi.Stats{Published: count(0), Acked: count(0), GetNoAck: count(0), DeliverNoAck: count(0), PublishRate: mgmtapi.Field[float64]{Known: true}}
+	orders := mgmtapi.Queue{Name: "orders", Ready: count(3), Unacked: count(2), Consumers: count(1), Args: topology.Table{"x-message-ttl": int64(5000)}, Stats: stats}
+	orders.Stats.PublishRate.Value = 1.5
+	want := map[string]mgmtapi.Queue{"orders": orders, "new": {Name: "new", Args: topology.Table{}, Stats: stats}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

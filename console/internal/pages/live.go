@@ -125,7 +125,7 @@ func (l *live) look(ctx context.Context) (s stamps, err error) {
 	inBroker, _ := l.broker.Queues(ctx) // after an error, changes in the archive are still detected
 	for _, name := range slices.Sorted(maps.Keys(inBroker)) {
 		q := inBroker[name]
-		fmt.Fprint(sum, name, q.Ready, q.Unacked, q.Consumers, int(q.In*10))
+		fmt.Fprint(sum, name, q.Ready, q.Unacked, q.Consumers, int(q.Stats.PublishRate.Value*10))
 	}
 	for _, r := range l.done.Get(ctx) {
 		fmt.Fprint(sum, r.Work, int(r.Done*10))

@@ -41,7 +41,7 @@ func (p *Pages) overview(c *web.Call) error {
 		data.Sums.DoneKnown = true
 		data.Sums.Done += rate.Done
 		for _, queue := range rate.Work {
-			data.Sums.In += s.figures[queue].In
+			data.Sums.In += s.figures[queue].Stats.PublishRate.Value
 		}
 	}
 	for _, r := range running {
@@ -67,7 +67,7 @@ func (s *overviewSums) add(q queueRow) {
 	s.Counts.Replaying += n.Replaying
 	s.Counts.Replayed += n.Replayed
 	s.Counts.Discarded += n.Discarded
-	s.Depth += q.Depth
+	s.Depth += q.Live.Depth().Value
 	s.Retrying += q.Retrying
 	s.Workers += q.Workers
 	s.Queues++

@@ -15,6 +15,7 @@ import (
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -22,7 +23,7 @@ import (
 // system is the current state of the queues, from the archive, the broker and this program.
 type system struct {
 	graph    *graph.Graph
-	figures  map[string]figures.QueueFigures
+	figures  map[string]mgmtapi.Queue
 	archived map[string]failed.QueueSummary
 	done     []ledger.Rate
 	problem  error // error of the management API; figures.ErrNoFigures if none is configured
@@ -48,7 +49,9 @@ func (p *Pages) system(c *web.Call) (*system, error) {
 	s.done = p.Done.Get(ctx)
 	counts := make(map[string]graph.Count, len(s.figures))
 	for name, q := range s.figures {
-		counts[name] = graph.Count{Ready: q.Ready, Unacked: q.Unacked}
+		if q.Depth().Known {
+			counts[name] = graph.Count{Ready: q.Ready.Value, Unacked: q.Unacked.Value}
+		}
 	}
 	s.graph = flow.NewGraph(p.everything(ctx, p.Topology), works, flow.Policies(p.Workers), counts)
 	return s, nil
@@ -85,8 +88,7 @@ func (p *Pages) everything(ctx context.Context, configured []topology.Topology) 
 type queueRow struct {
 	Name      string
 	Known     bool // whether the broker has the queue
-	Live      figures.QueueFigures
-	Depth     int64
+	Live      mgmtapi.Queue
 	Done      float64 // per second
 	DoneKnown bool
 	Retrying  int64 // messages in its wait queues
@@ -133,7 +135,10 @@ func (s *system) rows(workers []flow.Worker) []queueRow {
 			continue
 		}
 		r := row(name)
-		r.Known, r.Live, r.Depth, r.Workers = true, q, q.Depth(), q.Consumers
+		r.Known, r.Live = true, q
+		if q.Consumers.Known {
+			r.Workers = int(q.Consumers.Value)
+		}
 		r.Retrying = s.reach(n.ID, graph.Wait)
 		r.Parked = s.reach(n.ID, graph.Failed)
 	}

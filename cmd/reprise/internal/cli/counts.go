@@ -41,17 +41,15 @@ func queueCounts(ctx context.Context, rawURL, vhost string) (map[string]graph.Co
 		return nil, err
 	}
 	api := mgmtapi.API{URL: m.URL, User: m.User, Password: m.Password}
-	var queues []struct {
-		Name    string `json:"name"`
-		Ready   int64  `json:"messages_ready"`
-		Unacked int64  `json:"messages_unacknowledged"`
-	}
-	if err := api.Get(ctx, "queues/"+url.PathEscape(vhost)+"?columns=name,messages_ready,messages_unacknowledged", &queues); err != nil {
+	queues, err := api.Queues(ctx, vhost)
+	if err != nil {
 		return nil, err
 	}
 	counts := map[string]graph.Count{}
 	for _, q := range queues {
-		counts[q.Name] = graph.Count{Ready: q.Ready, Unacked: q.Unacked}
+		if q.Ready.Known && q.Unacked.Known {
+			counts[q.Name] = graph.Count{Ready: q.Ready.Value, Unacked: q.Unacked.Value}
+		}
 	}
 	return counts, nil
 }
