@@ -162,6 +162,14 @@ type replacement struct {
 	unmarked bool // parked unchanged, as the last resort
 }
 
+// to returns the destination of the copy, for logs: QUEUE or EXCHANGE/KEY. It is "" if the broker moves the message.
+func (c *replacement) to() string {
+	if c.hop.Exchange == "" {
+		return c.hop.RoutingKey
+	}
+	return c.hop.Exchange + "/" + c.hop.RoutingKey
+}
+
 func (w *Worker) newReplacement(d *delivery, r *result) *replacement {
 	c := &replacement{failure: topology.Failure{
 		AttemptError: topology.AttemptError{
@@ -363,7 +371,7 @@ func (w *Worker) untilDrain(ctx context.Context, d time.Duration) error {
 
 // noteRefusal reports a permanent refusal.
 func (w *Worker) noteRefusal(d *delivery, c *replacement, err error) {
-	w.copyLogger(d, c).Error("copy refused", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err)
+	w.copyLogger(d, c).Error("copy refused", "to", c.to(), "error", err)
 	w.observe(Event{Kind: EventCopyRefused, MessageID: d.MessageID, Attempt: d.Attempt, Err: err})
 }
 

@@ -140,7 +140,7 @@ func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
 	case r.outcome == succeeded:
 		// Before the ack: if the process crashes in between, the redelivery repeats the report.
 		w.report(ctx, d, topology.OutcomeSucceeded, "")
-		w.acknowledge(d)
+		w.acknowledge(d, r.took)
 	case ctx.Err() != nil: // a failure after the drain timeout is not the fault of the message
 		w.log.Info("message requeued", "message_id", d.MessageID, "attempt", d.Attempt, "error", logged(r.text))
 		d.Requeue()
@@ -156,8 +156,8 @@ func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
 	}
 }
 
-// acknowledge acknowledges a delivery, and calls WorkerConfig.Acked with the result.
-func (w *Worker) acknowledge(d *delivery) {
+// acknowledge acknowledges a delivery whose handler took this time, and calls WorkerConfig.Acked with the result.
+func (w *Worker) acknowledge(d *delivery, took time.Duration) {
 	d.AckBurst()
 	var err error
 	if w.cfg.Acked == nil {
@@ -171,6 +171,10 @@ func (w *Worker) acknowledge(d *delivery) {
 	if err != nil {
 		w.settled(d, Event{Kind: EventDropped, Err: err})
 		return
+	}
+	if w.log.Enabled(context.Background(), slog.LevelDebug) {
+		exchange, key := d.History.OriginAt(d.At)
+		w.log.Debug("processed", "message_id", d.MessageID, "attempt", d.Attempt, "exchange", exchange, "routing_key", key, "took", took)
 	}
 	w.settled(d, Event{Kind: EventDone})
 }
@@ -284,14 +288,14 @@ func (w *Worker) replace(d *delivery, c *replacement) Event {
 	d.AckBurst() // the message that represents the burst is safe
 	f := &c.failure
 	if c.parked {
-		w.log.Error("parked", "message_id", c.messageID(d), "attempt", d.Attempt, "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", f.Reason, "error", logged(f.Error))
+		w.copyLogger(d, c).Error("parked", "to", c.to(), "reason", f.Reason, "error", logged(f.Error))
 		return Event{Kind: EventParked, Err: errText(f.Error)}
 	}
 	if w.member != nil {
 		w.announceRetry(d, c)
 	}
 	if w.log.Enabled(context.Background(), slog.LevelWarn) {
-		w.log.Warn("retry", "message_id", c.messageID(d), "attempt", d.Attempt, "delay", c.hop.Delay, "error", logged(f.Error))
+		w.copyLogger(d, c).Warn("retry", "delay", c.hop.Delay, "error", logged(f.Error))
 	}
 	return Event{Kind: EventRetried, Delay: c.hop.Delay, Err: errText(f.Error)}
 }
@@ -366,7 +370,7 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 		w.copyLogger(d, c).Error("message may be lost", "error", err, "reason", "the result of publishing the copy is unknown")
 		return &Event{Kind: EventLost, Err: err}
 	case err != nil:
-		w.copyLogger(d, c).Error("message lost", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err)
+		w.copyLogger(d, c).Error("message lost", "to", c.to(), "error", err)
 		return &Event{Kind: EventLost, Err: err}
 	}
 	return nil
@@ -389,7 +393,7 @@ func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, s
 	for {
 		began := time.Now()
 		err := w.client.publishCopy(ctx, c, func() {
-			w.copyLogger(d, c).Warn("confirm is late", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "after", time.Since(began))
+			w.copyLogger(d, c).Warn("confirm is late", "to", c.to(), "after", time.Since(began))
 		})
 		if err == nil {
 			return nil
@@ -420,7 +424,7 @@ func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, s
 				pause = w.untilDrain
 			}
 		}
-		w.copyLogger(d, c).Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, retry.Next(delay))
+		w.copyLogger(d, c).Warn("copy failed", "to", c.to(), "error", err, retry.Next(delay))
 		w.observe(Event{Kind: EventCopyFailed, MessageID: d.MessageID, Attempt: d.Attempt, Delay: delay, Err: err})
 		if pause(ctx, delay) != nil {
 			return fail(errors.Join(err, context.Cause(ctx)))
@@ -443,9 +447,9 @@ func (c *Client) publishCopy(ctx context.Context, r *replacement, late func()) e
 	return c.copies.Publish(ctx, publish.NewMessage(r.hop.Exchange, r.hop.RoutingKey, &r.msg), late)
 }
 
-// copyLogger returns the logger for the events of a copy.
+// copyLogger returns the logger for the events of a copy. Exchange and routing key are those of the first publication.
 func (w *Worker) copyLogger(d *delivery, c *replacement) *slog.Logger {
-	return w.log.With("message_id", c.messageID(d), "attempt", d.Attempt)
+	return w.log.With("message_id", c.messageID(d), "attempt", d.Attempt, "exchange", c.failure.Exchange, "routing_key", c.failure.RoutingKey)
 }
 
 // settled reports the final event of a delivery, and of the other messages of its burst, to the observer.

@@ -293,9 +293,12 @@ func (r *Rotation) refusal(err error) error {
 }
 
 // String returns all addresses, sorted and separated by commas.
-func (r *Rotation) String() string {
-	names := make([]string, len(r.all))
-	for i, a := range r.all {
+func (r *Rotation) String() string { return r.all.String() }
+
+// String returns all addresses, sorted and separated by commas.
+func (a Addresses) String() string {
+	names := make([]string, len(a))
+	for i, a := range a {
 		names[i] = a.addr
 	}
 	slices.Sort(names)

@@ -34,6 +34,7 @@ type health struct {
 	check   singleflight.Group
 
 	mu      sync.Mutex
+	address string       // host:port of an external broker, or ""
 	broker  http.Handler // metrics of the broker in this process; nil: none, or not started yet
 	client  *reprise.Client
 	workers []namedWorker
@@ -110,6 +111,13 @@ func (h *health) hasBroker(metrics http.Handler) {
 	h.broker = metrics
 }
 
+// dials sets the address of an external broker to which the process tries to connect.
+func (h *health) dials(address string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.address = address
+}
+
 // works sets the client and the workers after the process has connected.
 func (h *health) works(c *reprise.Client, workers []namedWorker) {
 	h.mu.Lock()
@@ -173,7 +181,11 @@ func (h *health) paused() string {
 // wrong lists the problems that prevent the process from working.
 func (h *health) wrong(ctx context.Context) []string {
 	h.mu.Lock()
-	client, workers := h.client, h.workers
+	client, workers, broker := h.client, h.workers, strings.TrimSpace("broker "+h.address)
+	starting := "the process is starting; see its log"
+	if h.address != "" {
+		starting = broker + ": not connected yet; see the log of the process"
+	}
 	h.mu.Unlock()
 	select {
 	case <-h.ending:
@@ -181,14 +193,14 @@ func (h *health) wrong(ctx context.Context) []string {
 	default:
 	}
 	if client == nil {
-		return append([]string{"the process is starting; see its log"}, h.unusable(ctx)...)
+		return append([]string{starting}, h.unusable(ctx)...)
 	}
 	var wrong []string
 	var asking sync.WaitGroup
 	var unusable []string
 	asking.Go(func() { unusable = h.unusable(ctx) })
 	if err := client.Healthy(ctx); err != nil {
-		wrong = append(wrong, "broker: "+oneLine(textOf(err)))
+		wrong = append(wrong, broker+": "+oneLine(textOf(err)))
 	}
 	for _, w := range workers {
 		err := w.Consuming()

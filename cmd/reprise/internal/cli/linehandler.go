@@ -45,7 +45,7 @@ func lineAttr(groups []string, a slog.Attr) slog.Attr {
 	case v.Kind() == slog.KindString && v.String() == "":
 		return slog.Attr{}
 	case v.Kind() == slog.KindDuration:
-		a.Value = slog.StringValue(v.Duration().Round(time.Microsecond).String())
+		a.Value = shortDuration(v.Duration())
 	case v.Kind() == slog.KindTime:
 		a.Value = slog.StringValue(v.Time().Format(time.RFC3339))
 	}

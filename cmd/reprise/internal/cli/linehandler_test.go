@@ -42,6 +42,14 @@ func TestLineHandler(t *testing.T) {
 	}
 }
 
+func TestJSONLogDurations(t *testing.T) {
+	var b bytes.Buffer
+	logFlags{Log: "json"}.logger(&b).Info("retry", "delay", 90*time.Second, slog.Group("g", "took", 1234567*time.Nanosecond))
+	if !strings.Contains(b.String(), `"delay":"1m30s","g":{"took":"1.235ms"}`) {
+		t.Errorf("got %s", b.String())
+	}
+}
+
 func TestQuietBroker(t *testing.T) {
 	var b bytes.Buffer
 	level := new(slog.LevelVar)

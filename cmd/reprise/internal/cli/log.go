@@ -3,6 +3,7 @@ package cli
 import (
 	"io"
 	"log/slog"
+	"time"
 )
 
 // logFlags are the flags of commands that log.
@@ -11,9 +12,22 @@ type logFlags struct {
 	LogLevel slog.Level `name:"log-level" default:"info" help:"Minimum log level: debug, info, warn or error. Default ${default}." placeholder:"LEVEL"`
 }
 
+// jsonAttr gives durations a unit. By default, they are numbers of nanoseconds.
+func jsonAttr(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = shortDuration(a.Value.Duration())
+	}
+	return a
+}
+
+// shortDuration returns a duration with a unit, without meaningless digits.
+func shortDuration(d time.Duration) slog.Value {
+	return slog.StringValue(d.Round(time.Microsecond).String())
+}
+
 func (f logFlags) logger(w io.Writer) *slog.Logger {
 	if f.Log == "json" {
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: f.LogLevel}))
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: f.LogLevel, ReplaceAttr: jsonAttr}))
 	}
 	return slog.New(newLineHandler(w, f.LogLevel, f.Log == "journal"))
 }

@@ -293,6 +293,8 @@ func connect(stop *signals, cfg *config.Config, health *health, archive *archive
 			return b.end(stop, log)
 		}
 		url, options.Dial = b.url, b.DialContext
+	} else if addresses, err := amqpconn.ParseURL(url); err == nil {
+		health.dials(addresses.String())
 	}
 	client, err := dial(stop.ctx, url, options)
 	if err != nil {

@@ -3,8 +3,11 @@
 package handler
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -118,7 +121,7 @@ func TestExecLog(t *testing.T) {
 	var log syncBuffer
 	e := newExec(t, ExecConfig{Command: []string{"sh", "-c", `
 		echo "  to stdout "; echo "to stderr" >&2
-		printf 'half'; printf '%05000d\nend' 7; printf '\n\n'`}, Logger: textLog(&log)})
+		printf 'half'; printf '%020000d\nend' 7; printf '\n\n'`}, Logger: textLog(&log)})
 	if err := e.Handle(bounded(t), full()); err != nil {
 		t.Fatal(err)
 	}
@@ -136,6 +139,71 @@ func TestExecLog(t *testing.T) {
 	if n := strings.Count(got, "\n"); n != 4 {
 		t.Errorf("got %d log lines, want 4:\n%.2000s", n, got)
 	}
+}
+
+// A line of a structured log keeps its level, its message and its fields.
+func TestExecStructuredLog(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"level":"error","msg":"declined","order":7}`:                           `ERROR declined`,
+		`{"severity":"WARNING","message":"slow","order":7}`:                      `WARN slow`,
+		`{"levelname": "DEBUG", "message": "step", "levelno": 10}`:               `DEBUG step`,
+		`{"Level":"Information","@mt":"done","Properties":{"Order":7}}`:          `INFO done`,
+		`{"@l":"Fatal","@m":"down"}`:                                             `ERROR down`,
+		`{"level":30,"time":1,"pid":1,"hostname":"h","msg":"done"}`:              `INFO done`,
+		`{"level":60,"msg":"down"}`:                                              `ERROR down`,
+		`{"level":20,"msg":"step"}`:                                              `DEBUG step`,
+		`{"level":4,"short_message":"slow"}`:                                     `WARN slow`,
+		`{"level":7,"short_message":"step"}`:                                     `DEBUG step`,
+		`{"log":{"level":"critical"},"message":"down"}`:                          `ERROR down`,
+		`{"log.level":"warn","message":"slow"}`:                                  `WARN slow`,
+		`{"event":"login","level":"info","id":12345678901234567890}`:             `INFO login`,
+		`  {"lvl":"eror","msg":"typo"}  `:                                        `INFO typo`,
+		`{"order":7}`:                                                            `INFO `,
+		`{"level":"error","msg":"` + strings.Repeat("long ", 2000) + `"}`:        `ERROR ` + strings.Repeat("long ", 2000),
+		`{"level":"error","msg":"not closed"`:                                    "",
+		`{"level":"error","msg":"two"} {}`:                                       "",
+		`["level","error"]`:                                                      "",
+		`{"level":"error","msg":"` + strings.Repeat("too long ", maxLine) + `"}`: "",
+	} {
+		file := filepath.Join(t.TempDir(), "line")
+		if err := os.WriteFile(file, []byte(line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var log syncBuffer
+		e := newExec(t, ExecConfig{
+			Command: []string{"cat", file},
+			Logger:  slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		})
+		if err := e.Handle(bounded(t), full()); err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Level, Msg, Stream, Text string
+			JSON                     json.RawMessage
+		}
+		if err := json.Unmarshal([]byte(log.String()), &got); err != nil {
+			t.Fatalf("%v in %.300q", err, log.String())
+		}
+		if got.Msg != "handler output" || got.Stream != "stdout" {
+			t.Errorf("got %.300s", log.String())
+		}
+		if want == "" {
+			if got.Level != "INFO" || got.JSON != nil || !strings.HasPrefix(line, strings.TrimSuffix(got.Text, " …")) {
+				t.Errorf("%.80s: got %.300s, want plain text", line, log.String())
+			}
+		} else if got.Level+" "+got.Text != want || string(got.JSON) != compact(t, line) {
+			t.Errorf("%.80s: got %.300s, want %.80s", line, log.String(), want)
+		}
+	}
+}
+
+func compact(t *testing.T, line string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Compact(&b, []byte(line)); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
 }
 
 func TestExecMissing(t *testing.T) {

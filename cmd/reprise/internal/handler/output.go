@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"slices"
@@ -11,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
-// maxLine is the maximum number of bytes that lineLogger logs for a line.
-const maxLine = 4 << 10
+// maxLine is the maximum number of bytes that lineLogger logs for a line. Lines of structured logs contain stack traces.
+const maxLine = 16 << 10
 
 // lineLogger logs its input line by line. It never buffers more than maxLine bytes.
 type lineLogger struct {
@@ -40,9 +41,12 @@ func (l *lineLogger) Write(p []byte) (int, error) {
 }
 
 // flush logs the current line, even if the line is incomplete. It preserves the indentation, so that tracebacks remain
-// readable.
+// readable. A line that is a JSON object keeps its level and its fields.
 func (l *lineLogger) flush() {
-	if text := strings.TrimRightFunc(valid(l.line), unicode.IsSpace); text != "" {
+	text := strings.TrimRightFunc(valid(l.line), unicode.IsSpace)
+	if r, ok := structured(text); ok && !l.cut {
+		l.log.Log(context.Background(), r.level, "handler output", "stream", l.stream, "text", r.text, "json", r.line)
+	} else if text != "" {
 		if l.cut {
 			text += " …"
 		}
