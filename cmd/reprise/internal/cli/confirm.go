@@ -6,25 +6,32 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
-// interactive reports whether the command can ask the user.
-func (s IO) interactive() bool { return terminal.Is(s.Stdin) && terminal.Is(s.Stderr) }
+// errNoAnswer is returned if standard input has no answer, for example in a cron job.
+var errNoAnswer = stoppedError{errors.New("no answer; no changes made (--yes confirms)")}
 
-// confirm asks a question. Only y and yes, in upper or lower case, mean yes.
+// confirm asks a question. Only y and yes, in upper or lower case, mean yes. The answer can also come from a pipe. Each
+// action on messages that flags select calls confirm, unless --yes is set.
 func confirm(ctx context.Context, streams IO, question string) (bool, error) {
 	fmt.Fprintf(streams.Stderr, "%s [y/N] ", question)
-	answer := make(chan string, 1)
+	type reply struct {
+		line string
+		err  error
+	}
+	answer := make(chan reply, 1)
 	go func() { // the read cannot be interrupted, so after a cancellation the goroutine may run until the process exits
-		line, _ := bufio.NewReader(streams.Stdin).ReadString('\n')
-		answer <- strings.ToLower(strings.TrimSpace(line))
+		line, err := bufio.NewReader(streams.Stdin).ReadString('\n')
+		answer <- reply{strings.ToLower(strings.TrimSpace(line)), err}
 	}()
 	select {
 	case a := <-answer:
-		if a == "y" || a == "yes" {
+		switch {
+		case a.line == "y" || a.line == "yes":
 			return true, nil
+		case a.line == "" && a.err != nil:
+			fmt.Fprintln(streams.Stderr)
+			return false, errNoAnswer
 		}
 		return false, stoppedError{errors.New("canceled; no changes made")}
 	case <-ctx.Done():

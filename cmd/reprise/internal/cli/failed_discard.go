@@ -42,7 +42,7 @@ func (c *failedDiscardCmd) Run(ctx context.Context, streams IO) error {
 		return usagef("--reason TEXT is required, for the audit log")
 	}
 	return c.ask(streams, func(client *api.Client) error {
-		if !c.DryRun && !c.Yes && len(c.IDs) == 0 && streams.interactive() {
+		if !c.DryRun && !c.Yes && len(c.IDs) == 0 {
 			found, err := client.Discard(ctx, api.Discard{Selection: s, Reason: c.Reason}, true)
 			if err != nil {
 				return err
@@ -64,6 +64,7 @@ type failedUndoCmd struct {
 	selection   `group:"Selection:"`
 	All         bool `help:"Select all discarded messages."`
 	DryRun      bool `name:"dry-run" help:"Only count the messages."`
+	Yes         bool `short:"y" help:"Do not ask for confirmation."`
 	JSON        bool `name:"json" help:"Print JSON."`
 	serverFlags `group:"Console:"`
 }
@@ -85,6 +86,19 @@ func (c *failedUndoCmd) Run(ctx context.Context, streams IO) error {
 		return err
 	}
 	return c.ask(streams, func(client *api.Client) error {
+		if !c.DryRun && !c.Yes && len(c.IDs) == 0 {
+			found, err := client.Restore(ctx, s, true)
+			if err != nil {
+				return err
+			}
+			if found.Messages == 0 {
+				return printDone(streams, api.Done{}, nil, c.JSON, "restored", 0)
+			}
+			if ok, err := confirm(ctx, streams, fmt.Sprintf("Restore %s?", terminal.Plural(int(found.Messages), "message"))); !ok {
+				return err
+			}
+			s.AtMost, s.Through = found.Messages, found.Through
+		}
 		done, err := client.Restore(ctx, s, c.DryRun)
 		return printDone(streams, done, err, c.JSON, "restored", len(c.IDs))
 	})

@@ -30,10 +30,9 @@ Examples:
 // Run removes messages.
 func (c *failedPurgeCmd) Run(ctx context.Context, streams IO) error {
 	return c.ask(streams, func(client *api.Client) error {
-		asks := !c.Yes && streams.interactive()
-		if c.DryRun || asks {
+		if c.DryRun || !c.Yes {
 			done, err := client.Purge(ctx, true)
-			if err != nil || c.DryRun {
+			if err != nil || c.DryRun || done.Messages == 0 {
 				return printDone(streams, done, err, c.JSON, "removed", 0)
 			}
 			if ok, err := confirm(ctx, streams, fmt.Sprintf("Remove %s for good?", terminal.Plural(int(done.Messages), "message"))); !ok {

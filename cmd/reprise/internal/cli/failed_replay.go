@@ -76,7 +76,7 @@ func (c *failedReplayCmd) Run(ctx context.Context, streams IO) error {
 }
 
 func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Client, plan api.Plan) error {
-	if c.DryRun || c.asks(streams) {
+	if c.DryRun || c.asks() {
 		done, err := client.WouldReplay(ctx, plan)
 		if err != nil {
 			return err
@@ -184,8 +184,5 @@ func (c *failedReplayCmd) target() string {
 	return targetText(to)
 }
 
-// asks reports whether the command requires confirmation. Confirmation is required on a terminal without --yes, if
-// flags select the messages or edit them.
-func (c *failedReplayCmd) asks(streams IO) bool {
-	return !c.Yes && (len(c.IDs) == 0 || c.edits()) && streams.interactive()
-}
+// asks reports whether the command requires confirmation: without --yes, if flags select the messages or edit them.
+func (c *failedReplayCmd) asks() bool { return !c.Yes && (len(c.IDs) == 0 || c.edits()) }

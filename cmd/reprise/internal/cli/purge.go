@@ -59,7 +59,7 @@ func (c *purgeCmd) purge(ctx context.Context, streams IO, client *api.Client) er
 		found.DryRun = c.DryRun
 		return printDone(streams, found, nil, c.JSON, "removed", 0)
 	}
-	if !c.Yes && streams.interactive() {
+	if !c.Yes {
 		action := "save them in the archive"
 		if c.Drop {
 			action = "drop them for good"

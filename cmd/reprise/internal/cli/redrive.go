@@ -122,6 +122,9 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 			redrive.Believe, shown, err = c.believe(ctx, streams, result)
 		}
 	}
+	if err == nil && to != nil && !c.DryRun && !c.Yes {
+		_, err = confirm(ctx, streams, fmt.Sprintf("Send the messages of %s to %s?", terminal.OneLine(c.From), targetText(to)))
+	}
 	if !c.DryRun && err == nil {
 		bar := newProgress(streams, "sending")
 		redrive.Progress = func(found, sent int) { bar.show(int64(sent), int64(found)) }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,16 +90,10 @@ func (c *redriveCmd) believe(ctx context.Context, streams IO, r redriveResult) (
 			claimed = append(claimed, d.Queue)
 		}
 	}
-	asks := streams.interactive()
-	if shown = asks || claimed != nil; shown {
-		fmt.Fprintf(streams.Stderr, "%s: %s%s\n", c.From, terminal.Plural(r.Found, "message"), targetsText(r.Queues, r.Looked, r.Found))
+	fmt.Fprintf(streams.Stderr, "%s: %s%s\n", c.From, terminal.Plural(r.Found, "message"), targetsText(r.Queues, r.Looked, r.Found))
+	_, err = confirm(ctx, streams, "Send them?")
+	if claimed != nil && errors.Is(err, errNoAnswer) {
+		err = &failed.ClaimError{Queue: claimed[0]}
 	}
-	switch {
-	case asks:
-		_, err := confirm(ctx, streams, "Send them?")
-		return func(queue string) bool { return slices.Contains(claimed, queue) }, shown, err
-	case claimed != nil:
-		return nil, shown, &failed.ClaimError{Queue: claimed[0]}
-	}
-	return func(string) bool { return false }, shown, nil
+	return func(queue string) bool { return slices.Contains(claimed, queue) }, true, err
 }

@@ -239,7 +239,7 @@ func (c *waitingParkCmd) Run(ctx context.Context, streams IO) error {
 	return c.act(ctx, streams, failed.ParkNow, 0, "parked")
 }
 
-// act counts the messages, asks for confirmation on a terminal if flags select the messages, and performs the action.
+// act counts the messages, asks for confirmation if flags select the messages, and performs the action.
 // It does not act on more messages than it has counted.
 func (c *waitingAct) act(ctx context.Context, streams IO, do failed.WaitingDo, delay time.Duration, did string) error {
 	f, err := c.filter()
@@ -265,7 +265,7 @@ func (c *waitingAct) act(ctx context.Context, streams IO, do failed.WaitingDo, d
 		if would.Selected == 0 {
 			return errors.New("no waiting messages match the selection")
 		}
-		if len(c.IDs) == 0 && !c.Yes && streams.interactive() {
+		if len(c.IDs) == 0 && !c.Yes {
 			if yes, err := confirm(ctx, streams, fmt.Sprintf("%s will be %s. Go on?", count, did)); !yes {
 				return err
 			}

@@ -91,7 +91,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	say("This command moves the first message to %s_failed:\n  reprise redrive --from %[1]s_delay --to %[1]s_failed --limit 1", RejectedQueue)
+	say("This command moves the first message to %s_failed:\n  reprise redrive --from %[1]s_delay --to %[1]s_failed --limit 1 --yes", RejectedQueue)
 	if returned, err := within(ctx, timeout, back); err != nil {
 		return err
 	} else if !returned {

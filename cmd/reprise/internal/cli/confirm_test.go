@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// Without --yes, a command that can change many messages asks, and obeys the answer, also if the answer comes from a
+// pipe. Without an answer, it changes nothing.
+func TestActionsAskUnlessYes(t *testing.T) {
+	commands := map[string][]string{
+		"failed replay":    {"--group", "3"},
+		"failed discard":   {"--group", "3", "--reason", "x"},
+		"failed undo":      {"--group", "3"},
+		"failed erase":     {"--group", "3", "--reason", "x"},
+		"failed purge":     {},
+		"purge":            {"orders", "--reason", "x"},
+		"waiting retry":    {"--queue", "orders"},
+		"waiting postpone": {"--queue", "orders", "--for", "1h"},
+		"waiting park":     {"--queue", "orders", "--reason", "x"},
+		"redrive":          nil, // needs a broker: see redrive.txtar
+	}
+	parser, err := newParser(IO{Stdout: io.Discard, Stderr: io.Discard, Lookup: func(string) (string, bool) { return "", false }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	walk(parser.Model.Node, func(node *kong.Node) {
+		name := strings.TrimPrefix(node.FullPath(), "reprise ")
+		for _, f := range node.Flags {
+			if _, ok := commands[name]; f.Name == "yes" && !ok {
+				t.Errorf("%s has --yes but no test", name)
+			}
+		}
+	})
+
+	for name, args := range commands {
+		if args == nil {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct {
+				answer, flag string
+				want         int // exit code
+				acts         bool
+			}{{"n\n", "", 3, false}, {"", "", 3, false}, {"\n", "", 3, false}, {"yes please\n", "", 3, false}, {"Y\n", "", 0, true}, {"", "--yes", 0, true}} {
+				acts := 0
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method != http.MethodGet && r.URL.Query().Get("dry_run") == "" {
+						acts++
+					}
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, `{"messages":5,"selected":5,"done":5,"id":1,"state":"done","total":5,"sent":5}`)
+				}))
+				all := append(strings.Fields(name), args...)
+				all = append(all, "--server", server.URL)
+				if c.flag != "" {
+					all = append(all, c.flag)
+				}
+				var out, errs bytes.Buffer
+				code := Main(all, IO{Stdin: strings.NewReader(c.answer), Stdout: &out, Stderr: &errs, Lookup: func(string) (string, bool) { return "", false }})
+				server.Close()
+				if code != c.want || acts > 0 != c.acts {
+					t.Errorf("answer %q, flag %q: exit code %d, %d acts; want %d, %v\n%s%s", c.answer, c.flag, code, acts, c.want, c.acts, &out, &errs)
+				}
+			}
+		})
+	}
+}
