@@ -3,6 +3,7 @@ package failed
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,8 +25,9 @@ const redrivePoll = 250 * time.Millisecond
 // archive. As with a Replayer, a worker counts the attempts of each message from the beginning.
 //
 // A crash or a lost connection does not lose messages. It may duplicate the message in flight. Redrive leaves later
-// arrivals in the queue, so that it returns even if all messages fail again immediately. After a lost connection, it
-// may send later arrivals instead of messages whose removal is uncertain.
+// arrivals in the queue, so that it returns even if all messages fail again immediately. If a message that it has sent
+// fails again and overtakes the others, because of its priority, Redrive stops with an error and does not send the message
+// twice. After a lost connection, it may send later arrivals of others instead of messages whose removal is uncertain.
 //
 // If Redrive stops early, it returns the reason. If the queue or exchange does not exist or the broker refuses a
 // message, this message and the messages behind it stay in the queue. While the broker does not accept messages,
@@ -48,7 +50,7 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, 
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	d := &redrive{
-		client: c, cfg: cfg, end: end, found: found, changed: newSignal(),
+		mark: redriveMark + rand.Text(), client: c, cfg: cfg, end: end, found: found, changed: newSignal(),
 		pace:   newPace(Plan{Rate: cfg.Rate}, 1, time.Now()),
 		router: newRouter(cfg.Routing, cfg.Logger),
 	}
@@ -81,11 +83,16 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, 
 	return d.found, d.sent, err
 }
 
+// redriveMark is the prefix of the values of topology.HeaderReplay by which a redrive recognizes its messages. It is not the
+// number of a replay.
+const redriveMark = "redrive/"
+
 // errDone is the cause with which a redrive is canceled when no messages are left to send.
 var errDone = errors.New("all messages were sent")
 
 // redrive is a running Redrive.
 type redrive struct {
+	mark       string // value of topology.HeaderReplay of the sent messages
 	client     *reprise.Client
 	cfg        RedriveConfig
 	router     *router
@@ -162,6 +169,9 @@ func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
 
 // message returns the message to publish for a message of the failed queue.
 func (d *redrive) message(ctx context.Context, m *reprise.Message) (*reprise.Message, error) {
+	if m.Headers[topology.HeaderReplay] == d.mark {
+		return nil, fmt.Errorf("message %q was sent and has failed again, and is now before the remaining messages of queue %q (pause the worker, or correct the cause first)", m.MessageID, d.cfg.From)
+	}
 	at, to, err := d.cfg.target(ctx, m, d.router)
 	err = cmp.Or(err, to.check(d.cfg.ByQueueName))
 	if err == nil && at.claimed && d.cfg.Believe != nil && !d.cfg.Believe(at.queue) {
@@ -175,6 +185,7 @@ func (d *redrive) message(ctx context.Context, m *reprise.Message) (*reprise.Mes
 	}
 	out := resetAttempts(contentOf(m), d.cfg.Marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
+	out.Headers[topology.HeaderReplay] = d.mark
 	return out, nil
 }
 

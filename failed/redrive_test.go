@@ -41,6 +41,10 @@ func TestRedriveKeepsOrderAndResetsAttempts(t *testing.T) {
 		for _, d := range w.take(work) {
 			arrived = append(arrived, d.MessageId)
 			delete(d.Headers, "x-delivery-count")
+			if mark, _ := d.Headers[topology.HeaderReplay].(string); !strings.HasPrefix(mark, redriveMark) {
+				t.Errorf("got mark %q, want %s and an ID", mark, redriveMark)
+			}
+			delete(d.Headers, topology.HeaderReplay)
 			if len(d.Headers) != 2 || d.Headers["own"] != "kept" || d.Headers[topology.HeaderQueue] != work {
 				t.Errorf("got headers %v, want own: kept and the work queue %s", d.Headers, work)
 			}
