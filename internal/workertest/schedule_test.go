@@ -194,14 +194,14 @@ func TestPublishInAcceptsHeadersOfDeliveredMessage(t *testing.T) {
 				t.Error("PublishIn modified the headers of the message")
 			}
 			got := r.take(queue)
-			if got.MessageId != m.MessageID || got.Headers["own"] != "kept" || got.Headers["x-death"] == nil {
-				t.Fatalf("message: got %+v, want ID %q, the header own, and x-death", got, m.MessageID)
+			if got.MessageId != m.MessageID || got.Headers["own"] != "kept" {
+				t.Fatalf("message: got %+v, want ID %q and the header own", got, m.MessageID)
 			}
 			m.Headers = maps.Clone(map[string]any(got.Headers))
 			_, byLevel2 = got.Headers[topology.HeaderLevel+"02"]
 			return byLevel2
 		}
-		for tries := 1; !putOff(3 * time.Second); tries++ { // a publish that is a second late does not need level 2
+		for tries := 1; !putOff(3 * time.Second); tries++ { // a publish that is a second late does not need level 2, one that is three seconds late no level
 			if tries == 20 {
 				t.Fatalf("message must pass the level of 2 s: got headers %v", m.Headers)
 			}
