@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/examples/internal/serve"
 	"github.com/reprisemq/reprise/examples/internal/stage"
-	"github.com/reprisemq/reprise/examples/workretry/internal/workretry"
+	"github.com/reprisemq/reprise/examples/workretry/workretry"
 	"github.com/reprisemq/reprise/topology/preset"
 )
 

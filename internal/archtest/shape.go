@@ -31,8 +31,9 @@ func checkShape(root string, packages []Package) (found []Violation, err error) 
 		if name == "." && len(p.GoFiles) > maxRootFiles {
 			report("files of "+name, "got %d files, want at most %d", len(p.GoFiles), maxRootFiles)
 		}
-		if inside := strings.Contains("/"+name+"/", "/internal/"); strings.HasPrefix(name, "examples/") && p.Name != "main" && !inside {
-			report("example "+name, "an example must be a program or in an internal folder")
+		inside, own := strings.Contains("/"+name+"/", "/internal/"), path.Base(path.Dir(name)) == path.Base(name)
+		if strings.HasPrefix(name, "examples/") && p.Name != "main" && !inside && !own {
+			report("example "+name, "an example must be a program, in an internal folder, or the package of its example, such as examples/x/x")
 		}
 		comment := 0
 		for _, file := range append(p.GoFiles, p.testFiles()...) {

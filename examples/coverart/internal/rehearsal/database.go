@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+	"github.com/reprisemq/reprise/examples/coverart/coverart"
 )
 
 //go:embed releases.sql

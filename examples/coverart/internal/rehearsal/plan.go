@@ -3,7 +3,7 @@ package rehearsal
 import (
 	"fmt"
 
-	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+	"github.com/reprisemq/reprise/examples/coverart/coverart"
 )
 
 // The gids of the releases in the plan. All of them except unknown are in releases.sql.

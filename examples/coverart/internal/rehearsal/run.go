@@ -12,7 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+	"github.com/reprisemq/reprise/examples/coverart/coverart"
 	"github.com/reprisemq/reprise/examples/coverart/internal/standin"
 	"github.com/reprisemq/reprise/topology/preset"
 )

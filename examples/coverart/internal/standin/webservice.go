@@ -8,7 +8,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+	"github.com/reprisemq/reprise/examples/coverart/coverart"
 )
 
 // These types model the parts of a MusicBrainz response (inc=artists) that the stand-in returns.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+	"github.com/reprisemq/reprise/examples/coverart/coverart"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -11,7 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/examples/cdnpurge/internal/cdnpurge"
+	"github.com/reprisemq/reprise/examples/cdnpurge/cdnpurge"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 	"github.com/reprisemq/reprise/topology/preset"
@@ -23,7 +23,8 @@ func TestOtherBacksOffScheduledPurges(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		conn := clean(t, b)
 		removeLevels(t, conn)
-		design := preset.CDNPurge{First: 20 * time.Millisecond}
+		// Other is no worker, but it can read scheduled messages.
+		design := preset.CDNPurge{First: 20 * time.Millisecond, WorkersOnly: true}
 		client, err := reprise.Dial(t.Context(), b.URL, nil)
 		if err != nil {
 			t.Fatal(err)

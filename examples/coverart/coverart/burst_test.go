@@ -9,7 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+	"github.com/reprisemq/reprise/examples/coverart/coverart"
 	"github.com/reprisemq/reprise/topology/preset"
 )
 

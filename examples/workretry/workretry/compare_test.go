@@ -174,7 +174,7 @@ func TestComparisonValidate(t *testing.T) {
 
 // README.md contains the output for seed 1.
 func TestReadmeContainsOutput(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

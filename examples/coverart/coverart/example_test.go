@@ -3,7 +3,7 @@ package coverart_test
 import (
 	"fmt"
 
-	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+	"github.com/reprisemq/reprise/examples/coverart/coverart"
 )
 
 // The keys are sorted, so that the index of a release is always the same document.

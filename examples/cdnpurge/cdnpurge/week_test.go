@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/breaker"
-	"github.com/reprisemq/reprise/examples/cdnpurge/internal/cdnpurge"
+	"github.com/reprisemq/reprise/examples/cdnpurge/cdnpurge"
 	"github.com/reprisemq/reprise/reprisetest"
 	"github.com/reprisemq/reprise/topology/preset"
 )
@@ -160,9 +160,9 @@ var (
 
 // TestWeek simulates a week in each way, and compares the results with README.md:
 //
-//	go test ./examples/cdnpurge/internal/cdnpurge -run TestWeek -v             # prints the figures
-//	go test ./examples/cdnpurge/internal/cdnpurge -run TestWeek -v -more       # prints the other ways, too
-//	go test ./examples/cdnpurge/internal/cdnpurge -run TestWeek -more -update  # writes figures and charts
+//	go test ./examples/cdnpurge/cdnpurge -run TestWeek -v             # prints the figures
+//	go test ./examples/cdnpurge/cdnpurge -run TestWeek -v -more       # prints the other ways, too
+//	go test ./examples/cdnpurge/cdnpurge -run TestWeek -more -update  # writes figures and charts
 func TestWeek(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a week of purges in five ways")
@@ -184,13 +184,13 @@ func TestWeek(t *testing.T) {
 		t.Errorf("evening and p99 with the circuit breaker: got %s and %s, want less than %s and %s",
 			reprise.evening, reprise.p99, designed.evening, designed.p99)
 	}
-	compare(t, "../../README.md", "figures", table(results))
+	compare(t, "../README.md", "figures", table(results))
 	if *update {
-		writeChart(t, "../../week", without, designed)
-		writeChart(t, "../../week-reprise", designed, reprise)
+		writeChart(t, "../week", without, designed)
+		writeChart(t, "../week-reprise", designed, reprise)
 	}
 	if *more {
-		compare(t, "../../README.md", "more figures", table(play(t, all, otherWays)))
+		compare(t, "../README.md", "more figures", table(play(t, all, otherWays)))
 	}
 }
 

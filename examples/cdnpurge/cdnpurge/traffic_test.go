@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/reprisemq/reprise/examples/cdnpurge/internal/cdnpurge"
+	"github.com/reprisemq/reprise/examples/cdnpurge/cdnpurge"
 )
 
 // The load of the week and the capacity of the CDN.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+	"github.com/reprisemq/reprise/examples/coverart/coverart"
 )
 
 func TestNewS3RejectsInvalidEndpoints(t *testing.T) {

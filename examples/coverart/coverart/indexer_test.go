@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+	"github.com/reprisemq/reprise/examples/coverart/coverart"
 )
 
 const gidMerged = "00000000-0000-4000-8000-000000000001"

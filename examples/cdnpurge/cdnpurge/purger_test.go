@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/examples/cdnpurge/internal/cdnpurge"
+	"github.com/reprisemq/reprise/examples/cdnpurge/cdnpurge"
 )
 
 // The response of the CDN determines the outcome of a message.

@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/examples/workretry/internal/workretry"
+	"github.com/reprisemq/reprise/examples/workretry/workretry"
 )
 
 // Compare retries the same flaky jobs in four ways, and injects failures during the retries.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/breaker"
-	"github.com/reprisemq/reprise/examples/cdnpurge/internal/cdnpurge"
+	"github.com/reprisemq/reprise/examples/cdnpurge/cdnpurge"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology/preset"
 )
