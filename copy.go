@@ -41,6 +41,11 @@ const (
 
 	// HeaderRedelivered is true (bool) in the copy of a message that was redelivered: see Message.Redelivered.
 	HeaderRedelivered = "x-reprise-redelivered"
+
+	// HeaderUnreadable represents headers that a Go program cannot decode: tables or arrays that nest more than 32 deep or have
+	// more than 8,192 entries. It exists only in the program, as their encoded bytes. Publish writes the original headers
+	// again. If they exceed the maximum size of a frame, it is a string instead, and Publish refuses the message.
+	HeaderUnreadable = amqpconn.HeaderUnreadable
 )
 
 const (
@@ -51,7 +56,7 @@ const (
 // isOwnHeader reports whether Reprise writes a header regardless of the strategy's marks.
 func isOwnHeader(header string) bool {
 	switch header {
-	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes, HeaderRedelivered, topology.HeaderReplay, topology.HeaderOutcome:
+	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes, HeaderRedelivered, HeaderUnreadable, topology.HeaderReplay, topology.HeaderOutcome:
 		return true
 	}
 	return strings.HasPrefix(header, topology.HeaderLevel)

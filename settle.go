@@ -93,7 +93,10 @@ func age(d *delivery, now time.Time) time.Duration {
 
 // refuse returns the result of a delivery that the handler must not receive.
 func (w *Worker) refuse(d *delivery) (r result, refused bool) {
-	switch {
+	switch unreadable := amqpconn.Unreadable(d.Headers); {
+	case unreadable != nil && !w.cfg.AsDelivered:
+		w.log.Error("cannot be handled", "message_id", d.MessageID, "error", unreadable)
+		r = result{text: unreadable.Error(), err: unreadable}
 	case d.Err != nil:
 		w.log.Error("cannot be handled", "message_id", d.MessageID, "error", d.Err)
 		r = result{text: d.Err.Error(), err: d.Err}

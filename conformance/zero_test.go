@@ -75,14 +75,30 @@ func (r *raw) publish(key string, p amqpwire.Properties) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.publishEncoded(key, encoded)
+}
+
+// publishEncoded publishes a message with encoded properties.
+func (r *raw) publishEncoded(key string, properties []byte) {
+	r.t.Helper()
 	r.send(1, &amqpwire.BasicPublish{RoutingKey: key})
-	header := append([]byte{0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, encoded...) // class, weight, body size
+	header := append([]byte{0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, properties...) // class, weight, body size
 	r.frame(2, 1, string(header), 0xCE)
 	r.frame(3, 1, "b", 0xCE)
 }
 
 // get takes one message from a queue, and waits for it.
-func (r *raw) get(queue string) (p amqpwire.Properties) {
+func (r *raw) get(queue string) amqpwire.Properties {
+	r.t.Helper()
+	p, err := amqpwire.ParseProperties(r.getEncoded(queue))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+// getEncoded is like get, but returns the encoded properties.
+func (r *raw) getEncoded(queue string) []byte {
 	r.t.Helper()
 	var payload []byte
 	testkit.Eventually(r.t, timeout, func() bool {
@@ -113,10 +129,7 @@ func (r *raw) get(queue string) (p amqpwire.Properties) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if p, err = amqpwire.ParseProperties(h.Properties); err != nil {
-		r.t.Fatal(err)
-	}
-	return p
+	return h.Properties
 }
 
 func openArchive(t *testing.T) *failures.Archive {

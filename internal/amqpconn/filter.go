@@ -11,7 +11,8 @@ import (
 
 // filter is the transport of the client. It preserves properties that are present with an empty value or the value 0, such
 // as priority 0: the client neither reports nor writes them. The filter marks them in the content headers that the client
-// reads, and replaces the marks in the content headers that it writes.
+// reads, and replaces the marks in the content headers that it writes. In addition, it packs headers that the client cannot
+// decode: see HeaderUnreadable.
 type filter struct {
 	net.Conn
 	in, out rewriter
@@ -28,8 +29,8 @@ const maxFrame = amqpwire.DefaultFrameMax
 func newFilter(c net.Conn) *filter {
 	f := &filter{Conn: c}
 	f.max.Store(maxFrame)
-	f.in = rewriter{rewrite: markZeros, max: &f.max}
-	f.out = rewriter{rewrite: writeZeros, max: &f.max, skip: len("AMQP\x00\x00\x09\x01")}
+	f.in = rewriter{rewrite: receive, max: &f.max, received: true}
+	f.out = rewriter{rewrite: send, max: &f.max, skip: len("AMQP\x00\x00\x09\x01")}
 	return f
 }
 
@@ -64,8 +65,9 @@ func (f *filter) Write(p []byte) (int, error) {
 // rewriter replaces the payloads of content header frames in a stream of frames.
 type rewriter struct {
 	// rewrite appends the new payload to dst.
-	rewrite func(dst, payload []byte) []byte
-	max     *atomic.Int32
+	rewrite  func(dst, payload []byte) []byte
+	max      *atomic.Int32
+	received bool // whether the broker writes the stream
 
 	held []byte // beginning of a frame whose header, or whose content header, is incomplete
 	skip int    // number of bytes until the next frame
@@ -101,9 +103,18 @@ func (r *rewriter) size() int {
 	return int(binary.BigEndian.Uint32(r.held[3:])) + amqpwire.FrameOverhead
 }
 
-// isContent reports whether the held frame is a content header that the client accepts.
+// maxContentHeader is the maximum size of a received content header frame that the filter accepts. RabbitMQ sends frames that
+// are larger than negotiated if it has added headers to a message.
+const maxContentHeader = 16 << 20
+
+// isContent reports whether the held frame is a content header to rewrite.
 func (r *rewriter) isContent() bool {
-	return amqpwire.FrameType(r.held[0]) == amqpwire.FrameHeader && r.size() <= int(r.max.Load())
+	limit := int(r.max.Load())
+	if r.received {
+		limit = maxContentHeader
+	}
+	size := r.size()
+	return amqpwire.FrameType(r.held[0]) == amqpwire.FrameHeader && 0 < size && size <= limit
 }
 
 // needed returns the number of bytes that the rewriter must hold: the head of a frame, or a complete content header.
@@ -120,8 +131,14 @@ func (r *rewriter) frame(dst, frame []byte) []byte {
 	dst = append(dst, frame[:frameHead]...)
 	dst = r.rewrite(dst, frame[frameHead:len(frame)-1])
 	dst = append(dst, frame[len(frame)-1])
-	if len(dst)-start > int(r.max.Load()) { // the client does not accept the frame
-		return append(dst[:start], frame...)
+	if limit := int(r.max.Load()); len(dst)-start > limit {
+		payload := frame[frameHead : len(frame)-1]
+		dst = append(dst[:start], frame...)
+		if !r.received || len(frame) <= limit && !needsPacking(payload) {
+			return dst // the client accepts the original frame, or has written it
+		}
+		dst = append(dst[:start+frameHead], cutHeaders(payload, limit)...)
+		dst = append(dst, frame[len(frame)-1])
 	}
 	binary.BigEndian.PutUint32(dst[start+3:], uint32(len(dst)-start-amqpwire.FrameOverhead))
 	return dst
@@ -224,12 +241,21 @@ func isText(i int) bool {
 	return flag(i)&others == 0 && flag(i) > amqpwire.PropClusterID
 }
 
-// markZeros appends a received content header with marks for the properties that the client would not report.
-func markZeros(dst, payload []byte) []byte {
+// receive appends a received content header with marks for the properties that the client would not report, and with
+// headers that it can decode.
+func receive(dst, payload []byte) []byte {
 	var c content
 	if !c.split(payload) {
 		return append(dst, payload...)
 	}
+	if packed := c.pack(); c.mark() || packed {
+		return c.append(dst)
+	}
+	return append(dst, payload...)
+}
+
+// mark marks the properties that the client would not report, and reports whether the content has changed.
+func (c *content) mark() bool {
 	var mode byte
 	if v := c.values[posDeliveryMode]; len(v) > 0 {
 		mode = v[0] & zeroPlain
@@ -250,19 +276,64 @@ func markZeros(dst, payload []byte) []byte {
 		mode |= zeroMarked
 	}
 	if mode&zeroMarked == 0 && (len(c.values[posDeliveryMode]) == 0 || c.values[posDeliveryMode][0] == mode) {
-		return append(dst, payload...)
+		return false
 	}
 	c.set(posDeliveryMode, []byte{mode})
-	return c.append(dst)
+	return true
 }
 
-// writeZeros appends a content header of the client without marks.
-func writeZeros(dst, payload []byte) []byte {
+// pack packs the headers that the client cannot decode, and reports whether there are any.
+func (c *content) pack() bool {
+	v := c.values[posHeaders]
+	if len(v) <= len(emptyTable) {
+		return false
+	}
+	c.values[posHeaders] = pack(v)
+	return len(c.values[posHeaders]) != len(v)
+}
+
+func needsPacking(payload []byte) bool {
 	var c content
-	if !c.split(payload) || len(c.values[posDeliveryMode]) == 0 || c.values[posDeliveryMode][0]&zeroMarked == 0 {
+	return c.split(payload) && c.pack()
+}
+
+// marksRoom is the maximum number of bytes that the marks of empty properties add.
+const marksRoom = 256
+
+// cutHeaders returns a received content header without the headers that are too large.
+func cutHeaders(payload []byte, limit int) []byte {
+	var c content
+	if !c.split(payload) || c.values[posHeaders] == nil {
+		return payload
+	}
+	rest := amqpwire.FrameOverhead + len(payload) - len(c.values[posHeaders])
+	c.values[posHeaders] = cut(c.values[posHeaders], limit-rest-marksRoom)
+	c.mark()
+	return c.append(nil)
+}
+
+// send appends a content header of the client without marks, and with the unpacked headers.
+func send(dst, payload []byte) []byte {
+	var c content
+	if !c.split(payload) {
 		return append(dst, payload...)
 	}
-	mode := c.values[posDeliveryMode][0]
+	var mode byte
+	if v := c.values[posDeliveryMode]; len(v) > 0 {
+		mode = v[0]
+	}
+	packed := len(c.values[posHeaders]) > 0
+	if packed {
+		table := unpack(c.values[posHeaders])
+		packed = len(table) != len(c.values[posHeaders])
+		c.values[posHeaders] = table
+	}
+	if mode&zeroMarked == 0 {
+		if packed {
+			return c.append(dst)
+		}
+		return append(dst, payload...)
+	}
 	c.set(posDeliveryMode, []byte{mode & zeroPlain})
 	if mode&zeroPriority != 0 {
 		c.set(posPriority, emptyText)

@@ -262,6 +262,9 @@ func CheckSize(exchange, key string, msg *Message, frameSize, reserve int) error
 	if len(msg.Headers) == 0 {
 		return nil
 	}
+	if Lost(msg.Headers) {
+		return fmt.Errorf("%w: the headers were not received, because they are %s", ErrInvalidMessage, lostHeaders)
+	}
 	if size, room := msg.Headers.WireSize(), HeaderRoom(msg, frameSize, reserve); size > room {
 		return fmt.Errorf("%w: headers must have at most %d bytes, the room in the broker's frames: got %d (put large values into the body)", ErrInvalidMessage, room, size)
 	}

@@ -8,7 +8,7 @@ import (
 
 // MaxDepth is the maximum nesting depth of tables and arrays, including the outermost table. It limits the stack use of
 // the decoder, and stops the encoder at an array that contains itself.
-const MaxDepth = 32
+const MaxDepth = 1024
 
 // Field is a field of a [Table]. [Table] lists the types of Value.
 type Field struct {

@@ -2,7 +2,6 @@ package workertest
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -14,50 +13,6 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
-
-// If the AMQP client cannot read a message, each delivery closes the connection, and the message is eventually parked. Later
-// messages are not parked. (The embedded broker rejects such a message when it is published.)
-func TestWorkerParksOnlyUnreadableMessage(t *testing.T) {
-	t.Parallel()
-	test := func(t *testing.T, b testkit.Target) {
-		const innocent = 10
-		r := newRaw(t, b.URL)
-		queue, strategy := r.names(topology.Buckets{})
-		c := dial(t, b.URL)
-		if err := c.Declare(t.Context(), strategy.Route.Topology(queue)); err != nil {
-			t.Fatal(err)
-		}
-		deep := amqp.Table{}
-		for range 40 { // the client reads 32 levels
-			deep = amqp.Table{"": deep}
-		}
-		r.publish("", queue, amqp.Publishing{MessageId: "poison", Headers: deep})
-		for n := range innocent {
-			r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(n)})
-		}
-		h := newScript(func(*reprise.Message) error { return nil })
-		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
-		h.wait(t, innocent)
-		testkit.Eventually(t, timeout, func() error {
-			if n := r.depth(queue + ".failed"); n != 1 {
-				return fmt.Errorf("%d messages are parked", n)
-			}
-			return nil
-		})
-		if n := c.log.count("connection lost"); n > 25 {
-			t.Errorf("connection was lost %d times, want at most 25", n)
-		}
-		if log := c.log.String(); !strings.Contains(log, "prefetch=1\n") || !strings.Contains(log, "prefetch=16\n") {
-			t.Error("log contains no change of the prefetch to 1 and back to 16")
-		}
-	}
-	for _, b := range testkit.RabbitMQs() {
-		t.Run(b.Name, func(t *testing.T) {
-			b.Require(t)
-			test(t, b)
-		})
-	}
-}
 
 // garbledConn is a connection that, if now is set, replaces the next data that it reads with invalid AMQP.
 type garbledConn struct {
