@@ -240,9 +240,8 @@ func headingNumber(t *testing.T, b *Browser) int {
 
 // Each action on each page changes exactly the messages that the page displays or counts.
 func TestActionsChangeDisplayedMessages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: the test starts a browser")
-	}
+	needsBrowser(t)
+	t.Parallel()
 	archive := threeGroups(t)
 	pressed := map[string]bool{}
 	for name, pages := range map[string][]string{
@@ -255,7 +254,7 @@ func TestActionsChangeDisplayedMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newTestConsole(t, archive) // before the browser, so that it is closed after the browser
-			b := newBrowser(t)
+			b := openBrowser(t)
 			for _, page := range pages {
 				tryPage(t, b, d, archive, page, pressed)
 			}

@@ -21,8 +21,16 @@ import (
 // timeout is the maximum duration of each step on a page.
 const timeout = 2 * time.Minute
 
-// newBrowser starts a browser for a test.
+// newBrowser starts a browser for a test, which runs in parallel with other tests, because it mostly waits for pages.
 func newBrowser(t *testing.T) *Browser {
+	t.Helper()
+	needsBrowser(t)
+	t.Parallel()
+	return openBrowser(t)
+}
+
+// needsBrowser skips the test if it must not or cannot start a browser.
+func needsBrowser(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: the test starts a browser")
@@ -30,6 +38,10 @@ func newBrowser(t *testing.T) *Browser {
 	if _, err := exec.LookPath("chromium"); err != nil && os.Getenv("CHROMIUM") == "" {
 		t.Skip("needs Chromium: apt-get install chromium, or run make test")
 	}
+}
+
+func openBrowser(t *testing.T) *Browser {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	b, err := NewBrowser(ctx)
@@ -253,7 +265,7 @@ func TestShowMore(t *testing.T) {
 }
 
 // With hostile messages, no page has axe findings, elements wider than the screen, or violations of the content
-// security policy. The test covers light and dark mode on a wide screen, and light mode on a phone.
+// security policy. The test covers light and dark mode on a wide screen, and light mode on a narrow phone.
 func TestPages(t *testing.T) {
 	b := newBrowser(t)
 	script, err := os.ReadFile(filepath.Join("axe", "node_modules", "axe-core", "axe.min.js"))
@@ -281,14 +293,18 @@ func TestPages(t *testing.T) {
 	for _, look := range []struct {
 		width  int
 		scheme string
-	}{{1280, "light"}, {1280, "dark"}, {390, "light"}} {
+		rules  string
+	}{{1280, "light", allRules}, {1280, "dark", contrast}, {320, "light", allRules}} {
 		if err := b.Look(look.width, 800, look.scheme, 1); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range pages {
 			do(t, b, chromedp.Navigate(shop.URL+p.Path), chromedp.WaitVisible(chromedp.CSS("main")))
-			check(t, b, string(script), p.Path, look.width, look.scheme)
-			if look.width == 390 {
+			check(t, b, string(script), look.rules, p.Path, look.width, look.scheme)
+			if look.width == 320 {
+				if !eval[bool](t, b, `document.documentElement.scrollWidth <= innerWidth`) {
+					t.Errorf("%s is wider than a phone", p.Path)
+				}
 				for _, wide := range eval[[]string](t, b, scrolling) {
 					t.Errorf("%s requires horizontal scrolling on a phone: %s", p.Path, wide)
 				}
@@ -336,12 +352,18 @@ const scrolling = `[...document.querySelectorAll("body *:not(pre, textarea, inpu
 	.filter(e => e.scrollWidth > e.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(e).overflowX))
 	.map(e => e.outerHTML.slice(0, 200))`
 
-// check checks a page with axe.
-func check(t *testing.T, b *Browser, script, path string, width int, scheme string) {
+// Options of axe. Dark mode differs from light mode only in the colors.
+const (
+	allRules = `{resultTypes: ["violations"]}`
+	contrast = `{resultTypes: ["violations"], runOnly: ["color-contrast"]}`
+)
+
+// check checks a page with axe. The options of axe select the rules.
+func check(t *testing.T, b *Browser, script, options, path string, width int, scheme string) {
 	t.Helper()
 	// The debugger injects axe, because the content security policy does not apply to the debugger.
 	wrong, err := chromedp.Run(b.Tab, chromedp.Evaluate[[]string](script+`;
-		axe.run().then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + v.help + ": " + n.html.slice(0, 200) + " " + (n.failureSummary || ""))))`,
+		axe.run(document, `+options+`).then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + v.help + ": " + n.html.slice(0, 200) + " " + (n.failureSummary || ""))))`,
 		chromedp.EvalAwaitPromise))
 	if err != nil {
 		t.Fatalf("axe on %s: %v", path, err)
@@ -355,9 +377,10 @@ func check(t *testing.T, b *Browser, script, path string, width int, scheme stri
 }
 
 func TestBrowserRemovesTemporaryFiles(t *testing.T) {
+	needsBrowser(t)
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	b := newBrowser(t)
+	b := openBrowser(t)
 	do(t, b, chromedp.Navigate("about:blank"))
 	b.Close()
 	left, err := os.ReadDir(dir)

@@ -62,13 +62,10 @@ func (p *prefixProxy) takeEscaped() []string {
 
 // Behind a proxy with a path prefix, all pages work and no URL is outside the prefix.
 func TestPrefixBehindProxy(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: the test starts a browser")
-	}
+	b := newBrowser(t)
 	secret, hash := console.NewToken()
 	shop := newShop(t, ShopConfig{Seeded: true, Prefix: "/reprise", Tokens: []console.Token{{Name: "anna", Role: console.Operate, Hash: hash}}})
 	proxy := newPrefixProxy(t, shop.URL)
-	b := newBrowser(t)
 	do(t, b, chromedp.Navigate(proxy.URL+"/reprise/groups?order=last"))
 	do(t, b, chromedp.SendKeys(chromedp.ID("f-token"), secret))
 	click(t, b, "Sign in")

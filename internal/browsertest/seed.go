@@ -2,16 +2,21 @@ package browsertest
 
 import (
 	"context"
+	"database/sql"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/history"
 	"github.com/reprisemq/reprise/internal/plumbing"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -91,6 +96,42 @@ func hexID(r *rand.Rand, n int) string {
 	}
 	return string(b)
 }
+
+// seeded returns the content of a database that Seed and SeedHistory have filled. All shops of a process share the content,
+// because its creation takes up to a minute with the race detector.
+var seeded = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "reprise-seed-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	ctx, path := context.Background(), filepath.Join(dir, "failed.db")
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(MEMORY)&_pragma=synchronous(OFF)")
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	clock, now := &Clock{}, time.Now()
+	archive, err := failed.Open(ctx, db, failed.Config{Dialect: failed.SQLite, Clock: clock.Now})
+	if err != nil {
+		return nil, err
+	}
+	past, err := history.Open(ctx, db, history.Config{Dialect: failed.SQLite, Clock: clock.Now})
+	if err != nil {
+		return nil, err
+	}
+	if err := Seed(ctx, archive, clock, now); err != nil {
+		return nil, err
+	}
+	if err := SeedHistory(ctx, db, past, archive, clock, now); err != nil {
+		return nil, err
+	}
+	if err := db.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
 
 // Seed fills an archive with the failures of a shop during a month, and with the actions of its operators. The archive
 // must use clock. The result depends only on now.

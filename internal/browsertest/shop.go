@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -76,7 +77,17 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	if err != nil {
 		return err
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(cfg.Dir, "failed.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
+	path := filepath.Join(cfg.Dir, "failed.db")
+	if cfg.Seeded {
+		content, err := seeded()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			return err
+		}
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
 	if err != nil {
 		return err
 	}
@@ -100,14 +111,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Seeded { // before the replayer starts, because it would execute the replays
-		now := time.Now()
-		if err := Seed(ctx, s.Archive, s.Clock, now); err != nil {
-			return err
-		}
-		if err := SeedHistory(ctx, db, past, s.Archive, s.Clock, now); err != nil {
-			return err
-		}
+	if cfg.Seeded {
 		if err := s.fillImports(ctx); err != nil {
 			return err
 		}
