@@ -27,7 +27,7 @@ console/internal/show, console/internal/figures                | broker/internal
 internal/api, internal/graph, internal/notification            | broker/internal/queue, broker/internal/registry, broker/internal/diskstore
 ledger, history                                                      | broker/internal/store
 failed                                                         | broker/internal/route, broker/internal/exception
-breaker, idempotent, prommetrics, oteltrace, fleet             | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre
+breaker, idempotent, prommetrics, oteltrace, fleet             | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
 internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson | internal/inside
 .                                                              |
 internal/consume                                               |

@@ -6,11 +6,9 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/reprisemq/reprise/broker/internal/budget"
+	"github.com/reprisemq/reprise/broker/internal/erlang"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
@@ -190,7 +188,7 @@ func parseMethod(f amqpwire.Frame, parse func(payload []byte) (amqpwire.Method, 
 	case errors.Is(err, amqpwire.ErrUTF8):
 		return nil, 0, exception.New(exception.FrameError, "Malformed UTF-8 in shortstr")
 	case errors.Is(err, amqpwire.ErrMalformed):
-		return nil, id, exception.New(exception.FrameError, "cannot decode %s", octets(f.Payload[4:]))
+		return nil, id, exception.New(exception.FrameError, "cannot decode %s", erlang.Octets(f.Payload[4:]))
 	}
 	return nil, 0, exception.New(exception.CommandInvalid, "unknown method %v", id)
 }
@@ -229,54 +227,7 @@ func frameError(e *amqpwire.FrameError) *exception.Error {
 // snippet formats the start of a payload as RabbitMQ does, as text if it is printable.
 func snippet(payload []byte) string {
 	if len(payload) > 16 {
-		return "first 16 octets = " + term(payload[:16])
+		return "first 16 octets = " + erlang.Binary(payload[:16])
 	}
-	return "all octets = " + term(payload)
-}
-
-// term formats bytes in Erlang notation, as a string if all of them are printable.
-func term(b []byte) string {
-	if len(b) == 0 {
-		return octets(b)
-	}
-	if utf8.Valid(b) {
-		if text, ok := printable([]rune(string(b))); ok {
-			if len(b) > utf8.RuneCount(b) {
-				return "<<" + text + "/utf8>>"
-			}
-			return "<<" + text + ">>"
-		}
-	}
-	latin1 := make([]rune, len(b))
-	for i, c := range b {
-		latin1[i] = rune(c)
-	}
-	if text, ok := printable(latin1); ok {
-		return "<<" + text + ">>"
-	}
-	return octets(b)
-}
-
-// escapes replaces the characters that Erlang writes with a backslash.
-var escapes = strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, "\b", `\b`, "\f", `\f`, "\x1b", `\e`, `"`, `\"`, `\`, `\\`)
-
-// printable quotes a string, and reports whether Erlang considers all characters of the string printable.
-func printable(text []rune) (quoted string, ok bool) {
-	for _, r := range text {
-		control := r < ' ' || r >= 0x7f && r < 0xa0
-		if control && !strings.ContainsRune("\n\r\t\v\b\f\x1b", r) {
-			return "", false
-		}
-	}
-	return `"` + escapes.Replace(string(text)) + `"`, true
-}
-
-// octets formats bytes as numbers in Erlang notation. It formats at most 255 bytes, because an error message has at
-// most 255 bytes.
-func octets(b []byte) string {
-	numbers := make([]string, min(len(b), 255))
-	for i := range numbers {
-		numbers[i] = strconv.Itoa(int(b[i]))
-	}
-	return "<<" + strings.Join(numbers, ",") + ">>"
+	return "all octets = " + erlang.Binary(payload)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/reprisemq/reprise/broker/internal/erlang"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
@@ -88,7 +89,7 @@ func (tx *transaction) commit(ch *channel) (refused error) {
 		p := tx.published[0]
 		if i := slices.IndexFunc(p.queues, (*vhost.Queue).Deleted); i >= 0 {
 			return exception.New(exception.ResourceError,
-				"failed to deliver message: {not_found,{resource,%s,queue,%s}}", term([]byte(ch.s.vhost.Name())), term([]byte(p.queues[i].Name())))
+				"failed to deliver message: {not_found,{resource,%s,queue,%s}}", erlang.Term(ch.s.vhost.Name()), erlang.Term(p.queues[i].Name()))
 		}
 		tx.published = tx.published[1:]
 		if accepted, _ := ch.deliver(p); !accepted {

@@ -1,7 +1,9 @@
 package vhost
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/exception"
@@ -23,6 +25,7 @@ type kinds uint8
 const (
 	classic kinds = 1 << iota
 	quorum
+	stream // not supported, but streams have arguments that other types refuse
 	either = classic | quorum
 )
 
@@ -30,50 +33,54 @@ const (
 type argument struct {
 	name string
 	for_ kinds
-	// set checks and applies the value. If the value is invalid, set returns a description in RabbitMQ's format. If set is
-	// nil, the broker accepts and ignores any value.
+	// set checks and applies the value. If the value is invalid, set returns a description in RabbitMQ's format. If set and
+	// check are nil, the broker accepts and ignores any value.
 	set func(c *queue.Config, v any) (problem string)
+	// check checks a value that has no effect. Earlier versions stored any value.
+	check func(v any) (n int64, problem string)
 }
 
 // arguments lists the arguments in the order of their validation.
 var arguments = []argument{
-	{"x-expires", either, func(c *queue.Config, v any) string {
-		ms, problem := positive(v)
+	{name: "x-expires", for_: either, set: func(c *queue.Config, v any) string {
+		ms, problem := positive(expiry, v)
 		c.Expires = milliseconds(ms)
 		return problem
 	}},
-	{"x-message-ttl", either, func(c *queue.Config, v any) string {
+	{name: "x-message-ttl", for_: either, set: func(c *queue.Config, v any) string {
 		ms, problem := expiry(v)
 		c.TTL = milliseconds(ms)
 		return problem
 	}},
-	{"x-dead-letter-exchange", either, func(c *queue.Config, v any) string {
+	{name: "x-dead-letter-exchange", for_: either, set: func(c *queue.Config, v any) string {
 		c.DeadLetter = &queue.DeadLetter{}
-		return text(v, &c.DeadLetter.Exchange)
+		return name(v, &c.DeadLetter.Exchange)
 	}},
-	{"x-dead-letter-routing-key", either, func(c *queue.Config, v any) string {
+	{name: "x-dead-letter-routing-key", for_: either, set: func(c *queue.Config, v any) string {
 		if c.DeadLetter == nil {
 			return "routing_key_but_no_dlx_defined"
 		}
 		c.DeadLetter.RoutingKey = new(string)
-		return text(v, c.DeadLetter.RoutingKey)
+		return name(v, c.DeadLetter.RoutingKey)
 	}},
-	{"x-dead-letter-strategy", quorum, func(c *queue.Config, v any) string {
+	{name: "x-dead-letter-strategy", for_: quorum, set: func(c *queue.Config, v any) string {
 		strategy, problem := oneOf(v, "invalid_dlx_strategy", "at-most-once", "at-least-once")
 		if c.DeadLetter != nil {
 			c.DeadLetter.AtLeastOnce = strategy == 1
 		}
 		return problem
 	}},
-	{"x-max-length", either, func(c *queue.Config, v any) (problem string) {
+	{name: "x-max-length", for_: either, set: func(c *queue.Config, v any) (problem string) {
 		c.MaxLength, problem = natural(v)
 		return problem
 	}},
-	{"x-max-length-bytes", either, func(c *queue.Config, v any) (problem string) {
+	{name: "x-max-length-bytes", for_: either, set: func(c *queue.Config, v any) (problem string) {
 		c.MaxBytes, problem = natural(v)
 		return problem
 	}},
-	{"x-max-priority", classic, func(c *queue.Config, v any) string {
+	{name: "x-max-in-memory-length", for_: quorum, check: natural},
+	{name: "x-max-in-memory-bytes", for_: quorum, check: natural},
+	{name: "x-max-priority", for_: classic, set: func(c *queue.Config, v any) string {
 		n, problem := natural(v)
 		if n > 255 {
 			return fmt.Sprintf("{max_value_exceeded,%d}", n)
@@ -81,64 +88,66 @@ var arguments = []argument{
 		c.MaxPriority = uint8(n)
 		return problem
 	}},
-	{"x-overflow", either, func(c *queue.Config, v any) string {
+	{name: "x-overflow", for_: either, set: func(c *queue.Config, v any) string {
 		overflow, problem := oneOf(v, "invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx")
 		c.Overflow = queue.Overflow(overflow)
 		return problem
 	}},
-	{"x-queue-version", classic, func(_ *queue.Config, v any) string {
+	{name: "x-queue-version", for_: classic, check: func(v any) (int64, string) {
 		n, problem := natural(v)
 		if problem == "" && n != 2 {
-			return fmt.Sprintf(`"unsupported queue version '%d'"`, n)
+			problem = fmt.Sprintf(`"unsupported queue version '%d'"`, n)
 		}
-		return problem
+		return n, problem
 	}},
-	{"x-single-active-consumer", either, func(c *queue.Config, v any) string {
+	{name: "x-single-active-consumer", for_: either, set: func(c *queue.Config, v any) string {
 		var ok bool
 		if c.SingleActive, ok = v.(bool); !ok {
 			return unacceptable(v)
 		}
 		return ""
 	}},
-	{"x-consumer-timeout", quorum, func(c *queue.Config, v any) string {
+	{name: "x-consumer-timeout", for_: quorum, set: func(c *queue.Config, v any) string {
 		ms, problem := natural(v)
 		c.ConsumerTimeout = milliseconds(ms)
 		return problem
 	}},
-	{"x-delivery-limit", quorum, func(c *queue.Config, v any) string {
-		n, ok := integer(v)
-		if !ok {
-			return expectedInteger(v)
+	{name: "x-consumer-disconnected-timeout", for_: quorum, check: natural},
+	{name: "x-quorum-initial-group-size", for_: quorum, check: func(v any) (int64, string) { return positive(natural, v) }},
+	{name: "x-queue-leader-locator", for_: either | stream, check: func(v any) (int64, string) {
+		n, problem := oneOf(v, "invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders", "min-masters")
+		return int64(n), problem
+	}},
+	// RabbitMQ does not validate the delivery limit. An invalid limit is the default.
+	{name: "x-delivery-limit", for_: quorum, set: func(c *queue.Config, v any) string {
+		if n, ok := integer(v); ok {
+			c.DeliveryLimit = n
 		}
-		c.DeliveryLimit = n
 		return ""
 	}},
 	// RabbitMQ does not validate the arguments of delayed retries. With an invalid value, retries are not delayed.
-	{"x-delayed-retry-type", quorum, func(c *queue.Config, v any) string {
+	{name: "x-delayed-retry-type", for_: quorum, set: func(c *queue.Config, v any) string {
 		c.Retry.Failed = v == "all" || v == "failed"
 		c.Retry.Returned = v == "all" || v == "returned"
 		return ""
 	}},
-	{"x-delayed-retry-min", quorum, func(c *queue.Config, v any) string {
+	{name: "x-delayed-retry-min", for_: quorum, set: func(c *queue.Config, v any) string {
 		ms, _ := natural(v)
 		c.Retry.Min, c.Retry.Max = milliseconds(ms), milliseconds(ms)
 		return ""
 	}},
-	{"x-delayed-retry-max", quorum, func(c *queue.Config, v any) string {
+	{name: "x-delayed-retry-max", for_: quorum, set: func(c *queue.Config, v any) string {
 		ms, _ := natural(v)
 		c.Retry.Max = milliseconds(ms) // even if it is less than the minimum
 		return ""
 	}},
-	{"x-queue-mode", classic, nil},
-	{"x-queue-master-locator", classic, nil},
-	{"x-queue-leader-locator", either, nil},
-	{"x-max-in-memory-length", quorum, nil},
-	{"x-max-in-memory-bytes", quorum, nil},
-	{"x-quorum-initial-group-size", quorum, nil},
-	{"x-quorum-target-group-size", quorum, nil},
-	{"x-member-placement-tag", quorum, nil},
-	{"x-consumer-disconnected-timeout", quorum, nil},
-	{"x-queue-type", either, nil}, // validated by kind
+	{name: "x-queue-mode", for_: classic},
+	{name: "x-queue-master-locator", for_: classic}, // refused by accepts
+	{name: "x-max-age", for_: stream},
+	{name: "x-stream-max-segment-size-bytes", for_: stream},
+	{name: "x-stream-filter-size-bytes", for_: stream},
+	{name: "x-initial-cluster-size", for_: stream},
+	{name: "x-queue-type", for_: either}, // validated by kind
 }
 
 // queueConfig returns the configuration of a queue for a declaration. It returns an error for invalid arguments.
@@ -165,18 +174,20 @@ func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config
 	}
 	for _, a := range arguments {
 		value, found := d.Arguments.Get(a.name)
-		if !found || a.set == nil || a.for_&kind == 0 {
-			continue
+		problem := ""
+		switch {
+		case !found || a.for_&kind == 0:
+		case a.set != nil:
+			problem = a.set(&c, value)
+		case a.check != nil && !v.loading:
+			_, problem = a.check(value)
 		}
-		if problem := a.set(&c, value); problem != "" {
+		if problem != "" {
 			return c, v.invalidArgument(a.name, name, problem)
 		}
 	}
-	for _, a := range arguments {
-		if _, found := d.Arguments.Get(a.name); found && a.for_&kind == 0 {
-			return c, exception.New(exception.PreconditionFailed,
-				"invalid arg '%s' for %s of queue type %s", a.name, v.queue(name), module(kind))
-		}
+	if err := v.accepts(kind, name, d.Arguments); err != nil {
+		return c, err
 	}
 	if c.Quorum && c.Overflow == queue.RejectPublishDLX {
 		c.Overflow = queue.DropHead
@@ -191,6 +202,35 @@ func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config
 	return c, err
 }
 
+// accepts returns an error if an argument belongs to another queue type. A queue in the store may have such arguments,
+// because earlier versions ignored some of them.
+func (v *VHost) accepts(kind kinds, name string, args amqpwire.Table) error {
+	if v.loading {
+		return nil
+	}
+	if _, given := args.Get("x-queue-type"); !given { // RabbitMQ adds the type and sorts the arguments
+		args = slices.Clone(args)
+		slices.SortStableFunc(args, func(a, b amqpwire.Field) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	if err := v.belong(arguments, kind, name, args); err != nil {
+		return err
+	}
+	if _, given := args.Get("x-queue-master-locator"); given {
+		return exception.New(exception.InternalError, "Feature `queue_master_locator` is deprecated.")
+	}
+	return nil
+}
+
+// belong returns an error for the first argument that is known, but not for this queue type.
+func (v *VHost) belong(known []argument, kind kinds, queue string, args amqpwire.Table) error {
+	for name := range args.All() {
+		if slices.ContainsFunc(known, func(a argument) bool { return a.name == name && a.for_&kind == 0 }) {
+			return exception.New(exception.PreconditionFailed, "invalid arg '%s' for %s of queue type %s", name, v.queue(queue), module(kind))
+		}
+	}
+	return nil
+}
+
 // kind returns the queue type that a declaration requests, classic by default.
 func (v *VHost) kind(name string, args amqpwire.Table) (kinds, error) {
 	value, found := args.Get("x-queue-type")
@@ -198,7 +238,7 @@ func (v *VHost) kind(name string, args amqpwire.Table) (kinds, error) {
 		return classic, nil
 	}
 	switch value {
-	case "classic":
+	case "classic", "", "undefined":
 		return classic, nil
 	case "quorum":
 		return quorum, nil
@@ -237,6 +277,15 @@ func (v *VHost) invalidArgument(arg, queue, problem string) error {
 	return exception.New(exception.PreconditionFailed, "invalid arg '%s' for %s: %s", arg, v.queue(queue), problem)
 }
 
+// consumerArguments lists the arguments of basic.consume that RabbitMQ defines.
+var consumerArguments = []argument{
+	{name: "x-priority", for_: either},
+	{name: "x-consumer-timeout", for_: quorum},
+	{name: "x-stream-offset", for_: stream},
+	{name: "x-stream-filter", for_: stream},
+	{name: "x-stream-match-unfiltered", for_: stream},
+}
+
 // ConsumerArguments returns the priority and the acknowledgement timeout from the arguments of basic.consume.
 func (q *Queue) ConsumerArguments(args amqpwire.Table) (priority int64, timeout time.Duration, err error) {
 	timeout = q.Config().ConsumerTimeout
@@ -246,12 +295,19 @@ func (q *Queue) ConsumerArguments(args amqpwire.Table) (priority int64, timeout 
 			return 0, 0, q.vhost.invalidArgument("x-priority", q.Name(), expectedInteger(value))
 		}
 	}
-	if value, found := args.Get("x-consumer-timeout"); found && q.Config().Quorum {
+	if value, found := args.Get("x-consumer-timeout"); found && q.kind() == quorum {
 		ms, problem := natural(value)
 		if problem != "" {
 			return 0, 0, q.vhost.invalidArgument("x-consumer-timeout", q.Name(), problem)
 		}
 		timeout = milliseconds(ms)
 	}
-	return priority, timeout, nil
+	return priority, timeout, q.vhost.belong(consumerArguments, q.kind(), q.Name(), args)
+}
+
+func (q *Queue) kind() kinds {
+	if q.Config().Quorum {
+		return quorum
+	}
+	return classic
 }

@@ -2,7 +2,10 @@ package vhost
 
 import (
 	"fmt"
+	"math"
+	"reflect"
 
+	"github.com/reprisemq/reprise/broker/internal/erlang"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
@@ -25,12 +28,8 @@ var compared = map[kinds][]string{
 
 // sameArguments returns an error if a declaration differs from the existing queue in a compared argument.
 func (v *VHost) sameArguments(q *Queue, received amqpwire.Table) error {
-	kind := classic
-	if q.Config().Quorum {
-		kind = quorum
-	}
 	current := q.Arguments()
-	for _, name := range compared[kind] {
+	for _, name := range compared[q.kind()] {
 		if err := sameArgument(name, v.queue(q.Name()), received, current); err != nil {
 			return err
 		}
@@ -49,7 +48,7 @@ func sameArgument(name, of string, received, current amqpwire.Table) error {
 	case !had && !has, had && has && equivalent(was, is):
 		return nil
 	case had && has:
-		return inequivalent(name, of, fmt.Sprintf("'%v'", is), fmt.Sprintf("'%v'", was))
+		return inequivalent(name, of, quoted(is), quoted(was))
 	}
 	return inequivalent(name, of, describe(is, has), describe(was, had))
 }
@@ -65,5 +64,52 @@ func describe(v any, present bool) string {
 	if !present {
 		return "none"
 	}
-	return fmt.Sprintf("the value '%v' of type '%s'", v, amqpwire.TypeName(v))
+	return fmt.Sprintf("the value '%s' of type '%s'", text(v), amqpwire.TypeName(v))
+}
+
+func quoted(v any) string {
+	if v == nil {
+		return "none"
+	}
+	return "'" + text(v) + "'"
+}
+
+// text formats a value without quotes.
+func text(v any) string {
+	switch s := v.(type) {
+	case string:
+		return s
+	case []byte:
+		return string(s)
+	}
+	return erlang.Term(v)
+}
+
+// equivalent reports whether two values are equal in Erlang, which does not distinguish between the widths of numbers,
+// strings and bytes, or a table and an array without elements.
+func equivalent(a, b any) bool { return reflect.DeepEqual(plain(a), plain(b)) }
+
+func plain(v any) any {
+	if n, ok := integer(v); ok {
+		return n
+	}
+	switch v := v.(type) {
+	case amqpwire.Timestamp:
+		if v <= math.MaxInt64 {
+			return int64(v)
+		}
+	case float32:
+		return float64(v)
+	case []byte:
+		return string(v)
+	case amqpwire.Table:
+		if len(v) == 0 {
+			return amqpwire.Array(nil)
+		}
+	case amqpwire.Array:
+		if len(v) == 0 {
+			return amqpwire.Array(nil)
+		}
+	}
+	return v
 }

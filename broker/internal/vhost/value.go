@@ -45,9 +45,9 @@ func expiry(v any) (n int64, problem string) {
 	return n, problem
 }
 
-// positive returns a time in milliseconds that is greater than zero.
-func positive(v any) (n int64, problem string) {
-	if n, problem = expiry(v); problem == "" && n == 0 {
+// positive returns the result of parse, which must be greater than zero.
+func positive(parse func(v any) (int64, string), v any) (n int64, problem string) {
+	if n, problem = parse(v); problem == "" && n == 0 {
 		return 0, "{value_zero,0}"
 	}
 	return n, problem
@@ -56,8 +56,8 @@ func positive(v any) (n int64, problem string) {
 // maxName is the maximum length of a name or a routing key in the wire format.
 const maxName = 255
 
-// text copies v, which must be a name or a routing key, to *to.
-func text(v any, to *string) (problem string) {
+// name copies v, which must be a name or a routing key, to *to.
+func name(v any, to *string) (problem string) {
 	s, ok := v.(string)
 	switch {
 	case !ok:
@@ -86,24 +86,6 @@ func expectedInteger(v any) string {
 }
 
 func unacceptable(v any) string { return fmt.Sprintf("{unacceptable_type,%s}", amqpwire.TypeName(v)) }
-
-// equivalent reports whether two values are equal. It ignores the width of integers.
-func equivalent(a, b any) bool {
-	x, xOK := integer(a)
-	y, yOK := integer(b)
-	if xOK && yOK {
-		return x == y
-	}
-	return typeName(a) == typeName(b) && fmt.Sprint(a) == fmt.Sprint(b)
-}
-
-// typeName returns the type name that equivalent compares.
-func typeName(v any) string {
-	if _, ok := integer(v); ok {
-		return "integer"
-	}
-	return amqpwire.TypeName(v)
-}
 
 // milliseconds converts a number to a duration. A number that is too large becomes the maximum duration.
 func milliseconds(n int64) time.Duration {

@@ -2,6 +2,7 @@ package vhosttest
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -261,6 +262,29 @@ func TestSurvey(t *testing.T) {
 
 // A crash cannot cause invalid documents. If a document is invalid, the broker does not start, because other data may be
 // damaged too.
+// Earlier versions accepted arguments that the broker refuses now. Their queues still load.
+func TestLoadKeepsArgumentsOfEarlierVersions(t *testing.T) {
+	d := openData(t)
+	d.add("/")
+	arguments := amqpwire.Table{
+		{Name: "x-queue-type", Value: "quorum"}, {Name: "x-max-age", Value: "1D"}, {Name: "x-queue-master-locator", Value: "min-masters"},
+		{Name: "x-queue-leader-locator", Value: "nearest"}, {Name: "x-quorum-initial-group-size", Value: int32(0)},
+	}
+	if _, err := d.hosts["/"].DeclareQueue(&amqpwire.QueueDeclare{Queue: "q", Durable: true, Arguments: arguments}, nobody, anything); err == nil {
+		t.Error("new queue with these arguments was accepted")
+	}
+	encoded, err := arguments.Append(nil)
+	d.must(err)
+	document, err := json.Marshal(map[string]any{"id": 1, "arguments": encoded})
+	d.must(err)
+	d.must(d.store.Wait(context.Background(), d.store.SetDocument("queue/%2F/q", document)))
+	d.restart()
+	q := d.hosts["/"].FindQueue("q")
+	if q == nil || !q.Config().Quorum || !cmp.Equal(q.Arguments(), arguments) {
+		t.Errorf("queue after the start: got %v, want a quorum queue with its arguments", q)
+	}
+}
+
 func TestLoadRejectsDamagedDocuments(t *testing.T) {
 	for name, value := range map[string]string{
 		"vhost/%2F":             "{",

@@ -1,0 +1,107 @@
+// Package erlang formats values in Erlang notation, as in RabbitMQ's error messages.
+package erlang
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// Term formats a value of a field table.
+func Term(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "undefined"
+	case float32:
+		return float(float64(v))
+	case float64:
+		return float(v)
+	case amqpwire.Decimal:
+		return fmt.Sprintf("{%d,%d}", v.Scale, v.Value)
+	case string:
+		return Binary([]byte(v))
+	case []byte:
+		return Binary(v)
+	case amqpwire.Table:
+		terms := make([]string, len(v))
+		for i, f := range v {
+			terms[i] = fmt.Sprintf("{%s,%s,%s}", Term(f.Name), amqpwire.TypeName(f.Value), Term(f.Value))
+		}
+		return "[" + strings.Join(terms, ",") + "]"
+	case amqpwire.Array:
+		terms := make([]string, len(v))
+		for i, e := range v {
+			terms[i] = fmt.Sprintf("{%s,%s}", amqpwire.TypeName(e), Term(e))
+		}
+		return "[" + strings.Join(terms, ",") + "]"
+	}
+	return fmt.Sprint(v)
+}
+
+// float formats a number in the shorter notation, with a decimal point.
+func float(f float64) string {
+	fixed := withPoint(strconv.FormatFloat(f, 'f', -1, 64))
+	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(f, 'e', -1, 64), "e")
+	n, _ := strconv.Atoi(exponent)
+	if scientific := fmt.Sprintf("%se%d", withPoint(mantissa), n); len(scientific) < len(fixed) {
+		return scientific
+	}
+	return fixed
+}
+
+func withPoint(number string) string {
+	if !strings.Contains(number, ".") {
+		number += ".0"
+	}
+	return number
+}
+
+// Binary formats bytes, as a string if all of them are printable.
+func Binary(b []byte) string {
+	if len(b) == 0 {
+		return Octets(b)
+	}
+	if utf8.Valid(b) {
+		if text, ok := printable([]rune(string(b))); ok {
+			if len(b) > utf8.RuneCount(b) {
+				return "<<" + text + "/utf8>>"
+			}
+			return "<<" + text + ">>"
+		}
+	}
+	latin1 := make([]rune, len(b))
+	for i, c := range b {
+		latin1[i] = rune(c)
+	}
+	if text, ok := printable(latin1); ok {
+		return "<<" + text + ">>"
+	}
+	return Octets(b)
+}
+
+// escapes replaces the characters that Erlang writes with a backslash.
+var escapes = strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, "\b", `\b`, "\f", `\f`, "\x1b", `\e`, `"`, `\"`, `\`, `\\`)
+
+// printable quotes a string, and reports whether Erlang considers all characters of the string printable.
+func printable(text []rune) (quoted string, ok bool) {
+	for _, r := range text {
+		control := r < ' ' || r >= 0x7f && r < 0xa0
+		if control && !strings.ContainsRune("\n\r\t\v\b\f\x1b", r) {
+			return "", false
+		}
+	}
+	return `"` + escapes.Replace(string(text)) + `"`, true
+}
+
+// Octets formats bytes as numbers. It formats at most 255 bytes, because an error message has at
+// most 255 bytes.
+func Octets(b []byte) string {
+	numbers := make([]string, min(len(b), 255))
+	for i := range numbers {
+		numbers[i] = strconv.Itoa(int(b[i]))
+	}
+	return "<<" + strings.Join(numbers, ",") + ">>"
+}
