@@ -83,7 +83,7 @@ func (w *Worker) consumption() consume.Config {
 	c := consume.Config{
 		Queue: cfg.Queue, Tag: w.client.cfg.Name, Marks: cfg.Strategy.Marks,
 		Concurrency: cfg.Concurrency, Prefetch: cfg.Prefetch, Certain: cfg.certain(), Priority: cfg.Priority,
-		CrashLimit: cfg.CrashLimit, Timeout: cfg.ConsumerTimeout, DrainTimeout: cfg.DrainTimeout,
+		CrashLimit: cfg.CrashLimit, Persistent: cfg.KeepDeclaring, Timeout: cfg.ConsumerTimeout, DrainTimeout: cfg.DrainTimeout,
 		Limiter: cfg.Limiter, Breaker: cfg.Breaker,
 		Link: w.client.consuming, Tasks: &w.client.tasks, Reconnect: w.client.cfg.Reconnect, Log: w.log,
 	}
@@ -103,7 +103,7 @@ func (w *Worker) consumption() consume.Config {
 //
 // Run returns nil after a complete drain. It returns ErrDrainTimeout if handlers were still running at the end of the
 // drain; the broker redelivers their messages. It returns a *DeclareError if the broker refuses the topology, for
-// example because it conflicts with existing objects, and ErrClosed if the client was closed. A second call returns an
+// example because it conflicts with existing objects, or if the queue is a stream, and ErrClosed if the client was closed. A second call returns an
 // error.
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, end, err := w.life.start(ctx)
@@ -117,7 +117,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		defer agent.Leave(w.member)
 	}
 	defer (*owner)(w).Interrupted(ErrClosed, 0)
-	return w.consumer.Run(ctx, w.life.force)
+	err = w.consumer.Run(ctx, w.life.force)
+	if errors.Is(err, consume.ErrStream) {
+		return &DeclareError{Kind: "queue", Name: w.cfg.Queue, Advice: "a worker must not consume a stream, because it would skip earlier messages (bind a quorum queue to the same exchange, or use a stream client)", Err: err}
+	}
+	return err
 }
 
 // Shutdown makes Run drain and return, and waits for it until ctx is done. As with http.Server, ctx limits the time for

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -135,6 +136,22 @@ func (ch *Channel) Consume(ctx context.Context, queue, tag string, prefetch int,
 		return nil, err
 	}
 	return d, nil
+}
+
+// IsStream reports whether a queue is a stream. For this, it sends basic.consume, which RabbitMQ always refuses: for a stream,
+// because the channel has no prefetch, and for other queues because of the argument. The channel is closed afterwards.
+func (ch *Channel) IsStream(ctx context.Context, queue string) (bool, error) {
+	if !ch.conn.IsRabbitMQ() {
+		return false, nil
+	}
+	err := ch.request(ctx, func() error {
+		_, err := ch.raw.Consume(queue, "", false, true, false, false, amqp.Table{"x-stream-offset": "next"})
+		return err
+	}, nil)
+	if refusal, ok := RefusedChannel(err); ok {
+		return refusal.Code == PreconditionFailed && strings.Contains(refusal.Text, "prefetch count is not set"), nil
+	}
+	return false, err
 }
 
 // Cancel cancels a consumer. The channel of deliveries closes after all received deliveries have been read.

@@ -26,6 +26,7 @@ type Config struct {
 	Priority     int32
 	Window       time.Duration // time for which equal messages are collected, to be handled as one; 0: none
 	CrashLimit   int           // 0: the default; negative: none
+	Persistent   bool          // Run tries again if the queue is a stream
 	Timeout      time.Duration // acknowledgement timeout of the broker; negative: none
 	DrainTimeout time.Duration
 
@@ -174,7 +175,7 @@ func (c *Consumer) consume(ctx context.Context) (*session, error) {
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil
-		case errors.Is(err, amqpconn.ErrClosed), permanent && first:
+		case errors.Is(err, amqpconn.ErrClosed), permanent && first, errors.Is(err, ErrStream) && !c.Persistent:
 			return nil, err
 		}
 		delay := retrier.Failed(time.Since(began))

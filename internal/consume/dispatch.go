@@ -2,6 +2,7 @@ package consume
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -143,8 +144,25 @@ func (s *session) advance(next *admission) error {
 func (d *Delivery) attempt() {
 	c := d.session.consumer
 	defer c.attempts.Done() // also after runtime.Goexit
+	if err := d.checkSource(); err != nil {
+		d.End(ErrNotAttempted, 0, nil)
+		d.session.end(err)
+		return
+	}
 	d.read()
 	c.owner.Handle(c.handling, d)
+}
+
+// ErrStream means that the queue is a stream. A consumer would skip its earlier messages, and a stream ignores acks.
+var ErrStream = errors.New("queue is a stream")
+
+// checkSource returns ErrStream if the queue is a stream. It asks the broker only if the message has the header that RabbitMQ
+// adds in a stream. The header does not suffice, because a program can copy the message to another queue.
+func (d *Delivery) checkSource() error {
+	if _, found := d.Headers["x-stream-offset"]; !found {
+		return nil
+	}
+	return d.session.isStream()
 }
 
 // closeReason returns the reason why the channel closed, or errCancelled if the broker cancelled only the consumer.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,7 @@ type session struct {
 	queueAnswered atomic.Uint64
 
 	held     atomic.Int32  // deliveries that stay unsettled; see Delivery.Hold
+	isStream func() error  // askIfStream, called once
 	heldMore chan struct{} // receives a token after held has increased
 
 	// heldSince counts the deliveries that were held since the subscription began. Each subscription has a new counter, because
@@ -66,6 +68,7 @@ func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bo
 	s := &session{consumer: c, conn: conn, ch: ch, careful: careful, countsNacks: CountsNacks(conn.Version()), heldMore: make(chan struct{}, 1)}
 	s.bursts.window = c.Window
 	s.acks = ack.New(channel{ch, s})
+	s.isStream = sync.OnceValue(s.askIfStream)
 	s.ctx, s.end = context.WithCancelCause(c.settling)
 	context.AfterFunc(ch.Context(), s.endWithChannel)
 	if err := c.Tasks.Go(s.settle); err != nil {
@@ -73,6 +76,19 @@ func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bo
 		return nil, err
 	}
 	return s, nil
+}
+
+// askIfStream returns ErrStream if the queue is a stream.
+func (s *session) askIfStream() error {
+	stream := false
+	err := s.conn.Do(s.ctx, func(ch *amqpconn.Channel) (err error) {
+		stream, err = ch.IsStream(s.ctx, s.consumer.Queue)
+		return err
+	})
+	if stream {
+		return ErrStream
+	}
+	return err
 }
 
 // CountsNacks reports whether a broker counts a requeue by basic.nack as a failed delivery, as RabbitMQ does before 4.3.
