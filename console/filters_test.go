@@ -173,6 +173,7 @@ func TestPageRefusesInvalidFilter(t *testing.T) {
 		{"/messages", "refused", "maybe", "", 400, "“maybe” is not true or false"},
 		{"/messages", "refused_by", "7", "", 404, "Replay 7 not found."},
 		{"/messages", "sent_by", "6", "", 404, "Replay 6 not found."},
+		{"/messages", "act", "5", "", 404, "Act 5 not found."},
 		{"/messages", "outcome", "lost", "", 400, "Outcome “lost” not found"},
 		{"/messages", "outcome", "succeeded", "", 400, "Outcome must be combined with sent_by"},
 		{"/groups", "queue", "base64:!", "", 400, "must have base64"},

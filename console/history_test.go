@@ -105,7 +105,7 @@ func TestMarksAPI(t *testing.T) {
 	refused(t, ask(t, d, "DELETE", "/api/v1/marks/2", nil), http.StatusNotFound, "mark 2 not found")
 	refused(t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{}), http.StatusBadRequest, "text must not be empty")
 	refused(t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{Text: "x", Time: noon.Add(time.Hour)}), http.StatusBadRequest, "must not be in the future")
-	acts, _, err := a.Acts(t.Context(), failed.Page{})
+	acts, _, err := a.Acts(t.Context(), failed.ActFilter{}, failed.Page{})
 	if err != nil || len(acts) != 2 || acts[1].Verb != "mark" || acts[1].Subject != "mark/2" || acts[1].Details["text"] != "v2.5" || acts[0].Verb != "remove mark" {
 		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
@@ -194,7 +194,7 @@ func TestMarksPage(t *testing.T) {
 		marks[2].Queue != "orders" || !marks[2].At.Equal(noon.Add(-30*time.Minute)) || marks[2].By != "operate-er" {
 		t.Errorf("marks: got %+v, want len 3, [0].Text v2.6, [0].Queue \"\", [2].Queue orders, [2].By operate-er; error %v", marks, err)
 	}
-	if acts, _, err := a.Acts(t.Context(), failed.Page{}); err != nil || len(acts) != 2 || acts[0].Verb != "mark" {
+	if acts, _, err := a.Acts(t.Context(), failed.ActFilter{}, failed.Page{}); err != nil || len(acts) != 2 || acts[0].Verb != "mark" {
 		t.Errorf("audit log: got %+v, want len 2, [0].Verb mark; error %v", acts, err)
 	}
 }

@@ -474,6 +474,44 @@ func TestErasePageCoversAllStates(t *testing.T) {
 	}
 }
 
+// The audit page finds acts by actor and reason, and undoes one discard. The history of a message names each act.
+func TestAuditPageUndoesOneAct(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	threeGroups(t, a)
+	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
+	discard := func(f failed.Filter, reason string, who failed.Actor) {
+		t.Helper()
+		if _, err := a.Discard(t.Context(), f, reason, who); err != nil {
+			t.Fatal(err)
+		}
+	}
+	discard(failed.Filter{IDs: []failed.ID{4}}, "paid by hand", "bob")
+	discard(failed.Filter{Text: "stock"}, "test orders", "ann")
+	page := ask(t, c, "GET", "/audit?text=test+orders&actor=ann", nil).Body.String()
+	if shown := text(page); !strings.Contains(shown, "test orders") || strings.Contains(shown, "paid by hand") {
+		t.Errorf("audit page: got %s, want only the act of ann", shown)
+	}
+	form := ask(t, c, "GET", linkTo(t, page, "/restore"), nil).Body.String()
+	if !strings.Contains(form, "Restore 1 message</h1>") {
+		t.Fatalf("form: got %s, want 1 message", text(form))
+	}
+	if status, _, body := post(t, c, "/restore", fieldsOf(form)); status != http.StatusSeeOther {
+		t.Fatalf("restore: got status %d, body %s", status, body)
+	}
+	for id, want := range map[failed.ID]failed.State{4: failed.Discarded, 5: failed.Failed} {
+		if m, err := a.Get(t.Context(), id); err != nil || m.State != want {
+			t.Errorf("message %d: got %s, %v, want %s", id, m.State, err, want)
+		}
+	}
+	history := text(ask(t, c, "GET", "/messages/5", nil).Body.String())
+	if i, j := strings.Index(history, "by ann, act 2"), strings.Index(history, "Restored"); i < 0 || j < i {
+		t.Errorf("history: got %s, want the discard by ann, then the restore", history)
+	}
+	if got := ask(t, c, "GET", "/audit?since=yesterday", nil); got.Code != http.StatusBadRequest || !strings.Contains(text(got.Body.String()), "is not a time") {
+		t.Errorf("invalid time: got status %d, %s", got.Code, text(got.Body.String()))
+	}
+}
+
 // For many messages, the first form shows only a lower bound of their number. When the form is submitted, the console
 // counts the messages and shows the form again. The second form acts on at most the displayed number of messages.
 func TestActionsCountMessagesBeforeConfirmation(t *testing.T) {

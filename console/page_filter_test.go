@@ -15,7 +15,7 @@ func filters() map[string]failed.Filter {
 		"Since": {Since: noon}, "Until": {Until: noon}, "Text": {Text: "a=b&c"}, "Error": {Error: "100% \"lost\""},
 		"Headers": {Headers: map[string]string{"x:y": " 50%"}}, "MinAttempts": {MinAttempts: 2}, "MaxAttempts": {MaxAttempts: 9},
 		"IDs": {IDs: []failed.ID{1, 2}}, "Replay": {Replay: 1}, "Refused": {Refused: true}, "RefusedBy": {RefusedBy: 1},
-		"SentBy": {SentBy: 1}, "Outcome": {SentBy: 1, Outcome: failed.OutcomeFailedAgain}, "AtMost": {AtMost: 5}, "Through": {Through: 7},
+		"SentBy": {SentBy: 1}, "Outcome": {SentBy: 1, Outcome: failed.OutcomeFailedAgain}, "AtMost": {AtMost: 5}, "Through": {Through: 7}, "Act": {Act: 1},
 	}
 }
 

@@ -95,7 +95,7 @@ func TestWorkersAPI(t *testing.T) {
 	if crew.commands[1].Worker != "aaaa" || !crew.commands[1].Pause.Until.IsZero() {
 		t.Errorf("second command: got %+v, want Worker aaaa", crew.commands[1])
 	}
-	acts, _, err := a.Acts(t.Context(), failed.Page{})
+	acts, _, err := a.Acts(t.Context(), failed.ActFilter{}, failed.Page{})
 	if err != nil || len(acts) != 4 || acts[3].Verb != "pause" || acts[3].Subject != "queue/orders" || acts[3].Details["reason"] != "down" || acts[2].Subject != "worker/aaaa" {
 		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
@@ -120,7 +120,7 @@ func TestPauseRefusedByBroker(t *testing.T) {
 		if w.Code != tc.status {
 			t.Errorf("%v: status %d, want %d: %s", tc.err, w.Code, tc.status, w.Body)
 		}
-		if acts, _, err := a.Acts(t.Context(), failed.Page{}); err != nil || len(acts) != 0 {
+		if acts, _, err := a.Acts(t.Context(), failed.ActFilter{}, failed.Page{}); err != nil || len(acts) != 0 {
 			t.Errorf("audit log: got %+v, want none; error %v", acts, err)
 		}
 		if all := get[api.Workers](t, ask(t, c, "GET", "/api/v1/workers", nil)); all.Problem == "" {

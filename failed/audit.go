@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
@@ -39,18 +41,59 @@ const (
 	actEmpty     = "purge queue"
 )
 
-// Acts lists the audit log, newest first. It returns the cursor of the next page, or "" after the last page.
-func (a *Archive) Acts(ctx context.Context, p Page) (acts []Act, next string, err error) {
+// ActFilter selects the acts that meet all conditions that are set.
+type ActFilter struct {
+	Actor        string    // a part of the actor; case is ignored
+	Text         string    // a part of the verb, the subject or a detail, such as the reason; case is ignored
+	Since, Until time.Time // Since ≤ time < Until
+	Message      ID        // the acts that discarded, restored, reverted or erased this message
+}
+
+// matches reports whether an act has the texts of the filter.
+func (f ActFilter) matches(act Act) bool {
+	has := func(text, part string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(part)) }
+	if !has(string(act.Actor), f.Actor) {
+		return false
+	}
+	details, err := json.Marshal(act.Details)
+	return f.Text == "" || err == nil && has(act.Verb+"\n"+act.Subject+"\n"+textsOf(details), f.Text)
+}
+
+// Acts lists the selected acts of the audit log, newest first. It returns the cursor of the next page, or "" after the
+// last page.
+func (a *Archive) Acts(ctx context.Context, f ActFilter, p Page) (acts []Act, next string, err error) {
 	defer annotate(&err, "cannot list acts")
 	size, before, err := p.bounds(ofActs)
 	if err != nil {
 		return nil, "", err
 	}
 	var act Act
-	rows := a.db.Rows(ctx, `SELECT id, at, actor, verb, subject, details FROM {act} WHERE id < $1 ORDER BY id DESC LIMIT $2`, before, size+1)
+	where, args := `id < $1`, []any{before}
+	add := func(condition string, v any) {
+		args = append(args, v)
+		where += fmt.Sprintf(` AND %s$%d`, condition, len(args))
+	}
+	if !f.Since.IsZero() {
+		add(`at >= `, ceil(f.Since))
+	}
+	if !f.Until.IsZero() {
+		add(`at < `, ceil(f.Until))
+	}
+	if f.Message != 0 {
+		where += fmt.Sprintf(` AND id IN (SELECT act FROM {acted} WHERE message = %d)`, f.Message)
+	}
+	if f.Actor == "" && f.Text == "" {
+		where += fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, size+1)
+	} else {
+		where += ` ORDER BY id DESC`
+	}
+	rows := a.db.Rows(ctx, `SELECT id, at, actor, verb, subject, details FROM {act} WHERE `+where, args...)
 	for err := range rows.Scan(&act.ID, sqlkit.Time(&act.Time), &act.Actor, &act.Verb, &act.Subject, sqlkit.JSON(&act.Details)) {
 		if err != nil {
 			return nil, "", err
+		}
+		if !f.matches(act) {
+			continue
 		}
 		if len(acts) == size {
 			return acts, cursorOf(ofActs, acts[size-1].ID), nil
@@ -85,6 +128,24 @@ func (t *tx) act(who Actor, verb, subject string, details map[string]any) (id in
 	_, err = t.Exec(`INSERT INTO {act} (id, at, actor, verb, subject, details) VALUES ($1, $2, $3, $4, $5, $6)`,
 		id, sqlkit.Millis(t.now()), []byte(who), verb, subject, string(written))
 	return id, err
+}
+
+// actOn is like act, and records the act in the history of each message.
+func (t *tx) actOn(ids []ID, who Actor, verb, subject string, details map[string]any) error {
+	act, err := t.act(who, verb, subject, details)
+	if err != nil {
+		return err
+	}
+	for part := range slices.Chunk(ids, purgeBatch) {
+		rows := make([][]any, len(part))
+		for i, id := range part {
+			rows[i] = []any{int64(id), act}
+		}
+		if err := t.insert("{acted}", []string{"message", "act"}, "", rows); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (who Actor) validate() error {

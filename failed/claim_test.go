@@ -107,7 +107,7 @@ func TestCancelledReplayEndsWhenReleased(t *testing.T) {
 				check(t, a.Release(t.Context(), r.ID, "one"))
 			}
 			look(failed.ReplayCancelled, 0, 1, 2)
-			if acts, _, err := a.Acts(t.Context(), failed.Page{}); err != nil || len(acts) != 2 || acts[0].Verb != "end replay" {
+			if acts, _, err := a.Acts(t.Context(), failed.ActFilter{}, failed.Page{}); err != nil || len(acts) != 2 || acts[0].Verb != "end replay" {
 				t.Errorf("got acts %+v, %v, want 2 acts, the first \"end replay\"", acts, err)
 			}
 		}

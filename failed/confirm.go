@@ -30,6 +30,7 @@ func (a *Archive) Check(ctx context.Context, f Filter) error {
 		exists("group", "group", "{group}", int64(f.Group)),
 		exists("replay", "replay", "{replay}", int64(f.Replay)),
 		exists("refused_by", "replay", "{replay}", int64(f.RefusedBy)),
+		exists("act", "act", "{act}", f.Act),
 		exists("sent_by", "replay", "{replay}", int64(f.SentBy)),
 	)
 	if err != nil || len(f.IDs) == 0 {

@@ -39,7 +39,7 @@ func TestListsRejectInvalidCursors(t *testing.T) {
 				return next, err
 			},
 			"acts": func(c string) (string, error) {
-				_, next, err := a.Acts(t.Context(), failed.Page{After: c, Size: 1})
+				_, next, err := a.Acts(t.Context(), failed.ActFilter{}, failed.Page{After: c, Size: 1})
 				return next, err
 			},
 			"replays": func(c string) (string, error) {

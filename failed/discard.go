@@ -51,7 +51,8 @@ func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int6
 		return 0, err
 	}
 	err = a.writeMany(ctx, func(tx *tx) error {
-		if n, err = tx.move(s, m); err != nil || n == 0 {
+		ids, err := tx.move(s, m)
+		if n = int64(len(ids)); err != nil || n == 0 {
 			return err
 		}
 		if err := f.allows(n); err != nil {
@@ -59,8 +60,7 @@ func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int6
 		}
 		details := map[string]any{"messages": n, "filter": f.describe()}
 		maps.Copy(details, m.details)
-		_, err = tx.act(who, m.verb, f.subject(), details)
-		return err
+		return tx.actOn(ids, who, m.verb, f.subject(), details)
 	})
 	if err != nil {
 		return 0, err
@@ -68,16 +68,23 @@ func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int6
 	return n, nil
 }
 
-// move changes the state of the selected messages that are in state m.from, and returns their number.
-func (t *tx) move(s *selection, m move) (n int64, err error) {
+// move changes the state of the selected messages that are in state m.from, and returns their IDs.
+func (t *tx) move(s *selection, m move) (ids []ID, err error) {
 	var c countChanges
 	set := m.set(s) // before s.args is read, because set may add an argument
-	n, err = t.update(&c, m.to, fmt.Sprintf(`UPDATE {message} AS m SET state = %d%s WHERE %s RETURNING grp, queue, %d`,
-		codes[m.to], set, s.in(codes[m.from])+m.where, codes[m.from]), s.args...)
-	if err != nil {
-		return 0, err
+	var id ID
+	var group GroupID
+	var queue int64
+	for err := range t.Rows(fmt.Sprintf(`UPDATE {message} AS m SET state = %d%s WHERE %s RETURNING id, grp, queue`,
+		codes[m.to], set, s.in(codes[m.from])+m.where), s.args...).Scan(&id, &group, &queue) {
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+		c.add(group, queue, codes[m.from], -1)
+		c.add(group, queue, codes[m.to], 1)
 	}
-	return n, t.count(c)
+	return ids, t.count(c)
 }
 
 // update executes a statement that changes the state of messages, and adds the resulting count changes to c. The

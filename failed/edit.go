@@ -144,8 +144,7 @@ func (t *tx) revise(id ID, revision int, verb string, before int, who Actor) err
 	if _, err := t.Exec(`UPDATE {message} SET edited = $2 WHERE id = $1`, int64(id), revision); err != nil {
 		return err
 	}
-	_, err := t.act(who, verb, fmt.Sprint("message/", id), map[string]any{"revision": before})
-	return err
+	return t.actOn([]ID{id}, who, verb, fmt.Sprint("message/", id), map[string]any{"revision": before})
 }
 
 // EditAndReplay combines Edit with BeginReplay of that message, in one transaction. It does both or neither, so the

@@ -132,7 +132,7 @@ func TestEditAndReplay(t *testing.T) {
 		if _, err := a.EditAndReplay(ctx, id, 2, ann, failed.Plan{}, "ann"); !errors.Is(err, failed.ErrState) {
 			t.Errorf("edit during a replay: got error %v, want ErrState", err)
 		}
-		acts, _, err := a.Acts(ctx, failed.Page{})
+		acts, _, err := a.Acts(ctx, failed.ActFilter{}, failed.Page{})
 		check(t, err)
 		if len(acts) != 3 || acts[0].Verb != "replay" || acts[1].Verb != "edit" || acts[1].Actor != "ben" {
 			t.Errorf("got acts %+v, want 3 acts, the last an edit by ben and its replay", acts)

@@ -44,7 +44,7 @@ func TestEmptyQueue(t *testing.T) {
 		if n != 40 || err != nil || len(w.archived()) != 600 {
 			t.Errorf("drop: got %d, %v, want 40 messages", n, err)
 		}
-		acts, _, err := w.archive.Acts(t.Context(), Page{})
+		acts, _, err := w.archive.Acts(t.Context(), ActFilter{}, Page{})
 		must(t, err)
 		var recorded []string
 		for _, a := range acts {

@@ -223,8 +223,7 @@ func (t *tx) erase(s *selection, f Filter, reason string, who Actor) (done Erasu
 	if err := t.eraseTexts(ids, needlesOf(f)); err != nil {
 		return Erasure{}, err
 	}
-	_, err = t.act(who, actErase, f.subject(), map[string]any{"messages": n, "reason": reason, "filter": f.described(erasedText)})
-	return done, err
+	return done, t.actOn(ids, who, actErase, f.subject(), map[string]any{"messages": n, "reason": reason, "filter": f.described(erasedText)})
 }
 
 // eraseContents erases the contents of messages, and the strings in their rows of {message} and in their replays.

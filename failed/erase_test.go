@@ -126,7 +126,7 @@ func TestEraseRemovesAllBytes(t *testing.T) {
 		if n := value(a.Restore(ctx, failed.Filter{All: true}, "ann"))(t); n != 0 {
 			t.Errorf("restored %d erased messages, want 0", n)
 		}
-		acts, _, err := a.Acts(ctx, failed.Page{})
+		acts, _, err := a.Acts(ctx, failed.ActFilter{}, failed.Page{})
 		check(t, err)
 		act := acts[0]
 		if act.Verb != "erase" || act.Actor != "admin" || fmt.Sprint(act.Details["messages"], "/", act.Details["reason"]) != "50/request 4711" || fmt.Sprint(act.Details["filter"]) != "map[text:[erased]]" {

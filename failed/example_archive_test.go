@@ -120,7 +120,7 @@ func ExampleArchive_Discard() {
 	n, err = archive.Restore(ctx, failed.Filter{IDs: []failed.ID{1}}, "cli:grace@shop")
 	fmt.Println(n, "restored", err)
 
-	acts, _, err := archive.Acts(ctx, failed.Page{})
+	acts, _, err := archive.Acts(ctx, failed.ActFilter{}, failed.Page{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func ExampleArchive_BeginReplay() {
 	}
 	fmt.Printf("%+v\n", queues[0].Counts)
 	// Output:
-	// {Failed:2 Replaying:0 Replayed:1 Discarded:0}
+	// 2 failed, 1 replayed
 }
 
 func ExampleMessage_Redact() {

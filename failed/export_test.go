@@ -101,7 +101,7 @@ func TestImportReportsInvalidLine(t *testing.T) {
 		if n := value(to.Import(t.Context(), &file, "me"))(t); n != 1 {
 			t.Errorf("import of the corrected file: got %d new messages, want 1", n)
 		}
-		acts, _, err := to.Acts(t.Context(), failed.Page{})
+		acts, _, err := to.Acts(t.Context(), failed.ActFilter{}, failed.Page{})
 		check(t, err)
 		if len(acts) != 2 || acts[0].Verb != "import" || acts[0].Actor != "me" || acts[0].Details["messages"] != 1.0 {
 			t.Errorf("got acts %+v, want 2 acts, the last an import of 1 message by me", acts)

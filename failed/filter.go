@@ -67,6 +67,10 @@ type Filter struct {
 	// replay.
 	Outcome Outcome
 
+	// Act selects the messages that were last discarded, restored or reverted by this act. Restore with the act of a
+	// Discard therefore restores only the messages that this Discard discarded.
+	Act int64
+
 	// AtMost limits an action (Discard, Restore, Erase, BeginReplay). If the filter selects more messages, the action
 	// returns ErrState and changes nothing. This protects against acting on messages that failed after an operator
 	// confirmed the number. AtMost is not a condition for selecting messages. 0: no limit.
@@ -168,6 +172,10 @@ var conditions = []condition{
 	{
 		FilterParam{Name: "outcome", Flag: "outcome", Value: "OUTCOME", Help: "Outcome for --sent-by: pending, retrying, settled, succeeded, 'failed again' or unknown."},
 		"outcome", func(f *Filter) any { return &f.Outcome }, "with the outcome %s",
+	},
+	{
+		FilterParam{Name: "act", Flag: "act", Value: "ID", Help: "Messages that this act of the audit log discarded, restored or reverted, unless a later act did."},
+		"act", func(f *Filter) any { return &f.Act }, "changed by act %d",
 	},
 }
 
@@ -342,8 +350,8 @@ func (f Filter) Validate() error {
 		return invalid("outcome", "outcome must be combined with sent_by")
 	case f.SentBy != 0 && f.RefusedBy != 0:
 		return invalid("sent_by", "sent_by must not be combined with refused_by")
-	case f.Group < 0 || f.Replay < 0 || f.RefusedBy < 0 || f.SentBy < 0 || f.MinAttempts < 0 || f.MaxAttempts < 0 || f.AtMost < 0 || f.Through < 0:
-		return invalid("", "group, replay, refused_by, sent_by, at_most, through, min_attempts and max_attempts must not be negative")
+	case f.Group < 0 || f.Replay < 0 || f.RefusedBy < 0 || f.SentBy < 0 || f.Act < 0 || f.MinAttempts < 0 || f.MaxAttempts < 0 || f.AtMost < 0 || f.Through < 0:
+		return invalid("", "group, replay, refused_by, sent_by, act, at_most, through, min_attempts and max_attempts must not be negative")
 	case f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts:
 		return invalid("min_attempts", "min_attempts must not be more than max_attempts: got %d and %d (swap them)", f.MinAttempts, f.MaxAttempts)
 	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):

@@ -107,7 +107,7 @@ func TestPurgeIsRecorded(t *testing.T) {
 		if n := value(a.Purge(t.Context(), "policy:retention"))(t); n != 0 {
 			t.Errorf("second purge: got %d messages, want 0", n)
 		}
-		acts, _, err := a.Acts(t.Context(), failed.Page{})
+		acts, _, err := a.Acts(t.Context(), failed.ActFilter{}, failed.Page{})
 		check(t, err)
 		if len(acts) != 3 || acts[0].Verb != "purge" || acts[0].Actor != "anna" || acts[0].Details["messages"] != 1200.0 {
 			t.Errorf("got acts %+v, want 3 acts, the last a purge of 1200 messages by anna", acts)

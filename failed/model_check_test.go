@@ -20,7 +20,7 @@ func (m *model) check(t *rapid.T) {
 	}
 	acts := 0
 	for cursor := string(""); ; {
-		page, next, err := m.a.Acts(ctx, failed.Page{After: cursor, Size: 7})
+		page, next, err := m.a.Acts(ctx, failed.ActFilter{}, failed.Page{After: cursor, Size: 7})
 		check(t, err)
 		acts += len(page)
 		if cursor = next; next == "" {

@@ -57,7 +57,7 @@ func TestMute(t *testing.T) {
 		if got := muted(); !got.IsZero() {
 			t.Errorf("unmuted group is muted until %s", got)
 		}
-		acts, _, err := a.Acts(ctx, failed.Page{})
+		acts, _, err := a.Acts(ctx, failed.ActFilter{}, failed.Page{})
 		check(t, err)
 		var verbs []string
 		for _, act := range acts {

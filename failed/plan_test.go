@@ -154,7 +154,10 @@ func pagesForPlans(a *failed.Archive) map[string]func(context.Context) error {
 		"message": func(ctx context.Context) error { _, err := a.Get(ctx, 700); return err },
 		"edits":   func(ctx context.Context) error { _, err := a.Edits(ctx, 700); return err },
 		"replays": func(ctx context.Context) error { _, _, err := a.Replays(ctx, failed.Page{}); return err },
-		"acts":    func(ctx context.Context) error { _, _, err := a.Acts(ctx, failed.Page{}); return err },
+		"acts": func(ctx context.Context) error {
+			_, _, err := a.Acts(ctx, failed.ActFilter{}, failed.Page{})
+			return err
+		},
 		"preview": func(ctx context.Context) error {
 			_, _, err := a.Preview(ctx, failed.Plan{Filter: failed.Filter{Group: 7}}, failed.Routing{})
 			return err

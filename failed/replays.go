@@ -450,11 +450,11 @@ func (t *tx) begin(b beginning) (*Replay, error) {
 		return nil, err
 	}
 	r := &Replay{ID: ReplayID(id), Plan: b.plan, State: ReplayRunning, Actor: b.who, Begun: t.now()}
-	r.Total, err = t.move(b.s, move{from: Failed, to: Replaying, set: func(*selection) string { return fmt.Sprint(`, refused = NULL, replay = `, id) }})
+	moved, err := t.move(b.s, move{from: Failed, to: Replaying, set: func(*selection) string { return fmt.Sprint(`, refused = NULL, replay = `, id) }})
 	if err != nil {
 		return nil, err
 	}
-	if r.Total == 0 {
+	if r.Total = int64(len(moved)); r.Total == 0 {
 		return nil, fmt.Errorf("%w: no failed message is selected", ErrNotFound)
 	}
 	if err := b.plan.Filter.allows(r.Total); err != nil {

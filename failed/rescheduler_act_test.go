@@ -175,7 +175,7 @@ func TestActsOnWaitingMessages(t *testing.T) {
 		if res := x.act(WaitingAct{Do: RetryNow, Filter: WaitingFilter{Queue: x.work, Attempt: 1}}); res.Selected != 5 || res.Gone != 5 || res.Done != 0 {
 			t.Errorf("messages no longer in the wait queue: got %+v, want 5 of 5 gone", res)
 		}
-		acts, _, err := x.archive.Acts(t.Context(), Page{})
+		acts, _, err := x.archive.Acts(t.Context(), ActFilter{}, Page{})
 		must(t, err)
 		var verbs []string
 		for _, a := range acts {

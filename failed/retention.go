@@ -190,7 +190,7 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 // remove deletes messages, with their contents and revisions.
 func (t *tx) remove(ids []ID, at []int64) error {
 	d := t.d
-	for _, table := range []string{"content", "revision", "delivery", "origin"} {
+	for _, table := range []string{"content", "revision", "delivery", "origin", "acted"} {
 		if _, err := t.Exec(`DELETE FROM {`+table+`} WHERE `+d.in("message", "$1"), list(d, ids)); err != nil {
 			return err
 		}

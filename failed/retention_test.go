@@ -45,7 +45,7 @@ func TestRetentionRules(t *testing.T) {
 			if fmt.Sprint(got) != fmt.Sprint(c.want) || would != n || n != 9*each-got["long"]-got["others"]-got["short"] {
 				t.Errorf("retention %s: got %v, want %v; purged %d messages, WouldPurge %d", c.retention, got, c.want, n, would)
 			}
-			acts, _, err := a.Acts(ctx, failed.Page{})
+			acts, _, err := a.Acts(ctx, failed.ActFilter{}, failed.Page{})
 			check(t, err)
 			if len(acts) != 1 || fmt.Sprint(acts[0].Details["rules"]) != "map[long:4320h0m0s short:720h0m0s]" || fmt.Sprint(acts[0].Details["messages"]) != fmt.Sprint(n) {
 				t.Errorf("got acts %+v, want 1 act with the rules and %d messages", acts, n)

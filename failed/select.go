@@ -58,6 +58,13 @@ func (f Filter) selection(d dialect, queue int64) *selection {
 	if f.IDs != nil {
 		s.ids = d.in("m.id", s.arg(list(d, f.IDs)))
 	}
+	if f.Act != 0 {
+		acted := fmt.Sprintf(`m.id IN (SELECT t.message FROM {acted} t WHERE t.act = %d AND NOT EXISTS (SELECT 1 FROM {acted} l WHERE l.message = t.message AND l.act > t.act))`, f.Act)
+		if s.ids != "" {
+			acted += ` AND ` + s.ids
+		}
+		s.ids = acted
+	}
 	if f.MinAttempts > 0 {
 		s.others = append(s.others, `m.attempts >= `+s.arg(f.MinAttempts))
 	}

@@ -300,8 +300,8 @@ func (c *Client) Queues(ctx context.Context) (Queues, error) {
 }
 
 // Acts returns a page of the audit log, newest first.
-func (c *Client) Acts(ctx context.Context, p Page) (Acts, error) {
-	return get[Acts](ctx, c, "acts", p.in(url.Values{}))
+func (c *Client) Acts(ctx context.Context, f failed.ActFilter, p Page) (Acts, error) {
+	return get[Acts](ctx, c, "acts", p.in(ActValues(f)))
 }
 
 // BeginReplay begins a replay. The replay continues in the background.

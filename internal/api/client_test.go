@@ -143,7 +143,7 @@ func TestClient(t *testing.T) {
 		{"dry run of replay", func() (api.Done, error) { p, err := c.WouldReplay(ctx, api.Plan{Selection: all}); return p.Done, err }, api.Done{Messages: 2, DryRun: true, Through: 2}},
 		{"dry run of erase", func() (api.Done, error) {
 			return c.Erase(ctx, api.Erase{Selection: all}, true)
-		}, api.Done{Messages: 2, DryRun: true, Through: 2}},
+		}, api.Done{Messages: 2, DryRun: true, Through: 2, States: failed.Counts{Failed: 2}}},
 		{"dry run of purge", func() (api.Done, error) { return c.Purge(ctx, true) }, api.Done{DryRun: true}},
 		{"purge", func() (api.Done, error) { return c.Purge(ctx, false) }, api.Done{}},
 	} {
@@ -198,7 +198,7 @@ func TestClient(t *testing.T) {
 	if len(queues.Queues) != 1 || queues.Queues[0].Counts.Failed != 2 || ledger.Kept {
 		t.Errorf("got queues %+v, want len(Queues) 1, Queues[0].Counts.Failed 2; ledger %+v", queues, ledger)
 	}
-	acts, err := c.Acts(ctx, api.Page{Size: 100})
+	acts, err := c.Acts(ctx, failed.ActFilter{}, api.Page{Size: 100})
 	must(err)
 	if len(acts.Acts) != 6 || acts.Acts[5].Verb != "edit" {
 		t.Errorf("audit log: got %+v, want len(Acts) 6, Acts[5].Verb edit", acts)

@@ -252,7 +252,7 @@ func (s *stores) content(t testing.TB) string {
 	for _, r := range replays {
 		fmt.Fprintf(&b, "replay %d %s by %s: %d of %d sent\n", r.ID, r.State, r.Actor, r.Sent, r.Total)
 	}
-	acts, _, err := s.archive.Acts(ctx, failed.Page{})
+	acts, _, err := s.archive.Acts(ctx, failed.ActFilter{}, failed.Page{})
 	must(t, err)
 	for _, a := range acts {
 		fmt.Fprintf(&b, "act %d by %s: %s %s %v\n", a.ID, a.Actor, a.Verb, a.Subject, a.Details)

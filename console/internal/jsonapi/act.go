@@ -94,7 +94,7 @@ func erase(c *web.Call) (done api.Done, err error) {
 	default:
 		n, err = c.Archive.Erase(c.R.Context(), f, e.Reason, c.Who.Actor)
 	}
-	done.Messages, done.Left, done.States = n.Total(), n.Left, &n.Counts
+	done.Messages, done.Left, done.States = n.Total(), n.Left, n.Counts
 	return done, err
 }
 

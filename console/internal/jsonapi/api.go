@@ -80,7 +80,7 @@ func Routes() []web.Route {
 		{Method: "POST", Path: "/api/v1/waiting/postpone", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(failed.Postpone)},
 		{Method: "POST", Path: "/api/v1/waiting/park", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(failed.ParkNow)},
 
-		{Method: "GET", Path: "/api/v1/acts", Role: access.View, Query: pageNames, Handle: page(acts)},
+		{Method: "GET", Path: "/api/v1/acts", Role: access.View, Query: slices.Concat(api.ActNames, pageNames), Handle: page(acts)},
 	}, absentRoutes()...)
 }
 

@@ -124,7 +124,11 @@ func replay(c *web.Call, id int64) (api.Replay, error) {
 }
 
 func acts(c *web.Call, p failed.Page) (api.Acts, error) {
-	list, next, err := c.Archive.Acts(c.R.Context(), p)
+	f, err := api.ParseActs(c.Params, c.Clock())
+	if err != nil {
+		return api.Acts{}, fault.BadRequest(err.Error(), "correct the parameter")
+	}
+	list, next, err := c.Archive.Acts(c.R.Context(), f, p)
 	return api.Acts{Acts: append([]failed.Act{}, list...), Next: next}, err
 }
 

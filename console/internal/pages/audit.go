@@ -2,6 +2,7 @@ package pages
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"maps"
@@ -14,28 +15,50 @@ import (
 	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/params"
 )
 
 // actRow is an entry of the audit log.
 type actRow struct {
 	failed.Act
-	Name    string // name of the object
-	Href    string // URL of the page about the object
+	Name string // name of the object
+	Href string // URL of the page about the object
+
+	Undo, Messages template.URL // URLs for the messages that the act has changed, or ""
+
 	Details []pair
 }
 
 // audit lists the acts of all users.
 func (p *Pages) audit(c *web.Call) error {
-	acts, next, err := c.Archive.Acts(c.R.Context(), failed.Page{After: c.Params.Get("after")})
+	data := struct {
+		Acts  []actRow
+		Next  template.URL
+		Form  url.Values
+		Wrong wrong
+	}{Form: web.Only(c.Params, api.ActNames)}
+	f, err := api.ParseActs(data.Form, c.Clock())
+	if invalid, ok := errors.AsType[*params.Error](err); ok {
+		data.Wrong = wrong{invalid.Name, sentence(invalid.Err.Error())}
+		return render(c, http.StatusBadRequest, "audit", page{Title: "Audit log", Nav: "audit"}, data)
+	}
+	acts, next, err := c.Archive.Acts(c.R.Context(), f, failed.Page{After: c.Params.Get("after")})
 	if err != nil {
 		return err
 	}
-	data := struct {
-		Acts []actRow
-		Next template.URL
-	}{Next: nextPage("/audit", url.Values{}, next)}
+	data.Next = nextPage("/audit", data.Form, next)
 	for _, a := range acts {
-		data.Acts = append(data.Acts, actRow{a, show.Visible(strings.Replace(a.Subject, "/", " ", 1)), subjectHref(a.Subject), details(a.Details)})
+		row := actRow{Act: a, Name: show.Visible(strings.Replace(a.Subject, "/", " ", 1)), Href: subjectHref(a.Subject), Details: details(a.Details)}
+		changed := failed.Filter{Act: a.ID}
+		switch a.Verb {
+		case "discard":
+			row.Undo = web.HrefMessages("/restore", changed)
+			row.Messages = web.HrefMessages("/messages", changed)
+		case "restore":
+			row.Messages = web.HrefMessages("/messages", changed)
+		}
+		data.Acts = append(data.Acts, row)
 	}
 	return render(c, http.StatusOK, "audit", page{Title: "Audit log", Nav: "audit"}, data)
 }

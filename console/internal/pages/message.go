@@ -42,6 +42,10 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 			return err
 		}
 	}
+	acts, _, err := c.Archive.Acts(ctx, failed.ActFilter{Message: m.ID}, failed.Page{Size: 100})
+	if err != nil {
+		return err
+	}
 	data := struct {
 		M           *failed.Message
 		Journey     []step
@@ -52,7 +56,7 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 		Hidden      bool   // the message contains secrets that the visitor may not see
 		Trace       string // URL of the trace; "": no trace
 		Erase       template.URL
-	}{M: m, Journey: journey(m, edits, replay, again), Hidden: hidden}
+	}{M: m, Journey: journey(m, edits, replay, again, acts), Hidden: hidden}
 	current := m.Current()
 	data.Body = show.ViewBody(current)
 	data.Own, data.Theirs = show.SplitHeaders(current.Headers)
@@ -116,8 +120,8 @@ func laterFailure(c *web.Call, m *failed.Message) (*failed.Summary, error) {
 }
 
 // journey returns the history of a message since its publication. The parameter again is the message that failed again
-// after the replay, or nil.
-func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, again *failed.Summary) []step {
+// after the replay, or nil. The argument acts contains the acts that discarded, restored, reverted or erased the message.
+func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, again *failed.Summary, acts []failed.Act) []step {
 	var steps []step
 	add := func(s step) { steps = append(steps, s) }
 	if t := m.Properties.Timestamp; !t.IsZero() {
@@ -162,6 +166,7 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, 
 	parked := step{Time: m.LastFailed, Mark: "stopped", Tone: "bad", What: "Parked", Details: []string{"in " + show.Visible(m.FailedQueue)}}
 	add(parked)
 	add(step{Time: m.Archived, Mark: "dot", What: "Archived"})
+	archived := len(steps) // the later steps have the clock of the archive
 	for _, r := range edits {
 		details := []string{"by " + show.Visible(string(r.Actor))}
 		if r.Replay != 0 {
@@ -172,7 +177,20 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, 
 			Href: fmt.Sprintf("%s/revisions/%d", messagePath(m.ID), r.Number), Linked: "Changes",
 		})
 	}
-	if len(edits) > 0 && m.Edited == nil {
+	known := map[string]bool{}
+	for _, a := range acts {
+		s, ok := actSteps[a.Verb]
+		if !ok { // edits are listed with their revisions
+			continue
+		}
+		known[a.Verb] = true
+		s.Time, s.Details = a.Time, []string{"by " + show.Visible(string(a.Actor)), fmt.Sprint("act ", a.ID)}
+		if reason, ok := a.Details["reason"].(string); ok {
+			s.Text = show.Visible(reason)
+		}
+		add(s)
+	}
+	if len(edits) > 0 && m.Edited == nil && !known["revert"] {
 		add(step{Mark: "edit", Tone: "act", What: "Edit reverted"})
 	}
 	if replay != nil {
@@ -194,10 +212,24 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, 
 			add(s)
 		}
 	}
-	if m.State == failed.Discarded {
+	if m.State == failed.Discarded && !known["discard"] {
 		add(step{Mark: "discarded", What: "Discarded", Text: show.Visible(m.Discarded)})
 	}
+	slices.SortStableFunc(steps[archived:], func(a, b step) int {
+		if a.Time.IsZero() || b.Time.IsZero() {
+			return 0
+		}
+		return a.Time.Compare(b.Time)
+	})
 	return steps
+}
+
+// actSteps contains the step of a journey for each verb of an act.
+var actSteps = map[string]step{
+	"discard": {Mark: "discarded", What: "Discarded"},
+	"restore": {Mark: "replay", Tone: "act", What: "Restored"},
+	"revert":  {Mark: "edit", Tone: "act", What: "Edit reverted"},
+	"erase":   {Mark: "discarded", What: "Erased"},
 }
 
 // outcomeSteps contains the last step of a journey for each outcome of a replay.

@@ -13,7 +13,7 @@ func TestJourneyLinksLaterFailure(t *testing.T) {
 	m := &failed.Message{ID: 21, State: failed.Replayed, Outcome: failed.OutcomeFailedAgain, ReplayedBy: 2}
 	replay := &failed.Replay{ID: 2}
 	for want, again := range map[string]*failed.Summary{"/messages/22": {ID: 22, LastFailed: at}, "/messages?replay=2&state=all": nil} {
-		steps := journey(m, nil, replay, again)
+		steps := journey(m, nil, replay, again, nil)
 		last := steps[len(steps)-1]
 		if last.What != "Failed again" || last.Href != want || last.Time.IsZero() != (again == nil) {
 			t.Errorf("last step with the later failure %v: got %+v, want a link to %s", again, last, want)

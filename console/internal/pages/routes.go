@@ -87,7 +87,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "POST", Path: "/queues/purge", Role: access.Admin, Form: []string{"queue", "at_most", "reason", "name", "drop", "submission"}, Handle: p.purge},
 		{Method: "GET", Path: "/ledger", Role: access.View, Handle: p.ledger},
 		{Method: "POST", Path: "/ledger/accept", Role: access.Operate, Form: []string{"account", "reason"}, Handle: p.acceptLedger},
-		{Method: "GET", Path: "/audit", Role: access.View, Query: afterName, Handle: p.audit},
+		{Method: "GET", Path: "/audit", Role: access.View, Query: slices.Concat(api.ActNames, afterName), Blanks: true, Handle: p.audit},
 		{Method: "GET", Path: "/live", Role: access.View, Handle: p.Live.serve},
 		{Method: "GET", Path: "/assets/{file}", Role: access.Nobody, Handle: serveAsset},
 		{Path: "/", Role: access.View, Query: web.AnyParams, Handle: noPage},

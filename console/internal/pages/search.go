@@ -42,6 +42,7 @@ var searchTexts = map[string][2]string{
 	"replay":       {"Failed after replay"},
 	"refused_by":   {"Unsent by replay"},
 	"sent_by":      {"Sent by replay"},
+	"act":          {"Changed by act"},
 	"outcome":      {"Outcome"},
 }
 

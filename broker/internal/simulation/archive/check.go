@@ -267,7 +267,7 @@ func (s *System) auditLog() (all []failed.Act, err error) {
 		return nil, err
 	}
 	for page := (failed.Page{Size: 1000}); ; {
-		acts, next, err := a.Acts(context.Background(), page)
+		acts, next, err := a.Acts(context.Background(), failed.ActFilter{}, page)
 		if err != nil {
 			return nil, err
 		}

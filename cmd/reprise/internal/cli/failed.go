@@ -25,6 +25,7 @@ type failedCmd struct {
 	Edit    failedEditCmd    `cmd:"" help:"Edit the body and headers of a message."`
 	Discard failedDiscardCmd `cmd:"" help:"Discard messages."`
 	Undo    failedUndoCmd    `cmd:"" help:"Restore discarded messages."`
+	Acts    failedActsCmd    `cmd:"" help:"List the audit log."`
 	Mute    failedMuteCmd    `cmd:"" help:"Exclude a group from notifications."`
 	Unmute  failedUnmuteCmd  `cmd:"" help:"Include a group in notifications again."`
 	Export  failedExportCmd  `cmd:"" help:"Write messages as JSON Lines."`

@@ -76,6 +76,7 @@ func (failedUndoCmd) Help() string {
 Examples:
   reprise failed undo 17
   reprise failed undo --group 3
+  reprise failed undo --act 12      # what this discard discarded; reprise failed acts lists the acts
 `
 }
 

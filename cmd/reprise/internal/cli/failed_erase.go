@@ -68,7 +68,7 @@ func (c *failedEraseCmd) Run(ctx context.Context, streams IO) error {
 // a running replay.
 func printErased(streams IO, done api.Done, err error, asJSON bool, named int) error {
 	what := "erased"
-	if done.States != nil && done.Messages > 0 && !asJSON {
+	if done.Messages > 0 && !asJSON {
 		what += " (" + done.States.String() + ")"
 	}
 	if err = printDone(streams, done, err, asJSON, what, named); err != nil || done.Left == 0 {

@@ -27,6 +27,7 @@ type selection struct {
 	Refused     bool     `help:"Messages that their latest replay could not send."`
 	RefusedBy   *int64   `name:"refused-by" placeholder:"ID" help:"Messages that this replay could not send, in any state."`
 	SentBy      *int64   `name:"sent-by" placeholder:"ID" help:"Messages that this replay sent, in any state."`
+	Act         *int64   `name:"act" placeholder:"ID" help:"Messages that this act of the audit log discarded, restored or reverted, unless a later act did."`
 	Outcome     *string  `name:"outcome" placeholder:"OUTCOME" help:"Outcome for --sent-by: pending, retrying, settled, succeeded, 'failed again' or unknown."`
 }
 
@@ -42,7 +43,7 @@ func (s *selection) filter(state string) (failed.Filter, error) {
 		given("queue", s.Queue, &f.Queue), given("group", s.Group, &f.Group), given("error", s.Error, &f.Error), given("text", s.Text, &f.Text),
 		given("min-attempts", s.MinAttempts, &f.MinAttempts), given("max-attempts", s.MaxAttempts, &f.MaxAttempts),
 		given("back-from", s.Back, &f.Replay), given("refused-by", s.RefusedBy, &f.RefusedBy),
-		given("sent-by", s.SentBy, &f.SentBy), given("outcome", s.Outcome, &f.Outcome),
+		given("sent-by", s.SentBy, &f.SentBy), given("outcome", s.Outcome, &f.Outcome), given("act", s.Act, &f.Act),
 	)
 	if err != nil {
 		return f, err
