@@ -408,6 +408,10 @@ func TestExclusiveQueueIsDeletedWithConnection(t *testing.T) {
 
 func TestEmptyNames(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		c.refused(404, "no previously declared queue", func(ch *amqp.Channel) error {
+			_, err := ch.QueueDelete("", false, false, false)
+			return err
+		})
 		c.refused(404, "no queue '' in vhost '/'", func(ch *amqp.Channel) error {
 			_, err := ch.QueueDeclarePassive("", true, false, false, false, nil)
 			return err

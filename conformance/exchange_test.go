@@ -13,7 +13,7 @@ import (
 func TestHeadersExchange(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		x := c.exchange("x", "headers")
-		message := amqp.Table{"a": int32(1), "s": "one", "x-b": "yes", "t": true, "f": float32(1.5)}
+		message := amqp.Table{"a": int32(1), "s": "one", "x-b": "yes", "t": true, "f": float32(1.5), "at": time.Unix(5, 0), "none": amqp.Table{}}
 		for name, test := range map[string]struct {
 			args    amqp.Table
 			matches bool
@@ -37,6 +37,13 @@ func TestHeadersExchange(t *testing.T) {
 			"a wider fraction":         {amqp.Table{"f": 1.5}, true},
 			"bytes for text":           {amqp.Table{"s": []byte("one")}, true},
 			"a timestamp for a number": {amqp.Table{"a": time.Unix(1, 0)}, true},
+			// RabbitMQ 4 converts the timestamps of messages to milliseconds.
+			"milliseconds for a time":   {amqp.Table{"at": int64(5000)}, b.Version != "3.10"},
+			"seconds for a time":        {amqp.Table{"at": int64(5)}, b.Version == "3.10"},
+			"the same time":             {amqp.Table{"at": time.Unix(5, 0)}, b.Version == "3.10"},
+			"a thousand times the time": {amqp.Table{"at": time.Unix(5000, 0)}, b.Version != "3.10"},
+			"an array for a table":      {amqp.Table{"none": []any{}}, true},
+			"a text for a table":        {amqp.Table{"none": ""}, false},
 		} {
 			q := c.queue("q", nil)
 			if test.args["x-match"] == "all-with-x" || test.args["x-match"] == "any-with-x" {

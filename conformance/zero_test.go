@@ -287,3 +287,24 @@ func withTimestamp(p, got amqpwire.Properties) amqpwire.Properties {
 	}
 	return p
 }
+
+// The broker ignores the flags of properties that do not belong to a property, and does not pass them on.
+func TestReservedPropertyFlags(t *testing.T) {
+	eachRaw(t, func(t *testing.T, b testkit.Target, r *raw) {
+		if b.Version == "3.10" { // passes the flags on
+			return
+		}
+		r.open(10, 0)
+		q := testkit.Name(t, "q")
+		r.send(1, &amqpwire.QueueDeclare{Queue: q, Durable: true})
+		expect(r, &amqpwire.QueueDeclareOk{})
+		defer r.send(1, &amqpwire.QueueDelete{Queue: q, NoWait: true})
+		for _, properties := range []string{"\x00\x01", "\x00\x02", "\x80\x03\x01x"} {
+			r.publishEncoded(q, []byte(properties))
+			want := append([]byte{properties[0], 0}, properties[2:]...)
+			if got := r.getEncoded(q); !bytes.Equal(got, want) {
+				t.Errorf("%q: got properties %q, want %q", properties, got, want)
+			}
+		}
+	})
+}

@@ -49,7 +49,7 @@ func headersMatch(wanted, message Arguments) bool {
 		}
 		has, present := message.Get(name)
 		// A binding argument without a value only requires that the header be present.
-		switch matches := present && (want == nil || sameValue(want, has)); {
+		switch matches := present && (want == nil || sameValue(want, converted(has))); {
 		case matches && !all:
 			return true
 		case !matches && all:
@@ -95,6 +95,15 @@ func indexed(headers Arguments) Arguments {
 	return i
 }
 
+// converted returns a header of a message as RabbitMQ compares it. RabbitMQ converts timestamps to milliseconds in
+// messages, but not in bindings.
+func converted(header any) any {
+	if v := reflect.ValueOf(header); v.Kind() == reflect.Uint64 {
+		return int64(v.Uint()) * 1000
+	}
+	return header
+}
+
 // sameValue reports whether two values are equal. Like RabbitMQ, it compares numbers regardless of their width, and
 // strings by their bytes. Values of different kinds, such as an integer and a fraction, are not equal.
 func sameValue(a, b any) bool {
@@ -110,7 +119,13 @@ func sameValue(a, b any) bool {
 		y, ok := text(b)
 		return ok && x == y
 	}
-	return reflect.DeepEqual(a, b)
+	return reflect.DeepEqual(a, b) || empty(a) && empty(b)
+}
+
+// empty reports whether v is a table or an array without elements, which are equal in Erlang.
+func empty(v any) bool {
+	of := reflect.ValueOf(v)
+	return of.Kind() == reflect.Slice && of.Len() == 0
 }
 
 // integer returns the value of an integer of any width, or of a timestamp. Only timestamps can exceed an int64, and

@@ -73,6 +73,9 @@ func (ch *channel) contentFrame(f amqpwire.Frame) error {
 	return ch.publish(method, message[:n:n], message[n:])
 }
 
+// reservedFlags are the flags of properties that RabbitMQ ignores: bit 0 announces further flags, which AMQP does not define.
+const reservedFlags = 0b11
+
 func (ch *channel) contentHeader(f amqpwire.Frame) error {
 	h, err := amqpwire.ParseContentHeader(f.Payload)
 	switch {
@@ -94,6 +97,7 @@ func (ch *channel) contentHeader(f amqpwire.Frame) error {
 	}
 	c.properties = len(h.Properties)
 	c.scratch = append(c.scratch[:0], h.Properties...)
+	c.scratch[1] &^= reservedFlags
 	c.message = slices.Clip(c.scratch)
 	return nil
 }

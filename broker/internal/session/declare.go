@@ -121,6 +121,9 @@ func (ch *channel) queuePurge(m *amqpwire.QueuePurge) error {
 }
 
 func (ch *channel) queueDelete(m *amqpwire.QueueDelete) error {
+	if _, _, err := ch.named(m.Queue, ""); err != nil {
+		return err
+	}
 	q, err := ch.queue(m.Queue, access.Configure)
 	n := 0
 	switch {

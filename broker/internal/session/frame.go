@@ -190,7 +190,7 @@ func parseMethod(f amqpwire.Frame, parse func(payload []byte) (amqpwire.Method, 
 	case errors.Is(err, amqpwire.ErrMalformed):
 		return nil, id, exception.New(exception.FrameError, "cannot decode %s", erlang.Octets(f.Payload[4:]))
 	}
-	return nil, 0, exception.New(exception.CommandInvalid, "unknown method %v", id)
+	return nil, 0, exception.New(exception.CommandInvalid, "unknown %v", id)
 }
 
 // known reports whether the type of a frame is known and the payload contains the fixed fields of that type.
