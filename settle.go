@@ -201,10 +201,23 @@ func (w *Worker) replacement(d *delivery, r *result) *replacement {
 	if err == nil || w.parkByRejection(d, c, err) {
 		return c
 	}
-	d.Hold()
 	w.log.Error("cannot be parked", "message_id", d.MessageID, "attempt", d.Attempt, "error", err)
-	w.settled(d, Event{Kind: EventDropped, Err: err})
+	w.settled(d, w.keep(d, err))
 	return nil
+}
+
+// keep holds a delivery that cannot be parked until it must be settled, and then requeues it.
+func (w *Worker) keep(d *delivery, reason error) Event {
+	defer w.hold(d, reason)()
+	select {
+	case <-d.InTime().Done():
+	case <-w.consumer.Draining().Done():
+	}
+	if d.Context().Err() != nil {
+		return Event{Kind: EventDropped, Err: reason}
+	}
+	d.Requeue()
+	return Event{Kind: EventRequeued, Err: reason}
 }
 
 // choose sets c to a retry if one is permitted and possible, and otherwise to a copy for the failed queue.

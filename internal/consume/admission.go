@@ -132,8 +132,8 @@ func (a *admission) end() {
 
 // Begin records the start of the handler.
 func (d *Delivery) Begin(now time.Time) {
-	d.Began, d.running = now, d.Identity()
-	d.slot.handled.Store(d)
+	d.Began = now
+	d.slot.handle(d, d.Body)
 }
 
 // End ends the attempt. It frees the slot, reports the result of the attempt to the breaker, and pauses the consumer for
@@ -160,6 +160,17 @@ type slot struct {
 	begins  *Delivery                // delivery of the attempt that starts
 	attempt func()                   // runs the attempt; a field, because a go statement with a method call allocates
 	handled atomic.Pointer[Delivery] // delivery that the handler is processing; nil: none
+
+	mu   sync.Mutex
+	body []byte // body of handled, which its owner may clear
+}
+
+// handle sets the delivery that the handler is processing.
+func (x *slot) handle(d *Delivery, body []byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.handled.Store(d)
+	x.body = body
 }
 
 func newSlots(n int) *slots {
@@ -174,7 +185,7 @@ func newSlots(n int) *slots {
 
 // leave frees the slot of an attempt, or all slots if the attempt ran alone.
 func (s *slots) leave(d *Delivery) {
-	d.slot.handled.Store(nil)
+	d.slot.handle(nil, nil)
 	d.slot.begins = nil // an idle slot must not keep the message in memory
 	if !d.alone {
 		s.free <- d.slot

@@ -38,10 +38,9 @@ type Delivery struct {
 	heldSince *atomic.Int32 // session.heldSince when Hold was called
 
 	// These fields belong to the running attempt.
-	slot    *slot
-	running uint64      // identity of the message
-	alone   bool        // uses all slots
-	record  func(error) // reports to the breaker; may be nil
+	slot   *slot
+	alone  bool        // uses all slots
+	record func(error) // reports to the breaker; may be nil
 }
 
 // read reads the marks of earlier attempts.

@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"bytes"
 	"hash/maphash"
 	"time"
 )
@@ -31,15 +32,24 @@ func (d *Delivery) isRunning(now time.Time) bool {
 	if !d.Redelivered {
 		return false
 	}
-	after := d.session.consumer.deadline.after
-	running, id := false, uint64(0)
-	for x := range d.session.consumer.slots.running() {
-		if id == 0 {
-			id = d.Identity()
+	c := d.session.consumer
+	for i := range c.slots.all {
+		if c.slots.all[i].isHandling(d, now.Add(-c.deadline.after)) {
+			return true
 		}
-		running = running || x.running == id && now.Sub(x.Began) >= after
 	}
-	return running
+	return false
+}
+
+// isHandling reports whether the handler has processed an earlier delivery of the message since the given time or longer. It
+// compares the content, because some publishers use the same message ID for different messages.
+func (x *slot) isHandling(d *Delivery, since time.Time) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	running := x.handled.Load()
+	return running != nil && !running.Began.After(since) &&
+		running.MessageID == d.MessageID && running.CorrelationID == d.CorrelationID &&
+		running.Type == d.Type && running.RoutingKey == d.RoutingKey && bytes.Equal(x.body, d.Body)
 }
 
 // holdRunning keeps a redelivery whose message a handler still processes. It returns false for other deliveries.

@@ -211,3 +211,44 @@ func TestWorkerHoldsMessageThatItCannotPark(t *testing.T) {
 		})
 	})
 }
+
+// A message whose headers leave no space for a copy, in a queue that does not dead-letter, does not block other messages. The
+// worker reports it, and requeues it at the latest during the drain.
+func TestWorkerReportsMessageThatCannotBeParked(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		c := dial(t, b.URL)
+		h := newScript(func(m *reprise.Message) error {
+			if m.Headers["large"] != nil {
+				return errors.New("bad")
+			}
+			return nil
+		})
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
+			Queue: queue, Handler: h, Strategy: strategy, Concurrency: 1, Prefetch: 1,
+			Topology: topology.Topology{Queues: []topology.Queue{{Name: queue}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(t.Context()) }()
+		c.log.wait(t, "consuming", 1)
+		r.publish("", queue, amqp.Publishing{Headers: amqp.Table{"large": strings.Repeat("x", 131_020)}})
+		testkit.Eventually(t, timeout, func() bool { return errors.Is(w.Consuming(), reprise.ErrCopyRefused) })
+		r.publish("", queue, amqp.Publishing{MessageId: "next"})
+		h.wait(t, 2)
+		if err := w.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == 1 })
+		if err := w.Consuming(); errors.Is(err, reprise.ErrCopyRefused) {
+			t.Errorf("after the drain: got %v", err)
+		}
+	})
+}
