@@ -317,8 +317,10 @@ func (w *Worker) divert(d *delivery, c *replacement, refusal publish.Refusal, re
 	return true
 }
 
-// parkByRejection sets c to a rejection if the broker certainly moves the rejected message to the failed queue. The marks
-// of c are lost.
+// parkByRejection sets c to a rejection if the broker moves the rejected message to the failed queue. The marks of c are lost.
+// Without at-least-once dead-lettering, parkByRejection only checks that the failed queue exists. The broker then moves the
+// message without a confirm, and can lose it if a node fails at that moment. Otherwise the message would stay unsettled until
+// somebody corrects the cause of the refusal, with a redelivery at each acknowledgement timeout.
 func (w *Worker) parkByRejection(d *delivery, c *replacement, reason error) bool {
 	ctx, cancel := context.WithTimeout(d.Context(), w.client.cfg.ConfirmTimeout)
 	defer cancel()
