@@ -30,7 +30,7 @@ func newFilter(c net.Conn) *filter {
 	f := &filter{Conn: c}
 	f.max.Store(maxFrame)
 	f.in = rewriter{rewrite: receive, max: &f.max, received: true}
-	f.out = rewriter{rewrite: send, max: &f.max, skip: len("AMQP\x00\x00\x09\x01")}
+	f.out = rewriter{rewrite: send, max: &f.max, skip: int64(len("AMQP\x00\x00\x09\x01"))}
 	return f
 }
 
@@ -70,14 +70,14 @@ type rewriter struct {
 	received bool // whether the broker writes the stream
 
 	held []byte // beginning of a frame whose header, or whose content header, is incomplete
-	skip int    // number of bytes until the next frame
+	skip int64  // number of bytes until the next frame
 }
 
 // append appends the rewritten p to dst. It holds back an incomplete content header.
 func (r *rewriter) append(dst, p []byte) []byte {
 	for len(p) > 0 {
 		if r.skip > 0 {
-			n := min(r.skip, len(p))
+			n := min(r.skip, int64(len(p)))
 			dst, p, r.skip = append(dst, p[:n]...), p[n:], r.skip-n
 			continue
 		}
@@ -98,9 +98,9 @@ func (r *rewriter) append(dst, p []byte) []byte {
 
 const frameHead = 7 // type, channel, size
 
-// size returns the size of the held frame.
-func (r *rewriter) size() int {
-	return int(binary.BigEndian.Uint32(r.held[3:])) + amqpwire.FrameOverhead
+// size returns the size of the held frame, which can exceed an int of 32 bits.
+func (r *rewriter) size() int64 {
+	return int64(binary.BigEndian.Uint32(r.held[3:])) + amqpwire.FrameOverhead
 }
 
 // maxContentHeader is the maximum size of a received content header frame that the filter accepts. RabbitMQ sends frames that
@@ -109,18 +109,18 @@ const maxContentHeader = 16 << 20
 
 // isContent reports whether the held frame is a content header to rewrite.
 func (r *rewriter) isContent() bool {
-	limit := int(r.max.Load())
+	limit := int64(r.max.Load())
 	if r.received {
 		limit = maxContentHeader
 	}
 	size := r.size()
-	return amqpwire.FrameType(r.held[0]) == amqpwire.FrameHeader && 0 < size && size <= limit
+	return amqpwire.FrameType(r.held[0]) == amqpwire.FrameHeader && size <= limit
 }
 
 // needed returns the number of bytes that the rewriter must hold: the head of a frame, or a complete content header.
 func (r *rewriter) needed() int {
 	if len(r.held) >= frameHead && r.isContent() {
-		return r.size()
+		return int(r.size())
 	}
 	return frameHead
 }

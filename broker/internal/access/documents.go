@@ -1,6 +1,10 @@
 package access
 
-import "github.com/reprisemq/reprise/broker/internal/registry"
+import (
+	"log/slog"
+
+	"github.com/reprisemq/reprise/broker/internal/registry"
+)
 
 // Kinds of documents in the registry. Each comment lists the components of the document's name.
 const (
@@ -28,7 +32,7 @@ func (c *Control) savePermission(p Permission) {
 }
 
 // Load returns a Control with the users and permissions in the registry. The Control saves changes in the registry.
-func Load(r *registry.Registry) (*Control, error) {
+func Load(r *registry.Registry, log *slog.Logger) (*Control, error) {
 	c := New()
 	for d, err := range registry.All[userDocument](r, userKind, 1) {
 		if err != nil {
@@ -52,7 +56,10 @@ func Load(r *registry.Registry) (*Control, error) {
 		}
 		kept := d.Value
 		// An earlier version may have accepted an expression that is not valid today. It then permits nothing.
-		granted, _ := compile(Permission{User: user, VHost: vhost, Configure: kept.Configure, Write: kept.Write, Read: kept.Read})
+		granted, err := compile(Permission{User: user, VHost: vhost, Configure: kept.Configure, Write: kept.Write, Read: kept.Read})
+		if err != nil {
+			log.Error("invalid permission permits nothing", "user", user, "vhost", vhost, "error", err)
+		}
 		c.permissions[grantee{user, vhost}] = granted
 	}
 	c.registry = r

@@ -14,7 +14,7 @@ func (n *Node) load() (err error) {
 	if n.registry, err = registry.New(n.config.Store); err != nil {
 		return err
 	}
-	if n.Access, err = access.Load(n.registry); err != nil {
+	if n.Access, err = access.Load(n.registry, n.config.Log); err != nil {
 		return err
 	}
 	if n.begun, err = n.registry.Begun(); err != nil {

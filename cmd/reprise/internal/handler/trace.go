@@ -2,7 +2,9 @@ package handler
 
 import (
 	"iter"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/reprisemq/reprise"
@@ -15,13 +17,13 @@ var traceShapes = map[string]*regexp.Regexp{
 }
 
 // traceHeaders returns the valid headers of W3C Trace Context of a message. Handlers also get them under their own names,
-// which libraries for tracing read.
+// which libraries for tracing read. If names differ only in case, the name in lower case is last.
 func traceHeaders(m *reprise.Message) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
-		for key, v := range m.Headers {
+		for _, key := range slices.Sorted(maps.Keys(m.Headers)) {
 			name := strings.ToLower(key)
 			shape := traceShapes[name]
-			if value := Text(v); shape != nil && shape.MatchString(value) && !yield(name, value) {
+			if value := Text(m.Headers[key]); shape != nil && shape.MatchString(value) && !yield(name, value) {
 				return
 			}
 		}
