@@ -22,6 +22,10 @@ type fakeRescheduler struct {
 	err  error
 }
 
+func (r *fakeRescheduler) Blocked() []failed.BlockedQueue {
+	return []failed.BlockedQueue{{Queue: "stakes", WaitQueue: "stakes_delay", FailedQueue: "stakes_failed", Messages: 7}}
+}
+
 func (r *fakeRescheduler) Act(_ context.Context, act failed.WaitingAct, _ failed.Actor) (failed.WaitingResult, error) {
 	r.acts = append(r.acts, act)
 	return r.res, r.err
@@ -72,6 +76,9 @@ func TestWaitingAPI(t *testing.T) {
 		refused(t, ask(t, d, "GET", "/api/v1/waiting?"+query, nil), http.StatusBadRequest, "")
 	}
 	s := get[api.WaitingSummary](t, ask(t, d, "GET", "/api/v1/waiting/summary", nil))
+	if b := s.Blocked; len(b) != 1 || b[0].WaitQueue != "stakes_delay" || b[0].Messages != 7 || !strings.Contains(string(b[0].Remedy), "--to stakes_failed") {
+		t.Errorf("blocked queues: got %+v, want stakes_delay with 7 messages and a remedy", b)
+	}
 	if s.Counts.Messages != 4 || len(s.Queues) != 2 || len(s.Groups) != 2 || s.Groups[0].Counts.Messages != 3 || s.Groups[0].Text == "" || len(s.Silent) != 1 || s.Silent[0] != "refunds" {
 		t.Errorf("summary: got %+v, want 4 messages in 2 queues and 2 groups, and refunds as silent", s)
 	}
@@ -114,7 +121,7 @@ func TestWaitingPage(t *testing.T) {
 	waits(t, a, "orders", 3)
 	waits(t, a, "mails", 1)
 	page := ask(t, c, "GET", "/retrying?queue=orders", nil).Body.String()
-	for _, want := range []string{"3 messages", "no customer &lt;0&gt;", "orders-2", "/retrying/act?do=park&amp;id=1", "/retrying/act?do=retry&amp;queue=orders", "Postpone all…"} {
+	for _, want := range []string{"3 messages", "7 messages in <span class=\"mono\">stakes_delay</span> cannot return", "reprise redrive --from stakes_delay --to stakes_failed --limit 1", "no customer &lt;0&gt;", "orders-2", "/retrying/act?do=park&amp;id=1", "/retrying/act?do=retry&amp;queue=orders", "Postpone all…"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("page does not contain %q", want)
 		}

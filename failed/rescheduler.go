@@ -32,11 +32,15 @@ type ReschedulerConfig struct {
 // ReschedulerConfig.Logger receives:
 //
 //	retries wait       error, next_try            (Warn: the database is not available; without next_try: cannot declare the queue)
+//	wait queue blocked queue, wait_queue, messages, cause, remedy (Warn: see Blocked)
 //	report ignored     queue, message_id, error   (Warn: a message in the queue is not a report, or no database accepts it)
 type Rescheduler struct {
 	client  *reprise.Client
 	archive *Archive
 	cfg     ReschedulerConfig
+
+	mu      sync.Mutex
+	watched map[waitingPlace]watched
 }
 
 // NewRescheduler returns a Rescheduler. Call Run to start it. NewRescheduler does not connect to the broker or to the
@@ -67,6 +71,7 @@ func (r *Rescheduler) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { reports.collect(ctx) })
 	for sleep(ctx, forgetEvery) == nil {
+		_ = r.findBlocked(ctx)
 		_ = a.forgetOverdue(ctx) // lists omit these rows anyway, and Run tries again after the next interval
 	}
 	running.Wait()

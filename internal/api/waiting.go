@@ -72,6 +72,17 @@ type WaitingSummary struct {
 	Missing int64          `json:"missing,omitempty"` // number of retries in the last day that workers did not report
 	Silent  []Text         `json:"silent,omitempty"`  // queues whose announced workers retry messages but do not report retries
 	Problem string         `json:"problem,omitempty"` // why the list may be outdated
+
+	Blocked []WaitingBlocked `json:"blocked,omitempty"` // wait queues from which no message returns
+}
+
+// WaitingBlocked is a wait queue whose first message never expires.
+type WaitingBlocked struct {
+	Queue     Text `json:"queue"`
+	WaitQueue Text `json:"wait_queue"`
+	Messages  int  `json:"messages"`
+	Cause     Text `json:"cause"`
+	Remedy    Text `json:"remedy"` // a command
 }
 
 // WaitingFilter selects waiting messages.

@@ -52,6 +52,13 @@ func (c *Call) WaitingSummary(f api.WaitingFilter) (s api.WaitingSummary, err er
 			s.Silent = append(s.Silent, queue)
 		}
 	}
+	if r, ok := c.Rescheduler.(interface{ Blocked() []failed.BlockedQueue }); ok {
+		for _, b := range r.Blocked() {
+			s.Blocked = append(s.Blocked, api.WaitingBlocked{
+				Queue: api.Text(b.Queue), WaitQueue: api.Text(b.WaitQueue), Messages: b.Messages, Cause: api.Text(b.Cause()), Remedy: api.Text(b.Remedy()),
+			})
+		}
+	}
 	if c.Rescheduler == nil {
 		s.Problem = "this console does not listen to workers"
 	}

@@ -41,6 +41,13 @@ type lateRescheduler struct {
 	atomic.Pointer[failed.Rescheduler]
 }
 
+func (l *lateRescheduler) Blocked() []failed.BlockedQueue {
+	if r := l.Load(); r != nil {
+		return r.Blocked()
+	}
+	return nil
+}
+
 func (l *lateRescheduler) Act(ctx context.Context, act failed.WaitingAct, who failed.Actor) (failed.WaitingResult, error) {
 	if r := l.Load(); r != nil {
 		return r.Act(ctx, act, who)

@@ -165,6 +165,10 @@ func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 	if s.Missing > 0 {
 		fmt.Fprintf(&b, "%d retries of the last day are missing: the list has room for %d\n", s.Missing, failed.MaxWaiting)
 	}
+	for _, q := range s.Blocked {
+		fmt.Fprintf(&b, "blocked: %d messages in %s cannot return: %s; to unblock the queue: %s\n",
+			q.Messages, terminal.OneLine(string(q.WaitQueue)), terminal.OneLine(string(q.Cause)), terminal.OneLine(string(q.Remedy)))
+	}
 	for _, queue := range s.Silent {
 		fmt.Fprintf(&b, "retries of queue %s are not known: its workers retried before this console started, or have an older version, which does not report retries\n", terminal.OneLine(string(queue)))
 	}
