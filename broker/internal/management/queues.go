@@ -203,9 +203,15 @@ func putQueue(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var s queueSettings
+	var s struct {
+		queueSettings
+		Node *string `json:"node"`
+	}
 	if err := c.decode(&s); err != nil {
 		return nil, err
+	}
+	if s.Node != nil && *s.Node != NodeName {
+		return nil, badRequest(fmt.Sprintf("Node %s is not a cluster member", *s.Node))
 	}
 	name := c.PathValue("queue")
 	if len(name) > maxQueueName {
