@@ -267,8 +267,11 @@ func TestLoadKeepsArgumentsOfEarlierVersions(t *testing.T) {
 	d := openData(t)
 	d.add("/")
 	arguments := amqpwire.Table{
-		{Name: "x-queue-type", Value: "quorum"}, {Name: "x-max-age", Value: "1D"}, {Name: "x-queue-master-locator", Value: "min-masters"},
-		{Name: "x-queue-leader-locator", Value: "nearest"}, {Name: "x-quorum-initial-group-size", Value: int32(0)},
+		{Name: "x-queue-type", Value: "quorum"},
+		{Name: "x-max-age", Value: "1D"},
+		{Name: "x-queue-master-locator", Value: "min-masters"},
+		{Name: "x-queue-leader-locator", Value: "nearest"},
+		{Name: "x-quorum-initial-group-size", Value: int32(0)},
 	}
 	if _, err := d.hosts["/"].DeclareQueue(&amqpwire.QueueDeclare{Queue: "q", Durable: true, Arguments: arguments}, nobody, anything); err == nil {
 		t.Error("new queue with these arguments was accepted")
