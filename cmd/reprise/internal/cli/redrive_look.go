@@ -64,9 +64,10 @@ func (t redriveTarget) way() string {
 	return wayText(t.Queue, t.Exchange, t.RoutingKey, t.Keys)
 }
 
-// queues describes the destinations of messages that return to their work queues.
+// queues describes the destinations of messages that return to their work queues. It describes a given target only if
+// messages would be refused.
 func (r redriveResult) queues(to *failed.Target) string {
-	if to != nil {
+	if to != nil && !slices.ContainsFunc(r.Queues, func(t redriveTarget) bool { return t.Refused }) {
 		return ""
 	}
 	return targetsText(r.Queues, r.Looked, r.Found)
