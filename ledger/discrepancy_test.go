@@ -168,6 +168,37 @@ func TestDiscrepancies(t *testing.T) {
 	}
 }
 
+// Messages that a consumer without a book acknowledges are not missing, because their outcome is unknown. A loss in addition
+// is a discrepancy.
+func TestConsumersWithoutBookAreUnknown(t *testing.T) {
+	runEnv(t, func(t *testing.T, h *env) {
+		h.orders(t, obey)
+		h.publish(t, "a", "b")
+		if l := h.line(t); l.State != ledger.Balanced {
+			t.Fatalf("before: got %+v, want a balanced account", l)
+		}
+		other := h.WorkWith(t, h.Client(t, nil), reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(obey)})
+		for range 5 {
+			h.publish(t, "c", "d", "never", "late", "e", "f", "g")
+			if l := h.line(t); l.State == ledger.Differs {
+				t.Fatalf("two workers: got %+v, want no discrepancy", l)
+			}
+		}
+		l := h.line(t)
+		if l.State != ledger.Unknown || !strings.Contains(l.Note, "acknowledged by consumers that do not report to the ledger") || len(l.Differences) > 0 {
+			t.Errorf("two workers: got %+v, want the state unknown", l)
+		}
+		if _, found, err := h.channel(t).Get("orders", true); err != nil || found {
+			t.Fatalf("get from the empty queue: got a message %t, error %v", found, err)
+		}
+		other.Stop()
+		h.publish(t, "h", "i")
+		if l := h.line(t); l.State != ledger.Unknown {
+			t.Errorf("after the other worker stopped: got %+v, want the state unknown", l)
+		}
+	})
+}
+
 // If an additional message compensates for a loss, the loss is no longer a discrepancy.
 func TestCompensatedLossIsBalanced(t *testing.T) {
 	runEnv(t, func(t *testing.T, h *env) {

@@ -10,11 +10,12 @@ import (
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
-// Figures contains the broker's figures for a queue. Published and Taken count from an arbitrary time, and restart at
+// Figures contains the broker's figures for a queue. Published, Taken and Got count from an arbitrary time, and restart at
 // 0 when the broker restarts.
 type Figures struct {
 	Published int64 // published by clients, directly or through exchanges
 	Taken     int64 // acknowledged, or delivered without acknowledgement
+	Got       int64 // requested by basic.get, also if they were requeued
 	Messages  int64 // all messages in the queue, including Unacked
 	Unacked   int64 // messages that are delivered and not yet acknowledged
 
@@ -61,14 +62,14 @@ func (m *Management) Queues(ctx context.Context) (map[string]Figures, error) {
 
 func figuresOf(q mgmtapi.Queue) Figures {
 	s := q.Stats
-	for _, count := range []mgmtapi.Field[int64]{q.Messages, q.Unacked, s.Published, s.Acked, s.GetNoAck, s.DeliverNoAck} {
+	for _, count := range []mgmtapi.Field[int64]{q.Messages, q.Unacked, s.Published, s.Acked, s.Get, s.GetNoAck, s.DeliverNoAck} {
 		if !count.Known {
 			return Figures{Unknown: true} // for example for a few seconds after the declaration of a queue
 		}
 	}
 	return Figures{
 		Published: s.Published.Value, Taken: s.Acked.Value + s.GetNoAck.Value + s.DeliverNoAck.Value,
-		Messages: q.Messages.Value, Unacked: q.Unacked.Value,
+		Got: s.Get.Value + s.GetNoAck.Value, Messages: q.Messages.Value, Unacked: q.Unacked.Value,
 	}
 }
 

@@ -15,7 +15,7 @@ const (
 	Opening  State = "opening"  // there are too few samples
 	Balanced State = "balanced" // no discrepancy; exact if Line.Slack is 0
 	Differs  State = "differs"
-	Unknown  State = "unknown" // no worker of the account has a Book, or there are no recent figures
+	Unknown  State = "unknown" // a worker of the account has no Book, or there are no recent figures
 )
 
 // Report contains the state of all accounts.
@@ -58,6 +58,8 @@ type Difference struct {
 	Messages     int64     // number of missing messages; negative: too many
 	Since, Until time.Time // the window; Since is zero if the start is older than all samples
 	Reasons      []string  // possible causes; may be empty
+
+	died bool // a reporting process stopped without a last report
 }
 
 // String returns the number of messages and the window.
@@ -114,10 +116,10 @@ func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) 
 		return line
 	}
 	// Use the last sample whose slack is known.
-	lastSlack := int64(0)
+	lastSlack, judged := int64(0), last.terms
 	for i := len(samples) - 1; i >= 0; i-- {
 		if s, known := slack(samples, i); known {
-			lastSlack = s
+			lastSlack, judged = s, samples[i].terms
 			break
 		}
 	}
@@ -136,7 +138,23 @@ func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) 
 		line.State = Differs
 		line.Differences = append(line.Differences, l.explain(now, a, samples, s, pages))
 	}
+	if n := judged.unreported(&a.terms); n > line.Slack && line.explainedBy(n) {
+		line.State, line.Differences = Unknown, nil
+		line.Note = deliveries(n) + " acknowledged by consumers that do not report to the ledger: the number of handled messages is unknown"
+	}
 	return line
+}
+
+// explainedBy reports whether the only discrepancies are missing messages, and n acknowledgements of consumers that do
+// not report explain all of them.
+func (l *Line) explainedBy(n int64) bool {
+	for _, d := range l.Differences {
+		if d.Messages < 0 || d.died {
+			return false
+		}
+		n -= d.Messages
+	}
+	return n >= 0 && len(l.Differences) > 0
 }
 
 // fill sets the counts of the line.
@@ -185,12 +203,12 @@ func (l *Ledger) explain(now time.Time, a account, samples []sample, s step, pag
 	}
 	for _, p := range pages {
 		if slices.Contains(a.work, p.queue) && p.died(now) && !p.seen.Before(d.Since.Add(-2*p.every)) && p.seen.Before(d.Until) {
+			d.died = true
 			say("%s stopped without a last report: its results after %s are not counted", p.name, clock(p.seen))
 		}
 	}
 	// Compare the broker's acknowledgements with the settlements that the workers and the archive report.
-	settled := grown(done) + grown(debounced) + grown(retried) + grown(gaveUp) + grown(lost)
-	others := grown(taken) - settled // negative if workers reject messages instead of acknowledging them
+	others := after.acknowledged(&before)
 	if n := others; n > 0 {
 		say("%s acknowledged in the work queue by consumers that do not report to the ledger", deliveries(n))
 	}

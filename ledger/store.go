@@ -108,7 +108,7 @@ func (s *store) prune(ctx context.Context, account string, keep int) error {
 type account struct {
 	name   string
 	work   []string
-	raw    map[string][2]int64 // by queue name in base64: last values of Figures.Published and Figures.Taken
+	raw    map[string]counters // by queue name in base64: last values
 	opened time.Time
 	opening
 	note string

@@ -133,14 +133,17 @@ func (l *Ledger) release() { <-l.changes }
 // counted returns the accumulated counts of the previous sample. The ledger accumulates them, because the broker may reset
 // its counters.
 func counted(before terms) (t terms) {
-	for _, i := range []term{published, taken, outParking, resets} {
+	for _, i := range []term{published, taken, got, outParking, resets} {
 		t[i] = before[i]
 	}
 	return t
 }
 
+// counters are the counters of a queue on the broker: Figures.Published, Taken and Got.
+type counters [3]int64
+
 func (x *sample) broker(a Account, r *account, figures map[string]Figures) {
-	raw := map[string][2]int64{}
+	raw := map[string]counters{}
 	anew := false
 	for queue, f := range figures {
 		where := a.place(queue)
@@ -148,16 +151,17 @@ func (x *sample) broker(a Account, r *account, figures map[string]Figures) {
 			continue
 		}
 		key := base64.StdEncoding.EncodeToString([]byte(queue))
-		now, before := [2]int64{f.Published, f.Taken}, r.raw[key]
+		now, before := counters{f.Published, f.Taken, f.Got}, r.raw[key]
 		raw[key] = now
-		if now[0] < before[0] || now[1] < before[1] {
-			anew, before = true, [2]int64{}
+		if now[0] < before[0] || now[1] < before[1] || now[2] < before[2] {
+			anew, before = true, counters{}
 		}
 		in, out := now[0]-before[0], now[1]-before[1]
 		switch where {
 		case work:
 			x.terms[published] += in
 			x.terms[taken] += out
+			x.terms[got] += now[2] - before[2]
 			x.terms[ready] += f.Messages - f.Unacked
 			x.terms[unacked] += f.Unacked
 		case levels:
@@ -171,7 +175,7 @@ func (x *sample) broker(a Account, r *account, figures map[string]Figures) {
 		}
 	}
 	for key, before := range r.raw {
-		if _, found := raw[key]; !found && before != [2]int64{} {
+		if _, found := raw[key]; !found && before != (counters{}) {
 			anew = true // the queue was deleted
 		}
 	}

@@ -30,6 +30,8 @@ const (
 	lost
 	refused // copies that were not confirmed and were republished
 
+	got // requested from the work queue by basic.get, accumulated
+
 	termCount
 )
 
@@ -91,3 +93,15 @@ func (t *terms) sum(of []term) (n int64) {
 }
 
 func abs(n int64) int64 { return max(n, -n) }
+
+// acknowledged returns the number of acknowledgements in the work queue since before that no worker has reported. It is
+// negative if workers reject messages instead of acknowledging them.
+func (t *terms) acknowledged(before *terms) int64 {
+	settled := []term{done, debounced, retried, gaveUp, lost}
+	return t[taken] - before[taken] - (t.sum(settled) - before.sum(settled))
+}
+
+// unreported is acknowledged without the messages that were requested by basic.get, for example by an operator.
+func (t *terms) unreported(before *terms) int64 {
+	return t.acknowledged(before) - (t[got] - before[got])
+}

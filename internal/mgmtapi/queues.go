@@ -28,6 +28,7 @@ func (q Queue) Depth() Field[int64] {
 type Stats struct {
 	Published    Field[int64]
 	Acked        Field[int64]
+	Get          Field[int64] // by basic.get, and not acknowledged automatically
 	GetNoAck     Field[int64]
 	DeliverNoAck Field[int64]
 	PublishRate  Field[float64] // per second
@@ -35,7 +36,7 @@ type Stats struct {
 
 // queueColumns are the fields of a queue that Queues requests. Without this list, a response is 20 times as long.
 const queueColumns = "name,messages,messages_ready,messages_unacknowledged,consumers,arguments," +
-	"message_stats.publish,message_stats.ack,message_stats.get_no_ack,message_stats.deliver_no_ack,message_stats.publish_details.rate"
+	"message_stats.publish,message_stats.ack,message_stats.get,message_stats.get_no_ack,message_stats.deliver_no_ack,message_stats.publish_details.rate"
 
 // Queues returns the queues of a virtual host. It omits a queue without a name.
 func (a API) Queues(ctx context.Context, vhost string) ([]Queue, error) {
@@ -45,6 +46,7 @@ func (a API) Queues(ctx context.Context, vhost string) ([]Queue, error) {
 	type stats struct {
 		Published    Field[int64] `json:"publish"`
 		Acked        Field[int64] `json:"ack"`
+		Get          Field[int64] `json:"get"`
 		GetNoAck     Field[int64] `json:"get_no_ack"`
 		DeliverNoAck Field[int64] `json:"deliver_no_ack"`
 		In           Field[rate]  `json:"publish_details"`
@@ -68,7 +70,7 @@ func (a API) Queues(ctx context.Context, vhost string) ([]Queue, error) {
 			continue
 		}
 		s := q.Stats.Value
-		known := Stats{s.Published.count(), s.Acked.count(), s.GetNoAck.count(), s.DeliverNoAck.count(), s.In.Value.Rate.count()}
+		known := Stats{s.Published.count(), s.Acked.count(), s.Get.count(), s.GetNoAck.count(), s.DeliverNoAck.count(), s.In.Value.Rate.count()}
 		if s.In.Malformed {
 			known.PublishRate = Field[float64]{Malformed: true}
 		}

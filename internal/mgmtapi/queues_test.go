@@ -62,7 +62,7 @@ func spoil(t *rapid.T, o object) string {
 func queueObject(name string) object {
 	return object{
 		"name": name, "messages": 7, "messages_ready": 5, "messages_unacknowledged": 2, "consumers": 3, "arguments": object{"x-max-length": 9},
-		"message_stats": object{"publish": 40, "ack": 30, "get_no_ack": 2, "deliver_no_ack": 1, "publish_details": object{"rate": 1.5}},
+		"message_stats": object{"publish": 40, "ack": 30, "get": 4, "get_no_ack": 2, "deliver_no_ack": 1, "publish_details": object{"rate": 1.5}},
 	}
 }
 
@@ -72,7 +72,7 @@ func TestQueuesContainsUnexpectedValues(t *testing.T) {
 		n := func(v int64) mgmtapi.Field[int64] { return mgmtapi.Field[int64]{Value: v, Known: true} }
 		return mgmtapi.Queue{
 			Name: name, Messages: n(7), Ready: n(5), Unacked: n(2), Consumers: n(3), Args: topology.Table{"x-max-length": int64(9)},
-			Stats: mgmtapi.Stats{Published: n(40), Acked: n(30), GetNoAck: n(2), DeliverNoAck: n(1), PublishRate: mgmtapi.Field[float64]{Value: 1.5, Known: true}},
+			Stats: mgmtapi.Stats{Published: n(40), Acked: n(30), Get: n(4), GetNoAck: n(2), DeliverNoAck: n(1), PublishRate: mgmtapi.Field[float64]{Value: 1.5, Known: true}},
 		}
 	}
 	rapid.Check(t, func(r *rapid.T) {
@@ -106,6 +106,8 @@ func TestQueuesContainsUnexpectedValues(t *testing.T) {
 						want.Stats.Published = q.Stats.Published
 					case "ack":
 						want.Stats.Acked = q.Stats.Acked
+					case "get":
+						want.Stats.Get = q.Stats.Get
 					case "get_no_ack":
 						want.Stats.GetNoAck = q.Stats.GetNoAck
 					case "deliver_no_ack":

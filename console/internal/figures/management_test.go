@@ -35,7 +35,7 @@ func TestBrokerQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := func(n int64) mgmtapi.Field[int64] { return mgmtapi.Field[int64]{Value: n, Known: true} }
-	stats := mgmtapi.Stats{Published: count(0), Acked: count(0), GetNoAck: count(0), DeliverNoAck: count(0), PublishRate: mgmtapi.Field[float64]{Known: true}}
+	stats := mgmtapi.Stats{Published: count(0), Acked: count(0), Get: count(0), GetNoAck: count(0), DeliverNoAck: count(0), PublishRate: mgmtapi.Field[float64]{Known: true}}
 	orders := mgmtapi.Queue{Name: "orders", Ready: count(3), Unacked: count(2), Consumers: count(1), Args: topology.Table{"x-message-ttl": int64(5000)}, Stats: stats}
 	orders.Stats.PublishRate.Value = 1.5
 	want := map[string]mgmtapi.Queue{"orders": orders, "new": {Name: "new", Args: topology.Table{}, Stats: stats}}
