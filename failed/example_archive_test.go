@@ -161,7 +161,7 @@ func ExampleArchive_BeginReplay() {
 	}
 	fmt.Printf("%+v\n", queues[0].Counts)
 	// Output:
-	// 2 failed, 1 replayed
+	// {Failed:2 Replaying:0 Replayed:1 Discarded:0}
 }
 
 func ExampleMessage_Redact() {

@@ -38,8 +38,8 @@ type Counts struct {
 // Total returns the number of messages in all states.
 func (c Counts) Total() int64 { return c.Failed + c.Replaying + c.Replayed + c.Discarded }
 
-// String returns the numbers that are not zero, for example "10 failed, 3 replayed".
-func (c Counts) String() string {
+// Words returns the numbers that are not zero, for example "10 failed, 3 replayed".
+func (c Counts) Words() string {
 	var parts []string
 	for i, n := range c.byCode() {
 		if n > 0 {

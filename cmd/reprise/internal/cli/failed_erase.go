@@ -54,7 +54,7 @@ func (c *failedEraseCmd) Run(ctx context.Context, streams IO) error {
 			if c.DryRun || done.Messages == 0 {
 				return printErased(streams, done, nil, c.JSON, 0)
 			}
-			if ok, err := confirm(ctx, streams, fmt.Sprintf("Erase %s for good (%s)?", terminal.Plural(int(done.Messages), "message"), done.States)); !ok {
+			if ok, err := confirm(ctx, streams, fmt.Sprintf("Erase %s for good (%s)?", terminal.Plural(int(done.Messages), "message"), done.States.Words())); !ok {
 				return err
 			}
 			e.AtMost, e.Through = done.Messages, done.Through
@@ -69,7 +69,7 @@ func (c *failedEraseCmd) Run(ctx context.Context, streams IO) error {
 func printErased(streams IO, done api.Done, err error, asJSON bool, named int) error {
 	what := "erased"
 	if done.Messages > 0 && !asJSON {
-		what += " (" + done.States.String() + ")"
+		what += " (" + done.States.Words() + ")"
 	}
 	if err = printDone(streams, done, err, asJSON, what, named); err != nil || done.Left == 0 {
 		return err
