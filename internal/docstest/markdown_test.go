@@ -28,7 +28,7 @@ type step struct {
 
 var (
 	directive = regexp.MustCompile(`^<!-- (not run|until|output)(?:: (.+?))? -->$`)
-	languages = []string{"sh", "console", "text", "go", "yaml", "json", "html", "toml", "bash", "python", "ini"}
+	languages = []string{"sh", "console", "text", "go", "yaml", "json", "html", "toml", "bash", "python", "ini", "dockerfile"}
 )
 
 // parse returns the blocks and the errors of a document.
