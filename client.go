@@ -37,7 +37,8 @@ type Client struct {
 //
 // Percent-encode special characters in the user, the password and the virtual host. Dial accepts these RabbitMQ URI
 // parameters: heartbeat (in seconds), connection_timeout (in milliseconds, for a whole attempt; default 30 s, with
-// several hosts 10 s), channel_max and auth_mechanism. With amqps it also accepts cacertfile, certfile, keyfile,
+// several hosts 10 s), channel_max and auth_mechanism, and passwordfile, the path of a file with the password, which the
+// client reads for each connection: amqp://user@host/?passwordfile=/run/secrets/rabbit. With amqps it also accepts cacertfile, certfile, keyfile,
 // server_name_indication, and verify=verify_peer. Any other parameter is an error.
 // https://www.rabbitmq.com/docs/uri-query-parameters
 //
@@ -128,7 +129,7 @@ func CheckURL(url string) error {
 func (c *Config) linkConfig(purpose string) amqpconn.LinkConfig {
 	link := amqpconn.LinkConfig{
 		Name: c.Name + " " + purpose, Logger: c.Logger, Dial: c.Dial, TLS: c.TLS,
-		Heartbeat: c.Heartbeat, Timeout: c.ConfirmTimeout, Reconnect: c.Reconnect,
+		Credentials: c.Credentials, Heartbeat: c.Heartbeat, Timeout: c.ConfirmTimeout, Reconnect: c.Reconnect,
 	}
 	if o := c.Observer; o != nil {
 		link.Observe = func(change amqpconn.Change, err error) {

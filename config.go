@@ -57,6 +57,12 @@ type Config struct {
 	// authorities.
 	TLS *tls.Config
 
+	// Credentials returns the user and the password, for each attempt to connect, instead of those in the URL. If it returns an
+	// error, the client tries again later. A connection that is open continues after a rotation, unless the broker closes it.
+	// Credentials must respect ctx, which is canceled after the connection timeout. It is not called with
+	// auth_mechanism=external. Default: the user of the URL, and its password or passwordfile.
+	Credentials func(ctx context.Context) (user, password string, err error)
+
 	// Heartbeat is the interval of heartbeats that detect a dead connection. The client closes a silent connection
 	// after at most two intervals. Minimum: 1 s. Default: the parameter heartbeat of the URL, or 10 s.
 	Heartbeat time.Duration

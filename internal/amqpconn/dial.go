@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -23,6 +24,10 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out after %s", timeout))
 	defer cancel()
 
+	a, err := l.withLogin(ctx, a)
+	if err != nil {
+		return nil, l.explain(a, nil, err)
+	}
 	properties := amqp.NewConnectionProperties()
 	properties["product"] = "Reprise"
 	properties.SetClientConnectionName(l.name)
@@ -81,6 +86,44 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	return c, nil
 }
 
+// withLogin returns the address with the current user and password. It asks for them for each connection, because they may
+// have been rotated.
+func (l *Link) withLogin(ctx context.Context, a address) (address, error) {
+	switch {
+	case a.login() == "":
+		return a, nil
+	case l.cfg.Credentials != nil:
+		user, password, err := l.cfg.Credentials(ctx)
+		if err != nil {
+			return a, fmt.Errorf("get credentials: %w", err)
+		}
+		a.Username, a.Password = user, password
+	case a.passwordFile != "":
+		password, err := readPassword(a.passwordFile)
+		if err != nil {
+			return a, &filesError{err}
+		}
+		a.Password = password
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.user = a.Username
+	return a, nil
+}
+
+// readPassword returns the content of a file without the line break at its end.
+func readPassword(path string) (string, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read password: %w", err)
+	}
+	password := strings.TrimRight(string(content), "\r\n")
+	if password == "" {
+		return "", fmt.Errorf("password file %s is empty", path)
+	}
+	return password, nil
+}
+
 // open adds TLS, if the URL requires it, and performs the handshakes.
 func (l *Link) open(ctx context.Context, a address, s *socket, config amqp.Config, timeout time.Duration) (*amqp.Connection, error) {
 	if err := s.SetDeadline(time.Now().Add(timeout)); err != nil {
@@ -112,16 +155,20 @@ func (l *Link) tlsConfig(a address) (*tls.Config, error) {
 	if l.cfg.TLS != nil {
 		settings = l.cfg.TLS.Clone() // a copy, because the next line sets the name of this address
 	} else if err := readTLSFiles(settings, a); err != nil {
-		return nil, &tlsFilesError{err}
+		return nil, &filesError{err}
 	}
 	settings.ServerName = cmp.Or(settings.ServerName, a.Host)
 	return settings, nil
 }
 
-// CheckFiles returns an error if a TLS file of the URL cannot be used.
+// CheckFiles returns an error if a file of the URL cannot be used.
 func (a Addresses) CheckFiles() error {
-	if err := readTLSFiles(new(tls.Config), a[0]); err != nil { // all addresses have the same files
-		return &tlsFilesError{err}
+	err := readTLSFiles(new(tls.Config), a[0]) // all addresses have the same files
+	if path := a[0].passwordFile; err == nil && path != "" {
+		_, err = readPassword(path)
+	}
+	if err != nil {
+		return &filesError{err}
 	}
 	return nil
 }

@@ -29,14 +29,16 @@ const (
 
 // LinkConfig configures a Link. Logger, Dial and Reconnect must be set.
 type LinkConfig struct {
-	Name      string // connection_name in the broker's list
-	Logger    *slog.Logger
-	Dial      func(ctx context.Context, network, addr string) (net.Conn, error)
-	TLS       *tls.Config
-	Heartbeat time.Duration // 0 means the value in the URL, or DefaultHeartbeat
-	Timeout   time.Duration // for answers of the broker
-	Reconnect backoff.Backoff
-	Observe   func(Change, error) // may be nil
+	Name   string // connection_name in the broker's list
+	Logger *slog.Logger
+	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
+	TLS    *tls.Config
+	// Credentials replaces the user and the password of the URL. May be nil.
+	Credentials func(ctx context.Context) (user, password string, err error)
+	Heartbeat   time.Duration // 0 means the value in the URL, or DefaultHeartbeat
+	Timeout     time.Duration // for answers of the broker
+	Reconnect   backoff.Backoff
+	Observe     func(Change, error) // may be nil
 }
 
 // Change is a change of a link's state.
@@ -57,7 +59,6 @@ const CloseTimeout = 5 * time.Second
 // indefinitely to replace it. One goroutine (Run) owns the link.
 type Link struct {
 	name  string // connection_name
-	user  string // authenticated user, "" if unknown
 	cfg   LinkConfig
 	log   *slog.Logger
 	tasks *Tasks
@@ -67,8 +68,9 @@ type Link struct {
 	gen       uint64 // of the newest Conn
 
 	mu      sync.Mutex
-	current *Conn // nil while disconnected
-	reason  error // the reason if disconnected
+	current *Conn  // nil while disconnected
+	user    string // of the last attempt; "" if a certificate contains the name
+	reason  error  // the reason if disconnected
 	closed  bool
 	changed chan struct{} // closed and replaced on every change
 }
@@ -76,8 +78,7 @@ type Link struct {
 // NewLink returns a link without a connection.
 func NewLink(cfg LinkConfig, addresses Rotation, tasks *Tasks) *Link {
 	return &Link{
-		name: cfg.Name, user: addresses.all[0].login(),
-		cfg: cfg, log: cfg.Logger.With("connection", cfg.Name), tasks: tasks,
+		name: cfg.Name, cfg: cfg, log: cfg.Logger.With("connection", cfg.Name), tasks: tasks,
 		addresses: addresses, changed: make(chan struct{}),
 	}
 }
@@ -86,7 +87,11 @@ func NewLink(cfg LinkConfig, addresses Rotation, tasks *Tasks) *Link {
 func (l *Link) SiblingRotation() Rotation { return l.addresses.sibling() }
 
 // User returns the authenticated user, or "" if a certificate contains the name.
-func (l *Link) User() string { return l.user }
+func (l *Link) User() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.user
+}
 
 // Connect dials until it succeeds or ctx is canceled. It returns a *ConnectError if it has tried all addresses and one of
 // them has refused the connection, because further attempts cannot succeed.

@@ -43,22 +43,22 @@ func (l *Link) explain(a address, s *socket, err error) error {
 		return err
 	case refusal == amqp.ErrSASL:
 		return fatal("the broker does not support a login mechanism of this URL; check auth_mechanism")
-	case refusal == amqp.ErrCredentials && l.user == "":
+	case refusal == amqp.ErrCredentials && a.login() == "":
 		return &refusedError{fatal("the broker refused the client certificate; check that one is set, that it names a user of the broker, and that the broker demands one (RabbitMQ: ssl_options.verify_peer and fail_if_no_peer_cert)")}
 	case refusal == amqp.ErrCredentials:
 		// The client infers ErrCredentials, because RabbitMQ closes the connection silently after a wrong password. A
 		// broken network looks the same.
 		var note string
-		if l.user == "guest" && !isLoopback(a.Host) {
+		if a.Username == "guest" && !isLoopback(a.Host) {
 			note = " (RabbitMQ accepts user guest only from localhost)"
 		}
-		return &refusedError{fatal("the broker refused user %q; check user name and password%s", l.user, note)}
+		return &refusedError{fatal("the broker refused user %q; check user name and password%s", a.Username, note)}
 	case refusal.Code == amqp.AccessRefused && refusal.Server:
-		return fatal("the broker refused user %q; check user name and password (%s)", l.user, refusal.Reason)
+		return fatal("the broker refused user %q; check user name and password (%s)", a.Username, refusal.Reason)
 	case refusal.Code == amqp.NotAllowed && refusal.Server && strings.Contains(refusal.Reason, "limit ("):
 		return ended(err) // the connection limit is reached; a retry can succeed after other connections close
 	case refusal.Code == amqp.NotAllowed && refusal.Server:
-		return fatal("the broker denied user %q access to virtual host %q; check that it exists and that the user has permissions on it (%s)", l.user, a.Vhost, refusal.Reason)
+		return fatal("the broker denied user %q access to virtual host %q; check that it exists and that the user has permissions on it (%s)", a.Username, a.Vhost, refusal.Reason)
 	}
 	return ended(err)
 }
@@ -86,7 +86,7 @@ func explainTLS(err error) string {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return "the server does not use TLS; use amqp://, or the TLS port (usually 5671)"
 	}
-	if files, ok := errors.AsType[*tlsFilesError](err); ok {
+	if files, ok := errors.AsType[*filesError](err); ok {
 		return files.Error()
 	}
 	text := err.Error()
@@ -98,10 +98,10 @@ func explainTLS(err error) string {
 	return ""
 }
 
-// tlsFilesError reports that the TLS files of a URL cannot be used.
-type tlsFilesError struct{ err error }
+// filesError reports that a file of a URL cannot be used.
+type filesError struct{ err error }
 
-func (e *tlsFilesError) Error() string {
-	return "cannot use the TLS files of the URL: " + e.err.Error()
+func (e *filesError) Error() string {
+	return "cannot use the files of the URL: " + e.err.Error()
 }
-func (e *tlsFilesError) Unwrap() error { return e.err }
+func (e *filesError) Unwrap() error { return e.err }

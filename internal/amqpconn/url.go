@@ -29,6 +29,8 @@ type address struct {
 	amqp.URI
 	addr      string        // host:port
 	heartbeat time.Duration // the URL's parameter, or DefaultHeartbeat
+
+	passwordFile string // file of the password; "": the password is in the URL
 }
 
 // mechanisms returns the login mechanisms of the URL with its user and password.
@@ -50,11 +52,16 @@ func (a address) mechanisms() []amqp.Authentication {
 	return all
 }
 
-// heartbeatOf returns the parameter heartbeat in the tail of a valid URL, or DefaultHeartbeat.
-func heartbeatOf(tail string) time.Duration {
+// parameter returns a parameter in the tail of a valid URL, or "".
+func parameter(tail, name string) string {
 	_, query, _ := strings.Cut(tail, "?")
 	parameters, _ := url.ParseQuery(query)
-	if seconds, err := strconv.ParseUint(parameters.Get("heartbeat"), 10, 16); err == nil {
+	return parameters.Get(name)
+}
+
+// heartbeatOf returns the parameter heartbeat in the tail of a valid URL, or DefaultHeartbeat.
+func heartbeatOf(tail string) time.Duration {
+	if seconds, err := strconv.ParseUint(parameter(tail, "heartbeat"), 10, 16); err == nil {
 		return time.Duration(seconds) * time.Second
 	}
 	return DefaultHeartbeat
@@ -102,6 +109,9 @@ func ParseURL(url string) (Addresses, error) {
 	if wrong := checkParameters(scheme, tail); wrong != "" {
 		return fault("%s", wrong)
 	}
+	if user, _, password := strings.Cut(strings.TrimSuffix(login, "@"), ":"); parameter(tail, "passwordfile") != "" && (user == "" || password) {
+		return fault("with the parameter passwordfile, the login must be a user without a password: amqp://user@host/?passwordfile=/path")
+	}
 	var all Addresses
 	list := strings.Split(hosts, ",")
 	for i, host := range list {
@@ -116,7 +126,7 @@ func ParseURL(url string) (Addresses, error) {
 				return fault("the port of host %d must be 1 to 65535", i+1)
 			}
 		}
-		a := address{heartbeat: heartbeatOf(tail)}
+		a := address{heartbeat: heartbeatOf(tail), passwordFile: parameter(tail, "passwordfile")}
 		var err error
 		if a.URI, err = amqp.ParseURI(scheme + "://" + login + host + tail); err != nil {
 			return fault("%s", malformed(err))
@@ -137,7 +147,7 @@ func ParseURL(url string) (Addresses, error) {
 
 // Parameters of a URL. https://www.rabbitmq.com/docs/uri-query-parameters
 var (
-	plainParameters = []string{"auth_mechanism", "channel_max", "connection_timeout", "heartbeat"}
+	plainParameters = []string{"auth_mechanism", "channel_max", "connection_timeout", "heartbeat", "passwordfile"}
 	tlsParameters   = []string{"cacertfile", "certfile", "keyfile", "server_name_indication", "verify"}
 )
 
@@ -197,7 +207,7 @@ func withoutFiles(tail string) string {
 	path, query, _ := strings.Cut(tail, "?")
 	for parameter := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(parameter, "=")
-		file := slices.Contains([]string{"cacertfile", "certfile", "keyfile"}, name)
+		file := slices.Contains([]string{"cacertfile", "certfile", "keyfile", "passwordfile"}, name)
 		if !file || strings.Contains(value, ",amqp://") || strings.Contains(value, ",amqps://") {
 			path += "?" + parameter
 		}

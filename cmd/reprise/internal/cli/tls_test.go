@@ -256,8 +256,8 @@ func TestUpChecksTLSFiles(t *testing.T) {
 	a.must(os.WriteFile(a.file("text"), []byte("text"), 0o600))
 	for _, test := range []struct{ broker, http, duplicates, want string }{
 		{broker: "cacertfile=authority.pem&certfile=other.pem&keyfile=other-key.pem", http: "authority.pem", duplicates: "sslrootcert=authority.pem&sslcert=other.pem&sslkey=other-key.pem"},
-		{broker: "cacertfile=nosuch.pem", want: ":1:9: cannot use the TLS files of the URL: read CA certificate: open DIR/nosuch.pem: no such file"},
-		{broker: "cacertfile=text.pem", want: ":1:9: cannot use the TLS files of the URL: CA certificate DIR/text.pem has no certificate in PEM"},
+		{broker: "cacertfile=nosuch.pem", want: ":1:9: cannot use the files of the URL: read CA certificate: open DIR/nosuch.pem: no such file"},
+		{broker: "cacertfile=text.pem", want: ":1:9: cannot use the files of the URL: CA certificate DIR/text.pem has no certificate in PEM"},
 		{broker: "cacertfile=~/ca.pem", want: ":1:9: ~ and variables are not expanded here"},
 		{broker: "certfile=nosuch.pem&keyfile=other-key.pem", want: "load client certificate: open DIR/nosuch.pem"},
 		{broker: "certfile=other.pem&keyfile=authority-key.pem", want: "private key does not match public key"},

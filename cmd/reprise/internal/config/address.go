@@ -21,7 +21,7 @@ func (v value) brokerURL() (string, bool) {
 	if bad, ok := errors.AsType[*reprise.ConnectError](reprise.CheckURL(s)); ok {
 		return "", v.fail("broker: %s", bad.Reason)
 	}
-	return v.files(s, "cacertfile", "certfile", "keyfile")
+	return v.files(s, "cacertfile", "certfile", "keyfile", "passwordfile")
 }
 
 // files resolves the relative paths of the files that parameters of a valid URL name.
