@@ -3,7 +3,9 @@ package console
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -165,5 +167,28 @@ func TestWorkersPage(t *testing.T) {
 	}
 	if w := ask(t, newConsole(t, Config{}), "GET", "/workers", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "does not listen to workers") {
 		t.Errorf("page without workers: got status %d, want 200", w.Code)
+	}
+}
+
+// The overview does not warn of a queue whose workers an operator has paused.
+func TestOverviewShowsPausedQueue(t *testing.T) {
+	management := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/api/queues") {
+			_, _ = io.WriteString(w, "[]")
+			return
+		}
+		_, _ = io.WriteString(w, `[{"name": "mails", "vhost": "/", "messages_ready": 7, "messages_unacknowledged": 0, "consumers": 0},
+			{"name": "idle", "vhost": "/", "messages_ready": 7, "messages_unacknowledged": 0, "consumers": 0}]`)
+	}))
+	t.Cleanup(management.Close)
+	a := newArchive(t, failed.Config{})
+	d := newConsole(t, Config{Archive: a, Fleet: newFakeFleet(), Management: &Management{URL: management.URL}})
+	page := ask(t, d, "GET", "/", nil).Body.String()
+	for queue, want := range map[string]string{"mails": "paused", "idle": "none"} {
+		_, row, _ := strings.Cut(page, `title="`+queue+`"`)
+		row, _, _ = strings.Cut(row, "</tr>")
+		if !strings.Contains(row, want) {
+			t.Errorf("queue %s: got row %s, want %q", queue, row, want)
+		}
 	}
 }

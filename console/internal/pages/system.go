@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/internal/graph"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/ledger"
@@ -95,6 +96,7 @@ type queueRow struct {
 	Parked    int64 // messages in its failed queue, not yet in the archive
 	Archived  failed.QueueSummary
 	Workers   int    // consumers according to the broker, or workers of this program
+	Paused    bool   // whether a worker does not consume because an operator has paused it
 	Stopped   string // reason why a worker of this program is not consuming; "": all are
 	Here      bool   // whether this program has a worker for the queue
 	Breaker   string
@@ -104,8 +106,8 @@ type queueRow struct {
 }
 
 // rows returns the work queues: queues with archived messages, queues with a worker in this program, and queues of the
-// broker that are neither wait queues nor failed queues.
-func (s *system) rows(workers []flow.Worker) []queueRow {
+// broker that are neither wait queues nor failed queues. The workers announced come from all programs.
+func (s *system) rows(workers []flow.Worker, announced []api.Worker) []queueRow {
 	byName := map[string]*queueRow{}
 	row := func(name string) *queueRow {
 		if byName[name] == nil {
@@ -145,6 +147,11 @@ func (s *system) rows(workers []flow.Worker) []queueRow {
 	for _, rate := range s.done {
 		if r := byName[rate.Work[0]]; r != nil && len(rate.Work) == 1 {
 			r.Done, r.DoneKnown = rate.Done, true
+		}
+	}
+	for _, w := range announced {
+		if r := byName[w.Queue]; r != nil && w.State == topology.WorkerPaused {
+			r.Paused = true
 		}
 	}
 	rows := make([]queueRow, 0, len(byName))
