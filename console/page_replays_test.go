@@ -123,9 +123,13 @@ func TestPagesShowUnsentMessages(t *testing.T) {
 	if err := plumbing.Refused(t.Context(), c.cfg.Archive, int64(r.ID), int64(id), "it is <b>larger</b> than 16 MiB"); err != nil {
 		t.Fatal(err)
 	}
+	if err := c.cfg.Archive.EndReplay(t.Context(), r.ID, failed.ReplayDone, "", "ann"); err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]string{
 		"/messages/1": "could not send this message:</strong> it is &lt;b&gt;larger&lt;/b&gt; than 16 MiB",
 		"/replays/1":  ">1</a> <small>stay failed",
+		"/replays":    "done, 1 not sent",
 	} {
 		if w := ask(t, c, "GET", path, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s does not contain %q: got status %d, want 200; body %s", path, want, w.Code, w.Body)
@@ -194,6 +198,12 @@ func TestPageShowsReplayStoppedByCanary(t *testing.T) {
 		}
 		if strings.Contains(page, "Cancel replay") {
 			t.Errorf("%s: page offers to cancel the replay", why)
+		}
+		if !strings.Contains(text, "Replay 1…") {
+			t.Errorf("%s: page does not offer to replay the unsent message: %s", why, text)
+		}
+		if form := ask(t, c, "GET", linkTo(t, page, "/replays/new"), nil).Body.String(); !strings.Contains(form, "Replay 1 message") {
+			t.Errorf("%s: got form %s, want \"Replay 1 message\"", why, form)
 		}
 	}
 }

@@ -19,8 +19,9 @@ import (
 // replayView is a replay, prepared for a page.
 type replayView struct {
 	*failed.Replay
-	Words   string // description of the messages
-	How     string // description of the rate and the destination
+	Words   string         // description of the messages
+	How     string         // description of the rate and the destination
+	Group   failed.GroupID // 0: the plan does not select a group
 	Percent int64
 	Rate    float64 // current rate, or average rate of an ended replay, in messages per second
 	Left    string  // remaining time; "" if unknown
@@ -101,7 +102,7 @@ func (p *Pages) viewReplay(r failed.Replay, now time.Time) replayView {
 	words := r.Plan.Filter
 	words.States = nil // a replay selects only failed messages
 	v := replayView{
-		Replay: &r, Words: DescribeFilter(words), How: describePlan(r.Plan),
+		Replay: &r, Words: DescribeFilter(words), How: describePlan(r.Plan), Group: words.Group,
 		Percent: percent(r.Sent, r.Total), Running: r.State == failed.ReplayRunning,
 	}
 	end := r.Ended
@@ -195,10 +196,11 @@ func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 		Refused  []failed.Summary
 		Waiting  failed.Total // messages that the replay could not send and that were not sent later
 		Returned []failed.Summary
-		Carried  bool        // a replayer is available
-		Canary   *canaryView // canary that stopped the replay; nil: none
+		Carried  bool         // a replayer is available
+		Canary   *canaryView  // canary that stopped the replay; nil: none
+		Rest     failed.Total // failed messages that match the plan of a stopped or canceled replay
 
-		AllRefused, Again, AllReturned template.URL
+		AllRefused, Again, AllReturned, ReplayRest template.URL
 	}{R: p.viewReplay(*r, c.Clock()), Returned: returned, Carried: c.Replayer != nil}
 	if data.Canary, err = canaryThatStopped(c, r); err != nil {
 		return err
@@ -213,6 +215,17 @@ func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 		f.States = []failed.State{failed.Failed}
 		data.Again = web.HrefMessages("/replays/new", f)
 		if data.Waiting, err = c.Archive.Count(ctx, f); err != nil {
+			return err
+		}
+	}
+	if !data.R.Running && r.State != failed.ReplayDone {
+		f := r.Plan.Filter
+		f.All, f.States = false, []failed.State{failed.Failed}
+		data.ReplayRest = web.HrefMessages("/replays/new", f)
+		if r.Plan.Filter.All {
+			data.ReplayRest = web.Href("/replays/new", url.Values{"all": {"true"}})
+		}
+		if data.Rest, err = c.Archive.Count(ctx, f); err != nil {
 			return err
 		}
 	}
