@@ -64,7 +64,7 @@ func (consoleRunCmd) Help() string { return consoleCmd{}.Help() }
 // Run runs the console until a signal arrives.
 func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 	log := c.logger(streams.Stderr)
-	cfg, url, err := c.config()
+	cfg, err := c.config()
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 	go func() {
 		err := d.run(stop.ctx, func(ctx context.Context) (*reprise.Client, error) {
 			var err error
-			client, err = dial(ctx, url, &reprise.Config{Logger: log, Name: "reprise console", Observer: health.metrics})
+			client, err = dial(ctx, c.URL, &reprise.Config{Logger: log, Name: "reprise console", Observer: health.metrics})
 			if err == nil {
 				health.works(client, nil)
 			}
@@ -114,10 +114,10 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 }
 
 // config returns the configuration that the flags specify.
-func (c *consoleRunCmd) config() (archiveServiceConfig, string, error) {
+func (c *consoleRunCmd) config() (archiveServiceConfig, error) {
 	url := cmp.Or(c.URL, defaultURL)
 	if bad, ok := errors.AsType[*reprise.ConnectError](reprise.CheckURL(url)); ok {
-		return archiveServiceConfig{}, "", usagef("--url: %s", bad.Reason)
+		return archiveServiceConfig{}, usagef("--url: %s", bad.Reason)
 	}
 	cfg := archiveServiceConfig{
 		archive: cmp.Or(c.Archive, defaultArchive), listen: c.Listen, flag: "--listen",
@@ -125,27 +125,27 @@ func (c *consoleRunCmd) config() (archiveServiceConfig, string, error) {
 	}
 	if len(c.Queue) > 0 {
 		if err := (failed.IngestConfig{Queues: c.Queue}).Validate(); err != nil {
-			return cfg, "", usagef("--queue: %w", err)
+			return cfg, usagef("--queue: %w", err)
 		}
 	} else if c.Management == "" {
-		return cfg, "", usagef("failed queues are required (use --queue NAME for each, or --management URL to find all *.failed)")
+		return cfg, usagef("failed queues are required (use --queue NAME for each, or --management URL to find all *.failed)")
 	}
 	keep, err := atLeast(time.Hour, "--keep", c.Keep)
 	if err != nil {
-		return cfg, "", err
+		return cfg, err
 	}
 	cfg.settings.Retention = keep
 	if c.Tokens != "" {
 		tokens, err := readTokens(c.Tokens)
 		if err != nil {
-			return cfg, "", usagef("--tokens: %w", err)
+			return cfg, usagef("--tokens: %w", err)
 		}
 		cfg.console.Tokens, cfg.tokens = tokens, c.Tokens
 	}
 	if c.Notify != "" {
 		notify, url, err := config.LoadNotify(c.Notify)
 		if err != nil {
-			return cfg, "", usagef("--notify: %w", err)
+			return cfg, usagef("--notify: %w", err)
 		}
 		cfg.notify, cfg.url = notify, url
 	}
@@ -153,7 +153,7 @@ func (c *consoleRunCmd) config() (archiveServiceConfig, string, error) {
 	if c.Management != "" {
 		m, err := consoleManagement("--management", c.Management, cfg.queues.vhost)
 		if err != nil {
-			return cfg, "", err
+			return cfg, err
 		}
 		cfg.console.Management = m
 		if len(c.Queue) == 0 {
@@ -161,9 +161,9 @@ func (c *consoleRunCmd) config() (archiveServiceConfig, string, error) {
 		}
 	}
 	if err := cfg.check(); err != nil {
-		return cfg, "", usageError{err}
+		return cfg, usageError{err}
 	}
-	return cfg, url, nil
+	return cfg, nil
 }
 
 // consoleManagement returns the management API at rawURL, with the user and the password in the URL, or guest by default.

@@ -1,24 +1,81 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// dial connects to a broker. An invalid URL is a usageError. Other errors come from the library, which hides passwords.
+// dial connects to a broker, or to the embedded broker at its default address if rawURL is "". An invalid URL is a
+// usageError. Other errors come from the library, which hides passwords.
 func dial(ctx context.Context, rawURL string, cfg *reprise.Config) (*reprise.Client, error) {
+	if rawURL == "" {
+		cfg.Dial = dialEmbedded
+		client, err := reprise.Dial(ctx, defaultURL, cfg)
+		if err != nil {
+			err = fmt.Errorf("%w (this is the embedded broker's default; use --url or REPRISE_URL for another broker)", err)
+		}
+		return client, err
+	}
 	if bad, ok := errors.AsType[*reprise.ConnectError](reprise.CheckURL(rawURL)); ok {
 		return nil, usagef("%s", bad.Reason)
 	}
-	client, err := reprise.Dial(ctx, rawURL, cfg)
-	if err != nil && rawURL == defaultURL {
-		err = fmt.Errorf("%w (this is the embedded broker's default; use --url or REPRISE_URL for another broker)", err)
+	return reprise.Dial(ctx, rawURL, cfg)
+}
+
+// dialEmbedded connects to an embedded broker. A user who did not select a broker must not change the queues of another
+// broker that listens at the default address.
+func dialEmbedded(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
 	}
-	return client, err
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if _, err := conn.Write(amqpwire.ProtocolHeader[:]); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	var received bytes.Buffer
+	frame, err := amqpwire.NewReader(io.TeeReader(conn, &received), 0).ReadFrame()
+	greeted := &greetedConn{Conn: conn, received: io.MultiReader(&received, conn), header: len(amqpwire.ProtocolHeader)}
+	if err != nil {
+		return greeted, nil // the client reads the same data, and explains them
+	}
+	method, err := amqpwire.ParseMethod(frame.Payload)
+	start, ok := method.(*amqpwire.ConnectionStart)
+	if err != nil || !ok {
+		return greeted, nil
+	}
+	if information, _ := start.ServerProperties.Get("information"); !strings.HasPrefix(fmt.Sprint(information), "Reprise") {
+		_ = conn.Close()
+		product, _ := start.ServerProperties.Get("product")
+		version, _ := start.ServerProperties.Get("version")
+		return nil, &reprise.ConnectError{Addr: addr, Reason: fmt.Sprintf("%.40v %.40v listens at this address, not the embedded broker", product, version)}
+	}
+	return greeted, nil
+}
+
+// greetedConn is a connection on which the protocol header has been sent, and the reply has been read.
+type greetedConn struct {
+	net.Conn
+	received io.Reader
+	header   int // number of bytes of the header that the client has not written
+}
+
+func (c *greetedConn) Read(p []byte) (int, error) { return c.received.Read(p) }
+
+func (c *greetedConn) Write(p []byte) (int, error) {
+	skip := min(c.header, len(p))
+	c.header -= skip
+	n, err := c.Conn.Write(p[skip:])
+	return skip + n, err
 }
 
 // hangUp closes a client. Connections that are still open after the timeout are closed when the process exits.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +62,7 @@ func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 	}
 	connecting, cancel := c.timeout(ctx)
 	defer cancel()
-	client, err := dial(connecting, cmp.Or(c.URL, defaultURL), &reprise.Config{
+	client, err := dial(connecting, c.URL, &reprise.Config{
 		ConfirmTimeout: c.Timeout, Name: "reprise publish",
 		Logger: newWaiting(streams.Stderr, "not connected yet (%s), trying for "+c.Timeout.String(), c.Timeout),
 	})

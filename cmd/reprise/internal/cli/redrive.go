@@ -100,8 +100,7 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 		redrive.Origin, redrive.Marks = originOf(workers), marksOf(workers)
 		url = cmp.Or(url, configuredBroker(cfg))
 	}
-	url = cmp.Or(url, defaultURL)
-	if redrive.Routing, err = c.routing(workers, url); err != nil {
+	if redrive.Routing, err = c.routing(workers, cmp.Or(url, defaultURL)); err != nil {
 		return err
 	}
 	client, err := c.connect(ctx, url, streams)

@@ -32,7 +32,7 @@ func (b brokerFlags) with(ctx context.Context, name string, streams IO, f func(c
 	}
 	connecting, cancel := context.WithTimeoutCause(ctx, b.Timeout, fmt.Errorf("timed out after %s", b.Timeout))
 	defer cancel()
-	client, err := dial(connecting, cmp.Or(b.URL, defaultURL), &reprise.Config{
+	client, err := dial(connecting, b.URL, &reprise.Config{
 		Name: name, Logger: newWaiting(streams.Stderr, "not connected yet (%s), trying for "+b.Timeout.String(), b.Timeout),
 	})
 	if err != nil {
