@@ -163,7 +163,7 @@ func TestNewWorkerRejectsInvalidSettings(t *testing.T) {
 	}
 	// Any value of these settings is valid.
 	tried := map[string]bool{
-		"GrowingTTL.Rand": true, "CDNPurge.Rand": true, "CDNPurge.TransientExchanges": true, "WorkRetry.TransientExchanges": true,
+		"GrowingTTL.Rand": true, "CDNPurge.Rand": true, "CDNPurge.TransientExchanges": true, "CDNPurge.WorkersOnly": true, "WorkRetry.TransientExchanges": true,
 	}
 	for _, c := range cases {
 		design, _, _ := strings.Cut(c.field, ".")
