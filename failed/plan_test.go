@@ -248,7 +248,7 @@ func pagesForPlans(a *failed.Archive) map[string]func(context.Context) error {
 const maxSorted = 4 * 10_000
 
 var (
-	growing    = []string{"message", "content", "revision", "delivery", "origin", "item", "search", "replay", "act"}
+	growing    = []string{"message", "content", "revision", "delivery", "origin", "item", "search", "replay", "act", "acted"}
 	wholeState = regexp.MustCompile(`(?m)SEARCH \w+ USING .*\(state=\?\)$`)
 	scanned    = regexp.MustCompile(`(?m)SCAN (m|c|r|d|i|s|a|\w*_(?:` + strings.Join(growing, "|") + `))\b(?: USING .*)?$`)
 )
