@@ -39,7 +39,7 @@ var failures = map[string]struct {
 		},
 		[]string{
 			"assertion failed",
-			"events (times since the start):", "at=0s level=WARN msg=retry queue=orders message_id=1 attempt=1 delay=4h0m0s",
+			"events (times since the start):", "at=0s level=WARN msg=retry queue=orders message_id=1 attempt=1 exchange=\"\" routing_key=orders delay=4h0m0s",
 			"messages:", "1 ready, the next expires in 4h0m0s, no consumers",
 		},
 	},

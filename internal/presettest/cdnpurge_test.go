@@ -119,6 +119,7 @@ func TestCDNPurgeTopology(t *testing.T) {
 			{Exchange: "cdn-purge", Queue: "cdn-purge", RoutingKey: "tag"},
 			{Exchange: "cdn-purge.wait", Queue: "cdn-purge.wait", RoutingKey: "tag"},
 		},
+		NoSchedule: []topology.Address{{Exchange: "cdn-purge"}, {Key: "cdn-purge"}},
 	}
 	if diff := cmp.Diff(want, preset.CDNPurge{}.Topology()); diff != "" {
 		t.Errorf("topology: -want +got:\n%s", diff)
@@ -139,6 +140,7 @@ func TestCDNPurgeTopology(t *testing.T) {
 			{Exchange: "assets", Queue: "purger", RoutingKey: "purge.#"},
 			{Exchange: "assets.wait", Queue: "purger.wait", RoutingKey: "purge.#"},
 		},
+		NoSchedule: []topology.Address{{Exchange: "assets"}, {Key: "purger"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("topology: -want +got:\n%s", diff)
