@@ -44,16 +44,9 @@ func (c *failedDiscardCmd) Run(ctx context.Context, streams IO) error {
 	return c.ask(streams, func(client *api.Client) error {
 		if !c.DryRun && !c.Yes && len(c.IDs) == 0 {
 			found, err := client.Discard(ctx, api.Discard{Selection: s, Reason: c.Reason}, true)
-			if err != nil {
-				return err
+			if ok, err := confirmFound(ctx, streams, &s, "Discard", found, err); !ok {
+				return printDone(streams, api.Done{}, err, c.JSON, "discarded", 0)
 			}
-			if found.Messages == 0 {
-				return printDone(streams, api.Done{}, nil, c.JSON, "discarded", 0)
-			}
-			if ok, err := confirm(ctx, streams, fmt.Sprintf("Discard %s?", terminal.Plural(int(found.Messages), "message"))); !ok {
-				return err
-			}
-			s.AtMost, s.Through = found.Messages, found.Through // the answer applies only to the counted messages
 		}
 		done, err := client.Discard(ctx, api.Discard{Selection: s, Reason: c.Reason}, c.DryRun)
 		return printDone(streams, done, err, c.JSON, "discarded", len(c.IDs))
@@ -89,20 +82,23 @@ func (c *failedUndoCmd) Run(ctx context.Context, streams IO) error {
 	return c.ask(streams, func(client *api.Client) error {
 		if !c.DryRun && !c.Yes && len(c.IDs) == 0 {
 			found, err := client.Restore(ctx, s, true)
-			if err != nil {
-				return err
+			if ok, err := confirmFound(ctx, streams, &s, "Restore", found, err); !ok {
+				return printDone(streams, api.Done{}, err, c.JSON, "restored", 0)
 			}
-			if found.Messages == 0 {
-				return printDone(streams, api.Done{}, nil, c.JSON, "restored", 0)
-			}
-			if ok, err := confirm(ctx, streams, fmt.Sprintf("Restore %s?", terminal.Plural(int(found.Messages), "message"))); !ok {
-				return err
-			}
-			s.AtMost, s.Through = found.Messages, found.Through
 		}
 		done, err := client.Restore(ctx, s, c.DryRun)
 		return printDone(streams, done, err, c.JSON, "restored", len(c.IDs))
 	})
+}
+
+// confirmFound asks whether an action applies to the messages that a dry run has found, and limits the selection to them. It
+// returns false without an error if the dry run has found none.
+func confirmFound(ctx context.Context, streams IO, s *api.Selection, verb string, found api.Done, err error) (bool, error) {
+	if err != nil || found.Messages == 0 {
+		return false, err
+	}
+	s.AtMost, s.Through = found.Messages, found.Through
+	return confirm(ctx, streams, fmt.Sprintf("%s %s?", verb, terminal.Plural(int(found.Messages), "message")))
 }
 
 // printDone prints the result of an action. The argument named is the number of messages that were selected by ID.
