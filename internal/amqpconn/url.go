@@ -145,6 +145,9 @@ func ParseURL(url string) (Addresses, error) {
 	return all, nil
 }
 
+// FileParameters are the parameters of a URL whose values are paths.
+var FileParameters = []string{"cacertfile", "certfile", "keyfile", "passwordfile"}
+
 // Parameters of a URL. https://www.rabbitmq.com/docs/uri-query-parameters
 var (
 	plainParameters = []string{"auth_mechanism", "channel_max", "connection_timeout", "heartbeat", "passwordfile"}
@@ -207,7 +210,7 @@ func withoutFiles(tail string) string {
 	path, query, _ := strings.Cut(tail, "?")
 	for parameter := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(parameter, "=")
-		file := slices.Contains([]string{"cacertfile", "certfile", "keyfile", "passwordfile"}, name)
+		file := slices.Contains(FileParameters, name)
 		if !file || strings.Contains(value, ",amqp://") || strings.Contains(value, ",amqps://") {
 			path += "?" + parameter
 		}

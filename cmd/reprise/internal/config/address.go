@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
 // brokerURL reads the URL of a broker. Errors never contain the URL, because it may contain a password.
@@ -21,7 +22,7 @@ func (v value) brokerURL() (string, bool) {
 	if bad, ok := errors.AsType[*reprise.ConnectError](reprise.CheckURL(s)); ok {
 		return "", v.fail("broker: %s", bad.Reason)
 	}
-	return v.files(s, "cacertfile", "certfile", "keyfile", "passwordfile")
+	return v.files(s, amqpconn.FileParameters...)
 }
 
 // files resolves the relative paths of the files that parameters of a valid URL name.
