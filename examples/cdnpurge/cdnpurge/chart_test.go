@@ -84,9 +84,8 @@ func panel(t *testing.T, r result, most float64, legend bool) *plot.Plot {
 		a.LineStyle.Color, a.Tick.LineStyle.Color = rule, rule
 		a.Padding = 0
 	}
-	for d := range 7 {
-		from := time.Duration(d) * day
-		p.Add(area(t, shade, step{from + peakBegins, 0, most}, step{from + peakEnds, 0, 0}))
+	for from := -day; from < week; from += day {
+		p.Add(area(t, shade, step{max(0, from+peakBegins), 0, most}, step{min(week, from+peakEnds), 0, 0}))
 	}
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = rule, rule
@@ -105,7 +104,7 @@ func panel(t *testing.T, r result, most float64, legend bool) *plot.Plot {
 	if legend {
 		p.Legend.TextStyle = sans(8)
 		p.Legend.Top, p.Legend.Left = true, true
-		p.Legend.XOffs, p.Legend.YOffs = 152*vg.Millimeter, -1.5*vg.Millimeter // the empty area before Sunday's peak
+		p.Legend.XOffs, p.Legend.YOffs = 157*vg.Millimeter, -1.5*vg.Millimeter // the empty area before Sunday's peak
 		p.Legend.ThumbnailWidth, p.Legend.Padding = 4*vg.Millimeter, vg.Millimeter
 		p.Legend.Add("507 full", above)
 		p.Legend.Add("201 queued", below)

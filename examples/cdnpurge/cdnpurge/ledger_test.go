@@ -17,7 +17,7 @@ type ledger struct {
 	mu       sync.Mutex
 	sent     int
 	took     map[string]time.Duration // time from publication to acceptance, by purge ID
-	evenings [7]time.Duration         // from the end of the peak hours until all purges published by then are accepted, by day
+	evenings [7]time.Duration         // from the end of a peak until all purges published by then are accepted, by the day on which the peak begins
 	longest  int                      // maximum backlog
 	hours    []hour
 }
@@ -65,9 +65,9 @@ func (l *ledger) answered(id string, status int) {
 	}
 	at := l.at[id]
 	l.took[id] = now - at
-	if peak := at.Truncate(day) + peakEnds; at < peak {
-		evening := &l.evenings[at/day]
-		*evening = max(*evening, now-peak)
+	if since := at - (peakEnds - day); since >= 0 { // the first peak began before the week
+		evening := &l.evenings[since/day]
+		*evening = max(*evening, now-(since/day*day+peakEnds))
 	}
 }
 
@@ -122,8 +122,8 @@ func table(results []result) string {
 	row("accepted after, median", func(r result) string { return brief(r.median) })
 	row("accepted after, 99 %", func(r result) string { return brief(r.p99) })
 	row("accepted after, longest", func(r result) string { return brief(r.longestWait) })
-	row("evening's last purge accepted, after 22 h, mean", func(r result) string { return brief(r.evening) })
-	row("evening's last purge accepted, after 22 h, latest", func(r result) string { return brief(r.latestEvening) })
+	row("peak's last purge accepted, after 2 h, mean", func(r result) string { return brief(r.evening) })
+	row("peak's last purge accepted, after 2 h, latest", func(r result) string { return brief(r.latestEvening) })
 	row("maximum backlog", func(r result) string { return fmt.Sprint(r.waiting) })
 	return b.String()
 }

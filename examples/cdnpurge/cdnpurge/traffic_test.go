@@ -20,7 +20,7 @@ const (
 	day  = 24 * time.Hour
 	week = 7 * day
 
-	peakBegins, peakEnds = 18 * time.Hour, 22 * time.Hour
+	peakBegins, peakEnds = 20 * time.Hour, 26 * time.Hour // since midnight; the peak ends on the next day
 
 	room = 70 // capacity of the CDN's queue, in purges
 )
@@ -28,20 +28,18 @@ const (
 // peak reports whether an hour of the week is a peak hour of the CDN.
 func peak(hour int) bool {
 	h := time.Duration(hour%24) * time.Hour
-	return h >= peakBegins && h < peakEnds
+	return h >= peakBegins || h < peakEnds-day
 }
 
 // perHour returns the number of purges that the service publishes in an hour of the week. The hours are counted from
-// Monday, 0:00. The number is low at night and highest in the evening. On weekends, it is half as high.
+// Monday, 0:00. The number is low at night and highest in the peak hours. On weekends, it is half as high.
 func perHour(hour int) float64 {
 	n := 80.0
 	switch h := hour % 24; {
-	case h < 7:
-		n = 10
 	case peak(hour):
 		n = 160
-	case h >= 22:
-		n = 40
+	case h < 7:
+		n = 10
 	}
 	if hour/24 >= 5 {
 		n /= 2
