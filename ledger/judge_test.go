@@ -34,10 +34,12 @@ func (s *system) move(what int) {
 		}
 	case 2:
 		if from(unacked) {
+			t[taken]++
 			t[done]++
 		}
 	case 3:
 		if from(unacked) {
+			t[taken]++
 			t[waiting]++
 			t[retried]++
 		}
@@ -47,6 +49,7 @@ func (s *system) move(what int) {
 		}
 	case 5:
 		if from(unacked) {
+			t[taken]++
 			t[inParking]++
 			t[gaveUp]++
 		}
@@ -59,12 +62,17 @@ func (s *system) move(what int) {
 		t[waiting]++
 	case 8:
 		if from(unacked) {
+			t[taken]++
 			t[elsewhere]++
 			t[retried]++
 		}
 	case 9:
 		if from(elsewhere) {
 			t[ready]++
+		}
+	case foreign:
+		if from(unacked) {
+			t[taken]++
 		}
 	}
 	s.history = append(s.history, s.now)
@@ -76,10 +84,13 @@ func (s *system) rest(moments int) {
 	}
 }
 
+// foreign is the move of a consumer without a book, which acknowledges a message.
+const foreign = 12
+
 const everyMoments = 10
 
 // figures contains the groups of terms that a sample reads at the same time.
-var figures = [][]term{{published}, {ready, unacked}, {waiting}, {elsewhere}, {inParking}, {failing}, {done}, {retried}, {gaveUp}}
+var figures = [][]term{{published}, {taken}, {ready, unacked}, {waiting}, {elsewhere}, {inParking}, {failing}, {done}, {retried}, {gaveUp}}
 
 // elsewhere is a second wait queue.
 const elsewhere = refused
@@ -150,6 +161,52 @@ func TestSteps(t *testing.T) {
 		before, after := all[found[0].before].at, all[found[0].after].until
 		if before.After(moment(from)) || after.Before(moment(from)) {
 			t.Fatalf("window must include the loss at %d: got %d to %d", from, before.Unix(), after.Unix())
+		}
+	})
+}
+
+// Acknowledgements of consumers without a book are never a discrepancy, not even while the queue is busy. A loss in addition is one
+// as soon as the queue is idle.
+func TestForeignAcknowledgementsAreUnknown(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &system{}
+		s.rest(4 * everyMoments)
+		// Many messages go to consumers without a book; the queue is sometimes idle in between.
+		moves := rapid.OneOf(rapid.SampledFrom([]int{0, 1, foreign}), rapid.IntRange(0, foreign))
+		for range rapid.IntRange(1, 4).Draw(t, "phases") {
+			for _, what := range rapid.SliceOfN(moves, 0, 150).Draw(t, "moves") {
+				s.move(what)
+			}
+			s.rest(rapid.IntRange(0, 4*everyMoments).Draw(t, "rest"))
+		}
+		lost := rapid.Int64Range(0, s.now[ready]).Draw(t, "lost")
+		moved := len(s.history)
+		s.now[ready] -= lost
+		s.rest(5 * everyMoments)
+		unreported := s.now.unreported(&terms{})
+
+		all := s.samples(t)
+		const queue = "orders"
+		a := account{name: queue, work: []string{queue}, opened: moment(1), opening: opening{terms: all[0].terms}}
+		l := &Ledger{cfg: Config{Every: time.Hour}}
+		for n := range all {
+			got := l.line(all[n].until, a, all[:n+1], []page{{queue: queue}})
+			if all[n].until.Before(moment(moved)) && got.State != Balanced && got.State != Unknown {
+				t.Fatalf("sample %d: got %+v, want no discrepancy", n, got)
+			}
+			if n < len(all)-1 {
+				continue
+			}
+			want := Balanced
+			switch {
+			case lost > 0:
+				want = Differs
+			case unreported > 0:
+				want = Unknown
+			}
+			if got.State != want {
+				t.Fatalf("idle, %d lost and %d unreported: got %+v, want %s", lost, unreported, got, want)
+			}
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -138,15 +139,21 @@ func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) 
 		line.State = Differs
 		line.Differences = append(line.Differences, l.explain(now, a, samples, s, pages))
 	}
-	if n := judged.unreported(&a.terms); n > line.Slack && line.explainedBy(n) {
+	// On a busy queue, any part of the slack can be acknowledgements of consumers that do not report. The count of
+	// acknowledgements may be older than the others, so take the newest one.
+	judged[taken] = last.terms[taken]
+	if n := judged.unreported(&a.terms) + line.Slack; line.explainedBy(n) {
 		line.State, line.Differences = Unknown, nil
-		line.Note = deliveries(n) + " acknowledged by consumers that do not report to the ledger: the number of handled messages is unknown"
+		line.Note = "up to " + deliveries(n) + " acknowledged by consumers that do not report to the ledger: the number of handled messages is unknown"
+		if line.Slack == 0 {
+			line.Note = strings.TrimPrefix(line.Note, "up to ")
+		}
 	}
 	return line
 }
 
-// explainedBy reports whether the only discrepancies are missing messages, and n acknowledgements of consumers that do
-// not report explain all of them.
+// explainedBy reports whether the only discrepancies are missing messages, and at most n acknowledgements of consumers that
+// do not report explain all of them.
 func (l *Line) explainedBy(n int64) bool {
 	for _, d := range l.Differences {
 		if d.Messages < 0 || d.died {
