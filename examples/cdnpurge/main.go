@@ -64,7 +64,7 @@ func main() {
 		}
 		fmt.Printf("%d purges in %s. A refused purge is retried after %s, then after three times the previous delay (the design: 10s).\n\n",
 			show.Purges, show.Over, show.First)
-		return s.Clean(preset.CDNPurge{}.Topology(), func() error { return show.Run(ctx) })
+		return s.Clean(preset.CDNPurge{RoutingKeys: cdnpurge.Kinds}.Topology(), func() error { return show.Run(ctx) })
 	})
 }
 

@@ -25,7 +25,7 @@ func TestCDNRefusesUntilQueueHasRoom(t *testing.T) {
 		c := &cdnpurge.CDN{Room: 2, Rate: func(time.Time) float64 { return rate }}
 		purge := func(want int) {
 			t.Helper()
-			if got := ask(c, "POST", "/purge/url", `["/"]`); got != want {
+			if got := ask(c, "POST", "/ccu/v3/invalidate/url/production", `{"objects":["/"]}`); got != want {
 				t.Errorf("status: got %d, want %d (%d purges in the queue)", got, want, c.Length())
 			}
 		}
@@ -52,12 +52,13 @@ func TestCDNRefusesInvalidRequests(t *testing.T) {
 		method, path, body string
 		want               int
 	}{
-		{"POST", "/purge/directory", `["/news/"]`, http.StatusCreated},
-		{"POST", "/purge/everything", `["/"]`, http.StatusNotFound},
-		{"POST", "/", `["/"]`, http.StatusNotFound},
-		{"GET", "/purge/url", "", http.StatusMethodNotAllowed},
-		{"POST", "/purge/url", "/index.html", http.StatusBadRequest},
-		{"POST", "/purge/url", "[]", http.StatusBadRequest},
+		{"POST", "/ccu/v3/delete/tag/staging", `{"objects":["news"]}`, http.StatusCreated},
+		{"POST", "/ccu/v3/invalidate/everything/production", `{"objects":["/"]}`, http.StatusNotFound},
+		{"POST", "/", `{"objects":["/"]}`, http.StatusNotFound},
+		{"GET", "/ccu/v3/invalidate/url/production", "", http.StatusMethodNotAllowed},
+		{"POST", "/ccu/v3/invalidate/url/production", "/index.html", http.StatusBadRequest},
+		{"POST", "/ccu/v3/invalidate/url/production", `{"objects":[]}`, http.StatusBadRequest},
+		{"POST", "/ccu/v3/invalidate/url/production", `{"objects":["` + strings.Repeat("x", 50_000) + `"]}`, http.StatusRequestEntityTooLarge},
 	} {
 		if got := ask(c, tc.method, tc.path, tc.body); got != tc.want {
 			t.Errorf("%s %s %s: got %d, want %d", tc.method, tc.path, tc.body, got, tc.want)

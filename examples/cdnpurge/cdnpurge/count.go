@@ -1,6 +1,7 @@
 package cdnpurge
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -43,16 +44,18 @@ func (c *count) sends(id string) {
 }
 
 // answered records a response of the CDN.
-func (c *count) answered(id string, status int) {
+func (c *count) answered(objects []json.RawMessage, status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ours := c.state[id]; !ours {
-		return
-	}
-	if status == http.StatusCreated {
-		c.accepted++
-	} else {
-		c.refused++
+	for _, o := range objects {
+		if _, ours := c.state[idOf(o)]; !ours {
+			continue
+		}
+		if status == http.StatusCreated {
+			c.accepted++
+		} else {
+			c.refused++
+		}
 	}
 }
 

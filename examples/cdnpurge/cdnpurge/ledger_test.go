@@ -1,6 +1,7 @@
 package cdnpurge_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -47,7 +48,8 @@ func (l *ledger) left() int {
 	return l.sent - len(l.took)
 }
 
-func (l *ledger) answered(id string, status int) {
+func (l *ledger) answered(objects []json.RawMessage, status int) {
+	id := string(objects[0]) // one worker makes one call at a time, for one purge
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Since(l.began)

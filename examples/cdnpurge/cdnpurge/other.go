@@ -45,10 +45,10 @@ func (o *Other) Run(ctx context.Context, conn *amqp.Connection) error {
 }
 
 func (o *Other) handle(ctx context.Context, ch *amqp.Channel, d amqp.Delivery) error {
-	var names []string
-	err := json.Unmarshal(d.Body, &names)
+	var objects []json.RawMessage
+	err := json.Unmarshal(d.Body, &objects)
 	if err == nil {
-		err = o.Purger.Purge(ctx, d.RoutingKey, names, d.MessageId)
+		err = o.Purger.Purge(ctx, d.RoutingKey, objects)
 	}
 	if err != nil {
 		return o.backOff(ctx, ch, d)

@@ -69,7 +69,7 @@ func (s Show) Run(ctx context.Context) error {
 	if s.Purges < 1 || s.Over <= 0 || s.Room < 1 {
 		return fmt.Errorf("cdnpurge: Purges, Over and Room must be positive: got %d, %s, %d", s.Purges, s.Over, s.Room)
 	}
-	design := preset.CDNPurge{First: s.First}
+	design := preset.CDNPurge{RoutingKeys: Kinds, First: s.First}
 	if err := design.Validate(); err != nil {
 		return err
 	}
@@ -177,20 +177,20 @@ func (s Show) line(since time.Duration, length int, c *count) {
 	fmt.Fprintf(s.Out, "%2.0f s  %5d  %5d  %5d  %5d   %s%s\n", since.Seconds(), sent, accepted, refused, left, bar, note)
 }
 
+// idOf returns the ID of the message that contains the object: publish uses the ID as the object.
+func idOf(object json.RawMessage) string { return strings.Trim(string(object), `"`) }
+
 // publish publishes the purges at a constant rate.
 func (s Show) publish(ctx context.Context, client *reprise.Client, c *count) error {
 	tick := time.NewTicker(s.Over / time.Duration(s.Purges))
 	defer tick.Stop()
 	for i := range s.Purges {
-		body, err := json.Marshal([]string{fmt.Sprintf("/page/%d", i)})
-		if err != nil {
-			return err
-		}
+		id := rand.Text()
 		m := &reprise.Message{
 			Exchange: preset.CDNPurgeExchange, RoutingKey: Kinds[i%len(Kinds)],
-			MessageID: rand.Text(), ContentType: "application/json", Body: body,
+			MessageID: id, ContentType: "application/json", Body: fmt.Appendf(nil, "[%q]", id),
 		}
-		c.sends(m.MessageID)
+		c.sends(id)
 		if err := client.Publish(ctx, m); err != nil {
 			return err
 		}

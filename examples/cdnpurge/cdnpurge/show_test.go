@@ -86,7 +86,7 @@ func clean(t *testing.T, b testkit.Target) *amqp.Connection {
 		if err != nil {
 			return err
 		}
-		design := preset.CDNPurge{}.Topology()
+		design := preset.CDNPurge{RoutingKeys: cdnpurge.Kinds}.Topology()
 		for _, q := range design.Queues {
 			_, deleteErr := ch.QueueDelete(q.Name, false, false, false)
 			err = errors.Join(err, deleteErr)

@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"time"
 
@@ -78,7 +80,7 @@ func traffic(seed uint64) (all []purge) {
 }
 
 // transport simulates the network between the purger and the CDN. A call takes one to three seconds. The exact duration
-// depends only on the Idempotency-Key and on the number of calls with this key, not on the order of other calls.
+// depends only on the purge and on the number of calls for it, not on the order of other calls.
 type transport struct {
 	http.Handler
 
@@ -87,7 +89,15 @@ type transport struct {
 }
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	id := r.Header.Get("Idempotency-Key")
+	body, err := r.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(body)
+	if err != nil {
+		return nil, err
+	}
+	id := strings.Trim(string(content), `{"objects:[]}`)
 	t.mu.Lock()
 	t.calls[id]++
 	n := t.calls[id]

@@ -49,7 +49,7 @@ var probeEveryMinute = breaker.Config{Failures: 1, OpenFor: time.Minute}
 func (w way) run(t *testing.T, all []purge) (r result) {
 	config := reprisetest.Config{Timeout: 60 * day}
 	config.Run(t, func(t *testing.T, b *reprisetest.Broker) {
-		b.Declare(t, preset.CDNPurge{}.Topology())
+		b.Declare(t, preset.CDNPurge{RoutingKeys: cdnpurge.Kinds}.Topology())
 		began := time.Now()
 		ledger := newLedger(all, began)
 		cdn := &cdnpurge.CDN{
@@ -62,11 +62,7 @@ func (w way) run(t *testing.T, all []purge) (r result) {
 		client := b.Client(t, nil)
 		for _, m := range all {
 			time.Sleep(time.Until(began.Add(m.at)))
-			body, err := json.Marshal([]string{"/" + m.id})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := client.Publish(t.Context(), &reprise.Message{Exchange: "cdn-purge", RoutingKey: m.kind, MessageID: m.id, Body: body}); err != nil {
+			if err := client.Publish(t.Context(), &reprise.Message{Exchange: "cdn-purge", RoutingKey: m.kind, MessageID: m.id, Body: []byte("[" + m.id + "]")}); err != nil {
 				t.Fatal(err)
 			}
 			ledger.published()
@@ -104,11 +100,11 @@ func requeue(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 	var consumer sync.WaitGroup
 	consumer.Go(func() {
 		for d := range deliveries {
-			var names []string
-			if err := json.Unmarshal(d.Body, &names); err != nil {
+			var objects []json.RawMessage
+			if err := json.Unmarshal(d.Body, &objects); err != nil {
 				t.Error(err)
 			}
-			if p.Purge(t.Context(), d.RoutingKey, names, d.MessageId) != nil {
+			if p.Purge(t.Context(), d.RoutingKey, objects) != nil {
 				_ = d.Nack(false, true)
 			} else {
 				_ = d.Ack(false)
@@ -127,7 +123,7 @@ func requeue(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 func waitExchange(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnpurge.Purger) {
 	return func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 		random := rand.New(rand.NewPCG(seed, 1)) // deterministic, because one handler runs at a time
-		design := preset.CDNPurge{Rand: random.Float64}
+		design := preset.CDNPurge{RoutingKeys: cdnpurge.Kinds, Rand: random.Float64}
 		b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: p.Handler(), Strategy: design.Strategy(), Breaker: newBreaker(t, c)})
 	}
 }

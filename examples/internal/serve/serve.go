@@ -2,7 +2,7 @@
 // programs in the queues of its design until the user interrupts the example. It prints the result of each message and,
 // at the end, the totals.
 //
-// The handler accepts any body. The flag -fail-first sets the number of failing attempts of each message. A body can
+// Unless the example has its own handler, the handler accepts any body. The flag -fail-first sets the number of failing attempts of each message. A body can
 // override this number:
 //
 //	fails=2                 the first two attempts fail, in all programs
@@ -51,7 +51,7 @@ func (f *Flags) Validate() error {
 // Service is a set of workers on queues that other programs also use.
 type Service struct {
 	Design    topology.Topology      // declared by Run and by the workers
-	Workers   []reprise.WorkerConfig // one for each queue; Run sets Topology and Handler
+	Workers   []reprise.WorkerConfig // one for each queue; Run sets Topology, and a missing Handler to the one of the package
 	FailFirst int                    // as in Flags
 
 	// Intro describes the delays. Run prints it after the declarations.
@@ -97,7 +97,9 @@ func (s Service) work(ctx context.Context, client *reprise.Client, l *log) error
 	var workers []*reprise.Worker
 	for _, config := range s.Workers {
 		config.Topology = s.Design
-		config.Handler = rule(s.FailFirst)
+		if config.Handler == nil {
+			config.Handler = rule(s.FailFirst)
+		}
 		w, err := reprise.NewWorker(client, config)
 		if err != nil {
 			return err
