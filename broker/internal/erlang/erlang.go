@@ -3,6 +3,7 @@ package erlang
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -81,6 +82,16 @@ func Binary(b []byte) string {
 	}
 	return Octets(b)
 }
+
+// Atom formats an atom, in quotes unless it is a plain word.
+func Atom(name string) string {
+	if plainAtom.MatchString(name) {
+		return name
+	}
+	return "'" + name + "'"
+}
+
+var plainAtom = regexp.MustCompile(`^[a-z][0-9A-Za-z_@]*$`)
 
 // escapes replaces the characters that Erlang writes with a backslash.
 var escapes = strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, "\b", `\b`, "\f", `\f`, "\x1b", `\e`, `"`, `\"`, `\`, `\\`)

@@ -133,7 +133,10 @@ func exchangeTypes() []fields {
 	for name := range strings.SplitSeq("direct fanout headers topic", " ") {
 		all = append(all, described(name, "AMQP "+name+" exchange, as per the AMQP specification"))
 	}
-	return all
+	return append(all,
+		described("x-local-random", "Picks one random local binding (queue) to route via (to)."),
+		described("x-modulus-hash", "Modulus Hashing Exchange"),
+	)
 }
 
 func authMechanisms() []fields {

@@ -33,6 +33,10 @@ func declareSome(t *testing.T, b *target, vhost string) {
 	get[amqp.Queue](t)(ch.QueueDeclare("mine", false, false, true, false, nil)) // not exported, because it is exclusive
 	must(t, ch.QueueBind("mine", "k", "x", false, nil))
 	must(t, ch.ExchangeBind("y", "k", "x", false, nil))
+	for x, q := range map[string]string{"x-local-random": "classic", "x-modulus-hash": "quorum"} {
+		must(t, ch.ExchangeDeclare(x, x, true, false, false, false, nil))
+		must(t, ch.QueueBind(q, "", x, false, nil))
+	}
 	must(t, conn.Close())
 	testkit.Eventually(t, published, func() bool {
 		status, _ := b.call(t, "GET", "/api/queues/"+url.PathEscape(vhost)+"/mine", "")
@@ -69,8 +73,8 @@ func TestDefinitionsRoundTripWithRabbitMQ(t *testing.T) {
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got  %v\nwant %v", got, want)
 			}
-			if len(got["queues"]) != 2 || len(got["exchanges"]) != 2 || len(got["bindings"]) != 5 {
-				t.Errorf("definitions: got %v, want 2 queues, 2 exchanges and 5 bindings", got)
+			if len(got["queues"]) != 2 || len(got["exchanges"]) != 4 || len(got["bindings"]) != 7 {
+				t.Errorf("definitions: got %v, want 2 queues, 4 exchanges and 7 bindings", got)
 			}
 		})
 	}

@@ -26,6 +26,13 @@ type importCase struct {
 
 const queueQ = `{"name":"q","vhost":"V","durable":true,"arguments":{}}`
 
+// declared returns the definitions of an exchange, a queue, and their binding.
+func declared(exchange, queue, key string) string {
+	return fmt.Sprintf(`{"exchanges":[{"name":"x","vhost":"V","type":%q,"durable":true,"arguments":{}}],
+		"queues":[{"name":"q","vhost":"V","durable":true,"arguments":{"x-queue-type":%q}}],
+		"bindings":[{"source":"x","vhost":"V","destination_type":"queue","destination":"q","routing_key":%q,"arguments":{}}]}`, exchange, queue, key)
+}
+
 func bindingOf(source, kind, destination string) string {
 	return fmt.Sprintf(`{"source":%q,"vhost":"V","destination_type":%q,"destination":%q,"routing_key":"k","arguments":{}}`, source, kind, destination)
 }
@@ -66,6 +73,10 @@ var importCases = []importCase{
 	{text: `{"exchanges":[{"name":"x","vhost":"V","type":"","durable":true}]}`, refused: true},
 	{text: `{"exchanges":[{"name":"x","vhost":"V","type":"nosuch","durable":true}]}`, refused: true},
 	{text: `{"exchanges":[{"name":"amq.direct","vhost":"V","type":"topic","durable":true}]}`},
+	{text: declared("x-modulus-hash", "quorum", "k"), queues: []string{"q"}, bindings: 1},
+	{text: declared("x-local-random", "classic", ""), queues: []string{"q"}, bindings: 1},
+	{text: declared("x-local-random", "classic", "k"), refused: true},
+	{text: declared("x-local-random", "quorum", ""), refused: true},
 	{text: `{"Queues":[` + queueQ + `]}`},
 	{text: `{"queues":null}`, refused: true},
 	{text: `{"queues":{}}`, refused: true},
@@ -170,9 +181,9 @@ var mutations = map[string][]string{
 	"vhosts/0/name": {`null`, `3`}, "vhosts/0/limits": {`{ }`, `[]`, `{"max-queues":-1}`, `null`}, "vhosts/0/metadata": {`{}`, `null`, `{"tags":["a"]}`},
 	"permissions/0/user": {`"nobody-here"`, `null`, `1`}, "permissions/0/vhost": {`"nowhere"`, `null`}, "permissions/0/configure": {`"("`, `"(?=a)"`, `null`, `1`, `""`},
 	"queues/0/name": {`"amq.q"`, `null`, `5`}, "queues/0/vhost": {`"nowhere"`, `null`, `5`}, "queues/0/type": {`"quorum"`, `"other"`, `null`, `3`},
-	"queues/0/arguments":   {`{}`, `[]`, `null`, `"x"`, `{"x-message-ttl":5}`, `{"x-message-ttl":-5}`, `{"x-message-ttl":"5"}`, `{"x-queue-type":"nosuch"}`, `{"x-max-priority":999}`, `{"n":null}`, `{"n":[1,{"a":"b"}]}`},
+	"queues/0/arguments":   {`{}`, `[]`, `null`, `"x"`, `{"x-message-ttl":5}`, `{"x-message-ttl":-5}`, `{"x-message-ttl":"5"}`, `{"x-queue-type":"nosuch"}`, `{"x-queue-type":"quorum"}`, `{"x-max-priority":999}`, `{"n":null}`, `{"n":[1,{"a":"b"}]}`},
 	"queues/0/auto_delete": {`true`, `false`},
-	"exchanges/0/name":     {`"amq.new"`, `""`, `"amq.direct"`}, "exchanges/0/type": {`"nosuch"`, `""`, `null`, `"headers"`, `2`}, "exchanges/0/vhost": {`"nowhere"`, `null`},
+	"exchanges/0/name":     {`"amq.new"`, `""`, `"amq.direct"`}, "exchanges/0/type": {`"nosuch"`, `""`, `null`, `"headers"`, `"x-local-random"`, `"x-modulus-hash"`, `2`}, "exchanges/0/vhost": {`"nowhere"`, `null`},
 	"exchanges/0/internal": {`true`}, "exchanges/0/arguments": {`{}`, `null`, `{"alternate-exchange":"y"}`, `{"n":null}`},
 	"bindings/0/source": {`""`, `"nosuch"`, `null`, `4`}, "bindings/0/destination": {`"nosuch"`, `null`, `4`}, "bindings/0/destination_type": {`"exchange"`, `"nosuch"`, `null`},
 	"bindings/0/routing_key": {`""`, `null`, `4`}, "bindings/0/arguments": {`{}`, `[]`, `null`, `{"x-match":"any"}`, `{"n":null}`}, "bindings/0/vhost": {`"nowhere"`, `null`},

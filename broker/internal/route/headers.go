@@ -13,7 +13,7 @@ type headers[Q comparable] map[binding[Q]]Binding[Q]
 func (m headers[Q]) add(b Binding[Q])    { m[b.identity()] = b }
 func (m headers[Q]) remove(b Binding[Q]) { delete(m, b.identity()) }
 
-func (m headers[Q]) match(dst []Destination[Q], _ string, message Arguments) []Destination[Q] {
+func (m headers[Q]) match(dst []Destination[Q], _ string, message Arguments, _ []string) []Destination[Q] {
 	for _, b := range m {
 		if headersMatch(b.Arguments, message) {
 			dst = append(dst, b.Destination)

@@ -23,14 +23,18 @@ type Kind string
 
 // The exchange types.
 const (
-	Direct  Kind = "direct"
-	Fanout  Kind = "fanout"
-	Topic   Kind = "topic"
-	Headers Kind = "headers"
+	Direct      Kind = "direct"
+	Fanout      Kind = "fanout"
+	Topic       Kind = "topic"
+	Headers     Kind = "headers"
+	LocalRandom Kind = "x-local-random"
+	ModulusHash Kind = "x-modulus-hash"
 )
 
 // Known reports whether the exchange type is supported.
-func (k Kind) Known() bool { return k == Direct || k == Fanout || k == Topic || k == Headers }
+func (k Kind) Known() bool {
+	return k == Direct || k == Fanout || k == Topic || k == Headers || k == LocalRandom || k == ModulusHash
+}
 
 // Arguments contains the arguments of a binding, or the headers of a message.
 type Arguments interface {
@@ -84,7 +88,8 @@ type matcher[Q comparable] interface {
 	add(Binding[Q])
 	remove(Binding[Q])
 	// match appends to dst the destinations of the bindings that match a message. A destination may occur several times.
-	match(dst []Destination[Q], key string, headers Arguments) []Destination[Q]
+	// The argument more contains further routing keys, for a matcher that considers all keys together.
+	match(dst []Destination[Q], key string, headers Arguments, more []string) []Destination[Q]
 }
 
 // Table contains the exchanges of a virtual host.
@@ -93,6 +98,8 @@ type Table[Q comparable] struct {
 	// consequence of another. Both may be nil.
 	Unbound func(*Exchange[Q], Binding[Q])
 	Deleted func(*Exchange[Q])
+	// QueueName returns the name of a queue. It may be nil if there are no exchanges of the type ModulusHash.
+	QueueName func(Q) string
 
 	exchanges     map[string]*Exchange[Q]
 	byDestination map[Destination[Q]]map[bindingRef[Q]]struct{} // the bindings to each destination
@@ -133,6 +140,10 @@ func (t *Table[Q]) Add(x Exchange[Q]) *Exchange[Q] {
 		added.matcher = newTopic[Q]()
 	case Headers:
 		added.matcher = make(headers[Q])
+	case LocalRandom:
+		added.matcher = &single[Q]{bound: make(refs[Q]), queueName: t.QueueName, choose: randomly}
+	case ModulusHash:
+		added.matcher = &single[Q]{bound: make(refs[Q]), queueName: t.QueueName, choose: byHash}
 	default:
 		added.matcher = make(direct[Q])
 	}
@@ -223,7 +234,7 @@ func (t *Table[Q]) unindex(x *Exchange[Q], b Binding[Q]) {
 // binding of an exchange, Route uses its alternate exchange.
 //
 // Time and memory must not grow faster than the number of keys and destination queues. Route therefore collects
-// destinations in sets, and evaluates an exchange that ignores routing keys only once.
+// destinations in sets, and evaluates an exchange only once if it does not match each key separately.
 func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments, more ...string) []Q {
 	var buffer [8]Destination[Q]
 	matched := buffer[:0]
@@ -234,7 +245,7 @@ func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments,
 		switch asked.Kind {
 		case Headers:
 			headers, keys = indexed(headers), nil
-		case Fanout:
+		case Fanout, LocalRandom, ModulusHash:
 			keys = nil
 		}
 		anywhere := false
@@ -243,7 +254,7 @@ func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments,
 			if k > 0 {
 				each = keys[k-1]
 			}
-			matched = asked.matcher.match(matched[:0], each, headers)
+			matched = asked.matcher.match(matched[:0], each, headers, more)
 			for _, d := range matched {
 				switch anywhere = true; {
 				case d.Exchange == nil:

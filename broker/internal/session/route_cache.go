@@ -25,7 +25,7 @@ const (
 func (ch *channel) route(m *queue.Message) ([]*vhost.Queue, error) {
 	w, now := &ch.routeCache, ch.s.vhost.Generation()
 	byKey := len(m.Headers) == 0 // otherwise the route may depend on the headers
-	if byKey && w.generation == now && w.exchange == m.Exchange && w.key == m.RoutingKey {
+	if byKey && now != 0 && w.generation == now && w.exchange == m.Exchange && w.key == m.RoutingKey {
 		return w.queues, nil
 	}
 	clear(w.queues)

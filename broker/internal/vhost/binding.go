@@ -1,6 +1,8 @@
 package vhost
 
 import (
+	"fmt"
+
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/route"
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -99,13 +101,8 @@ func (v *VHost) bind(b BindingInfo, owner any) error {
 	case d.Exchange == nil:
 		return v.noExchange(b.Destination)
 	}
-	if n := route.Hashes(b.Key); n > maxHashes && x.Kind == route.Topic && !v.loading { // keep the bindings of earlier versions
-		return exception.New(exception.PreconditionFailed,
-			"Topic binding key '%s' uses %d '#' wildcards, at most %d are allowed", b.Key, n, maxHashes)
-	}
-	if match, given := b.Arguments.Get("x-match"); given && x.Kind == route.Headers && !route.ValidHeadersMatch(match) {
-		return exception.New(exception.PreconditionFailed,
-			"Invalid x-match field value <<\"%v\">>; expected all, any, all-with-x, or any-with-x", match)
+	if problem := v.invalid(x.Kind, b, d); problem != "" {
+		return exception.New(exception.PreconditionFailed, "%s", problem)
 	}
 	made, err := binding(d, b.Key, b.Arguments)
 	if err != nil {
@@ -122,6 +119,30 @@ func (v *VHost) bind(b BindingInfo, owner any) error {
 	v.routes.Bind(x, made)
 	v.saveBinding(x, made)
 	return nil
+}
+
+// invalid returns an error message for a binding that the type of the exchange does not permit, or an empty string.
+func (v *VHost) invalid(kind route.Kind, b BindingInfo, to destination) string {
+	switch kind {
+	case route.Topic:
+		if n := route.Hashes(b.Key); n > maxHashes && !v.loading { // keep the bindings of earlier versions
+			return fmt.Sprintf("Topic binding key '%s' uses %d '#' wildcards, at most %d are allowed", b.Key, n, maxHashes)
+		}
+	case route.Headers:
+		if match, given := b.Arguments.Get("x-match"); given && !route.ValidHeadersMatch(match) {
+			return fmt.Sprintf("Invalid x-match field value <<\"%v\">>; expected all, any, all-with-x, or any-with-x", match)
+		}
+	case route.LocalRandom:
+		switch {
+		case b.Key != "":
+			return fmt.Sprintf("Non empty binding '%s' key not permitted", b.Key)
+		case to.Queue == nil:
+			return "Destination not found"
+		case to.Queue.Config().Quorum:
+			return "Queue type rabbit_quorum_queue not valid for this exchange type"
+		}
+	}
+	return ""
 }
 
 // maxHashes is the maximum number of "#" in a binding key, as in RabbitMQ since 4.3.5. The matcher does not require a limit.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/reprisemq/reprise/broker/internal/erlang"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/route"
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -58,13 +59,16 @@ func (v *VHost) addExchange(name string, d *amqpwire.ExchangeDeclare) error {
 		Name: name, Kind: route.Kind(d.Type), Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
 		Alternate: alternateName, Arguments: d.Arguments,
 	})
+	if route.Kind(d.Type) == route.LocalRandom {
+		v.random.Add(1)
+	}
 	return nil
 }
 
 func (v *VHost) sameExchange(x *route.Exchange[*Queue], d *amqpwire.ExchangeDeclare) error {
 	of := v.exchange(x.Name)
 	return cmp.Or(
-		same("type", of, d.Type, string(x.Kind)),
+		same("type", of, erlang.Atom(d.Type), erlang.Atom(string(x.Kind))),
 		same("durable", of, d.Durable, x.Durable),
 		same("auto_delete", of, d.AutoDelete, x.AutoDelete),
 		same("internal", of, d.Internal, x.Internal),

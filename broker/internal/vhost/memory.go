@@ -151,4 +151,7 @@ func (v *VHost) exchangeDeleted(x *route.Exchange[*Queue]) {
 	v.deleteSavedExchange(x)
 	args, _ := x.Arguments.(amqpwire.Table)
 	v.free(sizeOfExchange(x.Name, args), nil)
+	if x.Kind == route.LocalRandom {
+		v.random.Add(-1)
+	}
 }

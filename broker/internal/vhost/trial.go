@@ -16,7 +16,9 @@ func (v *VHost) Trial(config Config) *VHost {
 		})
 	}
 	for _, q := range v.Queues() {
-		t.queues[q.Name()] = &Queue{Queue: queue.New(queue.Defaults(q.Name())), vhost: t, Durable: q.Durable, Owner: q.Owner}
+		config := queue.Defaults(q.Name())
+		config.Quorum = q.Config().Quorum
+		t.queues[q.Name()] = &Queue{Queue: queue.New(config), vhost: t, Durable: q.Durable, Owner: q.Owner}
 	}
 	return t
 }

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/exception"
@@ -48,6 +49,8 @@ type VHost struct {
 	routes *route.Table[*Queue]
 	queues map[string]*Queue
 	about  About
+
+	random atomic.Int64 // number of exchanges that choose a queue at random
 }
 
 // Config contains the settings that all virtual hosts of a broker share.
@@ -101,7 +104,7 @@ func newVHost(name string, config Config) *VHost {
 	v.routes.Add(route.Exchange[*Queue]{
 		Name: "amq.rabbitmq.trace", Kind: route.Topic, Durable: true, Internal: true, Arguments: amqpwire.Table(nil),
 	})
-	v.routes.Unbound, v.routes.Deleted = v.unbound, v.exchangeDeleted
+	v.routes.Unbound, v.routes.Deleted, v.routes.QueueName = v.unbound, v.exchangeDeleted, (*Queue).Name
 	return v
 }
 
