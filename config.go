@@ -11,6 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Default values of the fields of Config.
@@ -62,6 +63,11 @@ type Config struct {
 	// Credentials must respect ctx, which is canceled after the connection timeout. It is not called with
 	// auth_mechanism=external. Default: the user of the URL, and its password or passwordfile.
 	Credentials func(ctx context.Context) (user, password string, err error)
+
+	// Inspect returns the properties and the effective arguments of a queue, including those that policies set, for example from
+	// the management API: see Worker.Risks. Default, and after an error: the answers of the broker to declarations of the queue,
+	// which do not include policies.
+	Inspect func(ctx context.Context, queue string) (topology.Queue, error)
 
 	// Heartbeat is the interval of heartbeats that detect a dead connection. The client closes a silent connection
 	// after at most two intervals. Minimum: 1 s. Default: the parameter heartbeat of the URL, or 10 s.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -25,18 +27,25 @@ func (c *Client) declareOrCheck(ctx context.Context, l *amqpconn.Link, t topolog
 		return err
 	}
 	c.scheduled.exclude(t.NoSchedule)
+	return c.declaration(ctx, l, checkOnly, func(ctx context.Context, d *declaration) error {
+		if err := t.For(d.conn.Version()); err != nil {
+			return &DeclareError{Kind: "topology", Advice: "the broker is too old", Err: err}
+		}
+		return d.all(ctx, t)
+	})
+}
+
+// declaration calls f with a declaration, and limits its time.
+func (c *Client) declaration(ctx context.Context, l *amqpconn.Link, checkOnly bool, f func(context.Context, *declaration) error) error {
 	conn, err := l.Get(ctx)
 	if err != nil {
 		return err
-	}
-	if err := t.For(conn.Version()); err != nil {
-		return &DeclareError{Kind: "topology", Advice: "the broker is too old", Err: err}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.ConfirmTimeout,
 		fmt.Errorf("%w: cannot declare: the broker did not answer within %s", ErrDisconnected, c.cfg.ConfirmTimeout))
 	defer cancel()
 	d := declaration{conn: conn, checkOnly: checkOnly}
-	err = d.all(ctx, t)
+	err = f(ctx, &d)
 	if d.ch != nil {
 		d.ch.Close(ctx)
 	}
@@ -152,6 +161,97 @@ func (d *declaration) queue(ctx context.Context, q topology.Queue) error {
 		return declare(true) // another program has since declared the queue with different arguments
 	}
 	return err
+}
+
+// risks returns the risks of an existing queue that its declaration own does not have. If checkOnly is set, no request can create
+// the queue.
+func (d *declaration) risks(ctx context.Context, own topology.Queue) ([]string, error) {
+	err := d.try(ctx, func(ch *amqpconn.Channel) error {
+		if !d.checkOnly {
+			return ch.DeclareQueue(ctx, own, false)
+		}
+		return ch.DeclareQueue(ctx, topology.Queue{Name: own.Name}, true)
+	})
+	switch {
+	case refusedWith(err, amqpconn.NotFound), err == nil && !d.checkOnly:
+		return nil, nil
+	case err != nil && !refusedWith(err, amqpconn.PreconditionFailed):
+		return nil, explainDeclare("queue", own.Name, err)
+	}
+	q, err := d.learn(ctx, own.Name)
+	if err != nil {
+		return nil, explainDeclare("queue", own.Name, err)
+	}
+	return newRisks(q, own), nil
+}
+
+// newRisks returns the risks of q that its declaration own does not have.
+func newRisks(q, own topology.Queue) []string {
+	known := own.Risks()
+	return slices.DeleteFunc(q.Risks(), func(risk string) bool { return slices.Contains(known, risk) })
+}
+
+const (
+	locator      = "x-queue-leader-locator"
+	noLocator    = "reprise reads the arguments" // visible in the broker's log
+	maxArguments = 32                            // more than RabbitMQ has
+)
+
+// learn returns the properties and the arguments of an existing queue. AMQP has no request for them, but a broker refuses a
+// declaration that differs from the queue, and reports one difference. The declarations have an invalid argument that
+// brokers compare last, so that none of them can create a queue. https://www.rabbitmq.com/docs/queues#property-equivalence
+func (d *declaration) learn(ctx context.Context, name string) (q topology.Queue, err error) {
+	q = topology.Queue{Name: name, Args: topology.Table{}}
+	for range maxArguments {
+		declared := q
+		declared.Args = q.Args.Clone()
+		declared.Args[locator] = noLocator
+		err = d.try(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareQueue(ctx, declared, false) })
+		refusal, _ := amqpconn.RefusedChannel(err)
+		if err == nil || refusal == nil {
+			return q, err
+		}
+		difference := inequivalent.FindStringSubmatch(refusal.Text)
+		if difference == nil {
+			return q, err
+		}
+		current, complete := argument(difference[3])
+		switch name := difference[1]; {
+		case name == locator:
+			return q, nil
+		case name == "durable":
+			q.Transient = current != true
+		case name == "auto_delete":
+			q.AutoDelete = current == true
+		case current != nil:
+			q.Args[name] = current
+		case !complete && q.Args[name] == nil:
+			q.Args[name] = "" // makes the text of the next refusal shorter
+		case !complete:
+			return q, err
+		default:
+			delete(q.Args, name)
+		}
+	}
+	return q, err
+}
+
+var quotedValue = regexp.MustCompile(`^(?:the value )?'(.*?)'(?: of type '([a-z]+)')?$`)
+
+// argument returns the value that a broker describes, for example: the value '1000' of type 'signedint'. The value of none is
+// nil. It returns false if the description is incomplete, because AMQP limits its size.
+func argument(text string) (value any, complete bool) {
+	m := quotedValue.FindStringSubmatch(text)
+	if m == nil {
+		return nil, text == "none"
+	}
+	if n, err := strconv.ParseInt(m[1], 10, 64); err == nil && m[2] != "longstr" {
+		return n, true
+	}
+	if yes, err := strconv.ParseBool(m[1]); err == nil && m[2] != "longstr" {
+		return yes, true
+	}
+	return m[1], true
 }
 
 func refusedWith(err error, code int) bool {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +34,8 @@ type Worker struct {
 	life     lifecycle
 	member   *announce.Member // nil if the worker is not announced, or Run was not called
 	refusals refusals
+
+	inspected sync.Once // logRisks was called
 
 	mu     sync.Mutex
 	hung   error // ErrStillRunning if the broker has redelivered a message that a handler still processes
@@ -167,6 +170,48 @@ func (w *Worker) Check(ctx context.Context) error {
 	return w.client.declareOrCheck(ctx, w.client.consuming, w.cfg.topology(), true)
 }
 
+// Risks returns the ways in which the broker removes unprocessed messages from the existing work queue, because of arguments that
+// another program or an operator has set, such as x-message-ttl: see topology.Queue. It changes nothing. Run logs the
+// result once. Without Config.Inspect, or after its error, Risks needs the configure permission for the queue, and does not see
+// policies.
+func (w *Worker) Risks(ctx context.Context) ([]string, error) { return w.risks(ctx, true) }
+
+func (w *Worker) risks(ctx context.Context, checkOnly bool) (risks []string, err error) {
+	own := topology.Queue{Name: w.cfg.Queue}
+	for _, q := range w.cfg.topology().Queues {
+		if q.Name == w.cfg.Queue {
+			own = q
+		}
+	}
+	if inspect := w.client.cfg.Inspect; inspect != nil {
+		err = guard.Call("function Inspect", func() error {
+			q, err := inspect(ctx, w.cfg.Queue)
+			risks = newRisks(q, own)
+			return err
+		})
+		if err == nil {
+			return risks, nil
+		}
+		w.log.Debug("cannot inspect the work queue", "error", err)
+	}
+	err = w.client.declaration(ctx, w.client.consuming, checkOnly, func(ctx context.Context, d *declaration) error {
+		risks, err = d.risks(ctx, own)
+		return err
+	})
+	return risks, err
+}
+
+// logRisks logs the risks of the work queue.
+func (w *Worker) logRisks(ctx context.Context) {
+	risks, err := w.risks(ctx, false)
+	if err != nil {
+		w.log.Debug("cannot read the arguments of the work queue", "error", err)
+	}
+	if len(risks) > 0 {
+		w.log.Warn("work queue can lose messages", "risks", strings.Join(risks, "; "))
+	}
+}
+
 // Paused returns the reason for the pause, or nil if the worker does not pause. A *PausedError means that an operator
 // has paused it. A paused worker is healthy: Consuming returns nil.
 func (w *Worker) Paused() error {
@@ -253,6 +298,11 @@ func (o *owner) Declare(ctx context.Context) (permanent bool, err error) {
 		if conn, err := o.client.consuming.Get(ctx); err == nil { // on an error, the consumer cannot consume either
 			o.client.agent.Check(ctx, conn, o.member)
 		}
+	}
+	if err == nil && !o.cfg.AsDelivered {
+		o.inspected.Do(func() {
+			_ = o.client.tasks.Go(func() { (*Worker)(o).logRisks(ctx) }) // fails only if the client is closed
+		})
 	}
 	_, permanent = errors.AsType[*DeclareError](err)
 	return permanent && !o.cfg.KeepDeclaring, err

@@ -116,6 +116,11 @@ func (m Management) Bindings(ctx context.Context) (topology.Topology, error) {
 	return m.api().Topology(ctx, cmp.Or(m.VHost, "/"))
 }
 
+// Queue returns the properties and the effective arguments of a queue, for reprise.Config.Inspect.
+func (m Management) Queue(ctx context.Context, name string) (topology.Queue, error) {
+	return m.api().Declaration(ctx, cmp.Or(m.VHost, "/"), name)
+}
+
 // Worker describes a worker of this program for the console.
 type Worker struct {
 	Queue   string        // the work queue

@@ -81,3 +81,32 @@ func (a API) Queues(ctx context.Context, vhost string) ([]Queue, error) {
 	}
 	return queues, nil
 }
+
+// Declaration returns the properties and the effective arguments of a queue: those of its declaration and of its policies.
+func (a API) Declaration(ctx context.Context, vhost, name string) (topology.Queue, error) {
+	var answer Field[struct {
+		Durable    Field[bool] `json:"durable"`
+		AutoDelete Field[bool] `json:"auto_delete"`
+		Exclusive  Field[bool] `json:"exclusive"`
+		Arguments  arguments   `json:"arguments"`
+		Policy     arguments   `json:"effective_policy_definition"`
+	}]
+	err := a.Get(ctx, "queues/"+url.PathEscape(vhost)+"/"+url.PathEscape(name)+"?columns=durable,auto_delete,exclusive,arguments,effective_policy_definition", &answer)
+	if err != nil {
+		return topology.Queue{}, err
+	}
+	found := answer.Value
+	q := topology.Queue{
+		Name: name, Transient: found.Durable.Known && !found.Durable.Value,
+		AutoDelete: found.AutoDelete.Value, Exclusive: found.Exclusive.Value, Args: table(found.Arguments),
+	}
+	for key, set := range table(found.Policy) {
+		key = "x-" + key
+		declared, both := q.Args[key]
+		limit, isLimit := set.(int64)
+		if n, ok := declared.(int64); !both || ok && isLimit && limit < n {
+			q.Args[key] = set // the lower limit applies; other arguments override the policy
+		}
+	}
+	return q, nil
+}

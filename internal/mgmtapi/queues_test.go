@@ -199,3 +199,31 @@ func TestTopologyContainsUnexpectedValues(t *testing.T) {
 }
 
 func asJSON(v any) []byte { b, _ := json.Marshal(v); return b }
+
+func TestDeclarationIncludesPolicies(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer object
+		want   topology.Queue
+	}{
+		"lower limit": {
+			object{"durable": true, "arguments": object{"x-max-length": 10, "x-message-ttl": 10}, "effective_policy_definition": object{"max-length": 5, "message-ttl": 50, "expires": 7}},
+			topology.Queue{Args: topology.Table{"x-max-length": int64(5), "x-message-ttl": int64(10), "x-expires": int64(7)}},
+		},
+		"argument before policy": {
+			object{"durable": true, "auto_delete": true, "arguments": object{"x-overflow": "reject-publish"}, "effective_policy_definition": object{"overflow": "drop-head"}},
+			topology.Queue{AutoDelete: true, Args: topology.Table{"x-overflow": "reject-publish"}},
+		},
+		"unexpected forms": {
+			object{"durable": false, "auto_delete": "no", "exclusive": []any{}, "arguments": []any{}, "effective_policy_definition": "none"},
+			topology.Queue{Transient: true, Args: topology.Table{}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.want.Name = "q"
+			got, err := answering(t, map[string]any{"queues///q": tc.answer}).Declaration(t.Context(), "/", "q")
+			if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
+				t.Errorf("error %v\n%s", err, diff)
+			}
+		})
+	}
+}

@@ -20,7 +20,7 @@ import (
 type upCmd struct {
 	Config   string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"Configuration file. Default ${default}."`
 	Check    bool   `help:"Only check the configuration and its files."`
-	Connect  bool   `help:"With --check, also ask the broker whether existing queues and exchanges conflict. This declares nothing."`
+	Connect  bool   `help:"With --check, also ask the broker whether existing queues and exchanges conflict, and whether existing work queues can lose messages. This declares nothing."`
 	logFlags `group:"Log:"`
 }
 
@@ -62,9 +62,11 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 	if c.Check {
 		defer parts.close()
 		if c.Connect {
-			if err := checkBroker(stop.ctx, cfg, parts, log); err != nil {
+			risks, err := checkBroker(stop.ctx, cfg, parts, log)
+			if err != nil {
 				return err
 			}
+			warnings = append(warnings, risks...)
 		}
 		for _, w := range warnings {
 			fmt.Fprintf(streams.Stderr, "%s: warning: %s\n", c.Config, w)
@@ -207,30 +209,39 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 	return group.Run(stop.ctx)
 }
 
-// checkBroker returns all conflicts of the workers' queues and exchanges with objects on the broker.
-func checkBroker(ctx context.Context, cfg *config.Config, parts *parts, log *slog.Logger) error {
+// checkBroker returns all conflicts of the workers' queues and exchanges with objects on the broker, and warnings about work
+// queues that can lose messages.
+func checkBroker(ctx context.Context, cfg *config.Config, parts *parts, log *slog.Logger) (warnings []string, err error) {
 	if cfg.Broker == "" {
-		return usagef("--connect requires \"broker:\" in the configuration file")
+		return nil, usagef("--connect requires \"broker:\" in the configuration file")
 	}
 	const timeout = 30 * time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out after %s", timeout))
 	defer cancel()
-	client, err := dial(ctx, cfg.Broker, &reprise.Config{Logger: log, Name: "reprise up --check"})
+	client, err := dial(ctx, cfg.Broker, &reprise.Config{Logger: log, Name: "reprise up --check", Inspect: parts.archive.inspector()})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer hangUp(client, closeTimeout)
 	var conflicts []error
 	for _, conf := range parts.workers {
 		worker, err := reprise.NewWorker(client, conf)
 		if err != nil {
-			return usageError{err}
+			return nil, usageError{err}
 		}
 		if err := worker.Check(ctx); err != nil {
 			conflicts = append(conflicts, fmt.Errorf("queue %s: %w", conf.Queue, err))
+			continue
+		}
+		risks, err := worker.Risks(ctx)
+		if err != nil {
+			risks = []string{"cannot read the arguments: " + err.Error()}
+		}
+		for _, risk := range risks {
+			warnings = append(warnings, fmt.Sprintf("queue %s: %s", conf.Queue, risk))
 		}
 	}
-	return errors.Join(conflicts...)
+	return warnings, errors.Join(conflicts...)
 }
 
 // unlessStopped returns nil if a signal has stopped the command, and otherwise err.
@@ -296,6 +307,7 @@ func connect(stop *signals, cfg *config.Config, health *health, archive *archive
 	} else if addresses, err := amqpconn.ParseURL(url); err == nil {
 		health.dials(addresses.String())
 	}
+	options.Inspect = archive.inspector()
 	client, err := dial(stop.ctx, url, options)
 	if err != nil {
 		return nil, nil, errors.Join(err, endBroker())

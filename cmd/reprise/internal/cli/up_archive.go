@@ -122,3 +122,11 @@ func (d *archiveService) figures(b *embeddedBroker) *webServer {
 	d.console.Management = &console.Management{URL: "http://broker", User: guest, Password: guest, Client: l.client()}
 	return serveWeb("figures of the broker", l, b.Management(), d.log)
 }
+
+// inspector returns a function that reads queues from the management API, or nil if the console does not know the API.
+func (d *archiveService) inspector() func(context.Context, string) (topology.Queue, error) {
+	if d == nil || d.console.Management == nil {
+		return nil
+	}
+	return d.console.Management.Queue
+}
