@@ -23,6 +23,10 @@ type S3Config struct {
 	// Default: requests are not signed.
 	Credentials *credentials.Credentials
 
+	// Bucket is an existing bucket for the objects of all releases, whose keys then begin with mbid-{gid}/. Default: each
+	// release has a bucket, which the store of the Internet Archive creates.
+	Bucket string
+
 	// Region is part of a version 4 signature. Default: us-east-1.
 	Region string
 
@@ -33,6 +37,7 @@ type S3Config struct {
 // S3 is an Archive on an S3 server.
 type S3 struct {
 	client *minio.Client
+	bucket string // S3Config.Bucket
 }
 
 // NewS3 returns the archive at c.Endpoint. It does not connect to the archive.
@@ -62,12 +67,21 @@ func NewS3(c S3Config) (*S3, error) {
 	if err != nil {
 		return nil, fmt.Errorf("coverart: cannot create S3 client for %s: %w", c.Endpoint, err)
 	}
-	return &S3{client: client}, nil
+	return &S3{client: client, bucket: c.Bucket}, nil
+}
+
+// place returns the bucket and the key for a location.
+func (s *S3) place(l Location) (bucket, key string) {
+	if s.bucket == "" {
+		return l.Bucket, l.Key
+	}
+	return s.bucket, l.String()
 }
 
 // Put writes an object in one request.
 func (s *S3) Put(ctx context.Context, o Object) error {
-	_, err := s.client.PutObject(withHeaders(ctx, o.Headers), o.Bucket, o.Key, bytes.NewReader(o.Body), int64(len(o.Body)),
+	bucket, key := s.place(o.Location)
+	_, err := s.client.PutObject(withHeaders(ctx, o.Headers), bucket, key, bytes.NewReader(o.Body), int64(len(o.Body)),
 		minio.PutObjectOptions{ContentType: o.ContentType, DisableMultipart: true})
 	return explain("PUT", o.Location, err)
 }
@@ -75,20 +89,24 @@ func (s *S3) Put(ctx context.Context, o Object) error {
 // Copy copies an object within the store (x-amz-copy-source). S3 can report a failed copy in a response with a success
 // status. Copy also returns this as an error.
 func (s *S3) Copy(ctx context.Context, from, to Location, headers http.Header) error {
-	_, err := s.client.CopyObject(withHeaders(ctx, headers),
-		minio.CopyDestOptions{Bucket: to.Bucket, Object: to.Key},
-		minio.CopySrcOptions{Bucket: from.Bucket, Object: from.Key})
+	var source minio.CopySrcOptions
+	var target minio.CopyDestOptions
+	source.Bucket, source.Object = s.place(from)
+	target.Bucket, target.Object = s.place(to)
+	_, err := s.client.CopyObject(withHeaders(ctx, headers), target, source)
 	return explain("COPY", from, err)
 }
 
 // Delete deletes an object.
 func (s *S3) Delete(ctx context.Context, l Location, headers http.Header) error {
-	return explain("DELETE", l, s.client.RemoveObject(withHeaders(ctx, headers), l.Bucket, l.Key, minio.RemoveObjectOptions{}))
+	bucket, key := s.place(l)
+	return explain("DELETE", l, s.client.RemoveObject(withHeaders(ctx, headers), bucket, key, minio.RemoveObjectOptions{}))
 }
 
 // Has reports whether an object exists. It sends a HEAD request.
 func (s *S3) Has(ctx context.Context, l Location) (bool, error) {
-	_, err := s.client.StatObject(ctx, l.Bucket, l.Key, minio.StatObjectOptions{})
+	bucket, key := s.place(l)
+	_, err := s.client.StatObject(ctx, bucket, key, minio.StatObjectOptions{})
 	if err = explain("HEAD", l, err); errors.Is(err, ErrNotInArchive) {
 		return false, nil
 	}

@@ -19,6 +19,9 @@ const (
 	DefaultGrace      = time.Second
 )
 
+// UserAgent identifies the program to web services.
+const UserAgent = "reprise-coverart (https://github.com/reprisemq/reprise)"
+
 // Config configures a rehearsal. Broker and Postgres are required.
 type Config struct {
 	// Broker is an AMQP URL. DialContext, if set, opens the connections to the broker.
@@ -40,9 +43,6 @@ type Config struct {
 
 	// QueueType is the type of all queues (preset.CoverArt.QueueType). Default: the broker's default, as in the design.
 	QueueType string
-
-	// Serve processes the messages of other programs until the context is done, and publishes nothing.
-	Serve bool
 
 	// Logger receives the logs of the client, the workers and the indexer. Default: no logs.
 	Logger *slog.Logger

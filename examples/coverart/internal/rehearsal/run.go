@@ -28,8 +28,7 @@ type rehearsal struct {
 	closing   []func() error // called in reverse order
 }
 
-// Run runs the indexer with the events of the plan or, with Serve, with the messages of other programs until ctx is
-// done. It returns ErrNotAsPlanned if an outcome differs from the plan.
+// Run runs the indexer with the events of the plan. It returns ErrNotAsPlanned if an outcome differs from the plan.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
@@ -49,9 +48,6 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	if err := r.introduce(ctx); err != nil {
 		return err
-	}
-	if c.Serve {
-		return r.serve(ctx)
 	}
 	return r.play(ctx, events)
 }
@@ -77,7 +73,7 @@ func (r *rehearsal) open(ctx context.Context, events []plannedEvent) error {
 	transport := newTransport()
 	r.atEnd(func() error { transport.CloseIdleConnections(); return nil })
 	r.service = &coverart.HTTPWebService{
-		BaseURL: service.URL, UserAgent: "reprise-coverart (https://github.com/reprisemq/reprise)",
+		BaseURL: service.URL, UserAgent: UserAgent,
 		Client: &http.Client{Transport: transport},
 	}
 	r.tally = newTally(r.Out)
@@ -176,7 +172,7 @@ func (r *rehearsal) work(ctx context.Context) (stop func() error, err error) {
 		w, err := reprise.NewWorker(r.client, reprise.WorkerConfig{
 			Queue:    workQueues[event],
 			Strategy: r.design().Strategy(),
-			Handler:  r.tally.handled(h, event),
+			Handler:  h,
 			Debounce: &reprise.Debounce{Window: r.Grace, Key: reprise.ContentKey},
 		})
 		if err != nil {
@@ -295,18 +291,3 @@ func (r *rehearsal) settled(ctx context.Context, others func() (bool, error)) er
 
 // quiet returns a duration after which every message that waits for a retry has been retried.
 func (r *rehearsal) quiet() time.Duration { return r.RetryDelay + r.Grace + 3*time.Second }
-
-// serve processes the messages of other programs until ctx is done.
-func (r *rehearsal) serve(ctx context.Context) error {
-	stop, err := r.work(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(r.Out, "Working on %s until interrupted.\n\n", preset.CoverArtExchange)
-	<-ctx.Done()
-	err = stop()
-	k := r.tally.kinds
-	fmt.Fprintf(r.Out, "\n%d done, %d debounced, %d retries, %d parked\n",
-		k[reprise.EventDone], k[reprise.EventDebounced], k[reprise.EventRetried], k[reprise.EventParked])
-	return err
-}

@@ -3,7 +3,6 @@ package rehearsal_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http/httptest"
 	"strings"
@@ -151,51 +150,6 @@ func (b *syncBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
-}
-
-// In this test, the other program publishes and retries like the original Perl program, whose retry count is a string.
-func TestServe(t *testing.T) {
-	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		var out syncBuffer
-		c := quick(t, b, &out)
-		c.Serve = true
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- rehearsal.Run(ctx, c) }()
-		t.Cleanup(stop)
-		prints := func(text string) {
-			t.Helper()
-			testkit.Eventually(t, timeout, func() error {
-				if !strings.Contains(out.String(), text) {
-					return errors.New("output does not contain " + text + ":\n" + out.String())
-				}
-				return nil
-			})
-		}
-		prints("until interrupted")
-		ch := channel(t, b)
-		publish := func(key, body string, headers amqp.Table) {
-			t.Helper()
-			if err := ch.PublishWithContext(t.Context(), "cover-art-archive", key, false, false, amqp.Publishing{Body: []byte(body), Headers: headers}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		publish("index", "aff4a693-5970-4e2e-bd46-e2ee49c22de7", nil)
-		prints("done\n")
-		publish("delete", "12\naff4a693-5970-4e2e-bd46-e2ee49c22de7", amqp.Table{"mb-retries": "1", "mb-exceptions": []any{"a", "b", "c"}})
-		prints("done at attempt 4\n")
-		publish("index", "27dd50ed-1446-4f14-8cda-23fe2f476ccc", amqp.Table{"mb-retries": "0"}) // its bucket rejects all writes
-		prints("failed at attempt 5: 503 SlowDown")
-		testkit.Eventually(t, timeout, func() bool {
-			q, err := ch.QueueDeclarePassive("cover-art-archive.failed", true, false, false, false, nil)
-			return err == nil && q.Messages == 1
-		})
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		prints("2 done, 0 debounced, 0 retries, 1 parked\n")
-	})
 }
 
 func TestConfigValidate(t *testing.T) {

@@ -1,7 +1,6 @@
 package rehearsal
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -25,14 +24,13 @@ type tally struct {
 	mu       sync.Mutex
 	ours     map[string]plannedEvent // by message id
 	outcomes map[string]outcome
-	kinds    map[reprise.EventKind]int // numbers of events for messages that other programs published
-	changed  chan struct{}             // closed and replaced when the outcome of a message in ours changes
+	changed  chan struct{} // closed and replaced when the outcome of a message in ours changes
 }
 
 func newTally(out io.Writer) *tally {
 	return &tally{
 		out: out, began: time.Now(), ours: map[string]plannedEvent{}, outcomes: map[string]outcome{},
-		kinds: map[reprise.EventKind]int{}, changed: make(chan struct{}),
+		changed: make(chan struct{}),
 	}
 }
 
@@ -49,7 +47,6 @@ func (t *tally) Observe(e reprise.Event) {
 	defer t.mu.Unlock()
 	p, ours := t.ours[e.MessageID]
 	if !ours {
-		t.kinds[e.Kind]++
 		return
 	}
 	switch e.Kind {
@@ -78,23 +75,6 @@ func (t *tally) change() {
 // line prints the result of an event. The caller holds t.mu.
 func (t *tally) line(p plannedEvent, what string) {
 	fmt.Fprintf(t.out, "%6.1f s  %-7s %-46s %s\n", time.Since(t.began).Seconds(), p.event, p.about, what)
-}
-
-// handled returns a handler that calls h and prints the results of messages that other programs published.
-func (t *tally) handled(h reprise.HandlerFunc, event string) reprise.HandlerFunc {
-	return func(ctx context.Context, m *reprise.Message) error {
-		err := h(ctx, m)
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if _, ours := t.ours[m.MessageID]; !ours {
-			what := "done" + attempts(m.Attempt)
-			if err != nil {
-				what = fmt.Sprintf("failed%s: %s", attempts(m.Attempt), shown(err))
-			}
-			t.line(plannedEvent{event: event, about: fmt.Sprintf("%.42q", m.Body)}, what)
-		}
-		return err
-	}
 }
 
 // unsettled returns the number of published messages without an outcome, and a channel that is closed when an outcome
