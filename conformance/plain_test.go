@@ -67,3 +67,49 @@ func TestPlainQueue(t *testing.T) {
 		}
 	})
 }
+
+// A worker parks in the existing dead-letter queue of other programs, and a classic work queue dead-letters to it.
+func TestClassicQueueWithExistingFailedQueue(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := dialRaw(t, b).open(100, 0)
+		work, dead := testkit.Name(t, "classic"), testkit.Name(t, "dead")
+		r.send(1, &amqpwire.QueueDeclare{Queue: dead, Durable: true})
+		expect(r, &amqpwire.QueueDeclareOk{})
+		t.Cleanup(func() {
+			for _, queue := range []string{work, dead} {
+				r.send(1, &amqpwire.QueueDelete{Queue: queue})
+				expect(r, &amqpwire.QueueDeleteOk{})
+			}
+		})
+		client, err := reprise.Dial(t.Context(), b.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close(context.Background()) })
+		worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
+			Queue: work, Strategy: topology.Strategy{Route: topology.ParkIn{Queue: dead}},
+			Topology: topology.Topology{Queues: []topology.Queue{{Name: work, IfAbsent: true, Args: topology.Table{
+				"x-queue-type": "classic", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead,
+			}}}},
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return reprise.Park(errors.New("declined")) }),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := runUntilEnd(t, worker.Run)
+		testkit.Eventually(t, timeout, func() bool { return worker.Consuming() == nil })
+		for n, expiration := range []time.Duration{0, time.Millisecond} { // parked by the worker, expired without a worker
+			if err := client.Publish(t.Context(), &reprise.Message{RoutingKey: work, Expiration: expiration}); err != nil {
+				t.Fatal(err)
+			}
+			testkit.Eventually(t, timeout, func() bool {
+				depth, err := client.Depth(t.Context(), dead)
+				return err == nil && depth == n+1
+			})
+			stop()
+		}
+		if n, err := client.Depth(t.Context(), topology.FailedQueue(work)); err == nil {
+			t.Errorf("the worker has declared %s with %d messages", topology.FailedQueue(work), n)
+		}
+	})
+}

@@ -130,7 +130,7 @@ func TestExample(t *testing.T) {
 							{Exchange: "amq.direct", Queue: "invoices", RoutingKey: "invoices"},
 						},
 					},
-					Strategy:   topology.Strategy{Route: topology.Buckets{Base: time.Second, Growth: 1.25}},
+					Strategy:   topology.Strategy{Route: topology.ParkIn{Route: topology.Buckets{Base: time.Second, Growth: 1.25}, Queue: "invoices.dead"}},
 					Debounce:   &reprise.Debounce{Window: 10 * time.Second},
 					CrashLimit: 5, ConsumerTimeout: 30 * time.Minute,
 					Concurrency: 4, Prefetch: 32, Priority: 10, DrainTimeout: time.Minute,

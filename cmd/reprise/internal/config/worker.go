@@ -78,11 +78,7 @@ func (f *fields) worker(e *exchanges) locatedWorker {
 	f.pace(&w.Worker)
 	f.limits(&w.Worker)
 	f.with("bind", func(x value) { w.Topology = e.bind(x, w.Queue) })
-	f.with("plain", func(x value) {
-		if plain, ok := x.boolean(); ok && plain {
-			x.plainQueue(&w.Worker)
-		}
-	})
+	f.queueForm(&w.Worker)
 	f.refuse("belongs to a preset; write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
 	f.refuse("belongs to a preset; add one worker per queue", "queues")
 	if amqpvalue.IsWaitQueue(w.Queue) {
@@ -98,16 +94,44 @@ func (f *fields) worker(e *exchanges) locatedWorker {
 	return w
 }
 
-// plainQueue makes the worker declare its queue without arguments, as queue_declare(durable=True) does in other programs. It
-// refuses a route whose retries need the arguments of the queue.
-func (v value) plainQueue(w *Worker) {
+// queueForm reads the keys for queues that other programs also declare: the type of the work queue, a work queue without
+// arguments, and an existing failed queue.
+func (f *fields) queueForm(w *Worker) {
+	read(f, "failed_queue", &w.Strategy.Route, func(x value) (topology.Route, bool) {
+		name, ok := ownName("orders.dead", 0)(x)
+		route := topology.ParkIn{Route: w.Strategy.Route, Queue: name}
+		if err := route.Validate(); ok && err != nil {
+			return nil, x.fail("%s", strings.TrimPrefix(err.Error(), "topology: "))
+		}
+		return route, ok
+	})
+	var form topology.Table
+	typed := f.with("queue_type", func(x value) {
+		if kind, ok := queueType(x); ok && x.mayDeclare(w) && kind == "classic" {
+			failed := w.Strategy.WithDefaults().Route.Failed(topology.Delivery{Queue: w.Queue, RoutingKey: w.Queue})
+			form = topology.Table{"x-queue-type": kind, "x-dead-letter-exchange": failed.Exchange, "x-dead-letter-routing-key": failed.RoutingKey}
+		}
+	})
+	f.with("plain", func(x value) {
+		if plain, ok := x.boolean(); ok && plain && x.mayDeclare(w) {
+			if form = (topology.Table{}); typed {
+				x.fail("plain: true must not be combined with queue_type: a plain queue has the default type of the virtual host")
+			}
+		}
+	})
+	if form != nil {
+		w.Topology = w.Topology.Merge(topology.Topology{Queues: []topology.Queue{{Name: w.Queue, IfAbsent: true, Args: form}}})
+	}
+}
+
+// mayDeclare refuses a route whose retries need their own arguments of the work queue.
+func (v value) mayDeclare(w *Worker) bool {
 	for _, q := range w.Strategy.WithDefaults().Route.Topology(w.Queue).Queues {
 		if q.Name == w.Queue && !q.IfAbsent {
-			v.fail("plain: true must not be combined with this route, whose retries need arguments of the queue: remove plain")
-			return
+			return v.fail("%s must not be combined with this route, whose retries need arguments of the queue: remove %s", v.name, v.name)
 		}
 	}
-	w.Topology = w.Topology.Merge(topology.Topology{Queues: []topology.Queue{{Name: w.Queue, IfAbsent: true}}})
+	return true
 }
 
 // policy reads the number and delays of retries, and the order in which a message and its copy are settled. It refuses
