@@ -104,7 +104,7 @@ func (c *call) shape(value any) (any, error) {
 		if !query.Has("page") {
 			return c.shape(list(value))
 		}
-		return paginate(iter.Seq[element](value), query)
+		return paginate(iter.Seq[element](value), query, filterSteps)
 	}
 	return value, nil
 }
@@ -120,8 +120,8 @@ func (l list) stream(columns string) stream {
 	}
 }
 
-// paginate returns the requested page.
-func paginate(all iter.Seq[element], query url.Values) (fields, error) {
+// paginate returns the requested page. A regular expression may use the given number of steps.
+func paginate(all iter.Seq[element], query url.Values, steps int) (fields, error) {
 	number, err := strconv.Atoi(query.Get("page"))
 	if err != nil || number < 1 {
 		return nil, badPage
@@ -137,8 +137,11 @@ func paginate(all iter.Seq[element], query url.Values) (fields, error) {
 			"Invalid pagination parameters: page number %d, page size %d", number, size)}
 	}
 	s := selection{order: newOrder(query), first: min(number-1, math.MaxInt/size) * size, size: size}
-	s.named = named(query.Get("name"), query.Get("use_regex") == "true")
+	s.named = named(query.Get("name"), query.Get("use_regex") == "true", &steps)
 	items := s.of(all)
+	if steps == 0 {
+		return nil, badRequest("regular expression needs too many steps for this list")
+	}
 	count := (s.found + size - 1) / size
 	if number > max(1, count) {
 		return nil, &failure{
@@ -152,17 +155,20 @@ func paginate(all iter.Seq[element], query url.Values) (fields, error) {
 	}, nil
 }
 
+// filterSteps limits the work to filter a list to some 10 s.
+const filterSteps = 200 * pcre.MaxSteps
+
 // named returns a function that reports whether the name of an element contains the given string or, if isRegex is set,
 // matches it as a regular expression, ignoring case. An invalid expression matches no name. If the string is empty, named
-// returns nil.
-func named(text string, isRegex bool) func(fields) bool {
+// returns nil. The matches use up the steps of a regular expression.
+func named(text string, isRegex bool, steps *int) func(fields) bool {
 	if text == "" {
 		return nil
 	}
 	match := func(name string) bool { return strings.Contains(strings.ToLower(name), strings.ToLower(text)) }
 	if isRegex {
 		re, err := pcre.Compile(text, true)
-		match = func(name string) bool { return err == nil && re.MatchString(name) }
+		match = func(name string) bool { return err == nil && re.MatchWithin(steps, name) }
 	}
 	return func(item fields) bool {
 		name, ok := item["name"].(string)

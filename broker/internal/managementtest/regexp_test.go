@@ -67,6 +67,9 @@ var expressions = map[string][]string{
 	`(?<x>a)(?<x>b)`:               nil,
 	`\p{Klingon}`:                  nil,
 	`a\`:                           nil,
+	`ab(?<=(?1))|x((?2))(b)`:       {"ab", "aab", "abb", "abab", "abc", "cab", "tab\t"},
+	`(?<=a{65536})b`:               nil,
+	`(?<=(?:a{300}){300})b`:        nil,
 }
 
 // queuesFor declares the queues in expressionNames, and returns a function that returns the names that an expression

@@ -126,15 +126,16 @@ func propertyNamed(name string) class {
 }
 
 // class parses the rest of a class in brackets.
-func (p *parser) class() class {
+func (p *parser) class() bracket {
 	if p.at--; p.posixName(":") != "" || p.posixName(".") != "" || p.posixName("=") != "" {
 		p.fail("POSIX named classes are supported only within a class")
 	}
 	p.at++
 	negated := p.take("^")
+	p.inClass = true
 	var parts []class
 	for first := true; ; first = false {
-		p.skipInClass()
+		p.skip()
 		if p.at == len(p.text) {
 			p.fail("missing terminating ] for character class")
 		}
@@ -143,6 +144,7 @@ func (p *parser) class() class {
 		}
 		parts = append(parts, p.classPart())
 	}
+	p.inClass = false
 	c := class(func(r rune) bool {
 		for _, part := range parts {
 			if part(r) {
@@ -157,23 +159,7 @@ func (p *parser) class() class {
 	if negated {
 		c = not(c)
 	}
-	return c
-}
-
-func (p *parser) skipInClass() {
-	for {
-		switch {
-		case p.literal && p.take(`\E`):
-			p.literal = false
-		case p.literal:
-			return
-		case p.take(`\Q`):
-			p.literal = true
-		case p.take(`\E`), p.extendedMore && p.take(" ", "\t"):
-		default:
-			return
-		}
-	}
+	return bracket{c, len(parts)}
 }
 
 // classPart parses a symbol, a range or a class within a class.
@@ -181,8 +167,8 @@ func (p *parser) classPart() class {
 	low, named := p.classItem()
 	if named != nil {
 		at := p.at
-		if p.skipInClass(); !p.literal && p.take("-") {
-			if p.skipInClass(); !p.peek("]") {
+		if p.skip(); !p.literal && p.take("-") {
+			if p.skip(); !p.peek("]") {
 				p.fail("invalid range in character class")
 			}
 		}
@@ -191,8 +177,8 @@ func (p *parser) classPart() class {
 	}
 	high, from := low, p.at
 	literal := p.literal
-	if p.skipInClass(); !p.literal && p.take("-") {
-		p.skipInClass()
+	if p.skip(); !p.literal && p.take("-") {
+		p.skip()
 		if p.at == len(p.text) || !p.literal && p.peek("]") {
 			p.at, p.literal = from, literal
 		} else if high, named = p.classItem(); named != nil {

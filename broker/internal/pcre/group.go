@@ -195,7 +195,7 @@ func (p *parser) assertion(sign string) node {
 	l.body = p.closed(body)
 	if l.behind {
 		at := p.at
-		p.checks = append(p.checks, func() {
+		p.behinds = append(p.behinds, func() {
 			p.at, l.least = at, math.MaxInt
 			for _, branch := range body {
 				least, most := p.length(branch, nil)
@@ -216,12 +216,12 @@ func (p *parser) length(n node, calls []int) (least, most int) {
 		return 0, 0
 	}
 	switch n := n.(type) {
-	case class:
+	case class, bracket:
 		return 1, 1
 	case sequence:
 		for _, part := range n {
 			l, m := p.length(part, calls)
-			least, most = least+l, most+m
+			least, most = p.behind(least+l), p.behind(most+m)
 		}
 	case alternatives:
 		for i, one := range n {
@@ -232,29 +232,47 @@ func (p *parser) length(n node, calls []int) (least, most int) {
 			least, most = min(least, l), max(most, m)
 		}
 	case *group:
-		return p.length(n.body, append(calls, n.number))
+		return p.lengthOf(n.number, calls)
 	case *repeat:
 		l, m := p.length(n.body, calls)
 		if n.most < 0 {
 			return unlimited()
 		}
-		return l * n.least, min(m*n.most, math.MaxInt32)
+		return p.behind(l * n.least), p.behind(m * n.most)
 	case atomic:
 		return p.length(n.body, calls)
 	case *subroutine:
 		if slices.Contains(calls, n.number) || n.number == 0 {
 			return unlimited()
 		}
-		return p.length(p.groups[n.number].body, append(calls, n.number))
+		return p.lengthOf(n.number, calls)
 	case *conditional:
 		return p.length(alternatives{n.yes, n.no}, calls)
 	case *reference:
 		if len(n.numbers) > 1 || slices.Contains(calls, n.numbers[0]) {
 			return unlimited()
 		}
-		return p.length(p.groups[n.numbers[0]].body, append(calls, n.numbers[0]))
+		return p.lengthOf(n.numbers[0], calls)
 	}
 	return least, most
+}
+
+// behind checks the length of a lookbehind. A product of two valid lengths is negative if it overflows.
+func (p *parser) behind(length int) int {
+	if length < 0 || length > maxCount {
+		p.fail("lookbehind assertion is too long")
+	}
+	return length
+}
+
+// lengthOf returns the length of a group. It computes each length once, because groups can call each other many times.
+func (p *parser) lengthOf(group int, calls []int) (least, most int) {
+	known, ok := p.lengths[group]
+	if !ok {
+		known[0], known[1] = p.length(p.groups[group].body, append(calls, group))
+		p.lengths[group] = known
+	}
+	return known[0], known[1]
 }
 
 // conditional parses the rest of (?(condition)yes|no).

@@ -14,7 +14,7 @@ const (
 	maxNested = 250   // parentheses
 )
 
-// maxPattern limits the length of a regular expression, because a match uses stack for each of its elements.
+// maxPattern limits the length of a regular expression, and so the memory for its elements.
 const maxPattern = 16 << 10
 
 // Compile parses a regular expression. If caseless is set, letters match both cases.
@@ -22,7 +22,7 @@ func Compile(pattern string, caseless bool) (r *Regexp, err error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("regular expression must have at most %d bytes: got %d", maxPattern, len(pattern))
 	}
-	p := &parser{Regexp: new(Regexp), names: make(map[string][]int), options: options{fold: caseless}}
+	p := &parser{Regexp: new(Regexp), names: make(map[string][]int), lengths: make(map[int][2]int), options: options{fold: caseless}}
 	defer func() {
 		switch cause := recover().(type) {
 		case nil:
@@ -39,7 +39,7 @@ func Compile(pattern string, caseless bool) (r *Regexp, err error) {
 	if p.at < len(p.text) {
 		p.fail("unmatched closing parenthesis")
 	}
-	for _, check := range p.checks {
+	for _, check := range slices.Concat(p.checks, p.behinds) {
 		check()
 	}
 	return p.Regexp, nil
@@ -65,9 +65,12 @@ type parser struct {
 	nested  int
 	looking int              // number of assertions around the current position
 	literal bool             // between \Q and \E
+	inClass bool             // between [ and ]
 	count   int              // of capturing groups so far
 	names   map[string][]int // numbers of the groups with a name
 	checks  []func()         // run at the end, when all groups are known
+	behinds []func()         // checks of lookbehinds, run after checks
+	lengths map[int][2]int   // shortest and greatest length of groups
 }
 
 func (p *parser) fail(format string, args ...any) {
@@ -165,17 +168,20 @@ func (p *parser) sequence() (all sequence) {
 	return all
 }
 
-// skip skips comments, \Q and \E and, with the option x, white space.
+// skip skips \Q and \E, white space that an option permits and, outside of a class, comments.
 func (p *parser) skip() {
 	for {
 		switch {
-		case p.literal && p.take(`\E`):
+		case p.take(`\E`):
 			p.literal = false
 		case p.literal:
 			return
 		case p.take(`\Q`):
 			p.literal = true
-		case p.take(`\E`):
+		case p.inClass:
+			if !p.extendedMore || !p.take(" ", "\t") {
+				return
+			}
 		case p.take("(?#"):
 			p.while(func(r rune) bool { return r != ')' })
 			p.want(")", "missing ) after (?# comment")

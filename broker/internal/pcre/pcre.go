@@ -1,10 +1,5 @@
 // Package pcre implements the regular expressions of RabbitMQ's permissions and list filters: the syntax and the meaning
-// of PCRE2, applied to bytes.
-//
-// The standard library cannot be used, because it has neither assertions nor back-references, and would refuse
-// expressions such as "^(?!amq\.).*". Ports of other engines would have to be a dependency of every program that embeds
-// a broker, and the engine of .NET, the best of them, has no possessive quantifiers, recursion and bytes, and limits a match
-// by a clock, which must not happen in virtual time.
+// of PCRE2, applied to bytes. ADR 25 explains why it is not a library.
 //
 // The matcher backtracks, with a limit on the number of steps. A match that exceeds the limit fails, as in RabbitMQ, and
 // then grants no permission.
@@ -15,10 +10,10 @@ package pcre
 
 import "slices"
 
-// maxSteps limits the work for a match to some 50 ms, and maxDepth limits its stack to some 10 MB.
+// MaxSteps limits the work for a match to some 50 ms, and maxDepth limits its stack to some 10 MB.
 const (
-	maxSteps = 250_000
-	maxDepth = 10_000
+	MaxSteps = 500_000
+	maxDepth = 20_000
 )
 
 // Regexp is a compiled regular expression. It is safe for concurrent use.
@@ -29,14 +24,21 @@ type Regexp struct {
 
 // MatchString reports whether s contains a match. It returns false if the match needs too many steps.
 func (r *Regexp) MatchString(s string) bool {
-	m := &matcher{Regexp: r, text: r.symbols(s)}
-	for start := 0; start <= len(m.text) && !m.exhausted; start++ {
+	steps := MaxSteps
+	return r.MatchWithin(&steps, s)
+}
+
+// MatchWithin is like MatchString, and subtracts the steps of the match from the steps that remain for several matches.
+func (r *Regexp) MatchWithin(remaining *int, s string) bool {
+	m := &matcher{Regexp: r, text: r.symbols(s), limit: min(MaxSteps, *remaining)}
+	found := false
+	for start := 0; start <= len(m.text) && !found && !m.exhausted; start++ {
 		m.captured = slices.Repeat([]span{unset}, len(r.groups))
-		if r.groups[0].body.match(m, start, func(int) bool { return true }) {
-			return true
-		}
+		m.steps += len(m.captured) / perStep
+		found = m.matches(r.groups[0].body, start)
 	}
-	return false
+	*remaining -= min(m.steps, *remaining)
+	return found && !m.exhausted
 }
 
 // symbols returns the bytes or the characters of s.
@@ -58,8 +60,9 @@ type matcher struct {
 	captured  []span // by number of the group
 	called    []int  // numbers of the groups that are being called, the innermost last
 	steps     int
+	limit     int // of steps
 	depth     int
-	exhausted bool // a limit is exceeded
+	exhausted bool // a limit is exceeded, so the result does not count
 }
 
 // span is the part of the text that a group has matched.
@@ -67,28 +70,51 @@ type span struct{ start, end int }
 
 var unset = span{-1, -1}
 
-// enter counts a step, and returns false if a limit is exceeded. The caller must decrement depth if the step is done.
-func (m *matcher) enter() bool {
-	m.steps++
-	m.depth++
-	m.exhausted = m.exhausted || m.steps > maxSteps || m.depth > maxDepth
-	return !m.exhausted
-}
+// perStep is the number of small operations that count as a step.
+const perStep = 8
 
 // node is a part of an expression. The method match calls next with the end of each possible match at the position at,
-// until next returns true. It returns the last result of next, and false if there is no match.
+// until next returns true. It returns the last result of next, and false if there is no match. Call it only by
+// [matcher.try].
 type node interface {
 	match(m *matcher, at int, next func(int) bool) bool
 }
 
+// try matches a node. It counts a step, and a level of the stack until the last call of next has returned.
+func (m *matcher) try(n node, at int, next func(int) bool) bool {
+	m.steps++
+	m.depth++
+	m.exhausted = m.exhausted || m.steps > m.limit || m.depth > maxDepth
+	ok := !m.exhausted && n.match(m, at, next)
+	m.depth--
+	return ok
+}
+
 // matches reports whether n matches at a position.
-func (m *matcher) matches(n node, at int) bool { return n.match(m, at, func(int) bool { return true }) }
+func (m *matcher) matches(n node, at int) bool { return m.try(n, at, func(int) bool { return true }) }
+
+// save returns a copy of the captures.
+func (m *matcher) save() []span {
+	m.steps += len(m.captured) / perStep
+	return slices.Clone(m.captured)
+}
 
 // class matches one symbol.
 type class func(rune) bool
 
 func (c class) match(m *matcher, at int, next func(int) bool) bool {
 	return at < len(m.text) && c(m.text[at]) && next(at+1)
+}
+
+// bracket is a class in brackets with a number of parts.
+type bracket struct {
+	class
+	parts int
+}
+
+func (b bracket) match(m *matcher, at int, next func(int) bool) bool {
+	m.steps += b.parts / perStep
+	return b.class.match(m, at, next)
 }
 
 // assertion is a condition on a position, such as ^.
@@ -103,9 +129,9 @@ func (s sequence) match(m *matcher, at int, next func(int) bool) bool {
 	case 0:
 		return next(at)
 	case 1:
-		return s[0].match(m, at, next)
+		return m.try(s[0], at, next)
 	}
-	return s[0].match(m, at, func(end int) bool { return s[1:].match(m, end, next) })
+	return m.try(s[0], at, func(end int) bool { return s[1:].match(m, end, next) })
 }
 
 // alternatives matches one of several sequences.
@@ -113,10 +139,8 @@ type alternatives []sequence
 
 func (a alternatives) match(m *matcher, at int, next func(int) bool) bool {
 	for _, one := range a {
-		ok := m.enter() && one.match(m, at, next)
-		m.depth--
-		if ok || m.exhausted {
-			return ok
+		if m.try(one, at, next) {
+			return true
 		}
 	}
 	return false
@@ -130,7 +154,7 @@ type group struct {
 }
 
 func (g *group) match(m *matcher, at int, next func(int) bool) bool {
-	return g.body.match(m, at, func(end int) bool {
+	return m.try(g.body, at, func(end int) bool {
 		before := m.captured[g.number]
 		m.captured[g.number] = span{at, end}
 		if next(end) {
@@ -152,12 +176,8 @@ func (r *repeat) match(m *matcher, at int, next func(int) bool) bool { return r.
 
 // after continues after the given number of repetitions.
 func (r *repeat) after(count int, m *matcher, at int, next func(int) bool) bool {
-	defer func() { m.depth-- }()
-	if !m.enter() {
-		return false
-	}
 	more := func() bool {
-		return count != r.most && r.body.match(m, at, func(end int) bool {
+		return count != r.most && m.try(r.body, at, func(end int) bool {
 			if end == at {
 				return next(end) // further repetitions could be empty, too
 			}
@@ -168,17 +188,17 @@ func (r *repeat) after(count int, m *matcher, at int, next func(int) bool) bool 
 	case count < r.least:
 		return more()
 	case r.lazy:
-		return next(at) || !m.exhausted && more()
+		return next(at) || more()
 	}
-	return more() || !m.exhausted && next(at)
+	return more() || next(at)
 }
 
 // atomic uses only the first match of its body.
 type atomic struct{ body node }
 
 func (a atomic) match(m *matcher, at int, next func(int) bool) bool {
-	before, end := slices.Clone(m.captured), at
-	if a.body.match(m, at, func(e int) bool { end = e; return true }) && next(end) {
+	before, end := m.save(), at
+	if m.try(a.body, at, func(e int) bool { end = e; return true }) && next(end) {
 		return true
 	}
 	copy(m.captured, before)
@@ -193,7 +213,7 @@ type look struct {
 }
 
 func (l *look) match(m *matcher, at int, next func(int) bool) bool {
-	before := slices.Clone(m.captured)
+	before := m.save()
 	holds := l.holds(m, at)
 	if l.not {
 		copy(m.captured, before)
@@ -211,9 +231,9 @@ func (l *look) holds(m *matcher, at int) bool {
 		found = m.matches(l.body, at)
 	}
 	for start := at - l.least; l.behind && !found && start >= max(0, at-l.most); start-- {
-		found = l.body.match(m, start, func(end int) bool { return end == at })
+		found = m.try(l.body, start, func(end int) bool { return end == at })
 	}
-	return found != l.not && !m.exhausted
+	return found != l.not
 }
 
 // reference matches the text that the first set group of several groups has matched.
@@ -229,6 +249,7 @@ func (r *reference) match(m *matcher, at int, next func(int) bool) bool {
 	}
 	c := m.captured[r.numbers[i]]
 	end := at + c.end - c.start
+	m.steps += (c.end - c.start) / perStep
 	return end <= len(m.text) && slices.EqualFunc(m.text[c.start:c.end], m.text[at:end], func(a, b rune) bool {
 		return r.fold(a) == r.fold(b)
 	}) && next(end)
@@ -238,15 +259,12 @@ func (r *reference) match(m *matcher, at int, next func(int) bool) bool {
 type subroutine struct{ number int }
 
 func (s *subroutine) match(m *matcher, at int, next func(int) bool) bool {
-	defer func() { m.depth-- }()
-	if !m.enter() {
-		return false
-	}
-	outside, caller := slices.Clone(m.captured), m.called
+	outside, caller := m.save(), m.called
+	m.steps += len(caller) / perStep
 	call := append(slices.Clip(caller), s.number)
 	m.called = call
-	found := m.groups[s.number].body.match(m, at, func(end int) bool {
-		inside := slices.Clone(m.captured)
+	found := m.try(m.groups[s.number].body, at, func(end int) bool {
+		inside := m.save()
 		copy(m.captured, outside)
 		m.called = caller
 		if next(end) {
@@ -271,7 +289,7 @@ type conditional struct {
 
 func (c *conditional) match(m *matcher, at int, next func(int) bool) bool {
 	if c.test(m, at) {
-		return c.yes.match(m, at, next)
+		return m.try(c.yes, at, next)
 	}
-	return !m.exhausted && c.no.match(m, at, next)
+	return m.try(c.no, at, next)
 }
