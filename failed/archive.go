@@ -29,6 +29,9 @@ type Config struct {
 	// affect the search for messages that are already archived.
 	Redact []Rule
 
+	// Groups names groups of failures. Archive.Regroup applies a new rule to messages that are already archived.
+	Groups []GroupRule
+
 	// Retention specifies how long the archive keeps messages after their arrival. Purge removes older messages in any
 	// state except replaying. Default: 0 (forever).
 	Retention time.Duration
@@ -77,6 +80,9 @@ func (c Config) Validate() error {
 		queues[r.Queue] = true
 	}
 	for _, r := range c.Redact {
+		errs = append(errs, r.Validate())
+	}
+	for _, r := range c.Groups {
 		errs = append(errs, r.Validate())
 	}
 	return errors.Join(errs...)

@@ -21,14 +21,16 @@ type arrival struct {
 	redelivered bool
 	request     *topology.OutcomeRequest // nil if the message does not request an outcome report
 
+	text  string // of the group, before merges
 	queue int64
+	pos   int64 // only for a message that is in the archive
 }
 
 func (a *Archive) encode(m Message) (arrival, error) {
 	e := arrival{m: m}
 	e.m.State, e.m.Edited, e.m.Discarded, e.m.ReplayedBy = Failed, nil, "", 0
 	e.m.Archived = a.now()
-	err := e.encode()
+	err := e.encode(a.cfg)
 	e.m.Back, e.m.BackOf = backOf(e.m.Headers)
 	return e, err
 }
@@ -45,11 +47,12 @@ func (a *Archive) encodeDelivered(in *queuedMessage) (e arrival, err error) {
 }
 
 // encode sets default values for missing fields and encodes the message for the database.
-func (e *arrival) encode() (err error) {
+func (e *arrival) encode(cfg Config) (err error) {
 	m := &e.m
 	if m.Queue == "" {
 		m.Queue = namedBy(m.FailedQueue)
 	}
+	e.text = cfg.groupText(m.Queue, m.Error)
 	if m.LastFailed.IsZero() {
 		m.LastFailed = m.Archived
 	}

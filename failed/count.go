@@ -64,6 +64,7 @@ func (t *tx) count(c countChanges) error {
 type failures struct {
 	text, example string
 	queue         int64
+	name          string // of the queue
 	first, last   time.Time
 	starts        map[bucket]int64
 }
@@ -74,6 +75,13 @@ const (
 	hour = 3600
 	day  = 24 * hour
 )
+
+// bucketsOf returns the buckets of the trend that count a failure.
+func bucketsOf(failure time.Time) [2]bucket {
+	s := failure.Unix()
+	start := func(span int64) bucket { return bucket{span, s - (s%span+span)%span} }
+	return [2]bucket{start(hour), start(day)}
+}
 
 // groupSum returns the hash that identifies a group.
 func groupSum(queue, text string) [sha256.Size]byte {
@@ -94,24 +102,28 @@ func (t *tx) group(added []*arrival) error {
 			}
 			queues[m.Queue] = e.queue
 		}
-		text := fingerprint(m.Error)
-		of[i] = groupSum(m.Queue, text)
+		of[i] = groupSum(m.Queue, e.text)
 		g := groups[of[i]]
 		if g == nil {
-			g = &failures{text: text, queue: e.queue, starts: make(map[bucket]int64)}
+			g = &failures{text: e.text, name: m.Queue, queue: e.queue, starts: make(map[bucket]int64)}
 			groups[of[i]] = g
 		}
 		g.example = m.Error
 		g.first, g.last = earliest(g.first, m.FirstFailed), latest(g.last, m.LastFailed)
-		for _, span := range []int64{hour, day} {
-			s := m.LastFailed.Unix()
-			g.starts[bucket{span, s - (s%span+span)%span}]++
+		for _, b := range bucketsOf(m.LastFailed) {
+			g.starts[b]++
 		}
 	}
 	ids := make(map[[sha256.Size]byte]GroupID)
 	keys := slices.SortedFunc(maps.Keys(groups), func(a, b [sha256.Size]byte) int { return slices.Compare(a[:], b[:]) })
 	for _, key := range keys {
-		id, err := t.failed(key[:16], groups[key])
+		g := groups[key]
+		target, text, err := t.mergedInto(g.name, g.text)
+		if err != nil {
+			return err
+		}
+		g.text = text
+		id, err := t.failed(target, g)
 		if err != nil {
 			return err
 		}

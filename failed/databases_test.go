@@ -93,7 +93,7 @@ func (d database) empty(t rapid.TB, a *failed.Archive) {
 	p := a.Config().Prefix
 	var all []string
 	for _, table := range []string{
-		"waiting_message", "waiting_queue", "queue", "group", "trend", "message", "content", "revision", "delivery", "ingest", "origin", "replay", "item", "act", "acted", "search",
+		"waiting_message", "waiting_queue", "queue", "group", "merged", "trend", "message", "content", "revision", "delivery", "ingest", "origin", "replay", "item", "act", "acted", "search",
 	} {
 		all = append(all, "DELETE FROM "+p+table)
 	}

@@ -258,6 +258,9 @@ func (t *tx) eraseGroup(id GroupID) error {
 	var example []byte
 	err := t.Row(`SELECT m.error FROM {message} m WHERE m.grp = $1 AND m.state IN (0, 1, 2, 3)`+erasable+` ORDER BY m.pos DESC LIMIT 1`, int64(id)).Scan(&example)
 	if errors.Is(err, sql.ErrNoRows) {
+		if _, err := t.Exec(`DELETE FROM {merged} WHERE target = (SELECT digest FROM {group} WHERE id = $1)`, int64(id)); err != nil {
+			return err // the text of a merge can be the text of an error
+		}
 		_, err = t.Exec(`UPDATE {group} SET text = $2, example = $2, digest = $3 WHERE id = $1`, int64(id), []byte(erasedText), []byte(rand.Text()))
 		return err
 	}

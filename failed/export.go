@@ -161,7 +161,7 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 		added, from = append(added, &arrival{m: l.message}), append(from, l)
 	}
 	for i, e := range added {
-		if err := e.encode(); err != nil {
+		if err := e.encode(t.cfg); err != nil {
 			return 0, withAction(err, "cannot import message %d of archive %s", from[i].ID, from[i].Archive)
 		}
 	}

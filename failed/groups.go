@@ -21,6 +21,9 @@ type Group struct {
 	Last    time.Time // time of the latest failure of any message that was ever in the group
 	Muted   time.Time // no notifications until this time, see Archive.Mute; zero: not muted
 
+	Merged    bool      // Archive.Merge created the group, and Archive.Unmerge can undo it
+	Regrouped time.Time // when Merge, Unmerge or Regroup last moved messages into the group; zero: never
+
 	// Hours and Days count the failures per hour and per day, regardless of the current states of the messages. The
 	// buckets are in ascending order, without gaps, and end with the current bucket.
 	Hours []Bucket // 24 buckets
@@ -191,11 +194,12 @@ func (a *Archive) groupsOf(ctx context.Context, ids []GroupID) ([]Group, error) 
 		place[id] = i
 	}
 	groups := make([]Group, len(ids))
-	rows := a.db.Rows(ctx, `SELECT g.id, q.name, g.text, g.example, g.failed, g.replaying, g.replayed, g.discarded, g.first, g.latest, g.muted
+	rows := a.db.Rows(ctx, `SELECT g.id, q.name, g.text, g.example, g.failed, g.replaying, g.replayed, g.discarded, g.first, g.latest, g.muted, g.regrouped,
+			CASE WHEN EXISTS (SELECT 1 FROM {merged} x WHERE x.target = g.digest) THEN 1 ELSE 0 END
 		FROM {group} g JOIN {queue} q ON q.id = g.queue WHERE `+a.d.in("g.id", "$1"), list(a.d, ids))
 	var g Group
 	for err := range rows.Scan(&g.ID, &g.Queue, &g.Text, &g.Example, &g.Counts.Failed, &g.Counts.Replaying, &g.Counts.Replayed,
-		&g.Counts.Discarded, sqlkit.Time(&g.First), sqlkit.Time(&g.Last), sqlkit.Time(&g.Muted)) {
+		&g.Counts.Discarded, sqlkit.Time(&g.First), sqlkit.Time(&g.Last), sqlkit.Time(&g.Muted), sqlkit.Time(&g.Regrouped), &g.Merged) {
 		if err != nil {
 			return nil, err
 		}

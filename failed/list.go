@@ -56,6 +56,13 @@ func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
 		}
 	}
 	s := f.selection(a.d, queue)
+	if f.Group != 0 && len(s.terms) > 0 {
+		var n int
+		if err := a.db.Row(ctx, `SELECT count(*) FROM {group} WHERE id = $1 AND regrouped > 0`, int64(f.Group)).Scan(&n); err != nil {
+			return nil, err
+		}
+		s.regrouped = n > 0
+	}
 	if f.SentBy == 0 {
 		return s, nil
 	}

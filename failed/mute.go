@@ -65,16 +65,16 @@ func (a *Archive) mute(ctx context.Context, id GroupID, until time.Time, who Act
 func (g *Group) MutedAt(t time.Time) bool { return g.Muted.After(t) }
 
 // RecentGroups returns the n groups with the latest failures and the n newest groups, in ascending order of IDs. It
-// does not set Example, Hours or Days.
+// does not set Example, Merged, Hours or Days.
 func (a *Archive) RecentGroups(ctx context.Context, n int) (all []Group, err error) {
 	defer annotate(&err, "cannot list recent groups")
 	var g Group
-	rows := a.db.Rows(ctx, `SELECT g.id, q.name, g.text, g.failed, g.replaying, g.replayed, g.discarded, g.first, g.latest, g.muted
+	rows := a.db.Rows(ctx, `SELECT g.id, q.name, g.text, g.failed, g.replaying, g.replayed, g.discarded, g.first, g.latest, g.muted, g.regrouped
 		FROM {group} g JOIN {queue} q ON q.id = g.queue WHERE g.id IN (
 			SELECT id FROM (SELECT id FROM {group} ORDER BY latest DESC, id DESC LIMIT $1) AS l
 			UNION SELECT id FROM (SELECT id FROM {group} ORDER BY id DESC LIMIT $1) AS n) ORDER BY g.id`, n)
 	for err := range rows.Scan(&g.ID, &g.Queue, &g.Text, &g.Counts.Failed, &g.Counts.Replaying, &g.Counts.Replayed, &g.Counts.Discarded,
-		sqlkit.Time(&g.First), sqlkit.Time(&g.Last), sqlkit.Time(&g.Muted)) {
+		sqlkit.Time(&g.First), sqlkit.Time(&g.Last), sqlkit.Time(&g.Muted), sqlkit.Time(&g.Regrouped)) {
 		if err != nil {
 			return nil, err
 		}

@@ -120,7 +120,6 @@ func (p purge) clone() purge {
 
 // purge removes one batch, and writes or updates the Act.
 func (t *tx) purge(p *purge) (more bool, err error) {
-	d := t.d
 	// IDs ascend with the time of arrival, so the oldest messages come first. Messages in state replaying are skipped.
 	newer := false
 	var ids []ID
@@ -173,13 +172,8 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 	for id := range c.groups {
 		groups = append(groups, id)
 	}
-	for _, statement := range []string{
-		`DELETE FROM {group} WHERE failed = 0 AND replaying = 0 AND replayed = 0 AND discarded = 0 AND ` + d.in("id", "$1"),
-		`DELETE FROM {trend} WHERE ` + d.in("grp", "$1") + ` AND NOT EXISTS (SELECT 1 FROM {group} WHERE id = grp)`,
-	} {
-		if _, err := t.Exec(statement, list(d, groups)); err != nil {
-			return false, err
-		}
+	if err := t.removeEmpty(groups); err != nil {
+		return false, err
 	}
 	if _, err := t.Exec(`DELETE FROM {item} WHERE replay IN (SELECT id FROM {replay} WHERE ended > 0 AND ended < $1)`, sqlkit.Millis(p.cutoffs.others)); err != nil {
 		return false, err

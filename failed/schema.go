@@ -235,6 +235,14 @@ var migrations = []func(d Dialect) []string{
 			`CREATE INDEX {acted_act} ON {acted} (act)`,
 		}
 	},
+	// Merges of groups: failures with the group digest belong to the group with the digest target and the given text.
+	func(Dialect) []string {
+		return []string{
+			`CREATE TABLE {merged} (digest BYTES PRIMARY KEY, target BYTES NOT NULL, text BYTES NOT NULL)`,
+			`CREATE INDEX {merged_target} ON {merged} (target)`,
+			`ALTER TABLE {group} ADD COLUMN regrouped BIGINT NOT NULL DEFAULT 0`, // when messages were last moved into the group
+		}
+	},
 }
 
 // migrate upgrades the schema to this version, and reads the origin and the commit counter of the archive.

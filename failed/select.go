@@ -19,17 +19,18 @@ type selection struct {
 	args  []any
 	terms []string // search terms
 
-	ids     string  // condition on m.id, or ""
-	outcome Outcome // outcome for sentBy; "": any outcome
-	overdue bool    // VerifyTime of sentBy has passed
-	by      int64   // the replay that refused the messages; 0 in this field and the next four: no condition
-	sentBy  int64
-	back    int64
-	group   int64
-	queue   int64
-	states  []int // nil: all states
-	from    int64 // lowest position
-	until   int64 // upper bound of the position, exclusive
+	ids       string  // condition on m.id, or ""
+	outcome   Outcome // outcome for sentBy; "": any outcome
+	overdue   bool    // VerifyTime of sentBy has passed
+	by        int64   // the replay that refused the messages; 0 in this field and the next four: no condition
+	sentBy    int64
+	back      int64
+	group     int64
+	regrouped bool // the search index may name another group for messages of the group
+	queue     int64
+	states    []int // nil: all states
+	from      int64 // lowest position
+	until     int64 // upper bound of the position, exclusive
 
 	also string // a condition that replaces all others, or ""
 
@@ -157,7 +158,7 @@ func (s *selection) allTerms() []string {
 	if s.queue != 0 {
 		terms = append(terms, queueTerm(s.queue))
 	}
-	if s.group != 0 {
+	if s.group != 0 && !s.regrouped {
 		terms = append(terms, groupTerm(GroupID(s.group)))
 	}
 	return terms

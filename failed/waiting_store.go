@@ -199,9 +199,12 @@ func (t *tx) writeWaiting(rows []*waitingRow) error {
 	first -= int64(len(rows)) - 1
 	args := make([][]any, len(rows))
 	for i, r := range rows {
-		text := fingerprint(r.Error)
+		digest, text, err := t.mergedInto(r.queue, t.cfg.groupText(r.queue, r.Error))
+		if err != nil {
+			return err
+		}
 		args[i] = []any{
-			first + int64(i), r.digest, []byte(r.queue), groupDigest(r.queue, text), []byte(text), []byte(r.Wait), []byte(r.MessageID), []byte(r.host),
+			first + int64(i), r.digest, []byte(r.queue), digest, []byte(text), []byte(r.Wait), []byte(r.MessageID), []byte(r.host),
 			r.Attempt, sqlkit.Millis(r.Failed), sqlkit.Millis(r.Due), sqlkit.Millis(r.ends), []byte(cut(r.Error, maxErrorShown)),
 		}
 	}

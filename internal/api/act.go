@@ -68,6 +68,17 @@ type Mute struct {
 	Seconds int64 `json:"seconds,omitempty"` // 0: until the group is unmuted
 }
 
+// Merge moves the messages of groups to a group with a name.
+type Merge struct {
+	Groups []failed.GroupID `json:"groups"`
+	Name   string           `json:"name"`
+}
+
+// Regroup moves messages to the groups in which they would arrive now.
+type Regroup struct {
+	Queue Text `json:"queue,omitzero"` // "": all work queues
+}
+
 // Cancel specifies why a replay is cancelled.
 type Cancel struct {
 	Reason string `json:"reason,omitempty"`

@@ -294,6 +294,21 @@ func (c *Client) Unmute(ctx context.Context, id int64) (Group, error) {
 	return call[Group](ctx, c, http.MethodDelete, at("groups", id, "mute"), nil, nil)
 }
 
+// Merge merges groups and returns the resulting group.
+func (c *Client) Merge(ctx context.Context, m Merge) (Group, error) {
+	return call[Group](ctx, c, http.MethodPost, "groups/merge", nil, m)
+}
+
+// Unmerge undoes the merges into a group.
+func (c *Client) Unmerge(ctx context.Context, id int64) (Done, error) {
+	return call[Done](ctx, c, http.MethodDelete, at("groups", id, "merge"), nil, nil)
+}
+
+// Regroup moves messages to the groups in which they would arrive now.
+func (c *Client) Regroup(ctx context.Context, r Regroup) (Done, error) {
+	return call[Done](ctx, c, http.MethodPost, "groups/regroup", nil, r)
+}
+
 // Queues counts the archived messages of each work queue.
 func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	return get[Queues](ctx, c, "queues", nil)

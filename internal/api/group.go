@@ -23,6 +23,7 @@ type Group struct {
 	Hours   []failed.Bucket `json:"hours"`          // 24 entries, oldest first
 	Days    []failed.Bucket `json:"days"`           // 30 entries, oldest first
 	Muted   time.Time       `json:"muted,omitzero"` // end of the mute; no notification mentions the group before this time
+	Merged  bool            `json:"merged,omitzero"`
 }
 
 // Groups is one page of a list of groups.
@@ -35,7 +36,7 @@ type Groups struct {
 func GroupOf(g failed.Group) Group {
 	return Group{
 		ID: int64(g.ID), Queue: Text(g.Queue), Text: g.Text, Example: g.Example, Counts: g.Counts,
-		First: g.First, Last: g.Last, Hours: g.Hours, Days: g.Days, Muted: g.Muted,
+		First: g.First, Last: g.Last, Hours: g.Hours, Days: g.Days, Muted: g.Muted, Merged: g.Merged,
 	}
 }
 

@@ -29,6 +29,8 @@ type Group struct {
 	Queue   string         `json:"-"`
 	Text    string         `json:"-"`
 	Muted   bool           `json:"-"`
+
+	Regrouped time.Time `json:"regrouped,omitzero"` // moved messages are not new failures
 }
 
 // Replay is a replay in a Reading.
@@ -59,7 +61,7 @@ func Read(ctx context.Context, a *failed.Archive, l *ledger.Ledger) (*Reading, e
 		return nil, err
 	}
 	for _, g := range groups {
-		r.Groups = append(r.Groups, Group{g.ID, g.Counts.Total(), g.Counts.Failed, g.Queue, g.Text, g.MutedAt(r.Time)})
+		r.Groups = append(r.Groups, Group{g.ID, g.Counts.Total(), g.Counts.Failed, g.Queue, g.Text, g.MutedAt(r.Time), g.Regrouped})
 		r.Newest = max(r.Newest, g.ID)
 	}
 	replays, _, err := a.Replays(ctx, failed.Page{})
@@ -112,7 +114,7 @@ func detect(before, now *Reading, growth int64) (events []Event) {
 	var order []string
 	for _, g := range now.Groups {
 		was, known := old[g.ID]
-		if g.Muted || !known && g.ID <= last { // the previous reading did not include this group
+		if g.Muted || !g.Regrouped.Equal(was.Regrouped) || !known && g.ID <= last { // the previous reading did not include this group
 			continue
 		}
 		subject := fmt.Sprint("group/", g.ID)

@@ -1,6 +1,7 @@
 package jsonapi
 
 import (
+	"context"
 	"strconv"
 	"strings"
 
@@ -275,6 +276,33 @@ func unmute(c *web.Call, id int64) (g api.Group, err error) {
 		return g, err
 	}
 	return group(c, id)
+}
+
+// merge, unmerge and regroup continue after the client has closed the connection, because many messages take some time.
+func merge(c *web.Call) (g api.Group, err error) {
+	var m api.Merge
+	if err := c.Read(&m); err != nil {
+		return g, err
+	}
+	id, err := c.Archive.Merge(context.WithoutCancel(c.R.Context()), m.Groups, m.Name, c.Who.Actor)
+	if err != nil {
+		return g, err
+	}
+	return group(c, int64(id))
+}
+
+func unmerge(c *web.Call, id int64) (d api.Done, err error) {
+	d.Messages, err = c.Archive.Unmerge(context.WithoutCancel(c.R.Context()), failed.GroupID(id), c.Who.Actor)
+	return d, err
+}
+
+func regroup(c *web.Call) (d api.Done, err error) {
+	var r api.Regroup
+	if err := c.Read(&r); err != nil {
+		return d, err
+	}
+	d.Messages, err = c.Archive.Regroup(context.WithoutCancel(c.R.Context()), string(r.Queue), c.Who.Actor)
+	return d, err
 }
 
 func accept(c *web.Call) (l api.Ledger, err error) {

@@ -26,6 +26,9 @@ type failedCmd struct {
 	Discard failedDiscardCmd `cmd:"" help:"Discard messages."`
 	Undo    failedUndoCmd    `cmd:"" help:"Restore discarded messages."`
 	Acts    failedActsCmd    `cmd:"" help:"List the audit log."`
+	Merge   failedMergeCmd   `cmd:"" help:"Merge groups, or rename a group."`
+	Unmerge failedUnmergeCmd `cmd:"" help:"Undo the merges into a group."`
+	Regroup failedRegroupCmd `cmd:"" help:"Apply group rules to existing messages."`
 	Mute    failedMuteCmd    `cmd:"" help:"Exclude a group from notifications."`
 	Unmute  failedUnmuteCmd  `cmd:"" help:"Include a group in notifications again."`
 	Export  failedExportCmd  `cmd:"" help:"Write messages as JSON Lines."`

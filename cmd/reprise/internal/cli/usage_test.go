@@ -40,7 +40,7 @@ func TestUsageErrors(t *testing.T) {
 		"pause":                       "<queue> is missing: work queue (see reprise pause --help)",
 		"pause orders --for 3":        "--for: \"3\" is not a duration (examples: 500ms, 30s, 5m, 1h30m, 7d) (see reprise pause --help)",
 		"schedule --attempts 0":       "--attempts must be 1 to 1000000: got 0",
-		"failed":                      "failed takes a command: ls, groups, show, replay, replays, edit, discard, undo, acts, mute, unmute, export, import, erase, purge (see reprise failed --help)",
+		"failed":                      "failed takes a command: ls, groups, show, replay, replays, edit, discard, undo, acts, merge, unmerge, regroup, mute, unmute, export, import, erase, purge (see reprise failed --help)",
 		"failed ls --since yesterday": "--since: \"yesterday\" is not a time (write 2026-01-31T12:00:00Z, 2026-01-31, or how long ago: 90m, 24h, 7d) (see reprise failed ls --help)",
 		"failed ls --header x":        "--header must be name=value: got \"x\"",
 		"failed ls --state lost --server http://127.0.0.1:1": "--state must be one of \"failed\",\"replaying\",\"replayed\",\"discarded\",\"all\" but got \"lost\" (see reprise failed ls --help)",

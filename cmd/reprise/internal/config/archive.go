@@ -1,7 +1,9 @@
 package config
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/failed"
@@ -9,7 +11,7 @@ import (
 
 // Archive configures the message archive.
 type Archive struct {
-	failed.Config // only Redact, Retention and Rules
+	failed.Config // only Redact, Groups, Retention and Rules
 
 	Store  string   // sqlite:PATH, or the URL of a PostgreSQL database
 	Queues []string // failed queues in addition to the queues of the workers
@@ -62,6 +64,7 @@ func (v value) archive() (*Archive, bool) {
 		read(f, "keep", &a.Retention, duration(time.Hour))
 		read(f, "retention", &a.Rules, list("a list such as [{queue: payments, keep: 30d}]", mapping("a retention", (*fields).retention)))
 		read(f, "redact", &a.Redact, list("a list such as [{header: NAME}, {path: card.number}]", mapping("a rule of redact", (*fields).redact)))
+		read(f, "groups", &a.Groups, list("a list such as [{error: 'no funds', name: no funds}]", mapping("a rule of groups", (*fields).group)))
 		f.with("queues", func(x value) {
 			for _, item := range x.items("a list of failed queues such as [legacy.failed]") {
 				name, ok := amqpName("legacy.failed", 0)(item)
@@ -85,6 +88,27 @@ func (f *fields) redact(r *failed.Rule) {
 		f.fail("a rule of redact must have a header or a path, not both; write two rules")
 	case !header && !path:
 		f.missing("a rule of redact needs a header or a path; write header: NAME, or path: card.number", "header", "path")
+	}
+}
+
+// group reads a rule that names a group of failures.
+func (f *fields) group(r *failed.GroupRule) {
+	read(f, "queue", &r.Queue, amqpName("payments", 0))
+	if !read(f, "error", &r.Error, func(v value) (*regexp.Regexp, bool) {
+		written, ok := v.text("card (expired|blocked)")
+		if !ok {
+			return nil, false
+		}
+		expression, err := regexp.Compile(written)
+		if err != nil {
+			return nil, v.fail("error must be a regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		}
+		return expression, true
+	}) {
+		f.missing("a rule of groups needs a regular expression; write error: 'card (expired|blocked)'", "error")
+	}
+	if !read(f, "name", &r.Name, text("card $1")) {
+		f.missing("a rule of groups needs a name; write name: card $1", "name")
 	}
 }
 
