@@ -2,8 +2,11 @@ package cause
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"maps"
 	"mime"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -11,11 +14,11 @@ import (
 )
 
 // OfBody returns the cause of an unsuccessful response, in one line, and the body as text for people. For JSON, the cause
-// is the message; for HTML, the text of the page; for other text, the error of a stack trace or the first line.
+// is the message; for HTML and XML, the text of the page; for other text, the error of a stack trace or the first line.
 func OfBody(contentType string, body []byte) (cause, text string) {
 	kind, _, _ := mime.ParseMediaType(contentType)
 	text = strings.TrimSpace(string(body))
-	if kind == "text/html" || kind == "application/xhtml+xml" || kind == "" && strings.HasPrefix(text, "<") {
+	if kind == "text/html" || strings.HasSuffix(kind, "xml") || kind == "" && strings.HasPrefix(text, "<") {
 		text = pageText(body)
 		if c := traced(split(text)); c != "" {
 			return c, text
@@ -60,7 +63,8 @@ func message(text string) string {
 const maxNesting = 5
 
 // details are names of fields, lower case, in order of preference.
-var details = []string{"detail", "message", "msg", "error_description", "errormessage", "error_message", "description", "reason", "errors", "error", "err", "exception", "fault", "faultstring"}
+var details = []string{"detail", "message", "msg", "error_description", "errormessage", "error_message", "description", "reason", "errors", "error", "err", "exception", "fault", "faultstring",
+	"failure", "problem", "response", "result", "data"}
 
 func messageOf(v any, depth int) string {
 	if depth > maxNesting {
@@ -68,7 +72,7 @@ func messageOf(v any, depth int) string {
 	}
 	switch v := v.(type) {
 	case string:
-		return strings.TrimSpace(v)
+		return orMessage(strings.TrimSpace(v)) // some services pass the body of another one on
 	case []any:
 		for _, x := range v {
 			if m := messageOf(x, depth+1); m != "" {
@@ -82,7 +86,7 @@ func messageOf(v any, depth int) string {
 		}
 		detail := first(fields, details, depth)
 		if detail == "" {
-			return first(fields, []string{"title"}, depth)
+			return cmp.Or(first(fields, []string{"title"}, depth), invalidField(fields["errors"], depth))
 		}
 		if title, ok := fields["title"].(string); ok && title != "" && !strings.Contains(detail, title) {
 			return title + ": " + detail
@@ -91,6 +95,17 @@ func messageOf(v any, depth int) string {
 			return detail + ": " + label // log lines: the message, then the error
 		}
 		return detail
+	}
+	return ""
+}
+
+// invalidField returns the first error of a form, whose names are those of the fields of the form.
+func invalidField(errors any, depth int) string {
+	form, _ := errors.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(form)) {
+		if m := messageOf(form[name], depth+1); m != "" {
+			return name + ": " + m
+		}
 	}
 	return ""
 }

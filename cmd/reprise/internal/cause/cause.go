@@ -6,6 +6,7 @@ package cause
 import (
 	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/brief"
@@ -27,16 +28,18 @@ func OfOutput(output string) string {
 			return short(orMessage(line))
 		}
 	}
-	return ""
+	return short(lastText(lines))
 }
 
 // hint matches lines below an error that are not its cause.
-var hint = regexp.MustCompile(`^(Node\.js v\d|\(Use .node --trace|note: |npm ERR! (A complete log|\s*/)|exit status \d+$|[{}\])]+;?$)`)
+var hint = regexp.MustCompile(`^(Node\.js v\d|Bun v\d|\(Use .node --trace|note: |npm ERR! (A complete log|\s*/)|exit status \d+$|[{}\])]+;?$` +
+	`|BEGIN failed--|Compilation failed in require|Execution of .* aborted due to|Crash dump is being written|make(\[\d+\])?: \*\*\* ` +
+	`|(Aborted|Illegal instruction|Segmentation fault|Trace/breakpoint trap)( \(core dumped\))?$)`)
 
 // traced returns the cause according to a stack trace or to a message of a runtime. It returns "" if there is none.
 func traced(lines []string) string {
 	var last trace
-	for _, find := range []func([]string) trace{python, php, ruby, frames, panics, headed} {
+	for _, find := range []func([]string) trace{python, pythonGroup, php, ruby, frames, panics, headed} {
 		if t := find(lines); t.thrown != "" && t.line >= last.line {
 			last = t
 		}
@@ -45,17 +48,22 @@ func traced(lines []string) string {
 	if root == "" || strings.Contains(thrown, root) {
 		return thrown
 	}
-	return thrown + "; caused by " + root
+	return thrown + cmp.Or(last.link, "; caused by ") + root
 }
 
 // trace is an error that a runtime has reported.
 type trace struct {
 	line         int    // at or below which the trace ends
 	thrown, root string // root is the innermost cause, or ""
+	link         string // the words before root; "": caused by
 }
 
 func split(text string) []string {
-	return strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimPrefix(strings.TrimPrefix(line, "[error] "), "[ERROR] ") // sbt, Maven
+	}
+	return lines
 }
 
 // short returns the text in one line of at most maxText bytes.
@@ -68,10 +76,12 @@ func indented(line string) bool { return strings.HasPrefix(line, " ") || strings
 // python finds the exception of the last traceback. The exception is the first line below the traceback that is not
 // indented. The beginning of the traceback may be missing.
 func python(lines []string) (t trace) {
-	linked := false
+	link := ""
 	for i := 0; i < len(lines); i++ {
 		if strings.HasPrefix(lines[i], "The above exception was the direct cause") {
-			linked = true
+			link = "; caused by "
+		} else if strings.HasPrefix(lines[i], "During handling of the above exception") {
+			link = "; while handling "
 		}
 		if !strings.HasPrefix(strings.TrimLeft(lines[i], " |"), `File "`) {
 			continue
@@ -83,10 +93,42 @@ func python(lines []string) (t trace) {
 			break
 		}
 		next := trace{line: i, thrown: lines[i]}
-		if linked {
-			next.root = cmp.Or(t.root, t.thrown)
+		if link != "" {
+			next.root, next.link = cmp.Or(t.root, t.thrown), link
 		}
-		t, linked = next, false
+		t, link = next, ""
+	}
+	return t
+}
+
+// margin matches the lines that Python draws beside the exceptions of a group.
+var margin = regexp.MustCompile(`^\s*(\+-\+-+ \d+ -+|\+-+( \d+ -+)?$|[|+] ?)`)
+
+// pythonGroup finds the last exception group, and the first exception in it that is not itself a group.
+func pythonGroup(lines []string) (t trace) {
+	from := len(lines) - 1
+	for from >= 0 && !strings.HasPrefix(strings.TrimLeft(lines[from], " "), "+ Exception Group Traceback") {
+		from--
+	}
+	if from < 0 {
+		return t
+	}
+	var inside []string
+	for i, line := range lines[from:] {
+		line = margin.ReplaceAllString(line, "")
+		if inside = append(inside, line); i == 0 || !strings.HasSuffix(line, "Traceback (most recent call last):") && i < len(lines)-1-from {
+			continue
+		}
+		found := python(inside)
+		switch {
+		case found.thrown == "":
+			continue
+		case t.thrown == "":
+			t.thrown = found.thrown
+		case t.root == "" && !strings.Contains(found.thrown, " sub-exception"):
+			t.root = found.thrown
+		}
+		t.line, inside = from+i, nil
 	}
 	return t
 }
@@ -132,8 +174,9 @@ func ruby(lines []string) (t trace) {
 
 var (
 	frame  = regexp.MustCompile(`^(…$|\s+(at\s|\.\.\. \d+ |--- End of ))`) // … replaces lines that were not kept
-	thrown = regexp.MustCompile(`^(?:Exception in thread ".*?" |Unhandled exception[.:] |Unhandled Exception: |Uncaught )(.+)$`)
+	thrown = regexp.MustCompile(`^(?:Exception in thread ".*?" |Unhandled exception[.:] |Unhandled Exception: |(?:error: )?Uncaught (?:\(in promise\) )?)(.+)$`)
 	rooted = regexp.MustCompile(`^\s*(?:Caused by: |---> |\[cause\]: )(.+?)(?: \{)?$`)
+	others = regexp.MustCompile(`^\s*\[errors\]: \[$`) // of an AggregateError
 )
 
 // frames finds the error above the last stack trace in the format of Java, .NET and JavaScript: lines that begin with at.
@@ -142,6 +185,8 @@ func frames(lines []string) (t trace) {
 		switch m := rooted.FindStringSubmatch(line); {
 		case m != nil && t.thrown != "":
 			t.line, t.root = i, m[1]
+		case others.MatchString(line) && t.thrown != "" && i+1 < len(lines):
+			t.line, t.root = i, strings.TrimSpace(lines[i+1])
 		case m != nil && i > 0: // .NET prints the inner exceptions above the frames
 			t = trace{line: i, thrown: named(lines[i-1]), root: m[1]}
 		case frame.MatchString(line) && i > 0 && !frame.MatchString(lines[i-1]) && !rooted.MatchString(lines[i-1]) && strings.TrimSpace(lines[i-1]) != "":
@@ -154,12 +199,15 @@ func frames(lines []string) (t trace) {
 }
 
 // typed matches the first line of an error that has the name of a type.
-var typed = regexp.MustCompile(`^(?:Exception in thread ".*?" |Unhandled exception[.:] |Unhandled Exception: |Uncaught )|^[\w.$]*(?:Error|Exception|Rejection|Throwable|Failure|Fault)\b.*?(?::|$)`)
+var typed = regexp.MustCompile(`^(?:Exception in thread ".*?" |Unhandled exception[.:] |Unhandled Exception: |(?:error: )?Uncaught )|^[\w.$]*(?:Error|Exception|Rejection|Throwable|Failure|Fault)\b.*?(?::|$)`)
 
 // header returns the error at the end of lines. An error with several lines begins with the name of a type.
 func header(lines []string) string {
 	for i := len(lines) - 1; i >= 0 && i >= len(lines)-20 && !frame.MatchString(lines[i]); i-- {
 		if typed.MatchString(lines[i]) {
+			if slices.ContainsFunc(lines[i:], caret.MatchString) { // Deno marks the place below the error
+				return named(lines[i])
+			}
 			return named(strings.Join(lines[i:], " "))
 		}
 	}
@@ -176,41 +224,6 @@ func named(line string) string {
 		return m[1]
 	}
 	return line
-}
-
-var (
-	rustOld = regexp.MustCompile(`^thread '.*?' panicked at '(.*)', \S+:\d+:\d+$`)
-	rustNew = regexp.MustCompile(`^thread '.*?'(?: \(\d+\))? panicked at \S+:\d+:\d+:$`)
-	goPanic = regexp.MustCompile(`^(?:panic: |fatal error: )(.+?)(?: \[recovered\].*)?$`)
-	elixir  = regexp.MustCompile(`^\*\* \(([\w.]+)\) (.+)$`)
-)
-
-// panics finds the messages of the runtimes of Rust, Go and Elixir.
-func panics(lines []string) (t trace) {
-	for i, line := range lines {
-		if m := rustOld.FindStringSubmatch(line); m != nil {
-			t = trace{line: i, thrown: m[1]}
-		} else if rustNew.MatchString(line) && i+1 < len(lines) {
-			t = trace{line: i, thrown: lines[i+1]}
-		} else if m := goPanic.FindStringSubmatch(line); m != nil {
-			t = trace{line: i, thrown: m[1]}
-		} else if m := elixir.FindStringSubmatch(line); m != nil {
-			t = trace{line: i, thrown: m[1] + ": " + m[2]}
-		} else if line == "Caused by:" && i > 1 { // anyhow and eyre, which Rust programs print with "Error: "
-			t = trace{line: i, thrown: strings.TrimPrefix(lastText(lines[:i]), "Error: "), root: strings.TrimLeft(lastText(block(lines[i+1:])), "0123456789: ")}
-		}
-	}
-	return t
-}
-
-// block returns the indented lines at the beginning.
-func block(lines []string) []string {
-	for i, line := range lines {
-		if !indented(line) {
-			return lines[:i]
-		}
-	}
-	return lines
 }
 
 func lastText(lines []string) string {

@@ -1,11 +1,13 @@
 package cause
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"pgregory.net/rapid"
 )
@@ -49,6 +51,21 @@ func TestOfBody(t *testing.T) {
 		{"application/json", `{"detail":[{"loc":["body","card"],"msg":"card declined","type":"value_error"}]}`, "card declined"},
 		{"application/json", `{"timestamp":"2026-11-28T14:00:00Z","status":500,"error":"Internal Server Error","message":"card declined"}`, "card declined: Internal Server Error"},
 		{"application/json", `{"fault":{"faultstring":"card declined"}}`, "card declined"},
+		{"application/json", `{"data":null,"errors":[{"message":"card declined","locations":[{"line":2,"column":3}],"path":["charge"],"extensions":{"code":"DECLINED"}}]}`, "card declined"},
+		{"application/problem+json", `{"type":"https://example.com/invalid","title":"Invalid order","status":422,"errors":[{"detail":"card declined","pointer":"#/card"}]}`, "Invalid order: card declined"},
+		{"application/vnd.api+json", `{"errors":[{"status":"422","source":{"pointer":"/data/card"},"title":"Invalid card","detail":"card declined"}]}`, "Invalid card: card declined"},
+		{"application/json", `{"error":"invalid_grant","error_description":"card declined"}`, "card declined: invalid_grant"},
+		{"application/json", `{"error":{"code":400,"errors":[{"domain":"global","message":"card declined"}],"message":"card declined"}}`, "card declined"},
+		{"application/json", `{"kind":"Status","status":"Failure","message":"card declined","reason":"Declined","code":402}`, "card declined"},
+		{"application/x-amz-json-1.1", `{"__type":"com.example#Declined","Message":"card declined"}`, "card declined"},
+		{"application/json", `{"status":"error","data":{"reason":"card declined"}}`, "card declined"},
+		{"application/json", `{"errors":{"cvv":["is missing"],"card":["card declined"]}}`, "card: card declined"},
+		{"application/json", `{"message":"{\"error\":\"card declined\"}"}`, "card declined"},
+		{"application/json", `["card declined","purse empty"]`, "card declined"},
+		{"application/json", `[{"path":"/card","message":"card declined"},{"message":"other"}]`, "card declined"},
+		{"application/xml", `<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code><Message>card declined</Message></Error>`, "SlowDown card declined"},
+		{"text/xml; charset=utf-8", `<soap:Envelope><soap:Body><soap:Fault><faultcode>soap:Client</faultcode><faultstring>card &lt;declined&gt;</faultstring></soap:Fault></soap:Body></soap:Envelope>`, "soap:Client card <declined>"},
+		{"text/html", "<br />\n<b>Fatal error</b>:  Uncaught Exception: card declined in /app/x.php:3\nStack trace:\n#0 {main}\n  thrown in <b>/app/x.php</b> on line <b>3</b><br />", "Exception: card declined"},
 		{"application/json", `"card declined"`, "card declined"},
 		{"application/json", `{"status":"no"}`, `{"status":"no"}`},
 		{"application/json", "{\n \"error\": \"card decl", `{ "error": "card decl`},
@@ -62,6 +79,40 @@ func TestOfBody(t *testing.T) {
 	} {
 		if got, _ := OfBody(c.kind, []byte(c.body)); got != c.want {
 			t.Errorf("%s %s:\ngot  %q\nwant %q", c.kind, c.body, got, c.want)
+		}
+	}
+}
+
+// Plain removes what only a terminal understands, and decodes the output of programs that write UTF-16.
+func TestPlain(t *testing.T) {
+	units := func(order binary.AppendByteOrder, text string) string {
+		var b []byte
+		for _, u := range utf16.Encode([]rune(text)) {
+			b = order.AppendUint16(b, u)
+		}
+		return string(b)
+	}
+	const want = "card declined\nfor “ü”"
+	for name, output := range map[string]string{
+		"plain":            want,
+		"colors":           "\x1b[0m\x1b[1;31mcard\x1b[0m declined\nfor \x1b[38;2;1;2;3m“ü”\x1b[m",
+		"link, title":      "\x1b]0;charge\x07\x1b]8;;https://example.com\x1b\\card\x1b]8;;\x1b\\ declined\nfor “ü”",
+		"cursor":           "\x1b[2K\x1b[1A\x1b7card declined\x1b(B\x1b=\nfor\b “ü”\a",
+		"CRLF":             "card declined\r\nfor “ü”",
+		"progress":         "card declined\rfor “ü”",
+		"UTF-8 BOM":        "\ufeff" + want,
+		"UTF-16 LE BOM":    units(binary.LittleEndian, "\ufeff"+want),
+		"UTF-16 BE BOM":    units(binary.BigEndian, "\ufeff"+want),
+		"UTF-16 LE no BOM": units(binary.LittleEndian, want),
+		"UTF-16 BE no BOM": units(binary.BigEndian, want),
+	} {
+		if got := Plain([]byte(output)); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+	for output, want := range map[string]string{"a\x00b": "a\uFFFDb", "caf\xe9": "caf\uFFFD", "": "", "\x00": "\uFFFD", "\x1b[31": "[31"} {
+		if got := Plain([]byte(output)); got != want {
+			t.Errorf("%q: got %q, want %q", output, got, want)
 		}
 	}
 }

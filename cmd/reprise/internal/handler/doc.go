@@ -28,6 +28,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/cause"
 )
 
 // maxErrorText is the maximum size, in bytes, of the handler's output in an error.
@@ -45,9 +46,5 @@ func logger(l *slog.Logger, m *reprise.Message) *slog.Logger {
 	return l.With("attempt", m.Attempt)
 }
 
-// clean converts b to valid UTF-8, replaces NUL characters, and trims surrounding space.
-func clean(b []byte) string { return strings.TrimSpace(valid(b)) }
-
-func valid(b []byte) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(string(b), "\uFFFD"), "\x00", "\uFFFD")
-}
+// clean returns an output as plain text without surrounding space.
+func clean(b []byte) string { return strings.TrimSpace(cause.Plain(b)) }

@@ -103,6 +103,8 @@ func TestExecErrorBeginsWithCause(t *testing.T) {
 		strings.Repeat("INFO step\n", 100_000) + "Error: card declined\n" + frames:                               "sh: exit status 1: Error: card declined\nINFO step\n",
 		"Error: card declined\n" + frames + frames + frames + frames:                                             "sh: exit status 1: Error: card declined\nError: card declined\n    at f",
 		strings.Repeat("  File \"deep.py\", line 7, in deep\n    deep()\n", 1000) + "RecursionError: too deep\n": "sh: exit status 1: RecursionError: too deep\nFile \"deep.py\"",
+		"\x1b[31mprogress 1%\rprogress 99%\r\x1b[1mcard declined\x1b[0m\n":                                       "sh: exit status 1: card declined\nprogress 1%\nprogress 99%\ncard declined",
+		"\xff\xfes\x00t\x00a\x00r\x00t\x00\r\x00\n\x00n\x00o\x00\r\x00\n\x00":                                    "sh: exit status 1: no\nstart\nno",
 		"\xff\xfe\x00": "sh: exit status 1: \uFFFD",
 		"":             "sh: exit status 1",
 	} {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/cause"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -43,7 +44,7 @@ func (l *lineLogger) Write(p []byte) (int, error) {
 // flush logs the current line, even if the line is incomplete. It preserves the indentation, so that tracebacks remain
 // readable. A line that is a JSON object keeps its level and its fields.
 func (l *lineLogger) flush() {
-	text := strings.TrimRightFunc(valid(l.line), unicode.IsSpace)
+	text := strings.TrimRightFunc(cause.Plain(l.line), unicode.IsSpace)
 	if r, ok := structured(text); ok && !l.cut {
 		l.log.Log(context.Background(), r.level, "handler output", "stream", l.stream, "text", r.text, "json", r.line)
 	} else if text != "" {
@@ -90,21 +91,21 @@ func (e *ends) String() string {
 	if !e.lost {
 		return clean(slices.Concat(e.head, e.tail))
 	}
-	_, tail, ok := strings.Cut(valid(e.tail), "\n") // the first line is incomplete
+	_, tail, ok := strings.Cut(cause.Plain(e.tail), "\n") // the first line is incomplete
 	if !ok {
-		tail = valid(e.tail)
+		tail = cause.Plain(e.tail)
 	}
 	return clean(e.head) + "\n…\n" + strings.TrimRightFunc(tail, unicode.IsSpace)
 }
 
 // errorText returns the text of an error: what has failed, the cause in the same line, and the output below it. Lists and
 // error groups use the first line. An output that consists of the cause is not repeated.
-func errorText(what, cause, output string) string {
-	if cause == "" {
+func errorText(what, found, output string) string {
+	if found == "" {
 		return what
 	}
-	text := what + ": " + cause
-	if output == cause {
+	text := what + ": " + found
+	if output == found {
 		return text
 	}
 	return text + "\n" + brief.Excerpt(output, maxErrorText-len(text)-1)
