@@ -7,7 +7,6 @@ export VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || ec
 FUZZTIME ?= 30s
 ROUNDS ?= 500
 ARGS ?=
-BASE ?=
 PKG ?=
 
 .PHONY: help
@@ -51,16 +50,12 @@ lint: ## check the formatting, the layers of packages and the modules
 	scripts/lint
 
 .PHONY: prose
-prose: ## check the English of documents, comments, names of tests and messages (PKG=./broker/... lists findings; ARGS=-lower, ARGS=test)
-	@scripts/prose $(ARGS) $(PKG)
+prose: ## check the English of documents and comments (PKG='broker docs/cli.md')
+	@scripts/prose $(PKG)
 
 .PHONY: fmt
 fmt: ## format all Go files
 	find . -name '*.go' -not -path '*/node_modules/*' -print0 | xargs -0 go tool gofumpt -w
-
-.PHONY: size
-size: ## count files, lines and exported names by package (BASE=v1.0 prints the difference)
-	@go run ./internal/tools/size -base '$(BASE)'
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (30s)
