@@ -128,11 +128,11 @@ func (a *archiveActor) Begin(l *Life) {
 }
 
 // forgotAck reports whether the broker may have lost the acknowledgement of a message that was archived twice, at the
-// times stored and again. Between these times, the broker must have crashed within grace of the first time, or have
+// times stored and again. Between these times, the broker must have crashed within grace after the first time, or have
 // crashed or stopped after a disk fault.
 func (l *Life) forgotAck(stored, again time.Time) bool {
 	for _, d := range l.Disturbed(brokerName, stored, again, "crash", "stop") {
-		last := d.Why == "crash" && d.From.Sub(stored) <= grace
+		last := d.Why == "crash" && d.From.Sub(stored) <= l.grace()
 		if !d.From.Before(stored) && (last || len(l.Disturbed(brokerName, stored, d.From, "disk")) > 0) {
 			return true
 		}

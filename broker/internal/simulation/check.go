@@ -112,20 +112,21 @@ func (l *Life) lostByOrder(m *Message) bool {
 	return false
 }
 
-// grace is the maximum time from a settlement until the broker has stored the acknowledgement on disk.
-const grace = time.Second
+// grace returns the maximum time from a settlement until the broker has stored the acknowledgement on disk. The
+// acknowledgement waits for the running commit and for the next one.
+func (l *Life) grace() time.Duration { return time.Second + 2*l.Script.Shape.Sync }
 
 // runDisturbed reports whether a fault occurred after the delivery of a run's message and before the broker stored
 // the acknowledgement.
 func (l *Life) runDisturbed(r *Run) bool {
 	to := time.Now()
 	if !r.Settled.IsZero() {
-		to = r.Settled.Add(grace + l.Script.Shape.Latency)
+		to = r.Settled.Add(l.grace() + l.Script.Shape.Latency)
 	}
 	if r.process == nil { // another program publishes and consumes on one connection, so a blocked connection delays its acknowledgements
 		for _, d := range l.Disturbed(brokerName, r.Began, to, "blocked", "disk") {
 			if d.To.After(to) {
-				to = d.To.Add(grace)
+				to = d.To.Add(l.grace())
 			}
 		}
 	}
@@ -261,7 +262,7 @@ func (l *Life) parkedUnseen(w Work, m *Message) bool {
 // the broker can undo the most recent acknowledgements.
 func (l *Life) reappeared(m *Message) bool {
 	return slices.ContainsFunc(m.Found, func(t time.Time) bool {
-		return len(l.Disturbed(brokerName, t.Add(-time.Second), t.Add(grace), "crash", "stop", "disk")) > 0
+		return len(l.Disturbed(brokerName, t.Add(-time.Second), t.Add(l.grace()), "crash", "stop", "disk")) > 0
 	})
 }
 

@@ -23,3 +23,24 @@ func TestInOrderSortsRunsByDelivery(t *testing.T) {
 		}
 	}
 }
+
+// A crash can undo an acknowledgement that waits for the running commit and the next one. A later crash cannot.
+func TestCrashUndoesAckUntilSecondCommit(t *testing.T) {
+	settled := time.Now()
+	for _, test := range []struct {
+		fsync, crash time.Duration
+		want         bool
+	}{
+		{0, 900 * time.Millisecond, true},
+		{0, 1100 * time.Millisecond, false},
+		{5 * time.Second, 8400 * time.Millisecond, true},
+		{5 * time.Second, 11100 * time.Millisecond, false},
+	} {
+		l := &Life{Script: Script{Shape: Shape{Sync: test.fsync}}}
+		at := settled.Add(test.crash)
+		l.disturbances = []*Disturbance{{Who: brokerName, Why: "crash", From: at, To: at.Add(time.Second)}}
+		if got := l.runDisturbed(&Run{process: t, Began: settled.Add(-time.Second), Settled: settled}); got != test.want {
+			t.Errorf("fsync of %v, crash %v after the acknowledgement: disturbed %v, want %v", test.fsync, test.crash, got, test.want)
+		}
+	}
+}

@@ -95,7 +95,14 @@ func (p *publisher) Begin(l *Life) {
 		route.Queues = slices.DeleteFunc(slices.Clone(route.Queues), func(q topology.Queue) bool {
 			return slices.ContainsFunc(c.Topology.Queues, func(own topology.Queue) bool { return own.Name == q.Name })
 		})
-		if err := errors.Join(p.client.Declare(ctx, c.Topology), p.client.Declare(ctx, route)); err != nil {
+		// Each declaration waits for an fsync, so a large topology on a slow disk takes longer than the timeout of Declare. Each
+		// attempt continues where the previous one ended.
+		for range 5 {
+			if err = errors.Join(p.client.Declare(ctx, c.Topology), p.client.Declare(ctx, route)); err == nil {
+				break
+			}
+		}
+		if err != nil {
 			l.Broken(promiseWorks, "publisher: %v", err)
 		}
 	}

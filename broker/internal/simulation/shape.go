@@ -48,7 +48,7 @@ func drawShape(random *rand.Rand) Shape {
 	s := Shape{Disk: random.IntN(2) == 0, Acts: 20 + random.IntN(60)}
 	if s.Disk {
 		s.Horizon = between(random, 10*time.Minute, 4*time.Hour)
-		s.Sync = oneOf(random, 0, time.Millisecond, 5*time.Millisecond, 20*time.Millisecond)
+		s.Sync = oneOf(random, 0, time.Millisecond, 5*time.Millisecond, 20*time.Millisecond, 2*time.Second)
 		s.Compaction = oneOf(random, 0, 50*time.Millisecond, 5*time.Second)
 	} else {
 		s.Horizon = between(random, time.Hour, 3*24*time.Hour)
