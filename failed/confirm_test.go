@@ -27,6 +27,9 @@ func TestActsRefuseMoreThanConfirmed(t *testing.T) {
 			if _, err := a.BeginReplay(t.Context(), failed.Plan{Filter: f}, "me"); !errors.Is(err, failed.ErrState) {
 				t.Errorf("%s: replay: got error %v, want ErrState", name, err)
 			}
+			if _, err := a.Erase(t.Context(), f, "tested", "me"); !errors.Is(err, failed.ErrState) {
+				t.Errorf("%s: erase: got error %v, want ErrState", name, err)
+			}
 			if now := value(a.CountState(t.Context(), f, failed.Failed))(t); now != n+1 {
 				t.Errorf("%s: got %d failed messages, want %d", name, now, n+1)
 			}

@@ -47,15 +47,31 @@ func TestCrashPreservesCommits(t *testing.T) {
 			}
 			return rapid.SampledFrom(keys).Draw(t, "key"), true
 		}
+		held := false // several changes belong to the same commit
+		release := func() {
+			if held {
+				held = false
+				d.Release()
+			}
+		}
 		locked := func(change func(Ticket)) {
-			d.Hold() // no commit starts before Release
-			defer d.Release()
+			if !held {
+				d.Hold() // no commit starts before Release
+				defer d.Release()
+			}
 			d.mu.Lock()
 			ticket := d.pending.ticket
 			d.mu.Unlock()
 			change(ticket)
 		}
 		t.Repeat(map[string]func(*rapid.T){
+			"hold": func(*rapid.T) {
+				if !held {
+					held = true
+					d.Hold()
+				}
+			},
+			"release": func(*rapid.T) { release() },
 			"put": func(t *rapid.T) {
 				h.next++
 				k := keyOf(rapid.Uint64Range(0, queues-1).Draw(t, "queue"), rapid.Uint8Range(0, levels-1).Draw(t, "level"), h.next)
@@ -120,6 +136,7 @@ func TestCrashPreservesCommits(t *testing.T) {
 				})
 			},
 			"wait": func(t *rapid.T) {
+				release()
 				var ticket Ticket
 				locked(func(t Ticket) { ticket = t })
 				if err := d.Wait(t.Context(), ticket); err != nil {
@@ -131,6 +148,7 @@ func TestCrashPreservesCommits(t *testing.T) {
 			"yield": func(*rapid.T) { runtime.Gosched() },
 			"crash": func(t *rapid.T) {
 				seed := rapid.Uint64().Draw(t, "what is on disk")
+				release()
 				fs = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: int(seed % 101), RNG: rand.New(rand.NewPCG(seed, 0))})
 				old := d
 				defer old.Close(true)
@@ -145,6 +163,7 @@ func TestCrashPreservesCommits(t *testing.T) {
 				h.found(t, found)
 			},
 			"restart": func(t *rapid.T) {
+				release()
 				if err := d.Close(true); err != nil {
 					t.Fatal(err)
 				}
@@ -159,6 +178,7 @@ func TestCrashPreservesCommits(t *testing.T) {
 				h.begin(found)
 			},
 		})
+		release()
 		if err := d.Close(true); err != nil {
 			t.Fatal(err)
 		}

@@ -23,11 +23,13 @@ import (
 type faultFS struct {
 	from, seen atomic.Int64
 	once       bool
+	syncs      bool // only fsyncs count as writes
 	err        error
 }
 
 func (b *faultFS) inject(op errorfs.Op) error {
-	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
+	sync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
+	if op.Kind.ReadOrWrite() == errorfs.OpIsRead || b.syncs && !sync {
 		return nil
 	}
 	n, from := b.seen.Add(1), b.from.Load()
@@ -59,8 +61,13 @@ func workWith(d *disk, messages int, body string) (confirmed []Key, err error) {
 // The test repeats the same work and makes each write fail in turn, alone or together with all later writes. The
 // confirmed messages must survive a power failure. After a failed commit, the store must report the failure and must
 // not confirm further messages.
-func TestFailedWriteIsNotConfirmed(t *testing.T) {
-	healthy := &faultFS{}
+func TestFailedWriteIsNotConfirmed(t *testing.T) { failEachWrite(t, syscall.EIO, false) }
+
+// Unlike a write, an fsync is not repeated on a full disk.
+func TestFailedSyncOnFullDiskIsNotConfirmed(t *testing.T) { failEachWrite(t, syscall.ENOSPC, true) }
+
+func failEachWrite(t *testing.T, cause error, syncs bool) {
+	healthy := &faultFS{syncs: syncs}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(healthy.inject)))
 	opened := healthy.seen.Load()
 	if _, err := work(d, 30); err != nil {
@@ -75,7 +82,7 @@ func TestFailedWriteIsNotConfirmed(t *testing.T) {
 	for n := opened + 1; n <= last; n++ {
 		for _, once := range []bool{true, false} {
 			power := vfs.NewCrashableMem()
-			b := &faultFS{once: once, err: syscall.EIO}
+			b := &faultFS{once: once, syncs: syncs, err: cause}
 			d := openOn(t, errorfs.Wrap(power, errorfs.InjectorFunc(b.inject)))
 			b.from.Store(n)
 			kept, err := work(d, 30)
@@ -85,8 +92,8 @@ func TestFailedWriteIsNotConfirmed(t *testing.T) {
 					t.Fatalf("write %d: failed with %v, but a later commit succeeded", n, err)
 				}
 				<-d.Failed()
-				if err := d.Close(true); !errors.Is(err, syscall.EIO) {
-					t.Fatalf("write %d: Close: got %v, want EIO", n, err)
+				if err := d.Close(true); !errors.Is(err, cause) {
+					t.Fatalf("write %d: Close: got %v, want %v", n, err, cause)
 				}
 			} else {
 				_ = d.Close(true) // returns an error only if one of its writes fails
