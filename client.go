@@ -50,7 +50,9 @@ type Client struct {
 // user, does not have the virtual host or has an untrusted certificate, and no other host accepts the connection. In this
 // case, Dial does not wait for unreachable hosts, because all hosts of a cluster have the same users and virtual hosts. If
 // no host is reachable, Dial retries until ctx is done. Canceling ctx after Dial has returned does not close the Client:
-// call Close. After its first connection, a Client retries indefinitely, even if the broker refuses the connection.
+// call Close. After its first connection, a Client retries indefinitely, even if the broker refuses the connection. The only
+// exception are the credentials of a URL without passwordfile: if the broker refuses nothing but them for 15 minutes, the client
+// closes, and its methods and Worker.Run return an ErrClosed that explains the refusal.
 func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -129,7 +131,7 @@ func CheckURL(url string) error {
 func (c *Config) linkConfig(purpose string) amqpconn.LinkConfig {
 	link := amqpconn.LinkConfig{
 		Name: c.Name + " " + purpose, Logger: c.Logger, Dial: c.Dial, TLS: c.TLS,
-		Credentials: c.Credentials, Heartbeat: c.Heartbeat, Timeout: c.ConfirmTimeout, Reconnect: c.Reconnect,
+		Credentials: c.Credentials, Refresh: c.CredentialsRefresh, Heartbeat: c.Heartbeat, Timeout: c.ConfirmTimeout, Reconnect: c.Reconnect,
 	}
 	if o := c.Observer; o != nil {
 		link.Observe = func(change amqpconn.Change, err error) {

@@ -64,6 +64,11 @@ type Config struct {
 	// auth_mechanism=external. Default: the user of the URL, and its password or passwordfile.
 	Credentials func(ctx context.Context) (user, password string, err error)
 
+	// CredentialsRefresh is the interval at which the client calls Credentials, or reads passwordfile, while a connection is open. If
+	// only the password has changed, the client passes it to the broker (connection.update-secret). Use it for tokens that expire,
+	// with less than their lifetime. Default: one minute with passwordfile, never with Credentials.
+	CredentialsRefresh time.Duration
+
 	// Inspect returns the properties and the effective arguments of a queue, including those that policies set, for example from
 	// the management API: see Worker.Risks. Default, and after an error: the answers of the broker to declarations of the queue,
 	// which do not include policies.
@@ -141,6 +146,9 @@ func (c *Config) Validate() error {
 	}
 	if c.ConfirmTimeout < 0 {
 		errs = append(errs, fmt.Errorf("reprise: Config.ConfirmTimeout must not be negative: got %s (0 means %s)", c.ConfirmTimeout, DefaultConfirmTimeout))
+	}
+	if c.CredentialsRefresh < 0 {
+		errs = append(errs, fmt.Errorf("reprise: Config.CredentialsRefresh must not be negative: got %s (0 means the default)", c.CredentialsRefresh))
 	}
 	if len(c.Name) > maxConfigName {
 		errs = append(errs, fmt.Errorf("reprise: Config.Name must have at most %d bytes: got %d", maxConfigName, len(c.Name)))

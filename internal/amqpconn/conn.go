@@ -23,6 +23,7 @@ type Conn struct {
 	tasks     *Tasks
 	socket    *socket
 	timeout   time.Duration // for answers; see Timeout
+	login     address       // with the user and the password of the connection; only refresh changes it
 
 	lost       chan struct{} // closed when the connection has closed
 	reason     error         // the reason; valid after lost is closed

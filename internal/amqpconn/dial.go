@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -28,6 +27,7 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	if err != nil {
 		return nil, l.explain(a, nil, err)
 	}
+	l.setUser(a)
 	properties := amqp.NewConnectionProperties()
 	properties["product"] = "Reprise"
 	properties.SetClientConnectionName(l.name)
@@ -70,7 +70,7 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	close(open)
 	l.gen++
 	c := &Conn{
-		raw: raw, frameSize: raw.Config.FrameSize, gen: l.gen, addr: a.addr, log: l.log.With("broker", a.addr), tasks: l.tasks, socket: used, timeout: l.cfg.Timeout,
+		raw: raw, frameSize: raw.Config.FrameSize, gen: l.gen, addr: a.addr, log: l.log.With("broker", a.addr), tasks: l.tasks, socket: used, timeout: l.cfg.Timeout, login: a,
 		lost: make(chan struct{}), blockings: make(chan amqp.Blocking, 64), writable: open,
 		extra: make(chan struct{}, min(maxExtraChannels, raw.Config.ChannelMax/2, raw.Config.ChannelMax-minChannels+1)),
 	}
@@ -84,44 +84,6 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	blocks := raw.NotifyBlocked(make(chan amqp.Blocking, 64))
 	l.tasks.wg.Go(func() { c.watch(closes, blocks) }) // even after Close, because the connection closes next
 	return c, nil
-}
-
-// withLogin returns the address with the current user and password. It asks for them for each connection, because they may
-// have been rotated.
-func (l *Link) withLogin(ctx context.Context, a address) (address, error) {
-	switch {
-	case a.login() == "":
-		return a, nil
-	case l.cfg.Credentials != nil:
-		user, password, err := l.cfg.Credentials(ctx)
-		if err != nil {
-			return a, fmt.Errorf("get credentials: %w", err)
-		}
-		a.Username, a.Password = user, password
-	case a.passwordFile != "":
-		password, err := readPassword(a.passwordFile)
-		if err != nil {
-			return a, &filesError{err}
-		}
-		a.Password = password
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.user = a.Username
-	return a, nil
-}
-
-// readPassword returns the content of a file without the line break at its end.
-func readPassword(path string) (string, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("read password: %w", err)
-	}
-	password := strings.TrimRight(string(content), "\r\n")
-	if password == "" {
-		return "", fmt.Errorf("password file %s is empty", path)
-	}
-	return password, nil
 }
 
 // open adds TLS, if the URL requires it, and performs the handshakes.

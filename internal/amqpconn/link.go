@@ -35,6 +35,7 @@ type LinkConfig struct {
 	TLS    *tls.Config
 	// Credentials replaces the user and the password of the URL. May be nil.
 	Credentials func(ctx context.Context) (user, password string, err error)
+	Refresh     time.Duration // interval of refreshing the credentials; 0 means never, or DefaultRefresh with a password file
 	Heartbeat   time.Duration // 0 means the value in the URL, or DefaultHeartbeat
 	Timeout     time.Duration // for answers of the broker
 	Reconnect   backoff.Backoff
@@ -68,10 +69,10 @@ type Link struct {
 	gen       uint64 // of the newest Conn
 
 	mu      sync.Mutex
-	current *Conn  // nil while disconnected
-	user    string // of the last attempt; "" if a certificate contains the name
-	reason  error  // the reason if disconnected
-	closed  bool
+	current *Conn         // nil while disconnected
+	user    string        // of the last attempt; "" if a certificate contains the name
+	reason  error         // the reason if disconnected
+	closed  error         // ErrClosed, or an error that wraps it; nil: not closed
 	changed chan struct{} // closed and replaced on every change
 }
 
@@ -164,6 +165,11 @@ func (l *Link) Run(ctx context.Context, c *Conn) {
 
 // follow reports the events of a connection. It returns true after the connection is lost, and false after ctx is canceled.
 func (l *Link) follow(ctx context.Context, c *Conn) bool {
+	if every := l.refreshes(c.login); every > 0 {
+		connected, end := context.WithCancel(ctx)
+		defer end()
+		_ = l.tasks.Go(func() { l.refresh(connected, c, every) }) // fails only if the client is closed
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -197,11 +203,13 @@ func (l *Link) reportBlocking(c *Conn, b amqp.Blocking) {
 	c.log.Info("publishing unblocked")
 }
 
-// reconnect dials until it succeeds. It returns nil if ctx is canceled. Unlike Connect it never gives up, because
-// credentials that worked before may work again. c is the lost connection. The number before counts the preceding
+// reconnect dials until it succeeds. It returns nil if ctx is canceled. Unlike Connect it does not give up after a refusal,
+// because credentials that worked before may work again, for example after the broker has imported its users. It gives up after
+// MaxRefused if nothing can change the credentials. c is the lost connection. The number before counts the preceding
 // connections that were lost soon after they had opened.
 func (l *Link) reconnect(ctx context.Context, c *Conn, before int) *Conn {
 	event, log, reason := "connection lost", c.log, c.reason
+	var refused time.Time // time of the first of the refusals without another result in between
 	for try := 1; ; try++ {
 		delay := l.pause(try, before)
 		log.Warn(event, "reason", reason, retry.Next(delay))
@@ -213,6 +221,16 @@ func (l *Link) reconnect(ctx context.Context, c *Conn, before int) *Conn {
 		if err == nil {
 			return next
 		}
+		if !l.isFixed(a) || !isLoginRefused(err) {
+			refused = time.Time{}
+		} else if refused.IsZero() {
+			refused = time.Now()
+		} else if time.Since(refused) >= MaxRefused {
+			err = fmt.Errorf("%w: the broker has refused the credentials of the URL for %s (correct them, and restart the program; passwordfile or Config.Credentials can change them without a restart): %w", ErrClosed, MaxRefused, err)
+			l.log.Error("connection given up", "reason", err)
+			l.set(nil, err)
+			return nil
+		}
 		l.set(nil, named(a.addr, err))
 		event, log, reason = "connect failed", l.log.With("broker", a.addr), err
 	}
@@ -223,7 +241,9 @@ func (l *Link) set(c *Conn, reason error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current, l.reason = c, reason
-	l.closed = l.closed || reason == ErrClosed
+	if l.closed == nil && errors.Is(reason, ErrClosed) {
+		l.closed = reason
+	}
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -244,8 +264,8 @@ func (l *Link) Within(ctx context.Context, expired <-chan time.Time) (*Conn, err
 		c, closed, changed := l.current, l.closed, l.changed
 		l.mu.Unlock()
 		switch {
-		case closed:
-			return nil, ErrClosed
+		case closed != nil:
+			return nil, closed
 		case c != nil && !c.isLost():
 			return c, nil
 		}
@@ -265,8 +285,8 @@ func (l *Link) Current() (*Conn, error) {
 	c, reason, closed := l.current, l.reason, l.closed
 	l.mu.Unlock()
 	switch {
-	case closed:
-		return nil, ErrClosed
+	case closed != nil:
+		return nil, closed
 	case c == nil:
 		return nil, fmt.Errorf("%w: %w", ErrDisconnected, reason)
 	case c.isLost():

@@ -3,16 +3,23 @@ package workertest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
@@ -97,6 +104,132 @@ func TestDialReportsInvalidPasswordFile(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got error %v, want %q", c.url, err, c.want)
 		}
+	}
+}
+
+// While its connections are open, a client passes new passwords to the broker.
+func TestClientRefreshesCredentials(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		u, err := url.Parse(b.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		user := u.User.Username()
+		password, _ := u.User.Password()
+		file := filepath.Join(t.TempDir(), "password")
+		writeFile(t, file, password)
+		u.User = url.User(user)
+		inFile := *u
+		inFile.RawQuery = url.Values{"passwordfile": {file}}.Encode()
+		var calls atomic.Int64
+		fromFunction := func(context.Context) (string, string, error) {
+			if calls.Add(1) <= 2 {
+				return user, password, nil
+			}
+			return user, "the next token", nil // the built-in users of the broker ignore it
+		}
+		for _, c := range []client{
+			dial(t, inFile.String(), func(c *reprise.Config) { c.CredentialsRefresh = 10 * time.Millisecond }),
+			dial(t, u.String(), func(c *reprise.Config) { c.Credentials, c.CredentialsRefresh = fromFunction, 10*time.Millisecond }),
+		} {
+			writeFile(t, file, "the next token")
+			c.log.wait(t, "credentials refreshed", 2) // on both connections
+			if err := c.Healthy(t.Context()); err != nil {
+				t.Errorf("after the refresh: got %v, want nil", err)
+			}
+			if n := c.log.count("connected"); n != 2 {
+				t.Errorf("got %d connections, want 2", n)
+			}
+		}
+	})
+}
+
+// A client stops if the broker refuses credentials that only a restart can change.
+func TestClientStopsAfterRefusals(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		fromFunction bool
+		restored     time.Duration // when the broker accepts the password again; 0: never
+		stops        bool
+	}{
+		"fixed":         {stops: true},
+		"fixed, import": {restored: 14 * time.Minute},
+		"changeable":    {fromFunction: true, restored: 5 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b, err := broker.New(broker.Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = b.Shutdown(context.Background()) }()
+				request := func(method, path, body string) {
+					r := httptest.NewRequest(method, "/api/"+path, strings.NewReader(body))
+					r.SetBasicAuth("guest", "guest")
+					r.RemoteAddr = "127.0.0.1:1" // the only address of guest
+					answer := httptest.NewRecorder()
+					if b.Management().ServeHTTP(answer, r); answer.Code/100 != 2 {
+						t.Errorf("%s %s returned %d: %s", method, path, answer.Code, answer.Body)
+					}
+				}
+				set := func(password string) { request("PUT", "users/shop", `{"password":"`+password+`","tags":""}`) }
+				set("old")
+				request("PUT", "permissions/%2F/shop", `{"configure":".*","write":".*","read":".*"}`)
+				var open []net.Conn
+				c := dial(t, "amqp://shop:old@broker/", func(c *reprise.Config) {
+					c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						conn, err := b.DialContext(ctx, network, addr)
+						open = append(open, conn)
+						return conn, err
+					}
+					c.Reconnect = backoff.Fixed(10 * time.Second)
+					if tc.fromFunction {
+						c.Credentials = func(context.Context) (string, string, error) { return "shop", "old", nil }
+					}
+				})
+				defer func() { _ = c.Close(context.Background()) }()
+				worker, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "orders", Handler: newScript(nil)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ended := make(chan error, 1)
+				go func() { ended <- worker.Run(ctx) }()
+				c.log.wait(t, "consuming", 1)
+				set("new")
+				for _, conn := range open {
+					_ = conn.Close()
+				}
+				if tc.restored > 0 {
+					time.Sleep(tc.restored)
+					set("old")
+					c.log.wait(t, "consuming", 2)
+				}
+				if !tc.stops {
+					time.Sleep(time.Hour)
+					if err := c.Healthy(t.Context()); err != nil {
+						t.Errorf("got %v, want nil", err)
+					}
+					cancel()
+					if err := <-ended; err != nil {
+						t.Errorf("Run: got %v, want nil", err)
+					}
+					return
+				}
+				err = <-ended
+				if !errors.Is(err, reprise.ErrClosed) || !strings.Contains(err.Error(), "refused the credentials of the URL for 15m0s") || !strings.Contains(err.Error(), `"shop"`) {
+					t.Errorf("Run: got %v, want ErrClosed with the reason", err)
+				}
+				for _, err := range []error{c.Healthy(t.Context()), c.Publish(t.Context(), &reprise.Message{RoutingKey: "orders"})} {
+					if !errors.Is(err, reprise.ErrClosed) || !strings.Contains(err.Error(), "15m0s") {
+						t.Errorf("got %v, want ErrClosed with the reason", err)
+					}
+				}
+			})
+		})
 	}
 }
 
