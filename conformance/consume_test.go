@@ -242,6 +242,37 @@ func TestMessageAndConsumerCounts(t *testing.T) {
 	})
 }
 
+// After the acknowledgement timeout, the broker cancels the consumer and requeues its messages. RabbitMQ still counts the
+// consumer, refuses its tag, and delivers messages to it again after a late ack.
+func TestConsumerTimeoutCancelsConsumer(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		if b.Version == "3.10" {
+			return // the argument is new in 4.3
+		}
+		q := c.queue("q", amqp.Table{"x-queue-type": "quorum", "x-consumer-timeout": 1000})
+		c.put(q, "x")
+		ch := c.open()
+		cancelled := ch.NotifyCancel(make(chan string, 1))
+		deliveries, err := ch.Consume(q, "slow", false, false, false, false, nil)
+		c.must(err)
+		d := c.next(deliveries)
+		if tag := <-cancelled; tag != "slow" {
+			t.Errorf("broker cancelled consumer %q, want slow", tag)
+		}
+		c.awaitReady(q, 1)
+		found, err := c.QueueDeclarePassive(q, true, false, false, false, nil)
+		c.must(err)
+		if counted := found.Consumers == 1; counted != b.IsRabbitMQ {
+			t.Errorf("consumers: got %d, want 1 only for RabbitMQ", found.Consumers)
+		}
+		c.must(d.Ack(false)) // too late, but not an error
+		_, err = ch.Consume(q, "slow", false, false, false, false, nil)
+		if again := err == nil; again == b.IsRabbitMQ {
+			t.Errorf("subscription with the same tag: got %v, want an error only from RabbitMQ", err)
+		}
+	})
+}
+
 func TestGeneratedNames(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q, err := c.QueueDeclare("", false, false, true, false, nil)

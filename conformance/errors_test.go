@@ -381,6 +381,26 @@ func TestLineBreaksInNames(t *testing.T) {
 		}
 		c.put(name, "x")
 		c.bodies(name, 1)
+		// Only methods that declare, bind and delete remove line breaks.
+		broken := name + "\n"
+		c.must(c.QueueBind(broken, "k", "\namq.direct", false, nil))
+		c.must(c.QueueUnbind(broken, "k", "\namq.direct", nil))
+		for _, method := range []func(ch *amqp.Channel) error{
+			func(ch *amqp.Channel) error { _, err := ch.QueuePurge(broken, false); return err },
+			func(ch *amqp.Channel) error { _, _, err := ch.Get(broken, true); return err },
+			func(ch *amqp.Channel) error {
+				_, err := ch.Consume(broken, "", true, false, false, false, nil)
+				return err
+			},
+		} {
+			c.refused(404, "no queue '"+broken+"' in vhost '/'", method)
+		}
+		_, err = c.QueueDelete(broken, false, false, false)
+		c.must(err)
+		c.refused(404, "no queue '"+name+"' in vhost '/'", func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+			return err
+		})
 	})
 }
 

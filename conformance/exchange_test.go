@@ -62,8 +62,16 @@ func TestHeadersExchange(t *testing.T) {
 		}
 		q := c.queue("q", nil)
 		if b.Version == "4.3" {
-			c.refused(406, `Invalid x-match field value <<"bogus">>; expected all, any, all-with-x, or any-with-x`,
-				func(ch *amqp.Channel) error { return ch.QueueBind(q, "", x, false, amqp.Table{"x-match": "bogus"}) })
+			for text, match := range map[string]any{
+				`Invalid x-match field value <<"bogus">>; expected all, any, all-with-x, or any-with-x`:             "bogus",
+				`Invalid x-match field value <<>>; expected all, any, all-with-x, or any-with-x`:                    "",
+				"Invalid x-match field type void (value undefined); expected longstr":                               nil,
+				"Invalid x-match field type bool (value true); expected longstr":                                    true,
+				`Invalid x-match field type binary (value <<"all">>); expected longstr`:                             []byte("all"),
+				"Invalid x-match field type array (value [{longstr,<<\"a\">>},{void,undefined}]); expected longstr": []any{"a", nil},
+			} {
+				c.refused(406, text, func(ch *amqp.Channel) error { return ch.QueueBind(q, "", x, false, amqp.Table{"x-match": match}) })
+			}
 		}
 	})
 }

@@ -155,6 +155,24 @@ func TestExpirationMustBeANumber(t *testing.T) {
 	})
 }
 
+// RabbitMQ 4 stores the expiration as a number.
+func TestExpirationIsStoredAsANumber(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		for sent, want := range map[string]string{"60000": "60000", "+60000": "60000", "060000": "60000"} {
+			if b.Version == "3.10" {
+				want = sent
+			}
+			c.publish("", q, amqp.Publishing{Expiration: sent, Type: "type", Headers: amqp.Table{"a": "b"}, ContentType: "text/plain"})
+			d := c.get(q)
+			c.must(d.Ack(false))
+			if d.Expiration != want || d.Type != "type" || d.Headers["a"] != "b" || d.ContentType != "text/plain" {
+				t.Errorf("expiration %s: got %s in %+v, want %s", sent, d.Expiration, d, want)
+			}
+		}
+	})
+}
+
 func TestMessageTTLArgument(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := testkit.Name(t, "q")

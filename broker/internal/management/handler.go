@@ -46,6 +46,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -300,9 +301,14 @@ func (c *call) decode(v any, needed ...string) error {
 	}
 	var given map[string]json.RawMessage
 	_ = json.Unmarshal(body, &given) // no error is possible, because v accepted the body; null has no fields, like {}
-	needed = slices.DeleteFunc(needed, func(name string) bool { return len(given[name]) > 0 && string(given[name]) != "null" })
+	needed = slices.DeleteFunc(needed, func(name string) bool { return len(given[name]) > 0 })
 	if len(needed) > 0 {
 		return missingKeys(needed...)
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(v).Elem()) {
+		if name := f.Tag.Get("json"); string(given[name]) == "null" { // which Unmarshal ignores
+			return badRequest([]string{"null_not_allowed", name})
+		}
 	}
 	return nil
 }

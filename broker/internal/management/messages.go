@@ -2,6 +2,7 @@ package management
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -21,8 +22,19 @@ import (
 type publication struct {
 	Properties      properties `json:"properties"`
 	RoutingKey      string     `json:"routing_key"`
-	Payload         string     `json:"payload"`
+	Payload         payload    `json:"payload"`
 	PayloadEncoding string     `json:"payload_encoding"`
+}
+
+// payload is the body of a message, as text.
+type payload string
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (p *payload) UnmarshalJSON(b []byte) error {
+	if b[0] != '"' {
+		return badRequest("payload_not_string")
+	}
+	return json.Unmarshal(b, (*string)(p))
 }
 
 var noExchange = &failure{404, "not_found", "exchange_not_found"}
@@ -86,9 +98,9 @@ func (p *publication) body() ([]byte, error) {
 	case "string":
 		return []byte(p.Payload), nil
 	case "base64":
-		body, err := base64.StdEncoding.DecodeString(p.Payload)
+		body, err := base64.StdEncoding.DecodeString(string(p.Payload))
 		if err != nil {
-			return nil, badRequest([]string{"not_base64", p.Payload})
+			return nil, badRequest([]string{"not_base64", string(p.Payload)})
 		}
 		return body, nil
 	}

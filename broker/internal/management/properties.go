@@ -3,6 +3,7 @@ package management
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
@@ -44,12 +45,16 @@ func (p *properties) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	for _, property := range allProperties {
-		value := given[property.name]
-		if value == nil || string(value) == "null" {
+		value, found := given[property.name]
+		if !found {
 			continue
 		}
-		if err := json.Unmarshal(value, property.of(p)); err != nil {
+		to := property.of(p)
+		if err := json.Unmarshal(value, to); err != nil {
 			return wrongProperty(property.name, err)
+		}
+		if string(value) == "null" { // which Unmarshal ignores
+			return wrongProperty(property.name, &json.UnmarshalTypeError{Type: reflect.TypeOf(to).Elem()})
 		}
 		p.Flags |= property.flag
 	}

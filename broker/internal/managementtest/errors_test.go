@@ -3,6 +3,7 @@ package managementtest
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"reflect"
 	"strings"
@@ -126,6 +127,31 @@ var requests = []request{
 	{"POST", "/api/exchanges/V/amq.direct/publish", `{"properties":{"expiration":"x"},"routing_key":"","payload":"!","payload_encoding":"string"}`},
 	{"POST", "/api/exchanges/V/amq.direct/publish", `{"properties":{"user_id":"x"},"routing_key":"","payload":"!","payload_encoding":"string"}`},
 	{"POST", "/api/queues/V/q/get", `{"count":2,"ackmode":"ack_requeue_true","encoding":"auto","truncate":2}`},
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":{"headers":{"a":null}},"routing_key":"q","payload":"","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":{"headers":null},"routing_key":"q","payload":"","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":{"headers":{"a":[null,{"b":null}]}},"routing_key":"q","payload":"","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":{"headers":[]},"routing_key":"q","payload":"","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":{"priority":null},"routing_key":"q","payload":"","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":{"expiration":5},"routing_key":"q","payload":"","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":{"expiration":"+60000"},"routing_key":"q","payload":"","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":null,"routing_key":"q","payload":"","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":{},"routing_key":null,"payload":"","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":{},"routing_key":"q","payload":null,"payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":{},"routing_key":"q","payload":5,"payload_encoding":"string"}`},
+	{"POST", "/api/bindings/V/e/amq.headers/q/q", `{"arguments":{"a":null}}`},
+	{"POST", "/api/bindings/V/e/amq.headers/q/q", `{"arguments":{"x-match":null}}`},
+	{"POST", "/api/bindings/V/e/amq.headers/q/q", `{"arguments":{"x-match":7}}`},
+	{"POST", "/api/bindings/V/e/amq.headers/q/q", `{"arguments":null}`},
+	{"POST", "/api/queues/V/q/get", `{"count":20,"ackmode":"ack_requeue_false","encoding":"auto"}`},
+	{"PUT", "/api/exchanges/V/nulls", `{"type":"direct","arguments":{"a":null}}`},
+	{"PUT", "/api/exchanges/V/nulls", `{"type":"direct","arguments":null}`},
+	{"PUT", "/api/exchanges/V/nulls", `{"type":"direct","durable":null}`},
+	{"PUT", "/api/exchanges/V/nulls", `{"type":null}`},
+	{"DELETE", "/api/exchanges/V/nulls", ``},
+	{"PUT", "/api/queues/V/nulls", `{"durable":null}`},
+	{"PUT", "/api/queues/V/nulls", `{"arguments":null,"auto_delete":null}`},
+	{"PUT", "/api/queues/V/nulls", `{"durable":true,"node":null}`},
+	{"DELETE", "/api/queues/V/nulls", ``},
 	{"POST", "/api/queues/V/q/get", `{"count":1,"ackmode":"reject_requeue_true","encoding":"base64"}`},
 	{"POST", "/api/queues/V/q/get", `{"count":1,"ackmode":"ack_requeue_false","encoding":"auto"}`},
 	{"POST", "/api/queues/V/q/get", `{"count":5,"ackmode":"reject_requeue_false","encoding":"auto"}`},
@@ -133,12 +159,21 @@ var requests = []request{
 	{"POST", "/api/queues/V/q/get", `{"count":1,"encoding":"auto"}`},
 	{"POST", "/api/queues/V/q/get", `{"count":"x","ackmode":"ack_requeue_true","encoding":"auto"}`},
 	{"POST", "/api/queues/V/q/get", `{"count":1,"ackmode":"ack_requeue_true","encoding":"x"}`},
+	{"POST", "/api/queues/V/q/get", `{"count":null,"ackmode":"ack_requeue_true","encoding":"auto"}`},
+	{"POST", "/api/queues/V/q/get", `{"count":1,"ackmode":null,"encoding":"auto"}`},
+	{"POST", "/api/queues/V/q/get", `{"count":1,"ackmode":"ack_requeue_true","encoding":null}`},
+	{"POST", "/api/queues/V/q/get", `{"count":1,"ackmode":"ack_requeue_true","encoding":"auto","truncate":null}`},
 	{"POST", "/api/queues/V/nosuch/get", `{"count":1,"ackmode":"ack_requeue_true","encoding":"auto"}`},
 	{"DELETE", "/api/queues/V/q/contents", ``},
 
 	{"PUT", "/api/users/U", `{"password":"p","tags":"management, x"}`},
 	{"GET", "/api/users/U?columns=name,tags,limits,hashing_algorithm", ``},
 	{"PUT", "/api/users/U", `{"password":"p","tags":["monitoring"]}`},
+	{"PUT", "/api/users/U", `{"password":null,"tags":"monitoring"}`},
+	{"PUT", "/api/users/U", `{"password":"p","tags":null}`},
+	{"PUT", "/api/users/U", `{"password_hash":null,"tags":""}`},
+	{"PUT", "/api/permissions/V/U", `{"configure":null,"write":".*","read":".*"}`},
+	{"PUT", "/api/permissions/V/U", `{"configure":5,"write":".*","read":".*"}`},
 	{"PUT", "/api/users/U", `{"password":"p"}`},
 	{"PUT", "/api/users/U", `{"password":"p","password_hash":"","tags":""}`},
 	{"PUT", "/api/users/U", `{"password_hash":"","tags":""}`},
@@ -191,6 +226,9 @@ func compareResponse(t *testing.T, ours, theirs *target, r request) error {
 	t.Helper()
 	wantStatus, want := theirs.call(t, r.method, r.path, r.body)
 	status, got := ours.call(t, r.method, r.path, r.body)
+	if status == http.StatusBadRequest && (wantStatus == http.StatusInternalServerError || wantStatus == status && strings.Contains(r.body, "null")) {
+		return nil // RabbitMQ fails, or reports the first function that cannot use the null
+	}
 	if status != wantStatus || !sameJSON(got, want) {
 		return fmt.Errorf("%s %s %s\ngot  %d %s\nwant %d %s", r.method, r.path, r.body, status, got, wantStatus, want)
 	}

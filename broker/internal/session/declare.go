@@ -62,7 +62,7 @@ func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
 // named applies the defaults for empty names. An empty queue name selects the last declared queue. In that case, an
 // empty routing key becomes the name of that queue.
 func (ch *channel) named(queue, key string) (string, string, error) {
-	switch queue = vhost.Clean(queue); {
+	switch {
 	case queue != "":
 		return queue, key, nil
 	case ch.lastQueue == "":
@@ -94,7 +94,7 @@ func (ch *channel) bind(b vhost.BindingInfo, do func(vhost.BindingInfo, any) err
 		b.Destination = vhost.Clean(b.Destination)
 	} else {
 		kind = "queue"
-		if b.Destination, b.Key, err = ch.named(b.Destination, b.Key); err != nil {
+		if b.Destination, b.Key, err = ch.named(vhost.Clean(b.Destination), b.Key); err != nil {
 			return err
 		}
 	}
@@ -121,6 +121,7 @@ func (ch *channel) queuePurge(m *amqpwire.QueuePurge) error {
 }
 
 func (ch *channel) queueDelete(m *amqpwire.QueueDelete) error {
+	m.Queue = vhost.Clean(m.Queue)
 	if _, _, err := ch.named(m.Queue, ""); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package vhost
 import (
 	"fmt"
 
+	"github.com/reprisemq/reprise/broker/internal/erlang"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/route"
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -129,8 +130,12 @@ func (v *VHost) invalid(kind route.Kind, b BindingInfo, to destination) string {
 			return fmt.Sprintf("Topic binding key '%s' uses %d '#' wildcards, at most %d are allowed", b.Key, n, maxHashes)
 		}
 	case route.Headers:
-		if match, given := b.Arguments.Get("x-match"); given && !route.ValidHeadersMatch(match) {
-			return fmt.Sprintf("Invalid x-match field value <<\"%v\">>; expected all, any, all-with-x, or any-with-x", match)
+		match, given := b.Arguments.Get("x-match")
+		if _, text := match.(string); given && !text {
+			return fmt.Sprintf("Invalid x-match field type %s (value %s); expected longstr", amqpwire.TypeName(match), erlang.Term(match))
+		}
+		if given && !route.ValidHeadersMatch(match) {
+			return fmt.Sprintf("Invalid x-match field value %s; expected all, any, all-with-x, or any-with-x", erlang.Term(match))
 		}
 	case route.LocalRandom:
 		switch {

@@ -45,10 +45,13 @@ func NewMessage(c Published) (*queue.Message, error) {
 		return nil, exception.New(exception.PreconditionFailed,
 			"user_id property set to '%s' but authenticated user was '%s'", p.UserID, c.User)
 	}
+	changed := false
 	if p.Has(amqpwire.PropExpiration) {
 		if m.TTL, err = expiration(p.Expiration); err != nil {
 			return nil, err
 		}
+		plain := strconv.FormatInt(m.TTL.Milliseconds(), 10)
+		changed, p.Expiration = plain != p.Expiration, plain // like RabbitMQ, which stores a number
 	}
 	if m.CC, err = routingKeys(p.Headers, "CC"); err != nil {
 		return nil, err
@@ -56,7 +59,7 @@ func NewMessage(c Published) (*queue.Message, error) {
 	if m.BCC, err = routingKeys(p.Headers, "BCC"); err != nil {
 		return nil, err
 	}
-	changed, err := SetReplyTo(&p, c.ReplyQueue)
+	replies, err := SetReplyTo(&p, c.ReplyQueue)
 	if err != nil {
 		return nil, err
 	}
@@ -65,22 +68,22 @@ func NewMessage(c Published) (*queue.Message, error) {
 		m.Headers = p.Headers
 		changed = true
 	}
-	if changed {
-		if m.Properties, err = editProperties(c.Properties, p.Headers, p.ReplyTo); err != nil {
+	if changed || replies {
+		if m.Properties, err = editProperties(c.Properties, p); err != nil {
 			return nil, exception.New(exception.InternalError, "%v", err)
 		}
 	}
 	return m, nil
 }
 
-// editProperties returns the encoded properties with replaced headers and reply-to. It does not add properties that are
-// absent.
-func editProperties(properties []byte, headers amqpwire.Table, replyTo string) ([]byte, error) {
+// editProperties returns the encoded properties with replaced headers, reply-to and expiration. It does not add
+// properties that are absent.
+func editProperties(properties []byte, edited amqpwire.Properties) ([]byte, error) {
 	p, err := amqpwire.ParseProperties(properties)
 	if err != nil {
 		return nil, err
 	}
-	p.Headers, p.ReplyTo = headers, replyTo
+	p.Headers, p.ReplyTo, p.Expiration = edited.Headers, edited.ReplyTo, edited.Expiration
 	return p.Append(nil)
 }
 
