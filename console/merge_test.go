@@ -24,19 +24,19 @@ func TestMergePages(t *testing.T) {
 	c := newConsole(t, Config{})
 	addErrors(t, c.cfg.Archive, "orders", "Ada is blocked", "Bob is blocked", "Bob is blocked")
 	addErrors(t, c.cfg.Archive, "mails", "Ada is blocked")
-	if body := ask(t, c, "GET", "/groups", nil).Body.String(); !strings.Contains(body, `action="/groups/picked"`) || !strings.Contains(body, `aria-label="Select group 2"`) {
+	if body := ask(t, c, "GET", "/groups", nil).Body.String(); !strings.Contains(body, `action="/groups/merge"`) || !strings.Contains(body, `aria-label="Select group 2"`) {
 		t.Fatalf("list of groups: got %s, want a form with checkboxes", body)
 	}
-	if status, _, body := post(t, c, "/groups/picked", url.Values{"id": {"1", "2"}}); status != http.StatusOK || !strings.Contains(body, `value="Bob is blocked" required`) || !strings.Contains(body, "<h1>Merge groups</h1>") {
-		t.Fatalf("form: got status %d, body %s, want the name of the largest group", status, body)
+	if w := ask(t, c, "GET", "/groups/merge?id=1&id=2", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `value="Bob is blocked" required`) || !strings.Contains(w.Body.String(), "<h1>Merge groups</h1>") {
+		t.Fatalf("form: got status %d, body %s, want the name of the largest group", w.Code, w.Body)
 	}
 	for name, v := range map[string]url.Values{"no name": {"id": {"1"}, "name": {" "}}, "two queues": {"id": {"1", "3"}, "name": {"x"}}} {
 		if status, _, body := post(t, c, "/groups/merge", v); status != http.StatusUnprocessableEntity || !strings.Contains(body, "groups of one work queue") {
 			t.Errorf("%s: got status %d, want 422 and the reason; body %s", name, status, body)
 		}
 	}
-	if status, _, _ := post(t, c, "/groups/picked", url.Values{}); status != http.StatusBadRequest {
-		t.Errorf("no selection: got status %d, want 400", status)
+	if w := ask(t, c, "GET", "/groups/merge", nil); w.Code != http.StatusBadRequest {
+		t.Errorf("no selection: got status %d, want 400", w.Code)
 	}
 	status, to, _ := post(t, c, "/groups/merge", url.Values{"id": {"1", "2"}, "name": {"customer is blocked"}})
 	if status != http.StatusSeeOther {

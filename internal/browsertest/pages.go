@@ -63,6 +63,7 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 	}
 	all = append(all,
 		Page{"group", fmt.Sprintf("/groups/%d", g.ID)},
+		Page{"merge", fmt.Sprintf("/groups/merge?id=%d&id=%d", g.ID, groups[0].ID)},
 		Page{"replay-new", fmt.Sprintf("/replays/new?group=%d", g.ID)},
 		Page{"discard", fmt.Sprintf("/discard?group=%d", g.ID)},
 		Page{"erase", fmt.Sprintf("/erase?group=%d", g.ID)},

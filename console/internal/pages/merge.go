@@ -20,13 +20,7 @@ import (
 var errNoGroups = fault.BadRequest("no groups are selected", "go back and select groups")
 
 // askMerge shows the form that merges the selected groups.
-func (p *Pages) askMerge(c *web.Call) error {
-	v, err := c.Form()
-	if err != nil {
-		return err
-	}
-	return showMerge(c, http.StatusOK, v, "")
-}
+func (p *Pages) askMerge(c *web.Call) error { return showMerge(c, http.StatusOK, c.Params, "") }
 
 // showMerge shows the form for the groups in v. It suggests the text of the largest group as the name.
 func showMerge(c *web.Call, status int, v url.Values, problem string) error {

@@ -46,7 +46,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "GET", Path: "/{$}", Role: access.View, Handle: p.overview},
 		{Method: "GET", Path: "/groups", Role: access.View, Query: slices.Concat(api.GroupNames, afterName), Blanks: true, Handle: p.groups},
 		{Method: "GET", Path: "/groups/{id}", Role: access.View, Query: slices.Concat([]string{"state", "span"}, afterName, web.FlashNames), Handle: byID(p.group)},
-		{Method: "POST", Path: "/groups/picked", Role: access.Operate, Form: pickedName, Handle: p.askMerge},
+		{Method: "GET", Path: "/groups/merge", Role: access.Operate, Query: pickedName, Handle: p.askMerge},
 		{Method: "POST", Path: "/groups/merge", Role: access.Operate, Form: append([]string{"name"}, pickedName...), Handle: p.merge},
 		{Method: "POST", Path: "/groups/{id}/unmerge", Role: access.Operate, Handle: byID(p.unmerge)},
 		{Method: "POST", Path: "/groups/{id}/mute", Role: access.Operate, Form: []string{"seconds"}, Handle: byID(p.mute)},
