@@ -68,10 +68,14 @@ var quotes = strings.NewReplacer(
 // longKey matches words that can be base64.
 var longKey = regexp.MustCompile(`[A-Za-z0-9+/_-]{16,}={0,2}`)
 
+// directories matches the directories before a key.
+var directories = regexp.MustCompile(`^(?:[a-z_-]{3,}/)+`)
+
 // blankRandom replaces a word of mixed letters, such as base64.
 func blankRandom(w string) string {
-	if strings.ContainsAny(w, "0123456789+/=") && isRandom(w) {
-		return "*"
+	at := len(directories.FindString(w))
+	if strings.ContainsAny(w[at:], "0123456789+/=") && isRandom(w[at:]) {
+		return w[:at] + "*"
 	}
 	return w
 }
@@ -193,9 +197,9 @@ func blank(quoted string) bool {
 	return strings.Contains(quoted, "*") && showCodes(quoted) == quoted
 }
 
-// nameLike reports whether a quoted string is a proper name, given the text before it: it follows a word, and each of its
-// words begins with a capital letter or with a letter of a script other than Latin. Names in programs, for example after
-// the word column, distinguish errors.
+// nameLike reports whether a quoted string is a proper name, given the text before it: it follows a word for a person or a
+// company, or it follows a word, and each of its words begins with a capital letter or with a letter of a script other
+// than Latin. Names in programs, for example after the word column, distinguish errors.
 func nameLike(before, quoted string) bool {
 	noun, spaced := strings.CutSuffix(before, " ")
 	if r, _ := utf8.DecodeLastRuneInString(before); quoted == "" || !spaced && (!unicode.IsLetter(r) || unicode.Is(unicode.Latin, r)) {
@@ -205,7 +209,10 @@ func nameLike(before, quoted string) bool {
 	if last == "" || technical[strings.ToLower(last)] {
 		return false
 	}
-	for word := range strings.FieldsSeq(quoted) {
+	if personal[strings.ToLower(last)] {
+		return true
+	}
+	for word := range strings.FieldsSeq(strings.ReplaceAll(quoted, " & ", " ")) {
 		r, _ := utf8.DecodeRuneInString(word)
 		if !unicode.IsLetter(r) || unicode.Is(unicode.Latin, r) && (!unicode.IsUpper(r) || strings.ContainsAny(word, "_.:/\\(){}[]<>=")) || word == strings.ToUpper(word) && len(word) > 1 && r < utf8.RuneSelf {
 			return false
@@ -214,18 +221,24 @@ func nameLike(before, quoted string) bool {
 	return true
 }
 
+// personal contains the words before names of people and companies.
+var personal = setOf(`account author benutzer buyer client cliente company customer employee firma kunde member merchant
+	patient player seller supplier tenant user username usuario utilisateur vendor`)
+
 // technical contains the words before quoted names that programmers have chosen.
-var technical = func() map[string]bool {
-	all := map[string]bool{}
-	for word := range strings.FieldsSeq(`argument assembly attribute bean class column command component constraint dependency
+var technical = setOf(`argument assembly attribute bean class column command component constraint dependency
 		directive element endpoint enum event exception exchange extension field flag function header import index instance
 		interface job key kind library member method middleware model module namespace object operation operator option package
 		parameter plugin procedure property queue relation resource role route schema service setting state struct symbol table
-		tag task template topic trait trigger type validator value variable view worker error named called undefined`) {
+		tag task template topic trait trigger type validator value variable view worker error named called undefined`)
+
+func setOf(words string) map[string]bool {
+	all := map[string]bool{}
+	for word := range strings.FieldsSeq(words) {
 		all[word] = true
 	}
 	return all
-}()
+}
 
 func wordBefore(s string) bool {
 	r, _ := utf8.DecodeLastRuneInString(s)

@@ -22,6 +22,10 @@ var decisive = []struct {
 	{[]string{"http"}, regexp.MustCompile(`(?i)\bHTTP(?:/[\d.*]+)?(?: error| status| response)*(?: ?code)?` + is + status)},
 	{[]string{"status", "response"}, regexp.MustCompile(`(?i)\b(?:status|response)(?:[ _-]?code)?` + is + status)},
 	{[]string{""}, regexp.MustCompile(`(?:^|: )(` + statuses() + `) [\p{L}]`)}, // 502 upstream; failed: 404 not there
+	{
+		[]string{"returned", "answered", "responded", "replied", "received", "got"}, // upstream returned 404; got a 429 from
+		regexp.MustCompile(`(?i)\b(?:returned|answered|responded|replied|received|got)(?: with)?(?: an?)? (` + statuses() + `)(?:[,.:;]|$| (?:for|from|on)\b)`),
+	},
 	{[]string{""}, regexp.MustCompile(`\b(` + reasons() + `|4\d\d Client Error|5\d\d Server Error)\b`)},
 
 	// SQLSTATE 23505; SQLSTATE[HY000]; Error 1062 (23000) of MySQL; SQL Error: 1205.
