@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
+	"iter"
 
 	"github.com/cockroachdb/pebble/v2/record"
 )
@@ -61,35 +62,61 @@ func appendRecord(manifest, edit []byte) ([]byte, error) {
 
 // repairLog returns a new log with the intact records of a log, including records after a damaged part.
 func repairLog(content []byte, number uint32) ([]byte, error) {
-	const block, longestHeader = 32 << 10, chunkHeader + 4 + 8
 	var out bytes.Buffer
 	w := record.NewWriter(&out)
-	var text []byte
-	begun, end := false, 0 // begun: text contains the start of a record; end: offset after the last valid chunk
-	for at := 0; at+chunkHeader < len(content); {
-		payload, kind, size := readChunk(content[at:], number)
-		if size == 0 {
-			at++
+	for text := range logRecords(content, number) {
+		if text == nil {
 			continue
 		}
-		next := at == end || at%block == 0 && at-end < longestHeader // the rest of a block may be too short for a chunk
-		switch {
-		case kind == firstPiece || kind == wholePiece:
-			text, begun = text[:0], true
-		case !next:
-			begun = false
-		}
-		at += size
-		end = at
-		text = append(text, payload...)
-		if begun && len(text) > 0 && (kind == lastPiece || kind == wholePiece) {
-			if _, err := w.WriteRecord(text); err != nil {
-				return nil, err
-			}
+		if _, err := w.WriteRecord(text); err != nil {
+			return nil, err
 		}
 	}
 	err := w.Close()
 	return out.Bytes(), err
+}
+
+// logRecords yields the intact records of a log, including records after a damaged part, and the offset of the first damaged
+// part before the record, or -1. If only the end of the log is unreadable, it yields nil and the offset at the end. A record
+// is valid only until the next record.
+func logRecords(content []byte, number uint32) iter.Seq2[[]byte, int] {
+	const block, longestHeader = 32 << 10, chunkHeader + 4 + 8
+	return func(yield func([]byte, int) bool) {
+		var text []byte
+		begun, end, damage := false, 0, -1 // begun: text contains the start of a record; end: offset after the last valid chunk
+		for at := 0; at+chunkHeader < len(content); {
+			payload, kind, size := readChunk(content[at:], number)
+			if size == 0 {
+				at++
+				continue
+			}
+			next := at == end || at%block == 0 && at-end < longestHeader // the rest of a block may be too short for a chunk
+			if !next && damage < 0 {
+				damage = end
+			}
+			switch {
+			case kind == firstPiece || kind == wholePiece:
+				text, begun = text[:0], true
+			case !next:
+				begun = false
+			}
+			at += size
+			end = at
+			text = append(text, payload...)
+			if begun && len(text) > 0 && (kind == lastPiece || kind == wholePiece) && !yield(text, damage) {
+				return
+			}
+		}
+		if damage < 0 && startsChunk(content[end:], number) {
+			yield(nil, end)
+		}
+	}
+}
+
+// startsChunk reports whether content starts with the header of a chunk of a log, whose rest may be unreadable.
+func startsChunk(content []byte, number uint32) bool {
+	const numbered = 5 // first encoding whose header contains the number
+	return len(content) >= chunkHeader+4 && content[6] >= numbered && content[6] <= 12 && binary.LittleEndian.Uint32(content[chunkHeader:]) == number
 }
 
 // The kinds of chunks in a record.

@@ -1,7 +1,11 @@
 package diskstore
 
 import (
+	"errors"
+	"maps"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"pgregory.net/rapid"
 )
@@ -56,4 +60,27 @@ func FuzzParseValue(f *testing.F) {
 			t.Errorf("encoded %+v %q, decoded %+v %q, %v", state, message, again, rest, err)
 		}
 	})
+}
+
+// Transient messages are on disk only while memory is low. They do not survive a restart.
+func TestTransientMessagesDoNotReturn(t *testing.T) {
+	fs := vfs.NewMem()
+	d := openOn(t, fs)
+	for i, transient := range []bool{true, false, true} {
+		e := entry(keyOf(1, 0, uint64(i+1)), "body")
+		e.Transient = transient
+		d.Put(e)
+	}
+	if err := errors.Join(d.sync(), d.Close(true)); err != nil {
+		t.Fatal(err)
+	}
+	d = openOn(t, fs)
+	defer d.Close(true)
+	found, err := d.read(2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := map[Key]string{keyOf(1, 0, 2): "body"}; !maps.Equal(found.messages, want) {
+		t.Errorf("after a restart: got %v, want %v", found.messages, want)
+	}
 }

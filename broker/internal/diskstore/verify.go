@@ -121,7 +121,10 @@ func (d *disk) examine(database string, everything bool) (v inventory, err error
 	if v.sealed {
 		return v, nil
 	}
-	return v, d.tryOpen(database)
+	if err := d.tryOpen(database); err != nil {
+		return v, err
+	}
+	return v, d.warnDropped(database)
 }
 
 // tryOpen checks whether Pebble can open a database that was not closed cleanly, by opening it read-only.

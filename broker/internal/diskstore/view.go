@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -90,11 +89,11 @@ func (v *view) repair(database string, wrong []Damage) error {
 		if err != nil {
 			return err
 		}
-		number, err := strconv.ParseUint(strings.TrimSuffix(name, ".log"), 10, 64)
-		if err != nil {
+		number, ok := logNumber(name)
+		if !ok {
 			continue
 		}
-		if v.other[path], err = repairLog(text, uint32(number)); err != nil {
+		if v.other[path], err = repairLog(text, number); err != nil {
 			return err
 		}
 	}

@@ -148,3 +148,65 @@ func TestOnlyMessagesExpiredBeforeRestartAreRedelivered(t *testing.T) {
 		})
 	}
 }
+
+// After a crash, a queue that had a consumer has all saved messages, including those that a consumer received without
+// waiting, and marks them as redelivered.
+func TestDeliveredMessagesSurviveCrash(t *testing.T) {
+	for name, test := range map[string]struct{ quorum, persistent bool }{
+		"persistent in a classic queue": {persistent: true},
+		"persistent in a quorum queue":  {quorum: true, persistent: true},
+		"transient in a quorum queue":   {quorum: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var running sync.WaitGroup
+			defer running.Wait()
+			open := func(s store.Store) *Queue {
+				config := Defaults("work")
+				config.Store, config.ID, config.Durable, config.Quorum, config.Go = s, 1, true, test.quorum, running.Go
+				q, err := Restore(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return q
+			}
+			fs := newMemDisk()
+			s := openStore(fs)
+			q := open(s)
+			if err := q.Consumed(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c := &taker{credit: 1}
+			if err := q.Consume(&Consumer{Receiver: c}, func() {}); err != nil {
+				t.Fatal(err)
+			}
+			publish := func(q *Queue, n int) {
+				m := large(n, 10)
+				m.Persistent = test.persistent
+				if accepted, ticket := q.Publish(m); !accepted || ticket == 0 {
+					t.Errorf("publish message %d: accepted %v, commit %d, want true and a commit", n, accepted, ticket)
+				}
+			}
+			publish(q, 1)
+			publish(q, 2)
+			if received := c.take(); len(received) != 1 || received[0].Redelivered {
+				t.Fatalf("before the crash: got %d messages, want 1 without the flag", len(received))
+			}
+			if err := s.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			crashed := openStore(fs.crashed())
+			q.Close()
+			_ = s.Close(true)
+
+			q = open(crashed)
+			defer crashed.Close(true)
+			defer q.Close()
+			publish(q, 3)
+			for n := 1; n <= 3; n++ {
+				if it := arrived(q); it == nil || numberOf(it) != n || it.Redelivered != (n < 3) {
+					t.Errorf("after the crash: got %+v, want message %d, redelivered %v", it, n, n < 3)
+				}
+			}
+		})
+	}
+}
