@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/pemfile"
 )
 
 // minChannels is the number of channels that a connection needs: two for publishing, one for declarations and requests,
@@ -138,14 +138,11 @@ func (a Addresses) CheckFiles() error {
 // readTLSFiles reads the certificates for each connection, because they may have been renewed.
 func readTLSFiles(settings *tls.Config, a address) error {
 	if a.CACertFile != "" {
-		authority, err := os.ReadFile(a.CACertFile)
+		authorities, err := pemfile.Authorities(a.CACertFile)
 		if err != nil {
-			return fmt.Errorf("read CA certificate: %w", err)
+			return err
 		}
-		settings.RootCAs = x509.NewCertPool()
-		if !settings.RootCAs.AppendCertsFromPEM(authority) {
-			return fmt.Errorf("CA certificate %s has no certificate in PEM", a.CACertFile)
-		}
+		settings.RootCAs = authorities
 	}
 	if a.CertFile != "" {
 		certificate, err := tls.LoadX509KeyPair(a.CertFile, a.KeyFile)

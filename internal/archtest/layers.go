@@ -37,7 +37,7 @@ topology/preset, internal/retry                                |
 topology                                                       |
 backoff                                                        |
 -------------------------------------------------------------------------------------------------------
-internal/amqpwire, internal/guard, internal/waiting, internal/params, internal/amqpvalue, internal/brief, internal/plumbing, internal/jsonpatch
+internal/amqpwire, internal/guard, internal/waiting, internal/params, internal/amqpvalue, internal/brief, internal/plumbing, internal/jsonpatch, internal/pemfile
 internal/throttle
 internal/bounded
 `

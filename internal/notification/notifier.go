@@ -54,7 +54,7 @@ type Config struct {
 	Sent func(result string)
 
 	Clock  func() time.Time // default: time.Now
-	Client *http.Client     // default: a client that follows no redirects
+	Client *http.Client     // for webhooks without Authorities; default: a client that follows no redirects
 }
 
 func (c Config) withDefaults() Config {
@@ -69,7 +69,7 @@ func (c Config) withDefaults() Config {
 		c.Clock = time.Now
 	}
 	if c.Client == nil {
-		c.Client = newClient()
+		c.Client = newClient(nil)
 	}
 	return c
 }
@@ -97,7 +97,8 @@ const (
 // receiver is a webhook with its in-memory state.
 type receiver struct {
 	Webhook
-	wake chan struct{}
+	client *http.Client // for Authorities; otherwise nil
+	wake   chan struct{}
 
 	mu       sync.Mutex
 	reported []Event // events that are not in the database yet
@@ -114,7 +115,11 @@ func New(cfg Config) *Notifier {
 		delays: backoff.Equal(backoff.Exponential{Initial: 5 * time.Second, Max: time.Hour}),
 	}
 	for _, w := range cfg.Webhooks {
-		n.webhooks = append(n.webhooks, &receiver{Webhook: w, wake: make(chan struct{}, 1), notified: map[string]time.Time{}})
+		r := &receiver{Webhook: w, wake: make(chan struct{}, 1), notified: map[string]time.Time{}}
+		if w.Authorities != nil {
+			r.client = newClient(w.Authorities)
+		}
+		n.webhooks = append(n.webhooks, r)
 	}
 	return n
 }
@@ -349,7 +354,7 @@ func (n *Notifier) attempt(ctx context.Context, w *receiver, m *message, now tim
 	}
 	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answer, err := w.post(limited, n.cfg.Client, m.id, now, m.body)
+	answer, err := w.post(limited, cmp.Or(w.client, n.cfg.Client), m.id, now, m.body)
 	if ctx.Err() != nil {
 		return now // Run was canceled during the attempt
 	}

@@ -341,7 +341,7 @@ func TestNotifierRetries(t *testing.T) {
 						fail(w, r)
 					}
 				})
-				client := newClient()
+				client := newClient(nil)
 				client.Transport = deadline{client.Transport, hung}
 				hook := Webhook{URL: s.URL + "/T000/hush", Format: JSON, Secret: secret}
 				n := h.notifier(hook)

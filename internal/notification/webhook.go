@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -16,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/pemfile"
 )
 
 // Format is the format of the messages of a webhook.
@@ -34,6 +37,17 @@ type Webhook struct {
 	Format Format
 	Secret string // if empty, messages are not signed
 	Events []Kind // if empty, all kinds
+
+	CACertFile  string         // PEM file with the authorities of the receiver's certificate, for ReadFile
+	Authorities *x509.CertPool // nil: the authorities of the system
+}
+
+// ReadFile sets Authorities to the certificates in CACertFile, if there is such a file.
+func (w *Webhook) ReadFile() (err error) {
+	if w.CACertFile != "" {
+		w.Authorities, err = pemfile.Authorities(w.CACertFile)
+	}
+	return err
 }
 
 // Validate returns an error for an unusable webhook. The error does not contain the values of URL and Secret.
@@ -106,9 +120,10 @@ const (
 	maxAnswer      = 4 << 10 // maximum number of bytes read from a response
 )
 
-// newClient returns a client that does not follow redirects.
-func newClient() *http.Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+// newClient returns a client that does not follow redirects. It trusts the authorities, or those of the system if trusted
+// is nil.
+func newClient(trusted *x509.CertPool) *http.Client {
+	transport := pemfile.Transport(trusted)
 	transport.MaxResponseHeaderBytes = 64 << 10
 	return &http.Client{
 		Transport:     transport,
@@ -172,7 +187,7 @@ func (w *Webhook) Try(ctx context.Context, console string) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := w.post(ctx, newClient(), m.id, now, m.body)
+	answer, err := w.post(ctx, newClient(w.Authorities), m.id, now, m.body)
 	if err != nil {
 		return nil, err
 	}

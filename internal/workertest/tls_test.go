@@ -176,7 +176,7 @@ func TestTLS(t *testing.T) {
 			[]func(*reprise.Config){trusting()},
 			"connect by a name in the certificate, or set the expected name in Config.TLS as ServerName or by the URL's server_name_indication",
 		},
-		"no such file":                {"amqps://ada:s3cret@one.example?cacertfile=/no/such/file", []func(*reprise.Config){names}, "cannot use the files of the URL: read CA certificate: open /no/such/file"},
+		"no such file":                {"amqps://ada:s3cret@one.example?cacertfile=/no/such/file", []func(*reprise.Config){names}, "cannot use the files of the URL: cannot read the authorities: open /no/such/file"},
 		"file without a certificate":  {"amqps://ada:s3cret@one.example?cacertfile=" + key, []func(*reprise.Config){names}, "has no certificate in PEM"},
 		"no certificate":              {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting()}, "the server refused TLS (certificate required); check the client certificate"},
 		"wrong certificate":           {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting(foreign.issue("ada"))}, "the server refused TLS ("},

@@ -63,8 +63,10 @@ func message(text string) string {
 const maxNesting = 5
 
 // details are names of fields, lower case, in order of preference.
-var details = []string{"detail", "message", "msg", "error_description", "errormessage", "error_message", "description", "reason", "errors", "error", "err", "exception", "fault", "faultstring",
-	"failure", "problem", "response", "result", "data"}
+var details = []string{
+	"detail", "message", "msg", "error_description", "errormessage", "error_message", "description", "reason", "errors", "error", "err", "exception", "fault", "faultstring",
+	"failure", "problem", "response", "result", "data",
+}
 
 func messageOf(v any, depth int) string {
 	if depth > maxNesting {

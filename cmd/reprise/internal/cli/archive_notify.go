@@ -11,6 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/breaker"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/internal/notification"
 )
 
@@ -78,6 +79,16 @@ func (d *archiveService) reportStore(kind string) func(error) {
 	return func(err error) {
 		d.report(notification.StoreUnavailable, "store/"+kind, fmt.Sprintf("The %s is unavailable", kind), d.db.name+": "+wrongWithStore(err))
 	}
+}
+
+// readAuthorities reads the files of the webhooks' authorities.
+func readAuthorities(n *config.Notify) error {
+	for i := range n.Webhooks {
+		if err := n.Webhooks[i].ReadFile(); err != nil {
+			return fmt.Errorf("webhook %s: %w", n.Webhooks[i].Name(), err)
+		}
+	}
+	return nil
 }
 
 // notifyOf returns an observer that also sends notifications about worker events.

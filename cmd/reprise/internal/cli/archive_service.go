@@ -143,6 +143,9 @@ func (c archiveServiceConfig) check() error {
 		errs = append(errs, failed.IngestConfig{Queues: c.queues.named}.Validate())
 	}
 	errs = append(errs, failed.ReplayerConfig{Marks: c.marks}.Validate())
+	if c.notify != nil {
+		errs = append(errs, readAuthorities(c.notify))
+	}
 	if c.listen != "" {
 		shown := c.console
 		shown.Archive = &failed.Archive{} // opened later

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/console"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/internal/pemfile"
 )
 
 // defaultConsole is the default address of a console, also for reprise failed.
@@ -177,7 +180,14 @@ func consoleManagement(flag, rawURL, vhost string) (*console.Management, error) 
 		m.User = u.User.Username()
 		m.Password, _ = u.User.Password()
 	}
-	u.User = nil
+	if path := u.Query().Get("cacertfile"); path != "" {
+		trusted, err := pemfile.Authorities(path)
+		if err != nil {
+			return nil, usagef("%s: %w", flag, err)
+		}
+		m.Client = &http.Client{Timeout: mgmtapi.Timeout, Transport: pemfile.Transport(trusted)}
+	}
+	u.User, u.RawQuery = nil, ""
 	m.URL = u.String()
 	return m, nil
 }

@@ -34,6 +34,9 @@ Exit codes: 0 all webhooks accepted the message, 1 a webhook did not, 2 the file
 // Run sends the messages.
 func (c *notifyTestCmd) Run(ctx context.Context, streams IO) error {
 	n, console, err := config.LoadNotify(c.Config)
+	if err == nil {
+		err = readAuthorities(n)
+	}
 	if err != nil {
 		return usageError{err}
 	}

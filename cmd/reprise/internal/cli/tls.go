@@ -2,9 +2,9 @@ package cli
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"net"
-	"os"
+
+	"github.com/reprisemq/reprise/internal/pemfile"
 )
 
 // tlsFlags enable TLS for listeners. They have the names of RabbitMQ's ssl_options.
@@ -33,13 +33,8 @@ func (f *tlsFlags) config() (*tls.Config, error) {
 	if f.Cacertfile == "" {
 		return c, nil
 	}
-	authorities, err := os.ReadFile(f.Cacertfile)
-	if err != nil {
+	if c.ClientCAs, err = pemfile.Authorities(f.Cacertfile); err != nil {
 		return nil, usagef("--cacertfile: %w", err)
-	}
-	c.ClientCAs = x509.NewCertPool()
-	if !c.ClientCAs.AppendCertsFromPEM(authorities) {
-		return nil, usagef("--cacertfile %s has no certificate in PEM", f.Cacertfile)
 	}
 	c.ClientAuth = tls.VerifyClientCertIfGiven
 	if f.FailIfNoPeerCert {

@@ -254,10 +254,10 @@ func TestUpChecksTLSFiles(t *testing.T) {
 	a := newAuthority(t)
 	a.issue("other")
 	a.must(os.WriteFile(a.file("text"), []byte("text"), 0o600))
-	for _, test := range []struct{ broker, http, duplicates, want string }{
+	for _, test := range []struct{ broker, http, duplicates, management, webhook, want string }{
 		{broker: "cacertfile=authority.pem&certfile=other.pem&keyfile=other-key.pem", http: "authority.pem", duplicates: "sslrootcert=authority.pem&sslcert=other.pem&sslkey=other-key.pem"},
-		{broker: "cacertfile=nosuch.pem", want: ":1:9: cannot use the files of the URL: read CA certificate: open DIR/nosuch.pem: no such file"},
-		{broker: "cacertfile=text.pem", want: ":1:9: cannot use the files of the URL: CA certificate DIR/text.pem has no certificate in PEM"},
+		{broker: "cacertfile=nosuch.pem", want: ":1:9: cannot use the files of the URL: cannot read the authorities: open DIR/nosuch.pem: no such file"},
+		{broker: "cacertfile=text.pem", want: ":1:9: cannot use the files of the URL: DIR/text.pem has no certificate in PEM"},
 		{broker: "cacertfile=~/ca.pem", want: ":1:9: ~ and variables are not expanded here"},
 		{broker: "certfile=nosuch.pem&keyfile=other-key.pem", want: "load client certificate: open DIR/nosuch.pem"},
 		{broker: "certfile=other.pem&keyfile=authority-key.pem", want: "private key does not match public key"},
@@ -267,20 +267,64 @@ func TestUpChecksTLSFiles(t *testing.T) {
 		{duplicates: "sslrootcert=nosuch.pem", want: "DIR/nosuch.pem: no such file"},
 		{duplicates: "sslcert=other.pem&sslkey=nosuch.pem", want: "DIR/nosuch.pem: no such file"},
 		{duplicates: "sslrootcert=system"},
+		{management: "authority.pem", webhook: "authority.pem"},
+		{management: "nosuch.pem", want: "management: cannot read the authorities: open DIR/nosuch.pem: no such file"},
+		{management: "text.pem", want: "management: DIR/text.pem has no certificate in PEM"},
+		{webhook: "nosuch.pem", want: "webhook 127.0.0.1: cannot read the authorities: open DIR/nosuch.pem: no such file"},
+		{webhook: "text.pem", want: "webhook 127.0.0.1: DIR/text.pem has no certificate in PEM"},
 	} {
 		http := "https://127.0.0.1"
 		if test.http != "" {
 			http = "{url: " + http + ", cacertfile: " + test.http + "}"
 		}
+		optional := ""
+		if test.management+test.webhook != "" {
+			optional = "console: {management: 'https://127.0.0.1:15671" + strings.TrimSuffix("?cacertfile="+test.management, "?cacertfile=") + "', listen: 127.0.0.1:0}\n" +
+				"notify: [{url: https://127.0.0.1/hook" + strings.TrimSuffix(", cacertfile: "+test.webhook, ", cacertfile: ") + "}]\narchive: sqlite:failed.db\n"
+		}
 		a.must(os.WriteFile(filepath.Join(a.dir, "reprise.yaml"), []byte(
 			"broker: amqps://127.0.0.1?heartbeat=5"+strings.TrimSuffix("&"+test.broker, "&")+"\n"+
-				"workers:\n  - {queue: orders, http: "+http+", duplicates: 'postgres://h/d?sslmode=verify-full"+strings.TrimSuffix("&"+test.duplicates, "&")+"'}\n"), 0o600))
+				"workers:\n  - {queue: orders, http: "+http+", duplicates: 'postgres://h/d?sslmode=verify-full"+strings.TrimSuffix("&"+test.duplicates, "&")+"'}\n"+optional), 0o600))
 		check := exec.Command("reprise", "up", "--check", "-c", filepath.Join(a.dir, "reprise.yaml"))
 		check.Dir = t.TempDir()
 		out, err := check.CombinedOutput()
 		got := strings.ReplaceAll(string(out), a.dir, "DIR")
 		if (err == nil) != (test.want == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%+v: got %v\n%s", test, err, got)
+		}
+	}
+}
+
+// A management API and a webhook whose certificates have an authority of the operator's require cacertfile.
+func TestManagementAndWebhookOverTLS(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("server")
+	url, api := a.secureBroker()
+	certificate, err := tls.LoadX509KeyPair(a.file("server"), a.file("server-key"))
+	a.must(err)
+	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	hook.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	hook.StartTLS()
+	defer hook.Close()
+	declare := exec.Command("reprise", "publish", "--url", url+"?cacertfile="+a.file("authority"), "--to", "orders", "--declare", "paid")
+	if out, err := declare.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, trusted := range []bool{true, false} {
+		management, key := api, ""
+		if trusted {
+			management, key = api+"?cacertfile="+a.file("authority"), ", cacertfile: authority.pem"
+		}
+		file := filepath.Join(a.dir, "notify.yaml")
+		a.must(os.WriteFile(file, []byte("notify: [{url: "+hook.URL+key+"}]\n"), 0o600))
+		for _, args := range [][]string{
+			{"redrive", "--from", "orders", "--to", "paid", "--by-queue-name", "--dry-run", "--url", url + "?cacertfile=" + a.file("authority"), "--management", management},
+			{"notify", "test", "-c", file},
+		} {
+			out, err := exec.Command("reprise", args...).CombinedOutput()
+			if refused := strings.Contains(string(out), "certificate signed by unknown authority"); refused == trusted || trusted && err != nil {
+				t.Errorf("%q: got %v\n%s", args, err, out)
+			}
 		}
 	}
 }

@@ -146,7 +146,9 @@ func (v value) console(embedded bool) *Console {
 			x.fail("management is for RabbitMQ, and the embedded broker needs no URL: remove it")
 			return
 		}
-		c.Management, _, _ = x.endpoint()
+		if c.Management, _, _ = x.endpoint(); c.Management != "" {
+			c.Management, _ = x.files(c.Management, "cacertfile")
+		}
 	})
 	f.finish()
 	return c

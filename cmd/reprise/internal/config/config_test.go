@@ -103,7 +103,7 @@ func TestExample(t *testing.T) {
 					URL: "https://hooks.example.com/T000", Format: notification.Slack,
 					Events: []notification.Kind{notification.NewGroup, notification.GroupGrows, notification.ReplayStopped},
 				},
-				{URL: "https://ops.example.com/hooks/reprise", Format: notification.JSON, Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
+				{URL: "https://ops.example.com/hooks/reprise", Format: notification.JSON, Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", CACertFile: "/etc/ca.pem"},
 			},
 			Gather: 30 * time.Second, Cooldown: time.Hour, Growth: 100,
 		},

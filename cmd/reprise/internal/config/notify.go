@@ -73,6 +73,7 @@ func (f *fields) webhook(w *notification.Webhook) {
 		f.missing("a webhook needs a url: add url: https://example.com/reprise", "url")
 	}
 	read(f, "format", &w.Format, choose(is("json", notification.JSON), is("slack", notification.Slack), is("teams", notification.Teams)))
+	read(f, "cacertfile", &w.CACertFile, path("ca.pem"))
 	f.with("secret", func(x value) {
 		var ok bool
 		if w.Secret, _, ok = x.expanded("whsec_…"); !ok {

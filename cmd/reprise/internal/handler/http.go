@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -12,12 +11,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/cause"
+	"github.com/reprisemq/reprise/internal/pemfile"
 )
 
 // DefaultTimeout is the default timeout of an HTTP request.
@@ -78,14 +77,15 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	cfg.Connections = cmp.Or(cfg.Connections, 16)
-	trusted, err := authorities(cfg.CACertFile)
-	if err != nil {
-		return nil, err
+	var trusted *x509.CertPool
+	if cfg.CACertFile != "" {
+		if trusted, err = pemfile.Authorities(cfg.CACertFile); err != nil {
+			return nil, err
+		}
 	}
 	hide := hider(cfg.Secrets, u)
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport := pemfile.Transport(trusted)
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = cfg.Connections, cfg.Connections
-	transport.TLSClientConfig = &tls.Config{RootCAs: trusted}
 	return &HTTP{
 		cfg:   cfg,
 		shown: hide.Replace(shownURL(u)),
@@ -95,22 +95,6 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
-}
-
-// authorities returns the certificates in a PEM file, or nil if path is "".
-func authorities(path string) (*x509.CertPool, error) {
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the authorities: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", path)
-	}
-	return pool, nil
 }
 
 // Close closes the idle connections.
