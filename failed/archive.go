@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
@@ -28,6 +29,9 @@ type Config struct {
 	// complete message. A program that shows messages must call Message.Redact with the same rules. A new rule does not
 	// affect the search for messages that are already archived.
 	Redact []Rule
+
+	// Columns selects the values that Archive.Details shows in lists of messages, for example an order number.
+	Columns []Rule
 
 	// Groups names groups of failures. Archive.Regroup applies a new rule to messages that are already archived.
 	Groups []GroupRule
@@ -79,7 +83,7 @@ func (c Config) Validate() error {
 		}
 		queues[r.Queue] = true
 	}
-	for _, r := range c.Redact {
+	for _, r := range slices.Concat(c.Redact, c.Columns) {
 		errs = append(errs, r.Validate())
 	}
 	for _, r := range c.Groups {

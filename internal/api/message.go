@@ -31,7 +31,8 @@ type Summary struct {
 	Discarded   string    `json:"discarded,omitempty"`
 	Refused     string    `json:"refused,omitempty"` // why the latest replay could not send the message
 	MessageID   Text      `json:"message_id,omitempty"`
-	Size        int       `json:"size"` // size of the original body in bytes
+	Size        int       `json:"size"`             // size of the original body in bytes
+	Detail      string    `json:"detail,omitempty"` // in a list: values of the configured columns, or the beginning of the body if all messages of the page are in one group
 }
 
 // Messages is one page of a list of messages.

@@ -33,7 +33,15 @@ func messages(c *web.Call, p failed.Page) (m api.Messages, err error) {
 		return m, err
 	}
 	list, next, err := c.Archive.List(c.R.Context(), f, p)
-	return api.Messages{Messages: convert(list, api.SummaryOf), Next: next}, err
+	if err != nil {
+		return m, err
+	}
+	m = api.Messages{Messages: convert(list, api.SummaryOf), Next: next}
+	details, err := c.Archive.Details(c.R.Context(), list, c.Secrets())
+	for i, text := range details {
+		m.Messages[i].Detail = text
+	}
+	return m, err
 }
 
 func count(c *web.Call) (failed.Total, error) {

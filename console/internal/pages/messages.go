@@ -21,7 +21,7 @@ type messageList struct {
 	Path     string
 	Filter   failed.Filter
 	Tabs     []tab
-	Messages []failed.Summary
+	Messages []listed
 	Total    failed.Total
 	Next     template.URL
 	State    failed.State
@@ -34,6 +34,12 @@ type messageList struct {
 	None     string // text for an empty list
 }
 
+// listed is a message in a list.
+type listed struct {
+	failed.Summary
+	Detail string // see failed.Archive.Details
+}
+
 // listMessages returns a page of messages.
 func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*messageList, error) {
 	ctx := c.R.Context()
@@ -41,12 +47,20 @@ func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*mes
 	if err != nil {
 		return nil, err
 	}
+	details, err := c.Archive.Details(ctx, messages, c.Secrets())
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]listed, len(messages))
+	for i, m := range messages {
+		rows[i] = listed{m, details[i]}
+	}
 	total, err := c.Archive.Count(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	l := &messageList{
-		Path: path, Filter: f, Messages: messages, Total: total, Next: nextPage(path, q, next),
+		Path: path, Filter: f, Messages: rows, Total: total, Next: nextPage(path, q, next),
 		None: "Remove a filter, or select another state.",
 	}
 	if len(f.States) == 1 {

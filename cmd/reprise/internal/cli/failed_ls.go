@@ -37,7 +37,7 @@ func (c *failedLsCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
+	now, detailed := time.Now(), false
 	return c.ask(streams, func(client *api.Client) error {
 		l := listing[api.Summary]{
 			limit: c.Limit, json: c.JSON, none: "no messages", table: newTable(c.columns()...), more: true,
@@ -45,7 +45,11 @@ func (c *failedLsCmd) Run(ctx context.Context, streams IO) error {
 				page, err := client.Messages(ctx, f, p)
 				return page.Messages, page.Next, err
 			},
-			cells: func(m api.Summary) []string { return c.line(m, now) },
+			cells: func(m api.Summary) []string {
+				detailed = detailed || m.Detail != ""
+				return c.line(m, now)
+			},
+			drop: func(_ int, column column) bool { return column.name == "DETAIL" && !detailed },
 		}
 		if c.Only {
 			l.each = func(m api.Summary) error {
@@ -69,7 +73,7 @@ func (c *failedLsCmd) columns() []column {
 	if c.refusals() {
 		columns = append(columns, column{name: "NOT SENT", least: 20, ends: true})
 	}
-	return append(columns, column{name: "ERROR", least: 20, ends: true})
+	return append(columns, column{name: "DETAIL", least: 20}, column{name: "ERROR", least: 20, ends: true})
 }
 
 func (c *failedLsCmd) line(m api.Summary, now time.Time) []string {
@@ -88,7 +92,7 @@ func (c *failedLsCmd) line(m api.Summary, now time.Time) []string {
 	if c.refusals() {
 		cells = append(cells, m.Refused)
 	}
-	return append(cells, text)
+	return append(cells, m.Detail, text)
 }
 
 // refusals reports whether the list selects messages that could not be sent. If so, the list shows the reasons.

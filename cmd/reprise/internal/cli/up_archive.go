@@ -23,7 +23,7 @@ func configuredArchiveService(cfg *config.Config, log *slog.Logger) (*archiveSer
 	workers := graphWorkers(cfg.Workers)
 	d := archiveServiceConfig{
 		archive:  cfg.Archive.Store,
-		settings: failed.Config{Redact: cfg.Archive.Redact, Groups: cfg.Archive.Groups, Retention: cfg.Archive.Retention, Rules: cfg.Archive.Rules},
+		settings: failed.Config{Redact: cfg.Archive.Redact, Columns: cfg.Archive.Columns, Groups: cfg.Archive.Groups, Retention: cfg.Archive.Retention, Rules: cfg.Archive.Rules},
 		accounts: accountsOf(workers),
 		queues:   queueSource{named: unique(append(failedQueuesOf(workers), cfg.Archive.Queues...))},
 		origin:   originOf(cfg.Workers),

@@ -11,7 +11,7 @@ import (
 
 // Archive configures the message archive.
 type Archive struct {
-	failed.Config // only Redact, Groups, Retention and Rules
+	failed.Config // only Redact, Columns, Groups, Retention and Rules
 
 	Store  string   // sqlite:PATH, or the URL of a PostgreSQL database
 	Queues []string // failed queues in addition to the queues of the workers
@@ -64,6 +64,7 @@ func (v value) archive() (*Archive, bool) {
 		read(f, "keep", &a.Retention, duration(time.Hour))
 		read(f, "retention", &a.Rules, list("a list such as [{queue: payments, keep: 30d}]", mapping("a retention", (*fields).retention)))
 		read(f, "redact", &a.Redact, list("a list such as [{header: NAME}, {path: card.number}]", mapping("a rule of redact", (*fields).redact)))
+		read(f, "columns", &a.Columns, list("a list such as [{path: order_id}, {header: NAME}]", mapping("a rule of columns", (*fields).column)))
 		read(f, "groups", &a.Groups, list("a list such as [{error: 'no funds', name: no funds}]", mapping("a rule of groups", (*fields).group)))
 		f.with("queues", func(x value) {
 			for _, item := range x.items("a list of failed queues such as [legacy.failed]") {
@@ -80,14 +81,19 @@ func (v value) archive() (*Archive, bool) {
 }
 
 // redact reads a rule that identifies a secret part of messages.
-func (f *fields) redact(r *failed.Rule) {
+func (f *fields) redact(r *failed.Rule) { f.part("redact", r) }
+
+// column reads a rule that selects a value for lists of messages.
+func (f *fields) column(r *failed.Rule) { f.part("columns", r) }
+
+func (f *fields) part(list string, r *failed.Rule) {
 	header := read(f, "header", &r.Header, text("authorization"))
 	path := read(f, "path", &r.Path, text("card.number"))
 	switch {
 	case header && path:
-		f.fail("a rule of redact must have a header or a path, not both; write two rules")
+		f.fail("a rule of %s must have a header or a path, not both; write two rules", list)
 	case !header && !path:
-		f.missing("a rule of redact needs a header or a path; write header: NAME, or path: card.number", "header", "path")
+		f.missing("a rule of "+list+" needs a header or a path; write header: NAME, or path: card.number", "header", "path")
 	}
 }
 

@@ -88,6 +88,7 @@ func TestExample(t *testing.T) {
 				Retention: 90 * 24 * time.Hour,
 				Rules:     []failed.RetentionRule{{Queue: "orders", Retention: 30 * 24 * time.Hour}},
 				Redact:    []failed.Rule{{Header: "authorization"}, {Path: "card.number"}},
+				Columns:   []failed.Rule{{Path: "order_id"}, {Header: "x-tenant"}},
 				Groups:    []failed.GroupRule{{Error: regexp.MustCompile("card (expired|blocked)"), Name: "card $1"}},
 			},
 			Store:  "sqlite:/etc/failed.db",
