@@ -59,7 +59,7 @@ func TestClientReconnectsWithRotatedCredentials(t *testing.T) {
 						t.Fatal(err)
 					}
 					u.User = url.User(first)
-					var sockets sockets
+					sockets := sockets{via: new(net.Dialer).DialContext}
 					cfg := reprise.Config{Dial: sockets.dial}
 					if fromFile {
 						u.RawQuery = url.Values{"passwordfile": {password}}.Encode()
@@ -177,13 +177,9 @@ func TestClientStopsAfterRefusals(t *testing.T) {
 				set := func(password string) { request("PUT", "users/shop", `{"password":"`+password+`","tags":""}`) }
 				set("old")
 				request("PUT", "permissions/%2F/shop", `{"configure":".*","write":".*","read":".*"}`)
-				var open []net.Conn
+				open := sockets{via: b.DialContext}
 				c := dial(t, "amqp://shop:old@broker/", func(c *reprise.Config) {
-					c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-						conn, err := b.DialContext(ctx, network, addr)
-						open = append(open, conn)
-						return conn, err
-					}
+					c.Dial = open.dial
 					c.Reconnect = backoff.Fixed(10 * time.Second)
 					if tc.fromFunction {
 						c.Credentials = func(context.Context) (string, string, error) { return "shop", "old", nil }
@@ -200,9 +196,7 @@ func TestClientStopsAfterRefusals(t *testing.T) {
 				go func() { ended <- worker.Run(ctx) }()
 				c.log.wait(t, "consuming", 1)
 				set("new")
-				for _, conn := range open {
-					_ = conn.Close()
-				}
+				open.close()
 				if tc.restored > 0 {
 					time.Sleep(tc.restored)
 					set("old")
@@ -235,12 +229,13 @@ func TestClientStopsAfterRefusals(t *testing.T) {
 
 // sockets opens network connections, and can close all of them.
 type sockets struct {
+	via  func(ctx context.Context, network, addr string) (net.Conn, error)
 	mu   sync.Mutex
 	open []net.Conn
 }
 
 func (s *sockets) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	c, err := new(net.Dialer).DialContext(ctx, network, addr)
+	c, err := s.via(ctx, network, addr)
 	if err == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
