@@ -289,6 +289,9 @@ func (c *replacement) carry(d *delivery, user string) topology.Table {
 	return headers
 }
 
+// unroutedPause is the time for which a missing destination may still appear, for example during an import of definitions.
+const unroutedPause = time.Minute
+
 // refusedPause is the minimum time between two attempts to publish a copy that the broker has refused permanently.
 const refusedPause = time.Minute
 
@@ -305,6 +308,9 @@ func (w *Worker) divert(d *delivery, c *replacement, refusal publish.Refusal, re
 	switch {
 	case !c.parked && refusal == publish.DestinationRefused:
 		err = guard.Call("strategy", func() error { return w.park(d, next, "copy refused") })
+		if err != nil {
+			err = w.parkUnmarked(d, next)
+		}
 	case !c.unmarked && errors.Is(reason, ErrInvalidMessage):
 		err = w.parkUnmarked(d, next)
 	default:
@@ -357,14 +363,11 @@ var errNotDeadLettered = errors.New("reprise: work queue does not dead-letter in
 func (w *Worker) hold(d *delivery, reason error) (release func()) {
 	d.Hold()
 	w.refusals.add(1, reason)
-	if w.member != nil {
-		w.member.Holding(reason.Error())
-	}
+	w.reportHolding()
 	return func() {
 		d.Release()
-		if w.refusals.add(-1, nil) == 0 && w.member != nil {
-			w.member.Holding("")
-		}
+		w.refusals.add(-1, nil)
+		w.reportHolding()
 	}
 }
 
@@ -383,12 +386,14 @@ func (w *Worker) noteRefusal(d *delivery, c *replacement, err error) {
 }
 
 // refusals counts the held messages. It also contains the outcomes of messages that were held until the broker took them
-// back. If the broker redelivers such a message, the worker settles it with this outcome and does not call the handler again.
+// back. If the broker redelivers such a message soon, the worker settles it with this outcome and does not call the handler
+// again.
 type refusals struct {
 	mu       sync.Mutex
 	held     int
-	reason   error                            // reason of the newest refusal
-	outcomes *bounded.Map[attemptKey, result] // nil: none
+	reason   error                               // reason of the newest refusal
+	outcomes *bounded.Map[attemptKey, outcomeAt] // nil: none
+	unrouted *bounded.Map[hopKey, time.Time]     // when copies to a missing destination were first returned; nil: none
 }
 
 // attemptKey identifies an attempt of a message with an ID. Because some publishers use an ID for different messages, it
@@ -398,18 +403,26 @@ type attemptKey struct {
 	attempt  int
 }
 
-// maxOutcomes limits the number of remembered outcomes.
-const maxOutcomes = 1000
+// outcomeAt is the outcome of an attempt, and the time when the broker took back the message.
+type outcomeAt struct {
+	result
+	at time.Time
+}
 
-// add changes the number of held messages, and returns it.
-func (x *refusals) add(n int, reason error) int {
+const (
+	maxOutcomes    = 1000             // maximum number of remembered outcomes
+	outcomeExpires = 30 * time.Minute // later, a redelivered message with the same ID and content may be another one
+	maxUnrouted    = 1000             // maximum number of remembered destinations
+)
+
+// add changes the number of held messages.
+func (x *refusals) add(n int, reason error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.held += n
 	if reason != nil {
 		x.reason = reason
 	}
-	return x.held
 }
 
 // err returns ErrCopyRefused with the reason if messages are held.
@@ -422,6 +435,31 @@ func (x *refusals) err() error {
 	return fmt.Errorf("%w: %d messages can be neither retried nor parked: %w", ErrCopyRefused, x.held, x.reason)
 }
 
+// missing records that the broker has returned a copy, and returns the time since the first of such copies to the same
+// destination.
+func (x *refusals) missing(hop topology.Hop, now time.Time) time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.unrouted == nil {
+		x.unrouted = bounded.New[hopKey, time.Time](maxUnrouted)
+	}
+	since, known := x.unrouted.Get(keyOf(hop))
+	if !known {
+		since = now
+		x.unrouted.Put(keyOf(hop), now)
+	}
+	return now.Sub(since)
+}
+
+// found records that the broker has confirmed a copy.
+func (x *refusals) found(hop topology.Hop) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.unrouted != nil {
+		x.unrouted.Drop(keyOf(hop))
+	}
+}
+
 func (x *refusals) remember(d *delivery, r *result) {
 	if d.MessageID == "" || r == nil {
 		return
@@ -429,21 +467,26 @@ func (x *refusals) remember(d *delivery, r *result) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.outcomes == nil {
-		x.outcomes = bounded.New[attemptKey, result](maxOutcomes)
+		x.outcomes = bounded.New[attemptKey, outcomeAt](maxOutcomes)
 	}
-	x.outcomes.Put(attemptKey{d.Identity(), d.Attempt}, *r)
+	x.outcomes.Put(attemptKey{d.Identity(), d.Attempt}, outcomeAt{*r, time.Now()})
 }
 
 // recall sets r to the remembered outcome of a redelivered message, and forgets it.
-func (x *refusals) recall(d *delivery, r *result) (found bool) {
+func (x *refusals) recall(d *delivery, r *result) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.outcomes == nil || !d.Redelivered || d.MessageID == "" {
 		return false
 	}
 	key := attemptKey{d.Identity(), d.Attempt}
-	if *r, found = x.outcomes.Get(key); found {
+	o, found := x.outcomes.Get(key)
+	if found {
 		x.outcomes.Drop(key)
 	}
-	return found
+	if !found || time.Since(o.at) >= outcomeExpires {
+		return false
+	}
+	*r = o.result
+	return true
 }

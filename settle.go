@@ -412,6 +412,7 @@ func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, s
 			w.copyLogger(d, c).Warn("confirm is late", "to", c.to(), "after", time.Since(began))
 		})
 		if err == nil {
+			w.refusals.found(c.hop)
 			return nil
 		}
 		w.client.declared.forget(c.hop)
@@ -419,8 +420,8 @@ func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, s
 			return fail(err)
 		}
 		refusal := publish.Classify(err)
-		if refusal == publish.Unrouted && previous == publish.Unrouted {
-			refusal = publish.DestinationRefused // the declaration did not help
+		if refusal == publish.Unrouted && w.refusals.missing(c.hop, time.Now()) >= unroutedPause {
+			refusal = publish.DestinationRefused // neither declarations nor other programs have helped
 		}
 		previous = refusal
 		delay, pause := retrier.Failed(time.Since(began)), retry.Sleep

@@ -371,17 +371,28 @@ func (o *owner) Resumed() {
 func (o *owner) Repeated(n int) {
 	w := (*Worker)(o)
 	var err error
-	reason := ""
 	if n > 0 {
 		err = fmt.Errorf("%w (%d messages, longer than the acknowledgement timeout)", ErrStillRunning, n)
-		reason = err.Error()
 	}
 	w.mu.Lock()
 	w.hung = err
 	w.mu.Unlock()
-	if w.member != nil {
-		w.member.Holding(reason)
+	w.reportHolding()
+}
+
+// reportHolding reports to operators whether the worker holds messages. It keeps w.mu, so that the newest reason is reported
+// last.
+func (w *Worker) reportHolding() {
+	if w.member == nil {
+		return
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	reason := ""
+	if err := cmp.Or(w.refusals.err(), w.hung); err != nil {
+		reason = err.Error()
+	}
+	w.member.Holding(reason)
 }
 
 func (o *owner) TimeoutNear(d *consume.Delivery, held time.Duration) {

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/guard"
@@ -157,20 +156,26 @@ type slots struct {
 
 // slot is the permission to run one attempt at a time.
 type slot struct {
-	begins  *Delivery                // delivery of the attempt that starts
-	attempt func()                   // runs the attempt; a field, because a go statement with a method call allocates
-	handled atomic.Pointer[Delivery] // delivery that the handler is processing; nil: none
+	begins  *Delivery // delivery of the attempt that starts
+	attempt func()    // runs the attempt; a field, because a go statement with a method call allocates
 
-	mu   sync.Mutex
-	body []byte // body of handled, which its owner may clear
+	mu      sync.Mutex
+	handled *Delivery // delivery that the handler is processing; nil: none
+	body    []byte    // body of handled, which its owner may clear
 }
 
 // handle sets the delivery that the handler is processing.
 func (x *slot) handle(d *Delivery, body []byte) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.handled.Store(d)
-	x.body = body
+	x.handled, x.body = d, body
+}
+
+// running returns the delivery that the handler is processing, or nil.
+func (x *slot) running() *Delivery {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.handled
 }
 
 func newSlots(n int) *slots {
@@ -203,7 +208,7 @@ func (s *slots) taken() int { return cap(s.free) - len(s.free) }
 func (s *slots) running() iter.Seq[*Delivery] {
 	return func(yield func(*Delivery) bool) {
 		for i := range s.all {
-			if d := s.all[i].handled.Load(); d != nil && !yield(d) {
+			if d := s.all[i].running(); d != nil && !yield(d) {
 				return
 			}
 		}

@@ -162,7 +162,7 @@ func (d *Delivery) checkSource() error {
 	if _, found := d.Headers["x-stream-offset"]; !found {
 		return nil
 	}
-	return d.session.isStream()
+	return d.session.checkQueue()
 }
 
 // closeReason returns the reason why the channel closed, or errCancelled if the broker cancelled only the consumer.

@@ -3,6 +3,7 @@ package consume
 import (
 	"bytes"
 	"hash/maphash"
+	"slices"
 	"time"
 )
 
@@ -41,15 +42,22 @@ func (d *Delivery) isRunning(now time.Time) bool {
 	return false
 }
 
-// isHandling reports whether the handler has processed an earlier delivery of the message since the given time or longer. It
-// compares the content, because some publishers use the same message ID for different messages.
+// isHandling reports whether the handler has processed an earlier delivery of the message, or a burst that contains it, since the
+// given time or longer.
 func (x *slot) isHandling(d *Delivery, since time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	running := x.handled.Load()
-	return running != nil && !running.Began.After(since) &&
-		running.MessageID == d.MessageID && running.CorrelationID == d.CorrelationID &&
-		running.Type == d.Type && running.RoutingKey == d.RoutingKey && bytes.Equal(x.body, d.Body)
+	if x.handled == nil || x.handled.Began.After(since) {
+		return false
+	}
+	return d.repeats(x.handled, x.body) || slices.ContainsFunc(x.handled.Burst, func(b *Delivery) bool { return d.repeats(b, b.Body) })
+}
+
+// repeats reports whether d has the content of an earlier delivery with the given body. Some publishers use the same message ID for
+// different messages.
+func (d *Delivery) repeats(earlier *Delivery, body []byte) bool {
+	return earlier.MessageID == d.MessageID && earlier.CorrelationID == d.CorrelationID &&
+		earlier.Type == d.Type && earlier.RoutingKey == d.RoutingKey && bytes.Equal(body, d.Body)
 }
 
 // holdRunning keeps a redelivery whose message a handler still processes. It returns false for other deliveries.

@@ -43,9 +43,9 @@ type session struct {
 	// may hold back further commands, and loses them when it closes; see ack.CertainWindow.
 	queueAnswered atomic.Uint64
 
-	held     atomic.Int32  // deliveries that stay unsettled; see Delivery.Hold
-	isStream func() error  // askIfStream, called once
-	heldMore chan struct{} // receives a token after held has increased
+	held       atomic.Int32  // deliveries that stay unsettled; see Delivery.Hold
+	checkQueue func() error  // refuseStream, called once
+	heldMore   chan struct{} // receives a token after held has increased
 
 	// heldSince counts the deliveries that were held since the subscription began. Each subscription has a new counter, because
 	// its prefetch does not include the deliveries that were held before.
@@ -68,7 +68,7 @@ func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bo
 	s := &session{consumer: c, conn: conn, ch: ch, careful: careful, countsNacks: CountsNacks(conn.Version()), heldMore: make(chan struct{}, 1)}
 	s.bursts.window = c.Window
 	s.acks = ack.New(channel{ch, s})
-	s.isStream = sync.OnceValue(s.askIfStream)
+	s.checkQueue = sync.OnceValue(s.refuseStream)
 	s.ctx, s.end = context.WithCancelCause(c.settling)
 	context.AfterFunc(ch.Context(), s.endWithChannel)
 	if err := c.Tasks.Go(s.settle); err != nil {
@@ -78,8 +78,8 @@ func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bo
 	return s, nil
 }
 
-// askIfStream returns ErrStream if the queue is a stream.
-func (s *session) askIfStream() error {
+// refuseStream returns ErrStream if the queue is a stream.
+func (s *session) refuseStream() error {
 	stream := false
 	err := s.conn.Do(s.ctx, func(ch *amqpconn.Channel) (err error) {
 		stream, err = ch.IsStream(s.ctx, s.consumer.Queue)

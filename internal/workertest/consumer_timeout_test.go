@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/time/rate"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Messages that wait behind a slow handler do not cause an acknowledgement timeout. The worker requeues them before the
@@ -119,6 +122,72 @@ func TestHungHandlerDoesNotSpread(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The other messages of a burst whose handler hangs are not handled again either.
+func TestHungHandlerOfBurstDoesNotSpread(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		var runs atomic.Int32
+		end := make(chan struct{})
+		h := newScript(func(*reprise.Message) error {
+			runs.Add(1)
+			<-end
+			return nil
+		})
+		start(t, dial(), reprise.WorkerConfig{
+			Queue: "work", Handler: h, Concurrency: 3,
+			Debounce: &reprise.Debounce{Window: time.Second, Key: func(*reprise.Message) string { return "equal" }},
+		})
+		for i := range 3 {
+			r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(i), Body: fmt.Append(nil, i)})
+		}
+		time.Sleep(5 * time.Hour)
+		if n := runs.Load(); n != 1 {
+			t.Errorf("handlers of the burst: got %d, want 1", n)
+		}
+		close(end)
+		time.Sleep(time.Hour)
+		if n := r.depth("work"); n != 0 {
+			t.Errorf("messages in the queue: got %d, want 0", n)
+		}
+	})
+}
+
+// Operators see that a worker holds a message that it cannot park, also after the end of a hang.
+func TestStatusContainsBothReasonsToHold(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		list, stop := watching(t, dial())
+		defer stop()
+		end := make(chan struct{})
+		start(t, dial(announced), reprise.WorkerConfig{
+			Queue: "work", Concurrency: 2, Topology: topology.Topology{Queues: []topology.Queue{{Name: "work", Args: topology.Table{"x-queue-type": "quorum"}}}}, // does not dead-letter
+			Handler: newScript(func(m *reprise.Message) error {
+				if m.MessageID == "hangs" {
+					<-end
+					return nil
+				}
+				return errScripted
+			}),
+		})
+		trouble := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if all := workersOf(list, "work"); len(all) != 1 || !strings.Contains(all[0].Trouble, want) || want == "" && all[0].Trouble != "" {
+				t.Errorf("after %s: got %+v, want the trouble %q", time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)), all, want)
+			}
+		}
+		r.publish("", "work", amqp.Publishing{MessageId: "hangs"})
+		time.Sleep(32 * time.Minute)
+		trouble(reprise.ErrStillRunning.Error())
+		r.publish("", "work", amqp.Publishing{Headers: amqp.Table{"large": strings.Repeat("x", 131_020)}})
+		time.Sleep(time.Minute)
+		trouble(reprise.ErrCopyRefused.Error())
+		close(end)
+		time.Sleep(5 * time.Minute)
+		trouble(reprise.ErrCopyRefused.Error())
+	})
 }
 
 // Without an acknowledgement timeout, the worker neither requeues messages nor warns.

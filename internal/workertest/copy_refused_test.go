@@ -252,3 +252,84 @@ func TestWorkerReportsMessageThatCannotBeParked(t *testing.T) {
 		}
 	})
 }
+
+// later is a route that publishes copies to an exchange whose binding another program declares.
+type later struct{ topology.Buckets }
+
+func (r later) Wait(d topology.Delivery, delay time.Duration) (topology.Hop, error) {
+	hop, err := r.Buckets.Wait(d, delay)
+	hop.Exchange = "later"
+	hop.Topology = topology.Topology{Exchanges: []topology.Exchange{{Name: "later", Kind: topology.Fanout}}}
+	return hop, err
+}
+
+// While the destination of a copy can still appear, for example during an import of definitions, the worker tries again. After a
+// minute it parks, and later messages immediately.
+func TestUnroutedCopyWaitsForItsDestination(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		c := dial()
+		start(t, c, reprise.WorkerConfig{
+			Queue: "work", Strategy: topology.Strategy{Route: later{}}, Policy: reprise.Policy{MaxAttempts: 2},
+			Handler: newScript(func(*reprise.Message) error { return reprise.RetryAfter(time.Hour, errScripted) }),
+		})
+		r.publish("", "work", amqp.Publishing{MessageId: "first"})
+		time.Sleep(50 * time.Second)
+		if n := r.depth("work.failed"); n != 0 {
+			t.Fatalf("%d messages are parked before the destination could appear, want 0", n)
+		}
+		if _, err := r.QueueDeclare("elsewhere", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.QueueBind("elsewhere", "", "later", false, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Second)
+		if n, parked := r.depth("elsewhere"), r.depth("work.failed"); n != 1 || parked != 0 {
+			t.Errorf("got %d copies and %d parked messages, want 1 and 0", n, parked)
+		}
+		if err := r.QueueUnbind("elsewhere", "", "later", nil); err != nil {
+			t.Fatal(err)
+		}
+		for n, wait := range []time.Duration{90 * time.Second, time.Second} {
+			r.publish("", "work", amqp.Publishing{MessageId: "second"})
+			time.Sleep(wait)
+			if parked := r.depth("work.failed"); parked != n+1 {
+				t.Errorf("%d messages are parked, want %d", parked, n+1)
+			}
+		}
+	})
+}
+
+// wideMarks are marks that do not fit into a parked copy.
+type wideMarks struct{ topology.Trail }
+
+func (m wideMarks) Park(headers topology.Table, f topology.Failure) topology.Table {
+	headers = m.Trail.Park(headers, f)
+	headers["wide"] = strings.Repeat("x", 200_000)
+	return headers
+}
+
+// If neither the retry nor a parked copy with marks is possible, the message is parked without marks.
+func TestMessageIsParkedWithoutMarks(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, _ := r.names(topology.Buckets{})
+		wait := queue + ".wait.1000-1250"
+		for _, name := range []string{queue, wait} { // the worker expects other arguments of the wait queue
+			if _, err := r.QueueDeclare(name, true, false, false, false, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.deleteQueues(wait)
+		start(t, dial(t, b.URL), reprise.WorkerConfig{
+			Queue: queue, Strategy: topology.Strategy{Marks: wideMarks{}},
+			Handler: newScript(func(*reprise.Message) error { return reprise.RetryAfter(time.Second, errScripted) }),
+		})
+		r.publish("", queue, amqp.Publishing{MessageId: "first"})
+		if d := r.take(queue + ".failed"); d.MessageId != "first" || d.Headers["wide"] != nil {
+			t.Errorf("got %s with headers %v, want first without marks", d.MessageId, d.Headers)
+		}
+	})
+}

@@ -1,0 +1,32 @@
+package reprise
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/consume"
+)
+
+// A remembered outcome applies to a redelivery that follows soon, not to an equal message of another day.
+func TestOutcomesExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var x refusals
+		message := func(redelivered bool) *delivery {
+			d := &delivery{Delivery: consume.Delivery{Attempt: 1}}
+			d.MessageID, d.Redelivered = "order-7", redelivered
+			return d
+		}
+		for after, want := range map[time.Duration]bool{time.Minute: true, 2 * time.Hour: false} {
+			x.remember(message(false), &result{text: "card declined"})
+			time.Sleep(after)
+			var r result
+			if x.recall(message(false), &r) {
+				t.Error("the outcome applies to a message that is not redelivered")
+			}
+			if got := x.recall(message(true), &r); got != want || want && r.text != "card declined" {
+				t.Errorf("after %s: got %t with %q, want %t", after, got, r.text, want)
+			}
+		}
+	})
+}
