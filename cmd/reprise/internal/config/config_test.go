@@ -330,6 +330,26 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
+func TestOtherEncodings(t *testing.T) {
+	const text = "workers:\n  - queue: Aufträge\n    exec: [x]\n"
+	var utf16 strings.Builder
+	utf16.WriteString("\xff\xfe")
+	for _, r := range text {
+		utf16.WriteString(string([]byte{byte(r), byte(r >> 8)}))
+	}
+	for want, data := range map[string]string{
+		"f.yaml:2:1: the file must be in UTF-8": strings.ReplaceAll(text, "ä", "\xe4"),
+		"f.yaml:1:1: the file must be in UTF-8": utf16.String(),
+	} {
+		if _, err := Parse("f.yaml", []byte(data), environment); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if _, err := Parse("f.yaml", []byte(utf16.String()[2:]), environment); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+		t.Errorf("UTF-16 without a mark: got %v, want an error about UTF-8", err)
+	}
+}
+
 // The parser accepts CR LF, a byte order mark, document markers and JSON.
 func TestEncodings(t *testing.T) {
 	for name, text := range map[string]string{

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
@@ -39,6 +40,12 @@ const theFile = "the file"
 // document parses the content and returns its only document.
 func (d *decoder) document(data []byte) (value, bool) {
 	start := Position{1, 1}
+	for i, line := range d.excerpts.source {
+		if !utf8.ValidString(line) || strings.Contains(line, "\x00") {
+			d.failAt(Position{i + 1, 1}, "the file must be in UTF-8: save it in this encoding")
+			return value{}, false
+		}
+	}
 	if line, deep := tooDeep(d.excerpts.source); deep {
 		d.failAt(Position{line, 1}, "lists and mappings must not be nested more than %d deep", maxDepth)
 		return value{}, false

@@ -92,7 +92,8 @@ func NewExec(cfg ExecConfig) (*Exec, error) {
 	return &Exec{cfg: cfg, path: path, running: map[*os.Process]struct{}{}}, nil
 }
 
-// Check returns an error if the program, its interpreter or its directory cannot be found.
+// Check returns an error if the program, its interpreter, the script that an interpreter is to run, or the directory cannot
+// be found.
 func (e *Exec) Check() error {
 	if err := e.directory(); err != nil {
 		return err
@@ -101,7 +102,7 @@ func (e *Exec) Check() error {
 	if err != nil {
 		return e.missing(err)
 	}
-	return e.checkScript(path)
+	return errors.Join(e.checkScript(path), e.checkArgument())
 }
 
 func (e *Exec) directory() error {
@@ -127,9 +128,14 @@ func (e *Exec) missing(err error) error {
 	if err := e.directory(); err != nil {
 		return err
 	}
+	info, _ := os.Stat(e.path)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("program %s not found in the PATH (install it, or use its full path)", e.cfg.Command[0])
+		return fmt.Errorf("program %s not found in the PATH (%s)", e.cfg.Command[0], e.advice())
+	case info != nil && info.IsDir():
+		return fmt.Errorf("program %s is a directory", e.path)
+	case errors.Is(err, os.ErrPermission) && info != nil && info.Mode()&0o111 != 0:
+		return fmt.Errorf("%s cannot be executed although it has the permission (its file system may be mounted with noexec, or the permission may be that of another user)", e.path)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%s is not executable (use chmod +x)", e.path)
 	}
@@ -137,6 +143,9 @@ func (e *Exec) missing(err error) error {
 		return err
 	}
 	if errors.Is(err, os.ErrNotExist) {
+		if advice := e.advice(); advice != "" {
+			return fmt.Errorf("program %s not found (%s)", e.path, advice)
+		}
 		return fmt.Errorf("program %s not found", e.path)
 	}
 	return fmt.Errorf("cannot start %s: %w", e.cfg.Command[0], err)

@@ -216,6 +216,9 @@ func TestExecMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	write("plain", "#!/bin/sh\n", 0o644)
 	write("works", "#!/bin/sh\nexit 0\n", 0o755)
 	write("lost", "#!/no/such/interpreter\n", 0o755)
@@ -229,6 +232,13 @@ func TestExecMissing(t *testing.T) {
 	write("relative", "#!./works\n", 0o755)
 	for _, tt := range []struct{ command, dir, check, handle string }{
 		{"no-such-program", dir, "program no-such-program not found in the PATH", "program no-such-program not found in the PATH"},
+		{"works", dir, "program works not found in the PATH (for the file in the directory of the handler, use ./works)", "use ./works"},
+		{"~/works", dir, "~ is not expanded", "~ is not expanded"},
+		{"$HOME/works", dir, "variables are not expanded", "variables are not expanded"},
+		{"./works --fast 17", dir, "list the arguments separately: [./works, --fast, 17]", "list the arguments separately"},
+		{"./works ", dir, "list the arguments separately: [./works]", "list the arguments separately"},
+		{".", dir, "not found in the PATH", "not found in the PATH"},
+		{"./sub", dir, "program " + dir + "/sub is a directory", "is a directory"},
 		{"./nothing", dir, "program " + dir + "/nothing not found", "not found"},
 		{"./plain", dir, "chmod +x", "chmod +x"},
 		{"./lost", dir, "interpreter /no/such/interpreter not found", "interpreter /no/such/interpreter not found"},
@@ -255,6 +265,32 @@ func TestExecMissing(t *testing.T) {
 				t.Errorf("a program that cannot be started: %s", kind(err))
 			}
 		})
+	}
+}
+
+// The check finds a script that an interpreter would miss when the first message arrives.
+func TestExecChecksScriptOfInterpreter(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"python3", "node", "true", "handler.py"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		command []string
+		want    string
+	}{
+		{[]string{"./python3", "handler.py"}, ""},
+		{[]string{"./python3", filepath.Join(dir, "handler.py"), "gone.py"}, ""},
+		{[]string{"./python3", "gone.py"}, "script " + dir + "/gone.py of ./python3 not found"},
+		{[]string{"./python3", "-u", "gone.py"}, ""},
+		{[]string{"./python3", "-m", "charge.handler"}, ""},
+		{[]string{"./node", "src/charge.js"}, "script " + dir + "/src/charge.js of ./node not found"},
+		{[]string{"./node", "charge"}, ""},
+		{[]string{"./true", "gone.py"}, ""},
+		{[]string{"./python3"}, ""},
+	} {
+		expect(t, newExec(t, ExecConfig{Command: tt.command, Dir: dir}).Check(), tt.want)
 	}
 }
 

@@ -120,7 +120,8 @@ func (h *HTTP) Handle(ctx context.Context, m *reprise.Message) error {
 			body = append(body, " (the response was truncated)"...)
 		}
 	}
-	// The connection can be reused only if the body was read completely.
+	// The connection can be reused only if the body was read completely. A body without an end must not delay the outcome.
+	defer time.AfterFunc(maxDrain, cancel).Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	return h.outcome(resp, body)
 }
@@ -141,6 +142,9 @@ func (h *HTTP) failed(ctx context.Context, err error) error {
 
 // maxResponse is the maximum size of the part of an unsuccessful response that can contain its cause.
 const maxResponse = 256 << 10
+
+// maxDrain is the maximum time for reading the rest of a body that nothing uses.
+const maxDrain = time.Second
 
 // outcome returns the result of the attempt for a response. The body does not affect the result: a 200 with a truncated
 // body is a success.

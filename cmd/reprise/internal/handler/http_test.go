@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -268,6 +269,55 @@ func TestHTTPTimeout(t *testing.T) {
 	h.cfg.Timeout = 20 * time.Millisecond
 	if err := h.Handle(bounded(t), full()); kind(err) != "retry" || !strings.HasSuffix(err.Error(), "timeout after 20ms") {
 		t.Errorf("got %s, want retry: %v", kind(err), err)
+	}
+}
+
+// A response is an outcome even if its body has no end, is shorter than announced, or is compressed.
+func TestHTTPForeignBodies(t *testing.T) {
+	endless := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "card declined")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		handler http.HandlerFunc
+		timeout time.Duration
+		kind    string
+		want    string
+	}{
+		{"no end, 200", endless(200), time.Hour, "ack", ""},
+		{"no end, 500", endless(500), 100 * time.Millisecond, "retry", "500 Internal Server Error: card declined (the response was truncated)"},
+		{"too short", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			w.WriteHeader(422)
+			_, _ = io.WriteString(w, "card declined")
+		}, time.Hour, "park", "422 Unprocessable Entity: card declined (the response was truncated)"},
+		{"compressed", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			w.WriteHeader(422)
+			z := gzip.NewWriter(w)
+			_, _ = io.WriteString(z, `{"error":"card declined"}`)
+			_ = z.Close()
+		}, time.Hour, "park", "422 Unprocessable Entity: card declined"},
+		{"early hints", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusNoContent)
+		}, time.Hour, "ack", ""},
+		{"not modified", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, time.Hour, "park", "304 Not Modified"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := service(t, tt.handler)
+			h.cfg.Timeout = tt.timeout
+			ctx := bounded(t)
+			err := h.Handle(ctx, full())
+			if kind(err) != tt.kind || tt.want != "" && !strings.Contains(err.Error(), tt.want) || ctx.Err() != nil {
+				t.Errorf("got %s: %v, want %s: %s", kind(err), err, tt.kind, tt.want)
+			}
+		})
 	}
 }
 

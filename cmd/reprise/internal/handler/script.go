@@ -8,8 +8,52 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
+
+// advice returns the probable correction of a program that does not exist, or "".
+func (e *Exec) advice() string {
+	name := e.cfg.Command[0]
+	words := strings.Fields(name)
+	switch {
+	case strings.HasPrefix(name, "~"):
+		return "~ is not expanded; use an absolute path, or [sh, -c, …]"
+	case strings.HasPrefix(name, "$"):
+		return "variables are not expanded here; use an absolute path, or [sh, -c, …]"
+	case len(words) > 1 || strings.TrimSpace(name) != name:
+		return "list the arguments separately: [" + strings.Join(words, ", ") + "]"
+	case strings.ContainsRune(name, filepath.Separator):
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(e.cfg.Dir, name)); err == nil {
+		return "for the file in the directory of the handler, use ./" + name
+	}
+	return "install it, or use its full path"
+}
+
+// interpreters are programs whose first argument is the path of a script, unless it is an option.
+var interpreters = regexp.MustCompile(`^(python[\d.]*|php[\d.]*|ruby[\d.]*|perl[\d.]*|node|nodejs|lua[\d.]*|Rscript|escript|elixir)$`)
+
+// checkArgument returns an error if the program is an interpreter and its script does not exist. An interpreter would report
+// it only when a message arrives.
+func (e *Exec) checkArgument() error {
+	if len(e.cfg.Command) < 2 || !interpreters.MatchString(filepath.Base(e.cfg.Command[0])) {
+		return nil
+	}
+	script := e.cfg.Command[1]
+	if script == "" || strings.HasPrefix(script, "-") || filepath.Ext(script) == "" {
+		return nil // an option, or a name that the interpreter resolves, such as node app or elixir's modules
+	}
+	path := script
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(e.cfg.Dir, path)
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("script %s of %s not found", path, e.cfg.Command[0])
+	}
+	return nil
+}
 
 // maxHead is the number of bytes at the beginning of a program in which Linux searches the interpreter.
 const maxHead = 256
