@@ -44,6 +44,23 @@ func (k *taker) give(ctx context.Context, body string, redelivered bool, ack err
 	return stored
 }
 
+// A message that is not stored when its worker stops must not be acknowledged.
+func TestBatcherReturnsErrorForUnstoredMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newMemory()
+		a.failing(func(string) error { return errDown }, nil)
+		k := newTaker(t, a, 10)
+		defer k.stop()
+		stopped, stop := context.WithCancelCause(t.Context())
+		result := k.give(stopped, "1", false, nil)
+		time.Sleep(time.Minute)
+		stop(errDown)
+		if err := <-result; !errors.Is(err, errDown) {
+			t.Errorf("add: got error %v, want %v", err, errDown)
+		}
+	})
+}
+
 // The store is unavailable for an hour. The batcher holds all messages in order, and then stores each message once,
 // including messages that were stored before the error.
 func TestBatcherKeepsMessagesWhileStoreIsDown(t *testing.T) {

@@ -199,7 +199,9 @@ func TestFailedAgainRequiresSentMessage(t *testing.T) {
 	r.arrives(copied, nil)
 	r.want(OutcomeSucceeded, OutcomePending, OutcomePending)
 	id := r.arrives(message(1), &other)
-	r.arrives(message(2), nil) // a program has removed the request
+	r.arrives(message(2), nil)             // a program has removed the request
+	r.report(1, topology.OutcomeSucceeded) // of another copy of the message
+	r.report(1, topology.OutcomeRetrying)
 	r.want(OutcomeSucceeded, OutcomeFailedAgain, OutcomeFailedAgain)
 	m, err := r.archive.Get(t.Context(), id)
 	must(t, err)

@@ -87,3 +87,32 @@ func TestRedriveRejectsInvalidLimits(t *testing.T) {
 		}
 	}
 }
+
+// A message whose publish or confirm is lost stays in the failed queue until the broker has confirmed it.
+func TestRedriveOfLostPublishes(t *testing.T) {
+	for name, lose := range map[string]func(b *reprisetest.Broker){
+		"messages": func(b *reprisetest.Broker) { b.LosePublishes(2) },
+		"confirms": func(b *reprisetest.Broker) { b.LoseConfirms(2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+				b.Declare(t, topology.Topology{Queues: []topology.Queue{{Name: "orders"}, {Name: "orders.failed"}}})
+				for _, id := range ids(5) {
+					b.Publish(t, &reprise.Message{RoutingKey: "orders.failed", MessageID: id})
+				}
+				client := b.Client(t, nil)
+				lose(b)
+				if _, _, err := Redrive(t.Context(), client, RedriveConfig{From: "orders.failed", To: &Target{RoutingKey: "orders"}}); err != nil {
+					t.Error(err)
+				}
+				arrived := map[string]bool{}
+				for _, m := range b.Messages(t, "orders") {
+					arrived[m.MessageID] = true
+				}
+				if n := b.Depth(t, "orders.failed"); len(arrived) != 5 || n != 0 {
+					t.Errorf("got %d different messages in the work queue and %d in the failed queue, want 5 and 0", len(arrived), n)
+				}
+			})
+		})
+	}
+}

@@ -66,6 +66,41 @@ func TestAtLeastOnceDeadLetterWaitsForTargetQueue(t *testing.T) {
 	})
 }
 
+// If one of two target queues refuses a dead letter, the broker sends the letter only to that queue again.
+func TestAtLeastOnceDeadLetterReachesEachTargetOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, conn := start(t, broker.Config{})
+		ch := channel(t, conn)
+		must(t, ch.ExchangeDeclare("dead", "fanout", true, false, false, false, nil))
+		for _, queue := range []string{"full", "free"} {
+			must(t, declare(ch, queue, amqp.Table{"x-max-length": 3, "x-overflow": "reject-publish"}))
+			must(t, ch.QueueBind(queue, "", "dead", false, nil))
+		}
+		for range 3 {
+			must(t, ch.Publish("", "full", true, false, amqp.Publishing{}))
+		}
+		must(t, declare(ch, "wait", amqp.Table{
+			"x-queue-type": "quorum", "x-dead-letter-exchange": "dead", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		}))
+		for range 2 {
+			must(t, ch.Publish("", "wait", true, false, amqp.Publishing{Expiration: "1000"}))
+		}
+		expect := func(when string, want map[string]int) {
+			for _, q := range b.Queues() {
+				if n, listed := want[q.Name]; listed && n != q.Ready {
+					t.Errorf("%s: queue %s: got %d messages, want %d", when, q.Name, q.Ready, n)
+				}
+			}
+		}
+		time.Sleep(time.Minute)
+		expect("one queue is full", map[string]int{"full": 3, "free": 2})
+		_, err := ch.QueuePurge("full", false)
+		must(t, err)
+		time.Sleep(time.Minute)
+		expect("after the purge", map[string]int{"full": 2, "free": 2})
+	})
+}
+
 // With at-most-once dead-lettering, the broker drops dead letters whose target queue does not exist, as RabbitMQ does.
 func TestAtMostOnceDeadLetterIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

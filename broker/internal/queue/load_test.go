@@ -281,3 +281,23 @@ func TestGetSendsExpiredMessages(t *testing.T) {
 		}
 	})
 }
+
+// A queue that is short of memory keeps messages that are not on the disk yet, so that each of them can be delivered.
+func TestQueueKeepsUncommittedMessagesInMemory(t *testing.T) {
+	s := openStore(newMemDisk())
+	q := restored(t, s, func(c *Config) { c.Meter, c.Resident = NewMeter(1<<20), 1 })
+	const messages = 2 * roomFor
+	s.Hold() // no commit starts before Release
+	for i := range messages {
+		if accepted, _ := q.Publish(large(i, 100)); !accepted {
+			t.Fatalf("message %d was refused", i)
+		}
+	}
+	q.Committed(0) // an earlier commit is complete
+	for i := range messages {
+		if it := q.take(false); it == nil || numberOf(it) != i {
+			t.Fatalf("got %+v, want message %d", it, i)
+		}
+	}
+	s.Release()
+}

@@ -212,6 +212,8 @@ func TestSessionSendsNoConfirmsAfterStoreFailure(t *testing.T) {
 	s.published(1, true, 0)
 	s.confirms.flush()
 	s.wantSent("", "after the failure of the store")
+	s.receive(1, &amqpwire.ChannelClose{})
+	s.wantSent("channel.close-ok", "to the request to close the channel")
 }
 
 func TestTransactionWaitsForCommit(t *testing.T) {
@@ -238,6 +240,9 @@ func TestTransactionWaitsForCommit(t *testing.T) {
 		}
 		if disk.held != 0 {
 			t.Errorf("calls of Hold without Release: got %d, want 0", disk.held)
+		}
+		if disk.unheld != 0 {
+			t.Errorf("changes of a transaction outside Hold and Release, so that they are not atomic: got %d, want 0", disk.unheld)
 		}
 	})
 }

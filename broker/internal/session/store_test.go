@@ -17,6 +17,7 @@ type fakeStore struct {
 	committed store.Ticket
 	waiters   []store.Waiter // waiters for the next commit
 	held      int
+	unheld    int // calls of Notify outside Hold and Release
 	err       error
 	progress  *sync.Cond
 
@@ -73,6 +74,9 @@ func (f *fakeStore) Notify(w store.Waiter) store.Ticket {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiters = append(f.waiters, w)
+	if f.held == 0 {
+		f.unheld++
+	}
 	return f.committed + 1
 }
 

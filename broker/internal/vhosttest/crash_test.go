@@ -112,3 +112,16 @@ func (d *data) change(random *rand.Rand) {
 	}
 	d.must(err)
 }
+
+// A message for several queues is durable when all queues that save it have it on the disk, whichever order they have.
+func TestMessageOfSeveralQueuesIsDurableInAll(t *testing.T) {
+	d := openData(t)
+	v := d.add("/")
+	saved, unsaved := d.declare(v, "saved", true, nil), d.declare(v, "unsaved", false, nil)
+	for _, queues := range [][]*vhost.Queue{{saved, unsaved}, {unsaved, saved}} {
+		accepted, commit := vhost.Deliver(persistently("", "body"), queues)
+		if !accepted || commit == 0 {
+			t.Errorf("%v: got accepted %v, commit %d, want true and the commit of queue saved", queues, accepted, commit)
+		}
+	}
+}

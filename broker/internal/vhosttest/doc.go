@@ -1,2 +1,2 @@
-// Package vhosttest tests that virtual hosts and their objects survive restarts and crashes.
+// Package vhosttest tests virtual hosts with their stores.
 package vhosttest

@@ -1,0 +1,2 @@
+// Package brokertest tests the broker through its Go API and through AMQP connections.
+package brokertest
