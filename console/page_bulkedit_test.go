@@ -151,3 +151,28 @@ func TestBulkEditByOperatorSparesSecrets(t *testing.T) {
 		}
 	}
 }
+
+// A replay whose edit changes no message cannot be started, on the page and with the API.
+func TestReplayRefusesEditWithoutEffect(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
+	threeOrders(t, c.cfg.Archive)
+	form := url.Values{"group": {"1"}, "at_most": {"3"}, "options": {"yes"}, "to": {"origin"}, "find": {"Bob"}, "with": {"Ada"}}
+	status, _, body := post(t, c, "/replays", form)
+	got := text(body)
+	if status != http.StatusUnprocessableEntity || !strings.Contains(got, "changes none of the selected messages") || !strings.Contains(got, "not found") || strings.Contains(got, "Edit 0 of 3") || fieldsOf(body).Get("previewed") != "" {
+		t.Errorf("page: got status %d, want 422 with the reason and without a confirmation: %s", status, got)
+	}
+	plan := `{"filter": {"group": 1}, "edit": {"replace": [{"old": "Bob", "new": "Ada"}]}}`
+	w := ask(t, c, "POST", "/api/v1/replays", plan, header("Content-Type", "application/json"))
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "changes none of the selected messages") {
+		t.Errorf("API: got status %d, want 400 with the reason: %s", w.Code, w.Body)
+	}
+	if list, _, err := c.cfg.Archive.List(t.Context(), failed.Filter{States: []failed.State{failed.Failed}}, failed.Page{}); err != nil || len(list) != 3 {
+		t.Errorf("got %d failed messages, %v, want 3", len(list), err)
+	}
+	form.Set("send_unchanged", "yes")
+	form.Set("send_impossible", "yes")
+	if status, _, body := post(t, c, "/replays", form); status != http.StatusOK || fieldsOf(body).Get("previewed") == "" {
+		t.Errorf("with all messages unedited: got status %d, want 200 with a confirmation", status)
+	}
+}

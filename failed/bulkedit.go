@@ -41,7 +41,8 @@ type BulkEdit struct {
 	Patch string `json:"patch,omitempty"`
 
 	// Replace lists the strings to replace in the body, in this order. Each must occur at least once, and every
-	// occurrence is replaced.
+	// occurrence is replaced. If a string does not occur in a JSON body, it also matches other white space between
+	// the tokens, because users copy it from a formatted body.
 	Replace []Replacement `json:"replace,omitempty"`
 
 	// SetHeaders lists headers to add or replace. RemoveHeaders lists the names of headers to remove, if present.
@@ -287,11 +288,17 @@ func (x *editor) body(body []byte) ([]byte, error) {
 func (r Replacement) replace(body []byte, x *regexp.Regexp, limit int) ([]byte, error) {
 	if x == nil {
 		n := bytes.Count(body, []byte(r.Old))
+		var places [][2]int
+		if n == 0 {
+			places = findFormatted(body, r.Old)
+		}
 		switch {
-		case n == 0:
+		case n+len(places) == 0:
 			return nil, fmt.Errorf("text %.80q not found", r.Old)
-		case len(body)+n*(len(r.New)-len(r.Old)) > limit:
+		case len(body)+n*(len(r.New)-len(r.Old))+len(places)*len(r.New) > limit:
 			return nil, jsonpatch.ErrTooLarge
+		case n == 0:
+			return replaceFormatted(body, places, r.New), nil
 		}
 		return bytes.ReplaceAll(body, []byte(r.Old), []byte(r.New)), nil
 	}

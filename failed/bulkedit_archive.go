@@ -142,6 +142,11 @@ type EditSample struct {
 	Why           string
 }
 
+// SendsNone reports whether the edit prevents the replay from sending any of the selected messages.
+func (v EditPreview) SendsNone(e *BulkEdit) bool {
+	return v.Changed == 0 && !v.More && v.Unchanged+v.Impossible > 0 && (v.Unchanged == 0 || !e.SendUnchanged) && (v.Impossible == 0 || !e.SendImpossible)
+}
+
 // Limits of a preview.
 const (
 	maxSamples      = 5

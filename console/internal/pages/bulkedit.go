@@ -1,9 +1,11 @@
 package pages
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -91,18 +93,19 @@ type editSample struct {
 	Diff *editor.EditDiff // nil if the message does not change
 }
 
-// maxEditPreviewed is the maximum number of messages that a page previews.
-const maxEditPreviewed = 5000
-
 // showEditPreview shows the replay form with a preview of the edit.
 func showEditPreview(c *web.Call, status int, s *selection, form url.Values, plan failed.Plan, problem string) error {
-	v, err := c.PreviewEdit(plan, maxEditPreviewed)
+	v, err := c.PreviewEdit(plan, web.MaxEditPreviewed)
 	if err != nil {
 		return err
 	}
 	shown := &editPreview{
 		EditPreview: v, Digest: digestOf(plan.Edit), Looked: v.Changed + v.Unchanged + v.Impossible,
 		SendUnchanged: plan.Edit.SendUnchanged, SendImpossible: plan.Edit.SendImpossible,
+	}
+	if v.SendsNone(plan.Edit) { // without a digest, the form shows the preview of the corrected edit first
+		status, shown.Digest = http.StatusUnprocessableEntity, ""
+		problem = cmp.Or(problem, sentence(web.EditSendsNone)+" Correct the edit, or select “Send unchanged” or “Send unedited”.")
 	}
 	for _, x := range v.Samples {
 		sample := editSample{ID: x.ID, Why: x.Why}

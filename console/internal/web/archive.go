@@ -20,9 +20,21 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Begin begins a replay and wakes the Replayer.
+// MaxEditPreviewed is the maximum number of messages that a page previews.
+const MaxEditPreviewed = 5000
+
+// Begin begins a replay and wakes the Replayer. It refuses an edit with which the replay would send no message.
 func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
 	plan = c.withoutHiddenSecrets(plan)
+	if plan.Edit != nil {
+		v, err := c.PreviewEdit(plan, MaxEditPreviewed)
+		if err != nil {
+			return nil, err
+		}
+		if v.SendsNone(plan.Edit) {
+			return nil, fault.BadRequest(EditSendsNone, "correct the edit, or send unchanged messages; a preview shows the reasons")
+		}
+	}
 	return c.runReplay(func() (*failed.Replay, error) {
 		r, err := c.Archive.BeginReplay(c.R.Context(), plan, c.Who.Actor)
 		if errors.Is(err, failed.ErrNotFound) { // callers have checked that the objects in the filter exist
@@ -45,6 +57,9 @@ func (c *Call) withoutHiddenSecrets(plan failed.Plan) failed.Plan {
 	}
 	return plan
 }
+
+// EditSendsNone is the reason why a replay with an edit does not begin.
+const EditSendsNone = "the edit changes none of the selected messages, so the replay would send none"
 
 // PreviewEdit returns the effect of a plan's edit on at most limit messages, as the visitor may see it.
 func (c *Call) PreviewEdit(plan failed.Plan, limit int) (failed.EditPreview, error) {

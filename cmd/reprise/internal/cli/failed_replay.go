@@ -88,6 +88,9 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 			return printDone(streams, api.Done{}, nil, c.JSON, "sent", len(c.IDs))
 		}
 		fmt.Fprint(streams.Stderr, c.destinationsText(done.Destinations), editPreviewText(done.Edit, plan.Edit))
+		if v := done.Edit; v != nil && (failed.EditPreview{Changed: v.Changed, Unchanged: v.Unchanged, Impossible: v.Impossible, More: v.More}).SendsNone(plan.Edit.BulkEdit()) {
+			return errors.New("the edit changes none of the selected messages, so the replay would send none (correct the edit, or use --send-unchanged or --send-impossible)")
+		}
 		if ok, err := confirm(ctx, streams, c.question(done)); !ok {
 			return err
 		}
