@@ -25,7 +25,8 @@ type redriveCmd struct {
 	Limit       int           `placeholder:"N" help:"Maximum number of messages. Default: the messages that are present at the start."`
 	Rate        perSecond     `placeholder:"N/s" help:"Maximum rate, such as 10/s, 100/m or 5000/h. Default: no limit."`
 	ByQueueName bool          `name:"by-queue-name" help:"${byQueueName}"`
-	Yes         bool          `short:"y" help:"Do not preview, do not ask for confirmation, and trust the headers of messages."`
+	Yes         bool          `short:"y" help:"Do not preview, and do not ask for confirmation."`
+	Trust       bool          `name:"trust-headers" help:"Also send a message to a queue that only its headers name, which any publisher can write."`
 	DryRun      bool          `name:"dry-run" help:"Only count the messages for each target."`
 	JSON        bool          `name:"json" help:"Print JSON."`
 }
@@ -43,7 +44,7 @@ lose it. --by-queue-name sends such messages.
 
 The queue of the failure comes from -c FILE, from the header x-death of the broker, or from the name of the failed
 queue. If only a header that a publisher can write specifies the queue, the command asks for confirmation, or
-requires --yes.
+requires --trust-headers.
 
 Examples:
   reprise redrive --from orders.failed --dry-run
@@ -87,6 +88,7 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	}
 	shown := false
 	redrive := failed.RedriveConfig{From: c.From, To: to, Limit: c.Limit, Rate: float64(c.Rate), ByQueueName: c.ByQueueName}
+	redrive.Believe = func(string) bool { return c.Trust }
 	redrive.Logger = slog.New(warningLogger{c.logger(streams).Handler(), streams.Stderr, &shown})
 	workers := guessedWorkers()
 	redrive.Origin = guessed()
@@ -193,7 +195,7 @@ func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to
 	}
 	hint := ""
 	if claimed, ok := errors.AsType[*failed.ClaimError](err); ok {
-		hint = fmt.Sprintf("; --yes believes it, --to names another queue than %s, -c FILE the configuration of the workers that know it", claimed.Queue)
+		hint = fmt.Sprintf("; --trust-headers believes it, --to names another queue than %s, -c FILE the configuration of the workers that know it", claimed.Queue)
 	}
 	if _, ok := errors.AsType[*failed.RouteError](err); ok {
 		hint = "; " + otherRoutes

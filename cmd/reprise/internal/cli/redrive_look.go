@@ -46,7 +46,7 @@ func targetsText(all []redriveTarget, looked, found int) string {
 		case t.Unknown:
 			fmt.Fprintf(&b, "\n  %d: queue in which they failed is unknown (set it with --to)", t.Messages)
 		case t.Claimed:
-			fmt.Fprintf(&b, "\n  %d to %s, according to their own headers only (--yes accepts it)%s", t.Messages, t.way(), warningText(t.Warning, t.Refused))
+			fmt.Fprintf(&b, "\n  %d to %s, according to their own headers only (--trust-headers accepts it)%s", t.Messages, t.way(), warningText(t.Warning, t.Refused))
 		default:
 			fmt.Fprintf(&b, "\n  %d to %s%s", t.Messages, t.way(), warningText(t.Warning, t.Refused))
 		}
@@ -87,7 +87,7 @@ func (c *redriveCmd) believe(ctx context.Context, streams IO, r redriveResult) (
 		if d.Refused {
 			return nil, false, &failed.RouteError{Queue: d.Queue, Warning: d.Warning}
 		}
-		if d.Claimed {
+		if d.Claimed && !c.Trust {
 			claimed = append(claimed, d.Queue)
 		}
 	}
@@ -96,5 +96,5 @@ func (c *redriveCmd) believe(ctx context.Context, streams IO, r redriveResult) (
 	if claimed != nil && errors.Is(err, errNoAnswer) {
 		err = &failed.ClaimError{Queue: claimed[0]}
 	}
-	return func(queue string) bool { return slices.Contains(claimed, queue) }, true, err
+	return func(queue string) bool { return c.Trust || slices.Contains(claimed, queue) }, true, err
 }
