@@ -46,7 +46,7 @@ type ActFilter struct {
 	Actor        string    // a part of the actor; case is ignored
 	Text         string    // a part of the verb, the subject or a detail, such as the reason; case is ignored
 	Since, Until time.Time // Since ≤ time < Until
-	Message      ID        // the acts that discarded, restored, reverted or erased this message
+	Message      ID        // the acts that discarded, restored, reverted, erased or purged this message
 }
 
 // matches reports whether an act has the texts of the filter.

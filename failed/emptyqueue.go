@@ -99,7 +99,10 @@ func (a *Archive) noteEmptied(ctx context.Context, cfg EmptyConfig, saved []*arr
 		if err := tx.add(saved); err != nil {
 			return err
 		}
-		_, err := tx.act(who, actEmpty, "", map[string]any{"queue": params.Text(cfg.Queue), "messages": n, "reason": cfg.Reason, "saved": !cfg.Drop})
-		return err
+		ids := make([]ID, len(saved))
+		for i, e := range saved {
+			ids[i] = e.m.ID
+		}
+		return tx.actOn(ids, who, actEmpty, "", map[string]any{"queue": params.Text(cfg.Queue), "messages": n, "reason": cfg.Reason, "saved": !cfg.Drop})
 	})
 }

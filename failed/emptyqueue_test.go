@@ -53,6 +53,9 @@ func TestEmptyQueue(t *testing.T) {
 		if want := []string{"purge queue 40 false true a test", "purge queue 100 true true a test", "purge queue 500 true true a test"}; !slices.Equal(recorded, want) {
 			t.Errorf("got acts %q, want %q", recorded, want)
 		}
+		if n, err := w.archive.Restore(t.Context(), Filter{Act: acts[1].ID}, "me"); n != 100 || err != nil {
+			t.Errorf("restore of an act: got %d, %v, want its 100 messages", n, err)
+		}
 		if _, err := w.archive.Restore(t.Context(), Filter{IDs: []ID{1}}, "me"); err != nil {
 			t.Error(err)
 		}

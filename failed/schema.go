@@ -228,7 +228,7 @@ var migrations = []func(d Dialect) []string{
 	func(Dialect) []string {
 		return []string{`CREATE TABLE {submission} (name BYTES PRIMARY KEY, at BIGINT NOT NULL)`}
 	},
-	// The acts that discarded, restored, reverted or erased each message. Acts before this version are missing.
+	// The acts that discarded, restored, reverted, erased or purged each message. Acts before this version are missing.
 	func(Dialect) []string {
 		return []string{
 			`CREATE TABLE {acted} (message BIGINT NOT NULL, act BIGINT NOT NULL, PRIMARY KEY (message, act)) WITHOUT ROWID`,

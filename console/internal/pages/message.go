@@ -120,7 +120,7 @@ func laterFailure(c *web.Call, m *failed.Message) (*failed.Summary, error) {
 }
 
 // journey returns the history of a message since its publication. The parameter again is the message that failed again
-// after the replay, or nil. The argument acts contains the acts that discarded, restored, reverted or erased the message.
+// after the replay, or nil. The argument acts contains the acts that discarded, restored, reverted, erased or purged the message.
 func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, again *failed.Summary, acts []failed.Act) []step {
 	var steps []step
 	add := func(s step) { steps = append(steps, s) }
@@ -230,6 +230,8 @@ var actSteps = map[string]step{
 	"restore": {Mark: "replay", Tone: "act", What: "Restored"},
 	"revert":  {Mark: "edit", Tone: "act", What: "Edit reverted"},
 	"erase":   {Mark: "discarded", What: "Erased"},
+
+	"purge queue": {Mark: "discarded", What: "Purged from its queue"},
 }
 
 // outcomeSteps contains the last step of a journey for each outcome of a replay.

@@ -15,7 +15,7 @@ type failedActsCmd struct {
 	Text        string `placeholder:"TEXT" help:"Part of the action, the subject, or a detail such as the reason; case is ignored."`
 	Since       moment `placeholder:"TIME" help:"Time of the act, or later."`
 	Until       moment `placeholder:"TIME" help:"Upper limit for the time of the act."`
-	Message     int64  `placeholder:"ID" help:"Acts that discarded, restored, reverted or erased this message."`
+	Message     int64  `placeholder:"ID" help:"Acts that discarded, restored, reverted, erased or purged this message."`
 	Limit       int    `default:"50" placeholder:"N" help:"Maximum number of entries, 0 for all. Default ${default}."`
 	JSON        bool   `name:"json" help:"Print JSON, one object per line."`
 	serverFlags `group:"Console:"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -41,6 +42,10 @@ func (c *failedShowCmd) Run(ctx context.Context, streams IO) error {
 		if c.Body {
 			return streams.result(false, nil, string(content.Body))
 		}
-		return streams.result(c.JSON, m, messageText(m, content, time.Now(), tableWidth(streams)))
+		acts, err := client.Acts(ctx, failed.ActFilter{Message: failed.ID(c.ID)}, api.Page{})
+		if err != nil {
+			return err
+		}
+		return streams.result(c.JSON, m, messageText(m, acts.Acts, content, time.Now(), tableWidth(streams)))
 	})
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// messageText formats a message. The argument content is the edited or the original content.
-func messageText(m api.Message, content api.Content, now time.Time, width int) string {
+// messageText formats a message and the newest acts on it. The argument content is the edited or the original content.
+func messageText(m api.Message, acts []failed.Act, content api.Content, now time.Time, width int) string {
 	var b strings.Builder
 	field := func(name, value string) {
 		if value != "" {
@@ -70,6 +70,13 @@ func messageText(m api.Message, content api.Content, now time.Time, width int) s
 	field("reason", m.Reason)
 	field("not sent", m.Refused)
 	field("group", strconv.FormatInt(m.Group, 10))
+	for _, a := range acts {
+		act := fmt.Sprintf("%s by %s, %s", a.Verb, a.Actor, ago(a.Time, now))
+		if reason, _ := a.Details["reason"].(string); reason != "" {
+			act += ": " + reason
+		}
+		field(fmt.Sprintf("act %d", a.ID), act)
+	}
 	b.WriteString(attemptsText(m, width))
 	b.WriteString(propertiesText(content.Properties))
 	b.WriteString(headersText(topology.Table(content.Headers), width))
