@@ -9,16 +9,18 @@ import (
 )
 
 func (h *Handler) definitions() {
-	h.handle("GET /api/definitions", administrator, func(c *call) (any, error) { return export(c.node), nil })
+	for _, path := range []string{"definitions", "all-configuration"} {
+		h.handle("GET /api/"+path, administrator, func(c *call) (any, error) { return export(c.node), nil })
+		h.handle("POST /api/"+path, administrator, func(c *call) (any, error) {
+			return postDefinitions(c, func() (*vhost.VHost, error) { return nil, nil })
+		})
+	}
 	h.handle("GET /api/definitions/{vhost}", administrator, func(c *call) (any, error) {
 		v, err := c.vhost()
 		if err != nil {
 			return nil, err
 		}
 		return exportVHost(v), nil
-	})
-	h.handle("POST /api/definitions", administrator, func(c *call) (any, error) {
-		return postDefinitions(c, func() (*vhost.VHost, error) { return nil, nil })
 	})
 	h.handle("POST /api/definitions/{vhost}", administrator, func(c *call) (any, error) {
 		return postDefinitions(c, c.vhostToChange)

@@ -13,7 +13,7 @@ func (h *Handler) health() {
 	// connection limit or the certificates.
 	for _, path := range []string{
 		"virtual-hosts", "ready-to-serve-clients", "is-in-service", "below-node-connection-limit",
-		"certificate-expiration/{within}/{unit}", "metadata-store/initialized", "metadata-store/initialized/with-data",
+		"certificate-expiration/{within}/{unit}", "reached-target-cluster-size", "metadata-store/initialized", "metadata-store/initialized/with-data",
 		"quorum-queues-without-elected-leaders/all-vhosts", "quorum-queues-without-elected-leaders/all-vhosts/pattern/{pattern}",
 	} {
 		h.handle("GET /api/health/checks/"+path, anyone, func(*call) (any, error) { return healthy(), nil })

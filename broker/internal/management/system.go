@@ -23,7 +23,13 @@ func (h *Handler) system() {
 			return describe(c), nil
 		})
 	}
-	ofNode("nodes/{node}", monitor, func(c *call) any { return c.describeNode() })
+	ofNode("nodes/{node}", monitor, func(c *call) any {
+		if c.URL.Query().Get("memory") == "true" {
+			return c.describeNode().with(fields{"memory": c.describeMemory()})
+		}
+		return c.describeNode()
+	})
+	ofNode("healthchecks/node/{node}", anyone, func(*call) any { return healthy() })
 	ofNode("nodes/{node}/memory", monitor, func(c *call) any { return fields{"memory": c.describeMemory()} })
 	ofNode("nodes/{node}/memory/relative", monitor, func(c *call) any { return fields{"memory": relative(c.describeMemory())} })
 	ofNode("auth/attempts/{node}", monitor, func(c *call) any { return c.attempts() })
