@@ -3,6 +3,7 @@ package erlang
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -42,12 +43,12 @@ func Term(v any) string {
 	return fmt.Sprint(v)
 }
 
-// float formats a number in the shorter notation, with a decimal point.
+// float formats a number in the shorter notation, with a decimal point. From 2^53 on, the notation is scientific.
 func float(f float64) string {
 	fixed := withPoint(strconv.FormatFloat(f, 'f', -1, 64))
 	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(f, 'e', -1, 64), "e")
 	n, _ := strconv.Atoi(exponent)
-	if scientific := fmt.Sprintf("%se%d", withPoint(mantissa), n); len(scientific) < len(fixed) {
+	if scientific := fmt.Sprintf("%se%d", withPoint(mantissa), n); len(scientific) < len(fixed) || math.Abs(f) >= 1<<53 {
 		return scientific
 	}
 	return fixed
@@ -72,6 +73,7 @@ func Binary(b []byte) string {
 			}
 			return "<<" + text + ">>"
 		}
+		return Octets(b)
 	}
 	latin1 := make([]rune, len(b))
 	for i, c := range b {
@@ -99,7 +101,7 @@ var escapes = strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`
 // printable quotes a string, and reports whether Erlang considers all characters of the string printable.
 func printable(text []rune) (quoted string, ok bool) {
 	for _, r := range text {
-		control := r < ' ' || r >= 0x7f && r < 0xa0
+		control := r < ' ' || r >= 0x7f && r < 0xa0 || r == 0xfffe || r == 0xffff
 		if control && !strings.ContainsRune("\n\r\t\v\b\f\x1b", r) {
 			return "", false
 		}
