@@ -60,7 +60,7 @@ func (f ActFilter) matches(act Act) bool {
 }
 
 // Acts lists the selected acts of the audit log, newest first. It returns the cursor of the next page, or "" after the
-// last page.
+// last page. With an actor or a text, a page can be short or empty although more acts follow.
 func (a *Archive) Acts(ctx context.Context, f ActFilter, p Page) (acts []Act, next string, err error) {
 	defer annotate(&err, "cannot list acts")
 	size, before, err := p.bounds(ofActs)
@@ -82,16 +82,17 @@ func (a *Archive) Acts(ctx context.Context, f ActFilter, p Page) (acts []Act, ne
 	if f.Message != 0 {
 		where += fmt.Sprintf(` AND id IN (SELECT act FROM {acted} WHERE message = %d)`, f.Message)
 	}
-	if f.Actor == "" && f.Text == "" {
-		where += fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, size+1)
-	} else {
-		where += ` ORDER BY id DESC`
+	limit := size + 1
+	if f.Actor != "" || f.Text != "" { // no index supports these conditions
+		limit = maxLooked
 	}
-	rows := a.db.Rows(ctx, `SELECT id, at, actor, verb, subject, details FROM {act} WHERE `+where, args...)
+	looked := 0
+	rows := a.db.Rows(ctx, `SELECT id, at, actor, verb, subject, details FROM {act} WHERE `+where+fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, limit), args...)
 	for err := range rows.Scan(&act.ID, sqlkit.Time(&act.Time), &act.Actor, &act.Verb, &act.Subject, sqlkit.JSON(&act.Details)) {
 		if err != nil {
 			return nil, "", err
 		}
+		looked++
 		if !f.matches(act) {
 			continue
 		}
@@ -100,7 +101,10 @@ func (a *Archive) Acts(ctx context.Context, f ActFilter, p Page) (acts []Act, ne
 		}
 		acts = append(acts, act)
 	}
-	return acts, "", nil
+	if looked == maxLooked {
+		next = cursorOf(ofActs, act.ID)
+	}
+	return acts, next, nil
 }
 
 // Record writes an audit log entry for an action that does not concern archived messages, such as pausing workers in

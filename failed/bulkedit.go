@@ -150,7 +150,7 @@ func (e *BulkEdit) compile(secrets []Rule) (*editor, error) {
 				return invalid("%w", err)
 			}
 			if compiled.MatchString("") {
-				return invalid("regular expression %.80q must not match an empty text", r.Old)
+				return invalid("regular expression “%.80s” must not match an empty text", r.Old)
 			}
 			if err := checkTemplate(compiled, r.New); err != nil {
 				return invalid("%w", err)
@@ -191,7 +191,7 @@ func checkTemplate(x *regexp.Regexp, template string) error {
 		if n, err := strconv.Atoi(name); m[0] == "$$" || err == nil && n <= x.NumSubexp() || err != nil && name != "" && x.SubexpIndex(name) >= 0 {
 			continue
 		}
-		return fmt.Errorf("group %.40q does not exist in the regular expression (write ${1}x for group 1 before an x, and $$ for a dollar)", m[0])
+		return fmt.Errorf("group “%.40s” does not exist in the regular expression (write ${1}x for group 1 before an x, and $$ for a dollar)", m[0])
 	}
 	return nil
 }
@@ -294,7 +294,7 @@ func (r Replacement) replace(body []byte, x *regexp.Regexp, limit int) ([]byte, 
 		}
 		switch {
 		case n+len(places) == 0:
-			return nil, fmt.Errorf("text %.80q not found", r.Old)
+			return nil, fmt.Errorf("text “%.80s” not found", r.Old)
 		case len(body)+n*(len(r.New)-len(r.Old))+len(places)*len(r.New) > limit:
 			return nil, jsonpatch.ErrTooLarge
 		case n == 0:
@@ -305,9 +305,9 @@ func (r Replacement) replace(body []byte, x *regexp.Regexp, limit int) ([]byte, 
 	matches := x.FindAllSubmatchIndex(body, maxMatches+1)
 	switch n := len(matches); {
 	case n == 0:
-		return nil, fmt.Errorf("regular expression %.80q not found", r.Old)
+		return nil, fmt.Errorf("regular expression “%.80s” not found", r.Old)
 	case n > maxMatches:
-		return nil, fmt.Errorf("regular expression %.80q found more than %d times", r.Old, maxMatches)
+		return nil, fmt.Errorf("regular expression “%.80s” found more than %d times", r.Old, maxMatches)
 	}
 	var out []byte
 	at := 0
