@@ -121,7 +121,7 @@ func declareQueue(t *rapid.T, name string) operation {
 
 func declareExchange(t *rapid.T, name string) operation {
 	m := &amqpwire.ExchangeDeclare{
-		Exchange: name, Durable: true, Type: one(t, "direct", "topic", "fanout", "headers"),
+		Exchange: name, Durable: true, Type: one(t, "direct", "topic", "fanout", "headers", "x-modulus-hash"),
 	}
 	if sometimes.Draw(t, "alternate") {
 		m.Arguments = amqpwire.Table{{Name: "alternate-exchange", Value: one(t, "x1", "x2")}}

@@ -296,14 +296,27 @@ type importedQueue struct {
 	Name  string `json:"name"`
 	VHost string `json:"vhost"`
 	queueSettings
-	Durable *flag `json:"durable"` // nil if the field is missing
+	Durable    exactFlag `json:"durable"`
+	AutoDelete exactFlag `json:"auto_delete"`
+}
+
+// exactFlag is a boolean that may be missing. Unlike a flag, it cannot be null or a string.
+type exactFlag struct{ set, value bool }
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (f *exactFlag) UnmarshalJSON(b []byte) error {
+	*f = exactFlag{true, string(b) == "true"}
+	if !f.value && string(b) != "false" {
+		return badRequest([]any{"not_boolean", json.RawMessage(b)})
+	}
+	return nil
 }
 
 type importedExchange struct {
 	Name  string `json:"name"`
 	VHost string `json:"vhost"`
 	exchangeSettings
-	Durable *flag `json:"durable"`
+	Durable *flag `json:"durable"` // nil if the field is missing
 }
 
 type importedBinding struct {

@@ -104,7 +104,7 @@ func (im *importer) addQueue(q *importedQueue) error {
 		return nil
 	}
 	declaration := q.declaration(q.Name)
-	declaration.Durable = q.Durable == nil || bool(*q.Durable)
+	declaration.Durable, declaration.AutoDelete = q.Durable.value || !q.Durable.set, q.AutoDelete.value
 	_, err = v.DeclareQueue(declaration, httpOwner{}, func(string) error { return nil })
 	return withObject("queue", q.Name, err)
 }

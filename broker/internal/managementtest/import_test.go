@@ -60,6 +60,9 @@ var importCases = []importCase{
 	{text: `{"queues":[{"name":"q","vhost":"V","durable":true,"arguments":null}]}`, refused: true},
 	{text: `{"queues":[{"name":"q","vhost":"V","durable":true,"arguments":{"n":null}}]}`, refused: true},
 	{text: `{"queues":[{"name":"q","vhost":"W","durable":true}]}`, refused: true},
+	{text: `{"queues":[{"name":"q","vhost":"V","durable":"true"}]}`, refused: true},
+	{text: `{"queues":[{"name":"q","vhost":"V","durable":true,"auto_delete":null}]}`, refused: true},
+	{text: `{"exchanges":[{"name":"x","vhost":"V","type":"fanout","durable":"true","auto_delete":null}]}`},
 	{text: `{"queues":[{"vhost":"V","durable":true}]}`, refused: true},
 	{text: `{"queues":[` + queueQ + `],"bindings":[` + bindingOf("", "queue", "q") + `]}`, queues: []string{"q"}},
 	{text: `{"bindings":[` + bindingOf("", "queue", "missing") + `]}`, refused: true},
@@ -182,8 +185,13 @@ var mutations = map[string][]string{
 	"permissions/0/user": {`"nobody-here"`, `null`, `1`}, "permissions/0/vhost": {`"nowhere"`, `null`}, "permissions/0/configure": {`"("`, `"(?=a)"`, `null`, `1`, `""`},
 	"queues/0/name": {`"amq.q"`, `null`, `5`}, "queues/0/vhost": {`"nowhere"`, `null`, `5`}, "queues/0/type": {`"quorum"`, `"other"`, `null`, `3`},
 	"queues/0/arguments":   {`{}`, `[]`, `null`, `"x"`, `{"x-message-ttl":5}`, `{"x-message-ttl":-5}`, `{"x-message-ttl":"5"}`, `{"x-queue-type":"nosuch"}`, `{"x-queue-type":"quorum"}`, `{"x-max-priority":999}`, `{"n":null}`, `{"n":[1,{"a":"b"}]}`},
-	"queues/0/auto_delete": {`true`, `false`},
-	"exchanges/0/name":     {`"amq.new"`, `""`, `"amq.direct"`}, "exchanges/0/type": {`"nosuch"`, `""`, `null`, `"headers"`, `"x-local-random"`, `"x-modulus-hash"`, `2`}, "exchanges/0/vhost": {`"nowhere"`, `null`},
+	"queues/0/auto_delete": {`true`, `false`, `"true"`, `null`, `1`}, "queues/0/durable": {`true`, `"true"`, `null`, `1`},
+	"exchanges/0/durable": {`false`, `"true"`, `null`, `1`}, "exchanges/0/auto_delete": {`true`, `"false"`, `null`, `1`},
+	"policies": {`[]`, `null`, `{}`}, "parameters": {`[]`, `null`}, "global_parameters": {`[]`, `null`}, "topic_permissions": {`[]`, `null`},
+	"vhosts": {`[]`, `null`}, "permissions": {`[]`, `null`}, "exchanges": {`[]`, `null`}, "rabbit_version": {`"3.6.0"`, `null`, `5`, `""`},
+	"vhosts/0/description": {`"d"`, `null`, `5`}, "vhosts/0/tags": {`["a"]`, `"a,b"`, `null`, `5`}, "vhosts/0/default_queue_type": {`"classic"`, `null`, `"undefined"`},
+	"users/0/password_hash": {`""`, `null`, `"x"`, `5`}, "users/0/hashing_algorithm": {`"rabbit_password_hashing_sha256"`, `null`, `"nosuch"`},
+	"exchanges/0/name": {`"amq.new"`, `""`, `"amq.direct"`}, "exchanges/0/type": {`"nosuch"`, `""`, `null`, `"headers"`, `"x-local-random"`, `"x-modulus-hash"`, `2`}, "exchanges/0/vhost": {`"nowhere"`, `null`},
 	"exchanges/0/internal": {`true`}, "exchanges/0/arguments": {`{}`, `null`, `{"alternate-exchange":"y"}`, `{"n":null}`},
 	"bindings/0/source": {`""`, `"nosuch"`, `null`, `4`}, "bindings/0/destination": {`"nosuch"`, `null`, `4`}, "bindings/0/destination_type": {`"exchange"`, `"nosuch"`, `null`},
 	"bindings/0/routing_key": {`""`, `null`, `4`}, "bindings/0/arguments": {`{}`, `[]`, `null`, `{"x-match":"any"}`, `{"n":null}`}, "bindings/0/vhost": {`"nowhere"`, `null`},
@@ -223,7 +231,7 @@ const validDefinitions = `{
 	"bindings":[{"source":"x","vhost":"V","destination":"q","destination_type":"queue","routing_key":"k","arguments":{}}]
 }`
 
-// For mutated definitions, both brokers give the same verdict and create the same objects. The embedded broker may also
+// For mutated definitions, both brokers give the same verdict and create the same objects. A refused import creates none. The embedded broker may also
 // refuse a document that RabbitMQ accepts, if RabbitMQ would store a value of the wrong type.
 func TestImportVerdictsAreThoseOfRabbitMQ(t *testing.T) {
 	theirs, ours := newImporter(t, rabbitMQ(t)), newImporter(t, embedded(t, broker.Config{}))
@@ -241,6 +249,13 @@ func TestImportVerdictsAreThoseOfRabbitMQ(t *testing.T) {
 		must(t, err)
 		refusedThere, queuesThere, bindingsThere, answerThere := theirs.run(t, string(text))
 		refused, queues, bindings, answer := ours.run(t, string(text))
+		if refused {
+			for _, path := range []string{"users/" + ours.user, "exchanges/" + ours.vhost + "/x", "queues/" + ours.vhost + "/q"} {
+				if status, _ := ours.call(t, "GET", "/api/"+path, ""); status != 404 {
+					r.Fatalf("%s\nrefused import created %s", text, path)
+				}
+			}
+		}
 		switch {
 		case refused && stricter, refused && refusedThere:
 		case refused != refusedThere || !slices.Equal(queues, queuesThere) || bindings != bindingsThere:
@@ -251,4 +266,4 @@ func TestImportVerdictsAreThoseOfRabbitMQ(t *testing.T) {
 }
 
 // wrongTypes lists the mutations that RabbitMQ accepts although they have the wrong type.
-var wrongTypes = []string{`exchanges/0/name=`}
+var wrongTypes = []string{`exchanges/0/name=`, `exchanges/0/durable=1`, `exchanges/0/auto_delete=1`, `vhosts/0/description=5`}
