@@ -122,6 +122,7 @@ const (
 func (d *disk) Put(e Entry) Ref {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.limitPart()
 	d.count(e.Key, 1, e.Bytes, e.Transient)
 	return d.put(put, e)
 }
@@ -134,6 +135,7 @@ func (d *disk) Update(e Entry, old Ref) Ref {
 		d.pending.changes[old.Slot].entry = e
 		return old
 	}
+	d.limitPart()
 	return d.put(update, e)
 }
 
@@ -149,6 +151,7 @@ func (d *disk) Delete(k Key, r Ref, bytes int64) {
 func (d *disk) Move(from Key, old Ref, to Entry) Ref {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.limitPart()
 	d.count(from, -1, -to.Bytes, false)
 	d.count(to.Key, 1, to.Bytes, to.Transient)
 	if d.replaceable(old) {
@@ -167,14 +170,19 @@ func (d *disk) replaceable(r Ref) bool {
 	return d.undoable(r) && g.changes[r.Slot].kind == put && (len(g.others) == 0 || g.others[len(g.others)-1].before <= r.Slot)
 }
 
+// limitPart begins the next part if the current part is large, unless a caller is between Hold and Release. A caller of
+// limitPart then makes all changes that a part must not separate: the changes of a move, and of the counts.
+func (d *disk) limitPart() {
+	if d.pending.bytes > d.partBytes && d.holders == 0 {
+		d.pending.cut()
+	}
+}
+
 func (d *disk) put(how kind, e Entry) Ref {
 	g := &d.pending
 	if d.err != nil {
 		// A failed store does not collect changes. Callers that wait for the ticket get the error.
 		return Ref{Ticket: g.ticket, Slot: -1}
-	}
-	if g.bytes > d.partBytes && d.holders == 0 {
-		g.cut()
 	}
 	g.bytes += e.Bytes
 	g.changes = append(g.changes, change{how, e})

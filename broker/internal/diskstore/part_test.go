@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A power failure can keep only the first parts of a commit. Each part therefore contains whole atomic changes, and its
-// counts match its messages.
+// A power failure can keep only the first parts of a commit. After each part, no message may be missing because it moved, the
+// messages of one Hold must be complete, and the counts must match the messages.
 func TestEachPartOfCommitIsConsistent(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -15,30 +15,48 @@ func TestEachPartOfCommitIsConsistent(t *testing.T) {
 		d.mu.Lock()
 		d.partBytes = 20
 		d.mu.Unlock()
-		next := uint64(1)
-		refs := make(map[Key]Ref)
-		put := func() {
-			next++
-			k := keyOf(2, 0, next)
-			refs[k] = d.Put(entry(k, "message"))
+		refs, bodies := make(map[Key]Ref), make(map[Key]string)
+		removed, partner := make(map[string]bool), make(map[string]string)
+		order, names := uint64(1), 0
+		next := func() Key { order++; return keyOf(2, 0, order) }
+		put := func() string {
+			names++
+			k, body := next(), fmt.Sprintf("%06d", names)
+			refs[k], bodies[k] = d.Put(entry(k, body)), body
+			return body
 		}
 		for range 60 {
-			if random.IntN(3) > 0 || len(refs) == 0 {
-				d.Hold() // two messages that must arrive together
-				put()
-				put()
+			kind := random.IntN(4)
+			if kind == 0 {
+				d.Hold()
+				a, b := put(), put()
 				d.Release()
+				partner[a], partner[b] = b, a
+				continue
+			}
+			if kind == 1 || len(refs) == 0 {
+				put()
 				continue
 			}
 			for k, ref := range refs {
-				d.Delete(k, ref, int64(len("message")))
+				body := bodies[k]
 				delete(refs, k)
+				delete(bodies, k)
+				if kind == 2 {
+					to := next()
+					refs[to], bodies[to] = d.Move(k, ref, entry(to, body)), body
+				} else {
+					removed[body] = true
+					d.Delete(k, ref, int64(len(body)))
+				}
 				break
 			}
 		}
 		d.mu.Lock()
 		d.pending.cut()
-		checkParts(t, fmt.Sprint("seed ", seed), &d.pending)
+		if err := checkParts(&d.pending, removed, partner); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
 		d.mu.Unlock()
 		resume()
 		if err := d.Close(true); err != nil {
@@ -47,23 +65,18 @@ func TestEachPartOfCommitIsConsistent(t *testing.T) {
 	}
 }
 
-// checkParts applies the parts of a change set one after the other, and checks queue 2 after each part. Orders 2n and 2n+1
-// are put together.
-func checkParts(t *testing.T, when string, g *changeSet) {
-	t.Helper()
-	messages, counted, from := make(map[uint64]bool), 0, 0
-	partOf := make(map[uint64]int)
+// checkParts applies the parts of a change set one after the other, and checks queue 2 after each part.
+func checkParts(g *changeSet, removed map[string]bool, partner map[string]string) error {
+	messages, counted, from := make(map[Key]string), 0, 0
+	seen := make(map[string]bool)
 	for i, p := range g.parts {
 		for _, c := range g.changes[from:p.changes] {
-			switch order := c.entry.Key.Order; {
+			switch {
 			case c.entry.Key.Queue != 2:
 			case c.kind == put:
-				messages[order], partOf[order] = true, i
-				if first, found := partOf[order-1]; found && order%2 == 1 && first != i {
-					t.Fatalf("%s: messages %d and %d are in different parts", when, order-1, order)
-				}
+				messages[c.entry.Key] = string(c.entry.Message.(text))
 			case c.kind == deletion:
-				delete(messages, order)
+				delete(messages, c.entry.Key)
 			}
 		}
 		from = p.changes
@@ -73,7 +86,20 @@ func checkParts(t *testing.T, when string, g *changeSet) {
 			}
 		}
 		if len(messages) != counted {
-			t.Fatalf("%s: after part %d of %d: %d messages, but the count is %d", when, i+1, len(g.parts), len(messages), counted)
+			return fmt.Errorf("after part %d of %d: %d messages, but the count is %d", i+1, len(g.parts), len(messages), counted)
+		}
+		present := make(map[string]bool)
+		for _, body := range messages {
+			present[body], seen[body] = true, true
+		}
+		for body := range seen {
+			switch other := partner[body]; {
+			case !present[body] && !removed[body]:
+				return fmt.Errorf("after part %d of %d: message %s is missing", i+1, len(g.parts), body)
+			case other != "" && !seen[other] && !removed[other]:
+				return fmt.Errorf("after part %d of %d: message %s is there without message %s", i+1, len(g.parts), body, other)
+			}
 		}
 	}
+	return nil
 }
