@@ -46,11 +46,13 @@ func (a *Archive) Details(ctx context.Context, messages []Summary, hidden []Rule
 			return nil, err
 		}
 		c = c.Redact(hidden)
+		text := ""
 		if len(columns) > 0 {
-			details[place[id]] = cut(strings.ToValidUTF8(c.columns(columns), "?"), maxDetail)
+			text = c.columns(columns)
 		} else if isText(c.Body, c.Properties) {
-			details[place[id]] = cut(strings.Join(strings.Fields(string(c.Body[:min(len(c.Body), 4*maxDetail)])), " "), maxDetail)
+			text = strings.Join(strings.Fields(string(c.Body[:min(len(c.Body), 4*maxDetail)])), " ")
 		}
+		details[place[id]] = cut(strings.ToValidUTF8(text, "?"), maxDetail)
 	}
 	return details, nil
 }

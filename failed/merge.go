@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
@@ -202,7 +203,11 @@ func (a *Archive) Unmerge(ctx context.Context, id GroupID, who Actor) (moved int
 // arrive now, and returns the number of moved messages. Call it after a change of Config.Groups.
 func (a *Archive) Regroup(ctx context.Context, queue string, who Actor) (moved int64, err error) {
 	defer annotate(&err, "cannot regroup messages")
-	if err := a.Record(ctx, who, actRegroup, queue, nil); err != nil {
+	details := map[string]any{}
+	if queue != "" {
+		details["queue"] = params.Text(queue)
+	}
+	if err := a.Record(ctx, who, actRegroup, "", details); err != nil {
 		return 0, err
 	}
 	var ids []GroupID

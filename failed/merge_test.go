@@ -6,13 +6,16 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // groupsByText returns the number of messages of each group, by its text.
@@ -291,5 +294,42 @@ func TestRegroupingKeepsCounts(t *testing.T) {
 				of[m.Error] = m.Group
 			}
 		})
+	})
+}
+
+// Names that other programs or users choose can contain any bytes and have any length.
+func TestMergeHostileNames(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		ctx := t.Context()
+		for i, text := range []string{"\x00", "\xff\xfe", "a\x00b\u202e", strings.Repeat("q", 255), "'; DROP TABLE", `{"a":1}`} {
+			queue := text + "queue"
+			queue = queue[:min(len(queue), 255)]
+			value(a.Add(ctx, []failed.Message{
+				{Queue: queue, Error: "first" + text, Content: failed.Content{Body: []byte(text), Headers: topology.Table{text: text}}},
+				{Queue: queue, Error: "second" + text, Content: failed.Content{Body: []byte(text)}},
+			}))(t)
+			groups, _, err := a.Groups(ctx, failed.GroupFilter{Queue: queue}, failed.Page{})
+			check(t, err)
+			into := value(a.Merge(ctx, []failed.GroupID{groups[0].ID, groups[1].ID}, "name "+text, "me"))(t)
+			list, _, err := a.List(ctx, failed.Filter{Group: into}, failed.Page{})
+			check(t, err)
+			for _, detail := range value(a.Details(ctx, list, nil))(t) {
+				if !utf8.ValidString(detail) {
+					t.Errorf("%q: detail %q is not UTF-8", text, detail)
+				}
+			}
+			if n := value(a.Unmerge(ctx, into, "me"))(t); n != 2 {
+				t.Errorf("%q: undo moved %d messages, want 2", text, n)
+			}
+			if n := value(a.Regroup(ctx, queue, "me"))(t); n != 0 {
+				t.Errorf("%q: got %d regrouped messages, want 0", text, n)
+			}
+			acts, _, err := a.Acts(ctx, failed.ActFilter{}, failed.Page{})
+			check(t, err)
+			if len(acts) != 3*(i+1) {
+				t.Errorf("%q: got %d acts, want %d", text, len(acts), 3*(i+1))
+			}
+		}
 	})
 }
