@@ -92,10 +92,30 @@ func (c *Client) Peek(ctx context.Context, queue string, n int, examine func(*Me
 	defer closeSoon(ctx, ch, consume.LastGrace) // requeues the messages if examine panics, or after an error of Nack
 	limited := consume.CountsNacks(conn.Version())
 	last, err := peek(ctx, ch, queue, n, limited, examine)
-	if last > 0 {
-		_ = ch.Nack(last, true, true)
+	if last > 0 && ch.Nack(last, true, true) == nil {
+		awaitReturn(ctx, ch, queue, int(last))
 	}
 	return aboutQueue(queue, err)
+}
+
+const (
+	returnTime = time.Second           // maximum time for which Peek and Sift wait until the queue shows the requeued messages
+	settleTime = 32 * time.Millisecond // time after which a constant depth is final, because other messages were taken or have become due
+)
+
+// awaitReturn waits until a queue has n ready messages. A quorum queue of RabbitMQ processes a requeue later than the channel, so
+// that the next request, for example of a redrive, could find an empty queue.
+func awaitReturn(ctx context.Context, ch *amqpconn.Channel, queue string, n int) {
+	ctx, cancel := context.WithTimeout(ctx, returnTime)
+	defer cancel()
+	before := 0
+	for pause := time.Millisecond; ; pause *= 2 {
+		depth, err := ch.Depth(ctx, queue)
+		if err != nil || depth >= n || depth > 0 && depth == before && pause > settleTime || retry.Sleep(ctx, pause) != nil {
+			return
+		}
+		before = depth
+	}
 }
 
 // closeSoon closes a channel and waits for the broker's reply, even if ctx is done.
@@ -167,7 +187,10 @@ func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Mes
 		verdicts := settle(s.picked)
 		rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), conn.Timeout())
 		defer cancel()
-		err = s.settle(rest, verdicts)
+		if err = s.settle(rest, verdicts); err == nil && s.examined > 0 {
+			ch.Close(rest) // requeues the messages, unless settle has requeued them
+			_ = conn.Do(rest, func(ch *amqpconn.Channel) error { awaitReturn(rest, ch, queue, s.depth-s.settled); return nil })
+		}
 	}
 	return s.examined, s.more, aboutQueue(queue, err)
 }
@@ -177,7 +200,9 @@ type siftState struct {
 	ch       *amqpconn.Channel
 	queue    string
 	counted  bool // set if a nack with requeue counts as a delivery, or changes the order
+	depth    int  // number of ready messages at the start
 	examined int
+	settled  int // number of verdicts that remove a message
 	more     bool
 	picked   []*Message
 	tags     []uint64 // delivery tags of picked
@@ -189,6 +214,7 @@ func (s *siftState) examine(ctx context.Context, n int, pick func(*Message) (pic
 	if err != nil || depth == 0 || n <= 0 {
 		return err
 	}
+	s.depth = depth
 	s.more = depth > n
 	const tag = "sift"
 	in, err := s.ch.Consume(ctx, s.queue, tag, min(n, depth, math.MaxUint16), nil, func(amqpconn.Deliveries) {})
@@ -225,7 +251,6 @@ func (s *siftState) examine(ctx context.Context, n int, pick func(*Message) (pic
 
 // settle applies the verdicts, and requeues the other messages.
 func (s *siftState) settle(ctx context.Context, verdicts []Verdict) error {
-	sent := 0
 	for i, tag := range s.tags[:min(len(s.tags), len(verdicts))] {
 		var err error
 		switch verdicts[i] {
@@ -239,9 +264,9 @@ func (s *siftState) settle(ctx context.Context, verdicts []Verdict) error {
 		if err != nil {
 			return err
 		}
-		sent++
+		s.settled++
 	}
-	if sent > ack.CertainWindow {
+	if s.settled > ack.CertainWindow {
 		if err := s.proveSettled(ctx); err != nil {
 			return err
 		}

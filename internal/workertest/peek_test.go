@@ -102,3 +102,38 @@ func TestPeekReturnsErrorForMissingQueue(t *testing.T) {
 		}
 	})
 }
+
+// When Peek or Sift returns, the requeued messages are in the queue again. A quorum queue of RabbitMQ showed an empty queue for a
+// moment, so that a redrive after a preview found nothing.
+func TestPeekAndSiftReturnMessages(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		const messages = 5
+		r, c := newRaw(t, b.URL), dial(t, b.URL)
+		for _, kind := range []string{"quorum", "classic"} {
+			queue := testkit.Name(t, kind)
+			if _, err := r.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": kind}); err != nil {
+				t.Fatal(err)
+			}
+			r.deleteQueues(queue)
+			for round := range 20 {
+				if _, err := r.QueuePurge(queue, false); err != nil { // a message permits only a few requeues before RabbitMQ 4.3
+					t.Fatal(err)
+				}
+				for range messages {
+					r.publish("", queue, amqp.Publishing{})
+				}
+				seen := 0
+				if err := c.Peek(t.Context(), queue, messages, func(*reprise.Message) { seen++ }); err != nil {
+					t.Fatal(err)
+				}
+				sifted, _, err := c.Sift(t.Context(), queue, messages, func(*reprise.Message) (picked, last bool) { return false, false },
+					func([]*reprise.Message) []reprise.Verdict { return nil })
+				depth, depthErr := c.Depth(t.Context(), queue)
+				if seen != messages || sifted != messages || depth != messages || err != nil || depthErr != nil {
+					t.Fatalf("%s, round %d: Peek saw %d, Sift saw %d and %d remain (errors %v, %v), want %d", kind, round, seen, sifted, depth, err, depthErr, messages)
+				}
+			}
+		}
+	})
+}

@@ -212,7 +212,7 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, 
 			add(s)
 		}
 	}
-	if m.State == failed.Discarded && !known["discard"] {
+	if m.State == failed.Discarded && !known["discard"] && !known["purge queue"] {
 		add(step{Mark: "discarded", What: "Discarded", Text: show.Visible(m.Discarded)})
 	}
 	slices.SortStableFunc(steps[archived:], func(a, b step) int {
