@@ -1,11 +1,14 @@
-// Reverts reintroduces old faults, one at a time, in a copy of the tree, and reports which of them the simulation
-// finds:
+// Reverts adds faults, one at a time, to a copy of the tree, and reports which of them the simulation or the tests find:
 //
-//	go run ./internal/tools/reverts               100 lives for each fault, as a table in Markdown
-//	go run ./internal/tools/reverts -only 03,08   some of them
-//	go run ./internal/tools/reverts -tests        runs the tests that the patches name, which must fail
+//	go run ./internal/tools/reverts                     100 lives for each old fault, as a table in Markdown
+//	go run ./internal/tools/reverts -only 03,08         some of them
+//	go run ./internal/tools/reverts -tests              runs the tests that must find each old fault and each sabotage
+//	go run ./internal/tools/reverts -tests -only queue/ some of them
 //
-// The first row of the table is the unchanged tree. The patches are in broker/internal/simulation/reverts.
+// The first row of the table of lives is the unchanged tree. With -tests, each test first runs on the unchanged tree, where
+// it must pass. A fault is found if a test fails that passed before. The command exits with status 1 if a fault is not found.
+//
+// The old faults are in broker/internal/simulation/reverts, the sabotages in internal/tools/reverts/sabotages.
 package main
 
 import (
@@ -29,8 +32,8 @@ func main() {
 	var r run
 	flag.IntVar(&r.lives, "lives", 100, "the most `lives` for each fault")
 	flag.Uint64Var(&r.seed, "seed", 1, "`seed` of the first life")
-	flag.StringVar(&r.only, "only", "", "`names` of patches, or what they begin with, with commas in between")
-	flag.BoolVar(&r.tests, "tests", false, "run the tests that the patches name instead")
+	flag.StringVar(&r.only, "only", "", "`prefixes` of the names of faults, separated by commas")
+	flag.BoolVar(&r.tests, "tests", false, "run the tests that must find each fault instead, also for sabotages")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -55,6 +58,14 @@ func (r *run) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	if r.tests {
+		sabotages, err := readSabotages(os.DirFS("."))
+		if err != nil {
+			return err
+		}
+		all = append(all, sabotages...)
+	}
+	all = slices.DeleteFunc(all, func(p patch) bool { return !r.wants(p.name) })
 	if r.dir, err = os.MkdirTemp("", "reverts"); err != nil {
 		return err
 	}
@@ -62,21 +73,15 @@ func (r *run) run(ctx context.Context, out io.Writer) (err error) {
 	if err := copyTree(r.dir, "."); err != nil {
 		return err
 	}
-	try := r.simulate
 	if r.tests {
-		try = r.test
-		fmt.Fprintln(out, "| fault | test | result |\n|---|---|---|")
-	} else {
-		fmt.Fprintln(out, "| fault | lives until caught | promise that was broken |\n|---|--:|---|")
-		if err := try(ctx, out, patch{name: "none"}); err != nil {
-			return err
-		}
+		return r.testAll(ctx, out, all)
+	}
+	fmt.Fprintln(out, "| fault | lives until caught | promise that was broken |\n|---|--:|---|")
+	if err := r.simulate(ctx, out, patch{name: "none"}); err != nil {
+		return err
 	}
 	for _, p := range all {
-		if !r.wants(p.name) {
-			continue
-		}
-		if err := r.with(p, func() error { return try(ctx, out, p) }); err != nil {
+		if err := r.with(p, func() error { return r.simulate(ctx, out, p) }); err != nil {
 			return err
 		}
 	}
@@ -115,24 +120,6 @@ func (r *run) goTest(ctx context.Context, args ...string) (output []byte, err er
 		return output, ctx.Err()
 	}
 	return output, err
-}
-
-// test runs the tests that a patch names.
-func (r *run) test(ctx context.Context, out io.Writer, p patch) error {
-	for _, test := range p.tests {
-		output, err := r.goTest(ctx, append([]string{"-timeout", "10m"}, strings.Fields(test)...)...)
-		result := "passes, and should fail"
-		switch failed := strings.Contains(string(output), "--- FAIL: "); {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case failed:
-			result = "fails"
-		case err != nil:
-			return fmt.Errorf("%s: %w\n%s", p.name, err, output)
-		}
-		fmt.Fprintf(out, "| %s | `%s` | %s |\n", p.name, test, result)
-	}
-	return nil
 }
 
 // portion is the maximum number of lives that one process of the simulation runs.

@@ -19,6 +19,8 @@ type patch struct {
 	about string // first paragraph of the header
 	tests []string
 	hunks []hunk
+
+	survives string // reason why no test finds the fault; empty if the tests must find it
 }
 
 // hunk replaces consecutive lines, which must occur exactly once in a file. Line numbers are ignored.
@@ -51,8 +53,39 @@ func readPatches(tree fs.FS) (all []patch, err error) {
 	return all, nil
 }
 
-// testLine is the prefix of a header line that contains the arguments of go test for a test.
-const testLine = "Test: "
+// sabotageDir is the directory of the sabotages in the tree. A file contains the patches of one area, and each patch
+// starts with sabotageLine and its name.
+const sabotageDir, sabotageLine = "internal/tools/reverts/sabotages", "== "
+
+// readSabotages returns the sabotages of a tree, sorted by area.
+func readSabotages(tree fs.FS) (all []patch, err error) {
+	files, err := fs.Glob(tree, sabotageDir+"/*.patches")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		text, err := fs.ReadFile(tree, file)
+		if err != nil {
+			return nil, err
+		}
+		area := strings.TrimSuffix(filepath.Base(file), ".patches")
+		for _, text := range strings.Split("\n"+string(text), "\n"+sabotageLine)[1:] {
+			name, text, _ := strings.Cut(text, "\n")
+			p, err := parsePatch(text)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", file, name, err)
+			}
+			p.name = area + "/" + name
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+const (
+	testLine     = "Test: "     // prefix of a header line with the arguments of go test for a test
+	survivesLine = "Survives: " // prefix of a header line with the reason why no test finds the fault
+)
 
 // parsePatch reads a header, an empty line, and the output of git diff.
 func parsePatch(text string) (p patch, err error) {
@@ -64,6 +97,8 @@ func parsePatch(text string) (p patch, err error) {
 	for line := range strings.SplitSeq(header, "\n") {
 		if test, ok := strings.CutPrefix(line, testLine); ok {
 			p.tests = append(p.tests, test)
+		} else if reason, ok := strings.CutPrefix(line, survivesLine); ok {
+			p.survives = reason
 		} else {
 			about = append(about, line)
 		}
@@ -79,7 +114,7 @@ func parsePatch(text string) (p patch, err error) {
 			file = strings.TrimSpace(name)
 			continue
 		}
-		if strings.HasPrefix(line, "@@ ") {
+		if strings.HasPrefix(line, "@@") {
 			if file == "" {
 				return p, errors.New("hunk must follow the name of a file")
 			}
