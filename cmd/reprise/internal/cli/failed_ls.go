@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/api"
@@ -84,7 +85,7 @@ func (c *failedLsCmd) line(m api.Summary, now time.Time) []string {
 	if c.SentBy != nil {
 		cells = append(cells, outcomeText(m.Outcome, m.WhyUnknown))
 	}
-	text := m.Error
+	text := causeLine(m.Error)
 	if m.IsEdited {
 		text = "(edited) " + text
 	}
@@ -93,6 +94,12 @@ func (c *failedLsCmd) line(m api.Summary, now time.Time) []string {
 		cells = append(cells, m.Refused)
 	}
 	return append(cells, m.Detail, text)
+}
+
+// causeLine returns the first line of a recorded error, which is the cause. The output of the handler follows.
+func causeLine(text string) string {
+	cause, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return cause
 }
 
 // refusals reports whether the list selects messages that could not be sent. If so, the list shows the reasons.

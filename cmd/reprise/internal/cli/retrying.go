@@ -109,7 +109,7 @@ func (c *waitingLsCmd) Run(ctx context.Context, streams IO) error {
 			},
 			cells: func(w api.Waiting) []string {
 				return []string{
-					strconv.FormatInt(w.ID, 10), string(w.Queue), ago(w.Due, now), strconv.Itoa(w.Attempt), cmp.Or(string(w.MessageID), "-"), string(w.Error),
+					strconv.FormatInt(w.ID, 10), string(w.Queue), ago(w.Due, now), strconv.Itoa(w.Attempt), cmp.Or(string(w.MessageID), "-"), causeLine(string(w.Error)),
 				}
 			},
 		}.print(streams)
