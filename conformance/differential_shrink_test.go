@@ -50,6 +50,9 @@ func variants(s script, i int) []script {
 	case method:
 		v := reflect.ValueOf(o.m).Elem()
 		for f := range v.NumField() {
+			if !v.Field(f).CanSet() {
+				continue // a reserved field
+			}
 			table, _ := v.Field(f).Interface().(amqpwire.Table)
 			for j := range table {
 				m := reflect.New(v.Type())

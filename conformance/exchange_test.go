@@ -111,6 +111,19 @@ func TestAlternateExchange(t *testing.T) {
 	})
 }
 
+// The keys in the header BCC count also if the previous message had the same key and no headers.
+func TestBCCAfterMessageWithoutHeaders(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q, copies := c.queue("q", nil), c.queue("copies", nil)
+		c.put(q, "first")
+		c.publish("", q, amqp.Publishing{Headers: amqp.Table{"BCC": []any{copies}}, Body: []byte("second")})
+		c.put(q, "third")
+		if got := c.bodies(copies, 1); got != "second" || c.ready(copies) != 0 || c.ready(q) != 3 {
+			t.Errorf("copies: got %s and %d more, want second", got, c.ready(copies))
+		}
+	})
+}
+
 // Routing through a cycle of alternate exchanges terminates.
 func TestAlternateExchangeCycle(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {

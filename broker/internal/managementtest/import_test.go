@@ -231,7 +231,8 @@ const validDefinitions = `{
 	"bindings":[{"source":"x","vhost":"V","destination":"q","destination_type":"queue","routing_key":"k","arguments":{}}]
 }`
 
-// For mutated definitions, both brokers give the same verdict and create the same objects. A refused import creates none. The embedded broker may also
+// For mutated definitions, both brokers give the same verdict and create the same objects. A refused import creates none.
+// The embedded broker may also
 // refuse a document that RabbitMQ accepts, if RabbitMQ would store a value of the wrong type.
 func TestImportVerdictsAreThoseOfRabbitMQ(t *testing.T) {
 	theirs, ours := newImporter(t, rabbitMQ(t)), newImporter(t, embedded(t, broker.Config{}))

@@ -24,7 +24,7 @@ const (
 // route returns the queues for a message. The slice is valid until the next call.
 func (ch *channel) route(m *queue.Message) ([]*vhost.Queue, error) {
 	w, now := &ch.routeCache, ch.s.vhost.Generation()
-	byKey := len(m.Headers) == 0 // otherwise the route may depend on the headers
+	byKey := len(m.Headers)+len(m.BCC) == 0 // otherwise the route may depend on them; BCC is no longer in the headers
 	if byKey && now != 0 && w.generation == now && w.exchange == m.Exchange && w.key == m.RoutingKey {
 		return w.queues, nil
 	}
