@@ -118,3 +118,21 @@ func TestAtMostOnceDeadLetterIsDropped(t *testing.T) {
 		}
 	})
 }
+
+// The broker drops a message that would circulate endlessly between queues without a rejection.
+func TestEndlessCycleIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, conn := start(t, broker.Config{})
+		ch := channel(t, conn)
+		for queue, next := range map[string]string{"a": "b", "b": "a"} {
+			must(t, declare(ch, queue, amqp.Table{"x-message-ttl": 1000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": next}))
+		}
+		must(t, ch.Publish("", "a", true, false, amqp.Publishing{}))
+		time.Sleep(time.Minute + 500*time.Millisecond) // between two deaths
+		for _, q := range b.Queues() {
+			if q.Ready > 0 {
+				t.Errorf("after a minute, queue %s still has the message", q.Name)
+			}
+		}
+	})
+}
