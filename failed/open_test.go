@@ -18,7 +18,7 @@ func TestOpenMigratesOlderVersion(t *testing.T) {
 		p := db.next()
 		value(db.open(t, prefix(p)).Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}}))(t)
 		for _, s := range []string{
-			`DROP TABLE %sacted`, `DROP TABLE %ssubmission`, `DROP INDEX %sreplay_ended`, `CREATE INDEX %[1]sreplay_running ON %[1]sreplay (id) WHERE ended = 0`, `ALTER TABLE %sreplay DROP COLUMN settled`, `ALTER TABLE %sgroup DROP COLUMN muted`,
+			`DROP TABLE %smerged`, `ALTER TABLE %sgroup DROP COLUMN regrouped`, `DROP TABLE %sacted`, `DROP TABLE %ssubmission`, `DROP INDEX %sreplay_ended`, `CREATE INDEX %[1]sreplay_running ON %[1]sreplay (id) WHERE ended = 0`, `ALTER TABLE %sreplay DROP COLUMN settled`, `ALTER TABLE %sgroup DROP COLUMN muted`,
 			`ALTER TABLE %sreplay DROP COLUMN edit`, `ALTER TABLE %sitem DROP COLUMN base`, `ALTER TABLE %srevision DROP COLUMN replay`,
 			`DROP INDEX %sitem_outcome`, `ALTER TABLE %sitem DROP COLUMN outcome`, `ALTER TABLE %sitem DROP COLUMN unasked`, `DROP TABLE %sreporting`,
 			`ALTER TABLE %sreplay DROP COLUMN secret`, `ALTER TABLE %sreplay DROP COLUMN pending`, `ALTER TABLE %sreplay DROP COLUMN retrying`, `ALTER TABLE %sreplay DROP COLUMN succeeded`, `ALTER TABLE %sreplay DROP COLUMN retried`,

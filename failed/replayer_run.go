@@ -354,7 +354,7 @@ func (x *run) repeatedFailure(ctx context.Context) (why, err error) {
 			case err != nil:
 				return nil, err
 			}
-			if is.Group == was.Group || fingerprint(is.Error) == fingerprint(was.Error) {
+			if fingerprint(is.Error) == fingerprint(was.Error) {
 				return &stopError{fmt.Sprintf("message %d failed again as %d with the same error: %s", was.ID, is.ID, is.Error)}, nil
 			}
 		}
