@@ -40,6 +40,7 @@ test: ## run all tests, with RabbitMQ and PostgreSQL (ARGS='-run TestX ./broker'
 .PHONY: test-short
 test-short: ## run the fast tests, which need only Go and git
 	go test -short $(or $(ARGS),./...)
+	$(if $(ARGS),,go test -C examples -short ./...)
 
 .PHONY: fresh
 fresh: ## run the first commands of README.md on a minimal Debian system (root on Debian)

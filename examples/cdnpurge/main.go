@@ -2,9 +2,9 @@
 // interface. The backlog grows during the peak hours of the CDN, and shrinks afterwards. Each delay is 1/100 of the
 // delay in the design.
 //
-//	go run ./examples/cdnpurge
-//	go run ./examples/cdnpurge -url "$(scripts/rabbitmq start 4.3)"
-//	go run ./examples/cdnpurge -serve -url amqp://…      process the messages of other programs
+//	go run -C examples ./cdnpurge
+//	go run -C examples ./cdnpurge -url "$(scripts/rabbitmq start 4.3)"
+//	go run -C examples ./cdnpurge -serve -url amqp://…      process the messages of other programs
 package main
 
 import (

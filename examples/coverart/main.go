@@ -1,10 +1,10 @@
 // Command coverart runs the cover art indexer: three workers, PostgreSQL, an S3 store and a web
 // service.
 //
-//	go run ./examples/coverart                                 a broker in this process
-//	go run ./examples/coverart -url amqp://…                   a RabbitMQ
-//	go run ./examples/coverart -serve -url amqp://…            process the messages of other programs
-//	go run ./examples/coverart -serve -listen 127.0.0.1:5600   the same, on a broker in this process
+//	go run -C examples ./coverart                                 a broker in this process
+//	go run -C examples ./coverart -url amqp://…                   a RabbitMQ
+//	go run -C examples ./coverart -serve -url amqp://…            process the messages of other programs
+//	go run -C examples ./coverart -serve -listen 127.0.0.1:5600   the same, on a broker in this process
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Command staking simulates the staking queues: an indexer, its services, and a database that fails occasionally. Its
 // exit code is 1 unless each sent message is booked or parked.
 //
-//	go run ./examples/staking [-url amqp://…] [-type quorum] [-delay 500ms] [-serve [-book] | -send]
+//	go run -C examples ./staking [-url amqp://…] [-type quorum] [-delay 500ms] [-serve [-book] | -send]
 //
 // With -serve, it runs only the services; with -send, it runs only the indexer. Another program then runs the other
 // part.

@@ -2,8 +2,8 @@
 // it prints the numbers of lost and duplicated jobs. With -serve, it instead processes the messages in WorkQueue,
 // together with other programs.
 //
-//	go run ./examples/workretry [-url amqp://…]
-//	go run ./examples/workretry -serve -url amqp://…
+//	go run -C examples ./workretry [-url amqp://…]
+//	go run -C examples ./workretry -serve -url amqp://…
 package main
 
 import (

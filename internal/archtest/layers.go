@@ -16,7 +16,6 @@ cmd/reprise/internal/cli
 cmd/reprise/internal/demo, cmd/reprise/internal/config
 cmd/reprise/internal/handler, cmd/reprise/internal/terminal
 cmd/reprise/internal/cause
-examples/...
 -------------------------------------------------------------------------------------------------------
 console                                                        | broker/disk
 console/internal/pages, console/internal/jsonapi               | broker

@@ -23,10 +23,6 @@ var Modules = map[string][]string{
 		"modernc.org/sqlite/...", "github.com/jackc/pgx/...", "github.com/alecthomas/kong/...", "github.com/goccy/go-yaml/...", "golang.org/x/net/html/...",
 		"github.com/prometheus/...", "github.com/aymanbagabas/go-udiff/...", "golang.org/x/sync/...", "golang.org/x/term", "golang.org/x/time/rate",
 	},
-	"examples/...": {
-		amqpClient, "modernc.org/sqlite/...", "github.com/jackc/pgx/...", "github.com/minio/minio-go/...",
-		"github.com/johannesboyne/gofakes3/...",
-	},
 }
 
 // Light lists packages that, including their dependencies, require no module except amqp091-go, so that their users do not

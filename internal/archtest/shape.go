@@ -31,10 +31,6 @@ func checkShape(root string, packages []Package) (found []Violation, err error) 
 		if name == "." && len(p.GoFiles) > maxRootFiles {
 			report("files of "+name, "got %d files, want at most %d", len(p.GoFiles), maxRootFiles)
 		}
-		inside, own := strings.Contains("/"+name+"/", "/internal/"), path.Base(path.Dir(name)) == path.Base(name)
-		if strings.HasPrefix(name, "examples/") && p.Name != "main" && !inside && !own {
-			report("example "+name, "an example must be a program, in an internal folder, or the package of its example, such as examples/x/x")
-		}
 		comment := 0
 		for _, file := range append(p.GoFiles, p.testFiles()...) {
 			content, err := os.ReadFile(filepath.Join(root, name, file))
@@ -53,7 +49,7 @@ func checkShape(root string, packages []Package) (found []Violation, err error) 
 			}
 		}
 		switch {
-		case comment > maxCommentLines && !strings.HasPrefix(name, "examples/"):
+		case comment > maxCommentLines:
 			report("package comment of "+name, "got %d lines, want at most %d", comment, maxCommentLines)
 		case comment == 0 && len(p.GoFiles) > 0:
 			report("package comment of "+name, "comment not found (state purpose, guarantees and permitted imports)")

@@ -79,7 +79,7 @@ func TestForeignProgramsShareQueues(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel() // the test mostly waits for programs
 			example := filepath.Join(t.TempDir(), d.name)
-			command(t, "go", "build", "-o", example, "github.com/reprisemq/reprise/examples/"+d.name)
+			command(t, "go", "build", "-C", "../../examples", "-o", example, "./"+d.name)
 			testkit.Each(t, func(t *testing.T, b testkit.Target) {
 				testkit.Alone(t, b, d.lock)
 				for _, first := range []string{"example", "python"} {

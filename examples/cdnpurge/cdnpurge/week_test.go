@@ -156,9 +156,9 @@ var (
 
 // TestWeek simulates a week in each way, and compares the results with README.md:
 //
-//	go test ./examples/cdnpurge/cdnpurge -run TestWeek -v             # prints the figures
-//	go test ./examples/cdnpurge/cdnpurge -run TestWeek -v -more       # prints the other ways, too
-//	go test ./examples/cdnpurge/cdnpurge -run TestWeek -more -update  # writes figures and charts
+//	go test -C examples ./cdnpurge/cdnpurge -run TestWeek -v             # prints the figures
+//	go test -C examples ./cdnpurge/cdnpurge -run TestWeek -v -more       # prints the other ways, too
+//	go test -C examples ./cdnpurge/cdnpurge -run TestWeek -more -update  # writes figures and charts
 func TestWeek(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a week of purges in five ways")

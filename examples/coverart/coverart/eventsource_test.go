@@ -232,7 +232,11 @@ func (k killer) PublishBatch(ctx context.Context, messages []*reprise.Message) e
 	if err := k.Client.PublishBatch(ctx, messages); err != nil {
 		return err
 	}
-	return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return err
+	}
+	return self.Kill()
 }
 
 // After a kill between the confirms and the commit, each event is published again under its message ID: twice, and never
