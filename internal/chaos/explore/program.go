@@ -46,6 +46,8 @@ func (x *explorer) begin() (*program, error) {
 	p.client, err = reprise.Dial(ctx, x.url, &reprise.Config{
 		Dial: p.tap.Dial, Observer: p, Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
 		Reconnect: backoff.Exponential{Initial: 5 * time.Millisecond, Max: 100 * time.Millisecond},
+		// Otherwise the worker reads the arguments of its queue on the connection whose frames the scripts hold.
+		Inspect: func(_ context.Context, queue string) (topology.Queue, error) { return topology.Queue{Name: queue}, nil },
 	})
 	if err != nil {
 		stop()
