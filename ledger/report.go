@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -144,9 +143,9 @@ func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) 
 	judged[taken] = last.terms[taken]
 	if n := judged.unreported(&a.terms) + line.Slack; line.explainedBy(n) {
 		line.State, line.Differences = Unknown, nil
-		line.Note = "up to " + deliveries(n) + " acknowledged by consumers that do not report to the ledger: the number of handled messages is unknown"
-		if line.Slack == 0 {
-			line.Note = strings.TrimPrefix(line.Note, "up to ")
+		line.Note = deliveries(n) + " acknowledged by consumers that do not report to the ledger: the number of handled messages is unknown"
+		if line.Slack > 0 {
+			line.Note = "up to " + line.Note
 		}
 	}
 	return line

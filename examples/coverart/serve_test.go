@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -12,7 +11,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -68,24 +66,6 @@ func reader(t *testing.T) (address string, db *sql.DB) {
 	return u.String(), db
 }
 
-// buffer supports concurrent reads and writes.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 const loveBug = "aff4a693-5970-4e2e-bd46-e2ee49c22de7"
 
 // With -postgres, -s3 and -bucket, the indexer reads the given database as a user with read permissions, and writes to the
@@ -111,7 +91,7 @@ func TestServeIndexesWhatExists(t *testing.T) {
 	t.Cleanup(service.Close)
 
 	b := testkit.Embedded(t)
-	var out buffer
+	var out testkit.Buffer
 	c := rehearsal.Config{Broker: b.URL, Postgres: address, S3: store.URL, RetryDelay: 20 * time.Millisecond, Grace: 20 * time.Millisecond, Out: &out}
 	x := existing{bucket: "covers", service: service.URL + "/"}
 	if err := x.validate(serve.Flags{Serve: true}, false, c); err != nil {

@@ -42,10 +42,13 @@ func (c *failedShowCmd) Run(ctx context.Context, streams IO) error {
 		if c.Body {
 			return streams.result(false, nil, string(content.Body))
 		}
+		if c.JSON {
+			return streams.result(true, m, "")
+		}
 		acts, err := client.Acts(ctx, failed.ActFilter{Message: failed.ID(c.ID)}, api.Page{})
 		if err != nil {
 			return err
 		}
-		return streams.result(c.JSON, m, messageText(m, acts.Acts, content, time.Now(), tableWidth(streams)))
+		return streams.result(false, m, messageText(m, acts.Acts, content, time.Now(), tableWidth(streams)))
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -65,7 +66,7 @@ func TestEnvironment(t *testing.T) {
 // Values that an environment variable cannot contain are omitted, and REPRISE_OMITTED lists their names. The omission
 // does not affect other variables.
 func TestEnvironmentOmitsInvalidValues(t *testing.T) {
-	var log syncBuffer
+	var log testkit.Buffer
 	m := &reprise.Message{Queue: "q", Type: "a\x00b", Headers: map[string]any{
 		"a.b": "first", "a-b": "second", "NUL": "x\x00y", "big": strings.Repeat("x", maxVariable+1),
 		"ok": "fine", "with\nline=break": "1\n2", "größe": "XL",

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 func newExec(t *testing.T, cfg ExecConfig) *Exec {
@@ -120,7 +121,7 @@ func TestExecErrorBeginsWithCause(t *testing.T) {
 }
 
 func TestExecLog(t *testing.T) {
-	var log syncBuffer
+	var log testkit.Buffer
 	e := newExec(t, ExecConfig{Command: []string{"sh", "-c", `
 		echo "  to stdout "; echo "to stderr" >&2
 		printf 'half'; printf '%020000d\nend' 7; printf '\n\n'`}, Logger: textLog(&log)})
@@ -171,7 +172,7 @@ func TestExecStructuredLog(t *testing.T) {
 		if err := os.WriteFile(file, []byte(line+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var log syncBuffer
+		var log testkit.Buffer
 		e := newExec(t, ExecConfig{
 			Command: []string{"cat", file},
 			Logger:  slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -418,7 +419,7 @@ func TestExecAfterContextEnd(t *testing.T) {
 // The exit code of the program determines the outcome, even if a child keeps the output open.
 func TestExecAllowsChildAfterSuccess(t *testing.T) {
 	dir := t.TempDir()
-	var log syncBuffer
+	var log testkit.Buffer
 	e := newExec(t, ExecConfig{
 		Dir: dir, Grace: 20 * time.Millisecond, Logger: textLog(&log),
 		Command: []string{"sh", "-c", "sleep 1000 & echo $! > child; exit 0"},

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 func newHTTP(t *testing.T, cfg HTTPConfig) *HTTP {
@@ -186,7 +187,7 @@ func TestHTTPPreventsHeaderInjection(t *testing.T) {
 func TestHTTPHeadersAreLimited(t *testing.T) {
 	var got http.Header
 	h := service(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
-	var log syncBuffer
+	var log testkit.Buffer
 	h.cfg.Logger = textLog(&log)
 	m := &reprise.Message{Queue: "q", Headers: map[string]any{"big": strings.Repeat("x", maxHeader+1), "blanks": strings.Repeat("\n", maxHeader/2)}}
 	for i := range 1000 {

@@ -1,18 +1,17 @@
 package handler
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 // reaping is the environment variable that makes the test binary run as a Reaper process.
@@ -52,25 +51,7 @@ func full() *reprise.Message {
 	}
 }
 
-// syncBuffer is a buffer for logs that is safe for concurrent use.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
-func textLog(w *syncBuffer) *slog.Logger {
+func textLog(w *testkit.Buffer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, nil))
 }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -134,24 +133,6 @@ func TestRehearsalRejectsQueuesWithOtherArguments(t *testing.T) {
 	})
 }
 
-// syncBuffer supports concurrent reads and writes.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 func TestConfigValidate(t *testing.T) {
 	ok := rehearsal.Config{Broker: "amqp://x", Postgres: "postgres://x"}
 	if err := ok.Validate(); err != nil {
@@ -183,7 +164,7 @@ func TestNewDatabaseErrorsOmitPassword(t *testing.T) {
 // this program receives, and balances.
 func TestRehearsalCountsMessagesOfOtherConsumers(t *testing.T) {
 	b := testkit.Embedded(t)
-	var out syncBuffer
+	var out testkit.Buffer
 	c := quick(t, b, &out)
 	c.RetryDelay = 300 * time.Millisecond // so that retries are pending when the other program starts
 	ended := make(chan error, 1)
