@@ -288,17 +288,19 @@ func TestPublishAtIsNotLateAfterBlockedConnection(t *testing.T) {
 // If the connection is lost at any frame, PublishIn waits for the next connection, like Publish.
 func TestPublishInSurvivesLostConnection(t *testing.T) {
 	t.Parallel()
+	// A message that is due before its queues are declared is sent at once, and its frames may be cut: ErrUnconfirmed.
+	const delay = 10 * time.Second
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		proxy := testkit.NewProxy(t, b.URL)
-		_, queue := calendar(t, r, dial(t, b.URL), time.Second)
+		_, queue := calendar(t, r, dial(t, b.URL), delay)
 		want := map[string]bool{}
 		for frame := range 7 { // the frames of the client's first requests
 			for _, direction := range []testkit.Direction{testkit.ToServer, testkit.ToClient} {
 				c := dial(t, proxy.URL())
 				cut := proxy.CutBeforeFrame(direction, frame+1)
 				id := fmt.Sprintf("cut before frame %d %s", frame+1, direction)
-				if err := c.PublishIn(t.Context(), 10*time.Millisecond, &reprise.Message{MessageID: id, RoutingKey: queue}); err != nil {
+				if err := c.PublishIn(t.Context(), delay, &reprise.Message{MessageID: id, RoutingKey: queue}); err != nil {
 					t.Fatalf("message %s: %v", id, err)
 				}
 				want[id] = true
