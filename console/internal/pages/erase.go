@@ -28,24 +28,29 @@ func erasable(s failed.State) bool {
 	return s == failed.Failed || s == failed.Discarded || s == failed.Replayed
 }
 
-// erasing reads the selection of messages in all states, and counts the messages that still have content.
+// erasing reads the selection of messages in all states.
 func erasing(c *web.Call, v url.Values) (*eraseForm, error) {
-	s, err := readSelection(c, v, anyState, notCounted) // WouldErase counts
+	s, err := readSelection(c, v, anyState, notCounted) // count counts
 	if err != nil {
 		return nil, err
 	}
 	if conditions := s.Filter; conditions.All || conditions.IsZero() {
 		return nil, fault.BadRequest("a page does not erase all messages", "select messages, or use the command “reprise failed erase”")
 	}
-	form := &eraseForm{selection: s, Form: v, Hidden: s.Filter.Text != "" || s.Filter.Headers != nil}
-	if form.Erasure, err = c.Archive.WouldErase(c.R.Context(), s.Filter); err != nil {
-		return nil, err
+	return &eraseForm{selection: s, Form: v, Hidden: s.Filter.Text != "" || s.Filter.Headers != nil}, nil
+}
+
+// count counts the selected messages that still have content, for the confirmation. It can read the contents of many
+// messages, so a request counts only if it shows the form.
+func (f *eraseForm) count(c *web.Call) (err error) {
+	if f.Erasure, err = c.Archive.WouldErase(c.R.Context(), f.Filter); err != nil {
+		return err
 	}
-	s.N = form.Erasure.Total()
-	confirmed := api.SelectionOf(s.Filter)
-	confirmed.AtMost = s.N
-	s.Fields = pairs(confirmed.Values())
-	return form, nil
+	f.N = f.Erasure.Total()
+	confirmed := api.SelectionOf(f.Filter)
+	confirmed.AtMost = f.N
+	f.Fields = pairs(confirmed.Values())
+	return nil
 }
 
 // askErase shows the confirmation form for the selected messages. If the user picked messages, the selection comes from
@@ -57,6 +62,9 @@ func (p *Pages) askErase(c *web.Call) error {
 	}
 	form, err := erasing(c, v)
 	if err != nil {
+		return err
+	}
+	if err := form.count(c); err != nil {
 		return err
 	}
 	return showErase(c, http.StatusOK, form)
@@ -83,14 +91,18 @@ func (p *Pages) erase(c *web.Call) error {
 	reason := strings.TrimSpace(v.Get("reason"))
 	count, err := strconv.ParseInt(strings.ReplaceAll(strings.TrimSpace(v.Get("count")), ",", ""), 10, 64)
 	switch {
-	case form.N > shown:
-		return showChangedErase(c, form, shown)
 	case reason == "":
 		form.Wrong = wrong{"reason", "Enter a reason."}
 	case err != nil || count != shown:
 		form.Wrong = wrong{"count", "Enter the number of messages."}
 	}
 	if form.Wrong.Text != "" {
+		if err := form.count(c); err != nil {
+			return err
+		}
+		if form.N > shown {
+			return showChangedErase(c, form, shown)
+		}
 		return showErase(c, http.StatusUnprocessableEntity, form)
 	}
 	if err := claimSubmission(c, v); err != nil {
@@ -98,7 +110,7 @@ func (p *Pages) erase(c *web.Call) error {
 	}
 	done, err := c.Archive.Erase(c.R.Context(), form.Filter, reason, c.Who.Actor)
 	if errors.Is(err, failed.ErrState) {
-		if form, err = erasing(c, v); err != nil {
+		if err := form.count(c); err != nil {
 			return err
 		}
 		return showChangedErase(c, form, shown)
