@@ -15,7 +15,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
-	failures "github.com/reprisemq/reprise/failed"
+	failures "github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise"
-	failures "github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/amqpwire"
+	failures "github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )

@@ -16,8 +16,8 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
-	failures "github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/amqpwire"
+	failures "github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )

@@ -17,24 +17,24 @@ cmd/reprise/internal/demo, cmd/reprise/internal/config
 cmd/reprise/internal/handler, cmd/reprise/internal/terminal
 cmd/reprise/internal/cause
 -------------------------------------------------------------------------------------------------------
-console                                                        | broker/disk
-console/internal/pages, console/internal/jsonapi               | broker
-console/internal/web                                           | broker/internal/management
-console/internal/access, console/internal/editor               | broker/internal/node
-console/internal/fault, console/internal/flow                  | broker/internal/session
-console/internal/show, console/internal/figures                | broker/internal/vhost, broker/internal/access
-internal/api, internal/graph, internal/notification            | broker/internal/queue, broker/internal/registry, broker/internal/diskstore
-ledger, history                                                      | broker/internal/store
-failed                                                         | broker/internal/route, broker/internal/exception
-breaker, idempotent, prommetrics, oteltrace, fleet             | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
-internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson | internal/inside
-.                                                              |
-internal/consume                                               |
-internal/ack, internal/publish, internal/announce              |
-internal/amqpconn                                              |
-topology/preset, internal/retry                                |
-topology                                                       |
-backoff                                                        |
+internal/archive/console                                                                                 | broker/disk
+internal/archive/console/internal/pages, internal/archive/console/internal/jsonapi                       | broker
+internal/archive/console/internal/web                                                                    | broker/internal/management
+internal/archive/console/internal/access, internal/archive/console/internal/editor                       | broker/internal/node
+internal/archive/console/internal/fault, internal/archive/console/internal/flow                          | broker/internal/session
+internal/archive/console/internal/show, internal/archive/console/internal/figures                        | broker/internal/vhost, broker/internal/access
+internal/archive/api, internal/archive/notification, internal/graph                                      | broker/internal/queue, broker/internal/registry, broker/internal/diskstore
+internal/archive/ledger, internal/archive/history                                                        | broker/internal/store
+internal/archive/failed                                                                                  | broker/internal/route, broker/internal/exception
+internal/archive/fleet, breaker, idempotent, prommetrics, oteltrace                                      | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
+internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson                                | internal/inside
+.                                                                                                        |
+internal/consume                                                                                         |
+internal/ack, internal/publish, internal/announce                                                        |
+internal/amqpconn                                                                                        |
+topology/preset, internal/retry                                                                          |
+topology                                                                                                 |
+backoff                                                                                                  |
 -------------------------------------------------------------------------------------------------------
 internal/amqpwire, internal/guard, internal/waiting, internal/params, internal/amqpvalue, internal/brief, internal/plumbing, internal/jsonpatch, internal/pemfile
 internal/throttle

@@ -11,12 +11,12 @@ const amqpClient = "github.com/rabbitmq/amqp091-go"
 // Modules lists the modules that a package may import directly, besides the standard library. Except in programs, each
 // optional module is confined to one entry, so that the module can be tested and replaced separately.
 var Modules = map[string][]string{
-	"internal/amqpconn":         {amqpClient},
-	"broker/internal/diskstore": {"github.com/cockroachdb/pebble/..."},
-	"breaker":                   {"github.com/sony/gobreaker/..."},
-	"prommetrics":               {"github.com/prometheus/..."},
-	"oteltrace":                 {"go.opentelemetry.io/..."},
-	"console/...":               {"github.com/aymanbagabas/go-udiff/..."},
+	"internal/amqpconn":            {amqpClient},
+	"broker/internal/diskstore":    {"github.com/cockroachdb/pebble/..."},
+	"breaker":                      {"github.com/sony/gobreaker/..."},
+	"prommetrics":                  {"github.com/prometheus/..."},
+	"oteltrace":                    {"go.opentelemetry.io/..."},
+	"internal/archive/console/...": {"github.com/aymanbagabas/go-udiff/..."},
 
 	// Programs choose the drivers of their databases.
 	"cmd/reprise/...": {

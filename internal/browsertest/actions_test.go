@@ -23,8 +23,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/reprisemq/reprise/console"
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/console"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/plumbing"
 	"github.com/reprisemq/reprise/topology"
 )

@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/console"
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/console"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // timeout is the maximum duration of each step on a page.

@@ -6,8 +6,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/history"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/history"
 	"github.com/reprisemq/reprise/topology"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // Page is a page of the console, for checks and pictures.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/internal/archive/console"
 )
 
 // prefixProxy is a proxy that serves a console under /reprise/ and another site under /.

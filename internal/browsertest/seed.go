@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/history"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/history"
 	"github.com/reprisemq/reprise/internal/plumbing"
 	"github.com/reprisemq/reprise/topology"
 )

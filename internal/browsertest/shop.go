@@ -17,11 +17,11 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/console"
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/fleet"
-	"github.com/reprisemq/reprise/history"
-	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/internal/archive/console"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/fleet"
+	"github.com/reprisemq/reprise/internal/archive/history"
+	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/topology"
 )
 

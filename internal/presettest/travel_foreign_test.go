@@ -14,8 +14,8 @@ import (
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/console"
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/console"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )

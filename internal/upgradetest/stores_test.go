@@ -17,10 +17,10 @@ import (
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/idempotent"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
-	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/reprisetest"
 	"github.com/reprisemq/reprise/topology"
 )

@@ -13,7 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/fleet"
+	"github.com/reprisemq/reprise/internal/archive/fleet"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )

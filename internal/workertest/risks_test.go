@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/simulation/archive"
+	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
-	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/topology"
 )
 

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 

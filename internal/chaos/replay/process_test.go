@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/broker/disk"
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 

@@ -14,8 +14,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/history"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/history"
 )
 
 // page is a kind of request.

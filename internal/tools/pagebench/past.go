@@ -7,8 +7,8 @@ import (
 	"log"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/history"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/history"
 	"github.com/reprisemq/reprise/topology"
 )
 

@@ -91,7 +91,7 @@ func readLicenses(system, arch string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	err = appendLicenses(&b, "htmx", []string{"console/internal/pages/assets/htmx.LICENSE"})
+	err = appendLicenses(&b, "htmx", []string{"internal/archive/console/internal/pages/assets/htmx.LICENSE"})
 	return b.Bytes(), err
 }
 

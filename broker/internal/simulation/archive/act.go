@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // discardRecord describes one discard. System.reasons contains it under the discard's unique reason.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // request sends a request to the JSON API.

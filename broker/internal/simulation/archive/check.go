@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ledger"
 )
 
 // Check verifies these promises at the end of a life. They summarize docs/failed-messages.md and docs/duplicates.md.

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // inspector reads the file of an archive, unaffected by database faults in the processes.

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 const (

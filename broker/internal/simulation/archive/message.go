@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // OnMessage acts on one message through its page.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 var number = regexp.MustCompile(`[0-9][0-9,  ]*`)

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/console"
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/internal/archive/console"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ledger"
 )
 
 // Config is the configuration of a process. It corresponds to the command line and the configuration file.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/topology"
 	"github.com/reprisemq/reprise/topology/preset"
 )

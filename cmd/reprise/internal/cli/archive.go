@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // defaultArchive is the default database of the message archive.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // After a crash, the write-ahead log of the archive remains. If a backup is restored without deleting the log, SQLite reads

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/fleet"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/fleet"
 	"github.com/reprisemq/reprise/topology"
 )
 

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/fleet"
-	"github.com/reprisemq/reprise/history"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/fleet"
+	"github.com/reprisemq/reprise/internal/archive/history"
 )
 
 // openHistory returns the history of the work queues from the database of the archive.

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/graph"
-	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/topology"
 )
 

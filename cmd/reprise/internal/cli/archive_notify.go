@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
-	"github.com/reprisemq/reprise/internal/notification"
+	"github.com/reprisemq/reprise/internal/archive/notification"
 )
 
 // checkURL returns an error if the path of the console's URL differs from the prefix.

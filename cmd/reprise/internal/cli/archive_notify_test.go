@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/internal/archive/console"
 )
 
 func TestCheckURL(t *testing.T) {

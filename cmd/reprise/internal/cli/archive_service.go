@@ -16,12 +16,12 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
-	"github.com/reprisemq/reprise/console"
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/fleet"
-	"github.com/reprisemq/reprise/internal/api"
-	"github.com/reprisemq/reprise/internal/notification"
-	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/console"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/fleet"
+	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/notification"
 	"github.com/reprisemq/reprise/topology"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
 )
 
 // If messages moved during the count, the text reports the slack, so that users do not interpret the difference as a loss.

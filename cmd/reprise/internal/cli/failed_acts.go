@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 type failedActsCmd struct {

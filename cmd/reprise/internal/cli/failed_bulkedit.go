@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
 )
 
 // bulkEditFlags contains the flags that edit all messages of a replay.

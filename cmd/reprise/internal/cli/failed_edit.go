@@ -13,8 +13,8 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/topology"
 )
 

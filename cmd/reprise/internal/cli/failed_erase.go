@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
 )
 
 type failedEraseCmd struct {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // follow waits until a replay has stopped, then waits at most the duration verify for the outcomes, and prints the

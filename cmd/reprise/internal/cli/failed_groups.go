@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 type failedGroupsCmd struct {

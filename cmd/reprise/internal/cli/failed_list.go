@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
 )
 
 // listing prints a list that the console returns in pages: as a table, or as one JSON object per line.

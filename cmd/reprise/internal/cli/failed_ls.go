@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
 )
 
 type failedLsCmd struct {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
 )
 
 // The list shows the cause of a failure, and not the output of the handler below it.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
 )
 
 type failedPurgeCmd struct {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
 )
 
 // The question of a replay names the queue, if all messages go to the same queue.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
 )
 
 type failedReplaysCmd struct {

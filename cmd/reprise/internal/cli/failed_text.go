@@ -12,9 +12,9 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
 )

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/internal/archive/ledger"
 )
 
 // dependency is a database that the process requires.

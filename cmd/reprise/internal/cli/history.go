@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
 )
 
 type historyCmd struct {

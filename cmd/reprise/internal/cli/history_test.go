@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
 )
 
 // The chart shows the course of an outage, and distinguishes unrecorded intervals from zero.

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 type redriveCmd struct {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // redriveTarget is the destination of messages in a failed queue.

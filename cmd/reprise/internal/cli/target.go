@@ -3,7 +3,7 @@ package cli
 import (
 	"strings"
 
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // parseTarget parses the value of --to: a queue, or EXCHANGE/KEY. The form /QUEUE, with the default exchange, permits a

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/internal/archive/console"
 )
 
 // readTokens reads the users of a console from a file with lines such as

@@ -11,8 +11,8 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/fleet"
-	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/fleet"
 	"github.com/reprisemq/reprise/topology"
 )
 

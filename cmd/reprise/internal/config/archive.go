@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // Archive configures the message archive.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
-	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/idempotent"
-	"github.com/reprisemq/reprise/internal/notification"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/notification"
 	"github.com/reprisemq/reprise/topology"
 	"github.com/reprisemq/reprise/topology/preset"
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/notification"
+	"github.com/reprisemq/reprise/internal/archive/notification"
 )
 
 // Notify configures the webhooks for notifications.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/reprisemq/reprise/internal/notification"
+	"github.com/reprisemq/reprise/internal/archive/notification"
 )
 
 const notifyRest = "\narchive: sqlite:failed.db\nconsole: 127.0.0.1:15600\nworkers: [{queue: a, exec: [b]}]\n"

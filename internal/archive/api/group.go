@@ -1,0 +1,117 @@
+package api
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/params"
+)
+
+// Group summarizes the failures of a work queue that have the same fingerprint.
+type Group struct {
+	ID      int64           `json:"id"`
+	Queue   Text            `json:"queue"`
+	Text    string          `json:"text"` // error with blanked IDs, addresses and numbers other than codes; "": unknown
+	Example string          `json:"example"`
+	Counts  failed.Counts   `json:"counts"`
+	First   time.Time       `json:"first"`
+	Last    time.Time       `json:"last"`
+	Hours   []failed.Bucket `json:"hours"`          // 24 entries, oldest first
+	Days    []failed.Bucket `json:"days"`           // 30 entries, oldest first
+	Muted   time.Time       `json:"muted,omitzero"` // end of the mute; no notification mentions the group before this time
+	Merged  bool            `json:"merged,omitzero"`
+}
+
+// Groups is one page of a list of groups.
+type Groups struct {
+	Groups []Group `json:"groups"`
+	Next   string  `json:"next,omitempty"`
+}
+
+// GroupOf converts a group to its JSON form.
+func GroupOf(g failed.Group) Group {
+	return Group{
+		ID: int64(g.ID), Queue: Text(g.Queue), Text: g.Text, Example: g.Example, Counts: g.Counts,
+		First: g.First, Last: g.Last, Hours: g.Hours, Days: g.Days, Muted: g.Muted, Merged: g.Merged,
+	}
+}
+
+// Forever reports whether a group with the given value of Muted stays muted until a user unmutes it.
+func Forever(muted time.Time) bool { return !muted.Before(failed.MutedForever) }
+
+// Queue summarizes the archived messages of a work queue.
+type Queue struct {
+	Queue  Text          `json:"queue"`
+	Counts failed.Counts `json:"counts"`
+	Purged int64         `json:"purged"`          // messages that the retention removed
+	Oldest time.Time     `json:"oldest,omitzero"` // last failure of the oldest message in state failed
+	Newest time.Time     `json:"newest,omitzero"`
+}
+
+// Queues contains all work queues that have, or had, archived messages.
+type Queues struct {
+	Queues []Queue `json:"queues"`
+}
+
+// QueueOf converts a summary of a work queue to its JSON form.
+func QueueOf(q failed.QueueSummary) Queue {
+	return Queue{Queue: Text(q.Queue), Counts: q.Counts, Purged: q.Purged, Oldest: q.Oldest, Newest: q.Newest}
+}
+
+// GroupFilter selects the groups that meet all set conditions. Values and ParseGroupFilter convert it to and from URL
+// parameters.
+type GroupFilter struct {
+	Queue Text
+	State string // state of at least one message; "": any
+	Text  string // substring of the group's text
+	Order string // "failed": most messages in state failed first; "": latest failure first
+}
+
+// byLast is the explicit form of the order "", and anyState is the explicit form of the state "".
+const (
+	byLast   = "last"
+	byFailed = "failed"
+	anyState = "all"
+)
+
+// Filter converts f to a [failed.GroupFilter].
+func (f GroupFilter) Filter() failed.GroupFilter {
+	return failed.GroupFilter{Queue: string(f.Queue), State: failed.State(f.State), Text: f.Text, MostFailed: f.Order == byFailed}
+}
+
+// GroupNames contains the parameter names of a GroupFilter.
+var GroupNames = []string{"queue", "state", "text", "order"}
+
+// Values returns the filter as URL parameters.
+func (f GroupFilter) Values() url.Values {
+	v := url.Values{"state": {cmp.Or(f.State, anyState)}, "order": {cmp.Or(f.Order, byLast)}}
+	params.Write(v, "queue", &f.Queue)
+	params.Write(v, "text", &f.Text)
+	return v
+}
+
+// ParseGroupFilter parses a filter as strictly as failed.ParseFilter.
+func ParseGroupFilter(v url.Values) (f GroupFilter, err error) {
+	r := params.Reader{Values: v}
+	r.Read("queue", &f.Queue)
+	r.Read("state", &f.State)
+	r.Read("text", &f.Text)
+	r.Read("order", &f.Order)
+	if f.State == anyState {
+		f.State = ""
+	}
+	if f.State != "" && !slices.Contains(failed.States(), failed.State(f.State)) {
+		r.Keep("state", fmt.Errorf("%.40q is not failed, replaying, replayed, discarded or all", f.State))
+	}
+	if f.Order == byLast {
+		f.Order = ""
+	}
+	if f.Order != "" && f.Order != byFailed {
+		r.Keep("order", fmt.Errorf("%.40q is not failed or last", f.Order))
+	}
+	return f, r.Err
+}

@@ -1,0 +1,99 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/archive/fleet"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Workers contains the workers of all processes.
+type Workers struct {
+	Workers []Worker `json:"workers"`
+	Problem string   `json:"problem,omitempty"` // why the list is not available
+}
+
+// Worker describes a worker and its state.
+type Worker struct {
+	ID          string           `json:"id"`
+	Queue       string           `json:"queue"`
+	State       string           `json:"state"` // connecting, consuming, paused or silent
+	Trouble     string           `json:"trouble,omitempty"`
+	Pauses      []topology.Pause `json:"pauses"`
+	Client      string           `json:"client"`
+	Host        string           `json:"host"`
+	PID         int              `json:"pid"`
+	Program     string           `json:"program,omitempty"`
+	Reprise     string           `json:"reprise,omitempty"`
+	Started     time.Time        `json:"started"`
+	Heard       time.Time        `json:"heard"`
+	Concurrency int              `json:"concurrency"`
+	Running     int              `json:"running"`
+	Handling    []Handling       `json:"handling"`
+	Counts      topology.Counts  `json:"counts"`
+}
+
+// Handling is a message that a worker is handling.
+type Handling struct {
+	MessageID string   `json:"id,omitempty"`
+	Attempt   int      `json:"attempt"`
+	For       Duration `json:"for"` // handling time up to the last status of the worker
+}
+
+// WorkerSilent is the state of a worker that no longer sends statuses.
+const WorkerSilent = "silent"
+
+// WorkersOf returns the workers of the given queues, or of all queues if queues is empty.
+func WorkersOf(list []fleet.Worker, queues []string) Workers {
+	all := Workers{Workers: []Worker{}}
+	for _, w := range list {
+		if len(queues) > 0 && !slices.Contains(queues, w.Queue) {
+			continue
+		}
+		shown := Worker{
+			ID: w.ID, Queue: w.Queue, State: w.State, Trouble: w.Trouble, Pauses: append([]topology.Pause{}, w.Pauses...),
+			Client: w.Client, Host: w.Host, PID: w.PID, Program: w.Program, Reprise: w.Reprise, Started: w.Started, Heard: w.Heard,
+			Concurrency: w.Concurrency, Running: w.Running, Handling: []Handling{}, Counts: w.Counts,
+		}
+		if w.Silent {
+			shown.State = WorkerSilent
+		}
+		for _, h := range w.Handling {
+			shown.Handling = append(shown.Handling, Handling{h.MessageID, h.Attempt, Duration(w.Handles(h).Round(time.Millisecond))})
+		}
+		all.Workers = append(all.Workers, shown)
+	}
+	return all
+}
+
+// Pause pauses a queue, or one of its workers.
+type Pause struct {
+	Queue  string   `json:"queue"`
+	Worker string   `json:"worker,omitempty"`
+	For    Duration `json:"for,omitempty"` // 0: until it is resumed
+	Reason string   `json:"reason,omitempty"`
+}
+
+// Resume ends a pause.
+type Resume struct {
+	Queue  string `json:"queue"`
+	Worker string `json:"worker,omitempty"`
+}
+
+// Workers returns all workers.
+func (c *Client) Workers(ctx context.Context) (Workers, error) {
+	return get[Workers](ctx, c, "workers", nil)
+}
+
+// PauseWorkers pauses a queue, or one of its workers.
+func (c *Client) PauseWorkers(ctx context.Context, p Pause) (Workers, error) {
+	return call[Workers](ctx, c, http.MethodPost, "workers/pause", nil, p)
+}
+
+// ResumeWorkers ends a pause.
+func (c *Client) ResumeWorkers(ctx context.Context, r Resume) (Workers, error) {
+	return call[Workers](ctx, c, http.MethodPost, "workers/resume", nil, r)
+}

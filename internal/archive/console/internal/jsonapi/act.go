@@ -1,0 +1,317 @@
+package jsonapi
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
+	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+)
+
+// act returns a handler that responds with the number of messages that f has changed, or would change in a dry run.
+func act(f func(c *web.Call, done *api.Done) (int64, error)) handler {
+	return answer(func(c *web.Call) (done api.Done, err error) {
+		if done.DryRun, err = c.Flag("dry_run"); err != nil {
+			return done, err
+		}
+		done.Messages, err = f(c, &done)
+		return done, err
+	})
+}
+
+// selectionFilter validates a selection and returns its filter. For a dry run, it limits the filter to the messages that
+// have arrived, and sets done.Through.
+func selectionFilter(c *web.Call, s api.Selection, done *api.Done) (failed.Filter, error) {
+	if err := s.Validate(); err != nil {
+		return failed.Filter{}, fault.BadRequest(err.Error(), "correct the selection; nothing was changed")
+	}
+	f := s.Selected()
+	if err := c.Archive.Check(c.R.Context(), f); err != nil || !done.DryRun {
+		return f, err
+	}
+	if f.Through == 0 {
+		var err error
+		if f.Through, err = c.Archive.Newest(c.R.Context()); err != nil {
+			return f, err
+		}
+	}
+	done.Through = int64(f.Through)
+	return f, nil
+}
+
+func discard(c *web.Call, done *api.Done) (int64, error) {
+	var d api.Discard
+	if err := c.Read(&d); err != nil {
+		return 0, err
+	}
+	f, err := selectionFilter(c, d.Selection, done)
+	switch {
+	case err != nil:
+		return 0, err
+	case done.DryRun:
+		return c.Archive.CountState(c.R.Context(), f, failed.Failed)
+	case d.Reason == "":
+		return 0, fault.BadRequest("reason must not be empty", `send "reason", for the audit log`)
+	}
+	return c.Archive.Discard(c.R.Context(), f, d.Reason, c.Who.Actor)
+}
+
+func restore(c *web.Call, done *api.Done) (int64, error) {
+	var s api.Selection
+	if err := c.Read(&s); err != nil {
+		return 0, err
+	}
+	f, err := selectionFilter(c, s, done)
+	switch {
+	case err != nil:
+		return 0, err
+	case done.DryRun:
+		return c.Archive.CountState(c.R.Context(), f, failed.Discarded)
+	}
+	return c.Archive.Restore(c.R.Context(), f, c.Who.Actor)
+}
+
+// erase permanently deletes the contents of messages.
+func erase(c *web.Call) (done api.Done, err error) {
+	if done.DryRun, err = c.Flag("dry_run"); err != nil {
+		return done, err
+	}
+	var e api.Erase
+	if err := c.Read(&e); err != nil {
+		return done, err
+	}
+	f, err := selectionFilter(c, e.Selection, &done)
+	var n failed.Erasure
+	switch {
+	case err != nil:
+		return done, err
+	case done.DryRun:
+		n, err = c.Archive.WouldErase(c.R.Context(), f)
+	case strings.TrimSpace(e.Reason) == "":
+		return done, fault.BadRequest("reason must not be empty", `send "reason": why the messages are erased, without personal data`)
+	default:
+		n, err = c.Archive.Erase(c.R.Context(), f, e.Reason, c.Who.Actor)
+	}
+	done.Messages, done.Left, done.States = n.Total(), n.Left, n.Counts
+	return done, err
+}
+
+// purgeQueue removes messages from a queue of the broker.
+func purgeQueue(c *web.Call) (done api.Done, err error) {
+	if done.DryRun, err = c.Flag("dry_run"); err != nil {
+		return done, err
+	}
+	var p api.PurgeQueue
+	if err := c.Read(&p); err != nil {
+		return done, err
+	}
+	var n int
+	if done.DryRun {
+		n, err = c.QueueDepth(string(p.Queue))
+	} else {
+		n, err = c.PurgeQueue(p)
+	}
+	done.Messages = int64(n)
+	return done, err
+}
+
+func publish(c *web.Call) (api.Published, error) {
+	var p api.Publish
+	if err := c.Read(&p); err != nil {
+		return api.Published{}, err
+	}
+	id, err := c.Publish(p)
+	return api.Published{MessageID: api.Text(id)}, err
+}
+
+// purge removes from the archive the messages whose retention period has expired.
+func purge(c *web.Call, done *api.Done) (int64, error) {
+	if done.DryRun {
+		return c.Archive.WouldPurge(c.R.Context())
+	}
+	return c.Archive.Purge(c.R.Context(), c.Who.Actor)
+}
+
+func edit(c *web.Call, id int64) (m api.Message, err error) {
+	var e api.Edit
+	if err := c.Read(&e); err != nil {
+		return m, err
+	}
+	content, err := c.Edited(failed.ID(id), e)
+	if err != nil {
+		return m, err
+	}
+	if err := c.Archive.Edit(c.R.Context(), failed.ID(id), *e.Revision, content, c.Who.Actor); err != nil {
+		return m, err
+	}
+	return message(c, id)
+}
+
+func revert(c *web.Call, id int64) (m api.Message, err error) {
+	revision := c.Params.Get("revision")
+	seen, err := strconv.Atoi(revision)
+	if err != nil {
+		return m, fault.BadRequest("revision must be an integer: got "+strconv.Quote(revision), "send revision= with the revision of the message that you have read, so that no edit is lost")
+	}
+	if err := c.Archive.Revert(c.R.Context(), failed.ID(id), seen, c.Who.Actor); err != nil {
+		return m, err
+	}
+	return message(c, id)
+}
+
+// editAndReplay edits a message and begins a replay of it, or does neither.
+func editAndReplay(c *web.Call) error {
+	id, err := pathNumber(c, "id")
+	if err != nil {
+		return err
+	}
+	var e api.EditAndReplay
+	if err := c.Read(&e); err != nil {
+		return err
+	}
+	content, err := c.Edited(failed.ID(id), e.Edit)
+	if err != nil {
+		return err
+	}
+	r, err := c.EditAndReplay(failed.ID(id), *e.Revision, content, api.Plan{To: e.To, ByQueueName: e.ByQueueName}.Plan())
+	if err != nil {
+		return err
+	}
+	return created(c, r)
+}
+
+func beginReplay(c *web.Call) error {
+	var done api.Done
+	var err error
+	if done.DryRun, err = c.Flag("dry_run"); err != nil {
+		return err
+	}
+	var plan api.Plan
+	if err := c.Read(&plan); err != nil {
+		return err
+	}
+	if _, err := selectionFilter(c, plan.Selection, &done); err != nil {
+		return err
+	}
+	if plan.Edit != nil {
+		if err := plan.Edit.BulkEdit().Validate(); err != nil {
+			return err
+		}
+	}
+	if plan.Rate < 0 || plan.Canary < 0 {
+		return fault.BadRequest("rate and canary must not be negative", "omit them for no limit and no canary")
+	}
+	if done.DryRun {
+		plan.Through = done.Through
+		destinations, err := c.Archive.Destinations(c.R.Context(), plan.Plan(), c.Routing)
+		if err != nil {
+			return err
+		}
+		preview := api.PreviewOf(destinations)
+		preview.Through = done.Through
+		if plan.Edit != nil {
+			if preview.Edit, err = editPreview(c, plan.Plan()); err != nil {
+				return err
+			}
+		}
+		return c.OK(preview)
+	}
+	r, err := c.Begin(plan.Plan())
+	if err != nil {
+		return err
+	}
+	return created(c, r)
+}
+
+// maxEdited is the maximum number of messages that a dry run examines.
+const maxEdited = 100_000
+
+func editPreview(c *web.Call, plan failed.Plan) (*api.EditPreview, error) {
+	v, err := c.PreviewEdit(plan, maxEdited)
+	if err != nil {
+		return nil, err
+	}
+	shown := api.EditPreviewOf(v)
+	for _, s := range v.Samples {
+		sample := api.EditSample{ID: int64(s.ID), Why: s.Why}
+		if s.After != nil {
+			d := difference(*s.Before, *s.After)
+			sample.Diff = &d
+		}
+		shown.Samples = append(shown.Samples, sample)
+	}
+	return &shown, nil
+}
+
+func cancel(c *web.Call, id int64) (r api.Replay, err error) {
+	var why api.Cancel
+	if err := c.Read(&why); err != nil {
+		return r, err
+	}
+	if err := c.Archive.EndReplay(c.R.Context(), failed.ReplayID(id), failed.ReplayCancelled, why.Reason, c.Who.Actor); err != nil {
+		return r, err
+	}
+	return replay(c, id)
+}
+
+func mute(c *web.Call, id int64) (g api.Group, err error) {
+	var m api.Mute
+	if err := c.Read(&m); err != nil {
+		return g, err
+	}
+	if m.Seconds < 0 {
+		return g, fault.BadRequest("seconds must not be negative", "omit it to mute the group until it is unmuted")
+	}
+	if err := c.Mute(failed.GroupID(id), m.Seconds); err != nil {
+		return g, err
+	}
+	return group(c, id)
+}
+
+func unmute(c *web.Call, id int64) (g api.Group, err error) {
+	if err := c.Archive.Unmute(c.R.Context(), failed.GroupID(id), c.Who.Actor); err != nil {
+		return g, err
+	}
+	return group(c, id)
+}
+
+// merge, unmerge and regroup continue after the client has closed the connection, because many messages take some time.
+func merge(c *web.Call) (g api.Group, err error) {
+	var m api.Merge
+	if err := c.Read(&m); err != nil {
+		return g, err
+	}
+	id, err := c.Archive.Merge(context.WithoutCancel(c.R.Context()), m.Groups, m.Name, c.Who.Actor)
+	if err != nil {
+		return g, err
+	}
+	return group(c, int64(id))
+}
+
+func unmerge(c *web.Call, id int64) (d api.Done, err error) {
+	d.Messages, err = c.Archive.Unmerge(context.WithoutCancel(c.R.Context()), failed.GroupID(id), c.Who.Actor)
+	return d, err
+}
+
+func regroup(c *web.Call) (d api.Done, err error) {
+	var r api.Regroup
+	if err := c.Read(&r); err != nil {
+		return d, err
+	}
+	d.Messages, err = c.Archive.Regroup(context.WithoutCancel(c.R.Context()), string(r.Queue), c.Who.Actor)
+	return d, err
+}
+
+func accept(c *web.Call) (l api.Ledger, err error) {
+	var a api.Accept
+	if err := c.Read(&a); err != nil {
+		return l, err
+	}
+	if err := c.Accept(string(a.Account), a.Reason); err != nil {
+		return l, err
+	}
+	return ledgerReport(c)
+}

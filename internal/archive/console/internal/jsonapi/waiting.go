@@ -1,0 +1,58 @@
+package jsonapi
+
+import (
+	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
+	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+)
+
+func waitingFilter(c *web.Call) (api.WaitingFilter, error) {
+	f, err := api.ParseWaitingFilter(web.Only(c.Params, api.WaitingNames), c.Clock())
+	if err != nil {
+		err = fault.BadFilter(err)
+	}
+	return f, err
+}
+
+func waiting(c *web.Call, p failed.Page) (v api.WaitingPage, err error) {
+	f, err := waitingFilter(c)
+	if err != nil {
+		return v, err
+	}
+	list, next, err := c.Archive.Waiting(c.R.Context(), f.Filter(), p)
+	return api.WaitingPage{Messages: convert(list, api.WaitingOf), Next: next}, err
+}
+
+func waitingSummary(c *web.Call) (s api.WaitingSummary, err error) {
+	f, err := waitingFilter(c)
+	if err != nil {
+		return s, err
+	}
+	return c.WaitingSummary(f)
+}
+
+// actOnWaiting returns a handler for an action on waiting messages.
+func actOnWaiting(do failed.WaitingDo) handler {
+	return answer(func(c *web.Call) (done api.WaitingDone, err error) {
+		done.DryRun, err = c.Flag("dry_run")
+		if err != nil {
+			return done, err
+		}
+		var a api.WaitingAct
+		if err := c.Read(&a); err != nil {
+			return done, err
+		}
+		act := a.Act(do)
+		if err := web.CheckWaiting(act); err != nil {
+			return done, err
+		}
+		if done.DryRun {
+			n, err := c.Archive.CountWaiting(c.R.Context(), act.Filter)
+			done.Selected, done.Refused = n.Messages, []api.WaitingRefusal{}
+			return done, err
+		}
+		res, err := c.ActOnWaiting(act)
+		return api.WaitingDoneOf(res), err
+	})
+}

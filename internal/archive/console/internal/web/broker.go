@@ -1,0 +1,125 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+)
+
+// broker returns the client for the broker, or a failure if the console is not connected.
+func (c *Call) broker() (*reprise.Client, error) {
+	if c.Broker != nil {
+		if client := c.Broker(); client != nil {
+			return client, nil
+		}
+	}
+	return nil, &fault.Failure{
+		Status: http.StatusServiceUnavailable, Text: "this console is not connected to a broker",
+		Advice: "start it with a broker: reprise console --url URL",
+	}
+}
+
+// HasBroker reports whether the console is connected to a broker.
+func (c *Call) HasBroker() bool {
+	_, err := c.broker()
+	return err == nil
+}
+
+// ofBroker converts the error for a missing queue into a failure with advice for the visitor. It returns all other
+// errors unchanged.
+func ofBroker(err error) error {
+	if queue, ok := errors.AsType[*reprise.QueueError](err); ok {
+		return &fault.Failure{Status: http.StatusNotFound, Text: strings.TrimPrefix(queue.Error(), "reprise: "), Advice: "use a queue that exists and that this console may access"}
+	}
+	return err
+}
+
+// QueueDepth returns the number of ready messages in a queue.
+func (c *Call) QueueDepth(queue string) (int, error) {
+	client, err := c.broker()
+	if err != nil {
+		return 0, err
+	}
+	if queue == "" {
+		return 0, fault.BadRequest("queue must not be empty", `send its name as "queue"`)
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
+	defer cancel()
+	n, err := client.Depth(ctx, queue)
+	return n, ofBroker(err)
+}
+
+// maxPurge is the maximum number of messages that one request removes from a queue, so that the request completes
+// within 30 seconds, the timeout of the server.
+const maxPurge = 5000
+
+// PurgeQueue removes the oldest messages of a queue, at most p.Limit and at most maxPurge, and returns the number of
+// removed messages.
+func (c *Call) PurgeQueue(p api.PurgeQueue) (int, error) {
+	client, err := c.broker()
+	if err != nil {
+		return 0, err
+	}
+	cfg := failed.EmptyConfig{Queue: string(p.Queue), Limit: min(p.Limit, maxPurge), Reason: p.Reason, Drop: p.Drop}
+	n, err := c.Archive.EmptyQueue(c.R.Context(), client, cfg, c.Who.Actor)
+	return n, ofBroker(err)
+}
+
+// Publish publishes a message, records the publication in the audit log, and returns the message ID.
+func (c *Call) Publish(p api.Publish) (id string, err error) {
+	client, err := c.broker()
+	switch {
+	case err != nil:
+		return "", err
+	case p.Exchange == "" && p.RoutingKey == "":
+		return "", fault.BadRequest("exchange and routing key must not both be empty", `send "routing_key": the name of a queue, or "exchange" and the key`)
+	case p.Body != nil && p.Text != nil:
+		return "", fault.BadRequest("body and text must not both be set", "send one of them")
+	}
+	given := p.Properties.Properties()
+	m := &reprise.Message{
+		Exchange: string(p.Exchange), RoutingKey: string(p.RoutingKey), Body: p.Body, Headers: maps.Clone(map[string]any(p.Headers)),
+		ContentType: given.ContentType, ContentEncoding: given.ContentEncoding, CorrelationID: given.CorrelationID,
+		ReplyTo: given.ReplyTo, MessageID: given.MessageID, Type: given.Type, AppID: given.AppID,
+		Priority: given.Priority, Timestamp: given.Timestamp, Zero: given.Zero,
+	}
+	if p.Text != nil {
+		m.Body = []byte(*p.Text)
+	}
+	if given.UserID != "" || given.Expiration != "" || given.Exchange != "" {
+		return "", fault.BadRequest("user_id, expiration and exchange must not be set", "omit these properties")
+	}
+	if m.Timestamp.IsZero() {
+		m.Timestamp = time.Now()
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
+	defer cancel()
+	failure := client.Publish(ctx, m)
+	details := map[string]any{"exchange": p.Exchange, "routing_key": p.RoutingKey, "message_id": api.Text(m.MessageID), "bytes": len(m.Body)}
+	if failure != nil {
+		details["error"] = failure.Error()
+	}
+	if _, unroutable := errors.AsType[*reprise.UnroutableError](failure); unroutable || errors.Is(failure, reprise.ErrInvalidMessage) {
+		return "", &fault.Failure{Status: http.StatusUnprocessableEntity, Text: strings.TrimPrefix(failure.Error(), "reprise: "), Advice: "the message was not stored: correct the destination or the message"}
+	}
+	// Record the publication even if the visitor has disconnected, or if the broker may have stored the message despite
+	// an error.
+	recording, done := context.WithTimeout(context.WithoutCancel(c.R.Context()), commandTimeout)
+	defer done()
+	if err := c.Archive.Record(recording, c.Who.Actor, "publish", "", details); err != nil {
+		return "", errors.Join(failure, fmt.Errorf("cannot record message %q in the audit log: %w", m.MessageID, err))
+	}
+	if failure != nil {
+		return "", &fault.Failure{Status: http.StatusBadGateway, Text: strings.TrimPrefix(failure.Error(), "reprise: "), Advice: "the broker may have stored the message: check the queue before you send the message again"}
+	}
+	return m.MessageID, nil
+}

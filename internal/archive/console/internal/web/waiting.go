@@ -1,0 +1,95 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+)
+
+// Rescheduler acts on waiting messages.
+type Rescheduler interface {
+	Act(ctx context.Context, act failed.WaitingAct, who failed.Actor) (failed.WaitingResult, error)
+}
+
+// WaitingSummary counts the waiting messages by queue and by group.
+func (c *Call) WaitingSummary(f api.WaitingFilter) (s api.WaitingSummary, err error) {
+	ctx, a := c.R.Context(), c.Archive
+	s = api.WaitingSummary{Queues: []api.WaitingQueue{}, Groups: []api.WaitingGroup{}}
+	counts, err := a.CountWaiting(ctx, f.Filter())
+	if err != nil {
+		return s, err
+	}
+	s.Counts = api.WaitingCounts(counts)
+	queues, err := a.WaitingQueues(ctx, f.Filter())
+	if err != nil {
+		return s, err
+	}
+	for _, q := range queues {
+		s.Queues = append(s.Queues, api.WaitingQueue{Queue: api.Text(q.Queue), Counts: api.WaitingCounts(q.Counts)})
+	}
+	groups, err := a.WaitingGroups(ctx, f.Filter())
+	if err != nil {
+		return s, err
+	}
+	for _, g := range groups {
+		s.Groups = append(s.Groups, api.WaitingGroup{
+			Group: g.Key, Failed: int64(g.Failed), Queue: api.Text(g.Queue), Text: g.Text, Example: api.Text(g.Example), Counts: api.WaitingCounts(g.Counts),
+		})
+	}
+	reports, err := a.WaitingReports(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.Missing = reports.Missing
+	for _, w := range c.Workers().Workers {
+		if queue := api.Text(w.Queue); w.Counts.Retried > 0 && !reports.Reports(w.Queue) && !slices.Contains(s.Silent, queue) {
+			s.Silent = append(s.Silent, queue)
+		}
+	}
+	if r, ok := c.Rescheduler.(interface{ Blocked() []failed.BlockedQueue }); ok {
+		for _, b := range r.Blocked() {
+			s.Blocked = append(s.Blocked, api.WaitingBlocked{
+				Queue: api.Text(b.Queue), WaitQueue: api.Text(b.WaitQueue), Messages: b.Messages, Cause: api.Text(b.Cause()), Remedy: api.Text(b.Remedy()),
+			})
+		}
+	}
+	if c.Rescheduler == nil {
+		s.Problem = "this console does not listen to workers"
+	}
+	return s, nil
+}
+
+// actTimeout limits the duration of an act on waiting messages, which continues if the visitor disconnects.
+const actTimeout = 5 * time.Minute
+
+// ActOnWaiting acts on waiting messages. If the act fails partway, the result counts the messages processed before the
+// error and contains the error as a refusal.
+func (c *Call) ActOnWaiting(act failed.WaitingAct) (failed.WaitingResult, error) {
+	if c.Rescheduler == nil {
+		return failed.WaitingResult{}, &fault.Failure{
+			Status: http.StatusServiceUnavailable, Text: "this console is not connected to a broker", Advice: "start it with a broker: reprise console --url URL",
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.R.Context()), actTimeout)
+	defer cancel()
+	res, err := c.Rescheduler.Act(ctx, act, c.Who.Actor)
+	if err != nil && res.Selected > 0 { // res.Refused reports the remaining messages
+		res.Refused = append(res.Refused, failed.WaitingRefusal{Why: "stopped early: " + strings.TrimPrefix(err.Error(), "failed: ")})
+		err = nil
+	}
+	return res, err
+}
+
+// CheckWaiting returns an error if the act is invalid. It does not read the archive.
+func CheckWaiting(act failed.WaitingAct) error {
+	if err := act.Validate(); err != nil {
+		return fault.BadRequest(strings.TrimPrefix(err.Error(), "failed: invalid: "), "no message was changed")
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/fleet"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// fakeFleet is a Fleet that records the commands.
+type fakeFleet struct {
+	workers  []fleet.Worker
+	commands []topology.Command
+	err      error // result of Err and of Control
+}
+
+func (c *fakeFleet) Workers() []fleet.Worker { return c.workers }
+func (c *fakeFleet) Err() error              { return c.err }
+func (c *fakeFleet) Control(_ context.Context, command topology.Command) error {
+	c.commands = append(c.commands, command)
+	return c.err
+}
+
+func newFakeFleet() *fakeFleet {
+	now := time.Now()
+	worker := func(id, queue, state string, pauses ...topology.Pause) fleet.Worker {
+		return fleet.Worker{Heard: now, WorkerStatus: topology.WorkerStatus{
+			ID: id, Queue: queue, State: state, Pauses: pauses, Host: "web-1", PID: 4711, Program: "v1.2.3", Client: "reprise up",
+			Started: now.Add(-time.Hour), Sent: now, Concurrency: 4, Counts: topology.Counts{Succeeded: 1234},
+		}}
+	}
+	busy := worker("aaaa", "orders", topology.WorkerConsuming)
+	busy.Running, busy.Handling = 3, []topology.Handling{{MessageID: "order-17", Attempt: 2, Since: now.Add(-3 * time.Second)}}
+	silent := worker("bbbb", "orders", topology.WorkerConsuming)
+	silent.Silent = true
+	return &fakeFleet{workers: []fleet.Worker{
+		worker("cccc", "mails", topology.WorkerPaused, topology.Pause{Of: topology.PauseOfQueue, By: "ann", Reason: "closed <today>", At: now}),
+		busy, silent,
+		worker("dddd", "orders", topology.WorkerPaused, topology.Pause{Of: topology.PauseOfWorker, By: "bob", At: now}),
+	}}
+}
+
+func TestWorkersAPI(t *testing.T) {
+	crew := newFakeFleet()
+	a := newArchive(t, failed.Config{})
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Fleet: crew}))
+	all := get[api.Workers](t, ask(t, d, "GET", "/api/v1/workers", nil))
+	if len(all.Workers) != 4 || all.Problem != "" {
+		t.Fatalf("workers: got %+v, want len(Workers) 4, Problem \"\"", all)
+	}
+	if w := all.Workers[1]; w.State != "consuming" || w.Running != 3 || w.Handling[0].MessageID != "order-17" || time.Duration(w.Handling[0].For) < 3*time.Second {
+		t.Errorf("worker: got %+v, want State consuming, Running 3, Handling[0].MessageID order-17", w)
+	}
+	if all.Workers[2].State != "silent" || all.Workers[0].Pauses[0].By != "ann" {
+		t.Errorf("workers: got %+v, want [2].State silent, [0].Pauses[0].By ann", all.Workers)
+	}
+
+	for _, c := range []struct {
+		path   string
+		body   any
+		status int
+	}{
+		{"pause", api.Pause{Queue: "orders", For: api.Duration(10 * time.Minute), Reason: "down"}, 200},
+		{"pause", api.Pause{Queue: "orders", Worker: "aaaa"}, 200},
+		{"resume", api.Resume{Queue: "mails"}, 200},
+		{"resume", api.Resume{Queue: "nobody works here"}, 200},
+		{"pause", api.Pause{}, 400},
+		{"pause", api.Pause{Queue: "orders", For: api.Duration(-time.Second)}, 400},
+		{"pause", api.Pause{Queue: "orders", Reason: strings.Repeat("x", 501)}, 400},
+		{"pause", api.Pause{Queue: "ordres"}, 404},
+		{"pause", api.Pause{Queue: "mails", Worker: "aaaa"}, 404},
+		{"resume", api.Resume{Queue: "mails", Worker: "gone"}, 404},
+	} {
+		if w := ask(t, d, "POST", "/api/v1/workers/"+c.path, c.body); w.Code != c.status {
+			t.Errorf("%s %+v: status %d, want %d: %s", c.path, c.body, w.Code, c.status, w.Body)
+		}
+	}
+	if len(crew.commands) != 4 {
+		t.Fatalf("commands: got %+v, want len 4", crew.commands)
+	}
+	first := crew.commands[0]
+	if left := time.Until(first.Pause.Until); first.Do != topology.DoPause || first.Queue != "orders" || first.Worker != "" || first.Pause.Reason != "down" || first.Pause.By == "" ||
+		left < 9*time.Minute || left > 10*time.Minute {
+		t.Errorf("first command: got %+v", first)
+	}
+	if crew.commands[1].Worker != "aaaa" || !crew.commands[1].Pause.Until.IsZero() {
+		t.Errorf("second command: got %+v, want Worker aaaa", crew.commands[1])
+	}
+	acts, _, err := a.Acts(t.Context(), failed.ActFilter{}, failed.Page{})
+	if err != nil || len(acts) != 4 || acts[3].Verb != "pause" || acts[3].Subject != "queue/orders" || acts[3].Details["reason"] != "down" || acts[2].Subject != "worker/aaaa" {
+		t.Errorf("audit log: got %+v, %v", acts, err)
+	}
+}
+
+// If the broker refuses a command, the console reports the refusal, and the audit log does not record the command.
+func TestPauseRefusedByBroker(t *testing.T) {
+	for _, tc := range []struct {
+		err    error
+		status int
+	}{
+		{&reprise.DeclareError{Kind: "queue", Name: "q", Advice: "the user may not configure it"}, http.StatusForbidden},
+		{reprise.ErrUnroutable, http.StatusConflict},
+		{reprise.ErrDisconnected, http.StatusServiceUnavailable},
+		{errors.New("reprise: something else"), http.StatusServiceUnavailable},
+	} {
+		crew := newFakeFleet()
+		crew.err = tc.err
+		a := newArchive(t, failed.Config{})
+		c := newConsole(t, Config{Archive: a, Fleet: crew})
+		w := ask(t, c, "POST", "/api/v1/workers/pause", api.Pause{Queue: "orders"})
+		if w.Code != tc.status {
+			t.Errorf("%v: status %d, want %d: %s", tc.err, w.Code, tc.status, w.Body)
+		}
+		if acts, _, err := a.Acts(t.Context(), failed.ActFilter{}, failed.Page{}); err != nil || len(acts) != 0 {
+			t.Errorf("audit log: got %+v, want none; error %v", acts, err)
+		}
+		if all := get[api.Workers](t, ask(t, c, "GET", "/api/v1/workers", nil)); all.Problem == "" {
+			t.Errorf("response has no problem for %v", tc.err)
+		}
+	}
+}
+
+func TestWorkersPage(t *testing.T) {
+	list, secrets := tokens()
+	crew := newFakeFleet()
+	c := newConsole(t, Config{Fleet: crew, Tokens: list})
+	for role := View; role <= Admin; role++ {
+		body := ask(t, c, "GET", "/workers", nil, bearer(secrets[role])).Body.String()
+		for _, want := range []string{"order-17", "attempt 2, for 3", "web-1", "v1.2.3", "1,234", "closed &lt;today&gt;", "silent", "and 2 more", "paused by bob"} {
+			if !strings.Contains(body, want) {
+				t.Errorf("page does not contain %q", want)
+			}
+		}
+		for _, action := range []string{"/workers/pause?queue=orders", "/workers/resume?queue=mails", "/workers/resume?queue=orders&amp;worker=dddd", "/workers/pause?queue=orders&amp;worker=aaaa"} {
+			if has := strings.Contains(body, action); has != (role >= Operate) {
+				t.Errorf("page for %s contains %s: %t, want %t", role, action, has, role >= Operate)
+			}
+		}
+	}
+	operate := bearer(secrets[Operate])
+	if body := ask(t, c, "GET", "/workers/pause?queue=orders", nil, operate).Body.String(); !strings.Contains(body, "3 workers") {
+		t.Error("confirmation page does not show the number of workers")
+	}
+	status, location, body := post(t, c, "/workers/pause", url.Values{"queue": {"orders"}, "for": {"10m"}, "reason": {"down"}}, operate)
+	if status != http.StatusSeeOther || location != "/workers" || len(crew.commands) != 1 || crew.commands[0].Pause.Reason != "down" {
+		t.Errorf("pause: got status %d, want 303, got location %s, want /workers, commands %+v: %s", status, location, crew.commands, body)
+	}
+	if status, _, _ := post(t, c, "/workers/pause", url.Values{"queue": {"orders"}, "for": {"soon"}}, operate); status != http.StatusBadRequest {
+		t.Errorf("pause with an invalid duration: got status %d, want 400", status)
+	}
+	if status, location, _ := post(t, c, "/workers/resume", url.Values{"queue": {"orders"}, "worker": {"dddd"}}, operate); status != http.StatusSeeOther || location != "/workers" || crew.commands[1].Worker != "dddd" {
+		t.Errorf("resume: got status %d, want 303, commands %+v", status, crew.commands)
+	}
+	if body := ask(t, c, "GET", "/audit", nil, operate).Body.String(); !strings.Contains(body, "queue orders") || !strings.Contains(body, "worker dddd") {
+		t.Error("audit log does not show the pause")
+	}
+	if w := ask(t, newConsole(t, Config{}), "GET", "/workers", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "does not listen to workers") {
+		t.Errorf("page without workers: got status %d, want 200", w.Code)
+	}
+}
+
+// The overview does not warn of a queue whose workers an operator has paused.
+func TestOverviewShowsPausedQueue(t *testing.T) {
+	management := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/api/queues") {
+			_, _ = io.WriteString(w, "[]")
+			return
+		}
+		_, _ = io.WriteString(w, `[{"name": "mails", "vhost": "/", "messages_ready": 7, "messages_unacknowledged": 0, "consumers": 0},
+			{"name": "idle", "vhost": "/", "messages_ready": 7, "messages_unacknowledged": 0, "consumers": 0}]`)
+	}))
+	t.Cleanup(management.Close)
+	a := newArchive(t, failed.Config{})
+	d := newConsole(t, Config{Archive: a, Fleet: newFakeFleet(), Management: &Management{URL: management.URL}})
+	page := ask(t, d, "GET", "/", nil).Body.String()
+	for queue, want := range map[string]string{"mails": "paused", "idle": "none"} {
+		_, row, _ := strings.Cut(page, `title="`+queue+`"`)
+		row, _, _ = strings.Cut(row, "</tr>")
+		if !strings.Contains(row, want) {
+			t.Errorf("queue %s: got row %s, want %q", queue, row, want)
+		}
+	}
+}
