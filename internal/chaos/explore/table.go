@@ -8,37 +8,50 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// Tables returns a summary of passages and a table for each passage, in Markdown. Passages with equal outcomes share a table.
-func Tables(passages []*Passage) string {
+// Summary returns a table, in Markdown, with the breaks at which each passage loses or duplicates the message. Passages with
+// equal outcomes share a row.
+func Summary(passages []*Passage) string {
 	var b strings.Builder
 	breaks := 0
 	b.WriteString("| life | way | lost | duplicated |\n|---|---|---|---|\n")
-	for _, p := range passages {
-		breaks += len(p.Script) * len(Breakages)
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", p.Life.Name, p.wayName(), p.when(Lost), p.when(Duplicated))
-	}
-	fmt.Fprintf(&b, "\nThe summary covers %d breaks. The tables below list each break:\n", breaks)
 	for i, p := range passages {
-		same := func(q *Passage) bool { return q.Life.Name == p.Life.Name && q.Table() == p.Table() }
-		if slices.ContainsFunc(passages[:i], same) {
-			continue
+		breaks += len(p.Script) * len(Breakages)
+		lost, duplicated := p.when(Lost), p.when(Duplicated)
+		if ways := sharing(passages, i, func(q *Passage) bool { return q.when(Lost) == lost && q.when(Duplicated) == duplicated }); ways != "" {
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", p.Life.Name, ways, lost, duplicated)
 		}
-		var names []string
-		for _, q := range passages {
-			if same(q) {
-				names = append(names, q.wayName())
-			}
+	}
+	fmt.Fprintf(&b, "\nThe table covers %d breaks.\n", breaks)
+	return b.String()
+}
+
+// Details returns a table for each passage. Passages with equal outcomes share a table.
+func Details(passages []*Passage) string {
+	var b strings.Builder
+	for i, p := range passages {
+		if ways := sharing(passages, i, func(q *Passage) bool { return q.Table() == p.Table() }); ways != "" {
+			fmt.Fprintf(&b, "%s: %s\n\n%s\n", p.Life.Name, ways, p.Table())
 		}
-		fmt.Fprintf(&b, "\n### %s: %s\n\n%s", p.Life.Name, strings.Join(names, "; "), p.Table())
 	}
 	return b.String()
 }
 
-func (p *Passage) wayName() string {
-	if p.Life.Name == Done.Name {
-		return "any way"
+// sharing returns the ways of the passages with the life of passage i for which same is true, or "" if an earlier passage
+// is among them.
+func sharing(passages []*Passage, i int, same func(*Passage) bool) string {
+	var names []string
+	for j, q := range passages {
+		switch {
+		case q.Life.Name != passages[i].Life.Name || !same(q):
+		case j < i:
+			return ""
+		case q.Life.Name == Done.Name:
+			names = append(names, "any way")
+		default:
+			names = append(names, q.Way.Name)
+		}
 	}
-	return p.Way.Name
+	return strings.Join(names, "; ")
 }
 
 // Table returns a table with a row for each frame of the script and a column for each of the Breakages.
