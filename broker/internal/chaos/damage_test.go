@@ -28,7 +28,7 @@ import (
 
 var (
 	allDamage = flag.Bool("chaos.damage", false, "damage each file at all places, not at a few")
-	update    = flag.Bool("update", false, "write the table of docs/durability.md")
+	update    = flag.Bool("update", false, "write the table "+damageFile)
 )
 
 // exitState is a data directory whose broker was killed while idle, killed while clients published, or shut down.
