@@ -43,8 +43,8 @@ const (
 	HeaderRedelivered = "x-reprise-redelivered"
 
 	// HeaderUnreadable represents headers that a Go program cannot decode: tables or arrays that nest more than 32 deep or have
-	// more than 8,192 entries. It exists only in the program, as their encoded bytes. Publish writes the original headers
-	// again. If they exceed the maximum size of a frame, it is a string instead, and Publish refuses the message.
+	// more than 8,192 entries, or headers that exceed the maximum size of a frame. It exists only in the program, as their
+	// encoded bytes. Publish writes the original headers again, if they fit into a frame.
 	HeaderUnreadable = amqpconn.HeaderUnreadable
 )
 

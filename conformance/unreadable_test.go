@@ -203,47 +203,49 @@ func TestUnreadableHeaders(t *testing.T) {
 	})
 }
 
-// RabbitMQ delivers content headers that exceed the maximum size of a frame, if it has added headers. The worker rejects such a
-// message, so that the broker moves it, with its headers, to the failed queue. No program can publish a copy, so the archive
-// leaves the message in the queue, and stores the others.
-func TestOversizeHeaders(t *testing.T) {
-	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+// oversize declares a queue with messages whose content headers exceed the maximum size of a frame, because RabbitMQ has added
+// headers, and returns a client, the queue, and the lost connections.
+func oversize(t *testing.T, b testkit.Target, messages int) (*reprise.Client, string, *disconnections) {
+	r := dialRaw(t, b).open(100, 0)
+	source, queue := testkit.Name(t, "source"), testkit.Name(t, "oversize")
+	var lost disconnections
+	client, err := reprise.Dial(t.Context(), b.URL, &reprise.Config{Observer: &lost, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close(context.Background()) })
+	queues := topology.Buckets{}.Topology(queue).Merge(topology.Topology{Queues: []topology.Queue{{Name: source, Args: topology.Table{
+		"x-message-ttl": int64(1), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
+	}}}})
+	if err := client.Declare(t.Context(), queues); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
 		r := dialRaw(t, b).open(100, 0)
-		source, work := testkit.Name(t, "source"), testkit.Name(t, "oversize")
-		failed := topology.FailedQueue(work)
-		var lost disconnections
-		client, err := reprise.Dial(t.Context(), b.URL, &reprise.Config{Observer: &lost, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
-		if err != nil {
-			t.Fatal(err)
+		for _, queue := range []string{source, queue, topology.FailedQueue(queue)} {
+			r.send(1, &amqpwire.QueueDelete{Queue: queue})
+			expect(r, &amqpwire.QueueDeleteOk{})
 		}
-		t.Cleanup(func() { _ = client.Close(context.Background()) })
-		ctx := t.Context()
-		queues := topology.Buckets{}.Topology(work).Merge(topology.Topology{Queues: []topology.Queue{{Name: source, Args: topology.Table{
-			"x-message-ttl": int64(1), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": work,
-		}}}})
-		if err := client.Declare(ctx, queues); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			for _, queue := range []string{source, work, failed} {
-				r.send(1, &amqpwire.QueueDelete{Queue: queue})
-				expect(r, &amqpwire.QueueDeleteOk{})
-			}
-		})
-		waitForOne := func() {
-			t.Helper()
-			testkit.Eventually(t, timeout, func() bool {
-				n, err := client.Depth(ctx, failed)
-				return err == nil && n == 1
-			})
-		}
-		large := entry("large", block('S', bytes.Repeat([]byte("x"), 130_950)))
+	})
+	for range messages {
 		r.publishEncoded(source, encoded("large", large))
-		testkit.Eventually(t, timeout, func() bool {
-			n, err := client.Depth(ctx, work)
-			return err == nil && n == 1
-		})
-		r.publishEncoded(work, encoded("after"))
+	}
+	testkit.Eventually(t, timeout, func() bool {
+		n, err := client.Depth(t.Context(), queue)
+		return err == nil && n == messages
+	})
+	return client, queue, &lost
+}
+
+var large = entry("large", block('S', bytes.Repeat([]byte("x"), 130_950)))
+
+// A worker parks a message whose headers exceed a frame, and handles the other messages.
+func TestWorkerParksOversizeHeaders(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		client, work, lost := oversize(t, b, 1)
+		if err := client.Publish(t.Context(), &reprise.Message{RoutingKey: work, MessageID: "after"}); err != nil {
+			t.Fatal(err)
+		}
 		handled := make(chan string, 10)
 		worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 			Queue: work, Prefetch: 1, Concurrency: 1,
@@ -259,36 +261,88 @@ func TestOversizeHeaders(t *testing.T) {
 		if got := <-handled; got != "after" {
 			t.Errorf("got message %q, want the message after the unreadable message", got)
 		}
-		waitForOne()
-		if err := client.Peek(ctx, failed, 1, func(m *reprise.Message) {
-			if _, isText := m.Headers[reprise.HeaderUnreadable].(string); !isText || m.MessageID != "large" {
-				t.Errorf("Peek: got message %q with headers %.200v", m.MessageID, m.Headers)
+		testkit.Eventually(t, timeout, func() error {
+			var parked string
+			err := client.Peek(t.Context(), topology.FailedQueue(work), 1, func(m *reprise.Message) { parked, _ = m.Headers["large"].(string) })
+			if err == nil && len(parked) != 130_950 {
+				err = fmt.Errorf("the parked message has %d bytes in its header", len(parked))
 			}
-		}); err != nil {
-			t.Error(err)
+			return err
+		})
+		if n := lost.Load(); n > 0 {
+			t.Errorf("connections were lost %d times", n)
 		}
-		waitForOne() // the broker has requeued the message
-		_, sent, err := failures.Redrive(ctx, client, failures.RedriveConfig{From: failed, To: &failures.Target{RoutingKey: source}})
-		if sent != 0 || err == nil || !strings.Contains(err.Error(), "larger than the maximum size of a frame") {
-			t.Errorf("redrive: got %d sent, %v; want a refusal", sent, err)
-		}
+	})
+}
 
+// The archive stores messages whose headers exceed a frame with these headers, so that any number of such messages does not
+// stop it.
+func TestArchiveStoresOversizeHeaders(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		const messages = 40 // more than the archive receives at a time
+		client, foreign, lost := oversize(t, b, messages)
+		if err := client.Publish(t.Context(), &reprise.Message{RoutingKey: foreign, MessageID: "after"}); err != nil {
+			t.Fatal(err)
+		}
 		archive := openArchive(t)
-		ingest, err := failures.NewIngest(client, archive, failures.IngestConfig{Queues: []string{failed}})
+		ingest, err := failures.NewIngest(client, archive, failures.IngestConfig{Queues: []string{foreign}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		stop := runUntilEnd(t, ingest.Run)
-		testkit.Eventually(t, timeout, func() bool { return ingest.Healthy() != nil })
-		r.publishEncoded(failed, encoded("small"))
-		testkit.Eventually(t, timeout, func() bool {
-			n, err := archive.Count(ctx, failures.Filter{})
-			return err == nil && n.N == 1
+		testkit.Eventually(t, timeout, func() error {
+			n, err := archive.Count(t.Context(), failures.Filter{})
+			if err == nil && n.N != messages+1 {
+				err = fmt.Errorf("%d messages are archived", n.N)
+			}
+			return err
 		})
 		stop()
-		waitForOne()
+		all, _, err := archive.List(t.Context(), failures.Filter{}, failures.Page{Size: messages + 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range all {
+			m, err := archive.Get(t.Context(), s.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			headers, _ := m.Headers[reprise.HeaderUnreadable].([]byte)
+			if m.Properties.MessageID == "large" && (!bytes.Contains(headers, large) || m.Headers["x-death"] == nil || string(m.Body) != "b") {
+				t.Errorf("got body %q, %d bytes of headers, and x-death %v; want the whole message", m.Body, len(headers), m.Headers["x-death"])
+			}
+		}
 		if n := lost.Load(); n > 0 {
 			t.Errorf("connections were lost %d times", n)
+		}
+	})
+}
+
+// A header CC that the client cannot decode together with the other headers does not lead copies to other queues.
+func TestUnreadableHeadersWithCC(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := dialRaw(t, b).open(100, 0)
+		client, work, _ := oversize(t, b, 0)
+		other := testkit.Name(t, "other")
+		if err := client.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: other}}}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			r.send(1, &amqpwire.QueueDelete{Queue: other})
+			expect(r, &amqpwire.QueueDeleteOk{})
+		})
+		r.publishEncoded(work, encoded("cc", append(manyEntries(9000), entry("CC", block('A', block('S', []byte(other)))))...))
+		worker, err := reprise.NewWorker(client, reprise.WorkerConfig{Queue: work, Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil })})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runUntilEnd(t, worker.Run)
+		testkit.Eventually(t, timeout, func() bool {
+			n, err := client.Depth(t.Context(), topology.FailedQueue(work))
+			return err == nil && n == 1
+		})
+		if n, err := client.Depth(t.Context(), other); err != nil || n != 1 {
+			t.Errorf("the other queue has %d messages (%v), want only the original", n, err)
 		}
 	})
 }

@@ -132,13 +132,10 @@ func (r *rewriter) frame(dst, frame []byte) []byte {
 	dst = r.rewrite(dst, frame[frameHead:len(frame)-1])
 	dst = append(dst, frame[len(frame)-1])
 	if limit := int(r.max.Load()); len(dst)-start > limit {
-		payload := frame[frameHead : len(frame)-1]
-		dst = append(dst[:start], frame...)
-		if !r.received || len(frame) <= limit && !needsPacking(payload) {
-			return dst // the client accepts the original frame, or has written it
+		if !r.received || len(frame) <= limit && !needsPacking(frame[frameHead:len(frame)-1]) {
+			return append(dst[:start], frame...) // the client accepts the original frame, or has written it
 		}
-		dst = append(dst[:start+frameHead], cutHeaders(payload, limit)...)
-		dst = append(dst, frame[len(frame)-1])
+		return appendMoved(dst[:start], frame, limit)
 	}
 	binary.BigEndian.PutUint32(dst[start+3:], uint32(len(dst)-start-amqpwire.FrameOverhead))
 	return dst
@@ -300,16 +297,23 @@ func needsPacking(payload []byte) bool {
 // marksRoom is the maximum number of bytes that the marks of empty properties add.
 const marksRoom = 256
 
-// cutHeaders returns a received content header without the headers that are too large.
-func cutHeaders(payload []byte, limit int) []byte {
+// appendMoved appends a received content header frame whose headers are too large, and moves them to the body.
+func appendMoved(dst, frame []byte, limit int) []byte {
 	var c content
+	payload := frame[frameHead : len(frame)-1]
 	if !c.split(payload) || c.values[posHeaders] == nil {
-		return payload
+		return append(dst, frame...)
 	}
 	rest := amqpwire.FrameOverhead + len(payload) - len(c.values[posHeaders])
-	c.values[posHeaders] = cut(c.values[posHeaders], limit-rest-marksRoom)
+	table, moved := move(c.values[posHeaders], limit-rest-marksRoom)
+	c.values[posHeaders] = table
 	c.mark()
-	return c.append(nil)
+	size := c.head[4:contentHead]
+	binary.BigEndian.PutUint64(size, binary.BigEndian.Uint64(size)+uint64(len(moved)))
+	start := len(dst)
+	dst = append(c.append(append(dst, frame[:frameHead]...)), amqpwire.FrameEnd)
+	binary.BigEndian.PutUint32(dst[start+3:], uint32(len(dst)-start-amqpwire.FrameOverhead))
+	return amqpwire.AppendBodyFrames(dst, binary.BigEndian.Uint16(frame[1:]), moved, uint32(limit))
 }
 
 // send appends a content header of the client without marks, and with the unpacked headers.

@@ -111,6 +111,9 @@ func NewDelivery(d Incoming) Delivery {
 	if d.DeliveryMode&zeroMarked != 0 {
 		n.readZeros(d.DeliveryMode)
 	}
+	if size, moved := d.Headers[HeaderUnreadable].(int64); moved && 0 <= size && size <= int64(len(d.Body)) {
+		n.Headers[HeaderUnreadable], n.Body = d.Body[:size:size], d.Body[size:]
+	}
 	return n
 }
 
@@ -261,9 +264,6 @@ func CheckSize(exchange, key string, msg *Message, frameSize, reserve int) error
 	}
 	if len(msg.Headers) == 0 {
 		return nil
-	}
-	if Lost(msg.Headers) {
-		return fmt.Errorf("%w: the headers were not received, because they are %s", ErrInvalidMessage, lostHeaders)
 	}
 	if size, room := msg.Headers.WireSize(), HeaderRoom(msg, frameSize, reserve); size > room {
 		return fmt.Errorf("%w: headers must have at most %d bytes, the room in the broker's frames: got %d (put large values into the body)", ErrInvalidMessage, room, size)

@@ -4,22 +4,20 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
 // The client closes the connection when it receives headers that it cannot decode. Therefore the filter packs such headers
-// into HeaderUnreadable, from where it unpacks them when the client publishes the message. A message whose headers exceed the
-// maximum size of a frame loses them instead, and cannot be published.
+// into HeaderUnreadable, from where it unpacks them when the client publishes the message. If the headers exceed the maximum
+// size of a frame, the filter passes them as the beginning of the body, and HeaderUnreadable contains their size.
+// NewDelivery then packs them.
 
-// HeaderUnreadable contains the headers of a message that the client cannot decode, as bytes in the encoding of AMQP. It is a
-// string if these headers are lost, because they exceed the maximum size of a frame. Only the filter writes it: it also packs a
-// header of this name from the broker.
+// HeaderUnreadable contains the headers of a message that the client cannot decode, as bytes in the encoding of AMQP. Only the
+// filter writes it: it also packs a header of this name from the broker.
 const HeaderUnreadable = "x-reprise-unreadable"
-
-// lostHeaders is the value of HeaderUnreadable if the headers are lost.
-const lostHeaders = "larger than the maximum size of a frame"
 
 // Limits of the client for the depth of nested tables and arrays, and for the entries of one of them.
 const (
@@ -32,19 +30,10 @@ const maxKept = clientEntries / 2
 
 // Unreadable returns an error if the client cannot decode all headers.
 func Unreadable(headers topology.Table) error {
-	switch v := headers[HeaderUnreadable].(type) {
-	case nil:
+	if headers[HeaderUnreadable] == nil {
 		return nil
-	case string:
-		return fmt.Errorf("reprise: headers must be readable: they are %s", v)
 	}
-	return fmt.Errorf("reprise: headers must be readable: tables or arrays nest more than %d deep, or have more than %d entries", clientDepth, clientEntries)
-}
-
-// Lost reports whether the headers are lost, so that a copy of the message would be incomplete.
-func Lost(headers topology.Table) bool {
-	_, lost := headers[HeaderUnreadable].(string)
-	return lost
+	return fmt.Errorf("reprise: headers must be readable: they exceed a frame, or tables or arrays nest more than %d deep, or have more than %d entries", clientDepth, clientEntries)
 }
 
 // scan returns the size of an encoded value, including its type, and reports whether the client can decode it at the given
@@ -146,27 +135,42 @@ func pack(table []byte) []byte {
 		return table
 	}
 	all, _ := splitTable(table[4:])
-	many, kept := len(all) >= clientEntries, 0
-	out, packed := []byte{0, 0, 0, 0}, []byte(nil)
-	for _, h := range all {
-		keep := h.readable && h.name != HeaderUnreadable
-		if keep && many && !amqpvalue.IsBrokerHeader(h.name) { // the marks of strategies begin with x-
-			keep = len(h.name) > 1 && h.name[:2] == "x-" && kept < maxKept
-		}
-		if keep {
-			out = append(out, h.whole...)
-			kept++
-		} else {
-			packed = append(packed, h.whole...)
-		}
-	}
+	kept, packed := divide(all, len(all) >= clientEntries, math.MaxInt)
 	if len(packed) == 0 {
 		return table
 	}
-	return closeTable(appendUnreadable(out, 'x', packed))
+	kept = append(append(kept, unreadableName...), 'x')
+	kept = binary.BigEndian.AppendUint32(kept, uint32(len(packed)))
+	return closeTable(append(kept, packed...))
 }
 
-// unpack reverses pack.
+// divide returns a table, without its length, of the headers that the client can decode, and the encoded other headers. If
+// the client cannot decode all headers together, the table contains only headers of brokers and strategies, in at most room
+// bytes.
+func divide(all []header, selected bool, room int) (table, others []byte) {
+	table = []byte{0, 0, 0, 0}
+	n := 0
+	for _, h := range all {
+		keep := h.readable && h.name != HeaderUnreadable && len(table)+len(h.whole) <= room
+		if keep && selected && !amqpvalue.IsBrokerHeader(h.name) { // the marks of strategies begin with x-
+			keep = len(h.name) > 1 && h.name[:2] == "x-" && n < maxKept
+		}
+		if keep {
+			table = append(table, h.whole...)
+			n++
+		} else {
+			others = append(others, h.whole...)
+		}
+	}
+	return table, others
+}
+
+// isRouting reports whether a copy of a message must not have a header: it leads to other queues, or belongs to the delivery.
+func isRouting(name string) bool {
+	return name == "CC" || name == "BCC" || amqpvalue.IsBrokerHeader(name)
+}
+
+// unpack reverses pack, except for the headers that copies must not have.
 func unpack(table []byte) []byte {
 	if !bytes.Contains(table, unreadableName) {
 		return table
@@ -178,8 +182,12 @@ func unpack(table []byte) []byte {
 	out := []byte{0, 0, 0, 0}
 	for _, h := range all {
 		if packed := h.value[min(5, len(h.value)):]; h.name == HeaderUnreadable && h.value[0] == 'x' {
-			if ok, _ := scanAll(packed, true, 0); ok {
-				out = append(out, packed...)
+			if packed, ok := splitTable(packed); ok {
+				for _, p := range packed {
+					if !isRouting(p.name) {
+						out = append(out, p.whole...)
+					}
+				}
 				continue
 			}
 		}
@@ -188,22 +196,15 @@ func unpack(table []byte) []byte {
 	return closeTable(out)
 }
 
-// cut returns the headers that the broker has added, as far as they fit into room bytes, and the mark of lost headers.
-func cut(table []byte, room int) []byte {
-	all, _ := splitTable(table[4:])
-	out := appendUnreadable([]byte{0, 0, 0, 0}, 'S', []byte(lostHeaders))
-	for _, h := range all {
-		if h.readable && amqpvalue.IsBrokerHeader(h.name) && len(out)+len(h.whole) <= room {
-			out = append(out, h.whole...)
-		}
+// move returns a table of at most room bytes with the size of the headers that must move to the body, and these headers.
+func move(table []byte, room int) (rest, moved []byte) {
+	all, ok := splitTable(table[4:])
+	rest, moved = divide(all, true, room-len(unreadableName)-9)
+	if !ok {
+		moved = table[4:]
 	}
-	return closeTable(out)
-}
-
-func appendUnreadable(dst []byte, kind byte, value []byte) []byte {
-	dst = append(append(dst, unreadableName...), kind)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(value)))
-	return append(dst, value...)
+	rest = append(append(rest, unreadableName...), 'l')
+	return closeTable(binary.BigEndian.AppendUint64(rest, uint64(len(moved)))), moved
 }
 
 // closeTable sets the length of a table.

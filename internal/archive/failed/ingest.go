@@ -154,9 +154,6 @@ func (in *Ingest) worker(queue, owner string, b *batcher) (*reprise.Worker, erro
 	return reprise.NewWorker(in.client, reprise.WorkerConfig{
 		Queue: queue,
 		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
-			if _, lost := m.Headers[reprise.HeaderUnreadable].(string); lost {
-				return in.keep(ctx, m)
-			}
 			a := take(m, in.cfg.Origin)
 			a.Owner = owner
 			return b.add(ctx, m, a)
@@ -169,21 +166,6 @@ func (in *Ingest) worker(queue, owner string, b *batcher) (*reprise.Worker, erro
 		CrashLimit:   -1,
 		DrainTimeout: drainTimeout,
 	})
-}
-
-// errLostHeaders is the reason to keep a message in the failed queue.
-var errLostHeaders = errors.New("failed: the headers of the message were not received, because they exceed the maximum size of a frame")
-
-// keepTime is the time for which the Ingest holds a message that it must not acknowledge. It is below the acknowledgement
-// timeout of the broker.
-const keepTime = 10 * time.Minute
-
-// keep leaves a message in the queue, because the stored message would be incomplete.
-func (in *Ingest) keep(ctx context.Context, m *reprise.Message) error {
-	in.note(m.Queue, errLostHeaders)
-	in.cfg.Logger.Error("cannot archive message", "queue", m.Queue, "message_id", m.MessageID, "error", errLostHeaders)
-	_ = sleep(ctx, keepTime)
-	return errLostHeaders
 }
 
 // maxTaken is the maximum Prefetch with reliable acknowledgements: see reprise.WorkerConfig.Acked.
