@@ -28,12 +28,12 @@ type Worker struct {
 	cfg      WorkerConfig // includes the defaults
 	number   int          // number of the worker within its Client, from 1
 	log      *slog.Logger
-	host     string  // host name, recorded with errors
 	handler  Handler // wrapped in its middleware
+	planner  planner
 	consumer *consume.Consumer
 	life     lifecycle
 	member   *announce.Member // nil if the worker is not announced, or Run was not called
-	refusals refusals
+	held     held
 
 	inspected sync.Once // logRisks was called
 
@@ -61,7 +61,6 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 		cfg:    cfg,
 		number: int(c.workers.Add(1)),
 		log:    c.cfg.Logger.With("queue", cfg.Queue),
-		host:   host,
 		life:   newLifecycle(),
 		status: fmt.Errorf("%w: Run was not called", ErrNotConsuming),
 	}
@@ -76,6 +75,7 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 		return nil, err
 	}
 	c.scheduled.exclude(cfg.Strategy.Route.Topology(cfg.Queue).NoSchedule)
+	w.planner = newPlanner(&w.cfg, host, c.publishing.User)
 	w.consumer = consume.New(w.consumption(), (*owner)(w))
 	return w, nil
 }
@@ -161,7 +161,7 @@ func (w *Worker) Healthy(ctx context.Context) error {
 func (w *Worker) Consuming() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return cmp.Or(w.status, w.refusals.err(), w.hung)
+	return cmp.Or(w.status, w.held.err(), w.hung)
 }
 
 // Check asks the broker whether the objects that the worker declares conflict with existing objects. It declares nothing. It
@@ -247,48 +247,6 @@ func (w *Worker) announced() announce.Worker {
 	}
 }
 
-// announceRetry reports a waiting message to operators.
-func (w *Worker) announceRetry(d *delivery, c *replacement) {
-	if c.hop.Delay < topology.MinReportedRetry {
-		return
-	}
-	f := &c.failure
-	x := topology.Retry{MessageID: c.messageID(d), Attempt: d.Attempt, Failed: f.Time, Due: time.Now().Add(c.hop.Delay), Error: f.Error}
-	_ = guard.Call("strategy", func() error { // after an error, the wait queue is unknown
-		x.Wait = w.cfg.Strategy.WaitingIn(d.At, c.hop)
-		return nil
-	})
-	w.member.Retrying(x)
-}
-
-// tally counts an event for the status of the worker.
-func (w *Worker) tally(e *Event) {
-	switch m := w.member; e.Kind {
-	case EventHandled:
-		m.Took(e.Took)
-		if e.Err != nil {
-			m.Failed.Add(1)
-		}
-	case EventDone:
-		m.Succeeded.Add(1)
-	case EventRetried:
-		m.Retried.Add(1)
-	case EventParked:
-		m.Parked.Add(1)
-	}
-}
-
-// observe calls the observer, if there is one.
-func (w *Worker) observe(e Event) {
-	if w.member != nil {
-		w.tally(&e)
-	}
-	if o := w.client.cfg.Observer; o != nil {
-		e.Queue, e.Worker, e.AsDelivered = w.cfg.Queue, w.number, w.cfg.AsDelivered
-		o.Observe(e)
-	}
-}
-
 // owner implements the callbacks of the Consumer for a Worker.
 type owner Worker
 
@@ -317,14 +275,17 @@ func (o *owner) New() *consume.Delivery {
 func (o *owner) Key(d *consume.Delivery) (key string, err error) {
 	w := (*Worker)(o)
 	err = guard.Call("debounce key", func() error {
-		m := w.message(owned(d))
+		m := w.message(w.arrived(d))
 		key = w.cfg.Debounce.Key(&m)
 		return nil
 	})
 	return key, err
 }
 
-func (o *owner) Handle(ctx context.Context, d *consume.Delivery) { (*Worker)(o).handle(ctx, owned(d)) }
+func (o *owner) Handle(ctx context.Context, d *consume.Delivery) {
+	w := (*Worker)(o)
+	w.handle(ctx, w.arrived(d))
+}
 
 func (o *owner) Consuming() {
 	w := (*Worker)(o)
@@ -389,7 +350,7 @@ func (w *Worker) reportHolding() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	reason := ""
-	if err := cmp.Or(w.refusals.err(), w.hung); err != nil {
+	if err := cmp.Or(w.held.err(), w.hung); err != nil {
 		reason = err.Error()
 	}
 	w.member.Holding(reason)

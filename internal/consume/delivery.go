@@ -18,16 +18,19 @@ type Delivery struct {
 	amqpconn.Delivery
 
 	// These fields describe earlier attempts, according to the marks on the message.
-	At      topology.Delivery
-	History topology.History
-	Attempt int       // number of the attempt with this delivery
-	Crashes int       // number of earlier deliveries that were never settled
-	Err     error     // the marks cannot be read, so earlier attempts are unknown; or the error of Owner.Key
-	Began   time.Time // set by Begin
+	At         topology.Delivery
+	History    topology.History
+	Attempt    int       // number of the attempt with this delivery
+	Crashes    int       // number of earlier deliveries that were never settled
+	CrashLimit int       // number of crashes after which the message is parked; 0: no limit
+	Err        error     // the marks cannot be read, so earlier attempts are unknown; or the error of Owner.Key
+	Began      time.Time // set by Begin
 
 	Burst []*Delivery // equal messages that are handled and settled with this message
 
 	Owned any // data of the owner
+
+	FrameSize int // maximum frame size of the connection that delivered the message
 
 	session   *session
 	arrived   time.Time
@@ -51,6 +54,7 @@ func (d *Delivery) read() {
 	c := d.session.consumer
 	d.At = d.at(amqpconn.ReadTable(d.Headers))
 	d.Attempt = 1
+	d.CrashLimit = d.session.crashLimit()
 	d.Err = guard.Call("strategy", func() error {
 		d.History = c.Marks.Read(d.At)
 		d.Crashes = amqpvalue.Crashes(c.Marks, d.At, d.Redelivered, d.At.Headers)
@@ -106,27 +110,21 @@ func (d *Delivery) isSuspect() bool {
 	return crashes >= suspectAfter
 }
 
-// CrashLimit returns the number of crashes after which the message is parked; 0 means no limit.
-func (d *Delivery) CrashLimit() int {
-	switch limit := d.session.consumer.CrashLimit; {
+// crashLimit returns the number of crashes after which a message is parked; 0 means no limit.
+func (s *session) crashLimit() int {
+	switch limit := s.consumer.CrashLimit; {
 	case limit < 0:
 		return 0
 	case limit > 0:
 		return limit
-	case d.session.countsNacks:
+	case s.countsNacks:
 		return 0 // only the broker's delivery limit applies
 	}
 	return DefaultCrashLimit
 }
 
 // Crashed reports whether the message has reached the CrashLimit.
-func (d *Delivery) Crashed() bool {
-	limit := d.CrashLimit()
-	return limit > 0 && d.Crashes >= limit
-}
-
-// FrameSize returns the maximum frame size of the connection that delivered the message.
-func (d *Delivery) FrameSize() int { return d.session.conn.FrameSize() }
+func (d *Delivery) Crashed() bool { return d.CrashLimit > 0 && d.Crashes >= d.CrashLimit }
 
 // Context returns a context that is canceled when the delivery can no longer be settled.
 func (d *Delivery) Context() context.Context { return d.session.ctx }

@@ -27,7 +27,7 @@ func TestCrashLimitDefaults(t *testing.T) {
 		{-1, false, 0},
 	} {
 		s := &session{consumer: &Consumer{Config: Config{CrashLimit: tc.limit}}, countsNacks: tc.countsNacks}
-		if got := (&Delivery{session: s}).CrashLimit(); got != tc.want {
+		if got := s.crashLimit(); got != tc.want {
 			t.Errorf("CrashLimit %d, counts nacks %t: got %d, want %d", tc.limit, tc.countsNacks, got, tc.want)
 		}
 	}

@@ -227,6 +227,7 @@ func (s *session) delivery(in amqpconn.Incoming, now time.Time) *Delivery {
 	s.acks.Delivered()
 	d := s.consumer.owner.New()
 	d.Delivery, d.session, d.arrived, d.inTime = amqpconn.NewDelivery(in), s, now, s.inTime(now)
+	d.FrameSize = s.conn.FrameSize()
 	return d
 }
 

@@ -217,6 +217,7 @@ func TestClientStopsAfterRefusals(t *testing.T) {
 				if !errors.Is(err, reprise.ErrClosed) || !strings.Contains(err.Error(), "refused the credentials of the URL for 15m0s") || !strings.Contains(err.Error(), `"shop"`) {
 					t.Errorf("Run: got %v, want ErrClosed with the reason", err)
 				}
+				time.Sleep(time.Minute) // the connection for publishing ends at its own next attempt
 				for _, err := range []error{c.Healthy(t.Context()), c.Publish(t.Context(), &reprise.Message{RoutingKey: "orders"})} {
 					if !errors.Is(err, reprise.ErrClosed) || !strings.Contains(err.Error(), "15m0s") {
 						t.Errorf("got %v, want ErrClosed with the reason", err)

@@ -1,6 +1,7 @@
 package workertest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -47,14 +48,21 @@ func (panickingMarks) Read(d topology.Delivery) topology.History {
 }
 
 func (panickingMarks) Retry(h topology.Table, f topology.Failure) topology.Table {
-	if h["panic"] == "retry" {
+	if h["panic"] == "retry" || h["panic"] == "park" {
 		panic("retry")
 	}
 	return topology.Trail{}.Retry(h, f)
 }
 
-// If the Marks panic, the worker parks the message unchanged. If such messages stayed unsettled, they would exhaust the
-// prefetch, and the worker would not receive further messages.
+func (panickingMarks) Park(h topology.Table, f topology.Failure) topology.Table {
+	if h["panic"] == "park" {
+		panic("park")
+	}
+	return topology.Trail{}.Park(h, f)
+}
+
+// If the Marks panic for a retry, the worker parks the message, and unchanged if they panic for parking, too. If such
+// messages stayed unsettled, they would exhaust the prefetch, and the worker would not receive further messages.
 func TestWorkerParksUnmarkableMessageUnchanged(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -70,7 +78,7 @@ func TestWorkerParksUnmarkableMessageUnchanged(t *testing.T) {
 		c := dial(t, b.URL)
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Prefetch: 1})
 		full := strings.Repeat("x", 131072-8-14-4-2-5-1-60)
-		for _, headers := range []amqp.Table{{"panic": "read"}, {"panic": "retry"}, {"full": full}} {
+		for _, headers := range []amqp.Table{{"panic": "read"}, {"panic": "park"}, {"full": full}} {
 			r.publish("", queue, amqp.Publishing{MessageId: "id", Type: "bad", Headers: headers})
 			d := r.take(queue + ".failed")
 			delete(d.Headers, "x-delivery-count") // added by the broker for this delivery
@@ -78,14 +86,18 @@ func TestWorkerParksUnmarkableMessageUnchanged(t *testing.T) {
 				t.Errorf("parked message: got ID %q and headers %.200v, want id and one header", d.MessageId, d.Headers)
 			}
 		}
+		r.publish("", queue, amqp.Publishing{MessageId: "id", Type: "bad", Headers: amqp.Table{"panic": "retry"}})
+		if d := r.take(queue + ".failed"); !strings.Contains(fmt.Sprint(d.Headers), "cannot retry the message: reprise: the strategy or policy panicked: retry") {
+			t.Errorf("parked message: got headers %.200v, want the panic in its errors", d.Headers)
+		}
 		r.publish("", queue, amqp.Publishing{MessageId: "good"})
 		for n := 1; ; n++ {
 			if seen := h.wait(t, n); seen[n-1].MessageID == "good" {
 				break
 			}
 		}
-		if handled, settled := c.log.count("cannot be handled"), c.log.count("cannot be settled"); handled != 1 || settled != 2 {
-			t.Errorf("log lines: got %d for handling and %d for settling, want 1 and 2", handled, settled)
+		if handled, parked := c.log.count("cannot be handled"), c.log.count("parked"); handled != 1 || parked != 4 {
+			t.Errorf("log lines: got %d for handling and %d for parking, want 1 and 4", handled, parked)
 		}
 	})
 }

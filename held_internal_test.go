@@ -11,21 +11,23 @@ import (
 // A remembered outcome applies to a redelivery that follows soon, not to an equal message of another day.
 func TestOutcomesExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var x refusals
+		var x held
 		message := func(redelivered bool) *delivery {
 			d := &delivery{Delivery: consume.Delivery{Attempt: 1}}
 			d.MessageID, d.Redelivered = "order-7", redelivered
 			return d
 		}
 		for after, want := range map[time.Duration]bool{time.Minute: true, 2 * time.Hour: false} {
-			x.remember(message(false), &result{text: "card declined"})
+			earlier := message(false)
+			earlier.result.text = "card declined"
+			x.remember(earlier)
 			time.Sleep(after)
-			var r result
-			if x.recall(message(false), &r) {
+			if x.recall(message(false)) {
 				t.Error("the outcome applies to a message that is not redelivered")
 			}
-			if got := x.recall(message(true), &r); got != want || want && r.text != "card declined" {
-				t.Errorf("after %s: got %t with %q, want %t", after, got, r.text, want)
+			later := message(true)
+			if got := x.recall(later); got != want || want && later.result.text != "card declined" {
+				t.Errorf("after %s: got %t with %q, want %t", after, got, later.result.text, want)
 			}
 		}
 	})
