@@ -215,3 +215,30 @@ func TestAckThenPublishDoesNotDuplicateConcurrentMessages(t *testing.T) {
 		}
 	})
 }
+
+// If the broker does not receive the ack of the original, it redelivers the original, and the worker does not publish the copy.
+func TestAckThenPublishDropsCopyIfAckIsLost(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		work, strategy := r.names(topology.Buckets{})
+		proxy := testkit.NewProxy(t, b.URL)
+		h := newHeldHandler(t)
+		stop := start(t, dial(t, proxy.URL()), reprise.WorkerConfig{
+			Queue: work, Strategy: strategy, Handler: h,
+			Order: reprise.AckThenPublish, Policy: reprise.Policy{MaxAttempts: 1},
+		})
+		r.publish("", work, amqp.Publishing{MessageId: "id"})
+		first := h.next()
+		cut := proxy.CutBeforeFrame(testkit.ToServer, 1)
+		first.result <- errScripted
+		<-cut
+		h.next().result <- errScripted
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if left := append(r.drained(work), r.drained(work+".failed")...); len(left) != 1 {
+			t.Errorf("got messages %q, want one", left)
+		}
+	})
+}

@@ -212,6 +212,37 @@ func TestWorkerHoldsMessageThatItCannotPark(t *testing.T) {
 	})
 }
 
+// If the connection of a held message is lost, the worker does not handle the redelivered message again.
+func TestHeldMessageIsNotHandledAgain(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		if _, err := r.QueueDeclare(queue, true, false, false, false, nil); err != nil { // without a dead-letter exchange
+			t.Fatal(err)
+		}
+		small, _ := testkit.EmbeddedManaged(t, broker.Config{MaxMessageSize: 100_000})
+		proxy := testkit.NewProxy(t, b.URL)
+		c := dial(t, proxy.URL(), splitBroker(strings.TrimSuffix(small.URL[strings.Index(small.URL, "@")+1:], "/")))
+		h := newScript(func(m *reprise.Message) error {
+			if m.MessageID == "good" {
+				return nil
+			}
+			return errScripted
+		})
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Concurrency: 1})
+		r.publish("", queue, amqp.Publishing{MessageId: "held", Body: make([]byte, 200_000)})
+		c.log.wait(t, "copy failed", 1)
+		sessions := c.log.count("consuming")
+		proxy.Cut()
+		c.log.wait(t, "consuming", sessions+1)
+		r.publish("", queue, amqp.Publishing{MessageId: "good"})
+		if all := h.wait(t, 2); all[0].MessageID != "held" || all[1].MessageID != "good" {
+			t.Errorf("the handler got messages %s and %s, want held and good", all[0].MessageID, all[1].MessageID)
+		}
+	})
+}
+
 // A message whose headers leave no space for a copy, in a queue that does not dead-letter, does not block other messages. The
 // worker reports it, and requeues it at the latest during the drain.
 func TestWorkerReportsMessageThatCannotBeParked(t *testing.T) {

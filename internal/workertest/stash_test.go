@@ -3,6 +3,7 @@ package workertest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -69,33 +70,36 @@ func TestCopiesStashReservedProperties(t *testing.T) {
 				headers: map[string]any{"x-deathly": true},
 			},
 		} {
-			t.Run(tc.name, func(t *testing.T) {
-				r := newRaw(t, b.URL)
-				queue, strategy := r.names(topology.Buckets{Base: 50 * time.Millisecond})
-				h := newScript(func(*reprise.Message) error { return errScripted })
-				start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Policy: quick(3)})
-				tc.msg.MessageId = "id"
-				r.publishLoosely(queue, tc.msg)
-				for i, m := range h.wait(t, 3) {
-					if diff := cmp.Diff(tc.headers, m.Headers); diff != "" {
-						t.Errorf("headers at attempt %d: -want +got:\n%s", i+1, diff)
+			// The broker removes the expiration of a message that waits. The only attempt shows a copy as the worker publishes it.
+			for _, attempts := range []int{1, 3} {
+				t.Run(fmt.Sprint(tc.name, " ", attempts), func(t *testing.T) {
+					r := newRaw(t, b.URL)
+					queue, strategy := r.names(topology.Buckets{Base: 50 * time.Millisecond})
+					h := newScript(func(*reprise.Message) error { return errScripted })
+					start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Policy: quick(attempts)})
+					tc.msg.MessageId = "id"
+					r.publishLoosely(queue, tc.msg)
+					for i, m := range h.wait(t, attempts) {
+						if diff := cmp.Diff(tc.headers, m.Headers); diff != "" {
+							t.Errorf("headers at attempt %d: -want +got:\n%s", i+1, diff)
+						}
+						if m.UserID != tc.user || m.Expiration != tc.expires || m.Exchange != "" || m.RoutingKey != queue {
+							t.Errorf("attempt %d: got user %q, expiration %s, exchange %q, routing key %q; want user %q, expiration %s", i+1, m.UserID, m.Expiration, m.Exchange, m.RoutingKey, tc.user, tc.expires)
+						}
 					}
-					if m.UserID != tc.user || m.Expiration != tc.expires || m.Exchange != "" || m.RoutingKey != queue {
-						t.Errorf("attempt %d: got user %q, expiration %s, exchange %q, routing key %q; want user %q, expiration %s", i+1, m.UserID, m.Expiration, m.Exchange, m.RoutingKey, tc.user, tc.expires)
+					parked := wire(r.take(queue + ".failed"))
+					marks := topology.Trail{}
+					for k := range parked.Headers {
+						if marks.Owns(k) {
+							delete(parked.Headers, k)
+						}
 					}
-				}
-				parked := wire(r.take(queue + ".failed"))
-				marks := topology.Trail{}
-				for k := range parked.Headers {
-					if marks.Owns(k) {
-						delete(parked.Headers, k)
+					tc.wire.MessageId, tc.wire.DeliveryMode, tc.wire.Body = "id", amqp.Persistent, []byte{}
+					if diff := cmp.Diff(tc.wire, parked); diff != "" {
+						t.Errorf("parked message: -want +got:\n%s", diff)
 					}
-				}
-				tc.wire.MessageId, tc.wire.DeliveryMode, tc.wire.Body = "id", amqp.Persistent, []byte{}
-				if diff := cmp.Diff(tc.wire, parked); diff != "" {
-					t.Errorf("parked message: -want +got:\n%s", diff)
-				}
-			})
+				})
+			}
 		}
 	})
 }
@@ -208,10 +212,10 @@ func TestRetryReturnsOnlyToFailingQueue(t *testing.T) {
 				},
 			},
 		})
-		r.publish(fanout, "k", amqp.Publishing{Headers: amqp.Table{"CC": []any{"cc"}}})
+		r.publish(fanout, "k", amqp.Publishing{Headers: amqp.Table{"CC": []any{"cc", copied}}}) // the exchange of copies leads to copied by its name
 		for i, m := range h.wait(t, 3) {
-			if m.Exchange != fanout || m.RoutingKey != "k" || !cmp.Equal(m.Headers["CC"], any([]any{"cc"})) {
-				t.Errorf("attempt %d: got exchange %q, routing key %q, CC %v; want %q, k, [cc]", i+1, m.Exchange, m.RoutingKey, m.Headers["CC"], fanout)
+			if m.Exchange != fanout || m.RoutingKey != "k" || !cmp.Equal(m.Headers["CC"], any([]any{"cc", copied})) {
+				t.Errorf("attempt %d: got exchange %q, routing key %q, CC %v; want %q, k, [cc %s]", i+1, m.Exchange, m.RoutingKey, m.Headers["CC"], fanout, copied)
 			}
 		}
 		if o, c := r.depth(other), r.depth(copied); o != 1 || c != 1 {
