@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -167,16 +168,18 @@ func (w *Worker) Consuming() error {
 // Check asks the broker whether the objects that the worker declares conflict with existing objects. It declares nothing. It
 // returns the errors that Client.Declare would return.
 func (w *Worker) Check(ctx context.Context) error {
-	return w.client.declareOrCheck(ctx, w.client.consuming, w.cfg.topology(), true)
+	_, err := w.client.declareOrCheck(ctx, w.client.consuming, w.cfg.topology(), true)
+	return err
 }
 
 // Risks returns the ways in which the broker removes unprocessed messages from the existing work queue, because of arguments that
 // another program or an operator has set, such as x-message-ttl: see topology.Queue. It changes nothing. Run logs the
 // result once. Without Config.Inspect, or after its error, Risks needs the configure permission for the queue, and does not see
 // policies.
-func (w *Worker) Risks(ctx context.Context) ([]string, error) { return w.risks(ctx, true) }
+func (w *Worker) Risks(ctx context.Context) ([]string, error) { return w.risks(ctx, false) }
 
-func (w *Worker) risks(ctx context.Context, checkOnly bool) (risks []string, err error) {
+// risks returns the risks of the work queue. If equal is set, the arguments of the queue are those of its declaration.
+func (w *Worker) risks(ctx context.Context, equal bool) (risks []string, err error) {
 	own := topology.Queue{Name: w.cfg.Queue}
 	for _, q := range w.cfg.topology().Queues {
 		if q.Name == w.cfg.Queue {
@@ -194,7 +197,10 @@ func (w *Worker) risks(ctx context.Context, checkOnly bool) (risks []string, err
 		}
 		w.log.Debug("cannot inspect the work queue", "error", err)
 	}
-	err = w.client.declaration(ctx, w.client.consuming, checkOnly, func(ctx context.Context, d *declaration) error {
+	if equal {
+		return nil, nil
+	}
+	err = w.client.declaration(ctx, w.client.consuming, true, func(ctx context.Context, d *declaration) error {
 		risks, err = d.risks(ctx, own)
 		return err
 	})
@@ -202,8 +208,8 @@ func (w *Worker) risks(ctx context.Context, checkOnly bool) (risks []string, err
 }
 
 // logRisks logs the risks of the work queue.
-func (w *Worker) logRisks(ctx context.Context) {
-	risks, err := w.risks(ctx, false)
+func (w *Worker) logRisks(ctx context.Context, equal bool) {
+	risks, err := w.risks(ctx, equal)
 	if err != nil {
 		w.log.Debug("cannot read the arguments of the work queue", "error", err)
 	}
@@ -251,7 +257,7 @@ func (w *Worker) announced() announce.Worker {
 type owner Worker
 
 func (o *owner) Declare(ctx context.Context) (permanent bool, err error) {
-	err = o.client.declare(ctx, o.client.consuming, o.cfg.topology())
+	equal, err := o.client.declareOrCheck(ctx, o.client.consuming, o.cfg.topology(), false)
 	if err == nil && o.member != nil {
 		if conn, err := o.client.consuming.Get(ctx); err == nil { // on an error, the consumer cannot consume either
 			o.client.agent.Check(ctx, conn, o.member)
@@ -259,7 +265,7 @@ func (o *owner) Declare(ctx context.Context) (permanent bool, err error) {
 	}
 	if err == nil && !o.cfg.AsDelivered {
 		o.inspected.Do(func() {
-			_ = o.client.tasks.Go(func() { (*Worker)(o).logRisks(ctx) }) // fails only if the client is closed
+			_ = o.client.tasks.Go(func() { (*Worker)(o).logRisks(ctx, slices.Contains(equal, o.cfg.Queue)) }) // fails only if the client is closed
 		})
 	}
 	_, permanent = errors.AsType[*DeclareError](err)
