@@ -13,6 +13,7 @@ const (
 	maxLooked = 5_000  // by a page, and by Count
 	maxAsked  = 10_000 // by a page of a PostgreSQL search
 	maxFew    = 2_000  // matches of the word index, at any position
+	maxAtOnce = 1_000  // by one query: PostgreSQL compiles a query (JIT) if it expects more work, for 10 ms and more
 	probe     = 1_000  // messages to check before the query uses the word index
 )
 
@@ -34,7 +35,7 @@ type walk struct {
 func (a *Archive) until(ctx context.Context, w *walk, size, limit, most int) error {
 	// Start with few messages, because usually most of the checked messages are selected.
 	for ; !w.end && len(w.found) <= size && w.looked < most; limit = w.more(size, limit) {
-		limit = min(limit, most-w.looked)
+		limit = min(limit, most-w.looked, maxAtOnce)
 		n, at := 0, 0
 		for err := range a.db.Rows(ctx, w.s.look(w.next, limit), w.s.args...).Scan(&w.next, &at) {
 			if err != nil {
@@ -106,7 +107,7 @@ func (a *Archive) search(ctx context.Context, w *walk, size int) error {
 			return err
 		}
 	}
-	return a.until(ctx, w, size, 4*probe, maxAsked)
+	return a.until(ctx, w, size, maxAtOnce, maxAsked)
 }
 
 // some returns the positions of selected messages, and reports whether there may be more. Usually these are the latest
@@ -131,7 +132,7 @@ func (a *Archive) some(ctx context.Context, s *selection) (at []int64, more bool
 			return nil, false, err
 		}
 	}
-	err = a.until(ctx, w, maxLooked, maxLooked, maxLooked)
+	err = a.until(ctx, w, maxLooked, maxAtOnce, maxLooked)
 	return w.found, !w.end, err
 }
 

@@ -161,31 +161,33 @@ func actValues(f failed.Filter) string {
 	return v.Encode()
 }
 
-// figures are 95th percentiles in milliseconds, by page and column.
+// figures are percentiles in milliseconds, by page and column.
 type figures struct {
-	Pages   []string
-	Columns []string
-	P95     map[string]map[string]float64
+	Pages    []string
+	Columns  []string
+	P50, P95 map[string]map[string]float64
 }
 
-func (f *figures) set(page, column string, p95 float64) {
+// set adds the figures of a page, from sorted times.
+func (f *figures) set(page, column string, took []time.Duration) {
 	if f.P95 == nil {
-		f.P95 = map[string]map[string]float64{}
+		f.P50, f.P95 = map[string]map[string]float64{}, map[string]map[string]float64{}
 	}
 	if f.P95[page] == nil {
-		f.P95[page] = map[string]float64{}
+		f.P50[page], f.P95[page] = map[string]float64{}, map[string]float64{}
 		f.Pages = append(f.Pages, page)
 	}
 	if !slices.Contains(f.Columns, column) {
 		f.Columns = append(f.Columns, column)
 	}
-	f.P95[page][column] = p95
+	percentile := func(n int) float64 { return float64(took[(len(took)*n+99)/100-1].Microseconds()) / 1000 }
+	f.P50[page][column], f.P95[page][column] = percentile(50), percentile(95)
 }
 
-// print writes a table, with the earlier figures in parentheses.
+// print writes a table of "p50; p95", with the earlier figures in parentheses.
 func (f *figures) print(out io.Writer, before figures) {
 	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
-	fmt.Fprint(w, "| p95, ms\t|")
+	fmt.Fprint(w, "| p50; p95, ms\t|")
 	var line strings.Builder
 	line.WriteString("|---\t|")
 	for _, c := range f.Columns {
@@ -196,9 +198,9 @@ func (f *figures) print(out io.Writer, before figures) {
 	for _, p := range f.Pages {
 		fmt.Fprintf(w, "| `%s`\t|", p)
 		for _, c := range f.Columns {
-			fmt.Fprintf(w, " %.1f", f.P95[p][c])
+			fmt.Fprintf(w, " %.1f; %.1f", f.P50[p][c], f.P95[p][c])
 			if was, ok := before.P95[p][c]; ok {
-				fmt.Fprintf(w, " (%.1f)", was)
+				fmt.Fprintf(w, " (%.1f; %.1f)", before.P50[p][c], was)
 			}
 			fmt.Fprint(w, "\t|")
 		}
@@ -235,7 +237,7 @@ func (s *system) ask(ctx context.Context, o options, column string, pages []page
 			}
 		}
 		slices.Sort(took)
-		results.set(p.name, column, float64(took[(len(took)*95+99)/100-1].Microseconds())/1000)
+		results.set(p.name, column, took)
 	}
 	return ctx.Err()
 }
