@@ -185,8 +185,8 @@ func (r *router) ask(ctx context.Context) error {
 }
 
 func (r *router) find(m sentFrom) route {
-	if m.key == m.failedQueue && m.key != m.queue {
-		m.key = "" // the original key is unknown
+	if m.exchange == "" && m.key == m.failedQueue && m.key != m.queue {
+		m.key = "" // published to the failed queue: the original key is unknown
 	}
 	designed := r.designed(m.queue)
 	keyless := m.key == m.queue || m.exchange == "" && m.key == "" // the key does not identify a binding

@@ -276,6 +276,9 @@ func TestRoutingTargets(t *testing.T) {
 		"original exchange of two listed exchanges": {
 			Routing{Bindings: listed(topology.Binding{Exchange: "shop", Queue: "two", RoutingKey: "a"})}, sentFrom{"two", "parked", "shop", "a"}, Target{"shop", "a"}, "",
 		},
+		"original key with the name of the failed queue": {
+			Routing{Bindings: listed(topology.Binding{Exchange: "shop", Queue: "two", RoutingKey: "parked"})}, sentFrom{"two", "parked", "shop", "parked"}, Target{"shop", "parked"}, "",
+		},
 		"internal exchange": {
 			Routing{Bindings: listed(topology.Binding{Exchange: "inner", Queue: "plain", RoutingKey: "k"})},
 			sentFrom{"plain", "plain.failed", "inner", "k"},
