@@ -63,8 +63,8 @@ func (a *Archive) Newest(ctx context.Context) (id ID, err error) {
 	return id, err
 }
 
-// CountState returns the exact number of messages in state s that f selects. Unlike Count it has no limit, so it can
-// take a long time. Use the result for Filter.AtMost.
+// CountState returns the exact number of messages in state s that f selects, without erased messages in state discarded,
+// which Restore skips. Unlike Count it has no limit, so it can take a long time. Use the result for Filter.AtMost.
 func (a *Archive) CountState(ctx context.Context, f Filter, s State) (n int64, err error) {
 	defer annotate(&err, "cannot count messages")
 	if f.States != nil && !slices.Contains(f.States, s) {
@@ -76,9 +76,12 @@ func (a *Archive) CountState(ctx context.Context, f Filter, s State) (n int64, e
 	if err != nil || which == nil {
 		return 0, err
 	}
-	if counted, ok, err := a.counted(ctx, f); ok || err != nil {
+	where := which.where()
+	if s == Discarded {
+		where += erasable // no counter
+	} else if counted, ok, err := a.counted(ctx, f); ok || err != nil {
 		return counted, err
 	}
-	err = a.db.Row(ctx, `SELECT count(*) FROM {message} m WHERE `+which.where(), which.args...).Scan(&n)
+	err = a.db.Row(ctx, `SELECT count(*) FROM {message} m WHERE `+where, which.args...).Scan(&n)
 	return n, err
 }

@@ -2,6 +2,7 @@ package failed_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -97,6 +98,30 @@ func TestCheckReportsUnknownNumbers(t *testing.T) {
 			if err := a.Check(t.Context(), f); !errors.Is(err, failed.ErrNotFound) || !strings.Contains(err.Error(), text) {
 				t.Errorf("filter %+v: got error %v, want ErrNotFound with %q", f, err, text)
 			}
+		}
+	})
+}
+
+// The count before an undo does not include the discarded messages that are erased.
+func TestCountOfDiscardedMessagesIsTheNumberToRestore(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		var all []failed.Message
+		for i := range 12 {
+			all = append(all, failed.Message{Queue: fmt.Sprint("q", i%2), FailedQueue: "f", Error: "declined"})
+		}
+		ids := value(a.Add(ctx, all))(t)
+		group := value(a.Get(ctx, ids[0]))(t).Group
+		value(a.Discard(ctx, failed.Filter{IDs: ids[:10]}, "duplicates", "ann"))(t)
+		value(a.Erase(ctx, failed.Filter{IDs: []failed.ID{ids[0], ids[1], ids[11]}}, "request 12", "ann"))(t)
+		for _, f := range []failed.Filter{{IDs: ids[:1]}, {Group: group, Through: ids[2]}, {Queue: "q1"}, {All: true}} {
+			counted := value(a.CountState(ctx, f, failed.Discarded))(t)
+			if restored := value(a.Restore(ctx, f, "ann"))(t); counted != restored {
+				t.Errorf("%+v: %d messages counted, %d restored", f, counted, restored)
+			}
+		}
+		if n := value(a.CountState(ctx, failed.Filter{}, failed.Failed))(t); n != 9 {
+			t.Errorf("got %d failed messages, want all 9 that are not erased", n)
 		}
 	})
 }

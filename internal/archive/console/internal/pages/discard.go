@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -121,9 +122,14 @@ func (s *selection) nav() string {
 // counter counts the messages that a filter selects.
 type counter func(*web.Call, failed.Filter) (failed.Total, error)
 
-// countQuickly stops after several thousand messages, so that the page loads quickly.
+// countQuickly stops after several thousand messages, so that the page loads quickly. If it has counted all discarded
+// messages, it omits the erased ones, which cannot be restored.
 func countQuickly(c *web.Call, f failed.Filter) (failed.Total, error) {
-	return c.Archive.Count(c.R.Context(), f)
+	t, err := c.Archive.Count(c.R.Context(), f)
+	if err == nil && !t.More && slices.Equal(f.States, []failed.State{failed.Discarded}) {
+		return countExactly(c, f)
+	}
+	return t, err
 }
 
 // notCounted returns zero, for callers that count the messages themselves.
