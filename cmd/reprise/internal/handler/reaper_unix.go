@@ -4,6 +4,7 @@ package handler
 
 import (
 	"bufio"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"os"
@@ -15,23 +16,35 @@ import (
 	"syscall"
 )
 
-// Reap is the main function of a Reaper process. It reads lines "+GROUP" and "-GROUP" until EOF, which means that the
-// parent process has exited or has called [Reaper.Close]. Then Reap kills the process groups that are still registered.
+// startVariable is the environment variable that identifies one start of a program.
+const startVariable = ours + "START"
+
+// Reap is the main function of a Reaper process. It reads lines until EOF, which means that the parent process has
+// exited or has called [Reaper.Close]. The line "?START" announces a start, "+GROUP" registers the group of the started
+// program, and "-GROUP" unregisters it. After EOF, Reap kills the groups that are still registered and, on Linux, the
+// group of the announced start.
 func Reap(in io.Reader) {
 	signal.Ignore() // a signal to all processes of a terminal or service must not terminate this process first
-	groups := map[int]struct{}{}
+	groups, announced := map[int]struct{}{}, ""
 	for lines := bufio.NewScanner(in); lines.Scan(); {
+		if start, ok := strings.CutPrefix(lines.Text(), "?"); ok {
+			announced = start
+			continue
+		}
 		group, err := strconv.Atoi(strings.TrimLeft(lines.Text(), "+-"))
 		switch {
 		case err != nil || group <= 1:
 		case strings.HasPrefix(lines.Text(), "+"):
-			groups[group] = struct{}{}
+			groups[group], announced = struct{}{}, ""
 		default:
 			delete(groups, group)
 		}
 	}
 	for group := range groups {
 		_ = syscall.Kill(-group, syscall.SIGKILL)
+	}
+	if announced != "" {
+		killStart(announced)
 	}
 }
 
@@ -46,7 +59,7 @@ func (p *reaperProcess) close() {
 	<-p.ended
 }
 
-// start starts a program and registers it with the Reaper process.
+// start announces a program to the Reaper process, starts it, and registers it.
 func (r *Reaper) start(cmd *exec.Cmd) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,13 +67,16 @@ func (r *Reaper) start(cmd *exec.Cmd) error {
 		return err
 	}
 	killWithThread(cmd)
+	id := rand.Text()
+	cmd.Env = append(cmd.Env, startVariable+"="+id)
+	r.tell('?', id)
 	started := make(chan error)
 	r.starts <- func() { started <- cmd.Start() }
 	if err := <-started; err != nil {
 		return err
 	}
 	r.running[cmd.Process] = struct{}{}
-	r.tell('+', cmd.Process)
+	r.tell('+', cmd.Process.Pid)
 	return nil
 }
 
@@ -69,14 +85,14 @@ func (r *Reaper) forget(p *os.Process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.running, p)
-	r.tell('-', p)
+	r.tell('-', p.Pid)
 }
 
-// tell registers (+) or unregisters (-) the group of a program. It ignores write errors, because ensure replaces a
-// Reaper process that has exited.
-func (r *Reaper) tell(sign rune, p *os.Process) {
+// tell writes a line to the Reaper process (see Reap). It ignores write errors, because ensure replaces a Reaper process
+// that has exited.
+func (r *Reaper) tell(sign rune, what any) {
 	if r.process != nil {
-		_, _ = fmt.Fprintf(r.process.pipe, "%c%d\n", sign, p.Pid)
+		_, _ = fmt.Fprintf(r.process.pipe, "%c%v\n", sign, what)
 	}
 }
 
@@ -111,7 +127,7 @@ func (r *Reaper) ensure() error {
 		close(ended)
 	}(r.process.ended)
 	for p := range r.running {
-		r.tell('+', p)
+		r.tell('+', p.Pid)
 	}
 	return nil
 }

@@ -5,3 +5,5 @@ package handler
 import "os/exec"
 
 func killWithThread(*exec.Cmd) {}
+
+func killStart(string) {}
