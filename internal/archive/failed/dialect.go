@@ -65,12 +65,14 @@ func (d dialect) along(columns []equal, from, before int64) (where string, order
 // equal is the condition that a column equals a value.
 type equal struct{ column, value string }
 
-// in returns the condition that column is one of the numbers in arg (see list for the format).
+// in returns the condition that column is one of the numbers in arg (see list for the format). PostgreSQL evaluates a
+// subquery once. Without it, a plan that does not use an index would parse arg for each row, for example before the first
+// ANALYZE.
 func (d dialect) in(column, arg string) string {
 	if d.Dialect == SQLite {
 		return column + " IN (SELECT value FROM json_each(" + arg + "))"
 	}
-	return column + " = ANY(CAST(CAST(" + arg + " AS TEXT) AS BIGINT[]))"
+	return column + " = ANY(ARRAY(SELECT unnest(CAST(CAST(" + arg + " AS TEXT) AS BIGINT[]))))"
 }
 
 func list[N ~int64](d dialect, numbers []N) string {
