@@ -40,8 +40,8 @@ func ExampleRule() {
 	policy := reprise.Policy{
 		Backoff: backoff.Exponential{Initial: time.Second},
 		Rules: []reprise.Rule{
-			{Match: reprise.Is(errNoCard), Park: true},                                                 // a retry cannot succeed
-			{Match: reprise.As[*net.OpError](), MaxAttempts: 100, Backoff: backoff.Fixed(time.Minute)}, // an outage is temporary
+			{Match: reprise.MatchIs(errNoCard), Park: true},                                                 // a retry cannot succeed
+			{Match: reprise.MatchAs[*net.OpError](), MaxAttempts: 100, Backoff: backoff.Fixed(time.Minute)}, // an outage is temporary
 		},
 	}
 	for _, err := range []error{
@@ -75,14 +75,14 @@ func ExamplePolicy_Decide() {
 	// {Retry:false Delay:0s Pause:0s Reason:parked by the handler Uncounted:false}
 }
 
-func ExampleIs() {
-	match := reprise.Is(net.ErrClosed)
+func ExampleMatchIs() {
+	match := reprise.MatchIs(net.ErrClosed)
 	fmt.Println(match(fmt.Errorf("charge: %w", net.ErrClosed)), match(errors.New("charge: declined")))
 	// Output: true false
 }
 
-func ExampleAs() {
-	match := reprise.As[*net.DNSError]()
+func ExampleMatchAs() {
+	match := reprise.MatchAs[*net.DNSError]()
 	fmt.Println(match(fmt.Errorf("charge: %w", &net.DNSError{Err: "no such host", Name: "till"})), match(net.ErrClosed))
 	// Output: true false
 }

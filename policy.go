@@ -198,7 +198,7 @@ func tooLate(delay, since, limit time.Duration) string {
 // errors, unless a Rule with Uncounted matched them. A Rule does not override the handler: Park parks the message, and RetryAfter sets the delay. The limits and
 // the Park field of the Rule also apply to RetryAfter.
 type Rule struct {
-	// Match reports whether the Rule applies to an error, which is never nil. Is and As return such functions. Match must
+	// Match reports whether the Rule applies to an error, which is never nil. MatchIs and MatchAs return such functions. Match must
 	// be safe for concurrent use. Required.
 	Match func(error) bool
 
@@ -216,18 +216,18 @@ type Rule struct {
 	Backoff     backoff.Backoff // overrides Policy.Backoff
 }
 
-// Is returns a Match for errors that match target according to errors.Is. If target is nil, it returns nil, which
+// MatchIs returns a Match for errors that match target according to errors.Is. If target is nil, it returns nil, which
 // Policy.Validate refuses, because the error of a failed attempt is never nil.
-func Is(target error) func(error) bool {
+func MatchIs(target error) func(error) bool {
 	if target == nil {
 		return nil
 	}
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
-// As returns a Match for errors that match type E according to errors.As. E is the exact type of the error to match,
-// often a pointer: As[*net.OpError]().
-func As[E error]() func(error) bool {
+// MatchAs returns a Match for errors that match type E according to errors.As. E is the exact type of the error to match,
+// often a pointer: MatchAs[*net.OpError]().
+func MatchAs[E error]() func(error) bool {
 	return func(err error) bool {
 		_, ok := errors.AsType[E](err)
 		return ok
@@ -237,7 +237,7 @@ func As[E error]() func(error) bool {
 func (r Rule) validate(name string) error {
 	var missing error
 	if r.Match == nil {
-		missing = fmt.Errorf("reprise: %s.Match must not be nil (use reprise.Is(ErrSomething), reprise.As[*SomeError]() or another function)", name)
+		missing = fmt.Errorf("reprise: %s.Match must not be nil (use reprise.MatchIs(ErrSomething), reprise.MatchAs[*SomeError]() or another function)", name)
 	}
 	bad := backoff.Validate(r.Backoff)
 	if bad != nil {

@@ -15,7 +15,7 @@ func TestMessageOverridesMaxAttempts(t *testing.T) {
 		ruled := random.IntN(9)
 		p := Policy{
 			MaxAttempts: random.IntN(9),
-			Rules:       []Rule{{Match: Is(gone), MaxAttempts: ruled}},
+			Rules:       []Rule{{Match: MatchIs(gone), MaxAttempts: ruled}},
 		}
 		attempt, left := 1+random.IntN(8), random.IntN(9)
 		own := p.withMaxAttempts(attempt + left)

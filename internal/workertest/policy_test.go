@@ -50,7 +50,7 @@ func policies(b *rapid.Generator[backoff.Backoff]) *rapid.Generator[reprise.Poli
 	limit := rapid.OneOf(rapid.Just(time.Duration(0)), spans())
 	rule := rapid.Custom(func(t *rapid.T) reprise.Rule {
 		return reprise.Rule{
-			Match:       reprise.Is(rapid.SampledFrom(failures).Draw(t, "target")),
+			Match:       reprise.MatchIs(rapid.SampledFrom(failures).Draw(t, "target")),
 			MaxAttempts: rapid.IntRange(0, 12).Draw(t, "attempts"),
 			GiveUpAfter: limit.Draw(t, "give up after"),
 			Backoff:     rapid.OneOf(rapid.Just[backoff.Backoff](nil), b).Draw(t, "backoff"),
@@ -182,7 +182,7 @@ func TestDecideAcceptsInvalidInput(t *testing.T) {
 			MaxAttempts: rapid.Int().Draw(t, "attempts"),
 			GiveUpAfter: time.Duration(n.Draw(t, "give up after")),
 			Backoff:     backoff.Fixed(n.Draw(t, "delay")),
-			Rules:       []reprise.Rule{{}, {Match: reprise.Is(errBusy), MaxAttempts: rapid.Int().Draw(t, "rule"), GiveUpAfter: time.Duration(n.Draw(t, "rule"))}},
+			Rules:       []reprise.Rule{{}, {Match: reprise.MatchIs(errBusy), MaxAttempts: rapid.Int().Draw(t, "rule"), GiveUpAfter: time.Duration(n.Draw(t, "rule"))}},
 		}
 		err := rapid.SampledFrom(append(failures, &reprise.RetryAfterError{Delay: time.Duration(n.Draw(t, "asked"))})).Draw(t, "error")
 		if d := p.Decide(err, rapid.Int().Draw(t, "attempt"), time.Duration(n.Draw(t, "since"))); d.Delay < 0 {
@@ -199,10 +199,10 @@ func TestDecide(t *testing.T) {
 		MaxAttempts: 3,
 		Backoff:     backoff.Fixed(time.Second),
 		Rules: []reprise.Rule{
-			{Match: reprise.Is(errBusy), MaxAttempts: 50, Backoff: backoff.Fixed(time.Hour), GiveUpAfter: 90 * time.Minute},
-			{Match: reprise.As[*fs.PathError](), MaxAttempts: 1},
+			{Match: reprise.MatchIs(errBusy), MaxAttempts: 50, Backoff: backoff.Fixed(time.Hour), GiveUpAfter: 90 * time.Minute},
+			{Match: reprise.MatchAs[*fs.PathError](), MaxAttempts: 1},
 			{Match: func(err error) bool { return strings.HasPrefix(err.Error(), "read: ") }},
-			{Match: reprise.Is(fs.ErrClosed), Park: true},
+			{Match: reprise.MatchIs(fs.ErrClosed), Park: true},
 			{Match: func(error) bool { return true }, MaxAttempts: 2},
 		},
 	}
@@ -277,12 +277,12 @@ func TestMatches(t *testing.T) {
 		match func(error) bool
 		want  bool
 	}{
-		"is":               {reprise.Is(errScripted), true},
-		"is another error": {reprise.Is(errBusy), false},
-		"is, by method Is": {reprise.Is(fs.ErrNotExist), true},
-		"as":               {reprise.As[*fs.PathError](), true},
-		"as another type":  {reprise.As[*reprise.ParkError](), false},
-		"as an interface": {reprise.As[interface {
+		"is":               {reprise.MatchIs(errScripted), true},
+		"is another error": {reprise.MatchIs(errBusy), false},
+		"is, by method Is": {reprise.MatchIs(fs.ErrNotExist), true},
+		"as":               {reprise.MatchAs[*fs.PathError](), true},
+		"as another type":  {reprise.MatchAs[*reprise.ParkError](), false},
+		"as an interface": {reprise.MatchAs[interface {
 			error
 			Timeout() bool
 		}](), true},
@@ -296,7 +296,7 @@ func TestMatches(t *testing.T) {
 func TestValidatePolicy(t *testing.T) {
 	t.Parallel()
 	rule := func(r reprise.Rule) reprise.Policy {
-		return reprise.Policy{Rules: []reprise.Rule{{Match: reprise.Is(errBusy)}, r}}
+		return reprise.Policy{Rules: []reprise.Rule{{Match: reprise.MatchIs(errBusy)}, r}}
 	}
 	for _, tc := range []struct {
 		policy reprise.Policy
@@ -304,32 +304,32 @@ func TestValidatePolicy(t *testing.T) {
 	}{
 		{reprise.Policy{}, ""},
 		{reprise.Policy{MaxAttempts: math.MaxInt32, GiveUpAfter: math.MaxInt64}, ""},
-		{rule(reprise.Rule{Match: reprise.As[*fs.PathError]()}), ""},
+		{rule(reprise.Rule{Match: reprise.MatchAs[*fs.PathError]()}), ""},
 		{reprise.Policy{MaxAttempts: -1}, "reprise: Policy.MaxAttempts must be between 0 and 2147483647: got -1 (0 means 19, 1 no retries)"},
 		{reprise.Policy{GiveUpAfter: -time.Hour}, "reprise: Policy.GiveUpAfter must not be negative: got -1h0m0s (0 means no limit)"},
 		{reprise.Policy{Backoff: backoff.List{}}, "backoff: List must not be empty (List{time.Minute} always waits 1m)"},
 		{
 			rule(reprise.Rule{}),
-			"reprise: Policy.Rules[1].Match must not be nil (use reprise.Is(ErrSomething), reprise.As[*SomeError]() or another function)",
+			"reprise: Policy.Rules[1].Match must not be nil (use reprise.MatchIs(ErrSomething), reprise.MatchAs[*SomeError]() or another function)",
 		},
 		{
-			rule(reprise.Rule{Match: reprise.Is(nil)}),
-			"reprise: Policy.Rules[1].Match must not be nil (use reprise.Is(ErrSomething), reprise.As[*SomeError]() or another function)",
+			rule(reprise.Rule{Match: reprise.MatchIs(nil)}),
+			"reprise: Policy.Rules[1].Match must not be nil (use reprise.MatchIs(ErrSomething), reprise.MatchAs[*SomeError]() or another function)",
 		},
 		{
-			rule(reprise.Rule{Match: reprise.Is(errBusy), MaxAttempts: -2}),
+			rule(reprise.Rule{Match: reprise.MatchIs(errBusy), MaxAttempts: -2}),
 			"reprise: Policy.Rules[1].MaxAttempts must be between 0 and 2147483647: got -2 (0 means the MaxAttempts of the Policy, 1 no retries)",
 		},
 		{
-			rule(reprise.Rule{Match: reprise.Is(errBusy), GiveUpAfter: -1}),
+			rule(reprise.Rule{Match: reprise.MatchIs(errBusy), GiveUpAfter: -1}),
 			"reprise: Policy.Rules[1].GiveUpAfter must not be negative: got -1ns (0 means the GiveUpAfter of the Policy)",
 		},
 		{
-			rule(reprise.Rule{Match: reprise.Is(errBusy), Backoff: backoff.Fixed(-1)}),
+			rule(reprise.Rule{Match: reprise.MatchIs(errBusy), Backoff: backoff.Fixed(-1)}),
 			"reprise: Policy.Rules[1].Backoff: backoff: Fixed must not be negative: got -1ns (0 retries immediately)",
 		},
 		{
-			rule(reprise.Rule{Match: reprise.Is(errBusy), Park: true, MaxAttempts: 2}),
+			rule(reprise.Rule{Match: reprise.MatchIs(errBusy), Park: true, MaxAttempts: 2}),
 			"reprise: Policy.Rules[1]: MaxAttempts, GiveUpAfter and Backoff must be 0 with Park",
 		},
 		{
@@ -337,7 +337,7 @@ func TestValidatePolicy(t *testing.T) {
 			"reprise: Policy.MaxAttempts must be between 0 and 2147483647: got -1 (0 means 19, 1 no retries)\n" +
 				"reprise: Policy.GiveUpAfter must not be negative: got -1ns (0 means no limit)\n" +
 				"backoff: Fixed must not be negative: got -1ns (0 retries immediately)\n" +
-				"reprise: Policy.Rules[0].Match must not be nil (use reprise.Is(ErrSomething), reprise.As[*SomeError]() or another function)",
+				"reprise: Policy.Rules[0].Match must not be nil (use reprise.MatchIs(ErrSomething), reprise.MatchAs[*SomeError]() or another function)",
 		},
 	} {
 		got := ""

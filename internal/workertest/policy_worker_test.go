@@ -39,7 +39,7 @@ func TestWorkerFollowsPolicy(t *testing.T) {
 				GiveUpAfter: 24 * time.Hour,
 				Backoff:     backoff.Fixed(5 * time.Hour),
 				Rules: []reprise.Rule{
-					{Match: reprise.Is(errBusy), MaxAttempts: 3, Backoff: backoff.Fixed(time.Minute)},
+					{Match: reprise.MatchIs(errBusy), MaxAttempts: 3, Backoff: backoff.Fixed(time.Minute)},
 					{Match: func(err error) bool { return errors.Is(err, odd) && panics() }},
 				},
 			},

@@ -19,7 +19,7 @@ func TestUncountedAttemptsKeepTheBudget(t *testing.T) {
 	closed := errors.New("closed at night")
 	rule := reprise.Policy{
 		MaxAttempts: 3, Backoff: backoff.Fixed(time.Minute),
-		Rules: []reprise.Rule{{Match: reprise.Is(closed), Uncounted: true, Backoff: backoff.Fixed(time.Hour)}},
+		Rules: []reprise.Rule{{Match: reprise.MatchIs(closed), Uncounted: true, Backoff: backoff.Fixed(time.Hour)}},
 	}
 	plain := rule
 	plain.Rules = nil

@@ -41,7 +41,7 @@ func TestWorkerPausesWhileStoreIsDown(t *testing.T) {
 			s := &stores{of: []idempotent.Store{tt.store}}
 			w := config.Worker{Duplicates: &config.Duplicates{}}
 			w.Policy = reprise.Policy{MaxAttempts: 2, Rules: []reprise.Rule{
-				{Match: reprise.Is(errCrooked), MaxAttempts: 1},
+				{Match: reprise.MatchIs(errCrooked), MaxAttempts: 1},
 				{Match: func(error) bool { return true }, MaxAttempts: 2},
 			}}
 			cfg, err := s.protect(0, w, slog.New(slog.DiscardHandler))
