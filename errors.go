@@ -45,12 +45,12 @@ var (
 	// ErrInvalidMessage is returned if the message cannot be encoded, or is otherwise invalid. It was not sent.
 	ErrInvalidMessage = amqpconn.ErrInvalidMessage
 
-	// ErrCopyRefused is returned by Worker.Consuming and Worker.Healthy while the worker holds messages that it can neither
+	// ErrCopyRefused is returned by Worker.Status and Worker.Healthy while the worker holds messages that it can neither
 	// retry nor park, because the broker refuses their copies, and their queue does not dead-letter into the failed queue. The
 	// error string contains the reason.
 	ErrCopyRefused = errors.New("reprise: broker refuses copies of failed messages")
 
-	// ErrStillRunning is returned by Worker.Consuming and Worker.Healthy while the broker has redelivered a message whose
+	// ErrStillRunning is returned by Worker.Status and Worker.Healthy while the broker has redelivered a message whose
 	// earlier delivery a handler of the worker still processes. The worker does not handle the message again until the
 	// handler has returned.
 	ErrStillRunning = errors.New("reprise: handlers still process messages that the broker has redelivered")
@@ -136,11 +136,11 @@ func (e *DeclareError) Error() string {
 
 func (e *DeclareError) Unwrap() error { return e.Err }
 
-// PausedError reports a pause that an operator has requested. Worker.Paused returns it during such a pause, and it is
+// PausedError reports a pause that an operator has requested. Worker.Status returns it during such a pause, and it is
 // the Err of EventPaused. Its fields are the fields of topology.Pause.
 type PausedError struct{ topology.Pause }
 
 func (e *PausedError) Error() string { return "reprise: " + e.String() }
 
-// errPaused is the result of Worker.Paused for a pause without a specific reason.
+// errPaused is the reason for a pause without a specific reason.
 var errPaused = errors.New("reprise: paused")

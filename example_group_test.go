@@ -56,7 +56,7 @@ func ExampleGroup() {
 	}
 
 	health := &http.Server{Addr: "127.0.0.1:0", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := errors.Join(orders.Healthy(r.Context()), mails.Consuming()); err != nil {
+		if err := errors.Join(orders.Healthy(r.Context()), mails.Status().Err); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})}

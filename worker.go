@@ -148,21 +148,30 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 // Use it for a readiness probe. Do not use it for a liveness probe, which would restart the process while the broker is
 // down, although the worker reconnects automatically.
 func (w *Worker) Healthy(ctx context.Context) error {
-	if err := w.Consuming(); err != nil {
+	if err := w.Status().Err; err != nil {
 		return err
 	}
 	return w.client.Healthy(ctx)
 }
 
-// Consuming is like Healthy, but does not send a request to the broker. It returns nil if the worker consumes, or
-// pauses on purpose. Otherwise it returns ErrNotConsuming with the reason, or ErrClosed after the worker has stopped.
-// If the worker holds messages that it can neither retry nor park, it returns ErrCopyRefused with the reason, and if the
-// broker has redelivered a message whose handler still runs, ErrStillRunning. Use it in a program with many workers and one
-// Client.
-func (w *Worker) Consuming() error {
+// Status is the state of a worker.
+type Status struct {
+	// Err is nil if the worker consumes, or pauses on purpose. Otherwise it is ErrNotConsuming with the reason, or ErrClosed
+	// after the worker has stopped. If the worker holds messages that it can neither retry nor park, Err is ErrCopyRefused
+	// with the reason, and if the broker has redelivered a message whose handler still runs, ErrStillRunning.
+	Err error
+
+	// Pause is the reason for the pause, or nil if the worker does not pause. A *PausedError means that an operator has
+	// paused it.
+	Pause error
+}
+
+// Status returns the state of the worker. Unlike Healthy, it does not send a request to the broker. Use it in a program with
+// many workers and one Client.
+func (w *Worker) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return cmp.Or(w.status, w.held.err(), w.hung)
+	return Status{cmp.Or(w.status, w.held.err(), w.hung), w.pause}
 }
 
 // Check asks the broker whether the objects that the worker declares conflict with existing objects. It declares nothing. It
@@ -216,14 +225,6 @@ func (w *Worker) logRisks(ctx context.Context, equal bool) {
 	if len(risks) > 0 {
 		w.log.Warn("work queue can lose messages", "risks", strings.Join(risks, "; "))
 	}
-}
-
-// Paused returns the reason for the pause, or nil if the worker does not pause. A *PausedError means that an operator
-// has paused it. A paused worker is healthy: Consuming returns nil.
-func (w *Worker) Paused() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.pause
 }
 
 func (w *Worker) interrupt(err error) {

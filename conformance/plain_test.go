@@ -52,7 +52,7 @@ func TestPlainQueue(t *testing.T) {
 				t.Fatal(err)
 			}
 			runUntilEnd(t, worker.Run)
-			testkit.Eventually(t, timeout, func() bool { return worker.Consuming() == nil })
+			testkit.Eventually(t, timeout, func() bool { return worker.Status().Err == nil })
 			declare()
 			if err := client.Publish(t.Context(), &reprise.Message{RoutingKey: work}); err != nil {
 				t.Fatal(err)
@@ -97,7 +97,7 @@ func TestClassicQueueWithExistingFailedQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop := runUntilEnd(t, worker.Run)
-		testkit.Eventually(t, timeout, func() bool { return worker.Consuming() == nil })
+		testkit.Eventually(t, timeout, func() bool { return worker.Status().Err == nil })
 		for n, expiration := range []time.Duration{0, time.Millisecond} { // parked by the worker, expired without a worker
 			if err := client.Publish(t.Context(), &reprise.Message{RoutingKey: work, Expiration: expiration}); err != nil {
 				t.Fatal(err)

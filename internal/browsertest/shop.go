@@ -192,7 +192,7 @@ func (s *Shop) work(ctx context.Context, cfg ShopConfig) ([]console.Worker, erro
 			return nil, err
 		}
 		s.run(w.Run)
-		shown := console.Worker{Queue: queue, State: w.Consuming}
+		shown := console.Worker{Queue: queue, State: func() error { return w.Status().Err }}
 		if state, ok := cfg.Breakers[queue]; ok {
 			shown.Breaker = func() string { return state }
 		}

@@ -289,5 +289,5 @@ func workCoverArt(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig) {
 			t.Error(err)
 		}
 	})
-	testkit.Eventually(t, coverArtTimeout, func() bool { return worker.Consuming() == nil })
+	testkit.Eventually(t, coverArtTimeout, func() bool { return worker.Status().Err == nil })
 }

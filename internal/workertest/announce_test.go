@@ -179,9 +179,9 @@ func TestQueuePauseStopsAllWorkers(t *testing.T) {
 		if n := three.log.count("consuming"); n != 0 {
 			t.Errorf("worker that started during a pause has consumed")
 		}
-		paused, ok := errors.AsType[*reprise.PausedError](w.Paused())
-		if !ok || paused.By != "ann" || w.Consuming() != nil {
-			t.Errorf("pause: got %v, want a pause by ann; Consuming: got %v, want nil", w.Paused(), w.Consuming())
+		paused, ok := errors.AsType[*reprise.PausedError](w.Status().Pause)
+		if !ok || paused.By != "ann" || w.Status().Err != nil {
+			t.Errorf("pause: got %v, want a pause by ann; Consuming: got %v, want nil", w.Status().Pause, w.Status().Err)
 		}
 
 		// Another operator connects.

@@ -91,7 +91,7 @@ func TestHungHandlerDoesNotSpread(t *testing.T) {
 				if n := runs.Load(); n != 1 {
 					t.Errorf("handlers of the message: got %d, want 1", n)
 				}
-				if err := w.Consuming(); !errors.Is(err, reprise.ErrStillRunning) {
+				if err := w.Status().Err; !errors.Is(err, reprise.ErrStillRunning) {
 					t.Errorf("Consuming: got %v, want ErrStillRunning", err)
 				}
 				if c.log.count("message is still being handled") == 0 {
@@ -107,7 +107,7 @@ func TestHungHandlerDoesNotSpread(t *testing.T) {
 				}
 				close(end)
 				time.Sleep(time.Hour)
-				if err := w.Consuming(); err != nil {
+				if err := w.Status().Err; err != nil {
 					t.Errorf("Consuming after the handler has returned: %v", err)
 				}
 				if n := r.depth("work"); n != 0 {

@@ -190,7 +190,7 @@ func TestWorkerHoldsMessageThatItCannotPark(t *testing.T) {
 		r.publish("", queue, amqp.Publishing{MessageId: "good"})
 		h.wait(t, failsAtOnce+1)
 		testkit.Eventually(t, timeout, func() error {
-			if err := w.Consuming(); !errors.Is(err, reprise.ErrCopyRefused) {
+			if err := w.Status().Err; !errors.Is(err, reprise.ErrCopyRefused) {
 				return fmt.Errorf("Consuming: got %v, want ErrCopyRefused", err)
 			}
 			return nil
@@ -268,7 +268,7 @@ func TestWorkerReportsMessageThatCannotBeParked(t *testing.T) {
 		go func() { ended <- w.Run(t.Context()) }()
 		c.log.wait(t, "consuming", 1)
 		r.publish("", queue, amqp.Publishing{Headers: amqp.Table{"large": strings.Repeat("x", 131_020)}})
-		testkit.Eventually(t, timeout, func() bool { return errors.Is(w.Consuming(), reprise.ErrCopyRefused) })
+		testkit.Eventually(t, timeout, func() bool { return errors.Is(w.Status().Err, reprise.ErrCopyRefused) })
 		r.publish("", queue, amqp.Publishing{MessageId: "next"})
 		h.wait(t, 2)
 		if err := w.Shutdown(t.Context()); err != nil {
@@ -278,7 +278,7 @@ func TestWorkerReportsMessageThatCannotBeParked(t *testing.T) {
 			t.Error(err)
 		}
 		testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == 1 })
-		if err := w.Consuming(); errors.Is(err, reprise.ErrCopyRefused) {
+		if err := w.Status().Err; errors.Is(err, reprise.ErrCopyRefused) {
 			t.Errorf("after the drain: got %v", err)
 		}
 	})

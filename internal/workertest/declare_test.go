@@ -284,14 +284,14 @@ func TestDeclareReportsAllConflicts(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- waiting.Run(ctx) }()
 		c.log.wait(t, "consuming interrupted", 1)
-		conflicts(waiting.Consuming())
+		conflicts(waiting.Status().Err)
 		if _, err := r.QueueDelete(plain, false, false, false); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.ExchangeDelete(exchange, false, false); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, timeout, func() bool { return waiting.Consuming() == nil })
+		testkit.Eventually(t, timeout, func() bool { return waiting.Status().Err == nil })
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)

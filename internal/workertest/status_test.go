@@ -39,7 +39,7 @@ func TestWorkerHealth(t *testing.T) {
 
 		proxy.Refuse()
 		proxy.Cut()
-		testkit.Eventually(t, timeout, func() bool { return errors.Is(w.Consuming(), reprise.ErrNotConsuming) })
+		testkit.Eventually(t, timeout, func() bool { return errors.Is(w.Status().Err, reprise.ErrNotConsuming) })
 		proxy.Resume()
 		testkit.Eventually(t, timeout, func() error { return w.Healthy(t.Context()) })
 
@@ -69,7 +69,7 @@ func TestHealthOfUnstartedWorkerAfterShutdown(t *testing.T) {
 		if err := errors.Join(w.Shutdown(t.Context()), w.Run(t.Context())); err != nil {
 			t.Error(err)
 		}
-		if err := w.Consuming(); !errors.Is(err, reprise.ErrClosed) {
+		if err := w.Status().Err; !errors.Is(err, reprise.ErrClosed) {
 			t.Errorf("stopped worker: got %v, want ErrClosed", err)
 		}
 	})
@@ -109,7 +109,7 @@ func TestHealthOfPausedWorkerAfterReconnect(t *testing.T) {
 		}
 		mu.Unlock()
 		time.Sleep(time.Minute)
-		if err := w.Consuming(); err != nil {
+		if err := w.Status().Err; err != nil {
 			t.Errorf("Consuming of a paused worker: %v", err)
 		}
 		if err := errors.Join(w.Shutdown(t.Context()), <-ended); err != nil {
@@ -130,11 +130,11 @@ func TestHealthOfStartingWorker(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- w.Run(t.Context()) }()
 		time.Sleep(5 * time.Second)
-		if err := w.Consuming(); !errors.Is(err, reprise.ErrNotConsuming) || strings.Contains(err.Error(), "not called") {
+		if err := w.Status().Err; !errors.Is(err, reprise.ErrNotConsuming) || strings.Contains(err.Error(), "not called") {
 			t.Errorf("starting worker: got %v, want ErrNotConsuming", err)
 		}
 		time.Sleep(10 * time.Second)
-		if err := w.Consuming(); err != nil {
+		if err := w.Status().Err; err != nil {
 			t.Errorf("Consuming of a consuming worker: %v", err)
 		}
 		if err := errors.Join(w.Shutdown(t.Context()), <-ended); err != nil {

@@ -122,7 +122,7 @@ func TestWorkerInteroperatesWithOriginalClient(t *testing.T) {
 		ran := make(chan error, 1)
 		go func() { ran <- worker.Run(context.WithoutCancel(t.Context())) }()
 		t.Cleanup(func() { must(t, errors.Join(worker.Shutdown(context.Background()), <-ran)) })
-		testkit.Eventually(t, within, worker.Consuming)
+		testkit.Eventually(t, within, func() bool { return worker.Status().Err == nil })
 		if oursFirst {
 			join()
 		}

@@ -124,7 +124,7 @@ func (m Management) Queue(ctx context.Context, name string) (topology.Queue, err
 // Worker describes a worker of this program for the console.
 type Worker struct {
 	Queue   string        // the work queue
-	State   func() error  // reason why the worker is not consuming, or nil; set it to reprise.Worker.Consuming
+	State   func() error  // reason why the worker is not consuming, or nil; for example the Err of reprise.Worker.Status
 	Breaker func() string // state of the circuit breaker in one word; nil without a breaker
 
 	// Config is the configuration of the worker. The topology page derives the number of attempts and the delays

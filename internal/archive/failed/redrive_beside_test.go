@@ -41,7 +41,7 @@ func TestRedriveBesideFailingWorkerSendsOnce(t *testing.T) {
 				})})
 				must(t, err)
 				stop := w.runs(worker.Run)
-				testkit.Eventually(t, longest, func() bool { return worker.Consuming() == nil })
+				testkit.Eventually(t, longest, func() bool { return worker.Status().Err == nil })
 				got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: work}})
 				if stopped := err != nil; got.Found != messages || stopped == (got.Sent == messages) || equal && stopped {
 					t.Errorf("got %+v, error %v, want %d sent, or an error", got, err, messages)

@@ -45,7 +45,7 @@ func newRetryingFrom(w *wire, work string, s topology.Strategy, fails func(*repr
 	})
 	must(t, err)
 	x.stop = w.runs(worker.Run)
-	testkit.Eventually(t, longest, func() bool { return worker.Consuming() == nil })
+	testkit.Eventually(t, longest, func() bool { return worker.Status().Err == nil })
 	return x
 }
 

@@ -160,7 +160,7 @@ func work(t *testing.T, c *reprise.Client, cfg reprise.WorkerConfig) (stop func(
 		}
 	}
 	t.Cleanup(stop)
-	testkit.Eventually(t, 2*time.Minute, w.Consuming)
+	testkit.Eventually(t, 2*time.Minute, func() bool { return w.Status().Err == nil })
 	return stop
 }
 

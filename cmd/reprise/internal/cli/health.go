@@ -171,7 +171,7 @@ func (h *health) paused() string {
 	defer h.mu.Unlock()
 	var b strings.Builder
 	for _, w := range h.workers {
-		if p, ok := errors.AsType[*reprise.PausedError](w.Paused()); ok {
+		if p, ok := errors.AsType[*reprise.PausedError](w.Status().Pause); ok {
 			fmt.Fprintf(&b, "queue %s: %s\n", w.queue, oneLine(p.String()))
 		}
 	}
@@ -203,7 +203,7 @@ func (h *health) wrong(ctx context.Context) []string {
 		wrong = append(wrong, broker+": "+oneLine(textOf(err)))
 	}
 	for _, w := range workers {
-		err := w.Consuming()
+		err := w.Status().Err
 		if err != nil && (len(wrong) == 0 || errors.Is(err, reprise.ErrNotConsuming)) {
 			wrong = append(wrong, fmt.Sprintf("queue %s: %s", w.queue, oneLine(textOf(err))))
 		}

@@ -94,7 +94,7 @@ func (d *archiveService) runner(client *reprise.Client, workers []namedWorker) r
 		return reprise.RunnerFunc(func(context.Context) error { return nil })
 	}
 	for _, w := range workers {
-		d.console.Workers = append(d.console.Workers, console.Worker{Queue: w.queue, State: w.Consuming, Breaker: w.breaker, Config: &w.config})
+		d.console.Workers = append(d.console.Workers, console.Worker{Queue: w.queue, State: func() error { return w.Status().Err }, Breaker: w.breaker, Config: &w.config})
 	}
 	return reprise.RunnerFunc(func(ctx context.Context) error {
 		var book sync.WaitGroup

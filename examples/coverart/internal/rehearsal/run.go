@@ -192,11 +192,11 @@ func (r *rehearsal) consuming(ctx context.Context, workers []*reprise.Worker) er
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for _, w := range workers {
-		for w.Consuming() != nil {
+		for w.Status().Err != nil {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
-				return fmt.Errorf("rehearsal: %w: %w", context.Cause(ctx), w.Consuming())
+				return fmt.Errorf("rehearsal: %w: %w", context.Cause(ctx), w.Status().Err)
 			}
 		}
 	}
