@@ -150,7 +150,7 @@ func (c *Config) Validate() error {
 	}
 	for i, w := range c.Workers {
 		if w.Queue == "" || w.State == nil {
-			errs = append(errs, fmt.Errorf("console: Config.Workers[%d] must have a Queue and a State (use the worker's method Consuming)", i))
+			errs = append(errs, fmt.Errorf("console: Config.Workers[%d] must have a Queue and a State (reprise.Worker.Status has it)", i))
 		}
 	}
 	if c.Prefix != "" && !prefixForm.MatchString(c.Prefix) {
