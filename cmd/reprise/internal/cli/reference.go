@@ -2,7 +2,6 @@ package cli
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -26,13 +25,4 @@ func flagsOf(node *kong.Node) []*kong.Flag {
 		flags = append(flags, node.DefaultCmd.Flags...)
 	}
 	return slices.DeleteFunc(flags, func(f *kong.Flag) bool { return f.Hidden || f.Name == "help" })
-}
-
-// usage returns the usage line of a command, such as "reprise failed show <id> [flags]".
-func usage(node *kong.Node) string {
-	line := node.Summary()
-	if node.DefaultCmd != nil {
-		line = node.Path() + strings.TrimPrefix(node.DefaultCmd.Summary(), node.DefaultCmd.Path())
-	}
-	return "reprise " + line
 }

@@ -55,8 +55,10 @@ func markdown(t *testing.T) string {
 			b.WriteString(" It has the commands below.\n")
 			return
 		}
-		fmt.Fprintf(&b, " `%s`", usage(node))
 		var own, also []string
+		for _, p := range node.Positional {
+			own = append(own, "`"+p.Summary()+"`")
+		}
 		for _, f := range flagsOf(node) {
 			group := groupOf(f)
 			if group == "" {
@@ -74,9 +76,9 @@ func markdown(t *testing.T) string {
 			}
 		}
 		if all := append(own, also...); len(all) > 0 {
-			fmt.Fprintf(&b, " with %s", strings.Join(all, ", "))
+			fmt.Fprintf(&b, " %s.", strings.Join(all, ", "))
 		}
-		b.WriteString(".\n")
+		b.WriteString("\n")
 	})
 	for _, group := range groups {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", group, strings.Join(shared[group], ", "))
