@@ -63,7 +63,6 @@ var TestPackages = []string{
 	"internal/testkit/...",
 	"internal/tools/...",
 	"internal/topologytest",
-	"internal/upgradetest",
 	"internal/workertest",
 }
 

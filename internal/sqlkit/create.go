@@ -16,7 +16,7 @@ type Tables struct {
 const versionQuery = `SELECT value FROM {about} WHERE name = 'version'`
 
 // Create creates the tables, and the table {about} with their version, unless they exist. It returns an error if the
-// existing tables have a newer version. Several processes may call Create at the same time. Create does not lock
+// existing tables have another version. Several processes may call Create at the same time. Create does not lock
 // existing tables. It also calls Watch.
 func (d *DB) Create(ctx context.Context, t Tables) error {
 	if err := d.create(ctx, t); err != nil {
@@ -54,8 +54,8 @@ func (d *DB) create(ctx context.Context, t Tables) error {
 }
 
 func (t Tables) check(at string) error {
-	if n, _ := strconv.Atoi(at); n > t.Version {
-		return fmt.Errorf("schema version must be at most %d: got %s (use a newer program)", t.Version, at)
+	if at != strconv.Itoa(t.Version) {
+		return fmt.Errorf("schema version must be %d: got %s (use the program that created the tables, or another database)", t.Version, at)
 	}
 	return nil
 }

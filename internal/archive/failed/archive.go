@@ -111,9 +111,8 @@ type Archive struct {
 	lineage
 }
 
-// Open returns the archive in db. It does not take ownership of db: the caller closes it. Open creates missing tables
-// and migrates the tables of older versions. If a newer version of this package has created or migrated the tables,
-// Open returns an error. Any number of processes may open the same archive at the same time.
+// Open returns the archive in db. It does not take ownership of db: the caller closes it. Open creates missing tables.
+// If another version of this package has created the tables, Open returns an error. Any number of processes may open the same archive at the same time.
 //
 // In SQLite, Open sets the journal mode of the file to WAL. Do not pass a connection pool for ":memory:", because each
 // connection would have a separate database.
@@ -128,7 +127,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (a *Archive, err error) {
 	a = &Archive{db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), cfg: cfg, d: dialect{cfg.Dialect}, writing: make(chan struct{}, 1)}
 	defer annotate(&err, "cannot open the archive in %s", cfg.Dialect)
 	if !a.ready(ctx) {
-		if err := a.migrate(sqlkit.Long(ctx)); err != nil {
+		if err := a.create(sqlkit.Long(ctx)); err != nil {
 			return nil, err
 		}
 	}

@@ -3,7 +3,6 @@ package failed_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -11,29 +10,6 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 )
-
-// Open migrates an archive of an older version without loss of data.
-func TestOpenMigratesOlderVersion(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db database) {
-		p := db.next()
-		value(db.open(t, prefix(p)).Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}}))(t)
-		for _, s := range []string{
-			`DROP TABLE %smerged`, `ALTER TABLE %sgroup DROP COLUMN regrouped`, `DROP TABLE %sacted`, `DROP TABLE %ssubmission`, `DROP INDEX %sreplay_ended`, `CREATE INDEX %[1]sreplay_running ON %[1]sreplay (id) WHERE ended = 0`, `ALTER TABLE %sreplay DROP COLUMN settled`, `ALTER TABLE %sgroup DROP COLUMN muted`,
-			`ALTER TABLE %sreplay DROP COLUMN edit`, `ALTER TABLE %sitem DROP COLUMN base`, `ALTER TABLE %srevision DROP COLUMN replay`,
-			`DROP INDEX %sitem_outcome`, `ALTER TABLE %sitem DROP COLUMN outcome`, `ALTER TABLE %sitem DROP COLUMN unasked`, `DROP TABLE %sreporting`,
-			`ALTER TABLE %sreplay DROP COLUMN secret`, `ALTER TABLE %sreplay DROP COLUMN pending`, `ALTER TABLE %sreplay DROP COLUMN retrying`, `ALTER TABLE %sreplay DROP COLUMN succeeded`, `ALTER TABLE %sreplay DROP COLUMN retried`,
-			`DROP INDEX %sitem_refused`, `ALTER TABLE %sitem DROP COLUMN refused`, `ALTER TABLE %smessage DROP COLUMN refused`, `ALTER TABLE %sreplay DROP COLUMN refused`, `DROP TABLE %singest`, `DELETE FROM %scounter WHERE name = 'commit'`, `UPDATE %sabout SET value = '1' WHERE name = 'version'`,
-		} {
-			db.exec(t, fmt.Sprintf(s, p))
-		}
-		a := db.open(t, prefix(p))
-		r := value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "me"))(t)
-		check(t, a.Refuse(t.Context(), r.ID, []failed.Refusal{{ID: 1, Why: "too large"}}))
-		if m := value(a.Get(t.Context(), 1))(t); m.Queue != "orders" || m.Refused != "too large" {
-			t.Errorf("got message %+v, want queue orders, refused \"too large\"", m)
-		}
-	})
-}
 
 func TestOpenPreservesMessages(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
@@ -72,14 +48,26 @@ func TestConcurrentOpen(t *testing.T) {
 	})
 }
 
-func TestOpenRefusesNewerVersion(t *testing.T) {
+// Open refuses the tables of another version, older or newer, says how to keep the messages, and changes nothing.
+func TestOpenRefusesOtherVersion(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
+		ids := value(a.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}))(t)
 		p := a.Config().Prefix
-		db.exec(t, `UPDATE `+p+`about SET value = '999' WHERE name = 'version'`)
-		_, err := failed.Open(t.Context(), db.DB, a.Config())
-		if err == nil || !strings.Contains(err.Error(), "use a newer program") {
-			t.Errorf("version 999: got error %v, want \"use a newer program\"", err)
+		var version string
+		check(t, db.QueryRow(`SELECT value FROM `+p+`about WHERE name = 'version'`).Scan(&version))
+		for _, other := range []string{"1", "999"} {
+			db.exec(t, `UPDATE `+p+`about SET value = '`+other+`' WHERE name = 'version'`)
+			_, err := failed.Open(t.Context(), db.DB, a.Config())
+			for _, says := range []string{"got " + other, "`reprise failed export`", "`reprise failed import`"} {
+				if err == nil || !strings.Contains(err.Error(), says) {
+					t.Errorf("version %s: got error %v, want %q", other, err, says)
+				}
+			}
+		}
+		db.exec(t, `UPDATE `+p+`about SET value = '`+version+`' WHERE name = 'version'`)
+		if m := value(value(failed.Open(t.Context(), db.DB, a.Config()))(t).Get(t.Context(), ids[0]))(t); m.Queue != "q" {
+			t.Errorf("after the refusals: got message %+v, want queue q", m)
 		}
 	})
 }

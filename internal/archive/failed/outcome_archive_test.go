@@ -297,29 +297,3 @@ func TestForgedReportDoesNotBlockOthers(t *testing.T) {
 		})
 	}
 }
-
-// After a migration, the messages of older replays have outcomes, if these are known.
-func TestMigrationSetsOutcomesOfOlderReplays(t *testing.T) {
-	db := emptyDatabase(t)
-	all := migrations
-	migrations, version = all[:4], 4
-	defer func() { migrations, version = all, len(all) }()
-	_, err := Open(t.Context(), db, Config{Dialect: SQLite})
-	must(t, err)
-	migrations, version = all, len(all)
-	// Messages 1 and 2 were sent, and message 1 failed again as message 3.
-	for _, statement := range []string{
-		`INSERT INTO reprise_failed_queue (id, name) VALUES (1, 'q')`,
-		`INSERT INTO reprise_failed_message (pos, id, grp, queue, state, attempts, first_failed, last_failed, archived, failed_queue, exchange, routing_key, message_id, reason, error, size, replay, back, back_of)
-			VALUES (1, 1, 1, 1, 2, 1, 1, 1, 1, 'f', '', '', '', '', '', 0, 1, 0, 0), (2, 2, 1, 1, 2, 1, 1, 1, 1, 'f', '', '', '', '', '', 0, 1, 0, 0), (3, 3, 1, 1, 0, 1, 1, 1, 1, 'f', '', '', '', '', '', 0, 0, 1, 1)`,
-		`INSERT INTO reprise_failed_content (message, headers, properties, dropped, body) VALUES (1, '{}', '{}', 0, ''), (2, '{}', '{}', 0, '')`,
-		`INSERT INTO reprise_failed_item (replay, message, pos, sent) VALUES (1, 1, 1, 1), (1, 2, 2, 1)`,
-		`INSERT INTO reprise_failed_replay (id, plan, state, why, actor, begun, ended, total, sent, back) VALUES (1, '{}', 'done', '', 'me', 1, 2, 2, 2, 1)`,
-	} {
-		_, err := db.Exec(statement)
-		must(t, err)
-	}
-	a, err := Open(t.Context(), db, Config{Dialect: SQLite})
-	must(t, err)
-	(&reportingReplay{T: t, archive: a, id: 1, ids: []ID{1, 2}}).want(OutcomeFailedAgain, OutcomeUnknown)
-}

@@ -3,6 +3,7 @@ package failed
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -11,242 +12,196 @@ import (
 // Text from users is stored in binary columns, because it may contain NUL and invalid UTF-8, which the TEXT type of
 // PostgreSQL does not support. Times are milliseconds since 1970.
 
-// version is the version of the schema: the number of migrations.
-var version = len(migrations)
+// version is the version of the schema. Increase it when the schema changes.
+const version = 11
 
-// migrations upgrade the schema from each version to the next. A released migration must not change.
-var migrations = []func(d Dialect) []string{
-	func(d Dialect) []string {
-		search := `CREATE TABLE {search} (pos BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)`
-		searched := []string{`CREATE INDEX {search_words} ON {search} USING GIN (words)`}
-		if d == SQLite {
-			// FTS5 stores the words only in the index, without their positions. A term ends at ' ', and FTS5 folds the
-			// case of only the letters A to Z.
-			search = `CREATE VIRTUAL TABLE {search} USING fts5(words, content='', contentless_delete=1, detail=none, tokenize='ascii')`
-			searched = nil
-		}
-		return append([]string{
-			`CREATE TABLE {counter} (name VARCHAR(20) PRIMARY KEY, last BIGINT NOT NULL)`,
-			`INSERT INTO {counter} (name, last) VALUES ('message', 0), ('group', 0), ('queue', 0), ('replay', 0), ('act', 0)`,
+// schema returns the statements that create the tables and indexes.
+func schema(d Dialect) []string {
+	search := `CREATE TABLE {search} (pos BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)`
+	searched := []string{`CREATE INDEX {search_words} ON {search} USING GIN (words)`}
+	if d == SQLite {
+		// FTS5 stores the words only in the index, without their positions. A term ends at ' ', and FTS5 folds the
+		// case of only the letters A to Z.
+		search = `CREATE VIRTUAL TABLE {search} USING fts5(words, content='', contentless_delete=1, detail=none, tokenize='ascii')`
+		searched = nil
+	}
+	return append([]string{
+		`CREATE TABLE {counter} (name VARCHAR(20) PRIMARY KEY, last BIGINT NOT NULL)`,
+		`INSERT INTO {counter} (name, last) VALUES ('message', 0), ('group', 0), ('queue', 0), ('replay', 0), ('act', 0), ('commit', 0)`,
 
-			`CREATE TABLE {queue} (
-				id        BIGINT PRIMARY KEY,
-				name      BYTES NOT NULL UNIQUE,
-				failed    BIGINT NOT NULL DEFAULT 0,
-				replaying BIGINT NOT NULL DEFAULT 0,
-				replayed  BIGINT NOT NULL DEFAULT 0,
-				discarded BIGINT NOT NULL DEFAULT 0,
-				purged    BIGINT NOT NULL DEFAULT 0
-			)`,
+		`CREATE TABLE {queue} (
+			id        BIGINT PRIMARY KEY,
+			name      BYTES NOT NULL UNIQUE,
+			failed    BIGINT NOT NULL DEFAULT 0,
+			replaying BIGINT NOT NULL DEFAULT 0,
+			replayed  BIGINT NOT NULL DEFAULT 0,
+			discarded BIGINT NOT NULL DEFAULT 0,
+			purged    BIGINT NOT NULL DEFAULT 0
+		)`,
 
-			`CREATE TABLE {group} (
-				id        BIGINT PRIMARY KEY,
-				queue     BIGINT NOT NULL,
-				digest    BYTES NOT NULL UNIQUE, -- of queue and text
-				text      BYTES NOT NULL,
-				example   BYTES NOT NULL,
-				first     BIGINT NOT NULL,
-				latest    BIGINT NOT NULL,
-				failed    BIGINT NOT NULL DEFAULT 0,
-				replaying BIGINT NOT NULL DEFAULT 0,
-				replayed  BIGINT NOT NULL DEFAULT 0,
-				discarded BIGINT NOT NULL DEFAULT 0
-			)`,
-			`CREATE INDEX {group_latest} ON {group} (latest, id)`,
-			`CREATE INDEX {group_queue} ON {group} (queue, latest, id)`,
-			`CREATE INDEX {group_waiting} ON {group} (latest, id) WHERE failed > 0`,
-			`CREATE INDEX {group_failed} ON {group} (failed, id)`,
-			`CREATE INDEX {group_queue_failed} ON {group} (queue, failed, id)`,
+		`CREATE TABLE {group} (
+			id        BIGINT PRIMARY KEY,
+			queue     BIGINT NOT NULL,
+			digest    BYTES NOT NULL UNIQUE, -- of queue and text
+			text      BYTES NOT NULL,
+			example   BYTES NOT NULL,
+			first     BIGINT NOT NULL,
+			latest    BIGINT NOT NULL,
+			failed    BIGINT NOT NULL DEFAULT 0,
+			replaying BIGINT NOT NULL DEFAULT 0,
+			replayed  BIGINT NOT NULL DEFAULT 0,
+			discarded BIGINT NOT NULL DEFAULT 0,
+			muted     BIGINT NOT NULL DEFAULT 0, -- until when notifications exclude the group
+			regrouped BIGINT NOT NULL DEFAULT 0 -- when messages were last moved into the group
+		)`,
+		`CREATE INDEX {group_latest} ON {group} (latest, id)`,
+		`CREATE INDEX {group_queue} ON {group} (queue, latest, id)`,
+		`CREATE INDEX {group_waiting} ON {group} (latest, id) WHERE failed > 0`,
+		`CREATE INDEX {group_failed} ON {group} (failed, id)`,
+		`CREATE INDEX {group_queue_failed} ON {group} (queue, failed, id)`,
 
-			`CREATE TABLE {trend} (
-				grp   BIGINT NOT NULL,
-				span  BIGINT NOT NULL, -- of the bucket, in seconds
-				start BIGINT NOT NULL,
-				n     BIGINT NOT NULL,
-				PRIMARY KEY (grp, span, start)
-			) WITHOUT ROWID`,
+		`CREATE TABLE {trend} (
+			grp   BIGINT NOT NULL,
+			span  BIGINT NOT NULL, -- of the bucket, in seconds
+			start BIGINT NOT NULL,
+			n     BIGINT NOT NULL,
+			PRIMARY KEY (grp, span, start)
+		) WITHOUT ROWID`,
 
-			// pos defines the order of lists: see position. {content} has the columns that lists do not show, so that
-			// scans of {message} are fast.
-			`CREATE TABLE {message} (
-				pos           BIGINT PRIMARY KEY,
-				id            BIGINT NOT NULL UNIQUE,
-				grp           BIGINT NOT NULL,
-				queue         BIGINT NOT NULL,
-				state         SMALLINT NOT NULL,
-				attempts      BIGINT NOT NULL,
-				first_failed  BIGINT NOT NULL,
-				last_failed   BIGINT NOT NULL,
-				archived      BIGINT NOT NULL,
-				failed_queue  BYTES NOT NULL,
-				exchange      BYTES NOT NULL,
-				routing_key   BYTES NOT NULL,
-				message_id    BYTES NOT NULL,
-				reason        BYTES NOT NULL,
-				error         BYTES NOT NULL, -- its first KiB
-				size          BIGINT NOT NULL,
-				replay        BIGINT NOT NULL DEFAULT 0,
-				back          BIGINT NOT NULL,
-				back_of       BIGINT NOT NULL,
-				edited        BIGINT NOT NULL DEFAULT 0, -- number of the revision, 0 is the original
-				discarded     BYTES -- reason
-			)`,
-			// The state comes first: see dialect.along. Attempts are included, so that an index-only scan can read them.
-			`CREATE INDEX {message_state} ON {message} (state, pos, attempts)`,
-			`CREATE INDEX {message_queue} ON {message} (state, queue, pos, attempts)`,
-			`CREATE INDEX {message_group} ON {message} (state, grp, pos, attempts)`,
-			`CREATE INDEX {message_replaying} ON {message} (replay) WHERE state = 1`,
-			`CREATE INDEX {message_back} ON {message} (back, pos) WHERE back > 0`,
+		// pos defines the order of lists: see position. {content} has the columns that lists do not show, so that
+		// scans of {message} are fast.
+		`CREATE TABLE {message} (
+			pos           BIGINT PRIMARY KEY,
+			id            BIGINT NOT NULL UNIQUE,
+			grp           BIGINT NOT NULL,
+			queue         BIGINT NOT NULL,
+			state         SMALLINT NOT NULL,
+			attempts      BIGINT NOT NULL,
+			first_failed  BIGINT NOT NULL,
+			last_failed   BIGINT NOT NULL,
+			archived      BIGINT NOT NULL,
+			failed_queue  BYTES NOT NULL,
+			exchange      BYTES NOT NULL,
+			routing_key   BYTES NOT NULL,
+			message_id    BYTES NOT NULL,
+			reason        BYTES NOT NULL,
+			error         BYTES NOT NULL, -- its first KiB
+			size          BIGINT NOT NULL,
+			replay        BIGINT NOT NULL DEFAULT 0,
+			back          BIGINT NOT NULL,
+			back_of       BIGINT NOT NULL,
+			edited        BIGINT NOT NULL DEFAULT 0, -- number of the revision, 0 is the original
+			discarded     BYTES, -- reason
+			refused       BYTES -- why the latest replay could not send the message
+		)`,
+		// The state comes first: see dialect.along. Attempts are included, so that an index-only scan can read them.
+		`CREATE INDEX {message_state} ON {message} (state, pos, attempts)`,
+		`CREATE INDEX {message_queue} ON {message} (state, queue, pos, attempts)`,
+		`CREATE INDEX {message_group} ON {message} (state, grp, pos, attempts)`,
+		`CREATE INDEX {message_replaying} ON {message} (replay) WHERE state = 1`,
+		`CREATE INDEX {message_back} ON {message} (back, pos) WHERE back > 0`,
 
-			`CREATE TABLE {content} (
-				message    BIGINT PRIMARY KEY,
-				headers    TEXT NOT NULL,
-				properties TEXT NOT NULL,
-				errors     TEXT,  -- null: those in the headers
-				dropped    BIGINT NOT NULL,
-				error      BYTES, -- null: that of {message} is whole
-				body       BYTES NOT NULL
-			)`,
-			`CREATE TABLE {revision} (
-				message    BIGINT NOT NULL,
-				number     BIGINT NOT NULL,
-				at         BIGINT NOT NULL,
-				actor      BYTES NOT NULL,
-				headers    TEXT NOT NULL,
-				properties TEXT NOT NULL,
-				body       BYTES NOT NULL,
-				PRIMARY KEY (message, number)
-			)`,
+		`CREATE TABLE {content} (
+			message    BIGINT PRIMARY KEY,
+			headers    TEXT NOT NULL,
+			properties TEXT NOT NULL,
+			errors     TEXT,  -- null: those in the headers
+			dropped    BIGINT NOT NULL,
+			error      BYTES, -- null: that of {message} is whole
+			body       BYTES NOT NULL
+		)`,
+		`CREATE TABLE {revision} (
+			message    BIGINT NOT NULL,
+			number     BIGINT NOT NULL,
+			at         BIGINT NOT NULL,
+			actor      BYTES NOT NULL,
+			headers    TEXT NOT NULL,
+			properties TEXT NOT NULL,
+			body       BYTES NOT NULL,
+			replay     BIGINT NOT NULL DEFAULT 0, -- that created the revision; 0: a user
+			PRIMARY KEY (message, number)
+		)`,
 
-			// Deliveries whose acknowledgement is not recorded.
-			`CREATE TABLE {delivery} (
-				message BIGINT PRIMARY KEY,
-				digest  BYTES NOT NULL,
-				session BYTES NOT NULL
-			)`,
-			`CREATE INDEX {delivery_digest} ON {delivery} (digest)`,
+		// Deliveries whose acknowledgement is not recorded.
+		`CREATE TABLE {delivery} (
+			message BIGINT PRIMARY KEY,
+			digest  BYTES NOT NULL,
+			session BYTES NOT NULL
+		)`,
+		`CREATE INDEX {delivery_digest} ON {delivery} (digest)`,
 
-			// The origin of imported messages: their archive and their ID in it.
-			`CREATE TABLE {origin} (
-				archive VARCHAR(40) NOT NULL,
-				id      BIGINT NOT NULL,
-				message BIGINT NOT NULL UNIQUE,
-				PRIMARY KEY (archive, id)
-			)`,
+		// The origin of imported messages: their archive and their ID in it.
+		`CREATE TABLE {origin} (
+			archive VARCHAR(40) NOT NULL,
+			id      BIGINT NOT NULL,
+			message BIGINT NOT NULL UNIQUE,
+			PRIMARY KEY (archive, id)
+		)`,
 
-			`CREATE TABLE {replay} (
-				id    BIGINT PRIMARY KEY,
-				plan  TEXT NOT NULL,
-				state VARCHAR(20) NOT NULL,
-				why   BYTES NOT NULL,
-				actor BYTES NOT NULL,
-				begun BIGINT NOT NULL,
-				ended BIGINT NOT NULL DEFAULT 0,
-				total BIGINT NOT NULL,
-				sent  BIGINT NOT NULL DEFAULT 0,
-				back  BIGINT NOT NULL DEFAULT 0,
-				owner TEXT NOT NULL DEFAULT '', -- who carries it out
-				lease BIGINT NOT NULL DEFAULT 0 -- and until when nobody else does
-			)`,
-			`CREATE INDEX {replay_running} ON {replay} (id) WHERE ended = 0`,
-			`CREATE TABLE {item} (
-				replay  BIGINT NOT NULL,
-				message BIGINT NOT NULL,
-				pos     BIGINT NOT NULL,
-				sent    SMALLINT NOT NULL DEFAULT 0,
-				PRIMARY KEY (replay, message)
-			) WITHOUT ROWID`,
-			`CREATE INDEX {item_next} ON {item} (replay, pos) WHERE sent = 0`,
+		`CREATE TABLE {replay} (
+			id        BIGINT PRIMARY KEY,
+			plan      TEXT NOT NULL,
+			state     VARCHAR(20) NOT NULL,
+			why       BYTES NOT NULL,
+			actor     BYTES NOT NULL,
+			begun     BIGINT NOT NULL,
+			ended     BIGINT NOT NULL DEFAULT 0,
+			total     BIGINT NOT NULL,
+			sent      BIGINT NOT NULL DEFAULT 0,
+			back      BIGINT NOT NULL DEFAULT 0,
+			owner     TEXT NOT NULL DEFAULT '', -- who carries it out
+			lease     BIGINT NOT NULL DEFAULT 0, -- and until when nobody else does
+			refused   BIGINT NOT NULL DEFAULT 0,
+			secret    VARCHAR(40) NOT NULL DEFAULT '',
+			pending   BIGINT NOT NULL DEFAULT 0, -- outcomes: see Outcome
+			retrying  BIGINT NOT NULL DEFAULT 0,
+			succeeded BIGINT NOT NULL DEFAULT 0,
+			settled   BIGINT NOT NULL DEFAULT 0, -- messages without a report, whose queues were empty later
+			retried   BYTES, -- the reported error of a failed first attempt
+			edit      TEXT -- null: no edit
+		)`,
+		`CREATE INDEX {replay_ended} ON {replay} (ended, id)`,
+		`CREATE TABLE {item} (
+			replay  BIGINT NOT NULL,
+			message BIGINT NOT NULL,
+			pos     BIGINT NOT NULL,
+			sent    SMALLINT NOT NULL DEFAULT 0, -- 2: the replay could not send the message
+			refused BYTES, -- why
+			outcome SMALLINT NOT NULL DEFAULT 0,
+			unasked SMALLINT NOT NULL DEFAULT 0, -- why no report was requested
+			base    BIGINT NOT NULL DEFAULT 0, -- the revision to which the replay applies its edit
+			PRIMARY KEY (replay, message)
+		) WITHOUT ROWID`,
+		`CREATE INDEX {item_next} ON {item} (replay, pos) WHERE sent = 0`,
+		`CREATE INDEX {item_refused} ON {item} (replay, pos) WHERE sent = 2`,
+		`CREATE INDEX {item_outcome} ON {item} (replay, outcome, pos) WHERE sent = 1`,
 
-			`CREATE TABLE {act} (
-				id      BIGINT PRIMARY KEY,
-				at      BIGINT NOT NULL,
-				actor   BYTES NOT NULL,
-				verb    VARCHAR(40) NOT NULL,
-				subject VARCHAR(80) NOT NULL,
-				details TEXT NOT NULL
-			)`,
-			search,
-		}, searched...)
-	},
-	// Messages that a replay could not send ({item}.sent = 2), and the owners of failed queues.
-	func(Dialect) []string {
-		return []string{
-			`ALTER TABLE {message} ADD COLUMN refused BYTES`, // why the latest replay could not send the message
-			`ALTER TABLE {replay} ADD COLUMN refused BIGINT NOT NULL DEFAULT 0`,
-			`CREATE TABLE {ingest} (queue BYTES PRIMARY KEY, owner TEXT NOT NULL, lease BIGINT NOT NULL)`,
-		}
-	},
-	// The reason why each replay could not send a message. {message} has only the reason of the latest replay.
-	func(Dialect) []string {
-		return []string{
-			`ALTER TABLE {item} ADD COLUMN refused BYTES`,
-			`UPDATE {item} SET refused = (SELECT m.refused FROM {message} m WHERE m.id = {item}.message) WHERE sent = 2`,
-			`CREATE INDEX {item_refused} ON {item} (replay, pos) WHERE sent = 2`,
-		}
-	},
-	// The number of write transactions: see lineage.
-	func(Dialect) []string {
-		return []string{`INSERT INTO {counter} (name, last) VALUES ('commit', 0)`}
-	},
-	// Outcomes of the messages of a replay: see Outcome. Messages that were sent before did not request a report.
-	func(Dialect) []string {
-		return []string{
-			`ALTER TABLE {replay} ADD COLUMN secret VARCHAR(40) NOT NULL DEFAULT ''`,
-			`ALTER TABLE {replay} ADD COLUMN pending BIGINT NOT NULL DEFAULT 0`,
-			`ALTER TABLE {replay} ADD COLUMN retrying BIGINT NOT NULL DEFAULT 0`,
-			`ALTER TABLE {replay} ADD COLUMN succeeded BIGINT NOT NULL DEFAULT 0`,
-			`ALTER TABLE {replay} ADD COLUMN retried BYTES`, // the reported error of a failed first attempt
-			`ALTER TABLE {item} ADD COLUMN outcome SMALLINT NOT NULL DEFAULT 0`,
-			`ALTER TABLE {item} ADD COLUMN unasked SMALLINT NOT NULL DEFAULT 0`, // why no report was requested
-			fmt.Sprintf(`UPDATE {item} SET outcome = %d WHERE sent = 1 AND (replay, message) IN (SELECT back, back_of FROM {message} WHERE back > 0)`, codeFailedAgain),
-			`CREATE INDEX {item_outcome} ON {item} (replay, outcome, pos) WHERE sent = 1`,
-			`CREATE TABLE {reporting} (queue BYTES PRIMARY KEY)`, // no longer used
-		}
-	},
-	// The time until which notifications exclude a group.
-	func(Dialect) []string {
-		return []string{`ALTER TABLE {group} ADD COLUMN muted BIGINT NOT NULL DEFAULT 0`}
-	},
-	// Messages of a replay that have no report, but whose queues were empty later.
-	func(Dialect) []string {
-		return []string{
-			`ALTER TABLE {replay} ADD COLUMN settled BIGINT NOT NULL DEFAULT 0`,
-			`DROP INDEX {replay_running}`, // replaced by {replay_ended}
-			`CREATE INDEX {replay_ended} ON {replay} (ended, id)`,
-		}
-	},
-	// Edits of replays. The new schema version prevents older programs from sending these messages unedited.
-	func(Dialect) []string {
-		return []string{
-			`ALTER TABLE {replay} ADD COLUMN edit TEXT`,                          // NULL: no edit
-			`ALTER TABLE {item} ADD COLUMN base BIGINT NOT NULL DEFAULT 0`,       // the revision to which the replay applies its edit
-			`ALTER TABLE {revision} ADD COLUMN replay BIGINT NOT NULL DEFAULT 0`, // the replay that created the revision; 0: a user
-		}
-	},
-	// Forms that were submitted: see ClaimSubmission.
-	func(Dialect) []string {
-		return []string{`CREATE TABLE {submission} (name BYTES PRIMARY KEY, at BIGINT NOT NULL)`}
-	},
-	// The acts that discarded, restored, reverted, erased or purged each message. Acts before this version are missing.
-	func(Dialect) []string {
-		return []string{
-			`CREATE TABLE {acted} (message BIGINT NOT NULL, act BIGINT NOT NULL, PRIMARY KEY (message, act)) WITHOUT ROWID`,
-			`CREATE INDEX {acted_act} ON {acted} (act)`,
-		}
-	},
-	// Merges of groups: failures with the group digest belong to the group with the digest target and the given text.
-	func(Dialect) []string {
-		return []string{
-			`CREATE TABLE {merged} (digest BYTES PRIMARY KEY, target BYTES NOT NULL, text BYTES NOT NULL)`,
-			`CREATE INDEX {merged_target} ON {merged} (target)`,
-			`ALTER TABLE {group} ADD COLUMN regrouped BIGINT NOT NULL DEFAULT 0`, // when messages were last moved into the group
-		}
-	},
+		`CREATE TABLE {act} (
+			id      BIGINT PRIMARY KEY,
+			at      BIGINT NOT NULL,
+			actor   BYTES NOT NULL,
+			verb    VARCHAR(40) NOT NULL,
+			subject VARCHAR(80) NOT NULL,
+			details TEXT NOT NULL
+		)`,
+		// The acts that discarded, restored, reverted, erased or purged each message.
+		`CREATE TABLE {acted} (message BIGINT NOT NULL, act BIGINT NOT NULL, PRIMARY KEY (message, act)) WITHOUT ROWID`,
+		`CREATE INDEX {acted_act} ON {acted} (act)`,
+
+		// The owners of failed queues.
+		`CREATE TABLE {ingest} (queue BYTES PRIMARY KEY, owner TEXT NOT NULL, lease BIGINT NOT NULL)`,
+		// Forms that were submitted: see ClaimSubmission.
+		`CREATE TABLE {submission} (name BYTES PRIMARY KEY, at BIGINT NOT NULL)`,
+		// Merges of groups: failures with the group digest belong to the group with the digest target and the given text.
+		`CREATE TABLE {merged} (digest BYTES PRIMARY KEY, target BYTES NOT NULL, text BYTES NOT NULL)`,
+		`CREATE INDEX {merged_target} ON {merged} (target)`,
+		search,
+	}, searched...)
 }
 
-// migrate upgrades the schema to this version, and reads the origin and the commit counter of the archive.
-func (a *Archive) migrate(ctx context.Context) error {
+// create creates the tables unless they exist, and reads the origin and the commit counter of the archive. It returns an
+// error for tables of another version.
+func (a *Archive) create(ctx context.Context) error {
 	if a.cfg.Dialect == SQLite {
 		if err := a.db.WriteAhead(ctx); err != nil {
 			return err
@@ -256,36 +211,23 @@ func (a *Archive) migrate(ctx context.Context) error {
 		if _, err := tx.Exec(`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`); err != nil {
 			return err
 		}
-		about := make(map[string]string)
-		var name, value string
-		for err := range tx.Rows(`SELECT name, value FROM {about}`).Scan(&name, &value) {
-			if err != nil {
-				return err
-			}
-			about[name] = value
-		}
-		at, _ := strconv.Atoi(about["version"])
-		switch {
-		case at > version:
-			return fmt.Errorf("schema version must be at most %d: got %d (use a newer program)", version, at)
-		case at == version:
+		var at string
+		switch err := tx.Row(`SELECT value FROM {about} WHERE name = 'version'`).Scan(&at); {
+		case errors.Is(err, sql.ErrNoRows):
+		case err != nil:
+			return err
+		case at != strconv.Itoa(version):
+			return fmt.Errorf("schema version must be %d: got %s (use the program that created the archive; to change the program, "+
+				"run its `reprise failed export`, and then `reprise failed import` into a new archive)", version, at)
+		default:
 			return tx.learn()
 		}
-		for _, m := range migrations[at:] {
-			for _, statement := range m(a.cfg.Dialect) {
-				if _, err := tx.Exec(a.d.Types(statement)); err != nil {
-					return err
-				}
-			}
-		}
-		if about["archive"] == "" {
-			if _, err := tx.Exec(`INSERT INTO {about} (name, value) VALUES ('archive', $1)`, rand.Text()); err != nil {
+		for _, statement := range schema(a.cfg.Dialect) {
+			if _, err := tx.Exec(a.d.Types(statement)); err != nil {
 				return err
 			}
 		}
-		_, err := tx.Exec(`INSERT INTO {about} (name, value) VALUES ('version', $1)
-			ON CONFLICT (name) DO UPDATE SET value = excluded.value`, strconv.Itoa(version))
-		if err != nil {
+		if _, err := tx.Exec(`INSERT INTO {about} (name, value) VALUES ('archive', $1), ('version', $2)`, rand.Text(), strconv.Itoa(version)); err != nil {
 			return err
 		}
 		return tx.learn()

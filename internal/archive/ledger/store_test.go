@@ -242,8 +242,8 @@ func TestConcurrentOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := ledger.Open(t.Context(), db.DB, ledger.Config{Dialect: db.dialect})
-		if err == nil || !strings.Contains(err.Error(), "use a newer program") {
-			t.Errorf("tables of a newer version: got error %v, want \"use a newer program\"", err)
+		if err == nil || !strings.Contains(err.Error(), "use the program that created the tables") {
+			t.Errorf("tables of another version: got error %v, want \"use the program that created the tables\"", err)
 		}
 	})
 }
