@@ -33,7 +33,7 @@ func Write(v url.Values, name string, pointer any) {
 	}
 	switch x := pointer.(type) {
 	case *Text:
-		v.Set(name, x.encode())
+		v.Set(name, x.Encode())
 	case *time.Time:
 		v.Set(name, x.Format(time.RFC3339Nano))
 	case *Texts:

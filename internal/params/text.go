@@ -18,7 +18,8 @@ type Text string
 
 const base64Text = "base64:"
 
-func (t Text) encode() string {
+// Encode returns the text form of t, which is valid UTF-8.
+func (t Text) Encode() string {
 	s := string(t)
 	if !utf8.ValidString(s) || strings.HasPrefix(s, base64Text) {
 		s = base64Text + base64.StdEncoding.EncodeToString([]byte(s))
@@ -27,7 +28,7 @@ func (t Text) encode() string {
 }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (t Text) MarshalText() ([]byte, error) { return []byte(t.encode()), nil }
+func (t Text) MarshalText() ([]byte, error) { return []byte(t.Encode()), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (t *Text) UnmarshalText(text []byte) error {
@@ -52,7 +53,7 @@ type Texts map[string]string
 func (x Texts) MarshalJSON() ([]byte, error) {
 	written := make(map[string]string, len(x))
 	for name, value := range x {
-		written[Text(name).encode()] = value
+		written[Text(name).Encode()] = value
 	}
 	return json.Marshal(written)
 }

@@ -3,6 +3,7 @@ package sqlkit
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"iter"
 	"time"
@@ -136,4 +137,15 @@ func JSON[T any](v *T) sql.Scanner {
 		*v = *new(T) // json.Unmarshal would keep old entries of a map
 		return json.Unmarshal(b, v)
 	})
+}
+
+// AsJSON returns an argument of a statement: the JSON encoding of v. If the encoding fails, the statement fails.
+func AsJSON(v any) driver.Valuer { return encoded{v} }
+
+type encoded struct{ v any }
+
+// Value implements [driver.Valuer].
+func (e encoded) Value() (driver.Value, error) {
+	text, err := json.Marshal(e.v)
+	return string(text), err
 }

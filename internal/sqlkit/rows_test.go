@@ -52,3 +52,13 @@ func TestScanReplacesOldValue(t *testing.T) {
 		t.Error("Scan accepts invalid JSON")
 	}
 }
+
+// A value that has no JSON encoding makes the statement fail.
+func TestAsJSONReturnsEncodingError(t *testing.T) {
+	if text, err := sqlkit.AsJSON([]int{1, 2}).Value(); err != nil || text != "[1,2]" {
+		t.Errorf("list: got %v, %v, want [1,2]", text, err)
+	}
+	if _, err := sqlkit.AsJSON(func() {}).Value(); err == nil {
+		t.Error("function: got no error")
+	}
+}

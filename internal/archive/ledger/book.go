@@ -158,7 +158,7 @@ func (b *Book) writeOne(ctx context.Context, queue string, n entry, ended bool) 
 	_, stored := b.stored[queue]
 	if stored {
 		changed, err := b.db.Write(ctx, `UPDATE {book} SET counts = $3, seen = $4, ended = $5 WHERE process = $1 AND queue = $2`,
-			b.id, []byte(queue), written(n.minus(b.base[queue])), sqlkit.Millis(b.cfg.Clock()), flag(ended))
+			b.id, []byte(queue), sqlkit.AsJSON(n.minus(b.base[queue])), sqlkit.Millis(b.cfg.Clock()), flag(ended))
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (b *Book) writeOne(ctx context.Context, queue string, n entry, ended bool) 
 	}
 	_, err := b.db.Write(ctx, `INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (process, queue) DO UPDATE SET counts = excluded.counts, seen = excluded.seen, ended = excluded.ended`,
-		b.id, []byte(queue), []byte(b.cfg.Process), written(n.minus(b.base[queue])), b.cfg.Every.Milliseconds(), sqlkit.Millis(b.cfg.Clock()), flag(ended))
+		b.id, []byte(queue), []byte(b.cfg.Process), sqlkit.AsJSON(n.minus(b.base[queue])), b.cfg.Every.Milliseconds(), sqlkit.Millis(b.cfg.Clock()), flag(ended))
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (s *store) foldOne(ctx context.Context, p page, now time.Time) error {
 		}
 		_, err = tx.Exec(`INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, 0, $5, 1)
 			ON CONFLICT (process, queue) DO UPDATE SET counts = excluded.counts, seen = excluded.seen`,
-			past, []byte(p.queue), []byte("processes of the past"), written(sum.plus(p.entry)), sqlkit.Millis(now))
+			past, []byte(p.queue), []byte("processes of the past"), sqlkit.AsJSON(sum.plus(p.entry)), sqlkit.Millis(now))
 		return err
 	})
 }

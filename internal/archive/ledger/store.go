@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -93,7 +92,7 @@ func (s *store) add(ctx context.Context, account string, last *sample, x sample)
 		return err
 	}
 	_, err := s.db.Write(ctx, `INSERT INTO {sample} (account, at, until, times, terms) VALUES ($1, $2, $2, 1, $3) ON CONFLICT (account, at) DO NOTHING`,
-		[]byte(account), sqlkit.Millis(x.at), written(x.terms))
+		[]byte(account), sqlkit.Millis(x.at), sqlkit.AsJSON(x.terms))
 	return err
 }
 
@@ -140,22 +139,13 @@ func (s *store) put(ctx context.Context, a *account) error {
 	}
 	_, err := s.db.Write(ctx, `INSERT INTO {account} (name, work, raw, opened, opening, slack, note, seen) VALUES ($1, $2, $3, 0, '[]', 0, $4, $5)
 		ON CONFLICT (name) DO UPDATE SET work = excluded.work, raw = excluded.raw, seen = excluded.seen`,
-		[]byte(a.name), written(queues), written(a.raw), []byte(a.note), sqlkit.Millis(a.seen))
+		[]byte(a.name), sqlkit.AsJSON(queues), sqlkit.AsJSON(a.raw), []byte(a.note), sqlkit.Millis(a.seen))
 	return err
 }
 
 // begin saves the opening of an account.
 func (s *store) begin(ctx context.Context, a *account) error {
 	_, err := s.db.Write(ctx, `UPDATE {account} SET opened = $2, opening = $3, slack = $4, note = $5 WHERE name = $1`,
-		[]byte(a.name), sqlkit.Millis(a.opened), written(a.terms), a.slack, []byte(a.note))
+		[]byte(a.name), sqlkit.Millis(a.opened), sqlkit.AsJSON(a.terms), a.slack, []byte(a.note))
 	return err
-}
-
-// written returns the JSON encoding of a value. It panics if the encoding fails.
-func written(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
 }

@@ -225,16 +225,13 @@ func (n *Notifier) update(ctx context.Context, w *receiver, r *Reading) error {
 	w.mu.Unlock()
 	now := n.cfg.Clock().UTC()
 	set := settings{n.cfg.Gather, n.cfg.Cooldown, int64(n.cfg.Growth), n.first.Load(), w.wants}
-	made, err := n.outbox.update(ctx, w.id(), func(s state) (state, *message) {
+	made, err := n.outbox.update(ctx, w.id(), func(s state) (state, *message, error) {
 		next, due := s.advance(now, r, events, set)
 		if due == nil {
-			return next, nil
+			return next, nil, nil
 		}
 		m, err := newMessage(w.Format, n.cfg.Console, now, due)
-		if err != nil { // cannot happen, because numbers and valid UTF-8 can always be encoded
-			panic(err)
-		}
-		return next, m
+		return next, m, err
 	})
 	if err != nil {
 		return err
@@ -281,7 +278,8 @@ func (n *Notifier) bypass(w *receiver) {
 	}
 	m, err := newMessage(w.Format, n.cfg.Console, now, b)
 	if err != nil {
-		panic(err) // as in update
+		n.cfg.Logger.Error("notification lost", "webhook", w.Name(), "error", err)
+		return
 	}
 	w.unstored = append(w.unstored, m)
 	w.wakeUp()

@@ -63,7 +63,7 @@ func (o *outbox) write(ctx context.Context, f func(*sqlkit.Tx) error) error {
 
 // update replaces the state of a webhook with the state that advance returns, and stores the message that advance
 // returns, in one transaction. It does not write an unchanged state. It reports whether it stored a message.
-func (o *outbox) update(ctx context.Context, webhook string, advance func(state) (state, *message)) (sent bool, err error) {
+func (o *outbox) update(ctx context.Context, webhook string, advance func(state) (state, *message, error)) (sent bool, err error) {
 	const query = `SELECT state FROM {webhook} WHERE id = $1`
 	changed, _, err := advanced(o.db.Row(ctx, query, webhook), advance)
 	if err != nil || changed == nil {
@@ -89,7 +89,7 @@ func (o *outbox) update(ctx context.Context, webhook string, advance func(state)
 }
 
 // advanced reads a state and advances it. changed is nil if the state does not change.
-func advanced(row interface{ Scan(...any) error }, advance func(state) (state, *message)) (changed []byte, m *message, err error) {
+func advanced(row interface{ Scan(...any) error }, advance func(state) (state, *message, error)) (changed []byte, m *message, err error) {
 	var before state
 	if err := row.Scan(sqlkit.JSON(&before)); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, nil, err
@@ -98,7 +98,10 @@ func advanced(row interface{ Scan(...any) error }, advance func(state) (state, *
 	if err != nil {
 		return nil, nil, err
 	}
-	next, m := advance(before)
+	next, m, err := advance(before)
+	if err != nil {
+		return nil, nil, err
+	}
 	now, err := json.Marshal(next)
 	if err != nil || m == nil && bytes.Equal(was, now) {
 		return nil, nil, err

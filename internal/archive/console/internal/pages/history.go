@@ -140,11 +140,7 @@ var rangeNames = map[string]string{"1h": "1 hour", "24h": "24 hours", "7d": "7 d
 func historyHref(queue string, r history.Range) template.URL {
 	q := url.Values{"range": {r.Name}}
 	if queue != "" {
-		text, err := api.Text(queue).MarshalText()
-		if err != nil { // cannot happen, because arbitrary bytes can be encoded
-			panic(err)
-		}
-		q.Set("queue", string(text))
+		q.Set("queue", api.Text(queue).Encode())
 	}
 	return web.Href("/history", q)
 }

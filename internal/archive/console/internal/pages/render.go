@@ -29,26 +29,33 @@ var pageSets sync.Map
 // templates returns the templates of the pages by name. A page consists of the common frame and the blocks in its file.
 // The URLs in the pages begin with the prefix. The files are parsed on first use, because most commands do not show
 // pages.
-func templates(prefix string) map[string]*template.Template {
+func templates(prefix string) (map[string]*template.Template, error) {
 	if set, ok := pageSets.Load(prefix); ok {
-		return set.(map[string]*template.Template)
+		return set.(map[string]*template.Template), nil
 	}
 	shared := template.New("").Funcs(functions).Funcs(template.FuncMap{"prefix": func() string { return prefix }})
-	template.Must(shared.ParseFS(templateFiles, "templates/_*.html"))
+	if _, err := shared.ParseFS(templateFiles, "templates/_*.html"); err != nil {
+		return nil, err
+	}
 	files, err := templateFiles.ReadDir("templates")
 	if err != nil {
-		panic(err)
+		return nil, err
 	}
 	all := map[string]*template.Template{}
 	for _, f := range files {
 		name, _ := strings.CutSuffix(f.Name(), ".html")
 		if !strings.HasPrefix(name, "_") {
-			t := template.Must(shared.Clone())
-			all[name] = template.Must(t.ParseFS(templateFiles, path.Join("templates", f.Name())))
+			t, err := shared.Clone()
+			if err != nil {
+				return nil, err
+			}
+			if all[name], err = t.ParseFS(templateFiles, path.Join("templates", f.Name())); err != nil {
+				return nil, err
+			}
 		}
 	}
 	set, _ := pageSets.LoadOrStore(prefix, all)
-	return set.(map[string]*template.Template)
+	return set.(map[string]*template.Template), nil
 }
 
 // page contains the data of the frame and, in Data, the data of the page.
@@ -88,7 +95,11 @@ func render(c *web.Call, status int, name string, p page, data any) error {
 		fillFrame(c, &p)
 	}
 	var b bytes.Buffer
-	if err := templates(c.Prefix)[name].ExecuteTemplate(&b, "frame", p); err != nil {
+	pages, err := templates(c.Prefix)
+	if err != nil {
+		return err
+	}
+	if err := pages[name].ExecuteTemplate(&b, "frame", p); err != nil {
 		return fmt.Errorf("page %s: %w", name, err)
 	}
 	c.W.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -113,10 +124,12 @@ func fillFrame(c *web.Call, p *page) {
 
 // functions contains the functions that templates can call.
 var functions = template.FuncMap{
-	"num":      func(n any) string { return show.Thousands(integer(n)) },
-	"rate":     show.PerSecond,
-	"size":     show.ByteSize,
-	"plural":   func(n any, one string) string { return show.Plural(integer(n), one) },
+	"num":  number(show.Thousands),
+	"rate": show.PerSecond,
+	"size": show.ByteSize,
+	"plural": func(n any, one string) (string, error) {
+		return number(func(n int64) string { return show.Plural(n, one) })(n)
+	},
 	"visible":  show.Visible,
 	"sentence": sentence,
 	"capital":  capital,
@@ -150,18 +163,21 @@ func shownState(s failed.State, o failed.Outcome) string {
 	return string(s)
 }
 
-func integer(n any) int64 {
-	switch n := n.(type) {
-	case int:
-		return int64(n)
-	case int64:
-		return n
-	case uint64:
-		return int64(n)
-	case failed.ID:
-		return int64(n)
+// number returns format for the types of numbers in the pages.
+func number(format func(int64) string) func(n any) (string, error) {
+	return func(n any) (string, error) {
+		switch n := n.(type) {
+		case int:
+			return format(int64(n)), nil
+		case int64:
+			return format(n), nil
+		case uint64:
+			return format(int64(n)), nil
+		case failed.ID:
+			return format(int64(n)), nil
+		}
+		return "", fmt.Errorf("%T is not a number type of the pages", n)
 	}
-	panic(fmt.Sprintf("%T is not a number type of the pages", n))
 }
 
 func more(t failed.Total) string {

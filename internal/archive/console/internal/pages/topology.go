@@ -44,11 +44,7 @@ func (p *Pages) topology(c *web.Call) error {
 
 // queueHref returns the URL of the page at path, for a queue.
 func queueHref(path, queue string) template.URL {
-	text, err := api.Text(queue).MarshalText()
-	if err != nil { // cannot happen, because arbitrary bytes can be encoded
-		panic(err)
-	}
-	return web.Href(path, url.Values{"queue": {string(text)}})
+	return web.Href(path, url.Values{"queue": {api.Text(queue).Encode()}})
 }
 
 // topologyRow describes a queue in words.
