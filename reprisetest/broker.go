@@ -11,7 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/internal/inside"
+	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -22,7 +22,7 @@ type Broker struct {
 	virtual       bool
 	bubble        string
 	server        *broker.Broker
-	inside        inside.Broker
+	inside        testhook.Broker
 	host          string // host of the URL
 	login         *url.Userinfo
 	events        events
@@ -91,7 +91,7 @@ func (c Config) start(t TB) *Broker {
 	if b.server, err = broker.New(config); err != nil {
 		t.Fatalf("reprisetest: %v", err)
 	}
-	b.inside = inside.Of(b.server)
+	b.inside = testhook.Of(b.server)
 	if virtual {
 		b.bubble = bubble()
 		b.watchdog = time.AfterFunc(c.Limit, b.giveUp)

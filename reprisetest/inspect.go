@@ -6,7 +6,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/internal/inside"
+	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -75,7 +75,7 @@ func (b *Broker) strategy(queue string) topology.Strategy {
 }
 
 // queue returns a queue, or fails the test.
-func (b *Broker) queue(t TB, name string) inside.Queue {
+func (b *Broker) queue(t TB, name string) testhook.Queue {
 	t.Helper()
 	q, found := b.inside.Queue("/", name)
 	if !found {
@@ -84,7 +84,7 @@ func (b *Broker) queue(t TB, name string) inside.Queue {
 	return q
 }
 
-func (b *Broker) look(t TB, name string) []inside.Message {
+func (b *Broker) look(t TB, name string) []testhook.Message {
 	t.Helper()
 	b.waitIdle()
 	b.queue(t, name)

@@ -11,12 +11,12 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/amqpwire"
-	"github.com/reprisemq/reprise/internal/inside"
+	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/topology"
 )
 
 // decode converts messages of a queue to the form that a handler receives.
-func decode(waiting []inside.Message, in string, marks topology.Marks) []*reprise.Message {
+func decode(waiting []testhook.Message, in string, marks topology.Marks) []*reprise.Message {
 	all := make([]*reprise.Message, 0, len(waiting))
 	for _, w := range waiting {
 		p, err := amqpwire.ParseProperties(w.Properties)
@@ -28,7 +28,7 @@ func decode(waiting []inside.Message, in string, marks topology.Marks) []*repris
 	return all
 }
 
-func message(w inside.Message, p amqpwire.Properties, in string, marks topology.Marks) *reprise.Message {
+func message(w testhook.Message, p amqpwire.Properties, in string, marks topology.Marks) *reprise.Message {
 	headers := table(p.Headers)
 	d := topology.Delivery{
 		Queue: in, Exchange: w.Exchange, RoutingKey: w.RoutingKey,

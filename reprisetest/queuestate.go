@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/inside"
+	"github.com/reprisemq/reprise/internal/testhook"
 )
 
 // place identifies a queue in a virtual host.
@@ -21,7 +21,7 @@ func (p place) String() string {
 
 // queueState is the state of a queue at one moment.
 type queueState struct {
-	inside.Queue
+	testhook.Queue
 	movesExpired bool      // expired messages are dead-lettered, and the queue is not a failed queue
 	left         bool      // no consumer, but the connection of an earlier consumer is open
 	lost         time.Time // time at which the connection of the last consumer was lost; zero: not lost

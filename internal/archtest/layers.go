@@ -27,7 +27,7 @@ internal/archive/api, internal/archive/notification, internal/graph             
 internal/archive/ledger, internal/archive/history                                                        | broker/internal/store
 internal/archive/failed                                                                                  | broker/internal/route, broker/internal/exception
 internal/archive/fleet, breaker, idempotent, prommetrics, oteltrace                                      | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
-internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson                                | internal/inside
+internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson                                |
 .                                                                                                        |
 internal/consume                                                                                         |
 internal/ack, internal/publish, internal/announce                                                        |
@@ -36,7 +36,8 @@ topology/preset, internal/retry                                                 
 topology                                                                                                 |
 backoff                                                                                                  |
 -------------------------------------------------------------------------------------------------------
-internal/amqpwire, internal/guard, internal/waiting, internal/params, internal/amqpvalue, internal/brief, internal/plumbing, internal/jsonpatch, internal/pemfile
+internal/testhook
+internal/amqpwire, internal/guard, internal/params, internal/amqpvalue, internal/brief, internal/jsonpatch, internal/pemfile
 internal/throttle
 internal/bounded
 `

@@ -25,7 +25,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/internal/plumbing"
+	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -131,9 +131,9 @@ func threeGroups(t *testing.T) []byte {
 	// replay is running.
 	r, err := a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{IDs: []failed.ID{2, 11, 12, 17}}}, "test")
 	must(err)
-	must(plumbing.Sent(ctx, a, int64(r.ID), 2))
+	must(testhook.Sent(ctx, a, int64(r.ID), 2))
 	for _, id := range []int64{11, 12, 17} {
-		must(plumbing.Refused(ctx, a, int64(r.ID), id, "too large"))
+		must(testhook.Refused(ctx, a, int64(r.ID), id, "too large"))
 	}
 	must(a.EndReplay(ctx, r.ID, failed.ReplayDone, "", "test"))
 	_, err = a.Discard(ctx, failed.Filter{IDs: []failed.ID{12}}, "prepared", "test")

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
-	"github.com/reprisemq/reprise/internal/plumbing"
+	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -218,7 +218,7 @@ func replay(ctx context.Context, a *failed.Archive, p failed.Plan, who failed.Ac
 	if err != nil {
 		return err
 	}
-	if err := plumbing.Sent(ctx, a, int64(r.ID), waiting[:int(part*float64(r.Total)+0.5)]...); err != nil {
+	if err := testhook.Sent(ctx, a, int64(r.ID), waiting[:int(part*float64(r.Total)+0.5)]...); err != nil {
 		return err
 	}
 	return then(r)
@@ -243,7 +243,7 @@ func refuseRest(ctx context.Context, a *failed.Archive, r *failed.Replay) error 
 	}
 	for i, id := range waiting {
 		why := []string{"queue in which the message failed is unknown (set a destination)", "headers must have at most 131064 bytes, the room in the broker's frames: got 131402"}[i%2]
-		if err := plumbing.Refused(ctx, a, int64(r.ID), id, why); err != nil {
+		if err := testhook.Refused(ctx, a, int64(r.ID), id, why); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/internal/plumbing"
+	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -30,7 +30,7 @@ func seedWaiting(ctx context.Context, a *failed.Archive, now time.Time) error {
 		}
 		body, err := r.Encode()
 		if err == nil {
-			err = plumbing.Retried(ctx, a, body)
+			err = testhook.Retried(ctx, a, body)
 		}
 		if err != nil {
 			return err

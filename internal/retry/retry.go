@@ -1,5 +1,5 @@
-// Package retry counts consecutive failures of a repeated operation. It imports only the standard library and package
-// backoff.
+// Package retry counts consecutive failures of a repeated operation, and reports why a program waits for a broker. It
+// imports only the standard library and package backoff.
 package retry
 
 import (

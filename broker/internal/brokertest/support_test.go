@@ -11,7 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/broker/internal/node"
-	"github.com/reprisemq/reprise/internal/inside"
+	"github.com/reprisemq/reprise/internal/testhook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -69,5 +69,5 @@ func must(t *testing.T, err error) {
 
 // nodeOf returns the node of a broker.
 func nodeOf(b *broker.Broker) *node.Node {
-	return inside.Of(b).(interface{ Node() *node.Node }).Node()
+	return testhook.Of(b).(interface{ Node() *node.Node }).Node()
 }

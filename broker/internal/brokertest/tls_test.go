@@ -18,7 +18,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/internal/inside"
+	"github.com/reprisemq/reprise/internal/testhook"
 )
 
 // authority issues certificates.
@@ -135,7 +135,7 @@ func TestHandshakeTimesOut(t *testing.T) {
 				must(t, err)
 				defer func() { must(t, b.Shutdown(context.Background())) }()
 				client, conn := net.Pipe()
-				must(t, inside.Of(b).Serve(tls.Server(conn, server)))
+				must(t, testhook.Of(b).Serve(tls.Server(conn, server)))
 				closed := make(chan struct{})
 				go begin(client, closed)
 				synctest.Wait()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/reprisemq/reprise/broker/internal/node"
 	"github.com/reprisemq/reprise/broker/internal/queue"
-	"github.com/reprisemq/reprise/internal/inside"
+	"github.com/reprisemq/reprise/internal/testhook"
 )
 
 // operatorName is the owner of an operator's connections. Only faults of the broker affect them.
@@ -89,7 +89,7 @@ func deleteWaitQueues(l *Life, s Step) {
 		return
 	}
 	random := s.Random()
-	v := inside.Of(b).(interface{ Node() *node.Node }).Node().VHost("/")
+	v := testhook.Of(b).(interface{ Node() *node.Node }).Node().VHost("/")
 	for _, q := range v.Queues() {
 		if !strings.Contains(q.Name(), ".wait.") || random.IntN(2) == 0 {
 			continue

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/broker/internal/diskstore"
 	"github.com/reprisemq/reprise/broker/internal/node"
-	"github.com/reprisemq/reprise/internal/inside"
+	"github.com/reprisemq/reprise/internal/testhook"
 )
 
 // Server is the machine of the broker: a disk and a process that can stop and restart.
@@ -77,12 +77,12 @@ func (s *Server) Broker() *broker.Broker {
 }
 
 // Inside returns the inner API of the broker.
-func (s *Server) Inside() (inside.Broker, bool) {
+func (s *Server) Inside() (testhook.Broker, bool) {
 	b := s.Broker()
 	if b == nil {
 		return nil, false
 	}
-	return inside.Of(b), true
+	return testhook.Of(b), true
 }
 
 func (s *Server) serve(conn net.Conn) error {
@@ -201,7 +201,7 @@ func (s *Server) Block(blocked bool) {
 	b := s.broker
 	s.mu.Unlock()
 	if change {
-		inside.Of(b).Block(blocked)
+		testhook.Of(b).Block(blocked)
 	}
 }
 
@@ -246,7 +246,7 @@ func (s *Server) end() {
 	if b == nil {
 		return
 	}
-	n := inside.Of(b).(interface{ Node() *node.Node }).Node()
+	n := testhook.Of(b).(interface{ Node() *node.Node }).Node()
 	if used := n.Memory.Used(); used != 0 && s.l.Book.drained {
 		s.l.Broken(promiseMemory, "accounted memory: got %d bytes, want 0 (%d connections; queues: %v)", used, len(n.Sessions()), b.Queues())
 	}

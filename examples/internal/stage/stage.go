@@ -24,7 +24,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/internal/waiting"
+	"github.com/reprisemq/reprise/internal/retry"
 )
 
 // Stage contains the broker and the logger of an example.
@@ -119,7 +119,7 @@ func (s *Stage) perform(url, listen string, verbose bool, run func(context.Conte
 // reach waits until the broker is reachable. Until then, it prints the reason for the wait, because the clients of the
 // examples do not log the reason.
 func reach(ctx context.Context, url string) error {
-	client, err := reprise.Dial(ctx, url, &reprise.Config{Logger: waiting.Logger(time.Minute, func(reason string) {
+	client, err := reprise.Dial(ctx, url, &reprise.Config{Logger: retry.ReasonLogger(time.Minute, func(reason string) {
 		fmt.Fprintf(os.Stderr, "waiting for the broker: %s\n", reason)
 	})})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/internal/plumbing"
+	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -395,7 +395,7 @@ func TestReplays(t *testing.T) {
 	if list := get[api.Replays](t, ask(t, d, "GET", "/api/v1/replays", nil)); len(list.Replays) != 1 || list.Replays[0].ID != r.ID {
 		t.Errorf("replays: got %+v, want only replay %d", list, r.ID)
 	}
-	if err := plumbing.Sent(t.Context(), a, r.ID, 1); err != nil {
+	if err := testhook.Sent(t.Context(), a, r.ID, 1); err != nil {
 		t.Fatal(err)
 	}
 	path := fmt.Sprintf("/api/v1/replays/%d", r.ID)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/internal/plumbing"
+	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -76,7 +76,7 @@ func TestReplayPageListsUnsentMessages(t *testing.T) {
 		return r.ID
 	}
 	refuse := func(r failed.ReplayID, id failed.ID, why string) {
-		if err := plumbing.Refused(t.Context(), a, int64(r), int64(id), why); err != nil {
+		if err := testhook.Refused(t.Context(), a, int64(r), int64(id), why); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,7 +86,7 @@ func TestReplayPageListsUnsentMessages(t *testing.T) {
 	refuse(first, two, "its headers are too large")
 	other := begin(failed.Filter{IDs: []failed.ID{one, three}})
 	refuse(other, three, "nobody knows where it failed")
-	if err := plumbing.Sent(t.Context(), a, int64(other), int64(one)); err != nil {
+	if err := testhook.Sent(t.Context(), a, int64(other), int64(one)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -120,7 +120,7 @@ func TestPagesShowUnsentMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := plumbing.Refused(t.Context(), c.cfg.Archive, int64(r.ID), int64(id), "it is <b>larger</b> than 16 MiB"); err != nil {
+	if err := testhook.Refused(t.Context(), c.cfg.Archive, int64(r.ID), int64(id), "it is <b>larger</b> than 16 MiB"); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.cfg.Archive.EndReplay(t.Context(), r.ID, failed.ReplayDone, "", "ann"); err != nil {
@@ -157,7 +157,7 @@ func TestPagesShowCanary(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, want := range []string{"waiting for its outcome", "passed"} {
-		if err := plumbing.Sent(t.Context(), a, int64(r.ID), int64(id+1)); err != nil {
+		if err := testhook.Sent(t.Context(), a, int64(r.ID), int64(id+1)); err != nil {
 			t.Fatal(err)
 		}
 		page := ask(t, c, "GET", "/replays/1", nil).Body.String()
@@ -182,7 +182,7 @@ func TestPageShowsReplayStoppedByCanary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := plumbing.Sent(t.Context(), a, int64(r.ID), 1); err != nil {
+		if err := testhook.Sent(t.Context(), a, int64(r.ID), 1); err != nil {
 			t.Fatal(err)
 		}
 		if page := ask(t, c, "GET", "/replays/1", nil).Body.String(); !strings.Contains(page, "Cancel replay") {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/internal/plumbing"
+	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -44,7 +44,7 @@ func waits(t testing.TB, a *failed.Archive, queue string, n int) {
 	}
 	body, err := r.Encode()
 	if err == nil {
-		err = plumbing.Retried(t.Context(), a, body)
+		err = testhook.Retried(t.Context(), a, body)
 	}
 	if err != nil {
 		t.Fatal(err)

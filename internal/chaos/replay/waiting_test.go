@@ -9,7 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/internal/plumbing"
+	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -112,7 +112,7 @@ func (s *fixture) wait(hop topology.Hop) {
 		}
 		body, err := report.Encode()
 		if err == nil {
-			err = plumbing.Retried(s.Context(), s.archive, body)
+			err = testhook.Retried(s.Context(), s.archive, body)
 		}
 		if err != nil {
 			s.Fatal(err)

@@ -1,5 +1,4 @@
-// Package waiting reports why a program waits for a broker.
-package waiting
+package retry
 
 import (
 	"context"
@@ -9,13 +8,13 @@ import (
 	"time"
 )
 
-// Logger returns a logger for a client or a redrive. While the broker is unreachable, the logger calls report with the
+// ReasonLogger returns a logger for a client or a redrive. While the broker is unreachable, the logger calls report with the
 // reason, at most once per interval. It discards all other logs.
-func Logger(interval time.Duration, report func(reason string)) *slog.Logger {
-	return slog.New(handler{report: report, interval: interval, mu: new(sync.Mutex), next: new(time.Time)})
+func ReasonLogger(interval time.Duration, report func(reason string)) *slog.Logger {
+	return slog.New(reasons{report: report, interval: interval, mu: new(sync.Mutex), next: new(time.Time)})
 }
 
-type handler struct {
+type reasons struct {
 	report   func(reason string)
 	interval time.Duration // minimum time between two reports
 
@@ -24,10 +23,10 @@ type handler struct {
 }
 
 // Enabled implements [slog.Handler].
-func (h handler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+func (h reasons) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
 
 // Handle implements [slog.Handler].
-func (h handler) Handle(_ context.Context, r slog.Record) error {
+func (h reasons) Handle(_ context.Context, r slog.Record) error {
 	key := map[string]string{"connect failed": "reason", "redrive waits": "error"}[r.Message]
 	if key == "" {
 		return nil
@@ -48,7 +47,7 @@ func (h handler) Handle(_ context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements [slog.Handler].
-func (h handler) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h reasons) WithAttrs([]slog.Attr) slog.Handler { return h }
 
 // WithGroup implements [slog.Handler].
-func (h handler) WithGroup(string) slog.Handler { return h }
+func (h reasons) WithGroup(string) slog.Handler { return h }

@@ -1,4 +1,4 @@
-package waiting_test
+package retry_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
-	"github.com/reprisemq/reprise/internal/waiting"
+	"github.com/reprisemq/reprise/internal/retry"
 )
 
 // The logger reports the reason of a wait once per minute, and does not report other events.
@@ -22,7 +22,7 @@ func TestLoggerReportsOncePerInterval(t *testing.T) {
 		defer cancel()
 		_, err := reprise.Dial(ctx, "amqp://localhost", &reprise.Config{
 			Reconnect: backoff.Fixed(time.Second),
-			Logger:    waiting.Logger(time.Minute, func(reason string) { reasons = append(reasons, reason) }),
+			Logger:    retry.ReasonLogger(time.Minute, func(reason string) { reasons = append(reasons, reason) }),
 			Dial: func(context.Context, string, string) (net.Conn, error) {
 				return nil, errors.New("reprise: host is down")
 			},

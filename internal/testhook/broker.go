@@ -1,6 +1,6 @@
-// Package inside lets package reprisetest inspect and disturb a broker in ways that package broker does not export.
-// Package broker implements it. Apart from tests and test packages, only package reprisetest uses it.
-package inside
+// Package testhook lets tests and package reprisetest do what packages broker and failed do not export: inspect and disturb
+// a broker, and record the results of a replay's messages. These packages set its variables.
+package testhook
 
 import (
 	"net"

@@ -1,10 +1,8 @@
-// Package plumbing lets tests of other packages record the results of a replay's messages, as a failed.Replayer does.
-// Package failed sets the functions, because the methods are not part of its API. The package imports only the standard
-// library.
-package plumbing
+package testhook
 
 import "context"
 
+// Functions that record the results of a replay's messages, as a failed.Replayer does. Package failed sets them.
 var (
 	// Sent records that messages of a replay were sent and confirmed. The archive is a *failed.Archive.
 	Sent func(ctx context.Context, archive any, replay int64, messages ...int64) error

@@ -3,22 +3,22 @@ package failed
 import (
 	"context"
 
-	"github.com/reprisemq/reprise/internal/plumbing"
+	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/topology"
 )
 
 func init() {
-	plumbing.Sent = func(ctx context.Context, archive any, replay int64, messages ...int64) error {
+	testhook.Sent = func(ctx context.Context, archive any, replay int64, messages ...int64) error {
 		ids := make([]ID, len(messages))
 		for i, id := range messages {
 			ids[i] = ID(id)
 		}
 		return archive.(*Archive).markSent(ctx, ReplayID(replay), ids, asked)
 	}
-	plumbing.Refused = func(ctx context.Context, archive any, replay, message int64, why string) error {
+	testhook.Refused = func(ctx context.Context, archive any, replay, message int64, why string) error {
 		return archive.(*Archive).markRefused(ctx, ReplayID(replay), []refusal{{ID(message), why}})
 	}
-	plumbing.Retried = func(ctx context.Context, archive any, report []byte) error {
+	testhook.Retried = func(ctx context.Context, archive any, report []byte) error {
 		r, _ := topology.ReadRetryReport(report)
 		return archive.(*Archive).noteRetries(ctx, []topology.RetryReport{r})
 	}

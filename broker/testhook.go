@@ -7,14 +7,14 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
-	"github.com/reprisemq/reprise/internal/inside"
+	"github.com/reprisemq/reprise/internal/testhook"
 )
 
 func init() {
-	inside.Of = func(b any) inside.Broker { return insider{b.(*Broker)} }
+	testhook.Of = func(b any) testhook.Broker { return insider{b.(*Broker)} }
 }
 
-// insider implements [inside.Broker] for tests.
+// insider implements [testhook.Broker] for tests.
 type insider struct{ *Broker }
 
 func (i insider) Serve(conn net.Conn) error { return i.node.Serve(conn) }
@@ -27,7 +27,7 @@ func (i insider) Block(blocked bool) {
 	i.node.Memory.Add(excess)
 }
 
-func (i insider) Queues() (all []inside.Queue) {
+func (i insider) Queues() (all []testhook.Queue) {
 	for _, v := range i.node.VHosts() {
 		for _, q := range v.Queues() {
 			all = append(all, insideQueue(v.Name(), q))
@@ -36,17 +36,17 @@ func (i insider) Queues() (all []inside.Queue) {
 	return all
 }
 
-func (i insider) Queue(vhost, name string) (inside.Queue, bool) {
+func (i insider) Queue(vhost, name string) (testhook.Queue, bool) {
 	q := i.queue(vhost, name)
 	if q == nil {
-		return inside.Queue{}, false
+		return testhook.Queue{}, false
 	}
 	return insideQueue(vhost, q), true
 }
 
-func insideQueue(vhost string, q *vhost.Queue) inside.Queue {
+func insideQueue(vhost string, q *vhost.Queue) testhook.Queue {
 	stats, outlook := q.Stats(), q.Outlook()
-	return inside.Queue{
+	return testhook.Queue{
 		VHost: vhost, Name: q.Name(),
 		Ready: stats.Ready, Unacked: stats.Unacked, Consumers: stats.Consumers, Delayed: stats.Delayed, Dead: stats.Dead,
 		Leaving: outlook.Leaving, Expires: outlook.Expires, Due: outlook.Due,
@@ -73,13 +73,13 @@ func (i insider) queue(host, name string) *vhost.Queue {
 	return nil
 }
 
-func (i insider) Messages(vhost, name string) (all []inside.Message) {
+func (i insider) Messages(vhost, name string) (all []testhook.Message) {
 	q := i.queue(vhost, name)
 	if q == nil {
 		return nil
 	}
 	for _, m := range q.Look() {
-		all = append(all, inside.Message{
+		all = append(all, testhook.Message{
 			Exchange: m.Message.Exchange, RoutingKey: m.Message.RoutingKey,
 			Properties: m.Properties, Body: m.Message.Body, Redelivered: m.Redelivered,
 		})
