@@ -196,6 +196,9 @@ func (c *scheduleCmd) subjectOfWorker(w config.Worker) (subject, error) {
 	}
 	for _, r := range rules {
 		if r.Match(failure) {
+			if r.Uncounted {
+				return subject{}, usagef("--%s %d is retried without limit, because a rule does not count its attempts (uncounted: true)", key, code)
+			}
 			w.Policy.MaxAttempts = cmp.Or(r.MaxAttempts, w.Policy.MaxAttempts)
 			if r.Park {
 				w.Policy.MaxAttempts = 1
