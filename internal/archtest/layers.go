@@ -17,7 +17,8 @@ cmd/reprise/internal/demo, cmd/reprise/internal/config
 cmd/reprise/internal/handler, cmd/reprise/internal/terminal
 cmd/reprise/internal/cause
 -------------------------------------------------------------------------------------------------------
-internal/archive/console                                                                                 | broker/disk
+archive                                                                                                  | broker/disk
+internal/archive/console                                                                                 |
 internal/archive/console/internal/pages, internal/archive/console/internal/jsonapi                       | broker
 internal/archive/console/internal/web                                                                    | broker/internal/management
 internal/archive/console/internal/access, internal/archive/console/internal/editor                       | broker/internal/node
@@ -26,7 +27,7 @@ internal/archive/console/internal/show, internal/archive/console/internal/figure
 internal/archive/api, internal/archive/notification, internal/graph                                      | broker/internal/queue, broker/internal/registry, broker/internal/diskstore
 internal/archive/ledger, internal/archive/history                                                        | broker/internal/store
 internal/archive/failed                                                                                  | broker/internal/route, broker/internal/exception
-internal/archive/fleet, breaker, idempotent, prommetrics, oteltrace                                      | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
+internal/archive/fleet, internal/archive/design, breaker, idempotent, prommetrics, oteltrace             | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
 internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson                                |
 .                                                                                                        |
 internal/consume                                                                                         |

@@ -148,7 +148,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 		return nil
 	})
 	c, err := console.New(console.Config{
-		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens, Ledger: books, Fleet: list, Rescheduler: rescheduler, History: past, Broker: func() *reprise.Client { return s.Client }, Prefix: cfg.Prefix,
+		Archive: s.Archive, Replayer: replayer, Workers: func() []console.Worker { return workers }, Tokens: cfg.Tokens, Ledger: books, Fleet: list, Rescheduler: rescheduler, History: past, Broker: func() *reprise.Client { return s.Client }, Prefix: cfg.Prefix,
 		TraceURL:   "https://traces.example.com/trace/{trace_id}",
 		Management: &console.Management{URL: management, User: "guest", Password: "guest"},
 	})

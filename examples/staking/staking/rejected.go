@@ -10,7 +10,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // RejectedQueue is the work queue of Demo.Rejected. The original programs do not use it.
@@ -85,10 +84,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	say("A worker requeues another message for %s. It does not return within %s.\n%s_delay has 2 messages, the rejected message first.",
 		d.Design.RetryDelay, 4*d.Design.RetryDelay, RejectedQueue)
 
-	_, moved, err := failed.Redrive(ctx, client, failed.RedriveConfig{
-		From: RejectedQueue + "_delay", To: &failed.Target{RoutingKey: RejectedQueue + "_failed"}, Limit: 1,
-	})
-	if err != nil {
+	if err := move(ctx, ch, client); err != nil {
 		return err
 	}
 	say("This command moves the first message to %s_failed:\n  reprise redrive --from %[1]s_delay --to %[1]s_failed --limit 1 --yes", RejectedQueue)
@@ -97,7 +93,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	} else if !returned {
 		return fmt.Errorf("staking: timed out after %s waiting for the requeued message", timeout)
 	}
-	say("The requeued message is done.\n\nbalance: 2 sent = 1 done + %d moved", moved)
+	say("The requeued message is done.\n\nbalance: 2 sent = 1 done + 1 moved")
 	return nil
 }
 
@@ -112,6 +108,19 @@ func reject(ctx context.Context, ch *amqp.Channel) error {
 		return errors.Join(context.Cause(ctx), errors.New("staking: connection is lost"))
 	}
 	return errors.Join(m.Reject(false), ch.Cancel(m.ConsumerTag, false))
+}
+
+// move moves the first message of the delay queue to the failed queue. It acknowledges the message after the broker has
+// confirmed the copy.
+func move(ctx context.Context, ch *amqp.Channel, client *reprise.Client) error {
+	m, found, err := ch.Get(RejectedQueue+"_delay", false)
+	if err != nil || !found {
+		return errors.Join(err, errors.New("staking: cannot receive the rejected message"))
+	}
+	if err := client.Publish(ctx, &reprise.Message{RoutingKey: RejectedQueue + "_failed", MessageID: m.MessageId, Body: m.Body}); err != nil {
+		return err
+	}
+	return m.Ack(false)
 }
 
 // awaitDelayed waits until the delay queue contains at least n messages. The demonstration needs this, because the

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// A rejected message blocks the delay queue until Redrive moves this message to another queue.
+// A rejected message blocks the delay queue until this message is moved to another queue.
 func TestRejectedMessageBlocksTheDelayQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"quorum", "classic"} {

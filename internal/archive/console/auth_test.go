@@ -367,7 +367,6 @@ func TestConfigValidate(t *testing.T) {
 	}{
 		{"Config.Archive must not be nil", Config{}},
 		{`must be a URL such as http://host:15672: got "localhost:15672"`, Config{Archive: archive, Management: &Management{URL: "localhost:15672"}}},
-		{"Config.Workers[0] must have", Config{Archive: archive, Workers: []Worker{{Queue: "orders"}}}},
 		{`Tokens[0].Name must be 1 to 64 letters, digits and . _ - @: got "a b"`, Config{Archive: archive, Tokens: []Token{{"a b", View, hash}}}},
 		{`got "policy:x"`, Config{Archive: archive, Tokens: []Token{{"policy:x", View, hash}}}},
 		{`Tokens[1].Name must be unique: got "a" twice`, Config{Archive: archive, Tokens: []Token{{"a", View, hash}, {"a", View, HashToken("x")}}}},

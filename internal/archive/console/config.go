@@ -52,8 +52,8 @@ type Config struct {
 	// Topology is drawn as a graph, together with the topology from Management. Default: empty.
 	Topology []topology.Topology
 
-	// Workers are the workers of this program, which the overview shows with their states. Default: none.
-	Workers []Worker
+	// Workers returns the workers of this program, which the overview shows with their states. Default: none.
+	Workers func() []Worker
 
 	// Tokens grant access to users and programs. Default: none; only local users have access, with the role Admin.
 	Tokens []Token
@@ -146,11 +146,6 @@ func (c *Config) Validate() error {
 	if m := c.Management; m != nil {
 		if u, err := url.Parse(m.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			errs = append(errs, fmt.Errorf("console: Config.Management.URL must be a URL such as http://host:15672: got %q", m.URL))
-		}
-	}
-	for i, w := range c.Workers {
-		if w.Queue == "" || w.State == nil {
-			errs = append(errs, fmt.Errorf("console: Config.Workers[%d] must have a Queue and a State (reprise.Worker.Status has it)", i))
 		}
 	}
 	if c.Prefix != "" && !prefixForm.MatchString(c.Prefix) {

@@ -52,8 +52,14 @@ func (c *Console) SetTokens(tokens []Token) error {
 
 func (c *Console) routes() []web.Route {
 	p := pages.Pages{Topology: c.cfg.Topology, TraceURL: c.cfg.TraceURL, Done: figures.NewDoneRates(c.cfg.Ledger)}
-	for _, w := range c.cfg.Workers {
-		p.Workers = append(p.Workers, flow.Worker(w))
+	p.Workers = func() (all []flow.Worker) {
+		if c.cfg.Workers == nil {
+			return nil
+		}
+		for _, w := range c.cfg.Workers() {
+			all = append(all, flow.Worker(w))
+		}
+		return all
 	}
 	if m := c.cfg.Management; m != nil {
 		p.Broker = figures.NewBroker(m.api(), m.VHost)

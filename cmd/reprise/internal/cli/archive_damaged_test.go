@@ -2,13 +2,12 @@ package cli
 
 import (
 	"database/sql"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/archive"
 )
 
 // After a crash, the write-ahead log of the archive remains. If a backup is restored without deleting the log, SQLite reads
@@ -43,7 +42,7 @@ func TestServiceRefusesBackupWithOldWriteAheadLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		_, err = db.open(t.Context(), failed.Config{}, slog.New(slog.DiscardHandler))
+		_, err = archive.Open(t.Context(), archive.Config{DB: db.DB, Name: db.name, Dialect: archive.SQLite, Queues: []string{"orders.failed"}})
 		return err
 	}
 	if err := open(); err != nil {

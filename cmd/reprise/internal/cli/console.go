@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/archive"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
@@ -72,48 +74,62 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 		return err
 	}
 	d, err := newArchiveService(cfg, log)
+	if err == nil {
+		err = d.check()
+	}
 	if err != nil {
 		return usageError{err}
 	}
+	warning := d.linkWarning()
 	stop.serve(log)
 	defer d.close()
+	if err := d.open(); err != nil {
+		return err
+	}
 	health, _, unserve, err := serveHealth(stop.ctx.Done(), c.Metrics, log, d.parts()...)
 	if err != nil {
 		return err
 	}
 	defer unserve()
-	d.notified = health.metrics.Notified
-	if err := d.serve(); err != nil {
-		return err
-	}
-	if w := d.linkWarning(); w != "" {
-		log.Warn(w)
+	d.serve(health.metrics.Notified)
+	if warning != "" {
+		log.Warn(warning)
 	}
 	if _, err := fmt.Fprintln(streams.Stdout, d.localURL); err != nil {
 		return fmt.Errorf("cannot print the URL: %w", err)
 	}
-	var client *reprise.Client
 	ended := make(chan error, 1)
-	go func() {
-		err := d.run(stop.ctx, func(ctx context.Context) (*reprise.Client, error) {
-			var err error
-			client, err = dial(ctx, c.URL, &reprise.Config{Logger: log, Name: "reprise console", Observer: health.metrics})
-			if err == nil {
-				health.works(client, nil)
-			}
-			return client, err
-		})
-		if client != nil {
-			hangUp(client, closeTimeout) // archived messages are safe, and the broker redelivers the others
-		}
-		ended <- unlessStopped(stop, err)
-	}()
+	go func() { ended <- unlessStopped(stop, c.serve(stop.ctx, d, health, log)) }()
 	select {
 	case err := <-ended:
 		return err
 	case <-stop.again:
 		return errors.New("stopped immediately; messages that are not archived remain in their queues")
 	}
+}
+
+// serve runs the archive until ctx is canceled. The console works before the broker is reachable.
+func (c *consoleRunCmd) serve(ctx context.Context, d *archiveService, health *health, log *slog.Logger) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	connecting := make(chan *reprise.Client, 1)
+	go func() {
+		defer close(connecting)
+		client, err := dial(ctx, c.URL, &reprise.Config{Logger: log, Name: "reprise console", Observer: health.metrics})
+		if err != nil {
+			cancel(err)
+			return
+		}
+		health.works(client, nil)
+		d.Connect(client)
+		connecting <- client
+	}()
+	err := d.run(ctx, cancel)
+	cancel(err)
+	if client := <-connecting; client != nil {
+		hangUp(client, closeTimeout) // archived messages are safe, and the broker redelivers the others
+	}
+	return cmp.Or(err, context.Cause(ctx))
 }
 
 // config returns the configuration that the flags specify.
@@ -123,9 +139,10 @@ func (c *consoleRunCmd) config() (archiveServiceConfig, error) {
 		return archiveServiceConfig{}, usagef("--url: %s", bad.Reason)
 	}
 	cfg := archiveServiceConfig{
-		archive: cmp.Or(c.Archive, defaultArchive), listen: c.Listen, flag: "--listen",
-		queues: queueSource{named: c.Queue, vhost: virtualHost(url)}, origin: guessed(), workers: guessedWorkers(),
+		store: cmp.Or(c.Archive, defaultArchive), listen: c.Listen, flag: "--listen", tokens: c.Tokens,
+		archive: archive.Config{Queues: c.Queue, Console: archive.Console{Secure: c.Secure, Prefix: c.Prefix, TraceURL: c.TraceURL}},
 	}
+	a := &cfg.archive
 	if len(c.Queue) > 0 {
 		if err := (failed.IngestConfig{Queues: c.Queue}).Validate(); err != nil {
 			return cfg, usagef("--queue: %w", err)
@@ -133,38 +150,30 @@ func (c *consoleRunCmd) config() (archiveServiceConfig, error) {
 	} else if c.Management == "" {
 		return cfg, usagef("failed queues are required (use --queue NAME for each, or --management URL to find all *.failed)")
 	}
-	keep, err := atLeast(time.Hour, "--keep", c.Keep)
-	if err != nil {
+	var err error
+	if a.Keep, err = atLeast(time.Hour, "--keep", c.Keep); err != nil {
 		return cfg, err
 	}
-	cfg.settings.Retention = keep
 	if c.Tokens != "" {
-		tokens, err := readTokens(c.Tokens)
-		if err != nil {
+		if a.Console.Tokens, err = readTokens(c.Tokens); err != nil {
 			return cfg, usagef("--tokens: %w", err)
 		}
-		cfg.console.Tokens, cfg.tokens = tokens, c.Tokens
 	}
 	if c.Notify != "" {
-		notify, url, err := config.LoadNotify(c.Notify)
-		if err != nil {
+		var notify *config.Notify
+		if notify, a.Console.URL, err = config.LoadNotify(c.Notify); err != nil {
 			return cfg, usagef("--notify: %w", err)
 		}
-		cfg.notify, cfg.url = notify, url
+		if a.Notify, err = notifyOf(notify); err != nil {
+			return cfg, usageError{err}
+		}
 	}
-	cfg.console.Secure, cfg.console.Prefix, cfg.console.TraceURL = c.Secure, c.Prefix, c.TraceURL
 	if c.Management != "" {
-		m, err := consoleManagement("--management", c.Management, cfg.queues.vhost)
+		m, err := consoleManagement("--management", c.Management, virtualHost(url))
 		if err != nil {
 			return cfg, err
 		}
-		cfg.console.Management = m
-		if len(c.Queue) == 0 {
-			cfg.queues.management = c.Management
-		}
-	}
-	if err := cfg.check(); err != nil {
-		return cfg, usageError{err}
+		a.Management = (*archive.Management)(m)
 	}
 	return cfg, nil
 }

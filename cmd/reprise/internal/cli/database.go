@@ -6,19 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
-	"modernc.org/sqlite" // registers the driver "sqlite"
+	_ "modernc.org/sqlite" // registers the driver "sqlite"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // database is a SQLite file or a PostgreSQL database.
@@ -73,61 +70,10 @@ func (x *database) private() {
 	}
 }
 
-// checkFile returns an error if the SQLite file is damaged. It reads the file, at about 2 s per GB, only if the
-// write-ahead log is not empty, which means that the last process crashed or another process has the file open. If a
-// backup is restored without deleting an old write-ahead log, SQLite combines the two without an error, and new
-// messages could be lost. checkFile detects most of these combinations, but not all.
+// checkFile returns an error if the SQLite file is damaged.
 func (x *database) checkFile(ctx context.Context) error {
 	if x.postgres {
 		return nil
 	}
-	if wal, err := os.Stat(x.name + "-wal"); err != nil || wal.Size() == 0 {
-		return nil
-	}
-	var found string
-	err := x.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&found)
-	if dbErr, ok := errors.AsType[*sqlite.Error](err); ok && dbErr.Code()&0xff == 11 { // SQLITE_CORRUPT
-		found, err = dbErr.Error(), nil
-	}
-	if err != nil || found == "ok" {
-		return err
-	}
-	return fmt.Errorf("file is damaged: %s (stop all processes that use the file, move %[2]s, %[2]s-wal and %[2]s-shm away, and restore a backup)",
-		strings.Join(strings.Fields(found), " "), filepath.Base(x.name))
-}
-
-// await calls open. While the database is unreachable, it calls open again, until ctx is canceled.
-func (x *database) await(ctx context.Context, log *slog.Logger, what string, open func() error) error {
-	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
-		err := open()
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case !unreachable(err):
-			return fmt.Errorf("cannot use the %s %s: %w", what, x.name, err)
-		}
-		log.Warn("cannot reach the "+what, "database", x.name, "error", err, "next_try", pause)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(pause):
-		}
-	}
-}
-
-// unreachable reports whether a PostgreSQL server does not respond, is not ready or lacks resources, or whether a
-// SQLite file is locked. Other errors are permanent. https://www.postgresql.org/docs/current/errcodes-appendix.html
-func unreachable(err error) bool {
-	if dbErr, ok := errors.AsType[*sqlite.Error](err); ok {
-		return dbErr.Code()&0xff == 5 // SQLITE_BUSY
-	}
-	if dbErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return strings.HasPrefix(dbErr.Code, "57P") || strings.HasPrefix(dbErr.Code, "53")
-	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return true
-	}
-	return errors.Is(err, failed.ErrUnavailable)
+	return sqlkit.CheckFile(ctx, x.DB, x.name)
 }

@@ -43,10 +43,9 @@ type health struct {
 // namedWorker is a worker with its queue.
 type namedWorker struct {
 	*reprise.Worker
-	queue   string
-	breaker func() string // returns the state of its circuit breaker; nil: none
-	config  reprise.WorkerConfig
-	cut     *interruptedHandlers
+	queue  string
+	config reprise.WorkerConfig
+	cut    *interruptedHandlers
 }
 
 // serveHealth serves health and metrics at addr, and monitors databases, until stop is called. If addr is "", it only

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/archive"
 )
 
 // dependency is a database that the process requires.
@@ -16,7 +16,6 @@ type dependency struct {
 	kind    string // archive, ledger or duplicates
 	name    string // name of the database, without a password
 	healthy func(context.Context) error
-	report  func(error) // called when the database becomes unavailable; may be nil
 }
 
 // ask checks all databases concurrently. The context must have a deadline.
@@ -98,7 +97,7 @@ func (h *health) look(ctx context.Context, states map[string]storeState, log *sl
 		key := s.kind + " " + s.name
 		is := available
 		switch {
-		case errors.Is(err, errNotOpen), errors.Is(err, ledger.ErrNotOpen):
+		case errors.Is(err, archive.ErrNotOpen):
 			is = notOpen
 		case err != nil:
 			is = unavailable
@@ -109,9 +108,6 @@ func (h *health) look(ctx context.Context, states map[string]storeState, log *sl
 				log.Warn("store not open yet", "store", s.kind, "database", s.name)
 			case unavailable:
 				log.Error("store unavailable", "store", s.kind, "database", s.name, "error", wrongWithStore(err))
-				if s.report != nil {
-					s.report(err)
-				}
 			default:
 				log.Info("store available again", "store", s.kind, "database", s.name)
 			}

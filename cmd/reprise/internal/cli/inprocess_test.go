@@ -5,9 +5,12 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"path/filepath"
 	"testing"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/internal/archive/console"
 )
 
 // The console of `reprise up` uses the management API of the embedded broker without a port.
@@ -17,14 +20,20 @@ func TestManagementOfEmbeddedBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = b.Shutdown(context.Background()) }()
-	d := &archiveService{archiveServiceConfig: archiveServiceConfig{listen: "127.0.0.1:0"}, log: slog.New(slog.DiscardHandler)}
-	web := d.figures(&embeddedBroker{Broker: b})
+	cfg := &config.Config{Archive: &config.Archive{Store: "sqlite:" + filepath.Join(t.TempDir(), "a.db"), Queues: []string{"orders.failed"}}, Console: &config.Console{Listen: "127.0.0.1:0"}}
+	d, wrong := configuredArchiveService(cfg, slog.New(slog.DiscardHandler))
+	if len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	defer d.close()
+	web := d.serveFigures(&embeddedBroker{Broker: b})
 	defer web.stop()
-	found, err := d.console.Management.Bindings(t.Context())
+	management := console.Management(*d.archive.Management)
+	found, err := management.Bindings(t.Context())
 	if err != nil || len(found.Exchanges) == 0 {
 		t.Errorf("got %d exchanges, error %v, want at least 1", len(found.Exchanges), err)
 	}
-	u, err := url.Parse(d.console.Management.URL)
+	u, err := url.Parse(management.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +42,7 @@ func TestManagementOfEmbeddedBroker(t *testing.T) {
 		t.Errorf("port %s is open", u.Host)
 	}
 	web.stop()
-	if _, err := d.console.Management.Bindings(t.Context()); err == nil {
+	if _, err := management.Bindings(t.Context()); err == nil {
 		t.Error("management API responds after the stop")
 	}
 }

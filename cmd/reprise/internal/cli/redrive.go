@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/internal/archive/design"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
@@ -90,16 +91,16 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	redrive := failed.RedriveConfig{From: c.From, To: to, Limit: c.Limit, Rate: float64(c.Rate), ByQueueName: c.ByQueueName}
 	redrive.Believe = func(string) bool { return c.Trust }
 	redrive.Logger = slog.New(warningLogger{c.logger(streams).Handler(), streams.Stderr, &shown})
-	workers := guessedWorkers()
-	redrive.Origin = guessed()
+	workers := design.Published()
+	redrive.Origin = design.PublishedOrigin()
 	url := c.URL
 	if c.Config != "" {
 		cfg, err := config.Load(c.Config)
 		if err != nil {
 			return usageError{err}
 		}
-		workers = cfg.Workers
-		redrive.Origin, redrive.Marks = originOf(workers), marksOf(workers)
+		workers = workerConfigs(cfg.Workers)
+		redrive.Origin, redrive.Marks = design.Origin(workers), design.Marks(workers)
 		url = cmp.Or(url, configuredBroker(cfg))
 	}
 	if redrive.Routing, err = c.routing(workers, cmp.Or(url, defaultURL)); err != nil {
@@ -155,7 +156,7 @@ func configuredBroker(cfg *config.Config) string {
 }
 
 // routing returns the known routes to the work queues.
-func (c *redriveCmd) routing(workers []config.Worker, url string) (failed.Routing, error) {
+func (c *redriveCmd) routing(workers []reprise.WorkerConfig, url string) (failed.Routing, error) {
 	if c.Management == "" {
 		return routingOf(workers, nil), nil
 	}

@@ -8,18 +8,14 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // routingOf returns the known routes to the queues of workers.
-func routingOf(workers []config.Worker, m *console.Management) failed.Routing {
-	var r failed.Routing
-	for _, w := range workers {
-		r.Workers = append(r.Workers, reprise.WorkerConfig{Queue: w.Queue, Strategy: w.Strategy, Topology: w.Topology})
-	}
+func routingOf(workers []reprise.WorkerConfig, m *console.Management) failed.Routing {
+	r := failed.Routing{Workers: workers}
 	if m != nil {
 		r.Bindings = m.Bindings
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/idempotent"
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // stores contains the deduplication stores of the workers in a configuration.
@@ -74,7 +75,7 @@ func (s *stores) store(d *config.Duplicates) (idempotent.Store, error) {
 func (s *stores) prepare(ctx context.Context, log *slog.Logger) error {
 	for _, x := range s.all {
 		x.db.private()
-		if err := x.db.await(ctx, log, "store of duplicates", func() error {
+		if err := sqlkit.Await(ctx, log, "store of duplicates", x.db.name, func() error {
 			if err := x.db.checkFile(ctx); err != nil {
 				return err
 			}

@@ -6,11 +6,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/archive/console"
+	"github.com/reprisemq/reprise/archive"
 )
 
 // readTokens reads the users of a console from a file with lines such as
@@ -19,7 +19,7 @@ import (
 //
 // Empty lines and lines that begin with # are ignored. The file contains only hashes of tokens. `reprise console
 // token` prints a token once and does not save it.
-func readTokens(path string) ([]console.Token, error) {
+func readTokens(path string) ([]archive.Token, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -27,8 +27,8 @@ func readTokens(path string) ([]console.Token, error) {
 	return parseTokens(path, text)
 }
 
-func parseTokens(path string, text []byte) ([]console.Token, error) {
-	var tokens []console.Token
+func parseTokens(path string, text []byte) ([]archive.Token, error) {
+	var tokens []archive.Token
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		words := strings.Fields(lines.Text())
@@ -38,11 +38,10 @@ func parseTokens(path string, text []byte) ([]console.Token, error) {
 		if len(words) != 3 {
 			return nil, fmt.Errorf("%s:%d: line must have a name, a role and a hash, as in anna operate sha256:… (`reprise console token` prints such lines)", path, n)
 		}
-		t := console.Token{Name: words[0], Hash: words[2]}
-		if err := t.Role.UnmarshalText([]byte(words[1])); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
+		if !slices.Contains([]string{"view", "operate", "admin"}, words[1]) {
+			return nil, fmt.Errorf("%s:%d: role must be view, operate or admin: got %q", path, n, words[1])
 		}
-		tokens = append(tokens, t)
+		tokens = append(tokens, archive.Token{Name: words[0], Role: words[1], Hash: words[2]})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -53,23 +52,9 @@ func parseTokens(path string, text []byte) ([]console.Token, error) {
 	return tokens, nil
 }
 
-// startTokens runs watchTokens until stop is called, if the console has a file of tokens.
-func (d *archiveService) startTokens(ctx context.Context, served *console.Console) (stop func()) {
-	if d.tokens == "" {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { d.watchTokens(ctx, served) })
-	return func() {
-		cancel()
-		running.Wait()
-	}
-}
-
-// watchTokens applies changes of the file of tokens to a console until ctx is canceled. If the file is invalid, the
+// watchTokens applies changes of the file of tokens until ctx is canceled. If the file is invalid, the
 // console continues to use the previous tokens.
-func (d *archiveService) watchTokens(ctx context.Context, served *console.Console) {
+func (d *archiveService) watchTokens(ctx context.Context) {
 	var before []byte
 	var failed string // last error in the log
 	tick := time.NewTicker(time.Second)
@@ -85,9 +70,9 @@ func (d *archiveService) watchTokens(ctx context.Context, served *console.Consol
 			if bytes.Equal(text, before) && failed == "" {
 				continue
 			}
-			var list []console.Token
+			var list []archive.Token
 			if list, err = parseTokens(d.tokens, text); err == nil {
-				err = served.SetTokens(list)
+				err = d.SetTokens(list)
 			}
 		}
 		switch {
@@ -123,11 +108,7 @@ Examples:
 
 // Run creates a token.
 func (c *tokenCmd) Run(streams IO) error {
-	token, hash := console.NewToken()
-	t := console.Token{Name: c.Name, Hash: hash}
-	if err := t.Role.UnmarshalText([]byte(c.Role)); err != nil {
-		return err
-	}
+	token, hash := archive.NewToken()
 	if strings.ContainsAny(c.Name, " \t\r\n#") || c.Name == "" {
 		return usagef("name must be letters, digits and . _ - @: got %q", c.Name)
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/amqpconn"
@@ -147,16 +146,18 @@ func (p *parts) close() {
 
 // run connects to a broker or starts one, and runs the workers.
 func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.Logger) (err error) {
+	if parts.archive != nil {
+		if err := parts.archive.open(); err != nil {
+			return err
+		}
+	}
 	health, web, unserve, err := serveHealth(stop.ctx.Done(), cfg.Metrics, log, append(parts.stores.parts(), parts.archive.parts()...)...)
 	if err != nil {
 		return err
 	}
 	defer unserve()
 	if parts.archive != nil {
-		parts.archive.notified = health.metrics.Notified
-		if err := parts.archive.serve(); err != nil {
-			return err
-		}
+		parts.archive.serve(health.metrics.Notified)
 	}
 	// The configuration is valid, and the ports are open. The broker and the databases can still be unavailable.
 	if err := notifySystemd("READY=1"); err != nil {
@@ -180,11 +181,7 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 		if err != nil {
 			return usageError{err}
 		}
-		named := namedWorker{Worker: worker, queue: conf.Queue, config: conf, cut: cut}
-		if b, ok := conf.Breaker.(*breaker.Breaker); ok {
-			named.breaker = func() string { return string(b.State()) }
-		}
-		workers = append(workers, named)
+		workers = append(workers, namedWorker{Worker: worker, queue: conf.Queue, config: conf, cut: cut})
 	}
 	health.works(client, workers)
 	var consuming []reprise.Runner
@@ -290,7 +287,7 @@ const closeTimeout = 5 * time.Second
 // and stops the embedded broker, if any.
 func connect(stop *signals, cfg *config.Config, health *health, archive *archiveService, log *slog.Logger) (*reprise.Client, func() error, error) {
 	options := &reprise.Config{Logger: log, Name: "reprise up", Announce: !cfg.Silent, Version: programVersion()}
-	options.Observer = archive.notifyOf(archive.observe(health.metrics, cfg.Broker == ""))
+	options.Observer = archive.observe(health.metrics)
 	url, endBroker := cfg.Broker, func() error { return nil }
 	if url == "" {
 		b, err := startEmbedded(stop, cfg, log)
@@ -298,7 +295,7 @@ func connect(stop *signals, cfg *config.Config, health *health, archive *archive
 			return nil, nil, err
 		}
 		health.hasBroker(b.Metrics())
-		figures := archive.figures(b)
+		figures := archive.serveFigures(b)
 		endBroker = func() error {
 			figures.stop()
 			return b.end(stop, log)

@@ -4,15 +4,16 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
+	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/archive"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
-	"github.com/reprisemq/reprise/internal/archive/console"
-	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/internal/graph"
 	"github.com/reprisemq/reprise/topology"
 )
+
+// embeddedSample is the interval of the ledger's samples with the embedded broker, which reports current figures.
+const embeddedSample = 3 * time.Second
 
 // configuredArchiveService returns the archive service of a configuration, or nil if the configuration has no archive.
 // It also returns the problems in the settings.
@@ -20,69 +21,68 @@ func configuredArchiveService(cfg *config.Config, log *slog.Logger) (*archiveSer
 	if cfg.Archive == nil {
 		return nil, nil
 	}
-	workers := graphWorkers(cfg.Workers)
-	d := archiveServiceConfig{
-		archive:  cfg.Archive.Store,
-		settings: failed.Config{Redact: cfg.Archive.Redact, Columns: cfg.Archive.Columns, Groups: cfg.Archive.Groups, Retention: cfg.Archive.Retention, Rules: cfg.Archive.Rules},
-		accounts: accountsOf(workers),
-		queues:   queueSource{named: unique(append(failedQueuesOf(workers), cfg.Archive.Queues...))},
-		origin:   originOf(cfg.Workers),
-		marks:    marksOf(cfg.Workers),
-		workers:  cfg.Workers,
-		notify:   cfg.Notify,
+	var wrong []config.Problem
+	refuse := func(at config.Position, err error) {
+		if err != nil {
+			wrong = append(wrong, config.Problem{Position: at, Text: err.Error()})
+		}
 	}
 	var err error
-	var wrong []config.Problem
+	d := archiveServiceConfig{store: cfg.Archive.Store, archive: archive.Config{
+		Workers: workerConfigs(cfg.Workers), Queues: cfg.Archive.Queues, Keep: cfg.Archive.Retention, KeepByQueue: map[string]time.Duration{},
+	}}
+	a, at := &d.archive, cfg.Archive.At
+	for _, r := range cfg.Archive.Redact {
+		a.Redact = append(a.Redact, archive.Field(r))
+	}
+	for _, r := range cfg.Archive.Columns {
+		a.Columns = append(a.Columns, archive.Field(r))
+	}
+	for _, r := range cfg.Archive.Groups {
+		a.Groups = append(a.Groups, archive.GroupRule(r))
+	}
+	for _, r := range cfg.Archive.Rules {
+		a.KeepByQueue[r.Queue] = r.Retention
+	}
 	if c := cfg.Console; c != nil {
-		d.listen, d.flag, d.url = c.Listen, "console", c.URL
-		d.console = console.Config{Secure: c.Secure, Prefix: c.Prefix, TraceURL: c.TraceURL, Topology: topologies(workers)}
-		refuse := func(err error) { wrong = append(wrong, config.Problem{Position: c.At, Text: err.Error()}) }
-		d.tokens = c.Tokens
+		at = c.At
+		d.listen, d.flag, d.tokens = c.Listen, "console", c.Tokens
+		a.Console = archive.Console{URL: c.URL, Secure: c.Secure, Prefix: c.Prefix, TraceURL: c.TraceURL}
 		if c.Tokens != "" {
-			if d.console.Tokens, err = readTokens(c.Tokens); err != nil {
-				refuse(fmt.Errorf("the tokens of the console: %w", err))
+			if a.Console.Tokens, err = readTokens(c.Tokens); err != nil {
+				refuse(at, fmt.Errorf("the tokens of the console: %w", err))
 			}
 		}
 		if c.Management != "" {
-			if d.console.Management, err = consoleManagement("management", c.Management, virtualHost(cfg.Broker)); err != nil {
-				refuse(err)
-			}
+			m, err := consoleManagement("management", c.Management, virtualHost(cfg.Broker))
+			refuse(at, err)
+			a.Management = (*archive.Management)(m)
 		}
 	}
-	if err := d.check(); err != nil && len(wrong) == 0 {
-		at := cfg.Archive.At
-		if cfg.Console != nil {
-			at = cfg.Console.At
-		}
-		wrong = append(wrong, config.Problem{Position: at, Text: err.Error()})
+	if a.Notify, err = notifyOf(cfg.Notify); err != nil && len(wrong) == 0 {
+		refuse(at, err)
 	}
 	made, err := newArchiveService(d, log)
 	if err != nil {
-		wrong = append(wrong, config.Problem{Position: cfg.Archive.At, Text: err.Error()})
+		refuse(cfg.Archive.At, err)
+		return nil, wrong
+	}
+	if cfg.Broker == "" {
+		made.archive.Sample = embeddedSample
+		if d.listen != "" {
+			made.figures = newPipeListener()
+			made.archive.Management = &archive.Management{URL: "http://broker", User: guest, Password: guest, Client: made.figures.client()}
+		}
+	}
+	if len(wrong) == 0 {
+		refuse(at, made.check())
 	}
 	return made, wrong
 }
 
-// unique returns a list without duplicates.
-func unique(all []string) []string {
-	var once []string
-	seen := map[string]bool{}
-	for _, s := range all {
-		if !seen[s] {
-			once = append(once, s)
-		}
-		seen[s] = true
-	}
-	return once
-}
-
-// topologies returns the topologies of the workers in a graph.
-func topologies(workers []graph.Worker) []topology.Topology {
-	var all []topology.Topology
+func workerConfigs(workers []config.Worker) (all []reprise.WorkerConfig) {
 	for _, w := range workers {
-		route := w.Strategy.WithDefaults().Route
-		parked := route.Failed(topology.Delivery{Queue: w.Queue, RoutingKey: w.Queue})
-		all = append(all, route.Topology(w.Queue).Merge(w.Topology, parked.Topology))
+		all = append(all, w.WorkerConfig)
 	}
 	return all
 }
@@ -93,40 +93,30 @@ func (d *archiveService) runner(client *reprise.Client, workers []namedWorker) r
 	if d == nil {
 		return reprise.RunnerFunc(func(context.Context) error { return nil })
 	}
+	var own []archive.Worker
 	for _, w := range workers {
-		d.console.Workers = append(d.console.Workers, console.Worker{Queue: w.queue, State: func() error { return w.Status().Err }, Breaker: w.breaker, Config: &w.config})
+		own = append(own, archive.Worker{Worker: w.Worker, Config: w.config})
 	}
+	d.Connect(client, own...)
 	return reprise.RunnerFunc(func(ctx context.Context) error {
-		var book sync.WaitGroup
-		defer book.Wait()
-		d.db.private() // before the ledger opens it
-		if d.book != nil {
-			book.Go(func() { d.book(ctx) })
-		}
-		err := d.run(ctx, func(context.Context) (*reprise.Client, error) { return client, nil })
-		if err != nil && ctx.Err() == nil {
-			ended := fmt.Errorf("archiving stopped: %w", err)
-			d.ended.Store(&ended)
-			d.log.Error("archiving has stopped: failed messages stay in their queues", "error", err)
-		}
+		_ = d.run(ctx, func(err error) { d.log.Error("server of the console stopped", "error", err) }) // the archive logs errors
 		return nil
 	})
 }
 
-// figures serves the management API of the broker only to this process. The console uses the same API for all brokers.
-func (d *archiveService) figures(b *embeddedBroker) *webServer {
-	if d == nil || d.listen == "" {
+// serveFigures serves the management API of the broker only to this process. The console uses the same API for all
+// brokers.
+func (d *archiveService) serveFigures(b *embeddedBroker) *webServer {
+	if d == nil || d.figures == nil {
 		return &webServer{}
 	}
-	l := newPipeListener()
-	d.console.Management = &console.Management{URL: "http://broker", User: guest, Password: guest, Client: l.client()}
-	return serveWeb("figures of the broker", l, b.Management(), d.log)
+	return serveWeb("figures of the broker", d.figures, b.Management(), d.log)
 }
 
 // inspector returns a function that reads queues from the management API, or nil if the console does not know the API.
 func (d *archiveService) inspector() func(context.Context, string) (topology.Queue, error) {
-	if d == nil || d.console.Management == nil {
+	if d == nil || d.archive.Management == nil {
 		return nil
 	}
-	return d.console.Management.Queue
+	return d.archive.Management.Queue
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -326,4 +327,15 @@ func (b brokerFlags) report(ctx context.Context, streams IO, list *fleet.List, q
 		text = fmt.Sprintf("queue %s resumed; no worker answered\n", terminal.OneLine(queue))
 	}
 	return streams.result(b.JSON, result, text)
+}
+
+// unique returns a list without duplicates.
+func unique(all []string) []string {
+	var once []string
+	for _, s := range all {
+		if !slices.Contains(once, s) {
+			once = append(once, s)
+		}
+	}
+	return once
 }

@@ -31,7 +31,7 @@ func (p *Pages) overview(c *web.Call) error {
 		Past    bool   // rows have a trend
 		Breaker bool   // a worker has a circuit breaker
 		Problem string // reason why expected figures are missing
-	}{Queues: s.rows(p.Workers, c.Workers().Workers), Groups: groupRows(groups), Live: s.problem == nil, Problem: s.noFigures()}
+	}{Queues: s.rows(p.Workers(), c.Workers().Workers), Groups: groupRows(groups), Live: s.problem == nil, Problem: s.noFigures()}
 	data.Past = addTrends(c, data.Queues)
 	for _, q := range data.Queues {
 		data.Sums.add(q)

@@ -25,7 +25,7 @@ import (
 type Pages struct {
 	Topology []topology.Topology // the topology page draws it in addition to the objects on the broker
 	TraceURL string              // contains {trace_id}; "": no traces
-	Workers  []flow.Worker
+	Workers  func() []flow.Worker
 	Broker   *figures.Broker
 	Done     *figures.DoneRates
 	Live     *live

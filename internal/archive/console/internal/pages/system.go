@@ -38,12 +38,13 @@ func (p *Pages) system(c *web.Call) (*system, error) {
 		return nil, err
 	}
 	s := &system{archived: map[string]failed.QueueSummary{}}
-	works := make([]string, 0, len(summaries)+len(p.Workers))
+	workers := p.Workers()
+	works := make([]string, 0, len(summaries)+len(workers))
 	for _, q := range summaries {
 		s.archived[q.Queue] = q
 		works = append(works, q.Queue)
 	}
-	for _, w := range p.Workers {
+	for _, w := range workers {
 		works = append(works, w.Queue)
 	}
 	s.figures, s.problem = p.Broker.Queues(ctx)
@@ -54,7 +55,7 @@ func (p *Pages) system(c *web.Call) (*system, error) {
 			counts[name] = graph.Count{Ready: q.Ready.Value, Unacked: q.Unacked.Value}
 		}
 	}
-	s.graph = flow.NewGraph(p.everything(ctx, p.Topology), works, flow.Policies(p.Workers), counts)
+	s.graph = flow.NewGraph(p.everything(ctx, p.Topology), works, flow.Policies(workers), counts)
 	return s, nil
 }
 

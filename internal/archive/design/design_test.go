@@ -1,17 +1,18 @@
-package cli
+package design
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/internal/graph"
 	"github.com/reprisemq/reprise/topology"
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // The cover art indexer parks messages without the header of the work queue, so the routing key identifies the work queue.
-func TestGuessedQueueDependsOnRoutingKey(t *testing.T) {
-	of := guessed()
+func TestPublishedQueueDependsOnRoutingKey(t *testing.T) {
+	of := PublishedOrigin()
 	for key, want := range map[string]string{
 		"index": "cover-art-archive.index", "delete": "cover-art-archive.delete", "move": "cover-art-archive.move", "other": "",
 	} {
@@ -28,11 +29,11 @@ func TestGuessedQueueDependsOnRoutingKey(t *testing.T) {
 // The configuration determines the possible work queues of a failed queue. The header of a message selects one of them, but
 // cannot select another queue.
 func TestOriginIgnoresForgedHeader(t *testing.T) {
-	work := func(queue string, strategy topology.Strategy) config.Worker {
-		return config.Worker{WorkerConfig: reprise.WorkerConfig{Queue: queue, Strategy: strategy}}
+	work := func(queue string, strategy topology.Strategy) reprise.WorkerConfig {
+		return reprise.WorkerConfig{Queue: queue, Strategy: strategy}
 	}
 	shared := preset.CoverArt{}.Strategy()
-	of := originOf([]config.Worker{
+	of := Origin([]reprise.WorkerConfig{
 		work("orders", topology.Strategy{}), work("refunds", topology.Strategy{}),
 		work(preset.CoverArtIndexQueue, shared), work(preset.CoverArtMoveQueue, shared),
 	})
@@ -53,5 +54,36 @@ func TestOriginIgnoresForgedHeader(t *testing.T) {
 		if got := of(m); got != tc.want {
 			t.Errorf("%+v: got queue %q, want %q", tc, got, tc.want)
 		}
+	}
+}
+
+// The failed queues are the same queues that the graph of the workers shows as failed queues.
+func TestFailedQueuesMatchGraph(t *testing.T) {
+	var all []reprise.WorkerConfig
+	for _, w := range []reprise.WorkerConfig{
+		{Queue: "orders"},
+		{Queue: "bound", Topology: topology.Topology{
+			Exchanges: []topology.Exchange{{Name: "events", Kind: topology.Topic}},
+			Bindings:  []topology.Binding{{Exchange: "events", RoutingKey: "bound.key", Queue: "bound"}},
+		}},
+		{Queue: preset.CoverArtIndexQueue, Strategy: preset.CoverArt{}.Strategy()},
+		{Queue: preset.CoverArtMoveQueue, Strategy: preset.CoverArt{}.Strategy()},
+	} {
+		for _, workers := range [][]reprise.WorkerConfig{{w}, append(all, w)} {
+			var drawn []graph.Worker
+			for _, w := range workers {
+				drawn = append(drawn, graph.Of(w))
+			}
+			var want []string
+			for _, n := range graph.New(drawn).Nodes {
+				if n.Kind == graph.Failed {
+					want = append(want, n.Name)
+				}
+			}
+			if got := FailedQueues(workers); len(want) == 0 || !slices.Equal(got, want) {
+				t.Errorf("failed queues of %d workers, last %s: got %q, want %q", len(workers), w.Queue, got, want)
+			}
+		}
+		all = append(all, w)
 	}
 }

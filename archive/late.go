@@ -1,0 +1,68 @@
+package archive
+
+import (
+	"context"
+	"errors"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/fleet"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// late is an Archive as the console uses it, which may not be connected yet. It implements console.Replayer, console.Fleet
+// and console.Rescheduler.
+type late Archive
+
+var errNotConnected = errors.New("console is not connected to the broker yet (see its log)")
+
+func (a *late) link() *link { return a.phase.Load().link }
+
+func (a *late) broker() *reprise.Client {
+	if l := a.link(); l != nil {
+		return l.client
+	}
+	return nil
+}
+
+// Wake does nothing without a connection, because the replayer looks for new replays when it starts.
+func (a *late) Wake() {
+	if l := a.link(); l != nil {
+		l.replayer.Wake()
+	}
+}
+
+func (a *late) Workers() []fleet.Worker {
+	if l := a.link(); l != nil {
+		return l.fleet.Workers()
+	}
+	return nil
+}
+
+func (a *late) Err() error {
+	if l := a.link(); l != nil {
+		return l.fleet.Err()
+	}
+	return errNotConnected
+}
+
+func (a *late) Control(ctx context.Context, command topology.Command) error {
+	if l := a.link(); l != nil {
+		return l.fleet.Control(ctx, command)
+	}
+	return errNotConnected
+}
+
+func (a *late) Blocked() []failed.BlockedQueue {
+	if l := a.link(); l != nil {
+		return l.rescheduler.Blocked()
+	}
+	return nil
+}
+
+func (a *late) Act(ctx context.Context, act failed.WaitingAct, who failed.Actor) (failed.WaitingResult, error) {
+	if l := a.link(); l != nil {
+		return l.rescheduler.Act(ctx, act, who)
+	}
+	return failed.WaitingResult{}, errNotConnected
+}
