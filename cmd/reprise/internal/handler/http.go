@@ -115,13 +115,18 @@ func (h *HTTP) Handle(ctx context.Context, m *reprise.Message) error {
 	}
 	defer resp.Body.Close()
 	var body []byte
-	if resp.StatusCode/100 != 2 {
+	limit := maxDrain
+	failed := resp.StatusCode/100 != 2
+	if failed {
+		limit = maxReading
+	}
+	defer time.AfterFunc(limit, cancel).Stop() // a body without an end must not delay the outcome
+	if failed {
 		if body, err = io.ReadAll(io.LimitReader(resp.Body, maxResponse)); err != nil {
 			body = append(body, " (the response was truncated)"...)
 		}
 	}
-	// The connection can be reused only if the body was read completely. A body without an end must not delay the outcome.
-	defer time.AfterFunc(maxDrain, cancel).Stop()
+	// The connection can be reused only if the body was read completely.
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	return h.outcome(resp, body)
 }
@@ -143,8 +148,11 @@ func (h *HTTP) failed(ctx context.Context, err error) error {
 // maxResponse is the maximum size of the part of an unsuccessful response that can contain its cause.
 const maxResponse = 256 << 10
 
-// maxDrain is the maximum time for reading the rest of a body that nothing uses.
-const maxDrain = time.Second
+// maxReading is the maximum time for reading an unsuccessful response, and maxDrain for a body that nothing uses.
+const (
+	maxReading = 5 * time.Second
+	maxDrain   = time.Second
+)
 
 // outcome returns the result of the attempt for a response. The body does not affect the result: a 200 with a truncated
 // body is a success.

@@ -291,7 +291,14 @@ func TestHTTPForeignBodies(t *testing.T) {
 		want    string
 	}{
 		{"no end, 200", endless(200), time.Hour, "ack", ""},
-		{"no end, 500", endless(500), 100 * time.Millisecond, "retry", "500 Internal Server Error: card declined (the response was truncated)"},
+		{"no end, 500", endless(500), time.Hour, "retry", "500 Internal Server Error: card declined (the response was truncated)"},
+		{"no end, 500, short timeout", endless(500), 100 * time.Millisecond, "retry", "500 Internal Server Error: card declined (the response was truncated)"},
+		{"no end, 500, fast", func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(500)
+			for r.Context().Err() == nil {
+				_, _ = io.WriteString(w, "card declined\n")
+			}
+		}, time.Hour, "retry", "500 Internal Server Error: card declined"},
 		{"too short", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			w.WriteHeader(422)
@@ -311,6 +318,7 @@ func TestHTTPForeignBodies(t *testing.T) {
 		{"not modified", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, time.Hour, "park", "304 Not Modified"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			h := service(t, tt.handler)
 			h.cfg.Timeout = tt.timeout
 			ctx := bounded(t)
