@@ -71,6 +71,7 @@ func (s *System) act(i *intent, do func(b *Browser) (announced int64, end actOut
 // actOutcome is the outcome of an action.
 type actOutcome struct {
 	before  map[failed.ID]Row // messages just before the confirmation; nil: not confirmed
+	through failed.ID         // newest message on the confirmation page; 0: no limit
 	status  int               // HTTP status of the page
 	replay  failed.ReplayID   // the new replay
 	n       int64             // number on the result page; -1: none
@@ -96,6 +97,7 @@ func (s *System) checkOutcome(i intent, announced int64, e actOutcome, after map
 	if e.problem != "" {
 		violated("%s", e.problem)
 	}
+	selects := func(r Row) bool { return i.selects(r) && (e.through == 0 || r.ID <= e.through) }
 	changed := map[failed.ID]bool{}
 	for id, row := range after {
 		was, known := e.before[id]
@@ -116,18 +118,18 @@ func (s *System) checkOutcome(i intent, announced int64, e actOutcome, after map
 	}
 	expected, newcomers := map[failed.ID]bool{}, int64(0)
 	for id, row := range e.before {
-		if row.State == i.from && i.selects(row) {
+		if row.State == i.from && selects(row) {
 			expected[id] = true
 		}
 	}
 	for id, row := range after {
-		if _, known := e.before[id]; !known && i.selects(row) {
+		if _, known := e.before[id]; !known && selects(row) {
 			newcomers++
 		}
 	}
 	for id := range changed {
 		row := after[id]
-		if was, known := e.before[id]; known && was.State != i.from || !i.selects(row) {
+		if was, known := e.before[id]; known && was.State != i.from || !selects(row) {
 			violated("message %d of %s (%q) was changed but not selected", id, row.Queue, row.Error)
 			return
 		}

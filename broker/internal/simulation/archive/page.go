@@ -47,6 +47,8 @@ func (s *System) confirm(b *Browser, page *Page, i intent, action string, fill f
 			e.problem = fmt.Sprintf("confirmation page: got filter %q, want it to contain %q", page.Subtitle(), w)
 		}
 	}
+	through, _ := strconv.ParseInt(form.Values.Get("through"), 10, 64)
+	e.through = failed.ID(through)
 	fill(form)
 	if i.wait > 0 {
 		time.Sleep(i.wait) // the operator reads the page or is away

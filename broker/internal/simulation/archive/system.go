@@ -242,7 +242,14 @@ func (s *System) Begin(ctx context.Context) error {
 	s.client = c
 	for _, w := range s.workers() {
 		w.Strategy = w.Strategy.WithDefaults()
-		if err := c.Declare(ctx, w.Strategy.Route.Topology(w.Queue).Merge(w.Topology)); err != nil {
+		// On a slow disk, a topology can take longer than the timeout of Declare. Each attempt continues where the
+		// previous one ended.
+		for range 5 {
+			if err = c.Declare(ctx, w.Strategy.Route.Topology(w.Queue).Merge(w.Topology)); err == nil {
+				break
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}
