@@ -292,7 +292,7 @@ func TestHTTPForeignBodies(t *testing.T) {
 	}{
 		{"no end, 200", endless(200), time.Hour, "ack", ""},
 		{"no end, 500", endless(500), time.Hour, "retry", "500 Internal Server Error: card declined (the response was truncated)"},
-		{"no end, 500, short timeout", endless(500), 100 * time.Millisecond, "retry", "500 Internal Server Error: card declined (the response was truncated)"},
+		{"no end, 500, short timeout", endless(500), 4 * time.Second, "retry", "500 Internal Server Error: card declined (the response was truncated)"},
 		{"no end, 500, fast", func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(500)
 			for r.Context().Err() == nil {

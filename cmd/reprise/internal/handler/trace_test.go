@@ -34,8 +34,8 @@ func TestTraceContext(t *testing.T) {
 		}
 		e := newExec(t, ExecConfig{Command: []string{"true"}})
 		env := e.environment(m, logger(nil, m))
+		slices.Reverse(env) // a program gets the last value
 		for name, want := range map[string]string{"TRACEPARENT": c.traceparent, "TRACESTATE": c.tracestate} {
-			slices.Reverse(env) // a program gets the last value
 			env = slices.CompactFunc(env, func(a, b string) bool { return strings.HasPrefix(a, name+"=") && strings.HasPrefix(b, name+"=") })
 			if has := slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") }); has != (want != "") || has && !slices.Contains(env, name+"="+want) {
 				t.Errorf("%v: environment has %s: %v, want %q", c.headers, name, has, want)
