@@ -16,27 +16,23 @@ import (
 
 // declare makes sure that all objects in t exist.
 func (c *Client) declare(ctx context.Context, l *amqpconn.Link, t topology.Topology) error {
-	_, err := c.declareOrCheck(ctx, l, t, false)
-	return err
+	return c.declareOrCheck(ctx, l, t, false)
 }
 
 // declareOrCheck makes sure that all objects in t exist. If checkOnly is set, it creates nothing, and only reports existing objects
-// that differ from their declarations. It returns the queues that are equal to their declarations. It uses a separate channel,
-// because the broker closes the channel when it refuses a request.
-func (c *Client) declareOrCheck(ctx context.Context, l *amqpconn.Link, t topology.Topology, checkOnly bool) (equal []string, err error) {
+// that differ from their declarations. It uses a separate channel, because the broker closes the channel when it
+// refuses a request.
+func (c *Client) declareOrCheck(ctx context.Context, l *amqpconn.Link, t topology.Topology, checkOnly bool) error {
 	if err := checkTopology(t); err != nil {
-		return nil, err
+		return err
 	}
 	c.scheduled.exclude(t.NoSchedule)
-	err = c.declaration(ctx, l, checkOnly, func(ctx context.Context, d *declaration) error {
+	return c.declaration(ctx, l, checkOnly, func(ctx context.Context, d *declaration) error {
 		if err := t.For(d.conn.Version()); err != nil {
 			return &DeclareError{Kind: "topology", Advice: "the broker is too old", Err: err}
 		}
-		err := d.all(ctx, t)
-		equal = d.equal
-		return err
+		return d.all(ctx, t)
 	})
-	return equal, err
 }
 
 // declaration calls f with a declaration, and limits its time.
@@ -70,7 +66,6 @@ type declaration struct {
 	ch        *amqpconn.Channel // nil until needed, and after the broker has closed it
 	checkOnly bool
 	refusals  []error
-	equal     []string // queues that the broker has compared with their declarations
 }
 
 // all declares all objects. It reports all refusals, and stops at other errors.
@@ -150,11 +145,7 @@ func (d *declaration) try(ctx context.Context, request func(ch *amqpconn.Channel
 
 func (d *declaration) queue(ctx context.Context, q topology.Queue) error {
 	declare := func(passive bool) error {
-		err := d.try(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareQueue(ctx, q, passive) })
-		if err == nil && !passive {
-			d.equal = append(d.equal, q.Name)
-		}
-		return err
+		return d.try(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareQueue(ctx, q, passive) })
 	}
 	if !q.IfAbsent {
 		return d.object(declare)
@@ -172,13 +163,19 @@ func (d *declaration) queue(ctx context.Context, q topology.Queue) error {
 	return err
 }
 
-// risks returns the risks of an existing queue that its declaration own does not have. It cannot create the queue.
+// risks returns the risks of an existing queue that its declaration own does not have. If checkOnly is set, no request can create
+// the queue.
 func (d *declaration) risks(ctx context.Context, own topology.Queue) ([]string, error) {
-	err := d.try(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareQueue(ctx, topology.Queue{Name: own.Name}, true) })
+	err := d.try(ctx, func(ch *amqpconn.Channel) error {
+		if !d.checkOnly {
+			return ch.DeclareQueue(ctx, own, false)
+		}
+		return ch.DeclareQueue(ctx, topology.Queue{Name: own.Name}, true)
+	})
 	switch {
-	case refusedWith(err, amqpconn.NotFound):
+	case refusedWith(err, amqpconn.NotFound), err == nil && !d.checkOnly:
 		return nil, nil
-	case err != nil:
+	case err != nil && !refusedWith(err, amqpconn.PreconditionFailed):
 		return nil, explainDeclare("queue", own.Name, err)
 	}
 	q, err := d.learn(ctx, own.Name)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -177,18 +176,16 @@ func (w *Worker) Status() Status {
 // Check asks the broker whether the objects that the worker declares conflict with existing objects. It declares nothing. It
 // returns the errors that Client.Declare would return.
 func (w *Worker) Check(ctx context.Context) error {
-	_, err := w.client.declareOrCheck(ctx, w.client.consuming, w.cfg.topology(), true)
-	return err
+	return w.client.declareOrCheck(ctx, w.client.consuming, w.cfg.topology(), true)
 }
 
 // Risks returns the ways in which the broker removes unprocessed messages from the existing work queue, because of arguments that
 // another program or an operator has set, such as x-message-ttl: see topology.Queue. It changes nothing. Run logs the
 // result once. Without Config.Inspect, or after its error, Risks needs the configure permission for the queue, and does not see
 // policies.
-func (w *Worker) Risks(ctx context.Context) ([]string, error) { return w.risks(ctx, false) }
+func (w *Worker) Risks(ctx context.Context) ([]string, error) { return w.risks(ctx, true) }
 
-// risks returns the risks of the work queue. If equal is set, the arguments of the queue are those of its declaration.
-func (w *Worker) risks(ctx context.Context, equal bool) (risks []string, err error) {
+func (w *Worker) risks(ctx context.Context, checkOnly bool) (risks []string, err error) {
 	own := topology.Queue{Name: w.cfg.Queue}
 	for _, q := range w.cfg.topology().Queues {
 		if q.Name == w.cfg.Queue {
@@ -206,10 +203,7 @@ func (w *Worker) risks(ctx context.Context, equal bool) (risks []string, err err
 		}
 		w.log.Debug("cannot inspect the work queue", "error", err)
 	}
-	if equal {
-		return nil, nil
-	}
-	err = w.client.declaration(ctx, w.client.consuming, true, func(ctx context.Context, d *declaration) error {
+	err = w.client.declaration(ctx, w.client.consuming, checkOnly, func(ctx context.Context, d *declaration) error {
 		risks, err = d.risks(ctx, own)
 		return err
 	})
@@ -217,8 +211,8 @@ func (w *Worker) risks(ctx context.Context, equal bool) (risks []string, err err
 }
 
 // logRisks logs the risks of the work queue.
-func (w *Worker) logRisks(ctx context.Context, equal bool) {
-	risks, err := w.risks(ctx, equal)
+func (w *Worker) logRisks(ctx context.Context) {
+	risks, err := w.risks(ctx, false)
 	if err != nil {
 		w.log.Debug("cannot read the arguments of the work queue", "error", err)
 	}
@@ -258,7 +252,7 @@ func (w *Worker) announced() announce.Worker {
 type owner Worker
 
 func (o *owner) Declare(ctx context.Context) (permanent bool, err error) {
-	equal, err := o.client.declareOrCheck(ctx, o.client.consuming, o.cfg.topology(), false)
+	err = o.client.declare(ctx, o.client.consuming, o.cfg.topology())
 	if err == nil && o.member != nil {
 		if conn, err := o.client.consuming.Get(ctx); err == nil { // on an error, the consumer cannot consume either
 			o.client.agent.Check(ctx, conn, o.member)
@@ -266,7 +260,7 @@ func (o *owner) Declare(ctx context.Context) (permanent bool, err error) {
 	}
 	if err == nil && !o.cfg.AsDelivered {
 		o.inspected.Do(func() {
-			_ = o.client.tasks.Go(func() { (*Worker)(o).logRisks(ctx, slices.Contains(equal, o.cfg.Queue)) }) // fails only if the client is closed
+			_ = o.client.tasks.Go(func() { (*Worker)(o).logRisks(ctx) }) // fails only if the client is closed
 		})
 	}
 	_, permanent = errors.AsType[*DeclareError](err)
