@@ -103,7 +103,7 @@ func TestSiteSearch(t *testing.T) {
 		"pause consumer":            "docs/how-to/pause-a-queue.html",
 		"poison pill":               "docs/how-to/use-a-dead-letter-queue.html",
 		"rate limiting":             "docs/how-to/protect-a-service.html",
-		"reprise failed replay":     "docs/commands.html#reprise-failed-replay",
+		"reprise failed replay":     "docs/failed-messages.html#replay",
 		"requeue message":           "docs/getting-started/operators.html",
 		"slack zzyzx":               "docs/notifications.html", // no section has both words
 		"tracing":                   "docs/how-to/trace-with-opentelemetry.html",
