@@ -53,7 +53,7 @@ func (l *log) Observe(e reprise.Event) {
 	l.kinds[e.Kind]++
 }
 
-// line prints the result of a message and the message ID. If the message has no ID, but a handler has received it, line
+// line prints the result of a message and the message ID. If the message arrived without an ID, but a handler has received it, line
 // prints the body instead. The caller holds l.mu.
 func (l *log) line(e reprise.Event, what string) {
 	name := e.MessageID
@@ -63,7 +63,7 @@ func (l *log) line(e reprise.Event, what string) {
 		if name == "" {
 			name = "no id"
 		}
-	case name == "":
+	case name == "" || e.Message.MessageIDAssigned:
 		name = fmt.Sprintf("%.40q", e.Message.Body)
 	}
 	fmt.Fprintf(l.out, "%s  %-*s  %s  attempt %d: %s\n", time.Now().Format(time.TimeOnly), l.width, e.Queue, name, e.Attempt, what)
