@@ -59,8 +59,11 @@ func TestPlansKeepMessages(t *testing.T) {
 	const frame = 4096 + 2048
 	moods := []string{"no-wait", "wait", "failed", "retry", "park"}
 	routes := []topology.Route{
-		topology.Buckets{}, topology.Requeuing{}, topology.DeadLettering{},
-		topology.WaitQueue{Delay: time.Minute}, topology.DelayedRetry{},
+		topology.Buckets{},
+		topology.Requeuing{},
+		topology.DeadLettering{},
+		topology.WaitQueue{Delay: time.Minute},
+		topology.DelayedRetry{},
 	}
 	outcomes := []error{nil, errors.New("card declined"), Park(errors.New("no customer")), RetryAfter(time.Hour, nil), Snooze(time.Minute, nil)}
 	seen := map[way]int{}
