@@ -20,7 +20,7 @@ type plan struct {
 	copied  bool             // a copy is published to hop
 	copy    amqpconn.Message // if copied is set
 	hop     topology.Hop     // of a failed message
-	reject  *rejection       // must be verified before a rejection; nil: the route itself rejects
+	reject  *rejection       // must be verified before the way rejecting; nil: any other way
 	failure topology.Failure // of a failed message
 }
 

@@ -105,7 +105,7 @@ func (w *Worker) carryOut(d *delivery, p *plan) *Event {
 		return w.ackThenPublish(d, p)
 	case p.copied:
 		return w.publishThenAck(d, p)
-	case p.way == holding || p.reject != nil && !w.verify(d, p):
+	case !w.verify(d, p):
 		return w.keep(d, errText(p.failure.Error))
 	}
 	return w.settleAs(d, p.verb)
@@ -271,13 +271,14 @@ func (c *Client) publishCopy(ctx context.Context, p *plan, late func()) error {
 	return c.copies.Publish(ctx, publish.NewMessage(p.hop.Exchange, p.hop.RoutingKey, &p.copy), late)
 }
 
-// verify reports whether the broker moves a rejected delivery to the failed queue. The marks are lost. Without at-least-once
-// dead-lettering, verify only checks that the failed queue exists. The broker then moves the message without a confirm, and
-// can lose it if a node fails at that moment. Otherwise the message would stay unsettled until somebody corrects the cause of
-// the refusal, with a redelivery at each acknowledgement timeout.
+// verify reports whether a plan without a copy can be carried out. If the worker rejects the delivery although its route
+// parks by copies, the broker must move it to the failed queue. The marks are lost. Without at-least-once dead-lettering,
+// verify only checks that the failed queue exists. The broker then moves the message without a confirm, and can lose it if a
+// node fails at that moment. Otherwise the message would stay unsettled until somebody corrects the cause of the refusal, with
+// a redelivery at each acknowledgement timeout.
 func (w *Worker) verify(d *delivery, p *plan) bool {
-	if p.way == holding {
-		return false
+	if p.reject == nil {
+		return p.way != holding
 	}
 	ctx, cancel := context.WithTimeout(d.Context(), w.client.cfg.ConfirmTimeout)
 	defer cancel()

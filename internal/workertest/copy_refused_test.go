@@ -107,6 +107,35 @@ func TestRefusedCopyIsParked(t *testing.T) {
 	})
 }
 
+// rejects is a route that retries by copies and parks by rejection.
+type rejects struct{ topology.Buckets }
+
+func (rejects) Failed(topology.Delivery) topology.Hop { return topology.Hop{Way: topology.DeadLetter} }
+
+// If the route parks without a copy, a message whose copy for the wait queue is refused is parked in that way.
+func TestRefusedCopyIsParkedByRejectingRoute(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		hop, err := topology.Buckets{}.Wait(topology.Delivery{Queue: queue}, 3*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.QueueDeclare(hop.RoutingKey, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.deleteQueues(hop.RoutingKey)
+		strategy.Route = rejects{}
+		h := newScript(func(*reprise.Message) error { return reprise.RetryAfter(3*time.Second, errScripted) })
+		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Topology: topology.Buckets{}.Failed(topology.Delivery{Queue: queue}).Topology})
+		r.publish("", queue, amqp.Publishing{MessageId: "order-1"})
+		if d := r.take(queue + ".failed"); d.MessageId != "order-1" {
+			t.Errorf("parked message: got ID %q, want order-1", d.MessageId)
+		}
+	})
+}
+
 // splitBroker makes the publishing connections of a client use another broker, which refuses what the first accepts.
 func splitBroker(other string) func(*reprise.Config) {
 	return func(c *reprise.Config) {
