@@ -17,6 +17,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/history"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/archive/notification"
+	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -202,19 +203,9 @@ func (l *link) find(ctx context.Context, found func([]string)) {
 			known = append(known, more...)
 			found(more)
 		}
-		if !pause(ctx, finding) {
+		if retry.Sleep(ctx, finding) != nil {
 			return
 		}
-	}
-}
-
-// pause waits for d, and returns false if ctx is canceled.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 
@@ -251,7 +242,7 @@ func (l *link) purge(ctx context.Context) {
 		if _, err := l.store.Purge(ctx, "policy:retention"); err != nil && ctx.Err() == nil {
 			l.a.cfg.Logger.Error("cannot remove messages that exceed the retention", "error", err, "next_try", purging)
 		}
-		if !pause(ctx, purging) {
+		if retry.Sleep(ctx, purging) != nil {
 			return
 		}
 	}
@@ -290,7 +281,7 @@ const (
 // watch notifies the webhooks when the archive or the ledger becomes unavailable, until ctx is canceled.
 func (a *Archive) watch(ctx context.Context) {
 	broken := map[string]bool{}
-	for pause(ctx, watching) {
+	for retry.Sleep(ctx, watching) == nil {
 		for what, healthy := range map[string]func(context.Context) error{"archive": a.Healthy, "ledger": a.LedgerHealthy} {
 			limited, cancel := context.WithTimeout(ctx, watchTimeout)
 			err := healthy(limited)

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/retry"
 )
 
 // Await calls open. While the database is unreachable, it calls open again, until ctx is canceled. The argument what is
@@ -27,10 +29,8 @@ func Await(ctx context.Context, log *slog.Logger, what, name string, open func()
 			return fmt.Errorf("cannot use the %s %s: %w", what, name, err)
 		}
 		log.Warn("cannot reach the "+what, "database", name, "error", err, "next_try", pause)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(pause):
+		if err := retry.Sleep(ctx, pause); err != nil {
+			return err
 		}
 	}
 }
