@@ -78,18 +78,25 @@ func (d *disconnections) Observe(e reprise.Event) {
 	}
 }
 
+// observed returns a client that logs to the output of the test, and its lost connections.
+func observed(t *testing.T, b testkit.Target) (*reprise.Client, *disconnections) {
+	t.Helper()
+	lost := &disconnections{}
+	client, err := reprise.Dial(t.Context(), b.URL, &reprise.Config{Observer: lost, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close(context.Background()) })
+	return client, lost
+}
+
 // A message that the AMQP client cannot decode does not close the connection. The worker parks it with its headers, and handles
 // the other messages. Peek, archive, replay and redrive work with it, and preserve its headers.
 func TestUnreadableHeaders(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := dialRaw(t, b).open(100, 0)
 		work, out := testkit.Name(t, "unreadable"), testkit.Name(t, "unreadable-out")
-		var lost disconnections
-		client, err := reprise.Dial(t.Context(), b.URL, &reprise.Config{Observer: &lost, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = client.Close(context.Background()) })
+		client, lost := observed(t, b)
 		ctx := t.Context()
 		must := func(err error) {
 			t.Helper()
@@ -208,12 +215,7 @@ func TestUnreadableHeaders(t *testing.T) {
 func oversize(t *testing.T, b testkit.Target, messages int) (*reprise.Client, string, *disconnections) {
 	r := dialRaw(t, b).open(100, 0)
 	source, queue := testkit.Name(t, "source"), testkit.Name(t, "oversize")
-	var lost disconnections
-	client, err := reprise.Dial(t.Context(), b.URL, &reprise.Config{Observer: &lost, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close(context.Background()) })
+	client, lost := observed(t, b)
 	queues := topology.Buckets{}.Topology(queue).Merge(topology.Topology{Queues: []topology.Queue{{Name: source, Args: topology.Table{
 		"x-message-ttl": int64(1), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
 	}}}})
@@ -234,7 +236,7 @@ func oversize(t *testing.T, b testkit.Target, messages int) (*reprise.Client, st
 		n, err := client.Depth(t.Context(), queue)
 		return err == nil && n == messages
 	})
-	return client, queue, &lost
+	return client, queue, lost
 }
 
 var large = entry("large", block('S', bytes.Repeat([]byte("x"), 130_950)))
