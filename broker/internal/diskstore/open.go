@@ -113,6 +113,9 @@ func (d *disk) openDatabase() (err error) {
 	if err != nil {
 		return err
 	}
+	if err := d.warnClock(path); err != nil {
+		return err
+	}
 	d.releaseReserve()
 	if err := d.track(path, v); err != nil {
 		return err

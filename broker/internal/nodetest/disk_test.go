@@ -47,7 +47,11 @@ type testNode struct {
 
 func run(t *testing.T, fs vfs.FS, diskLimit int64) *testNode {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
+	return runLogged(t, fs, diskLimit, slog.New(slog.DiscardHandler))
+}
+
+func runLogged(t *testing.T, fs vfs.FS, diskLimit int64, log *slog.Logger) *testNode {
+	t.Helper()
 	s, err := diskstore.Open(diskstore.Options{Dir: "data", Log: log, FS: fs})
 	must(t, err)
 	n, err := node.New(node.Config{
