@@ -132,6 +132,9 @@ func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) 
 	case now.Sub(last.until) > 4*l.cfg.Every:
 		line.State, line.Note = Unknown, "no figures since "+clock(last.until)
 		return line
+	case last.until.Sub(now) > 4*l.cfg.Every:
+		line.State, line.Note = Unknown, "no new figures, because the clock is behind the last figures, "+clock(last.until)
+		return line
 	}
 	line.State = Balanced
 	for _, s := range steps(a.opening, samples) {

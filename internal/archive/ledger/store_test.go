@@ -265,6 +265,24 @@ func TestTakeWithoutBroker(t *testing.T) {
 	}
 }
 
+// While the clock is behind the last sample, the ledger takes no samples, and does not call an account balanced.
+func TestAccountIsUnknownWhileClockIsBehind(t *testing.T) {
+	d := newSimulation(t, openSQLite(t))
+	d.broker[d.queue] = ledger.Figures{}
+	report, _ := d.process(t, "one")
+	report(0)
+	d.pass(t, 4)
+	if l := d.line(t); l.State != ledger.Balanced {
+		t.Fatalf("account: got %+v, want state Balanced", l)
+	}
+	d.now = d.now.Add(-24 * time.Hour)
+	d.broker[d.queue] = ledger.Figures{}
+	d.pass(t, 4)
+	if l := d.line(t); l.State != ledger.Unknown || !strings.Contains(l.Note, "the clock is behind the last figures, 2026-03-01 12:01:00 UTC") {
+		t.Errorf("account: got %+v, want state Unknown because of the clock", l)
+	}
+}
+
 // A ledger that opens an SQLite database waits for a concurrent writer.
 func TestOpenWaitsForWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")

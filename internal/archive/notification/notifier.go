@@ -28,6 +28,8 @@ const (
 	Every  = 10 * time.Second // interval between two readings
 	GiveUp = 24 * time.Hour   // maximum age of a message that the receiver has not accepted
 	lease  = 2 * requestTimeout
+
+	longestDelay = time.Hour // between two attempts
 )
 
 // Config configures a Notifier. Gather, Cooldown, Growth, Logger, Sent, Clock and Client are optional.
@@ -112,7 +114,7 @@ func New(cfg Config) *Notifier {
 	n := &Notifier{
 		cfg:    cfg,
 		outbox: outbox{db: sqlkit.New(cfg.DB, cfg.Dialect, "reprise_notify_"), dialect: cfg.Dialect},
-		delays: backoff.Equal(backoff.Exponential{Initial: 5 * time.Second, Max: time.Hour}),
+		delays: backoff.Equal(backoff.Exponential{Initial: 5 * time.Second, Max: longestDelay}),
 	}
 	for _, w := range cfg.Webhooks {
 		r := &receiver{Webhook: w, wake: make(chan struct{}, 1), notified: map[string]time.Time{}}
@@ -267,7 +269,7 @@ func (n *Notifier) bypass(w *receiver) {
 		if e.Kind != StoreUnavailable {
 			return false
 		}
-		if notified, found := w.notified[e.key()]; !found || now.Sub(notified) >= n.cfg.Cooldown {
+		if notified, found := w.notified[e.key()]; !found || !within(n.cfg.Cooldown, notified, now) {
 			w.notified[e.key()] = now
 			b.Events, b.Counts[e.Kind] = append(b.Events, e), b.Counts[e.Kind]+1
 		}

@@ -251,6 +251,40 @@ func TestNotifierTakesOverExpiredLease(t *testing.T) {
 	})
 }
 
+// A clock that is set back by a day delays neither new events, nor events of a kind that was notified before, nor messages.
+func TestNotifierContinuesAfterClockIsSetBack(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, h *env) {
+		const back = -24 * time.Hour
+		accept := false
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
+			if !accept {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		})
+		n := h.notifier(Webhook{URL: s.URL, Format: JSON})
+		h.poll(0, n)
+		n.Report(StoreUnavailable, "store/ledger", "store", "")
+		h.poll(time.Second, n)
+		h.poll(DefaultGather, n)
+		h.send(n) // not accepted: the next attempt is later
+		h.addGroups(1)
+		h.poll(time.Second, n) // not due yet
+		accept = true
+		h.poll(back, n)
+		h.send(n)
+		if got := s.requests(); got != 3 || h.stored() != 0 {
+			t.Fatalf("got %d requests and %d stored messages, want 3 and 0: one not accepted, its repetition, and the new group", got, h.stored())
+		}
+		n.Report(StoreUnavailable, "store/ledger", "store", "")
+		h.poll(time.Second, n)
+		h.poll(DefaultGather, n)
+		h.send(n)
+		if got := s.requests(); got != 4 {
+			t.Errorf("got %d requests, want another one for the event that was notified by the wrong clock", got)
+		}
+	})
+}
+
 // Two processes that read and send at the same time send each message once.
 func TestConcurrentNotifiersSendOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *env) {

@@ -110,12 +110,12 @@ func advanced(row interface{ Scan(...any) error }, advance func(state) (state, *
 }
 
 // claim returns a due message of a webhook and reserves it for this process until the lease expires. It returns nil
-// if no message is due.
+// if no message is due. A message that is due later than longestDelay permits is from a wrong clock, and is due now.
 func (o *outbox) claim(ctx context.Context, webhook string, now time.Time, lease time.Duration) (*message, error) {
 	for o.ready.Load() {
 		m := &message{}
-		err := o.db.Row(ctx, `SELECT id, body, created, attempts FROM {message} WHERE webhook = $1 AND next <= $2 ORDER BY next, id LIMIT 1`,
-			webhook, sqlkit.Millis(now)).Scan(&m.id, &m.body, sqlkit.Time(&m.created), &m.attempts)
+		err := o.db.Row(ctx, `SELECT id, body, created, attempts FROM {message} WHERE webhook = $1 AND (next <= $2 OR next > $3) ORDER BY next, id LIMIT 1`,
+			webhook, sqlkit.Millis(now), sqlkit.Millis(now.Add(2*longestDelay))).Scan(&m.id, &m.body, sqlkit.Time(&m.created), &m.attempts)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil, nil
 		}

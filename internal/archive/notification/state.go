@@ -39,7 +39,7 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 	next.Told, next.Counts = map[string]time.Time{}, map[Kind]int64{}
 	maps.Copy(next.Counts, s.Counts)
 	for key, at := range s.Told {
-		if now.Sub(at) < max(set.cooldown, window) {
+		if within(max(set.cooldown, window), at, now) {
 			next.Told[key] = at
 		}
 	}
@@ -57,7 +57,7 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 	}
 	for _, e := range events {
 		last, recent := next.Told[e.key()]
-		if !set.wants(e.Kind) || recent && now.Sub(last) < set.cooldown {
+		if !set.wants(e.Kind) || recent && within(set.cooldown, last, now) {
 			continue
 		}
 		if e.Kind != NewGroup && e.Kind != ReplayDone && e.Kind != ReplayStopped { // these kinds occur only once for each subject
@@ -70,7 +70,7 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 			next.Waiting = append(next.Waiting, e)
 		}
 	}
-	if len(next.Counts) == 0 || now.Sub(next.Since) < set.gather {
+	if len(next.Counts) == 0 || within(set.gather, next.Since, now) {
 		return next, nil
 	}
 	due := &batch{next.Waiting, next.Counts}
@@ -82,7 +82,7 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 // window, and takes the other fields from now.
 func (r Reading) followed(now *Reading) Reading {
 	next := *now
-	if !r.Time.IsZero() && now.Time.Sub(r.Time) < window {
+	if !r.Time.IsZero() && within(window, r.Time, now.Time) {
 		next.Time, next.Groups = r.Time, r.Groups
 	}
 	next.Newest = max(r.Newest, now.Newest)
@@ -91,3 +91,7 @@ func (r Reading) followed(now *Reading) Reading {
 	}
 	return next
 }
+
+// within reports whether less than d has passed since then. A time that is later than now by d or more is from a wrong
+// clock, and does not count.
+func within(d time.Duration, then, now time.Time) bool { return now.Sub(then).Abs() < d }
