@@ -12,9 +12,9 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/reprisetest"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // full returns a message with all properties.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 func TestStrategyWaitingIn(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 	"github.com/reprisemq/reprise/examples/cdnpurge/cdnpurge"
 	"github.com/reprisemq/reprise/examples/internal/serve"
 	"github.com/reprisemq/reprise/examples/internal/stage"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 func main() {
@@ -51,7 +51,7 @@ func main() {
 			return reprise.Dial(ctx, s.URL, c)
 		}
 		if *beside {
-			show.Foreign = func(ctx context.Context, design preset.CDNPurge, p *cdnpurge.Purger, done func(string)) error {
+			show.Foreign = func(ctx context.Context, design cdnpurge.Design, p *cdnpurge.Purger, done func(string)) error {
 				return other(ctx, s, &cdnpurge.Other{Design: design, Purger: p, Done: done})
 			}
 		}
@@ -64,7 +64,7 @@ func main() {
 		}
 		fmt.Printf("%d purges in %s. A refused purge is retried after %s, then after three times the previous delay (the design: 10s).\n\n",
 			show.Purges, show.Over, show.First)
-		return s.Clean(preset.CDNPurge{RoutingKeys: cdnpurge.Kinds}.Topology(), func() error { return show.Run(ctx) })
+		return s.Clean(cdnpurge.Design{RoutingKeys: cdnpurge.Kinds}.Topology(), func() error { return show.Run(ctx) })
 	})
 }
 

@@ -14,14 +14,14 @@ import (
 	"github.com/reprisemq/reprise/examples/cdnpurge/cdnpurge"
 	"github.com/reprisemq/reprise/examples/internal/serve"
 	"github.com/reprisemq/reprise/examples/internal/stage"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // names contains the values of the flags for settings that the design does not specify: names, keys,
 // types, durability, the number of attempts and the API.
 type names struct {
-	design    preset.CDNPurge
+	design    cdnpurge.Design
 	published bool
 	keys      string
 	attempts  int
@@ -68,7 +68,7 @@ func (n *names) validate(serve bool) error {
 		n.design.RoutingKeys = cdnpurge.Kinds
 	}
 	if n.published {
-		p, d := preset.CDNPurgePublished(), &n.design
+		p, d := cdnpurge.Published(), &n.design
 		d.Exchange, d.Queue = cmp.Or(d.Exchange, p.Exchange), cmp.Or(d.Queue, p.Queue)
 		d.WaitExchange, d.WaitQueue = cmp.Or(d.WaitExchange, p.WaitExchange), cmp.Or(d.WaitQueue, p.WaitQueue)
 		d.RoutingKeys = p.RoutingKeys

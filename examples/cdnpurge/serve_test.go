@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/examples/cdnpurge/cdnpurge"
 	"github.com/reprisemq/reprise/examples/internal/stage"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/internal/testkit"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 func credentials(t *testing.T) *cdnpurge.Credentials {

@@ -22,7 +22,7 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/rehearsal"
 	"github.com/reprisemq/reprise/examples/internal/serve"
 	"github.com/reprisemq/reprise/examples/internal/stage"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 func main() {
@@ -64,5 +64,5 @@ func rehearse(ctx context.Context, s *stage.Stage, c rehearsal.Config) (err erro
 		defer func() { err = errors.Join(err, stop()) }()
 		c.Postgres = url
 	}
-	return s.Clean(preset.CoverArt{}.Topology(), func() error { return rehearsal.Run(ctx, c) })
+	return s.Clean(coverart.Design{}.Topology(), func() error { return rehearsal.Run(ctx, c) })
 }

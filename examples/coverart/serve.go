@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/rehearsal"
 	"github.com/reprisemq/reprise/examples/internal/serve"
 	"github.com/reprisemq/reprise/examples/internal/stage"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // existing contains the flags for the services that -serve uses with -postgres, and does not create.
@@ -52,7 +52,7 @@ func (x *existing) validate(f serve.Flags, create bool, c rehearsal.Config) erro
 // serve processes the messages that other programs publish. With a database, the indexer handles them. Otherwise, they
 // can have any body.
 func (x *existing) serve(ctx context.Context, s *stage.Stage, c rehearsal.Config, failFirst int) error {
-	design := preset.CoverArt{RetryDelay: c.RetryDelay, QueueType: c.QueueType}
+	design := coverart.Design{RetryDelay: c.RetryDelay, QueueType: c.QueueType}
 	if err := design.Validate(); err != nil {
 		return err
 	}

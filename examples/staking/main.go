@@ -21,7 +21,7 @@ import (
 	"github.com/reprisemq/reprise/examples/internal/serve"
 	"github.com/reprisemq/reprise/examples/internal/stage"
 	"github.com/reprisemq/reprise/examples/staking/staking"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // demoDelay is the default delay, which is short, but long enough to observe.
@@ -61,7 +61,7 @@ func main() {
 		if err := f.Validate(); err != nil {
 			return err
 		}
-		design := preset.Staking{RetryDelay: cmp.Or(*delay, demoDelay), QueueType: *queueType}
+		design := staking.Design{RetryDelay: cmp.Or(*delay, demoDelay), QueueType: *queueType}
 		if err := design.Validate(); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func main() {
 }
 
 // acceptAll returns a service for the work queues of the design that accepts messages with any body.
-func acceptAll(design preset.Staking, retries, failFirst int) serve.Service {
+func acceptAll(design staking.Design, retries, failFirst int) serve.Service {
 	service := serve.Service{Design: design.Topology(), FailFirst: failFirst, Flags: "-type", Out: os.Stdout}
 	for _, q := range service.Design.Queues {
 		if strings.HasSuffix(q.Name, preset.StakingDelaySuffix) || strings.HasSuffix(q.Name, preset.StakingFailedSuffix) {

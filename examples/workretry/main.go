@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/examples/internal/serve"
 	"github.com/reprisemq/reprise/examples/internal/stage"
 	"github.com/reprisemq/reprise/examples/workretry/workretry"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 func main() {
@@ -51,7 +51,7 @@ func main() {
 
 // design configures the exchanges and queues.
 type design struct {
-	preset.WorkRetry
+	workretry.Design
 	attempts int
 }
 
@@ -67,7 +67,7 @@ func defineDesign() *design {
 }
 
 func (d *design) validate(serve bool) error {
-	if !serve && (d.WorkRetry != preset.WorkRetry{} || d.attempts != reprise.DefaultMaxAttempts) {
+	if !serve && (d.Design != workretry.Design{} || d.attempts != reprise.DefaultMaxAttempts) {
 		return errors.New("-kind, -key, -transient, -type and -max-attempts require -serve")
 	}
 	return nil

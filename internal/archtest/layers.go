@@ -33,7 +33,7 @@ internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson       
 internal/consume                                                                                         |
 internal/ack, internal/publish, internal/announce                                                        |
 internal/amqpconn                                                                                        |
-topology/preset, internal/retry                                                                          |
+internal/preset, internal/retry                                                                          |
 topology                                                                                                 |
 backoff                                                                                                  |
 -------------------------------------------------------------------------------------------------------

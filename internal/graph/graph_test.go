@@ -12,8 +12,8 @@ import (
 
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 var update = flag.Bool("update", false, "update the files in testdata")

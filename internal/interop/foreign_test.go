@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // within is the maximum wait for each expected event.

@@ -15,8 +15,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/internal/testkit"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // coverArtTimeout is the timeout for expected events.

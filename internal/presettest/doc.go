@@ -1,3 +1,3 @@
-// Package presettest tests package topology/preset with brokers, archives and consoles, which users of
+// Package presettest tests package internal/preset with brokers, archives and consoles, which users of
 // package preset do not need.
 package presettest

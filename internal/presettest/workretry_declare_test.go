@@ -11,8 +11,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/internal/testkit"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // The names of the design are fixed, so one test that is not parallel covers all uses of these names on a shared broker.

@@ -12,8 +12,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/internal/testkit"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 const workRetryTimeout = 2 * time.Minute

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // If an exchange is unknown or does not route by the key, Reach cannot determine the queues.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // NewWorker rejects settings of a strategy or a published design that no broker accepts, that would lose messages, or that

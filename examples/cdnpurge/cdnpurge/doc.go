@@ -1,5 +1,5 @@
 // Package cdnpurge contains the consumer of a service that purges objects from a CDN, and a stand-in for the CDN. It
-// demonstrates preset.CDNPurge: several routing keys share one wait exchange, and each message carries its own backoff
+// demonstrates the [Design]: several routing keys share one wait exchange, and each message carries its own backoff
 // state.
 //
 //	url, cpcode, tag                      POST /ccu/v3/invalidate/{key}/production

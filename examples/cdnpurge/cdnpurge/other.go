@@ -12,13 +12,13 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // Other implements the same service according to the design, with an AMQP client instead of Reprise. It can consume
 // from the same queue as a Reprise worker. Each of the two continues the retries that the other has started.
 type Other struct {
-	Design preset.CDNPurge
+	Design Design
 	Purger *Purger
 	Done   func(id string) // receives the ID of each acknowledged message
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/examples/cdnpurge/cdnpurge"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // The x-death entries of a scheduled purge contain other wait queues, and do not contain an expiration. The other
@@ -24,7 +24,7 @@ func TestOtherBacksOffScheduledPurges(t *testing.T) {
 		conn := clean(t, b)
 		removeLevels(t, conn)
 		// Other is no worker, but it can read scheduled messages.
-		design := preset.CDNPurge{First: 20 * time.Millisecond, WorkersOnly: true}
+		design := cdnpurge.Design{First: 20 * time.Millisecond, WorkersOnly: true}
 		client, err := reprise.Dial(t.Context(), b.URL, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestOtherUsesNamesOfDesign(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		design := preset.CDNPurge{Exchange: "other-purges", Queue: "other-purges-work", First: 20 * time.Millisecond}
+		design := cdnpurge.Design{Exchange: "other-purges", Queue: "other-purges-work", First: 20 * time.Millisecond}
 		names := design.Topology()
 		t.Cleanup(func() {
 			for _, q := range names.Queues {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // Show runs the service for a few seconds. It publishes purges, and a worker processes them. The middle third of the
@@ -31,7 +31,7 @@ type Show struct {
 	Breaker reprise.Breaker
 
 	// Foreign, if set, runs a second consumer on the queue, such as Other. Default: none.
-	Foreign func(ctx context.Context, design preset.CDNPurge, p *Purger, done func(id string)) error
+	Foreign func(ctx context.Context, design Design, p *Purger, done func(id string)) error
 
 	// Dial connects a client to the broker, with the configuration c. Required.
 	Dial func(ctx context.Context, c *reprise.Config) (*reprise.Client, error)
@@ -69,7 +69,7 @@ func (s Show) Run(ctx context.Context) error {
 	if s.Purges < 1 || s.Over <= 0 || s.Room < 1 {
 		return fmt.Errorf("cdnpurge: Purges, Over and Room must be positive: got %d, %s, %d", s.Purges, s.Over, s.Room)
 	}
-	design := preset.CDNPurge{RoutingKeys: Kinds, First: s.First}
+	design := Design{RoutingKeys: Kinds, First: s.First}
 	if err := design.Validate(); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s Show) Run(ctx context.Context) error {
 
 // play runs the worker, the publisher and the second consumer. It returns when all purges are settled, when one of the
 // three fails, or after the timeout.
-func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.Worker, design preset.CDNPurge, p *Purger, cdn *CDN, c *count) error {
+func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.Worker, design Design, p *Purger, cdn *CDN, c *count) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Over+timeout)
 	var all sync.WaitGroup
 	defer all.Wait()

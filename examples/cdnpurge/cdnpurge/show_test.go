@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/examples/cdnpurge/cdnpurge"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/internal/testkit"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // The service processes all purges over HTTP and AMQP: alone, with a circuit breaker, and
@@ -39,7 +39,7 @@ func TestShow(t *testing.T) {
 					}
 					s.Breaker = full
 				case "beside another program":
-					s.Foreign = func(ctx context.Context, design preset.CDNPurge, p *cdnpurge.Purger, done func(string)) error {
+					s.Foreign = func(ctx context.Context, design cdnpurge.Design, p *cdnpurge.Purger, done func(string)) error {
 						count := func(id string) { others++; done(id) }
 						return (&cdnpurge.Other{Design: design, Purger: p, Done: count}).Run(ctx, conn)
 					}
@@ -86,7 +86,7 @@ func clean(t *testing.T, b testkit.Target) *amqp.Connection {
 		if err != nil {
 			return err
 		}
-		design := preset.CDNPurge{RoutingKeys: cdnpurge.Kinds}.Topology()
+		design := cdnpurge.Design{RoutingKeys: cdnpurge.Kinds}.Topology()
 		for _, q := range design.Queues {
 			_, deleteErr := ch.QueueDelete(q.Name, false, false, false)
 			err = errors.Join(err, deleteErr)

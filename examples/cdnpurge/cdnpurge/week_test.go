@@ -17,7 +17,6 @@ import (
 	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/examples/cdnpurge/cdnpurge"
 	"github.com/reprisemq/reprise/reprisetest"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 const seed = 507
@@ -49,7 +48,7 @@ var probeEveryMinute = breaker.Config{Failures: 1, OpenFor: time.Minute}
 func (w way) run(t *testing.T, all []purge) (r result) {
 	config := reprisetest.Config{Timeout: 60 * day}
 	config.Run(t, func(t *testing.T, b *reprisetest.Broker) {
-		b.Declare(t, preset.CDNPurge{RoutingKeys: cdnpurge.Kinds}.Topology())
+		b.Declare(t, cdnpurge.Design{RoutingKeys: cdnpurge.Kinds}.Topology())
 		began := time.Now()
 		ledger := newLedger(all, began)
 		cdn := &cdnpurge.CDN{
@@ -123,7 +122,7 @@ func requeue(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 func waitExchange(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnpurge.Purger) {
 	return func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 		random := rand.New(rand.NewPCG(seed, 1)) // deterministic, because one handler runs at a time
-		design := preset.CDNPurge{RoutingKeys: cdnpurge.Kinds, Rand: random.Float64}
+		design := cdnpurge.Design{RoutingKeys: cdnpurge.Kinds, Rand: random.Float64}
 		b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: p.Handler(), Strategy: design.Strategy(), Breaker: newBreaker(t, c)})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/examples/coverart/coverart"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // countingService counts the calls of Put. A handler calls Put twice for each index event.
@@ -41,7 +41,7 @@ func TestWorkerCoalescesEqualEvents(t *testing.T) {
 			Archive:   &s, WebService: fakeService{},
 		}
 		w, err := reprise.NewWorker(client, reprise.WorkerConfig{
-			Queue: preset.CoverArtIndexQueue, Strategy: preset.CoverArt{}.Strategy(),
+			Queue: preset.CoverArtIndexQueue, Strategy: coverart.Design{}.Strategy(),
 			Handler: reprise.HandlerFunc(x.Index), Debounce: &reprise.Debounce{Window: coverart.Grace, Key: reprise.ContentKey},
 		})
 		if err != nil {

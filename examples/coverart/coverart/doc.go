@@ -32,8 +32,8 @@
 //
 //	indexer := &coverart.Indexer{Catalogue: catalogue, Archive: archive, WebService: service}
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
-//		Queue:       preset.CoverArtIndexQueue,
-//		Strategy:    preset.CoverArt{}.Strategy(),
+//		Queue:       "cover-art-archive.index",
+//		Strategy:    coverart.Design{}.Strategy(),
 //		Handler:     reprise.HandlerFunc(indexer.Index),
 //		Debounce:    &reprise.Debounce{Window: coverart.Grace, Key: reprise.ContentKey},
 //		Concurrency: 8,

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // eventIDPrefix is the prefix of the message IDs. The ID of the event follows.

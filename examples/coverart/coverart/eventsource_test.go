@@ -21,9 +21,9 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/examples/coverart/coverart"
 	"github.com/reprisemq/reprise/examples/coverart/internal/rehearsal"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // eventSchema contains the part of the schema of artwork-indexer that the package uses.
@@ -99,7 +99,7 @@ func states(t *testing.T, db *sql.DB) (states []string) {
 }
 
 // declared deletes the queues of the design before and after the test, declares them, and returns a client and a channel.
-func declared(t *testing.T, b testkit.Target, c preset.CoverArt) (*reprise.Client, *amqp.Channel) {
+func declared(t *testing.T, b testkit.Target, c coverart.Design) (*reprise.Client, *amqp.Channel) {
 	t.Helper()
 	testkit.Alone(t, b, preset.CoverArtExchange)
 	conn, err := amqp.Dial(b.URL)
@@ -159,7 +159,7 @@ func drain(t *testing.T, ch *amqp.Channel, key string) (messages []string) {
 func TestEventSourcePublishesDueEvents(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		db, _ := eventDatabase(t)
-		client, ch := declared(t, b, preset.CoverArt{})
+		client, ch := declared(t, b, coverart.Design{})
 		execute(t, db, `INSERT INTO artwork_indexer.event_queue (entity_type, action, message, depends_on) VALUES
 			('release', 'copy_image', '{"artwork_id": 12, "old_gid": "`+oldRelease+`", "new_gid": "`+newRelease+`", "suffix": "png"}', NULL),
 			('release', 'delete_image', '{"artwork_id": 12, "gid": "`+oldRelease+`", "suffix": "png"}', '{1}'),
@@ -193,7 +193,7 @@ func TestCompletesAfterSuccess(t *testing.T) {
 	db, _ := eventDatabase(t)
 	execute(t, db, `INSERT INTO artwork_indexer.event_queue (entity_type, action, message, depends_on) VALUES
 		('release', 'index', '{"gid": "`+oldRelease+`"}', NULL), ('release', 'index', '{"gid": "`+newRelease+`"}', '{1}')`)
-	design := preset.CoverArt{RetryDelay: 20 * time.Millisecond}
+	design := coverart.Design{RetryDelay: 20 * time.Millisecond}
 	client, _ := declared(t, testkit.Embedded(t), design)
 	var handled []string
 	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
@@ -256,7 +256,7 @@ func TestKillBetweenConfirmAndCommit(t *testing.T) {
 	}
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		db, address := eventDatabase(t)
-		client, ch := declared(t, b, preset.CoverArt{})
+		client, ch := declared(t, b, coverart.Design{})
 		execute(t, db, `INSERT INTO artwork_indexer.event_queue (entity_type, action, message)
 			SELECT 'release', 'index', jsonb_build_object('gid', gen_random_uuid()) FROM generate_series(1, 250)`)
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKillBetweenConfirmAndCommit$")

@@ -32,7 +32,7 @@ type HTTPWebService struct {
 }
 
 // ReleaseXML requests /ws/2/release/{gid}?inc=artists. If an error response contains the header Retry-After with a
-// number of seconds, the error is a reprise.RetryAfterError. The strategy of preset.CoverArt ignores that delay,
+// number of seconds, the error is a reprise.RetryAfterError. The strategy of [Design] ignores that delay,
 // because all its retries have the same delay.
 func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, error) {
 	url := s.BaseURL + "/ws/2/release/" + gid + "?inc=artists"

@@ -16,9 +16,9 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/examples/internal/serve"
 	"github.com/reprisemq/reprise/examples/internal/stage"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/reprisetest"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 func TestFails(t *testing.T) {

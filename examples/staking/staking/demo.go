@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // Demo runs an indexer and the services behind its queues in one process. Workers consume from five of the queues. The
@@ -18,7 +17,7 @@ import (
 type Demo struct {
 	URL    string         // URL of the broker
 	Client reprise.Config // connection settings
-	Design preset.Staking // queue type and retry delay
+	Design Design         // queue type and retry delay
 
 	Stakes     int // number of stakes; the indexer sends one event for each stake to each queue
 	MaxRetries int // number of retries after which an event is parked

@@ -11,7 +11,6 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/examples/staking/staking"
 	"github.com/reprisemq/reprise/reprisetest"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 func TestLedgerRejectsEarlyEvents(t *testing.T) {
@@ -119,7 +118,7 @@ func TestDemoReturnsErrorIfMessagesAreMissing(t *testing.T) {
 
 func demo(b *reprisetest.Broker, out *strings.Builder) staking.Demo {
 	return staking.Demo{
-		URL: b.URL(), Client: reprise.Config{Dial: b.DialContext, Heartbeat: time.Hour}, Design: preset.Staking{RetryDelay: 5 * time.Second},
+		URL: b.URL(), Client: reprise.Config{Dial: b.DialContext, Heartbeat: time.Hour}, Design: staking.Design{RetryDelay: 5 * time.Second},
 		Stakes: 10, MaxRetries: 10, FailEvery: 5, Out: out,
 	}
 }

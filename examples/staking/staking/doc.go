@@ -20,7 +20,7 @@
 //	              └── expires after 5 s ── {queue}_delay       or {queue}_failed,
 //	                                                           after 10 retries
 //
-// preset.Staking declares the same queues, and uses the same headers, as the original programs of this design.
+// [Design] declares the same queues, and uses the same headers, as the original programs of this design.
 // Therefore these programs can share the queues with a program that uses Reprise. Each can receive a message that the
 // other has requeued, and the count continues. In contrast to the original programs, Reprise keeps the properties of a
 // requeued message, limits the number of retries, and reconnects.
@@ -29,8 +29,8 @@
 // requeued ([Ledger.Handler] is an example):
 //
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
-//		Queue:    preset.StakingActiveQueue,
-//		Strategy: preset.Staking{}.Strategy(),
+//		Queue:    "active_staking_queue",
+//		Strategy: staking.Design{}.Strategy(),
 //		Handler: reprise.JSON(func(ctx context.Context, e staking.ActiveStaking, m *reprise.Message) error {
 //			return db.Book(ctx, e)
 //		}),

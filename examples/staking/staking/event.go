@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // Kind is the event_type of an event. There is a queue for each kind.

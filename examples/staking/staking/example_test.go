@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/examples/staking/staking"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // ExampleQueue sends, receives, requeues, receives again and deletes a message on an embedded broker.
@@ -23,7 +23,7 @@ func ExampleQueue() {
 	defer b.Shutdown(ctx)
 
 	q, err := staking.Open(ctx, "amqp://guest:guest@embedded/", preset.StakingExpiredQueue, &staking.Config{
-		Design: preset.Staking{RetryDelay: 50 * time.Millisecond}, // the design uses 5 s
+		Design: staking.Design{RetryDelay: 50 * time.Millisecond}, // the design uses 5 s
 		Client: &reprise.Config{Dial: b.DialContext},              // for RabbitMQ, use its URL and omit Dial
 	})
 	if err != nil {

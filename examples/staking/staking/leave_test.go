@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/examples/staking/staking"
 	"github.com/reprisemq/reprise/reprisetest"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // A worker without the preset can replace the workers of an existing queue. It also processes the messages from the
@@ -15,7 +15,7 @@ import (
 func TestWorkerWithoutPresetContinuesCount(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		down := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("down") })
-		old := b.Work(t, reprise.WorkerConfig{Queue: "btc_info_queue", Handler: down, Strategy: preset.Staking{}.Strategy()})
+		old := b.Work(t, reprise.WorkerConfig{Queue: "btc_info_queue", Handler: down, Strategy: staking.Design{}.Strategy()})
 		b.Publish(t, &reprise.Message{RoutingKey: "btc_info_queue", Body: []byte("{}")})
 		old.Await(t, 2)
 		must(t, old.Stop())

@@ -13,7 +13,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // Defaults of Config.
@@ -25,7 +24,7 @@ const (
 // Config configures a [Queue]. Both the zero value and a nil *Config select the defaults.
 type Config struct {
 	// Design sets the queue type and the retry delay. Default: quorum queues, 5 s.
-	Design preset.Staking
+	Design Design
 
 	// MaxRetries limits the number of retries of a message, including retries by other programs. After MaxRetries
 	// retries, Requeue parks the message. Default: 10.
@@ -38,7 +37,7 @@ type Config struct {
 
 	// CrashLimit is the number of consumers that a message can terminate before it is parked. Default: 5 on quorum
 	// queues of RabbitMQ 4.3 and later, and otherwise no limit, because earlier versions also count each return of a
-	// message by Stop. On RabbitMQ 4.0 to 4.2, use a value below 20; preset.Staking documents the reason.
+	// message by Stop. On RabbitMQ 4.0 to 4.2, use a value below 20; [Design] documents the reason.
 	CrashLimit int
 
 	// Client configures the connections, for example TLS, and the logger. Default: nil.
@@ -75,7 +74,7 @@ const settleTime = 250 * time.Millisecond
 // Queue is one of the staking queues, with the operations of the original client. A received message remains unacked
 // until the receiver calls Delete, Requeue or Park. All methods are safe for concurrent use.
 //
-//	q, err := staking.Open(ctx, url, preset.StakingActiveQueue, nil)
+//	q, err := staking.Open(ctx, url, "active_staking_queue", nil)
 //	err = q.Send(ctx, body)
 //	m, err := q.Receive(ctx)
 //	err = q.Delete(m.Receipt)         // processed

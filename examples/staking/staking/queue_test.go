@@ -14,7 +14,6 @@ import (
 	"github.com/reprisemq/reprise/examples/staking/staking"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/reprisetest"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 func TestQueueRejectsReceiptsOfEarlierConnections(t *testing.T) {
@@ -305,7 +304,7 @@ func TestOpenRejectsInvalidConfig(t *testing.T) {
 		{staking.Config{MaxRetries: -1}, "must not be negative: got -1 (0 means 10)"},
 		{staking.Config{Unsettled: -1}, "must be 1 to 65535: got"},
 		{staking.Config{Unsettled: 70_000}, "must be 1 to 65535: got"},
-		{staking.Config{Design: preset.Staking{QueueType: "stream"}}, `must be "quorum" or "classic"`},
+		{staking.Config{Design: staking.Design{QueueType: "stream"}}, `must be "quorum" or "classic"`},
 		{staking.Config{Client: &reprise.Config{Heartbeat: 1}}, "must be at least 1s"},
 	} {
 		if _, err := staking.Open(t.Context(), "amqp://nowhere.invalid", "q", &tc.config); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -315,7 +314,7 @@ func TestOpenRejectsInvalidConfig(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		client := &reprise.Config{Dial: b.DialContext}
 		open(t, b.URL(), "q", staking.Config{Client: client})
-		_, err := staking.Open(t.Context(), b.URL(), "q", &staking.Config{Client: client, Design: preset.Staking{QueueType: "classic"}})
+		_, err := staking.Open(t.Context(), b.URL(), "q", &staking.Config{Client: client, Design: staking.Design{QueueType: "classic"}})
 		if _, ok := errors.AsType[*reprise.DeclareError](err); !ok {
 			t.Errorf("queue of another type: got %v, want a DeclareError", err)
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/reprisemq/reprise/examples/staking/staking"
 	"github.com/reprisemq/reprise/internal/testkit"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // A rejected message blocks the delay queue until this message is moved to another queue.
@@ -17,7 +16,7 @@ func TestRejectedMessageBlocksTheDelayQueue(t *testing.T) {
 			t.Run(queueType, func(t *testing.T) {
 				testkit.Alone(t, b, staking.RejectedQueue)
 				var out strings.Builder
-				demo := staking.Demo{URL: b.URL, Design: preset.Staking{RetryDelay: 50 * time.Millisecond, QueueType: queueType}, Out: &out}
+				demo := staking.Demo{URL: b.URL, Design: staking.Design{RetryDelay: 50 * time.Millisecond, QueueType: queueType}, Out: &out}
 				if err := demo.Rejected(t.Context()); err != nil {
 					t.Error(err)
 				}

@@ -13,7 +13,6 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/examples/staking/staking"
 	"github.com/reprisemq/reprise/internal/testkit"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -198,12 +197,12 @@ func must(t testing.TB, err error) {
 }
 
 // short returns the design with a short delay, for tests in real time.
-func short(queueType string) preset.Staking {
-	return preset.Staking{RetryDelay: 20 * time.Millisecond, QueueType: queueType}
+func short(queueType string) staking.Design {
+	return staking.Design{RetryDelay: 20 * time.Millisecond, QueueType: queueType}
 }
 
 // long returns the design with a delay that does not elapse during a test, so that the test can inspect the delay
 // queue.
-func long(queueType string) preset.Staking {
-	return preset.Staking{RetryDelay: time.Hour, QueueType: queueType}
+func long(queueType string) staking.Design {
+	return staking.Design{RetryDelay: time.Hour, QueueType: queueType}
 }

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // A way is a configuration with which a worker retries failed jobs.
@@ -22,7 +22,7 @@ type way struct {
 
 // ways returns the four ways. Each way has separate queues, whose names begin with the prefix.
 func ways(prefix string, delay time.Duration) []way {
-	pair := preset.WorkRetry{RetryDelay: delay, Prefix: prefix}
+	pair := Design{RetryDelay: delay, Prefix: prefix}
 	buckets := topology.Strategy{Route: topology.Buckets{}}
 	return []way{
 		{

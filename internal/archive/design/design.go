@@ -1,13 +1,13 @@
 // Package design derives from the configurations of workers where their failed messages are, and to which worker a failed
-// message belongs. It knows the published designs (topology/preset), whose programs park messages without a header.
+// message belongs. It knows the published designs (internal/preset), whose programs park messages without a header.
 package design
 
 import (
 	"slices"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // FailedQueues returns the failed queues of workers, in order and without duplicates.

@@ -33,6 +33,6 @@
 // All methods are safe for concurrent use, and any number of processes may share a database. Writers wait for each
 // other. Readers do not wait. Redrive does not need an archive.
 //
-// The package imports the worker library, backoff, topology, topology/preset and internal packages.
+// The package imports the worker library, backoff, topology, internal/preset and internal packages.
 // docs/failed-messages.md is the user's guide.
 package failed

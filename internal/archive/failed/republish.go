@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Headers that programs without Reprise set: see package topology/preset.
+// Headers that programs without Reprise set: see package internal/preset.
 const (
 	headerRetries    = "mb-retries"
 	headerExceptions = "mb-exceptions"

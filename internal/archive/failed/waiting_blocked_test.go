@@ -11,8 +11,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/internal/testkit"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // A message that the work queue itself dead-letters has no expiration, and blocks the delay queue of the staking design. The

@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // Publish publishes n messages to random work queues. In half of the calls, all messages have the same class. Faults do

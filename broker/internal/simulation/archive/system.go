@@ -17,8 +17,8 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // These constants name the work queues of a system and their routes.

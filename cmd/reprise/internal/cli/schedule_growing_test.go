@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // If each delay depends on the previous delay, all possible delays are within the displayed range.

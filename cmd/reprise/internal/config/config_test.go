@@ -18,8 +18,8 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/notification"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // environment returns the values of the environment variables in the test files.

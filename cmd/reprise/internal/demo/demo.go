@@ -39,8 +39,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // ErrUnbalanced is returned by Run if messages are missing in the ledger.

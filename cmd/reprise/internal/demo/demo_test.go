@@ -16,8 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/internal/testkit"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // accounts contains the reports of the producer, the workers and the broker, by message ID.
@@ -235,7 +235,7 @@ func nextLines(o Options) []line {
 	lines := []line{line{}.add(bold, "next steps")}
 	lines = append(lines,
 		where("examples/coverart", "the complete indexer, with PostgreSQL and S3"),
-		where("topology/preset", "the exchanges and queues of the real system"),
+		where("internal/preset", "the exchanges and queues of the real system"),
 	)
 	if o.BrokerURL == "" {
 		lines = append(lines, where("reprise demo --url URL", "the demo on RabbitMQ; failed messages stay there"))

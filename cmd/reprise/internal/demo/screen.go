@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // Widths of the output to a file or a pipe: for text, and for lines with complete errors.

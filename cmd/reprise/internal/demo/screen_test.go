@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 var update = flag.Bool("update", false, "update the golden files")

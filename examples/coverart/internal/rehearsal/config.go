@@ -10,7 +10,7 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/examples/coverart/coverart"
 )
 
 // Defaults of Config. The design uses 4 h and 10 s.
@@ -41,7 +41,7 @@ type Config struct {
 	RetryDelay time.Duration
 	Grace      time.Duration
 
-	// QueueType is the type of all queues (preset.CoverArt.QueueType). Default: the broker's default, as in the design.
+	// QueueType is the type of all queues (coverart.Design.QueueType). Default: the broker's default, as in the design.
 	QueueType string
 
 	// Logger receives the logs of the client, the workers and the indexer. Default: no logs.
@@ -80,6 +80,6 @@ func (c Config) Validate() error {
 	return c.design().Validate()
 }
 
-func (c Config) design() preset.CoverArt {
-	return preset.CoverArt{RetryDelay: c.RetryDelay, QueueType: c.QueueType}
+func (c Config) design() coverart.Design {
+	return coverart.Design{RetryDelay: c.RetryDelay, QueueType: c.QueueType}
 }

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // ErrNotAsPlanned is returned by Run if the ledger does not balance, or if the outcome of an event differs from the plan.

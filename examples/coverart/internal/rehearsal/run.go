@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/examples/coverart/coverart"
 	"github.com/reprisemq/reprise/examples/coverart/internal/standin"
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // rehearsal contains the state of one run.

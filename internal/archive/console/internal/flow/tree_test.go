@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // For each node, exactly one step has its edges, and each edge occurs exactly once.

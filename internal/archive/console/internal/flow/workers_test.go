@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
-	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // If the configuration of a worker is known, the graph has the same edges for failed messages as "reprise topology

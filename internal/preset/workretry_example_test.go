@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/reprisemq/reprise/topology/preset"
+	"github.com/reprisemq/reprise/internal/preset"
 )
 
 // This example prints the declarations of the work/retry design with custom settings.
