@@ -12,7 +12,7 @@ import (
 
 // Time limits. A console aborts a request after 30 s, so the query of the request must fail earlier.
 const (
-	ReadLimit  = 10 * time.Second // for a query
+	ReadLimit  = 10 * time.Second // for a query, and for a page of the console
 	WriteLimit = 20 * time.Second // for a transaction, including the wait for other writers
 	LongLimit  = 5 * time.Minute  // for changes of many rows; see Long
 )

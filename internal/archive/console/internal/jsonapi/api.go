@@ -35,7 +35,7 @@ func Routes() []web.Route {
 
 		{Method: "GET", Path: "/api/v1/messages", Role: access.View, Query: slices.Concat(api.FilterNames, pageNames), Handle: page(messages)},
 		{Method: "GET", Path: "/api/v1/messages/count", Role: access.View, Query: api.FilterNames, Handle: answer(count)},
-		{Method: "GET", Path: "/api/v1/messages/export", Role: access.View, Query: append(slices.Clone(api.FilterNames), "format"), Handle: exportMessages},
+		{Method: "GET", Path: "/api/v1/messages/export", Role: access.View, Query: append(slices.Clone(api.FilterNames), "format"), Long: true, Handle: exportMessages},
 		{Method: "POST", Path: "/api/v1/messages/import", Role: access.Admin, Body: web.AnyBody, Handle: answer(importMessages)},
 		{Method: "GET", Path: "/api/v1/messages/{id}", Role: access.View, Handle: byID(message)},
 		{Method: "GET", Path: "/api/v1/messages/{id}/body", Role: access.View, Query: []string{"original"}, Handle: body},

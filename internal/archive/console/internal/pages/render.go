@@ -91,7 +91,7 @@ func render(c *web.Call, status int, name string, p page, data any) error {
 	p.Who, p.Role = c.Who.Actor, c.Who.Role
 	p.CanLogOut = c.Who.Session != ""
 	p.CanOperate, p.IsAdmin = c.Who.Role >= access.Operate, c.Who.Role >= access.Admin
-	if c.Who.Role >= access.View {
+	if c.Who.Role >= access.View && !c.Unavailable {
 		fillFrame(c, &p)
 	}
 	var b bytes.Buffer

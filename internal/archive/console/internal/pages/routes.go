@@ -63,7 +63,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "POST", Path: "/discard", Role: access.Operate, Form: slices.Concat(api.SelectionNames, []string{"reason", "submission"}), Handle: discardPage.do},
 		{Method: "GET", Path: "/restore", Role: access.Operate, Query: api.SelectionNames, Handle: restorePage.ask},
 		{Method: "POST", Path: "/restore", Role: access.Operate, Form: slices.Concat(api.SelectionNames, []string{"submission"}), Handle: restorePage.do},
-		{Method: "GET", Path: "/erase", Role: access.Admin, Query: api.SelectionNames, Handle: p.askErase},
+		{Method: "GET", Path: "/erase", Role: access.Admin, Query: api.SelectionNames, Long: true, Handle: p.askErase},
 		{Method: "POST", Path: "/erase/picked", Role: access.Admin, Form: pickedName, Handle: p.askErase},
 		{Method: "POST", Path: "/erase", Role: access.Admin, Form: slices.Concat(api.SelectionNames, []string{"reason", "count", "submission"}), Handle: p.erase},
 		{Method: "GET", Path: "/replays", Role: access.View, Query: afterName, Handle: p.replays},
@@ -91,7 +91,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "GET", Path: "/ledger", Role: access.View, Handle: p.ledger},
 		{Method: "POST", Path: "/ledger/accept", Role: access.Operate, Form: []string{"account", "reason"}, Handle: p.acceptLedger},
 		{Method: "GET", Path: "/audit", Role: access.View, Query: slices.Concat(api.ActNames, afterName), Blanks: true, Handle: p.audit},
-		{Method: "GET", Path: "/live", Role: access.View, Handle: p.Live.serve},
+		{Method: "GET", Path: "/live", Role: access.View, Long: true, Handle: p.Live.serve},
 		{Method: "GET", Path: "/assets/{file}", Role: access.Nobody, Handle: serveAsset},
 		{Path: "/", Role: access.View, Query: web.AnyParams, Handle: noPage},
 	}, loginRoutes...)

@@ -23,7 +23,7 @@ func (c *Call) fail(err error) {
 			c.Logger.Error("request failed", "method", c.R.Method, "path", c.R.URL.Path, "actor", c.Who.Actor, "err", err)
 		}
 	}
-	if errors.Is(err, failed.ErrUnavailable) {
+	if c.Unavailable = errors.Is(err, failed.ErrUnavailable); c.Unavailable {
 		c.Logger.Warn("archive unavailable", "method", c.R.Method, "path", c.R.URL.Path, "actor", c.Who.Actor, "err", err)
 	}
 	if f.RetryAfter > 0 {

@@ -5,6 +5,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Server passes each request to the handler of its route, if the visitor has the required role. The fields Prefix,
@@ -92,6 +94,7 @@ type Route struct {
 	Query  []string
 	Blanks bool     // permits empty parameters, because a form with optional fields submits to this route
 	Form   []string // form fields that the route accepts
+	Long   bool     // a GET request that may take longer than sqlkit.ReadLimit
 	Handle func(*Call) error
 }
 
@@ -103,6 +106,12 @@ func (r *Route) IsAPI() bool { return strings.HasPrefix(r.Path, "/api/") }
 func (s *Server) serve(r Route) http.Handler {
 	limit := cmp.Or(r.Body, SmallBody)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if access.IsSafe(req.Method) && !r.Long {
+			// The limit of a query is not enough, because a request has several queries.
+			ctx, cancel := context.WithTimeout(req.Context(), sqlkit.ReadLimit)
+			defer cancel()
+			req = req.WithContext(ctx)
+		}
 		c := &Call{Server: s, route: &r, W: w, R: req}
 		err := c.authorize()
 		if err == nil {
@@ -128,8 +137,9 @@ type Call struct {
 	R   *http.Request
 	Who access.Visitor
 
-	Params url.Values // the query parameters
-	route  *Route
+	Params      url.Values // the query parameters
+	Unavailable bool       // the request has failed because the archive does not respond
+	route       *Route
 }
 
 // claimKey returns an error if an earlier request had the same Idempotency-Key. The header is optional, and is only
