@@ -92,8 +92,8 @@ type Config struct {
 
 	// Announce makes the workers of this client visible to operators, in package fleet, the console and `reprise workers`.
 	// Operators can pause them with Client.Control, the console or `reprise pause`. Workers also report retries with a delay of
-	// a second or more. The client declares the exchanges topology.WorkersExchange, topology.ControlExchange and
-	// topology.RetriesExchange, and, for each work queue, a queue that stores its pause: topology.PauseQueue. If the broker
+	// a second or more. The client declares the exchanges protocol.WorkersExchange, protocol.ControlExchange and
+	// protocol.RetriesExchange, and, for each work queue, a queue that stores its pause: protocol.PauseQueue. If the broker
 	// user may not declare an object, the client omits the object and logs this once. A worker with AsDelivered is not
 	// announced. Default: false, because a library should not declare unrequested objects on a shared broker.
 	Announce bool

@@ -3,11 +3,12 @@ package reprise
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/publish"
-	"github.com/reprisemq/reprise/topology"
 )
 
 // Errors that Clients and Workers return. Test for them with errors.Is.
@@ -137,10 +138,16 @@ func (e *DeclareError) Error() string {
 func (e *DeclareError) Unwrap() error { return e.Err }
 
 // PausedError reports a pause that an operator has requested. Worker.Status returns it during such a pause, and it is
-// the Err of EventPaused. Its fields are the fields of topology.Pause.
-type PausedError struct{ topology.Pause }
+// the Err of EventPaused. Its fields are the fields of protocol.Pause.
+type PausedError struct {
+	Of     string    // "queue" if all workers of the queue are paused, "worker" if only this worker is
+	By     string    // name of the operator; not verified
+	Reason string    // given by the operator; can be empty
+	At     time.Time // when the operator requested the pause
+	Until  time.Time // zero: until an operator resumes the queue or the worker, or unknown
+}
 
-func (e *PausedError) Error() string { return "reprise: " + e.String() }
+func (e *PausedError) Error() string { return "reprise: " + protocol.Pause(*e).String() }
 
 // errPaused is the reason for a pause without a specific reason.
 var errPaused = errors.New("reprise: paused")

@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/announce"
 	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -293,13 +294,13 @@ func (s *siftState) proveSettled(ctx context.Context) error {
 }
 
 // QueuePause returns the pause of a work queue, and whether the queue is paused. See Control.
-func (c *Client) QueuePause(ctx context.Context, queue string) (p topology.Pause, paused bool, err error) {
+func (c *Client) QueuePause(ctx context.Context, queue string) (p protocol.Pause, paused bool, err error) {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
 		return p, false, err
 	}
 	p, paused, err = announce.ReadPause(ctx, conn, queue)
-	return p, paused, aboutQueue(topology.PauseQueuePrefix+queue, err)
+	return p, paused, aboutQueue(protocol.PauseQueuePrefix+queue, err)
 }
 
 // askTimeout limits the time of the command that requests statuses, because statuses that arrive during the command
@@ -310,15 +311,15 @@ const askTimeout = 5 * time.Second
 // done. It requests the statuses when it starts to listen, and again after a lost connection. It returns the cause of
 // ctx's cancellation, ErrClosed, or a *DeclareError if the broker refuses access. Package fleet maintains a list of the
 // workers.
-func (c *Client) WatchWorkers(ctx context.Context, f func(topology.WorkerStatus)) error {
+func (c *Client) WatchWorkers(ctx context.Context, f func(protocol.WorkerStatus)) error {
 	ask := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		_ = c.Control(ctx, topology.Command{Do: topology.DoReport}) // after an error, the statuses arrive within StatusInterval
+		_ = c.Control(ctx, protocol.Command{Do: protocol.DoReport}) // after an error, the statuses arrive within StatusInterval
 	}
 	err := announce.Watch(ctx, c.consuming, c.cfg.Reconnect, ask, f)
 	if _, refused := amqpconn.RefusedChannel(err); refused {
-		return explainDeclare("exchange", topology.WorkersExchange, err)
+		return explainDeclare("exchange", protocol.WorkersExchange, err)
 	}
 	return err
 }
@@ -328,31 +329,31 @@ func (c *Client) WatchWorkers(ctx context.Context, f func(topology.WorkerStatus)
 // If Command.Worker is empty, the command applies to the queue, and the broker stores the pause. The pause lasts until
 // Pause.Until or DoResume, even if no worker and no operator is running, and also applies to workers that start later.
 // Control returns after the broker has stored the pause. Workers pause immediately. A worker that misses the command
-// pauses within topology.StatusInterval. A paused worker finishes the messages that it handles, and requeues the
+// pauses within protocol.StatusInterval. A paused worker finishes the messages that it handles, and requeues the
 // others.
 //
 // If Command.Worker is set, the command applies only to that worker, and its pause lasts no longer than the worker. For
 // such a command, and for DoReport, Control returns an *UnroutableError if no client listens. It does not return an error
 // if clients listen but none of them has the worker. The status of the worker reports whether it has paused.
-func (c *Client) Control(ctx context.Context, command topology.Command) error {
-	if command.Do != topology.DoReport && command.Queue == "" {
+func (c *Client) Control(ctx context.Context, command protocol.Command) error {
+	if command.Do != protocol.DoReport && command.Queue == "" {
 		return errors.New("reprise: Control: Command.Queue must not be empty")
 	}
-	ofQueue := command.Worker == "" && command.Do != topology.DoReport
+	ofQueue := command.Worker == "" && command.Do != protocol.DoReport
 	var err error
 	switch command.Do {
-	case topology.DoPause:
+	case protocol.DoPause:
 		if command.Pause.At.IsZero() {
 			command.Pause.At = time.Now()
 		}
 		if ofQueue {
 			err = c.pauseQueue(ctx, command.Queue, command.Pause)
 		}
-	case topology.DoResume:
+	case protocol.DoResume:
 		if ofQueue {
 			err = c.resumeQueue(ctx, command.Queue)
 		}
-	case topology.DoReport:
+	case protocol.DoReport:
 	default:
 		err = fmt.Errorf("reprise: Control: Command.Do must be pause, resume or report: got %q", command.Do)
 	}
@@ -365,22 +366,22 @@ func (c *Client) Control(ctx context.Context, command topology.Command) error {
 	return err
 }
 
-func (c *Client) sendCommand(ctx context.Context, command topology.Command) error {
+func (c *Client) sendCommand(ctx context.Context, command protocol.Command) error {
 	body, err := command.Encode()
 	if err != nil {
 		return err
 	}
-	if err := c.declare(ctx, c.publishing, topology.Workers()); err != nil {
+	if err := c.declare(ctx, c.publishing, protocol.Workers()); err != nil {
 		return err
 	}
 	msg := amqpconn.Message{ContentType: "application/json", Timestamp: time.Now(), Body: body}
-	return c.publishOwn(ctx, topology.ControlExchange, command.Queue, &msg)
+	return c.publishOwn(ctx, protocol.ControlExchange, command.Queue, &msg)
 }
 
-func (c *Client) pauseQueue(ctx context.Context, queue string, p topology.Pause) error {
-	q, ok := topology.PauseQueue(queue)
+func (c *Client) pauseQueue(ctx context.Context, queue string, p protocol.Pause) error {
+	q, ok := protocol.PauseQueue(queue)
 	if !ok {
-		return fmt.Errorf("reprise: Control: Command.Queue must have at most %d bytes: got %d", math.MaxUint8-len(topology.PauseQueuePrefix), len(queue))
+		return fmt.Errorf("reprise: Control: Command.Queue must have at most %d bytes: got %d", math.MaxUint8-len(protocol.PauseQueuePrefix), len(queue))
 	}
 	msg := amqpconn.Message{ContentType: "application/json", Timestamp: time.Now()}
 	if !p.Until.IsZero() {
@@ -406,5 +407,5 @@ func (c *Client) resumeQueue(ctx context.Context, queue string) error {
 	if err != nil {
 		return err
 	}
-	return aboutQueue(topology.PauseQueuePrefix+queue, announce.Resume(ctx, conn, queue))
+	return aboutQueue(protocol.PauseQueuePrefix+queue, announce.Resume(ctx, conn, queue))
 }

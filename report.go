@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/bounded"
 	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/publish"
-	"github.com/reprisemq/reprise/topology"
 )
 
 // reportTimeout is the maximum time that a worker waits for the confirm of a report. After that time, the worker settles the
@@ -26,9 +26,9 @@ func (w *Worker) report(ctx context.Context, d *delivery, p *plan) {
 	var result string
 	switch p.event {
 	case EventDone:
-		result = topology.OutcomeSucceeded
+		result = protocol.OutcomeSucceeded
 	case EventRetried:
-		result = topology.OutcomeRetrying
+		result = protocol.OutcomeRetrying
 	default:
 		return
 	}
@@ -45,7 +45,7 @@ func (w *Worker) report(ctx context.Context, d *delivery, p *plan) {
 // reportOne publishes the result to the queue that the outcome request of a replayed message names, and waits for the
 // confirm.
 func (w *Worker) reportOne(ctx context.Context, d *consume.Delivery, result, text string) {
-	request, asked := topology.ReadOutcomeRequest(d.At.Headers)
+	request, asked := protocol.ReadOutcomeRequest(d.At.Headers)
 	if !asked || w.cfg.AsDelivered || !request.Asks(w.cfg.Queue, d.MessageID) {
 		return
 	}
@@ -54,7 +54,7 @@ func (w *Worker) reportOne(ctx context.Context, d *consume.Delivery, result, tex
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(reportTimeout, d.Left()))
 	defer cancel()
-	err := w.client.publishReport(ctx, request.To, topology.Outcome{
+	err := w.client.publishReport(ctx, request.To, protocol.Outcome{
 		Replay: request.Replay, Key: request.Key, Queue: w.cfg.Queue, Attempt: d.Attempt, Result: result, Error: text,
 	})
 	if err == nil {
@@ -66,7 +66,7 @@ func (w *Worker) reportOne(ctx context.Context, d *consume.Delivery, result, tex
 
 // publishReport returns nil after the broker has confirmed the report. It does not publish if the broker blocks
 // publishers, or if the queue did not confirm an earlier report.
-func (c *Client) publishReport(ctx context.Context, to string, o topology.Outcome) error {
+func (c *Client) publishReport(ctx context.Context, to string, o protocol.Outcome) error {
 	if ctx.Err() != nil {
 		return publish.NotSent(ctx)
 	}

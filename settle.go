@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/consume"
 	"github.com/reprisemq/reprise/internal/guard"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/publish"
 	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
@@ -384,11 +385,11 @@ func (w *Worker) settled(d *delivery, e Event) {
 
 // announceRetry reports a waiting message to operators.
 func (w *Worker) announceRetry(d *delivery, p *plan) {
-	if p.hop.Delay < topology.MinReportedRetry {
+	if p.hop.Delay < protocol.MinReportedRetry {
 		return
 	}
 	f := &p.failure
-	x := topology.Retry{MessageID: d.id, Attempt: d.Attempt, Failed: f.Time, Due: time.Now().Add(p.hop.Delay), Error: f.Error}
+	x := protocol.Retry{MessageID: d.id, Attempt: d.Attempt, Failed: f.Time, Due: time.Now().Add(p.hop.Delay), Error: f.Error}
 	_ = guard.Call("strategy", func() error { // after an error, the wait queue is unknown
 		x.Wait = w.cfg.Strategy.WaitingIn(d.At, p.hop)
 		return nil

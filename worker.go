@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/announce"
 	"github.com/reprisemq/reprise/internal/consume"
 	"github.com/reprisemq/reprise/internal/guard"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -231,16 +232,17 @@ func (w *Worker) interrupt(err error) {
 func (w *Worker) announced() announce.Worker {
 	return announce.Worker{
 		Queue: w.cfg.Queue, Concurrency: w.cfg.Concurrency,
-		Hold: func(p *topology.Pause) {
+		Hold: func(p *protocol.Pause) {
 			if p == nil {
 				w.consumer.Hold(nil)
 				return
 			}
-			w.consumer.Hold(&PausedError{*p})
+			e := PausedError(*p)
+			w.consumer.Hold(&e)
 		},
-		Handling: func(yield func(topology.Handling) bool) {
+		Handling: func(yield func(protocol.Handling) bool) {
 			for d := range w.consumer.Running() {
-				if !yield(topology.Handling{MessageID: d.MessageID, Attempt: d.Attempt, Since: d.Began}) {
+				if !yield(protocol.Handling{MessageID: d.MessageID, Attempt: d.Attempt, Since: d.Began}) {
 					return
 				}
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // late is an Archive as the console uses it, which may not be connected yet. It implements console.Replayer, console.Fleet
@@ -46,7 +46,7 @@ func (a *late) Err() error {
 	return errNotConnected
 }
 
-func (a *late) Control(ctx context.Context, command topology.Command) error {
+func (a *late) Control(ctx context.Context, command protocol.Command) error {
 	if l := a.link(); l != nil {
 		return l.fleet.Control(ctx, command)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/retry"
-	"github.com/reprisemq/reprise/topology"
 )
 
 // Config configures an Agent.
@@ -66,7 +66,7 @@ func New(ctx context.Context, cfg Config) *Agent {
 // Join announces a worker until Leave.
 func (a *Agent) Join(w Worker) *Member {
 	m := &Member{
-		Worker: w, agent: a, id: newID(), started: time.Now(), state: topology.WorkerConnecting, trouble: "it has just started",
+		Worker: w, agent: a, id: newID(), started: time.Now(), state: protocol.WorkerConnecting, trouble: "it has just started",
 		turn: make(chan struct{}, 1),
 	}
 	m.mayDeclare.Store(true)
@@ -87,7 +87,7 @@ func (a *Agent) Leave(m *Member) {
 	a.members = slices.DeleteFunc(a.members, func(other *Member) bool { return other == m })
 	a.mu.Unlock()
 	m.mu.Lock()
-	m.state, m.trouble, m.selfPause = topology.WorkerStopped, "", nil
+	m.state, m.trouble, m.selfPause = protocol.WorkerStopped, "", nil
 	m.mu.Unlock()
 	s := a.current.Load()
 	if s == nil {

@@ -8,7 +8,7 @@
 //   - A worker without permission to announce itself processes messages normally.
 //   - The agent reads the pause of a queue from the broker before a worker subscribes on a new channel, and after a
 //     command. If the user may declare the queue of the pause, the agent also reads the pause every
-//     topology.StatusInterval, so that a lost command only delays a pause or its end.
+//     protocol.StatusInterval, so that a lost command only delays a pause or its end.
 //
 // The files:
 //

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // Worker describes a worker to an Agent. The fields must not change.
@@ -20,10 +20,10 @@ type Worker struct {
 	Concurrency int
 
 	// Hold pauses the worker, or resumes it if the pause is nil. It does not block.
-	Hold func(*topology.Pause)
+	Hold func(*protocol.Pause)
 
 	// Handling yields the messages that the handlers of the worker are processing.
-	Handling iter.Seq[topology.Handling]
+	Handling iter.Seq[protocol.Handling]
 }
 
 // Member is a worker that is announced from Join to Leave. Its methods are safe for concurrent use.
@@ -43,18 +43,18 @@ type Member struct {
 	trouble     string
 	holding     string          // reason why the worker holds messages; "": it holds none
 	held        bool            // the last call to Hold had a pause
-	queuePause  *topology.Pause // by an operator; nil: none
-	workerPause *topology.Pause
-	selfPause   *topology.Pause
-	hint        topology.Pause // pause of the latest command, which the broker probably stores
+	queuePause  *protocol.Pause // by an operator; nil: none
+	workerPause *protocol.Pause
+	selfPause   *protocol.Pause
+	hint        protocol.Pause // pause of the latest command, which the broker probably stores
 	last        time.Time      // time of the last status
 }
 
 // Consuming records that the worker has a consumer.
-func (m *Member) Consuming() { m.note(topology.WorkerConsuming, "") }
+func (m *Member) Consuming() { m.note(protocol.WorkerConsuming, "") }
 
 // Interrupted records that the worker has no consumer because of an error.
-func (m *Member) Interrupted(err error) { m.note(topology.WorkerConnecting, err.Error()) }
+func (m *Member) Interrupted(err error) { m.note(protocol.WorkerConnecting, err.Error()) }
 
 // Holding records that the worker holds messages that it cannot settle, and the reason. An empty reason ends this state.
 func (m *Member) Holding(reason string) {
@@ -81,7 +81,7 @@ func (m *Member) note(state, trouble string) {
 // 0 means that the end is unknown. If byOperator is set, the pause of the operator is the reason, so Paused does not
 // record another pause.
 func (m *Member) Paused(d time.Duration, reason error, byOperator bool) {
-	p := &topology.Pause{Of: topology.PauseOfItself, At: time.Now()}
+	p := &protocol.Pause{Of: protocol.PauseOfItself, At: time.Now()}
 	if d > 0 {
 		p.Until = p.At.Add(d)
 	}
@@ -89,7 +89,7 @@ func (m *Member) Paused(d time.Duration, reason error, byOperator bool) {
 		p.Reason = reason.Error()
 	}
 	m.mu.Lock()
-	m.state, m.trouble, m.selfPause = topology.WorkerPaused, "", p
+	m.state, m.trouble, m.selfPause = protocol.WorkerPaused, "", p
 	if byOperator {
 		m.selfPause = nil
 	}
@@ -109,7 +109,7 @@ func (m *Member) report() {
 // setQueue applies the pause of the queue that the broker has stored.
 func (m *Member) setQueue(s state) {
 	m.mu.Lock()
-	var p *topology.Pause
+	var p *protocol.Pause
 	if s.paused {
 		p = &s.pause
 		if p.At.IsZero() { // unknown, because another program was reading the pause
@@ -119,18 +119,18 @@ func (m *Member) setQueue(s state) {
 				p = m.queuePause
 			}
 		}
-		p.Of = topology.PauseOfQueue
+		p.Of = protocol.PauseOfQueue
 	} else {
-		m.hint = topology.Pause{}
+		m.hint = protocol.Pause{}
 	}
 	m.queuePause = p
 	m.apply()
 }
 
 // setWorker applies a command that pauses only this worker, or resumes it if p is nil.
-func (m *Member) setWorker(p *topology.Pause) {
+func (m *Member) setWorker(p *protocol.Pause) {
 	if p != nil {
-		p.Of = topology.PauseOfWorker
+		p.Of = protocol.PauseOfWorker
 	}
 	m.mu.Lock()
 	m.workerPause = p
@@ -153,7 +153,7 @@ func (m *Member) apply() {
 }
 
 // setHint records the pause that a command for the queue contains.
-func (m *Member) setHint(p topology.Pause) {
+func (m *Member) setHint(p protocol.Pause) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.hint = p
@@ -210,7 +210,7 @@ func (m *Member) known() bool {
 }
 
 // Pause returns the pause that an operator has ordered, or nil.
-func (m *Member) Pause() *topology.Pause {
+func (m *Member) Pause() *protocol.Pause {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.queuePause != nil {
@@ -224,7 +224,7 @@ func (m *Member) due() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var first time.Time
-	for _, p := range []*topology.Pause{m.queuePause, m.workerPause} {
+	for _, p := range []*protocol.Pause{m.queuePause, m.workerPause} {
 		if p != nil && !p.Until.IsZero() && (first.IsZero() || p.Until.Before(first)) {
 			first = p.Until
 		}
@@ -258,9 +258,9 @@ func (m *Member) lastSent() time.Time {
 	return m.last
 }
 
-func (m *Member) status(now time.Time) topology.WorkerStatus {
+func (m *Member) status(now time.Time) protocol.WorkerStatus {
 	cfg := &m.agent.cfg
-	s := topology.WorkerStatus{
+	s := protocol.WorkerStatus{
 		ID: m.id, Queue: m.Queue, Client: cfg.Client, Host: cfg.Host, PID: cfg.PID, Program: cfg.Program, Reprise: cfg.reprise,
 		Started: m.started, Sent: now, Concurrency: m.Concurrency, Counts: m.counts(), Took: m.histogram(),
 	}
@@ -268,12 +268,12 @@ func (m *Member) status(now time.Time) topology.WorkerStatus {
 		s.Handling = append(s.Handling, h)
 	}
 	s.Running = len(s.Handling)
-	slices.SortFunc(s.Handling, func(x, y topology.Handling) int { return x.Since.Compare(y.Since) })
-	s.Handling = s.Handling[:min(len(s.Handling), topology.MaxHandling)]
+	slices.SortFunc(s.Handling, func(x, y protocol.Handling) int { return x.Since.Compare(y.Since) })
+	s.Handling = s.Handling[:min(len(s.Handling), protocol.MaxHandling)]
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.State, s.Trouble = m.state, cmp.Or(m.trouble, m.holding)
-	for _, p := range []*topology.Pause{m.queuePause, m.workerPause, m.selfPause} {
+	for _, p := range []*protocol.Pause{m.queuePause, m.workerPause, m.selfPause} {
 		if p != nil {
 			s.Pauses = append(s.Pauses, *p)
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // readTimeout is the maximum time to wait for the message that contains a pause. Another program may be reading the
@@ -16,14 +16,14 @@ const readTimeout = time.Second
 // state is the pause of a queue, as stored in the broker.
 type state struct {
 	paused bool
-	pause  topology.Pause // the zero value if another program was reading the pause
+	pause  protocol.Pause // the zero value if another program was reading the pause
 }
 
 // checkPaused reports whether the work queue is paused. It declares the queue of the pause if mayDeclare is set. Otherwise
 // it only checks whether this queue exists. RabbitMQ 4.3 and later may refuse even this check. The broker closes the channel
 // after a refusal.
 func checkPaused(ctx context.Context, ch *amqpconn.Channel, queue string, mayDeclare bool) (paused bool, err error) {
-	q, ok := topology.PauseQueue(queue)
+	q, ok := protocol.PauseQueue(queue)
 	if !ok {
 		return false, nil
 	}
@@ -43,9 +43,9 @@ func unreachable(r *amqpconn.Refusal) bool {
 // fetchPause returns the pause of a paused queue. It uses a separate channel, because closing a channel ends its consumer
 // and requeues the message in one step. Therefore no other reader finds the queue without a message and without a
 // consumer.
-func fetchPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p topology.Pause, err error) {
+func fetchPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p protocol.Pause, err error) {
 	err = conn.Do(ctx, func(ch *amqpconn.Channel) error {
-		in, err := ch.Consume(ctx, topology.PauseQueuePrefix+queue, "", 1, nil, func(amqpconn.Deliveries) {})
+		in, err := ch.Consume(ctx, protocol.PauseQueuePrefix+queue, "", 1, nil, func(amqpconn.Deliveries) {})
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func fetchPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p topol
 		select {
 		case d, ok := <-in:
 			if ok {
-				p = topology.ReadPause(amqpconn.NewDelivery(d).Body)
+				p = protocol.ReadPause(amqpconn.NewDelivery(d).Body)
 			}
 		case <-timer.C:
 		case <-ctx.Done():
@@ -62,7 +62,7 @@ func fetchPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p topol
 		}
 		return nil
 	})
-	p.Of = topology.PauseOfQueue
+	p.Of = protocol.PauseOfQueue
 	return p, err
 }
 
@@ -73,7 +73,7 @@ func refusedAccess(err error) bool {
 
 // ReadPause returns the pause of a queue, and reports whether the queue is paused. It does not declare the queue of the
 // pause.
-func ReadPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p topology.Pause, paused bool, err error) {
+func ReadPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p protocol.Pause, paused bool, err error) {
 	err = conn.Do(ctx, func(ch *amqpconn.Channel) error {
 		paused, err = checkPaused(ctx, ch, queue, false)
 		return err
@@ -88,6 +88,6 @@ func ReadPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p topolo
 func Resume(ctx context.Context, conn *amqpconn.Conn, queue string) error {
 	return conn.Do(ctx, func(ch *amqpconn.Channel) error {
 		// Unlike a purge, DeleteQueue also removes a message that a reader has received but not requeued.
-		return ch.DeleteQueue(ctx, topology.PauseQueuePrefix+queue)
+		return ch.DeleteQueue(ctx, protocol.PauseQueuePrefix+queue)
 	})
 }

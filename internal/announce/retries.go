@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 const (
@@ -29,7 +29,7 @@ type retries struct {
 }
 
 type pendingReports struct {
-	reports []topology.RetryReport // all except the last are full
+	reports []protocol.RetryReport // all except the last are full
 }
 
 func newRetries() *retries {
@@ -37,7 +37,7 @@ func newRetries() *retries {
 }
 
 // add collects a retry. It does not block.
-func (r *retries) add(queue string, x topology.Retry) {
+func (r *retries) add(queue string, x protocol.Retry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.n >= maxCollected {
@@ -50,7 +50,7 @@ func (r *retries) add(queue string, x topology.Retry) {
 		r.queues[queue] = g
 	}
 	if n := len(g.reports); n == 0 || g.reports[n-1].Full() {
-		g.reports = append(g.reports, topology.RetryReport{Queue: queue})
+		g.reports = append(g.reports, protocol.RetryReport{Queue: queue})
 	}
 	last := &g.reports[len(g.reports)-1]
 	last.Retries = append(last.Retries, x)
@@ -63,7 +63,7 @@ func (r *retries) add(queue string, x topology.Retry) {
 }
 
 // take returns and removes the collected retries.
-func (r *retries) take() (all []topology.RetryReport) {
+func (r *retries) take() (all []protocol.RetryReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for queue, g := range r.queues {
@@ -77,7 +77,7 @@ func (r *retries) take() (all []topology.RetryReport) {
 }
 
 // countMissing counts the retries of reports that were taken but not sent.
-func (r *retries) countMissing(reports []topology.RetryReport) {
+func (r *retries) countMissing(reports []protocol.RetryReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, x := range reports {
@@ -86,11 +86,11 @@ func (r *retries) countMissing(reports []topology.RetryReport) {
 }
 
 // Retrying collects a retry for the next report. It does not block.
-func (m *Member) Retrying(x topology.Retry) { m.agent.retries.add(m.Queue, x) }
+func (m *Member) Retrying(x protocol.Retry) { m.agent.retries.add(m.Queue, x) }
 
 // declareRetries declares the exchange for the reports.
 func (s *session) declareRetries(ctx context.Context) error {
-	return s.exchange(ctx, topology.Retries().Exchanges[0])
+	return s.exchange(ctx, protocol.Retries().Exchanges[0])
 }
 
 // reportRetries sends the collected retries without waiting for confirms.
@@ -108,7 +108,7 @@ func (s *session) reportRetries() {
 		if err != nil {
 			continue // impossible, because the name of a queue is short enough
 		}
-		if err := s.ch.Load().Send(topology.RetriesExchange, r.Queue, &amqpconn.Message{ContentType: "application/json", Timestamp: time.Now(), Body: body}); err != nil {
+		if err := s.ch.Load().Send(protocol.RetriesExchange, r.Queue, &amqpconn.Message{ContentType: "application/json", Timestamp: time.Now(), Body: body}); err != nil {
 			s.agent.retries.countMissing(reports[i:])
 			return
 		}

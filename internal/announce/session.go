@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -32,10 +33,10 @@ const (
 )
 
 var missing = [...]string{
-	permStatuses: "operators cannot see the workers: the user may not declare, or write to, the exchange " + topology.WorkersExchange,
-	permCommands: "workers notice commands late: the user may not declare the exchange " + topology.ControlExchange + " and bind a queue " + topology.ControlQueuePrefix + "… to it",
-	permRetries:  "operators cannot see the retries: the user may not declare, or write to, the exchange " + topology.RetriesExchange,
-	permPauses:   "workers may miss the pause of a queue: the user may not declare queues " + topology.PauseQueuePrefix + "…",
+	permStatuses: "operators cannot see the workers: the user may not declare, or write to, the exchange " + protocol.WorkersExchange,
+	permCommands: "workers notice commands late: the user may not declare the exchange " + protocol.ControlExchange + " and bind a queue " + protocol.ControlQueuePrefix + "… to it",
+	permRetries:  "operators cannot see the retries: the user may not declare, or write to, the exchange " + protocol.RetriesExchange,
+	permPauses:   "workers may miss the pause of a queue: the user may not declare queues " + protocol.PauseQueuePrefix + "…",
 }
 
 // refused logs each missing permission once.
@@ -55,7 +56,7 @@ var errNoConsumer = errors.New("the broker cancelled the consumer")
 // serve sends statuses and receives commands until ctx is done, or until an error, such as a lost connection, ends the
 // session.
 func (s *session) serve(ctx context.Context) error {
-	tick := time.NewTicker(topology.StatusInterval)
+	tick := time.NewTicker(protocol.StatusInterval)
 	defer tick.Stop()
 	soon := time.NewTimer(0)
 	defer soon.Stop()
@@ -84,7 +85,7 @@ func (s *session) serve(ctx context.Context) error {
 				s.commands = nil // the context of the channel is canceled next, with the reason
 				continue
 			}
-			if c, ok := topology.ReadCommand(amqpconn.NewDelivery(in).Body); ok {
+			if c, ok := protocol.ReadCommand(amqpconn.NewDelivery(in).Body); ok {
 				s.execute(ctx, c)
 			}
 		case <-tick.C:
@@ -174,18 +175,18 @@ func (s *session) exchange(ctx context.Context, e topology.Exchange) error {
 }
 
 func (s *session) announce(ctx context.Context) error {
-	return s.exchange(ctx, topology.Exchange{Name: topology.WorkersExchange, Kind: topology.Topic})
+	return s.exchange(ctx, topology.Exchange{Name: protocol.WorkersExchange, Kind: topology.Topic})
 }
 
 func (s *session) listen(ctx context.Context) error {
-	if err := s.exchange(ctx, topology.Exchange{Name: topology.ControlExchange, Kind: topology.Topic}); err != nil {
+	if err := s.exchange(ctx, topology.Exchange{Name: protocol.ControlExchange, Kind: topology.Topic}); err != nil {
 		return err
 	}
-	q := topology.ControlQueue(newID())
+	q := protocol.ControlQueue(newID())
 	return s.try(ctx, func(ch *amqpconn.Channel) error {
 		err := ch.DeclareQueue(ctx, q, false)
 		if err == nil {
-			err = ch.Bind(ctx, topology.Binding{Exchange: topology.ControlExchange, Queue: q.Name, RoutingKey: "#"})
+			err = ch.Bind(ctx, topology.Binding{Exchange: protocol.ControlExchange, Queue: q.Name, RoutingKey: "#"})
 		}
 		if err == nil {
 			s.commands, err = ch.Listen(ctx, q.Name)
@@ -205,12 +206,12 @@ func (s *session) lost(ch *amqpconn.Channel) error {
 	switch {
 	case !refused:
 		return err
-	case strings.Contains(refusal.Text, "'"+topology.RetriesExchange+"'"):
+	case strings.Contains(refusal.Text, "'"+protocol.RetriesExchange+"'"):
 		if refusal.Code == amqpconn.AccessRefused {
 			s.retriesRefused.Store(true)
 			s.agent.refused(permRetries, "")
 		}
-	case !strings.Contains(refusal.Text, "'"+topology.WorkersExchange+"'"):
+	case !strings.Contains(refusal.Text, "'"+protocol.WorkersExchange+"'"):
 		if refusal.Code != amqpconn.AccessRefused { // Member.ask handles a refused access to a pause
 			return err
 		}
@@ -235,25 +236,25 @@ func (s *session) check(ctx context.Context, details bool, which func(*Member) b
 	}
 }
 
-func (s *session) execute(ctx context.Context, c topology.Command) {
+func (s *session) execute(ctx context.Context, c protocol.Command) {
 	targeted := func(m *Member) bool {
-		return (m.Queue == c.Queue || c.Queue == "" && c.Do == topology.DoReport) && (c.Worker == "" || c.Worker == m.id)
+		return (m.Queue == c.Queue || c.Queue == "" && c.Do == protocol.DoReport) && (c.Worker == "" || c.Worker == m.id)
 	}
 	for _, m := range s.agent.all() {
 		switch {
 		case !targeted(m):
-		case c.Do == topology.DoReport:
+		case c.Do == protocol.DoReport:
 			m.changed.Store(true)
-		case c.Do == topology.DoPause && c.Worker != "":
+		case c.Do == protocol.DoPause && c.Worker != "":
 			p := c.Pause
 			m.setWorker(&p)
-		case c.Do == topology.DoResume && c.Worker != "":
+		case c.Do == protocol.DoResume && c.Worker != "":
 			m.setWorker(nil)
-		case c.Do == topology.DoPause:
+		case c.Do == protocol.DoPause:
 			m.setHint(c.Pause)
 		}
 	}
-	if c.Worker == "" && (c.Do == topology.DoPause || c.Do == topology.DoResume) {
+	if c.Worker == "" && (c.Do == protocol.DoPause || c.Do == protocol.DoResume) {
 		s.check(ctx, true, targeted) // the broker stores the pause of a queue
 	}
 }
@@ -269,7 +270,7 @@ func (s *session) close() {
 // next sends the statuses that are due, and returns the time until it must be called again.
 func (s *session) next() time.Duration {
 	now := time.Now()
-	wait := topology.StatusInterval
+	wait := protocol.StatusInterval
 	s.statuses(func(m *Member) bool {
 		if !m.changed.Load() {
 			return false
@@ -311,5 +312,5 @@ func (s *session) publish(m *Member) {
 	if err != nil {
 		return // impossible, because the name of a queue is short enough
 	}
-	_ = s.ch.Load().Send(topology.WorkersExchange, m.Queue, &amqpconn.Message{ContentType: "application/json", Timestamp: now, Body: body})
+	_ = s.ch.Load().Send(protocol.WorkersExchange, m.Queue, &amqpconn.Message{ContentType: "application/json", Timestamp: now, Body: body})
 }

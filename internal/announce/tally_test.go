@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 func TestTallyCountsAttempts(t *testing.T) {
@@ -14,7 +14,7 @@ func TestTallyCountsAttempts(t *testing.T) {
 		tally.Succeeded.Add(1)
 	}
 	h := tally.histogram()
-	if h.Count() != 3 || h.Buckets[topology.TookBuckets-1] != 1 || h.SumMS != 3_600_001 || tally.counts() != (topology.Counts{Succeeded: 3}) {
+	if h.Count() != 3 || h.Buckets[protocol.TookBuckets-1] != 1 || h.SumMS != 3_600_001 || tally.counts() != (protocol.Counts{Succeeded: 3}) {
 		t.Errorf("got histogram %+v and counts %+v, want 3 attempts in 3600001 ms, one in the last bucket", h, tally.counts())
 	}
 }

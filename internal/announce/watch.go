@@ -6,6 +6,7 @@ import (
 
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -13,14 +14,14 @@ import (
 // watchQueue returns the queue of a watcher. It stores at most 10,000 statuses, each for at most a minute.
 func watchQueue() topology.Queue {
 	return topology.Queue{
-		Name: topology.WorkersExchange + "." + newID(), Transient: true, Exclusive: true, AutoDelete: true,
+		Name: protocol.WorkersExchange + "." + newID(), Transient: true, Exclusive: true, AutoDelete: true,
 		Args: topology.Table{"x-queue-type": "classic", "x-max-length": int64(10_000), "x-message-ttl": int64(60_000)},
 	}
 }
 
 // Watch passes the statuses of all workers to the function each. It calls ready after each subscription, both at the
 // start and after an interruption. It returns when ctx is done, the link is closed or the broker refuses a request.
-func Watch(ctx context.Context, link *amqpconn.Link, reconnect backoff.Backoff, ready func(context.Context), each func(topology.WorkerStatus)) error {
+func Watch(ctx context.Context, link *amqpconn.Link, reconnect backoff.Backoff, ready func(context.Context), each func(protocol.WorkerStatus)) error {
 	retrier := retry.Retrier{Schedule: reconnect}
 	for {
 		began := time.Now()
@@ -38,15 +39,15 @@ func Watch(ctx context.Context, link *amqpconn.Link, reconnect backoff.Backoff, 
 	}
 }
 
-func watch(ctx context.Context, ch *amqpconn.Channel, ready func(context.Context), each func(topology.WorkerStatus)) error {
-	if err := ch.DeclareExchange(ctx, topology.Workers().Exchanges[0]); err != nil {
+func watch(ctx context.Context, ch *amqpconn.Channel, ready func(context.Context), each func(protocol.WorkerStatus)) error {
+	if err := ch.DeclareExchange(ctx, protocol.Workers().Exchanges[0]); err != nil {
 		return err
 	}
 	q := watchQueue()
 	if err := ch.DeclareQueue(ctx, q, false); err != nil {
 		return err
 	}
-	if err := ch.Bind(ctx, topology.Binding{Exchange: topology.WorkersExchange, Queue: q.Name, RoutingKey: "#"}); err != nil {
+	if err := ch.Bind(ctx, topology.Binding{Exchange: protocol.WorkersExchange, Queue: q.Name, RoutingKey: "#"}); err != nil {
 		return err
 	}
 	statuses, err := ch.Listen(ctx, q.Name)
@@ -60,7 +61,7 @@ func watch(ctx context.Context, ch *amqpconn.Channel, ready func(context.Context
 			if !ok {
 				return amqpconn.ErrGone
 			}
-			if s, ok := topology.ReadWorkerStatus(amqpconn.NewDelivery(in).Body); ok {
+			if s, ok := protocol.ReadWorkerStatus(amqpconn.NewDelivery(in).Body); ok {
 				each(s)
 			}
 		case <-ch.Context().Done():

@@ -33,7 +33,7 @@ internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson       
 internal/consume                                                                                         |
 internal/ack, internal/publish, internal/announce                                                        |
 internal/amqpconn                                                                                        |
-internal/preset, internal/retry                                                                          |
+internal/preset, internal/protocol, internal/retry                                                       |
 topology                                                                                                 |
 backoff                                                                                                  |
 -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // traffic describes the messages of a queue.
@@ -35,10 +35,10 @@ func SeedHistory(ctx context.Context, db *sql.DB, h *history.History, a *failed.
 		ago := now.Sub(t)
 		return ago <= 34*time.Minute && ago > 13*time.Minute
 	}
-	workers := make([]topology.WorkerStatus, len(allTraffic))
+	workers := make([]protocol.WorkerStatus, len(allTraffic))
 	begin := now.Add(-8 * 24 * time.Hour)
 	for i, t := range allTraffic {
-		workers[i] = topology.WorkerStatus{ID: "seed-" + t.queue, Queue: t.queue, Started: begin, Sent: begin, State: topology.WorkerConsuming}
+		workers[i] = protocol.WorkerStatus{ID: "seed-" + t.queue, Queue: t.queue, Started: begin, Sent: begin, State: protocol.WorkerConsuming}
 	}
 	rests := make([]float64, 2*len(allTraffic))
 	step := func(from time.Time, d time.Duration) time.Duration {
@@ -57,7 +57,7 @@ func SeedHistory(ctx context.Context, db *sql.DB, h *history.History, a *failed.
 			s.Counts.Succeeded += succeeded
 			s.Counts.Failed += failures
 			s.Counts.Retried += failures
-			bucket := topology.TookBucket(took)
+			bucket := protocol.TookBucket(took)
 			slow := (succeeded + failures) / 12
 			s.Took.Buckets[bucket] += succeeded + failures - slow
 			s.Took.Buckets[bucket+3] += slow * 3 / 4

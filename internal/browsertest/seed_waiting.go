@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testhook"
-	"github.com/reprisemq/reprise/topology"
 )
 
 // seedWaiting archives reports of workers about messages that wait for a retry.
@@ -21,9 +21,9 @@ func seedWaiting(ctx context.Context, a *failed.Archive, now time.Time) error {
 		{"invoices", "dial tcp 10.0.0.%d:5432: connect: connection refused", 17},
 		{"invoices.of.a.team.with.a.long.name", "render page %d", 2},
 	} {
-		r := topology.RetryReport{Queue: w.queue, Host: "web-1"}
+		r := protocol.RetryReport{Queue: w.queue, Host: "web-1"}
 		for i := range w.n {
-			r.Retries = append(r.Retries, topology.Retry{
+			r.Retries = append(r.Retries, protocol.Retry{
 				MessageID: fmt.Sprintf("%s-%d-%d", w.queue, w.n, i), Wait: w.queue + ".wait.7200000-9000000", Attempt: i%7 + 1,
 				Failed: now.Add(-time.Minute), Due: now.Add(time.Duration(i*5-3) * time.Minute), Error: fmt.Sprintf(w.text, i),
 			})

@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -20,7 +21,7 @@ import (
 // design has retried the message, the worker reports the outcome only if that program or the broker has kept all
 // headers. Otherwise the outcome remains unknown.
 func TestWorkersReportOutcomesOfDesigns(t *testing.T) {
-	const retrying, succeeded = topology.OutcomeRetrying, topology.OutcomeSucceeded
+	const retrying, succeeded = protocol.OutcomeRetrying, protocol.OutcomeSucceeded
 	dropsHeaders := map[string]bool{"coverart": true, "staking": true}
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, of := range foreignDesigns {
@@ -38,7 +39,7 @@ func TestWorkersReportOutcomesOfDesigns(t *testing.T) {
 						})
 					}
 				}
-				to := topology.OutcomeQueuePrefix + testkit.Name(t, "archive")
+				to := protocol.OutcomeQueuePrefix + testkit.Name(t, "archive")
 				ok(t, declareQueue(s.ch, to, nil))
 				t.Cleanup(func() { _, _ = s.ch.QueueDelete(to, false, false, false) })
 
@@ -71,9 +72,9 @@ func TestWorkersReportOutcomesOfDesigns(t *testing.T) {
 // publishRequest publishes a message that requests a report.
 func (s *sharedSystem) publishRequest(t *testing.T, to, id string) {
 	t.Helper()
-	request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: s.queue, MessageID: id}
+	request := protocol.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: s.queue, MessageID: id}
 	ok(t, s.ch.PublishWithContext(t.Context(), s.exchange, s.key, true, false, amqp.Publishing{
-		MessageId: id, DeliveryMode: amqp.Persistent, Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(request.Table())},
+		MessageId: id, DeliveryMode: amqp.Persistent, Headers: amqp.Table{protocol.HeaderOutcome: amqp.Table(request.Table())},
 	}))
 }
 
@@ -105,7 +106,7 @@ func (s *sharedSystem) reports(t *testing.T, to string, fails bool) (results []s
 	for range s.depth(t, to) {
 		d, _, err := s.ch.Get(to, true)
 		ok(t, err)
-		o, _ := topology.ReadOutcome(topology.Table(d.Headers))
+		o, _ := protocol.ReadOutcome(topology.Table(d.Headers))
 		results = append(results, o.Result)
 	}
 	return results

@@ -10,6 +10,6 @@ var (
 	// Refused records that a message of a replay cannot be sent, and why.
 	Refused func(ctx context.Context, archive any, replay, message int64, why string) error
 
-	// Retried records the retries in report, which is an encoded topology.RetryReport.
+	// Retried records the retries in report, which is an encoded protocol.RetryReport.
 	Retried func(ctx context.Context, archive any, report []byte) error
 )

@@ -10,10 +10,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
-// An announced worker reports retries with a delay of at least topology.MinReportedRetry. A report can contain several
+// An announced worker reports retries with a delay of at least protocol.MinReportedRetry. A report can contain several
 // retries. The worker sends reports even if no client subscribes. If the exchange is deleted, the worker declares it again.
 func TestAnnouncedWorkerReportsRetries(t *testing.T) {
 	t.Parallel()
@@ -21,7 +21,7 @@ func TestAnnouncedWorkerReportsRetries(t *testing.T) {
 		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
 			delay := time.Hour
 			if m.MessageID == "soon" {
-				delay = topology.MinReportedRetry - time.Millisecond
+				delay = protocol.MinReportedRetry - time.Millisecond
 			}
 			return reprise.RetryAfter(delay, errors.New("it fails"))
 		})
@@ -34,7 +34,7 @@ func TestAnnouncedWorkerReportsRetries(t *testing.T) {
 			if _, err := r.QueueDeclare("reports", true, false, false, false, nil); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.QueueBind("reports", "work", topology.RetriesExchange, false, nil); err != nil {
+			if err := r.QueueBind("reports", "work", protocol.RetriesExchange, false, nil); err != nil {
 				t.Fatalf("exchange does not exist: %v", err)
 			}
 		}
@@ -49,7 +49,7 @@ func TestAnnouncedWorkerReportsRetries(t *testing.T) {
 			if err != nil || !ok {
 				t.Fatalf("cannot get report: %v", err)
 			}
-			got, ok := topology.ReadRetryReport(d.Body)
+			got, ok := protocol.ReadRetryReport(d.Body)
 			if !ok || got.Queue != "work" || got.Host == "" || got.Missing != 0 || len(got.Retries) != len(ids) {
 				t.Fatalf("report: got %s, want all %d retries of queue work", d.Body, len(ids))
 			}
@@ -67,7 +67,7 @@ func TestAnnouncedWorkerReportsRetries(t *testing.T) {
 		report("1", "2", "3")
 		r.publish("", "work", amqp.Publishing{MessageId: "soon"})
 		report("4")
-		if err := r.ExchangeDelete(topology.RetriesExchange, false, false); err != nil {
+		if err := r.ExchangeDelete(protocol.RetriesExchange, false, false); err != nil {
 			t.Fatal(err)
 		}
 		r.publish("", "work", amqp.Publishing{MessageId: "its report finds no exchange"})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -74,11 +75,11 @@ func listed(t *testing.T, list *fleet.List, queue string, n int, state string) [
 // pausable returns a queue whose pause is removed at the end of the test.
 func pausable(r *raw) (queue string, s topology.Strategy) {
 	queue, s = r.names(topology.Buckets{})
-	r.deleteQueues(topology.PauseQueuePrefix + queue)
+	r.deleteQueues(protocol.PauseQueuePrefix + queue)
 	return queue, s
 }
 
-func control(t *testing.T, c client, command topology.Command) {
+func control(t *testing.T, c client, command protocol.Command) {
 	t.Helper()
 	if err := c.Control(t.Context(), command); err != nil {
 		t.Fatal(err)
@@ -94,13 +95,13 @@ func TestListShowsWorkersAndDeliveries(t *testing.T) {
 		h := newHeldHandler(t)
 		stop := start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Concurrency: 2, Policy: quick(2), Strategy: strategy})
 		list, _ := watching(t, dial(t, b.URL))
-		w := listed(t, list, queue, 1, topology.WorkerConsuming)[0]
+		w := listed(t, list, queue, 1, protocol.WorkerConsuming)[0]
 		if w.Host == "" || w.PID == 0 || w.Program != "v1.2.3" || w.Concurrency != 2 || w.Client != "reprise" || w.Silent || w.ID == "" || w.Running != 0 {
 			t.Errorf("status: got %+v, want an idle worker with host, PID, ID and program v1.2.3", w)
 		}
 		r.publish("", queue, amqp.Publishing{MessageId: "one"})
 		one := h.next()
-		control(t, c, topology.Command{Do: topology.DoReport})
+		control(t, c, protocol.Command{Do: protocol.DoReport})
 		testkit.Eventually(t, timeout, func() error {
 			w = workersOf(list, queue)[0]
 			if len(w.Handling) != 1 || w.Handling[0].MessageID != "one" || w.Handling[0].Attempt != 1 || w.Running != 1 || w.Handling[0].Since.Before(w.Started) {
@@ -115,9 +116,9 @@ func TestListShowsWorkersAndDeliveries(t *testing.T) {
 			h.next().result <- errScripted
 		}
 		testkit.Eventually(t, timeout, func() error {
-			control(t, c, topology.Command{Do: topology.DoReport, Queue: queue})
+			control(t, c, protocol.Command{Do: protocol.DoReport, Queue: queue})
 			w = workersOf(list, queue)[0]
-			if w.Counts != (topology.Counts{Succeeded: 1, Failed: 3, Retried: 2, Parked: 1}) || w.Took.Count() != 4 || w.Running != 0 {
+			if w.Counts != (protocol.Counts{Succeeded: 1, Failed: 3, Retried: 2, Parked: 1}) || w.Took.Count() != 4 || w.Running != 0 {
 				return fmt.Errorf("counts: got %+v, %+v; want 1 success, 3 failures, 2 retries and 1 parked message", w.Counts, w.Took)
 			}
 			return nil
@@ -141,11 +142,11 @@ func TestQueuePauseStopsAllWorkers(t *testing.T) {
 		start(t, two, work)
 		operator := dial(t, b.URL)
 		list, end := watching(t, operator)
-		listed(t, list, queue, 2, topology.WorkerConsuming)
+		listed(t, list, queue, 2, protocol.WorkerConsuming)
 
-		control(t, operator, topology.Command{Do: topology.DoPause, Queue: queue, Pause: topology.Pause{By: "ann", Reason: "the shop is closed"}})
-		for _, w := range listed(t, list, queue, 2, topology.WorkerPaused) {
-			if p, ok := w.Pause(); !ok || p.Of != topology.PauseOfQueue || p.By != "ann" || p.Reason != "the shop is closed" || !p.Until.IsZero() {
+		control(t, operator, protocol.Command{Do: protocol.DoPause, Queue: queue, Pause: protocol.Pause{By: "ann", Reason: "the shop is closed"}})
+		for _, w := range listed(t, list, queue, 2, protocol.WorkerPaused) {
+			if p, ok := w.Pause(); !ok || p.Of != protocol.PauseOfQueue || p.By != "ann" || p.Reason != "the shop is closed" || !p.Until.IsZero() {
 				t.Errorf("pauses: got %+v, want an unlimited pause of the queue by ann", w.Pauses)
 			}
 		}
@@ -187,16 +188,16 @@ func TestQueuePauseStopsAllWorkers(t *testing.T) {
 		// Another operator connects.
 		operator = dial(t, b.URL)
 		list, _ = watching(t, operator)
-		listed(t, list, queue, 2, topology.WorkerPaused)
+		listed(t, list, queue, 2, protocol.WorkerPaused)
 		if p, paused, err := operator.QueuePause(t.Context(), queue); !paused || err != nil || p.By != "ann" {
 			t.Errorf("pause of the queue: got %+v, %t, %v; want a pause by ann", p, paused, err)
 		}
 		if n := h.count(); n != 0 {
 			t.Errorf("messages handled during the pause: got %d, want 0", n)
 		}
-		control(t, operator, topology.Command{Do: topology.DoResume, Queue: queue})
+		control(t, operator, protocol.Command{Do: protocol.DoResume, Queue: queue})
 		h.wait(t, 10)
-		listed(t, list, queue, 2, topology.WorkerConsuming)
+		listed(t, list, queue, 2, protocol.WorkerConsuming)
 		if _, paused, err := operator.QueuePause(t.Context(), queue); paused || err != nil {
 			t.Errorf("queue is still paused: %t, %v", paused, err)
 		}
@@ -211,14 +212,14 @@ func TestQueuePauseEndsAtItsDeadline(t *testing.T) {
 		h := newScript(func(*reprise.Message) error { return nil })
 		c := dial(t, b.URL, announced)
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
-		control(t, c, topology.Command{Do: topology.DoPause, Queue: queue})
+		control(t, c, protocol.Command{Do: protocol.DoPause, Queue: queue})
 		c.log.wait(t, "paused", 1)
 		// A new pause replaces an unlimited pause, even if another client reads the pause queue.
 		reader := newRaw(t, b.URL)
-		if _, err := reader.Consume(topology.PauseQueuePrefix+queue, "", false, false, false, false, nil); err != nil {
+		if _, err := reader.Consume(protocol.PauseQueuePrefix+queue, "", false, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
-		control(t, c, topology.Command{Do: topology.DoPause, Queue: queue, Pause: topology.Pause{Until: time.Now().Add(2 * time.Second)}})
+		control(t, c, protocol.Command{Do: protocol.DoPause, Queue: queue, Pause: protocol.Pause{Until: time.Now().Add(2 * time.Second)}})
 		r.publish("", queue, amqp.Publishing{})
 		if err := reader.Close(); err != nil {
 			t.Error(err)
@@ -239,27 +240,27 @@ func TestWorkerPauseStopsOneWorker(t *testing.T) {
 			start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		}
 		list, _ := watching(t, c)
-		id := listed(t, list, queue, 2, topology.WorkerConsuming)[0].ID
+		id := listed(t, list, queue, 2, protocol.WorkerConsuming)[0].ID
 		paused := func() (n int) {
 			for _, w := range workersOf(list, queue) {
-				if p, ok := w.Pause(); ok && w.State == topology.WorkerPaused && w.ID == id && p.Of == topology.PauseOfWorker && p.By == "ann" {
+				if p, ok := w.Pause(); ok && w.State == protocol.WorkerPaused && w.ID == id && p.Of == protocol.PauseOfWorker && p.By == "ann" {
 					n++
-				} else if w.State != topology.WorkerConsuming {
+				} else if w.State != protocol.WorkerConsuming {
 					n += 10
 				}
 			}
 			return n
 		}
-		pause := topology.Command{Do: topology.DoPause, Queue: queue, Worker: id, Pause: topology.Pause{By: "ann"}}
+		pause := protocol.Command{Do: protocol.DoPause, Queue: queue, Worker: id, Pause: protocol.Pause{By: "ann"}}
 		control(t, c, pause)
 		testkit.Eventually(t, timeout, func() bool { return paused() == 1 && r.consumers(queue) == 1 })
 		// Pausing and resuming the queue does not affect the pause of the worker.
-		control(t, c, topology.Command{Do: topology.DoPause, Queue: queue})
-		listed(t, list, queue, 2, topology.WorkerPaused)
-		control(t, c, topology.Command{Do: topology.DoResume, Queue: queue})
+		control(t, c, protocol.Command{Do: protocol.DoPause, Queue: queue})
+		listed(t, list, queue, 2, protocol.WorkerPaused)
+		control(t, c, protocol.Command{Do: protocol.DoResume, Queue: queue})
 		testkit.Eventually(t, timeout, func() bool { return paused() == 1 && r.consumers(queue) == 1 })
-		control(t, c, topology.Command{Do: topology.DoResume, Queue: queue, Worker: id})
-		listed(t, list, queue, 2, topology.WorkerConsuming)
+		control(t, c, protocol.Command{Do: protocol.DoResume, Queue: queue, Worker: id})
+		listed(t, list, queue, 2, protocol.WorkerConsuming)
 
 		pause.Pause.Until = time.Now().Add(time.Second)
 		control(t, c, pause)
@@ -278,13 +279,13 @@ func TestWorkerResumesAfterReconnectIfResumeWasMissed(t *testing.T) {
 		h := newScript(func(*reprise.Message) error { return nil })
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		operator := dial(t, b.URL)
-		control(t, operator, topology.Command{Do: topology.DoPause, Queue: queue})
+		control(t, operator, protocol.Command{Do: protocol.DoPause, Queue: queue})
 		c.log.wait(t, "paused", 1)
 		r.publish("", queue, amqp.Publishing{})
 		proxy.Refuse()
 		proxy.Cut()
 		c.log.wait(t, "connection lost", 2)
-		control(t, operator, topology.Command{Do: topology.DoResume, Queue: queue})
+		control(t, operator, protocol.Command{Do: protocol.DoResume, Queue: queue})
 		if n := h.count(); n != 0 {
 			t.Fatalf("messages handled without a connection: got %d, want 0", n)
 		}
@@ -312,7 +313,7 @@ func TestWorkerRunsWithoutPermissionToAnnounce(t *testing.T) {
 				c := dial(t, userFor(t, b.URL, api, `^(`+regexp.QuoteMeta(queue)+`.*|amq\.default`+tc.more+`)$`), announced)
 				h := newScript(func(m *reprise.Message) error {
 					if m.Attempt == 1 { // if the exchange exists, the broker refuses the report of the retry
-						return reprise.RetryAfter(topology.MinReportedRetry, nil)
+						return reprise.RetryAfter(protocol.MinReportedRetry, nil)
 					}
 					return nil
 				})
@@ -325,7 +326,7 @@ func TestWorkerRunsWithoutPermissionToAnnounce(t *testing.T) {
 					t.Error(err)
 				}
 
-				control(t, dial(t, b.URL), topology.Command{Do: topology.DoPause, Queue: queue, Pause: topology.Pause{By: "ann"}})
+				control(t, dial(t, b.URL), protocol.Command{Do: protocol.DoPause, Queue: queue, Pause: protocol.Pause{By: "ann"}})
 				w, err := reprise.NewWorker(c.Client, work)
 				if err != nil {
 					t.Fatal(err)
@@ -362,7 +363,7 @@ func TestWorkerSendsStatusesPeriodically(t *testing.T) {
 		synctest.Wait()
 		c := dial(announced)
 		var sent []time.Time
-		list.Observe(func(s topology.WorkerStatus) { sent = append(sent, s.Sent) })
+		list.Observe(func(s protocol.WorkerStatus) { sent = append(sent, s.Sent) })
 		end := start(t, c, reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
@@ -370,15 +371,15 @@ func TestWorkerSendsStatusesPeriodically(t *testing.T) {
 			t.Errorf("got %d statuses in a minute, want 5 to 7: %v", n, sent)
 		}
 		n := len(sent)
-		control(t, c, topology.Command{Do: topology.DoPause, Queue: "work", Pause: topology.Pause{Until: time.Now().Add(time.Hour)}})
+		control(t, c, protocol.Command{Do: protocol.DoPause, Queue: "work", Pause: protocol.Pause{Until: time.Now().Add(time.Hour)}})
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(sent) == n || workersOf(list, "work")[0].State != topology.WorkerPaused {
+		if len(sent) == n || workersOf(list, "work")[0].State != protocol.WorkerPaused {
 			t.Errorf("statuses after the pause: got %d, want at least 1; list: got %+v, want a paused worker", len(sent)-n, workersOf(list, "work"))
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if w := workersOf(list, "work")[0]; w.State != topology.WorkerConsuming || len(w.Pauses) > 0 {
+		if w := workersOf(list, "work")[0]; w.State != protocol.WorkerConsuming || len(w.Pauses) > 0 {
 			t.Errorf("worker after the pause: got %+v, want state consuming and no pauses", w)
 		}
 		if err := end(); err != nil {
@@ -398,17 +399,17 @@ func TestListRemovesSilentWorker(t *testing.T) {
 		list, stop := watching(t, dial())
 		defer stop()
 		synctest.Wait()
-		send := func(change func(*topology.WorkerStatus)) {
-			s := topology.WorkerStatus{ID: "id", Queue: "work", State: topology.WorkerConsuming, Sent: time.Now(), Started: time.Now()}
+		send := func(change func(*protocol.WorkerStatus)) {
+			s := protocol.WorkerStatus{ID: "id", Queue: "work", State: protocol.WorkerConsuming, Sent: time.Now(), Started: time.Now()}
 			change(&s)
 			body, err := s.Encode()
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.publish(topology.WorkersExchange, "work", amqp.Publishing{Body: body})
+			r.publish(protocol.WorkersExchange, "work", amqp.Publishing{Body: body})
 			synctest.Wait()
 		}
-		send(func(*topology.WorkerStatus) {})
+		send(func(*protocol.WorkerStatus) {})
 		time.Sleep(fleet.SilentAfter - time.Second)
 		if all := list.Workers(); len(all) != 1 || all[0].Silent {
 			t.Errorf("list: got %+v, want one worker", all)
@@ -417,7 +418,7 @@ func TestListRemovesSilentWorker(t *testing.T) {
 		if all := list.Workers(); len(all) != 1 || !all[0].Silent {
 			t.Errorf("list: got %+v, want one silent worker", all)
 		}
-		send(func(*topology.WorkerStatus) {})
+		send(func(*protocol.WorkerStatus) {})
 		if all := list.Workers(); len(all) != 1 || all[0].Silent {
 			t.Errorf("list: got %+v, want one worker that is not silent", all)
 		}
@@ -426,8 +427,8 @@ func TestListRemovesSilentWorker(t *testing.T) {
 			t.Errorf("list: got %+v, want no workers", all)
 		}
 		// The list ignores messages that are not statuses.
-		for _, body := range []string{"", "{}", `{"v":1}`, `{"v":2,"id":"x","queue":"q"}`, strings.Repeat("x", topology.MaxStatus+1)} {
-			r.publish(topology.WorkersExchange, "work", amqp.Publishing{Body: []byte(body)})
+		for _, body := range []string{"", "{}", `{"v":1}`, `{"v":2,"id":"x","queue":"q"}`, strings.Repeat("x", protocol.MaxStatus+1)} {
+			r.publish(protocol.WorkersExchange, "work", amqp.Publishing{Body: []byte(body)})
 		}
 		synctest.Wait()
 		if all := list.Workers(); len(all) != 0 {
@@ -442,10 +443,10 @@ func TestClientDoesNotAnnounceByDefault(t *testing.T) {
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		start(t, dial(), reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
 		time.Sleep(time.Minute)
-		if n := r.depth(topology.PauseQueuePrefix + "work"); n != -1 {
+		if n := r.depth(protocol.PauseQueuePrefix + "work"); n != -1 {
 			t.Error("pause queue exists")
 		}
-		for _, exchange := range []string{topology.WorkersExchange, topology.RetriesExchange} {
+		for _, exchange := range []string{protocol.WorkersExchange, protocol.RetriesExchange} {
 			if err := r.ExchangeDeclarePassive(exchange, "topic", true, false, false, false, nil); err == nil {
 				t.Errorf("exchange %s must not exist", exchange)
 			}

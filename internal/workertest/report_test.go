@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -20,7 +21,7 @@ func TestWorkerReportsRequestedOutcomes(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
-		to, other := topology.OutcomeQueuePrefix+"archive", "elsewhere"
+		to, other := protocol.OutcomeQueuePrefix+"archive", "elsewhere"
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: to}, {Name: other}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -32,20 +33,20 @@ func TestWorkerReportsRequestedOutcomes(t *testing.T) {
 			return nil
 		})
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
-		request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: "work"}
-		send := func(id string, change func(*topology.OutcomeRequest)) {
+		request := protocol.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: "work"}
+		send := func(id string, change func(*protocol.OutcomeRequest)) {
 			asks := request
 			asks.MessageID = id
 			change(&asks)
-			r.publish("", "work", amqp.Publishing{MessageId: id, Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(asks.Table())}})
+			r.publish("", "work", amqp.Publishing{MessageId: id, Headers: amqp.Table{protocol.HeaderOutcome: amqp.Table(asks.Table())}})
 		}
-		send("good", func(*topology.OutcomeRequest) {})
-		send("no queue", func(o *topology.OutcomeRequest) { o.Queue = "" })
-		send("retried", func(*topology.OutcomeRequest) {})
-		send("copied by a handler", func(o *topology.OutcomeRequest) { o.MessageID = "the message before" })
-		send("another queue", func(o *topology.OutcomeRequest) { o.Queue = "orders" })
-		send("report to another queue", func(o *topology.OutcomeRequest) { o.To = other })
-		r.publish("", "work", amqp.Publishing{MessageId: "text", Headers: amqp.Table{topology.HeaderOutcome: "yes"}})
+		send("good", func(*protocol.OutcomeRequest) {})
+		send("no queue", func(o *protocol.OutcomeRequest) { o.Queue = "" })
+		send("retried", func(*protocol.OutcomeRequest) {})
+		send("copied by a handler", func(o *protocol.OutcomeRequest) { o.MessageID = "the message before" })
+		send("another queue", func(o *protocol.OutcomeRequest) { o.Queue = "orders" })
+		send("report to another queue", func(o *protocol.OutcomeRequest) { o.To = other })
+		r.publish("", "work", amqp.Publishing{MessageId: "text", Headers: amqp.Table{protocol.HeaderOutcome: "yes"}})
 		h.wait(t, 8)
 		time.Sleep(time.Minute)
 		got := map[string]int{}
@@ -57,7 +58,7 @@ func TestWorkerReportsRequestedOutcomes(t *testing.T) {
 			if !ok {
 				break
 			}
-			o, read := topology.ReadOutcome(topology.Table(d.Headers))
+			o, read := protocol.ReadOutcome(topology.Table(d.Headers))
 			if !read || o.Key != "key" || o.Queue != "work" || o.Replay != "7/1" || d.DeliveryMode != amqp.Persistent || len(d.Body) != 0 {
 				t.Errorf("report: got headers %+v, outcome %+v; want the outcome of key in replay 7/1, persistent and without a body", d.Headers, o)
 			}
@@ -79,16 +80,16 @@ func TestUnconfirmedReportDelaysAckBriefly(t *testing.T) {
 		events := &events{}
 		m := newConfirmGate()
 		c := dial(m.intercept, func(c *reprise.Config) { c.Observer = events })
-		to := topology.OutcomeQueuePrefix + "archive"
+		to := protocol.OutcomeQueuePrefix + "archive"
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: to}}}); err != nil {
 			t.Fatal(err)
 		}
 		h := newScript(func(*reprise.Message) error { return nil })
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
 		m.mute(to)
-		for to, id := range map[string]string{to: "not confirmed", topology.OutcomeQueuePrefix + "gone": "no such queue"} {
-			asks := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: "work", MessageID: id}
-			r.publish("", "work", amqp.Publishing{MessageId: id, Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(asks.Table())}})
+		for to, id := range map[string]string{to: "not confirmed", protocol.OutcomeQueuePrefix + "gone": "no such queue"} {
+			asks := protocol.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: "work", MessageID: id}
+			r.publish("", "work", amqp.Publishing{MessageId: id, Headers: amqp.Table{protocol.HeaderOutcome: amqp.Table(asks.Table())}})
 		}
 		h.wait(t, 2)
 		time.Sleep(time.Minute)
@@ -103,14 +104,14 @@ func TestUnconfirmedReportDelaysAckBriefly(t *testing.T) {
 
 // requestReport returns a message that requests a report.
 func requestReport(to, id string) amqp.Publishing {
-	request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: "work", MessageID: id}
-	return amqp.Publishing{MessageId: id, Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(request.Table())}}
+	request := protocol.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: "work", MessageID: id}
+	return amqp.Publishing{MessageId: id, Headers: amqp.Table{protocol.HeaderOutcome: amqp.Table(request.Table())}}
 }
 
 // outcomes declares a queue for reports and returns its name.
 func outcomes(t *testing.T, c client) string {
 	t.Helper()
-	to := topology.OutcomeQueuePrefix + "archive"
+	to := protocol.OutcomeQueuePrefix + "archive"
 	if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: to}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +249,7 @@ func TestWorkerSendsNoReportsWhileConnectionIsBlocked(t *testing.T) {
 		events := &events{}
 		c, publishing := dialAlarmed(t, b, func(c *reprise.Config) { c.Observer = events })
 		queue := queueFor(t, r, c, nil)
-		to := topology.OutcomeQueuePrefix + testkit.Name(t, "archive")
+		to := protocol.OutcomeQueuePrefix + testkit.Name(t, "archive")
 		r.deleteQueues(to)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: to}}}); err != nil {
 			t.Fatal(err)
@@ -258,8 +259,8 @@ func TestWorkerSendsNoReportsWhileConnectionIsBlocked(t *testing.T) {
 		h := newScript(func(*reprise.Message) error { return nil })
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h})
 		r.deleteQueues(topology.FailedQueue(queue))
-		request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: queue, MessageID: "1"}
-		r.publish("", queue, amqp.Publishing{MessageId: "1", Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(request.Table())}})
+		request := protocol.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: queue, MessageID: "1"}
+		r.publish("", queue, amqp.Publishing{MessageId: "1", Headers: amqp.Table{protocol.HeaderOutcome: amqp.Table(request.Table())}})
 		testkit.Eventually(t, timeout, func() bool { return len(events.of(reprise.EventDone)) == 1 })
 		publishing.inject(t, "")
 		c.log.wait(t, "publishing unblocked", 1)
@@ -294,7 +295,7 @@ func TestWorkerReportsFailedAttempts(t *testing.T) {
 		time.Sleep(time.Minute)
 		var got []string
 		for range r.depth(to) {
-			o, _ := topology.ReadOutcome(topology.Table(r.take(to).Headers))
+			o, _ := protocol.ReadOutcome(topology.Table(r.take(to).Headers))
 			got = append(got, fmt.Sprint(o.Attempt, " ", o.Result, " ", o.Error))
 		}
 		want := []string{"2 retrying attempt 2 fails", "3 retrying attempt 3 fails", "4 succeeded "}
@@ -328,10 +329,10 @@ func TestWorkerReportsEachMessageOfBurst(t *testing.T) {
 		time.Sleep(time.Minute)
 		got := map[string]int{}
 		for range r.depth(to) {
-			o, _ := topology.ReadOutcome(topology.Table(r.take(to).Headers))
+			o, _ := protocol.ReadOutcome(topology.Table(r.take(to).Headers))
 			got[o.Result]++
 		}
-		if h.count() != 2 || len(got) != 2 || got[topology.OutcomeRetrying] != 4 || got[topology.OutcomeSucceeded] != 1 {
+		if h.count() != 2 || len(got) != 2 || got[protocol.OutcomeRetrying] != 4 || got[protocol.OutcomeSucceeded] != 1 {
 			t.Errorf("got %d attempts, reports %v; want 2 attempts, four reports of a retry and one of a success", h.count(), got)
 		}
 		for i := range 3 {

@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -53,10 +54,10 @@ func TestCopiesStashReservedProperties(t *testing.T) {
 			{
 				name: "copies keep marks of a replay",
 				msg: amqp.Publishing{Headers: amqp.Table{
-					topology.HeaderReplay: "7/1", topology.HeaderOutcome: amqp.Table{"to": "x"},
+					topology.HeaderReplay: "7/1", protocol.HeaderOutcome: amqp.Table{"to": "x"},
 				}},
 				wire: amqp.Publishing{Headers: amqp.Table{
-					topology.HeaderReplay: "7/1", topology.HeaderOutcome: amqp.Table{"to": "x"},
+					topology.HeaderReplay: "7/1", protocol.HeaderOutcome: amqp.Table{"to": "x"},
 				}},
 				headers: map[string]any{},
 			},

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/fleet"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // Workers contains the workers of all processes.
@@ -22,7 +22,7 @@ type Worker struct {
 	Queue       string           `json:"queue"`
 	State       string           `json:"state"` // connecting, consuming, paused or silent
 	Trouble     string           `json:"trouble,omitempty"`
-	Pauses      []topology.Pause `json:"pauses"`
+	Pauses      []protocol.Pause `json:"pauses"`
 	Client      string           `json:"client"`
 	Host        string           `json:"host"`
 	PID         int              `json:"pid"`
@@ -33,7 +33,7 @@ type Worker struct {
 	Concurrency int              `json:"concurrency"`
 	Running     int              `json:"running"`
 	Handling    []Handling       `json:"handling"`
-	Counts      topology.Counts  `json:"counts"`
+	Counts      protocol.Counts  `json:"counts"`
 }
 
 // Handling is a message that a worker is handling.
@@ -54,7 +54,7 @@ func WorkersOf(list []fleet.Worker, queues []string) Workers {
 			continue
 		}
 		shown := Worker{
-			ID: w.ID, Queue: w.Queue, State: w.State, Trouble: w.Trouble, Pauses: append([]topology.Pause{}, w.Pauses...),
+			ID: w.ID, Queue: w.Queue, State: w.State, Trouble: w.Trouble, Pauses: append([]protocol.Pause{}, w.Pauses...),
 			Client: w.Client, Host: w.Host, PID: w.PID, Program: w.Program, Reprise: w.Reprise, Started: w.Started, Heard: w.Heard,
 			Concurrency: w.Concurrency, Running: w.Running, Handling: []Handling{}, Counts: w.Counts,
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // newPast returns a history of the 50 minutes before noon. It contains an outage of the queue orders from 11:40, a mark
@@ -29,12 +29,12 @@ func newPast(t testing.TB) *history.History {
 	if err != nil {
 		t.Fatal(err)
 	}
-	orders := topology.WorkerStatus{ID: "a", Queue: "orders", Started: now, Sent: now}
-	mails := topology.WorkerStatus{ID: "b", Queue: "mails", Started: now, Sent: now}
-	count := func(s *topology.WorkerStatus, succeeded, failures uint64, took time.Duration) {
+	orders := protocol.WorkerStatus{ID: "a", Queue: "orders", Started: now, Sent: now}
+	mails := protocol.WorkerStatus{ID: "b", Queue: "mails", Started: now, Sent: now}
+	count := func(s *protocol.WorkerStatus, succeeded, failures uint64, took time.Duration) {
 		s.Counts.Succeeded += succeeded
 		s.Counts.Failed += failures
-		s.Took.Buckets[topology.TookBucket(took)] += succeeded + failures
+		s.Took.Buckets[protocol.TookBucket(took)] += succeeded + failures
 	}
 	for ; !now.After(noon); now = now.Add(15 * time.Second) {
 		h.Observe(orders)

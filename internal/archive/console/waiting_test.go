@@ -11,8 +11,8 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testhook"
-	"github.com/reprisemq/reprise/topology"
 )
 
 // fakeRescheduler records actions.
@@ -35,9 +35,9 @@ func (r *fakeRescheduler) Act(_ context.Context, act failed.WaitingAct, _ failed
 func waits(t testing.TB, a *failed.Archive, queue string, n int) {
 	t.Helper()
 	now := a.Config().Clock()
-	r := topology.RetryReport{Queue: queue, Host: "web-1"}
+	r := protocol.RetryReport{Queue: queue, Host: "web-1"}
 	for i := range n {
-		r.Retries = append(r.Retries, topology.Retry{
+		r.Retries = append(r.Retries, protocol.Retry{
 			MessageID: fmt.Sprintf("%s-%d", queue, i), Wait: queue + ".wait.3078660-3848325", Attempt: i + 1, Failed: now, Due: now.Add(time.Duration(i+1) * time.Hour),
 			Error: fmt.Sprintf("no customer <%d>", i),
 		})

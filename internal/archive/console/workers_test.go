@@ -15,39 +15,39 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // fakeFleet is a Fleet that records the commands.
 type fakeFleet struct {
 	workers  []fleet.Worker
-	commands []topology.Command
+	commands []protocol.Command
 	err      error // result of Err and of Control
 }
 
 func (c *fakeFleet) Workers() []fleet.Worker { return c.workers }
 func (c *fakeFleet) Err() error              { return c.err }
-func (c *fakeFleet) Control(_ context.Context, command topology.Command) error {
+func (c *fakeFleet) Control(_ context.Context, command protocol.Command) error {
 	c.commands = append(c.commands, command)
 	return c.err
 }
 
 func newFakeFleet() *fakeFleet {
 	now := time.Now()
-	worker := func(id, queue, state string, pauses ...topology.Pause) fleet.Worker {
-		return fleet.Worker{Heard: now, WorkerStatus: topology.WorkerStatus{
+	worker := func(id, queue, state string, pauses ...protocol.Pause) fleet.Worker {
+		return fleet.Worker{Heard: now, WorkerStatus: protocol.WorkerStatus{
 			ID: id, Queue: queue, State: state, Pauses: pauses, Host: "web-1", PID: 4711, Program: "v1.2.3", Client: "reprise up",
-			Started: now.Add(-time.Hour), Sent: now, Concurrency: 4, Counts: topology.Counts{Succeeded: 1234},
+			Started: now.Add(-time.Hour), Sent: now, Concurrency: 4, Counts: protocol.Counts{Succeeded: 1234},
 		}}
 	}
-	busy := worker("aaaa", "orders", topology.WorkerConsuming)
-	busy.Running, busy.Handling = 3, []topology.Handling{{MessageID: "order-17", Attempt: 2, Since: now.Add(-3 * time.Second)}}
-	silent := worker("bbbb", "orders", topology.WorkerConsuming)
+	busy := worker("aaaa", "orders", protocol.WorkerConsuming)
+	busy.Running, busy.Handling = 3, []protocol.Handling{{MessageID: "order-17", Attempt: 2, Since: now.Add(-3 * time.Second)}}
+	silent := worker("bbbb", "orders", protocol.WorkerConsuming)
 	silent.Silent = true
 	return &fakeFleet{workers: []fleet.Worker{
-		worker("cccc", "mails", topology.WorkerPaused, topology.Pause{Of: topology.PauseOfQueue, By: "ann", Reason: "closed <today>", At: now}),
+		worker("cccc", "mails", protocol.WorkerPaused, protocol.Pause{Of: protocol.PauseOfQueue, By: "ann", Reason: "closed <today>", At: now}),
 		busy, silent,
-		worker("dddd", "orders", topology.WorkerPaused, topology.Pause{Of: topology.PauseOfWorker, By: "bob", At: now}),
+		worker("dddd", "orders", protocol.WorkerPaused, protocol.Pause{Of: protocol.PauseOfWorker, By: "bob", At: now}),
 	}}
 }
 
@@ -90,7 +90,7 @@ func TestWorkersAPI(t *testing.T) {
 		t.Fatalf("commands: got %+v, want len 4", crew.commands)
 	}
 	first := crew.commands[0]
-	if left := time.Until(first.Pause.Until); first.Do != topology.DoPause || first.Queue != "orders" || first.Worker != "" || first.Pause.Reason != "down" || first.Pause.By == "" ||
+	if left := time.Until(first.Pause.Until); first.Do != protocol.DoPause || first.Queue != "orders" || first.Worker != "" || first.Pause.Reason != "down" || first.Pause.By == "" ||
 		left < 9*time.Minute || left > 10*time.Minute {
 		t.Errorf("first command: got %+v", first)
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -19,7 +20,7 @@ type arrival struct {
 	digest      []byte // nil if the message does not come from a failed queue
 	session     []byte
 	redelivered bool
-	request     *topology.OutcomeRequest // nil if the message does not request an outcome report
+	request     *protocol.OutcomeRequest // nil if the message does not request an outcome report
 
 	text  string // of the group, before merges
 	queue int64
@@ -59,13 +60,13 @@ func (e *arrival) encode(cfg Config) (err error) {
 	if m.FirstFailed.IsZero() {
 		m.FirstFailed = m.LastFailed
 	}
-	if _, found := m.Headers[topology.HeaderOutcome]; found { // only the consumer may read the key in the header
-		r, ok := topology.ReadOutcomeRequest(m.Headers)
+	if _, found := m.Headers[protocol.HeaderOutcome]; found { // only the consumer may read the key in the header
+		r, ok := protocol.ReadOutcomeRequest(m.Headers)
 		if !ok {
-			r = topology.OutcomeRequest{} // an empty key matches no message
+			r = protocol.OutcomeRequest{} // an empty key matches no message
 		}
 		e.request, m.Headers = &r, maps.Clone(m.Headers)
-		delete(m.Headers, topology.HeaderOutcome)
+		delete(m.Headers, protocol.HeaderOutcome)
 	}
 	if e.headers, e.properties, err = m.Content.encode(); err != nil {
 		return err

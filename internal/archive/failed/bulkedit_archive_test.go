@@ -11,6 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit/flags"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -189,8 +190,8 @@ func TestReportRecordsBulkEdit(t *testing.T) {
 		secret := value(a.AskOutcomes(ctx, r.ID))(t)
 		report := func(i int) {
 			t.Helper()
-			check(t, a.NoteOutcomes(ctx, []topology.Outcome{{
-				Replay: fmt.Sprintf("%d/%d", r.ID, ids[i]), Key: failed.OutcomeKey(secret, r.ID, ids[i], "q"), Queue: "q", Attempt: 1, Result: topology.OutcomeSucceeded,
+			check(t, a.NoteOutcomes(ctx, []protocol.Outcome{{
+				Replay: fmt.Sprintf("%d/%d", r.ID, ids[i]), Key: failed.OutcomeKey(secret, r.ID, ids[i], "q"), Queue: "q", Attempt: 1, Result: protocol.OutcomeSucceeded,
 			}}))
 		}
 		want := func(i int, state failed.State, body string) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -24,10 +25,10 @@ type collector[T any] struct {
 }
 
 // newOutcomes returns a collector for outcome reports.
-func newOutcomes(c *reprise.Client, a *Archive, log *slog.Logger) *collector[topology.Outcome] {
-	return &collector[topology.Outcome]{
+func newOutcomes(c *reprise.Client, a *Archive, log *slog.Logger) *collector[protocol.Outcome] {
+	return &collector[protocol.Outcome]{
 		client: c, archive: a, log: log, queue: a.outcomeQueue(), topology: a.outcomeTopology(), waits: "outcomes wait",
-		read: func(m *reprise.Message) (topology.Outcome, bool) { return topology.ReadOutcome(m.Headers) },
+		read: func(m *reprise.Message) (protocol.Outcome, bool) { return protocol.ReadOutcome(m.Headers) },
 		note: a.noteOutcomes,
 	}
 }

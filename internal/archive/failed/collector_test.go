@@ -12,8 +12,8 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit"
-	"github.com/reprisemq/reprise/topology"
 )
 
 // records is a slog.Handler that keeps the records as text: the message, and its attributes.
@@ -51,7 +51,7 @@ func (r *records) with(message string) (all []string) {
 }
 
 // newCollecting returns a new wire, and a collector of its outcome reports that logs to the returned records.
-func newCollecting(t *testing.T, url string) (*wire, *collector[topology.Outcome], *records) {
+func newCollecting(t *testing.T, url string) (*wire, *collector[protocol.Outcome], *records) {
 	t.Helper()
 	w, logged := newWire(t, url), new(records)
 	c := newOutcomes(w.client, w.archive, slog.New(logged))
@@ -71,7 +71,7 @@ func (w *wire) occupy(queue string) {
 // If a declaration fails, the error names the queue.
 func TestCollectorNamesTheQueueItCannotDeclare(t *testing.T) {
 	w, _, _ := newCollecting(t, testkit.Embedded(t).URL)
-	c := &collector[topology.RetryReport]{client: w.client, queue: w.archive.retriesTopology().Queues[0].Name, topology: w.archive.retriesTopology()}
+	c := &collector[protocol.RetryReport]{client: w.client, queue: w.archive.retriesTopology().Queues[0].Name, topology: w.archive.retriesTopology()}
 	w.deleteLater(c.queue)
 	w.occupy(c.queue)
 	if err := c.declare(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "failed: cannot declare queue "+c.queue+": ") {

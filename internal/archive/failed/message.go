@@ -132,7 +132,7 @@ func (m *Message) Current() Content {
 type Content struct {
 	Body []byte
 
-	// Headers are all headers except topology.HeaderOutcome, including the headers of Reprise and of the broker. They
+	// Headers are all headers except protocol.HeaderOutcome, including the headers of Reprise and of the broker. They
 	// have the exact types of topology.Table. A program may also set values of type int, which the archive returns as int64, or
 	// map[string]any, which it returns as topology.Table.
 	Headers topology.Table

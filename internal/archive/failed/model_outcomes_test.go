@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -26,13 +27,13 @@ func (m *model) ask(t *rapid.T) {
 // not recorded as sent.
 func (m *model) report(t *rapid.T) {
 	r := m.replay(t)
-	var reports []topology.Outcome
+	var reports []protocol.Outcome
 	for range rapid.IntRange(1, 3).Draw(t, "n") {
 		id := m.item(t, r)
 		queue := someQueue.Draw(t, "queue")
-		o := topology.Outcome{
+		o := protocol.Outcome{
 			Replay: fmt.Sprintf("%d/%d", r.ID, id), Queue: queue, Attempt: 1, Error: someError.Draw(t, "error"),
-			Result: rapid.SampledFrom([]string{topology.OutcomeSucceeded, topology.OutcomeRetrying}).Draw(t, "result"),
+			Result: rapid.SampledFrom([]string{protocol.OutcomeSucceeded, protocol.OutcomeRetrying}).Draw(t, "result"),
 		}
 		key, right := m.key(t, r, id, queue)
 		o.Key = key
@@ -41,7 +42,7 @@ func (m *model) report(t *rapid.T) {
 			continue
 		}
 		m.noteSent(r, id, true)
-		if o.Result == topology.OutcomeRetrying {
+		if o.Result == protocol.OutcomeRetrying {
 			m.learn(r, id, failed.OutcomeRetrying)
 		} else {
 			m.learn(r, id, failed.OutcomeSucceeded)
@@ -106,14 +107,14 @@ func (m *model) failsAgain(t *rapid.T, x *failed.Message) {
 	proven := false
 	right := x.Properties.MessageID == sentID && sentID != ""
 	if rapid.Bool().Draw(t, "with request") {
-		request := topology.OutcomeRequest{
-			To: topology.OutcomeQueuePrefix + "x", Replay: fmt.Sprintf("%d/%d", r.ID, of), Queue: someQueue.Draw(t, "sent to"),
+		request := protocol.OutcomeRequest{
+			To: protocol.OutcomeQueuePrefix + "x", Replay: fmt.Sprintf("%d/%d", r.ID, of), Queue: someQueue.Draw(t, "sent to"),
 			MessageID: rapid.SampledFrom([]string{sentID, "mail"}).Draw(t, "sent as"),
 		}
 		request.Key, proven = m.key(t, r, of, request.Queue)
 		proven = proven && request.Queue == x.Queue && request.MessageID == x.Properties.MessageID && request.MessageID != ""
 		right = proven
-		x.Headers[topology.HeaderOutcome] = request.Table()
+		x.Headers[protocol.HeaderOutcome] = request.Table()
 	}
 	if !right || !m.has(r, of) {
 		return

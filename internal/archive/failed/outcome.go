@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -144,7 +145,7 @@ func isOutcomeKey(key, secret string, id ReplayID, message ID, queue string) boo
 }
 
 // outcomeQueue returns the name of the queue to which workers report.
-func (a *Archive) outcomeQueue() string { return topology.OutcomeQueuePrefix + a.origin }
+func (a *Archive) outcomeQueue() string { return protocol.OutcomeQueuePrefix + a.origin }
 
 // outcomeTopology returns the declaration of the queue for outcomes. The broker deletes the queue if it is unused for
 // 30 days, because the archive then probably no longer exists.
@@ -161,7 +162,7 @@ func (a *Archive) outcomeTopology() topology.Topology {
 
 // noteOutcomes records reports. It ignores reports without a matching request, and reports that do not have a higher
 // rank than the recorded outcome.
-func (a *Archive) noteOutcomes(ctx context.Context, reports []topology.Outcome) (err error) {
+func (a *Archive) noteOutcomes(ctx context.Context, reports []protocol.Outcome) (err error) {
 	defer annotate(&err, "cannot record %d outcomes", len(reports))
 	return a.write(ctx, func(tx *tx) error {
 		for _, o := range reports {
@@ -173,13 +174,13 @@ func (a *Archive) noteOutcomes(ctx context.Context, reports []topology.Outcome) 
 	})
 }
 
-func (t *tx) noteReport(o topology.Outcome) error {
+func (t *tx) noteReport(o protocol.Outcome) error {
 	s, err := t.sentItem(replayOf(o.Replay))
 	if err != nil || s == nil || !isOutcomeKey(o.Key, s.secret, s.replay, s.message, o.Queue) {
 		return err
 	}
 	code := codeSucceeded
-	if o.Result == topology.OutcomeRetrying {
+	if o.Result == protocol.OutcomeRetrying {
 		code = codeRetrying
 		text := strings.ToValidUTF8(cut(o.Error, maxErrorShown), "")
 		if _, err := t.Exec(`UPDATE {replay} SET retried = COALESCE(retried, $2) WHERE id = $1`, int64(s.replay), append([]byte{}, text...)); err != nil {

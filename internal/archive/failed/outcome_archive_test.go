@@ -12,6 +12,7 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
 
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 	"github.com/reprisemq/reprise/topology"
@@ -59,8 +60,8 @@ func emptyDatabase(t *testing.T) *sql.DB {
 }
 
 // request returns the request for an outcome report that message i would contain if the replay had sent it to queue.
-func (r *reportingReplay) request(i int, queue string) topology.OutcomeRequest {
-	return topology.OutcomeRequest{
+func (r *reportingReplay) request(i int, queue string) protocol.OutcomeRequest {
+	return protocol.OutcomeRequest{
 		To: r.archive.outcomeQueue(), Replay: fmt.Sprintf("%d/%d", r.id, r.ids[i]), Key: outcomeKey(r.secret, r.id, r.ids[i], queue), Queue: queue, MessageID: fmt.Sprint(i),
 	}
 }
@@ -69,7 +70,7 @@ func (r *reportingReplay) request(i int, queue string) topology.OutcomeRequest {
 func (r *reportingReplay) report(i int, result string) {
 	r.Helper()
 	q := r.request(i, "q")
-	must(r.T, r.archive.noteOutcomes(r.Context(), []topology.Outcome{{Replay: q.Replay, Key: q.Key, Queue: q.Queue, Attempt: 1, Result: result}}))
+	must(r.T, r.archive.noteOutcomes(r.Context(), []protocol.Outcome{{Replay: q.Replay, Key: q.Key, Queue: q.Queue, Attempt: 1, Result: result}}))
 }
 
 // sent records messages as sent by the replay.
@@ -88,10 +89,10 @@ func (r *reportingReplay) end(s ReplayState) {
 }
 
 // arrives archives a message as failed, with or without a request.
-func (r *reportingReplay) arrives(m Message, request *topology.OutcomeRequest) ID {
+func (r *reportingReplay) arrives(m Message, request *protocol.OutcomeRequest) ID {
 	r.Helper()
 	if request != nil {
-		m.Headers[topology.HeaderOutcome] = request.Table()
+		m.Headers[protocol.HeaderOutcome] = request.Table()
 	}
 	ids, err := r.archive.Ingest(r.Context(), []Arrival{{Message: m}})
 	must(r.T, err)
@@ -128,22 +129,22 @@ func (r *reportingReplay) want(outcomes ...Outcome) {
 func TestReportProvesThatMessageWasSent(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 4)
 	r.sent(3)
-	r.report(0, topology.OutcomeSucceeded)
-	r.report(1, topology.OutcomeRetrying)
+	r.report(0, protocol.OutcomeSucceeded)
+	r.report(1, protocol.OutcomeRetrying)
 	next, err := r.archive.unsentOf(t.Context(), r.id, 10)
 	must(t, err)
 	if len(next) != 1 || next[0].ID != r.ids[2] {
 		t.Errorf("got unsent messages %v, want only message %d", next, r.ids[2])
 	}
 	r.end(ReplayCancelled)
-	r.report(1, topology.OutcomeSucceeded)
+	r.report(1, protocol.OutcomeSucceeded)
 	r.want(OutcomeSucceeded, OutcomeSucceeded, "", OutcomePending)
 	for i, want := range []State{Replayed, Replayed, Failed, Replayed} {
 		if m, err := r.archive.Get(t.Context(), r.ids[i]); err != nil || m.State != want {
 			t.Errorf("message %d: got state %s, %v, want %s", i, m.State, err, want)
 		}
 	}
-	r.report(2, topology.OutcomeSucceeded) // after the replay ended
+	r.report(2, protocol.OutcomeSucceeded) // after the replay ended
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeSucceeded, OutcomePending)
 	r.sent(0, 1, 2, 3)
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeSucceeded, OutcomePending)
@@ -152,7 +153,7 @@ func TestReportProvesThatMessageWasSent(t *testing.T) {
 // A process is killed after it has sent a message and before it records the send. When the worker's report arrives, the
 // message belongs to a second replay, which then does not send it again.
 func TestReportPreventsSecondSend(t *testing.T) {
-	for _, result := range []string{topology.OutcomeSucceeded, topology.OutcomeRetrying} {
+	for _, result := range []string{protocol.OutcomeSucceeded, protocol.OutcomeRetrying} {
 		r := newReported(t, archiveAt(t, time.Now), 2)
 		r.end(ReplayStopped)
 		next, err := r.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "me")
@@ -180,7 +181,7 @@ func TestReportPreventsSecondSend(t *testing.T) {
 func TestFailedAgainRequiresSentMessage(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 3)
 	r.sent(0, 1, 2)
-	r.report(0, topology.OutcomeSucceeded)
+	r.report(0, protocol.OutcomeSucceeded)
 	message := func(i int) Message {
 		return Message{Queue: "q", FailedQueue: "q.failed", Content: Content{
 			Headers: topology.Table{topology.HeaderReplay: fmt.Sprintf("%d/%d", r.id, r.ids[i])}, Properties: Properties{MessageID: fmt.Sprint(i)},
@@ -190,7 +191,7 @@ func TestFailedAgainRequiresSentMessage(t *testing.T) {
 	elsewhere.Queue, elsewhere.FailedQueue = "stock", "stock.failed"
 	copied.Properties.MessageID = "mail"
 	own, other := r.request(0, "q"), r.request(1, "q")
-	stranger := topology.OutcomeRequest{To: topology.OutcomeQueuePrefix + "ANOTHER", Replay: own.Replay, Key: "another", Queue: "q", MessageID: "0"}
+	stranger := protocol.OutcomeRequest{To: protocol.OutcomeQueuePrefix + "ANOTHER", Replay: own.Replay, Key: "another", Queue: "q", MessageID: "0"}
 	r.arrives(elsewhere, &own)
 	r.arrives(copied, &own)
 	r.arrives(message(0), &other)
@@ -200,12 +201,12 @@ func TestFailedAgainRequiresSentMessage(t *testing.T) {
 	r.want(OutcomeSucceeded, OutcomePending, OutcomePending)
 	id := r.arrives(message(1), &other)
 	r.arrives(message(2), nil)             // a program has removed the request
-	r.report(1, topology.OutcomeSucceeded) // of another copy of the message
-	r.report(1, topology.OutcomeRetrying)
+	r.report(1, protocol.OutcomeSucceeded) // of another copy of the message
+	r.report(1, protocol.OutcomeRetrying)
 	r.want(OutcomeSucceeded, OutcomeFailedAgain, OutcomeFailedAgain)
 	m, err := r.archive.Get(t.Context(), id)
 	must(t, err)
-	if m.Back != r.id || m.BackOf != r.ids[1] || m.Headers[topology.HeaderOutcome] != nil {
+	if m.Back != r.id || m.BackOf != r.ids[1] || m.Headers[protocol.HeaderOutcome] != nil {
 		t.Errorf("got replay %d, message %d, headers %v, want replay %d, message %d, no outcome request", m.Back, m.BackOf, m.Headers, r.id, r.ids[1])
 	}
 }
@@ -238,8 +239,8 @@ func TestOutcomesAreUnknownAfterVerifyTime(t *testing.T) {
 	r := newReported(t, archiveAt(t, func() time.Time { return now }), 4)
 	r.sent(0, 1, 2)
 	must(t, r.archive.markSent(t.Context(), r.id, r.ids[3:], noRoom))
-	r.report(0, topology.OutcomeRetrying)
-	r.report(1, topology.OutcomeSucceeded)
+	r.report(0, protocol.OutcomeRetrying)
+	r.report(1, protocol.OutcomeSucceeded)
 	r.end(ReplayDone)
 	r.want(OutcomeRetrying, OutcomeSucceeded, OutcomePending, OutcomeUnknown)
 	now = now.Add(VerifyTime)
@@ -251,7 +252,7 @@ func TestOutcomesAreUnknownAfterVerifyTime(t *testing.T) {
 			t.Errorf("message %d: got %q, want %q", i, got, unknownReasons[want])
 		}
 	}
-	r.report(0, topology.OutcomeSucceeded)
+	r.report(0, protocol.OutcomeSucceeded)
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeUnknown, OutcomeUnknown)
 }
 

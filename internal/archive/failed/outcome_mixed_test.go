@@ -10,8 +10,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit"
-	"github.com/reprisemq/reprise/topology"
 )
 
 // If some consumers of a queue do not report outcomes, the outcomes of their messages stay pending. The outcomes of
@@ -35,7 +35,7 @@ func TestOutcomesWithNonReportingConsumers(t *testing.T) {
 		var last uint64
 		for range held {
 			d := <-deliveries
-			if _, asks := d.Headers[topology.HeaderOutcome]; !asks {
+			if _, asks := d.Headers[protocol.HeaderOutcome]; !asks {
 				t.Errorf("message %s does not request a report", d.MessageId)
 			}
 			theirs, last = append(theirs, d.MessageId), d.DeliveryTag

@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -76,7 +77,7 @@ func TestReplayOutcomes(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newReplayEnv(t, b.URL, 6, reprise.Policy{MaxAttempts: 1})
 		p.fails = func(m *reprise.Message) error {
-			if _, asks := m.Headers[topology.HeaderOutcome]; asks {
+			if _, asks := m.Headers[protocol.HeaderOutcome]; asks {
 				t.Error("handler received the header with the report request")
 			}
 			if m.MessageID == "2" || m.MessageID == "4" {
@@ -181,21 +182,21 @@ func TestForgedReportsHaveNoEffect(t *testing.T) {
 		must(t, err)
 		must(t, a.markSent(t.Context(), r.ID, ids, asked))
 		of := func(id ID) string { return fmt.Sprintf("%d/%d", r.ID, id) }
-		good := topology.Outcome{Replay: of(ids[0]), Key: outcomeKey(secret, r.ID, ids[0], "q"), Queue: "q", Attempt: 1, Result: topology.OutcomeSucceeded}
+		good := protocol.Outcome{Replay: of(ids[0]), Key: outcomeKey(secret, r.ID, ids[0], "q"), Queue: "q", Attempt: 1, Result: protocol.OutcomeSucceeded}
 		wrongKey, wrongReplay, wrongMessage, otherMessage, otherQueue, wrongText := good, good, good, good, good, good
 		wrongKey.Key, wrongReplay.Replay, wrongMessage.Replay, wrongText.Replay = "guess", "99/1", of(99), "x"
 		otherMessage.Replay, otherQueue.Queue = of(ids[1]), "audit" // a key is valid for one message in one queue
 		emptyKey := good
 		emptyKey.Key = ""
-		must(t, a.noteOutcomes(t.Context(), []topology.Outcome{wrongKey, wrongReplay, wrongMessage, otherMessage, otherQueue, wrongText, emptyKey}))
+		must(t, a.noteOutcomes(t.Context(), []protocol.Outcome{wrongKey, wrongReplay, wrongMessage, otherMessage, otherQueue, wrongText, emptyKey}))
 		got, err := a.Replay(t.Context(), r.ID)
 		must(t, err)
 		if got.Succeeded != 0 {
 			t.Errorf("forged reports: got replay %+v, want 0 succeeded", got)
 		}
 		late := good
-		late.Result = topology.OutcomeRetrying
-		must(t, a.noteOutcomes(t.Context(), []topology.Outcome{good, good, late}))
+		late.Result = protocol.OutcomeRetrying
+		must(t, a.noteOutcomes(t.Context(), []protocol.Outcome{good, good, late}))
 		if got, err = a.Replay(t.Context(), r.ID); err != nil || got.Succeeded != 1 || got.Retrying != 0 || got.Pending() != 1 {
 			t.Errorf("valid report: got replay %+v, %v, want 1 succeeded, 1 pending", got, err)
 		}
@@ -354,7 +355,7 @@ func TestReplayToExchangeDoesNotRequestOutcomes(t *testing.T) {
 		r, err = re.Finish(t.Context(), r.ID)
 		must(t, err)
 		sent := w.take(other)
-		if len(sent) != 1 || sent[0].Headers[topology.HeaderOutcome] != nil {
+		if len(sent) != 1 || sent[0].Headers[protocol.HeaderOutcome] != nil {
 			t.Errorf("got deliveries %v, want one without a request", sent)
 		}
 		m, err := w.archive.Get(t.Context(), 1)

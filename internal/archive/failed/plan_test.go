@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // No page scans a complete table or index that grows with the messages, sorts more than maxSorted rows, or has a query that
@@ -168,7 +168,7 @@ func pagesForPlans(a *failed.Archive) map[string]func(context.Context) error {
 			return a.Refuse(ctx, 2, []failed.Refusal{{ID: 9, Why: "too large"}})
 		},
 		"outcome": func(ctx context.Context) error {
-			return a.NoteOutcomes(ctx, []topology.Outcome{{Replay: "2/7", Key: "x", Queue: "q1", Attempt: 1, Result: topology.OutcomeSucceeded}})
+			return a.NoteOutcomes(ctx, []protocol.Outcome{{Replay: "2/7", Key: "x", Queue: "q1", Attempt: 1, Result: protocol.OutcomeSucceeded}})
 		},
 		"discard one": func(ctx context.Context) error {
 			_, err := a.Discard(ctx, failed.Filter{IDs: []failed.ID{700}}, "so", "me")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -148,7 +149,7 @@ type publisher interface {
 //
 // The Replayer notices that messages fail again only if an Ingest moves these messages to the same archive.
 //
-// Messages request a report from their workers (topology.HeaderOutcome). While Run or Finish runs, the Replayer
+// Messages request a report from their workers (protocol.HeaderOutcome). While Run or Finish runs, the Replayer
 // declares the queue for outcomes and moves the reports to the archive, see Outcome. The Replayer sends a message
 // without a request if the headers leave no room for it, if the target is not known to route to exactly one queue, or
 // while the queue for outcomes cannot be declared. The outcome of such a message is unknown, unless it fails again.
@@ -176,7 +177,7 @@ type Replayer struct {
 	owner   string // identifies the Replayer to the archive
 	wake    signal
 
-	outcomes *collector[topology.Outcome] // nil: messages do not request outcome reports
+	outcomes *collector[protocol.Outcome] // nil: messages do not request outcome reports
 
 	mu     sync.Mutex
 	active map[ReplayID]bool

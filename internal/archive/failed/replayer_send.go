@@ -9,7 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/amqpconn"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // sendBatch sends up to n messages, and reports whether there were any messages to send. It does not record messages as
@@ -79,8 +79,8 @@ func (x *run) publish(ctx context.Context, batch []*Message) []publishResult {
 	var fullPlaces []int
 	for i, err := range x.batch(longer, messages) {
 		all[places[i]].err = err
-		if _, asks := messages[i].Headers[topology.HeaderOutcome]; asks && errors.Is(err, reprise.ErrInvalidMessage) {
-			delete(messages[i].Headers, topology.HeaderOutcome)
+		if _, asks := messages[i].Headers[protocol.HeaderOutcome]; asks && errors.Is(err, reprise.ErrInvalidMessage) {
+			delete(messages[i].Headers, protocol.HeaderOutcome)
 			full, fullPlaces = append(full, messages[i]), append(fullPlaces, places[i])
 		}
 	}
@@ -98,7 +98,7 @@ func (x *run) request(out *reprise.Message, id ID, to route) unaskedReason {
 	case to.Queue == "": // a worker of one queue does not know the outcomes of the other queues
 		return noSingle
 	}
-	out.Headers[topology.HeaderOutcome] = topology.OutcomeRequest{
+	out.Headers[protocol.HeaderOutcome] = protocol.OutcomeRequest{
 		To: x.outcomes.archive.outcomeQueue(), Replay: fmt.Sprintf("%d/%d", x.replay.ID, id),
 		Key: outcomeKey(x.secret, x.replay.ID, id, to.Queue), Queue: to.Queue, MessageID: out.MessageID,
 	}.Table()

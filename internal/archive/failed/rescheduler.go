@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -23,7 +24,7 @@ type ReschedulerConfig struct {
 // waiting messages, and Rescheduler.Act acts on them.
 //
 //	worker ─► retry ─► wait queue
-//	  └─► topology.RetriesExchange ─► queue of the archive ─► Rescheduler ─► Archive.Waiting
+//	  └─► protocol.RetriesExchange ─► queue of the archive ─► Rescheduler ─► Archive.Waiting
 //
 // A Rescheduler declares the exchange and a queue for 1,000 reports of up to 100 retries each. If the queue is full,
 // the broker drops the oldest reports. The broker deletes the queue after 30 days without a consumer. Any number of
@@ -63,9 +64,9 @@ const forgetEvery = 15 * time.Second
 func (r *Rescheduler) Run(ctx context.Context) error {
 	a := r.archive
 	t := a.retriesTopology()
-	reports := &collector[topology.RetryReport]{
+	reports := &collector[protocol.RetryReport]{
 		client: r.client, archive: a, log: r.cfg.Logger, queue: t.Queues[0].Name, topology: t, waits: "retries wait",
-		read: func(m *reprise.Message) (topology.RetryReport, bool) { return topology.ReadRetryReport(m.Body) },
+		read: func(m *reprise.Message) (protocol.RetryReport, bool) { return protocol.ReadRetryReport(m.Body) },
 		note: a.noteRetries,
 	}
 	var running sync.WaitGroup
@@ -80,8 +81,8 @@ func (r *Rescheduler) Run(ctx context.Context) error {
 
 // retriesTopology returns the topology of the queue to which workers report retries.
 func (a *Archive) retriesTopology() topology.Topology {
-	t := topology.Retries()
-	name := topology.RetriesQueuePrefix + a.origin
+	t := protocol.Retries()
+	name := protocol.RetriesQueuePrefix + a.origin
 	t.Queues = []topology.Queue{{
 		Name: name,
 		Args: topology.Table{
@@ -91,6 +92,6 @@ func (a *Archive) retriesTopology() topology.Topology {
 			"x-expires":        int64(30 * 24 * time.Hour / time.Millisecond),
 		},
 	}}
-	t.Bindings = []topology.Binding{{Exchange: topology.RetriesExchange, Queue: name, RoutingKey: "#"}}
+	t.Bindings = []topology.Binding{{Exchange: protocol.RetriesExchange, Queue: name, RoutingKey: "#"}}
 	return t
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 	"github.com/reprisemq/reprise/topology"
@@ -298,8 +299,8 @@ func TestActRefusesUnverifiedMessages(t *testing.T) {
 			x.work:                      "inside the work queue",
 			"":                          "one after the other",
 		} {
-			r := topology.RetryReport{Queue: x.work, Retries: []topology.Retry{{MessageID: "victim", Wait: wait, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(time.Hour)}}}
-			must(t, x.archive.noteRetries(t.Context(), []topology.RetryReport{r}))
+			r := protocol.RetryReport{Queue: x.work, Retries: []protocol.Retry{{MessageID: "victim", Wait: wait, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(time.Hour)}}}
+			must(t, x.archive.noteRetries(t.Context(), []protocol.RetryReport{r}))
 			for _, act := range []WaitingAct{{Do: RetryNow}, {Do: ParkNow}, {Do: Postpone, Delay: time.Minute}} {
 				act.Filter = rowsOf(x.row("victim"))
 				if res := x.act(act); res.Done != 0 || len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, want) {
@@ -307,7 +308,7 @@ func TestActRefusesUnverifiedMessages(t *testing.T) {
 				}
 			}
 		}
-		must(t, x.archive.noteRetries(t.Context(), []topology.RetryReport{{Queue: x.work, Retries: []topology.Retry{{Wait: x.wait, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(time.Hour)}}}}))
+		must(t, x.archive.noteRetries(t.Context(), []protocol.RetryReport{{Queue: x.work, Retries: []protocol.Retry{{Wait: x.wait, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(time.Hour)}}}}))
 		if res := x.act(WaitingAct{Do: RetryNow, Filter: rowsOf(x.row(""))}); res.Done != 0 || len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, "no message id") {
 			t.Errorf("message without an ID: got %+v, want 1 refused, \"no message id\"", res)
 		}
@@ -373,14 +374,14 @@ func (w *wire) cutAct(t *testing.T, b testkit.Target, do WaitingDo, direction te
 	must(t, w.client.Declare(t.Context(), route.Topology(work)))
 	must(t, w.client.Declare(t.Context(), hop.Topology))
 	must(t, w.client.Declare(t.Context(), later.Topology))
-	var r topology.RetryReport
+	var r protocol.RetryReport
 	r.Queue = work
 	for i := range n {
 		id := fmt.Sprint(work, i)
 		must(t, w.client.Publish(t.Context(), &reprise.Message{RoutingKey: hop.RoutingKey, MessageID: id, Body: []byte(id), Expiration: time.Hour}))
-		r.Retries = append(r.Retries, topology.Retry{MessageID: id, Wait: hop.RoutingKey, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(time.Hour)})
+		r.Retries = append(r.Retries, protocol.Retry{MessageID: id, Wait: hop.RoutingKey, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(time.Hour)})
 	}
-	must(t, w.archive.noteRetries(t.Context(), []topology.RetryReport{r}))
+	must(t, w.archive.noteRetries(t.Context(), []protocol.RetryReport{r}))
 	testkit.Eventually(t, longest, func() bool { return w.depth(hop.RoutingKey) == n })
 
 	proxy := testkit.NewProxy(t, b.URL)

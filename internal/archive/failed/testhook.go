@@ -3,8 +3,8 @@ package failed
 import (
 	"context"
 
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testhook"
-	"github.com/reprisemq/reprise/topology"
 )
 
 func init() {
@@ -19,7 +19,7 @@ func init() {
 		return archive.(*Archive).markRefused(ctx, ReplayID(replay), []refusal{{ID(message), why}})
 	}
 	testhook.Retried = func(ctx context.Context, archive any, report []byte) error {
-		r, _ := topology.ReadRetryReport(report)
-		return archive.(*Archive).noteRetries(ctx, []topology.RetryReport{r})
+		r, _ := protocol.ReadRetryReport(report)
+		return archive.(*Archive).noteRetries(ctx, []protocol.RetryReport{r})
 	}
 }

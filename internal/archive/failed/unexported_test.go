@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // These declarations export unexported methods and types to the tests of package failed_test.
@@ -87,11 +87,11 @@ func OutcomeKey(secret string, id ReplayID, message ID, queue string) string {
 	return outcomeKey(secret, id, message, queue)
 }
 
-func (a *Archive) NoteOutcomes(ctx context.Context, reports []topology.Outcome) error {
+func (a *Archive) NoteOutcomes(ctx context.Context, reports []protocol.Outcome) error {
 	return a.noteOutcomes(ctx, reports)
 }
 
-func (a *Archive) NoteRetries(ctx context.Context, reports []topology.RetryReport) error {
+func (a *Archive) NoteRetries(ctx context.Context, reports []protocol.RetryReport) error {
 	return a.noteRetries(ctx, reports)
 }
 

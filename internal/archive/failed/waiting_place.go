@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/preset"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -75,7 +76,7 @@ func appendDesign(all []waitDesign, p waitingPlace, s topology.Strategy, longer 
 	}
 	for _, key := range keys { // some designs have a separate wait queue for unknown routing keys
 		d := topology.Delivery{Queue: p.queue, RoutingKey: key}
-		hop, err := s.Route.Wait(d, topology.MinReportedRetry)
+		hop, err := s.Route.Wait(d, protocol.MinReportedRetry)
 		if err != nil {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -108,14 +109,14 @@ var replaceWaiting = func() string {
 // waitingRow is a retry that is not stored yet.
 type waitingRow struct {
 	queue, host string
-	topology.Retry
+	protocol.Retry
 	digest []byte
 	ends   time.Time
 }
 
 // waitingRows returns the rows to store for some reports: the latest attempt of each message. It omits attempts that
 // are no longer listed, and attempts with an implausible number or due time.
-func waitingRows(reports []topology.RetryReport, now time.Time) (rows []*waitingRow) {
+func waitingRows(reports []protocol.RetryReport, now time.Time) (rows []*waitingRow) {
 	newest := map[string]*waitingRow{}
 	for _, r := range reports {
 		for _, x := range r.Retries {
@@ -137,7 +138,7 @@ func waitingRows(reports []topology.RetryReport, now time.Time) (rows []*waiting
 }
 
 // noteRetries stores the reports of workers.
-func (a *Archive) noteRetries(ctx context.Context, reports []topology.RetryReport) (err error) {
+func (a *Archive) noteRetries(ctx context.Context, reports []protocol.RetryReport) (err error) {
 	defer annotate(&err, "cannot record %d reports of retries", len(reports))
 	now := a.now()
 	rows := waitingRows(reports, now)

@@ -14,13 +14,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit/flags"
-	"github.com/reprisemq/reprise/topology"
 )
 
 // retry returns a report of one retry.
-func retry(queue, id string, attempt int, failedAt time.Time, delay time.Duration, text string) topology.RetryReport {
-	return topology.RetryReport{Queue: queue, Host: "h", Retries: []topology.Retry{{
+func retry(queue, id string, attempt int, failedAt time.Time, delay time.Duration, text string) protocol.RetryReport {
+	return protocol.RetryReport{Queue: queue, Host: "h", Retries: []protocol.Retry{{
 		MessageID: id, Wait: queue + ".wait.1-2", Attempt: attempt, Failed: failedAt, Due: failedAt.Add(delay), Error: text,
 	}}}
 }
@@ -36,7 +36,7 @@ func TestWaitingListsLatestAttempts(t *testing.T) {
 			db.empty(t, a)
 			model := map[[2]string]failed.Waiting{}
 			queues, ids := rapid.SampledFrom([]string{"orders", "mails"}), rapid.SampledFrom([]string{"1", "2", "3", "4"})
-			var late []topology.RetryReport
+			var late []protocol.RetryReport
 			t.Repeat(map[string]func(*rapid.T){
 				"report": func(t *rapid.T) {
 					r := retry(queues.Draw(t, "queue"), ids.Draw(t, "id"), rapid.IntRange(1, 9).Draw(t, "attempt"), c.now(),
@@ -72,7 +72,7 @@ func TestWaitingListsLatestAttempts(t *testing.T) {
 }
 
 // noteRetry stores reports in the archive and in the model.
-func noteRetry(t *rapid.T, a *failed.Archive, model map[[2]string]failed.Waiting, now time.Time, reports ...topology.RetryReport) {
+func noteRetry(t *rapid.T, a *failed.Archive, model map[[2]string]failed.Waiting, now time.Time, reports ...protocol.RetryReport) {
 	check(t, a.NoteRetries(context.Background(), reports))
 	for _, r := range reports {
 		x := r.Retries[0]
@@ -171,10 +171,10 @@ func TestWaitingIDChangesWithAttempt(t *testing.T) {
 			}
 			return page[0]
 		}
-		check(t, a.NoteRetries(t.Context(), []topology.RetryReport{retry("orders", "1", 1, c.now(), time.Hour, "no customer 17")}))
+		check(t, a.NoteRetries(t.Context(), []protocol.RetryReport{retry("orders", "1", 1, c.now(), time.Hour, "no customer 17")}))
 		first := only(failed.WaitingFilter{})
 		c.pass(time.Minute)
-		check(t, a.NoteRetries(t.Context(), []topology.RetryReport{retry("orders", "1", 2, c.now(), time.Hour, "no customer 18")}))
+		check(t, a.NoteRetries(t.Context(), []protocol.RetryReport{retry("orders", "1", 2, c.now(), time.Hour, "no customer 18")}))
 		second := only(failed.WaitingFilter{Group: first.Group[:4]})
 		if second.ID == first.ID || second.Attempt != 2 || second.Group != first.Group {
 			t.Errorf("second attempt: got %+v after %+v, want a different ID, attempt 2, the same group", second, first)
@@ -199,7 +199,7 @@ func TestWaitingReports(t *testing.T) {
 		a := db.archive(t, c.use)
 		r := retry("orders", "1", 1, c.now(), time.Hour, "")
 		r.Missing = 7
-		check(t, a.NoteRetries(t.Context(), []topology.RetryReport{r, retry("mails", "1", 1, c.now(), time.Hour, "")}))
+		check(t, a.NoteRetries(t.Context(), []protocol.RetryReport{r, retry("mails", "1", 1, c.now(), time.Hour, "")}))
 		got, err := a.WaitingReports(t.Context())
 		check(t, err)
 		if got.Missing != 7 || !got.Reports("mails") || !got.Reports("orders") || got.Reports("others") {
@@ -227,11 +227,11 @@ func TestWaitingIsLimited(t *testing.T) {
 		a := db.archive(t, c.use)
 		note := func(id string, n int) {
 			t.Helper()
-			r := topology.RetryReport{Queue: "orders"}
+			r := protocol.RetryReport{Queue: "orders"}
 			for i := range n {
-				r.Retries = append(r.Retries, topology.Retry{MessageID: fmt.Sprint(id, "-", i), Attempt: 1, Failed: c.now(), Due: c.now().Add(time.Hour)})
+				r.Retries = append(r.Retries, protocol.Retry{MessageID: fmt.Sprint(id, "-", i), Attempt: 1, Failed: c.now(), Due: c.now().Add(time.Hour)})
 			}
-			check(t, a.NoteRetries(t.Context(), []topology.RetryReport{r}))
+			check(t, a.NoteRetries(t.Context(), []protocol.RetryReport{r}))
 		}
 		note("copied", 1)
 		const room = 10

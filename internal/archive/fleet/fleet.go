@@ -8,7 +8,7 @@
 //	}
 //
 // A worker announces itself if reprise.Config.Announce is set for its client. No server is necessary, because each
-// worker publishes its state (topology.WorkerStatus) to an exchange, and each List has a separate queue. When Run
+// worker publishes its state (protocol.WorkerStatus) to an exchange, and each List has a separate queue. When Run
 // starts, the List requests a status from all workers.
 //
 // To pause and resume workers, see reprise.Client.Control.
@@ -24,13 +24,13 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 const (
 	// SilentAfter is the time without a status after which a worker is silent. By then, three statuses are overdue, for
 	// example because the process was killed or is disconnected.
-	SilentAfter = 3 * topology.StatusInterval
+	SilentAfter = 3 * protocol.StatusInterval
 
 	// ForgottenAfter is the time without a status after which a List removes a worker.
 	ForgottenAfter = time.Hour
@@ -41,20 +41,20 @@ const (
 
 // Worker is the last known state of a worker.
 type Worker struct {
-	topology.WorkerStatus
+	protocol.WorkerStatus
 
 	Heard  time.Time // arrival of the latest status, by the clock of this process
 	Silent bool      // whether no status has arrived for SilentAfter
 }
 
 // Handles returns the run time of h when the worker sent its latest status.
-func (w Worker) Handles(h topology.Handling) time.Duration { return max(0, w.Sent.Sub(h.Since)) }
+func (w Worker) Handles(h protocol.Handling) time.Duration { return max(0, w.Sent.Sub(h.Since)) }
 
 // Pause returns an active pause, and false if the worker is not paused. It prefers a pause of the queue to a pause of the
 // worker, and both to an automatic pause.
-func (w Worker) Pause() (topology.Pause, bool) {
+func (w Worker) Pause() (protocol.Pause, bool) {
 	if len(w.Pauses) == 0 {
-		return topology.Pause{}, false
+		return protocol.Pause{}, false
 	}
 	return w.Pauses[0], true
 }
@@ -66,7 +66,7 @@ type List struct {
 	mu      sync.Mutex
 	workers map[string]Worker // by ID
 	stopped map[string]time.Time
-	observe []func(topology.WorkerStatus)
+	observe []func(protocol.WorkerStatus)
 	err     error // error of Run
 }
 
@@ -77,7 +77,7 @@ func New(client *reprise.Client) *List {
 
 // Observe makes the list call f with each status that changes the list after this call, one at a time. f must return
 // immediately and must not call methods of the list.
-func (l *List) Observe(f func(topology.WorkerStatus)) {
+func (l *List) Observe(f func(protocol.WorkerStatus)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.observe = append(l.observe, f)
@@ -109,12 +109,12 @@ func (l *List) Err() error {
 }
 
 // Control sends a command to workers: see reprise.Client.Control.
-func (l *List) Control(ctx context.Context, command topology.Command) error {
+func (l *List) Control(ctx context.Context, command protocol.Command) error {
 	return l.client.Control(ctx, command)
 }
 
 // add updates the list with a status.
-func (l *List) add(s topology.WorkerStatus) {
+func (l *List) add(s protocol.WorkerStatus) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -124,7 +124,7 @@ func (l *List) add(s topology.WorkerStatus) {
 	}
 	old, known := l.workers[s.ID]
 	switch {
-	case s.State == topology.WorkerStopped:
+	case s.State == protocol.WorkerStopped:
 		delete(l.workers, s.ID)
 		l.stopped[s.ID] = now
 	case known && s.Sent.Before(old.Sent):

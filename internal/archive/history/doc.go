@@ -5,7 +5,7 @@
 //	                       ├─► Run ─► totals ──────┤
 //	failed.Archive ────────┘                       └─► marks
 //
-// Workers announce totals since their start (topology.WorkerStatus). In one transaction, a History compares the totals
+// Workers announce totals since their start (protocol.WorkerStatus). In one transaction, a History compares the totals
 // with the stored totals of the same worker, adds the difference, and stores the new totals. Therefore:
 //
 //   - a lost status does not lose events, and a repeated status does not add events

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/sqlkit"
-	"github.com/reprisemq/reprise/topology"
 )
 
 // DefaultPrefix is the default of Config.Prefix.
@@ -109,11 +109,11 @@ type observation struct {
 
 // Observe receives the status of a worker, which Run records later. Pass Observe to fleet.List.Observe. It does not
 // block.
-func (h *History) Observe(s topology.WorkerStatus) {
+func (h *History) Observe(s protocol.WorkerStatus) {
 	at := h.now()
 	now := observation{
 		queue: s.Queue, totals: Totals{Counts: s.Counts, Took: s.Took}, began: at.Add(-max(0, s.Sent.Sub(s.Started))), at: at, sent: s.Sent,
-		stopped: s.State == topology.WorkerStopped,
+		stopped: s.State == protocol.WorkerStopped,
 	}
 	if !now.totals.plausible() {
 		return
@@ -144,7 +144,7 @@ type Sources struct {
 }
 
 // Every is the interval between two transactions of Run.
-const Every = topology.StatusInterval
+const Every = protocol.StatusInterval
 
 // Run records observed statuses, and messages that arrive in the archive, until ctx is done. After a database error it
 // continues, and records the missing events later. It must be called only once. Several processes may record the same

@@ -12,8 +12,8 @@ import (
 	_ "modernc.org/sqlite"             // driver "sqlite"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
-	"github.com/reprisemq/reprise/topology"
 )
 
 // database is an empty database with a simulated clock.
@@ -94,11 +94,11 @@ func record(t fataler, h *History, from Sources) {
 
 // worker simulates an announced worker.
 type worker struct {
-	topology.WorkerStatus
+	protocol.WorkerStatus
 }
 
 func newWorker(id, queue string, now time.Time) *worker {
-	return &worker{topology.WorkerStatus{ID: id, Queue: queue, Started: now, State: topology.WorkerConsuming}}
+	return &worker{protocol.WorkerStatus{ID: id, Queue: queue, Started: now, State: protocol.WorkerConsuming}}
 }
 
 // works adds processed messages to the totals.
@@ -106,14 +106,14 @@ func (w *worker) works(succeeded, failed uint64, took time.Duration) {
 	w.Counts.Succeeded += succeeded
 	w.Counts.Failed += failed
 	w.Counts.Retried += failed
-	w.Took.Buckets[topology.TookBucket(took)] += succeeded + failed
+	w.Took.Buckets[protocol.TookBucket(took)] += succeeded + failed
 	w.Took.SumMS += (succeeded + failed) * uint64(took.Milliseconds())
 }
 
 func (w *worker) totals() Totals { return Totals{Counts: w.Counts, Took: w.Took} }
 
 // status returns the status that the worker sends.
-func (w *worker) status(now time.Time) topology.WorkerStatus {
+func (w *worker) status(now time.Time) protocol.WorkerStatus {
 	w.Sent = now
 	return w.WorkerStatus
 }

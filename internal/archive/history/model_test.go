@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // listener is a recording process, with the totals that it has observed but not yet recorded.
@@ -85,7 +85,7 @@ func addUp(t *rapid.T, db *database) {
 		case "stop":
 			if len(alive) > 0 {
 				i := rapid.IntRange(0, len(alive)-1).Draw(t, "worker")
-				alive[i].State = topology.WorkerStopped
+				alive[i].State = protocol.WorkerStopped
 				send(alive[i], some()...)
 				alive = slices.Delete(alive, i, i+1)
 			}

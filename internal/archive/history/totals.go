@@ -7,14 +7,14 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // Totals counts the events in a period.
 type Totals struct {
-	topology.Counts                    // as announced by workers
+	protocol.Counts                    // as announced by workers
 	Arrived         uint64             // messages that failed in the period and were archived
-	Took            topology.Histogram // handling times
+	Took            protocol.Histogram // handling times
 }
 
 // Failures returns the number of failures: failed attempts that workers announced, or messages that arrived in the
@@ -32,7 +32,7 @@ func (t Totals) Add(other Totals) Totals {
 }
 
 // numbers contains the counts of Totals in the stored order. Add a new count at the end.
-type numbers [6 + topology.TookBuckets]uint64
+type numbers [6 + protocol.TookBuckets]uint64
 
 func (t Totals) numbers() (n numbers) {
 	n[0], n[1], n[2], n[3], n[4], n[5] = t.Succeeded, t.Failed, t.Retried, t.Parked, t.Arrived, t.Took.SumMS

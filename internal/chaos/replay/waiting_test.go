@@ -9,6 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
@@ -102,11 +103,11 @@ func (s *fixture) wait(hop topology.Hop) {
 		s.Fatal(err)
 	}
 	var all []*reprise.Message
-	report := topology.RetryReport{Queue: workQueue}
+	report := protocol.RetryReport{Queue: workQueue}
 	for i := range waits {
 		id := fmt.Sprint(i)
 		all = append(all, &reprise.Message{RoutingKey: hop.RoutingKey, MessageID: id, Body: []byte(id), Expiration: hop.TTL})
-		report.Retries = append(report.Retries, topology.Retry{MessageID: id, Wait: hop.RoutingKey, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(hop.Delay)})
+		report.Retries = append(report.Retries, protocol.Retry{MessageID: id, Wait: hop.RoutingKey, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(hop.Delay)})
 		if !report.Full() && i < waits-1 {
 			continue
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // pastQueues is the number of queues that have a history.
@@ -23,8 +23,8 @@ func fillPast(ctx context.Context, db *sql.DB, d failed.Dialect, a *failed.Archi
 	}
 	now := time.Now()
 	for i := range pastQueues {
-		s := topology.WorkerStatus{ID: fmt.Sprint("pagebench-", i, now.Unix()), Queue: fmt.Sprint("queue-", i), Started: now.Add(-8 * 24 * time.Hour), Sent: now}
-		s.Counts = topology.Counts{Succeeded: 10_000_000, Failed: 100_000, Retried: 90_000, Parked: 10_000}
+		s := protocol.WorkerStatus{ID: fmt.Sprint("pagebench-", i, now.Unix()), Queue: fmt.Sprint("queue-", i), Started: now.Add(-8 * 24 * time.Hour), Sent: now}
+		s.Counts = protocol.Counts{Succeeded: 10_000_000, Failed: 100_000, Retried: 90_000, Parked: 10_000}
 		for j := range 12 {
 			s.Took.Buckets[4+j] = 1_000_000
 		}

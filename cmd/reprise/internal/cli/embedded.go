@@ -7,7 +7,7 @@ import (
 
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // embeddedBroker is the broker of a configuration without a broker URL.
@@ -53,7 +53,7 @@ func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embedd
 func (e *embeddedBroker) end(stop *signals, log *slog.Logger) error {
 	e.stopControl()
 	for _, q := range e.Queues() {
-		if n := q.Ready + q.Unacked; n > 0 && e.inMemory && !topology.IsControlQueue(q.Name) {
+		if n := q.Ready + q.Unacked; n > 0 && e.inMemory && !protocol.IsControlQueue(q.Name) {
 			log.Warn("messages in memory are lost", "queue", q.Name, "messages", n)
 		}
 	}

@@ -171,7 +171,7 @@ func (h *health) paused() string {
 	var b strings.Builder
 	for _, w := range h.workers {
 		if p, ok := errors.AsType[*reprise.PausedError](w.Status().Pause); ok {
-			fmt.Fprintf(&b, "queue %s: %s\n", w.queue, oneLine(p.String()))
+			fmt.Fprintf(&b, "queue %s: %s\n", w.queue, oneLine(strings.TrimPrefix(p.Error(), "reprise: ")))
 		}
 	}
 	return b.String()

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/broker/disk"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // maxLeftoverQueues is the maximum number of queues in the result of leftoverMessages.
@@ -40,7 +40,7 @@ func leftoverMessages(file string, cfg *config.Config) string {
 	}
 	var queues []leftoverQueue
 	for _, q := range counts {
-		if q.Messages > 0 && !topology.IsControlQueue(q.Name) {
+		if q.Messages > 0 && !protocol.IsControlQueue(q.Name) {
 			queues = append(queues, leftoverQueue{q.Name, q.Messages})
 		}
 	}

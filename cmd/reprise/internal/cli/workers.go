@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // brokerFlags specify the broker of the workers.
@@ -133,10 +133,10 @@ func workersText(all api.Workers, messages bool, now time.Time, width int) strin
 			strconv.FormatUint(w.Counts.Succeeded, 10), strconv.FormatUint(w.Counts.Failed, 10), roughly(now.Sub(w.Started)))
 		for _, p := range w.Pauses {
 			whose := "worker " + w.ID
-			if p.Of == topology.PauseOfQueue {
+			if p.Of == protocol.PauseOfQueue {
 				whose = "queue " + terminal.OneLine(w.Queue)
 			}
-			if p.By == "" && p.Of == topology.PauseOfItself {
+			if p.By == "" && p.Of == protocol.PauseOfItself {
 				p.By = "itself"
 			}
 			notes = append(notes, whose+": "+terminal.OneLine(p.String()))
@@ -183,7 +183,7 @@ func (c *pauseCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	p := topology.Pause{By: actor(), Reason: c.Reason}
+	p := protocol.Pause{By: actor(), Reason: c.Reason}
 	return c.with(ctx, "reprise pause", streams, func(ctx context.Context, client *reprise.Client, list *fleet.List) error {
 		if _, err := client.Depth(ctx, c.Queue); err != nil {
 			return fmt.Errorf("%w; nothing was paused", err)
@@ -196,10 +196,10 @@ func (c *pauseCmd) Run(ctx context.Context, streams IO) error {
 		if lasts > 0 {
 			p.Until = p.At.Add(lasts)
 		}
-		if err := client.Control(ctx, topology.Command{Do: topology.DoPause, Queue: c.Queue, Worker: id, Pause: p}); err != nil {
+		if err := client.Control(ctx, protocol.Command{Do: protocol.DoPause, Queue: c.Queue, Worker: id, Pause: p}); err != nil {
 			return noListener(err)
 		}
-		return c.report(ctx, streams, list, c.Queue, id, topology.WorkerPaused)
+		return c.report(ctx, streams, list, c.Queue, id, protocol.WorkerPaused)
 	})
 }
 
@@ -236,10 +236,10 @@ func (c *resumeCmd) Run(ctx context.Context, streams IO) error {
 				return fmt.Errorf("queue %q is not paused (see reprise workers)", c.Queue)
 			}
 		}
-		if err := client.Control(ctx, topology.Command{Do: topology.DoResume, Queue: c.Queue, Worker: id}); err != nil {
+		if err := client.Control(ctx, protocol.Command{Do: protocol.DoResume, Queue: c.Queue, Worker: id}); err != nil {
 			return noListener(err)
 		}
-		return c.report(ctx, streams, list, c.Queue, id, topology.WorkerConsuming)
+		return c.report(ctx, streams, list, c.Queue, id, protocol.WorkerConsuming)
 	})
 }
 
@@ -312,7 +312,7 @@ func (b brokerFlags) report(ctx context.Context, streams IO, list *fleet.List, q
 		return err
 	}
 	verb := "resumed"
-	if state == topology.WorkerPaused {
+	if state == protocol.WorkerPaused {
 		verb = "paused"
 	}
 	text := fmt.Sprintf("queue %s %s: %d of %s %s\n", terminal.OneLine(queue), verb, result.Follow, terminal.Plural(result.Workers, "worker"), state)
@@ -321,7 +321,7 @@ func (b brokerFlags) report(ctx context.Context, streams IO, list *fleet.List, q
 		return fmt.Errorf("worker %s has not confirmed within %s that it is %s (see `reprise workers`)", id, b.Wait, state)
 	case id != "":
 		text = fmt.Sprintf("worker %s of queue %s %s\n", id, terminal.OneLine(queue), verb)
-	case result.Workers == 0 && state == topology.WorkerPaused:
+	case result.Workers == 0 && state == protocol.WorkerPaused:
 		text = fmt.Sprintf("pause of queue %s stored; no worker answered (workers without announcements continue)\n", terminal.OneLine(queue))
 	case result.Workers == 0:
 		text = fmt.Sprintf("queue %s resumed; no worker answered\n", terminal.OneLine(queue))

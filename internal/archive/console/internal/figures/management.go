@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -80,7 +81,7 @@ func (b *Broker) fetchQueues(ctx context.Context) (map[string]mgmtapi.Queue, err
 	}
 	queues := make(map[string]mgmtapi.Queue, len(found))
 	for _, q := range found {
-		if topology.IsControlQueue(q.Name) || strings.HasPrefix(q.Name, topology.OutcomeQueuePrefix) {
+		if protocol.IsControlQueue(q.Name) || strings.HasPrefix(q.Name, protocol.OutcomeQueuePrefix) {
 			continue // an internal queue of Reprise
 		}
 		queues[q.Name] = q
@@ -101,7 +102,7 @@ func (b *Broker) fetchTopology(ctx context.Context) (t topology.Topology, err er
 		t.Queues = append(t.Queues, topology.Queue{Name: name, Args: maps.Clone(q.Args)})
 	}
 	for _, x := range there.Exchanges {
-		if !strings.HasPrefix(x.Name, "amq.") && x.Name != topology.WorkersExchange && x.Name != topology.ControlExchange && x.Name != topology.RetriesExchange {
+		if !strings.HasPrefix(x.Name, "amq.") && x.Name != protocol.WorkersExchange && x.Name != protocol.ControlExchange && x.Name != protocol.RetriesExchange {
 			t.Exchanges = append(t.Exchanges, topology.Exchange{Name: x.Name, Kind: x.Kind})
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/graph"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -151,7 +152,7 @@ func (s *system) rows(workers []flow.Worker, announced []api.Worker) []queueRow 
 		}
 	}
 	for _, w := range announced {
-		if r := byName[w.Queue]; r != nil && w.State == topology.WorkerPaused {
+		if r := byName[w.Queue]; r != nil && w.State == protocol.WorkerPaused {
 			r.Paused = true
 		}
 	}

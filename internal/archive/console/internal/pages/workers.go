@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 var (
@@ -21,7 +21,7 @@ var (
 // queueWorkers contains the workers of a queue, prepared for a page.
 type queueWorkers struct {
 	Name    string
-	Pause   *topology.Pause // pause of the queue; nil: none
+	Pause   *protocol.Pause // pause of the queue; nil: none
 	Workers []workerRow
 
 	PauseHref, ResumeHref template.URL
@@ -84,11 +84,11 @@ func (q *queueWorkers) add(w api.Worker) {
 	}
 	for _, p := range w.Pauses {
 		switch p.Of {
-		case topology.PauseOfQueue:
+		case protocol.PauseOfQueue:
 			if q.Pause == nil || q.Pause.At.IsZero() {
 				q.Pause = &p
 			}
-		case topology.PauseOfWorker:
+		case protocol.PauseOfWorker:
 			row.Note, row.Paused = p.String(), true
 		default:
 			row.Note = p.String()

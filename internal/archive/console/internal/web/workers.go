@@ -13,14 +13,14 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // Fleet lists workers, and sends commands to them.
 type Fleet interface {
 	Workers() []fleet.Worker
 	Err() error // the reason why the list is incomplete, or nil
-	Control(ctx context.Context, c topology.Command) error
+	Control(ctx context.Context, c protocol.Command) error
 }
 
 // Workers returns the workers that the console knows, and the reason why the list may be incomplete.
@@ -54,13 +54,13 @@ func (c *Call) PauseWorkers(p api.Pause) error {
 	if err := c.checkWorker(p.Queue, p.Worker, true); err != nil {
 		return err
 	}
-	pause := topology.Pause{By: string(c.Who.Actor), Reason: p.Reason, At: time.Now()}
+	pause := protocol.Pause{By: string(c.Who.Actor), Reason: p.Reason, At: time.Now()}
 	details := map[string]any{"reason": p.Reason}
 	if lasts > 0 {
 		pause.Until = pause.At.Add(lasts)
 		details["for"] = lasts.String()
 	}
-	return c.command(topology.Command{Do: topology.DoPause, Queue: p.Queue, Worker: p.Worker, Pause: pause}, details)
+	return c.command(protocol.Command{Do: protocol.DoPause, Queue: p.Queue, Worker: p.Worker, Pause: pause}, details)
 }
 
 // ResumeWorkers ends a pause, and records the resumption in the audit log.
@@ -68,7 +68,7 @@ func (c *Call) ResumeWorkers(r api.Resume) error {
 	if err := c.checkWorker(r.Queue, r.Worker, false); err != nil {
 		return err
 	}
-	return c.command(topology.Command{Do: topology.DoResume, Queue: r.Queue, Worker: r.Worker}, map[string]any{})
+	return c.command(protocol.Command{Do: protocol.DoResume, Queue: r.Queue, Worker: r.Worker}, map[string]any{})
 }
 
 // checkWorker returns a failure if a command cannot apply to the queue or the worker. If worker is set or listed is
@@ -93,7 +93,7 @@ func (c *Call) checkWorker(queue, worker string, listed bool) error {
 }
 
 // command sends a command to the workers, and records it in the audit log.
-func (c *Call) command(command topology.Command, details map[string]any) error {
+func (c *Call) command(command protocol.Command, details map[string]any) error {
 	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
 	defer cancel()
 	if err := c.Fleet.Control(ctx, command); err != nil {

@@ -1,4 +1,4 @@
-package topology
+package protocol
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Names of the exchanges and queues of announced workers: see WorkerStatus and Command.
@@ -33,16 +35,16 @@ func IsControlQueue(name string) bool {
 }
 
 // Workers returns the topology of announced workers: WorkersExchange and ControlExchange.
-func Workers() Topology {
-	return Topology{Exchanges: []Exchange{{Name: WorkersExchange, Kind: Topic}, {Name: ControlExchange, Kind: Topic}}}
+func Workers() topology.Topology {
+	return topology.Topology{Exchanges: []topology.Exchange{{Name: WorkersExchange, Kind: topology.Topic}, {Name: ControlExchange, Kind: topology.Topic}}}
 }
 
 // ControlQueue returns a queue in which a client receives commands. The random id distinguishes the queues of different
 // clients. The queue is exclusive to a connection.
-func ControlQueue(id string) Queue {
-	return Queue{
+func ControlQueue(id string) topology.Queue {
+	return topology.Queue{
 		Name: ControlQueuePrefix + id, Transient: true, Exclusive: true, AutoDelete: true,
-		Args: Table{"x-queue-type": "classic", "x-max-length": int64(1000)},
+		Args: topology.Table{"x-queue-type": "classic", "x-max-length": int64(1000)},
 	}
 }
 
@@ -53,9 +55,9 @@ func ControlQueue(id string) Queue {
 //
 // The pause queue must be classic. RabbitMQ reports zero messages for a quorum queue whose leader is unreachable, but
 // returns an error for a classic queue on an unreachable node.
-func PauseQueue(queue string) (Queue, bool) {
+func PauseQueue(queue string) (topology.Queue, bool) {
 	name := PauseQueuePrefix + queue
-	return Queue{Name: name, Args: Table{"x-queue-type": "classic", "x-max-length": int64(1)}}, len(name) <= maxName
+	return topology.Queue{Name: name, Args: topology.Table{"x-queue-type": "classic", "x-max-length": int64(1)}}, len(name) <= maxName
 }
 
 // States of a worker.
@@ -274,7 +276,7 @@ func (s WorkerStatus) Encode() ([]byte, error) {
 			return b, err
 		}
 		if len(s.Handling) == 0 {
-			return nil, fmt.Errorf("topology: status of a worker must have at most %d bytes: got %d", MaxStatus, len(b))
+			return nil, fmt.Errorf("protocol: status of a worker must have at most %d bytes: got %d", MaxStatus, len(b))
 		}
 	}
 }

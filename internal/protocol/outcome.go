@@ -1,9 +1,10 @@
-package topology
+package protocol
 
 import (
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // HeaderOutcome is the header with which a replayed message requests a report from its consumer. Its value is a table
@@ -27,14 +28,14 @@ type OutcomeRequest struct {
 }
 
 // Table returns the value of [HeaderOutcome].
-func (r OutcomeRequest) Table() Table {
-	return Table{"to": r.To, "replay": r.Replay, "key": r.Key, "queue": r.Queue, "message": r.MessageID}
+func (r OutcomeRequest) Table() topology.Table {
+	return topology.Table{"to": r.To, "replay": r.Replay, "key": r.Key, "queue": r.Queue, "message": r.MessageID}
 }
 
 // ReadOutcomeRequest returns the request in the headers of a message, and whether the headers have a
 // valid request.
-func ReadOutcomeRequest(headers Table) (r OutcomeRequest, ok bool) {
-	t, _ := headers[HeaderOutcome].(Table)
+func ReadOutcomeRequest(headers topology.Table) (r OutcomeRequest, ok bool) {
+	t, _ := headers[HeaderOutcome].(topology.Table)
 	if t == nil {
 		return r, false
 	}
@@ -73,8 +74,8 @@ type Outcome struct {
 const maxOutcomeError = 1 << 10
 
 // Table returns the headers of the report.
-func (o Outcome) Table() Table {
-	t := Table{"replay": o.Replay, "key": o.Key, "queue": o.Queue, "attempt": int64(o.Attempt), "result": o.Result}
+func (o Outcome) Table() topology.Table {
+	t := topology.Table{"replay": o.Replay, "key": o.Key, "queue": o.Queue, "attempt": int64(o.Attempt), "result": o.Result}
 	if o.Error != "" {
 		t["error"] = strings.ToValidUTF8(o.Error[:min(len(o.Error), maxOutcomeError)], "")
 	}
@@ -83,7 +84,7 @@ func (o Outcome) Table() Table {
 
 // ReadOutcome returns the report in the headers of a message, and whether the headers have a valid
 // report.
-func ReadOutcome(headers Table) (o Outcome, ok bool) {
+func ReadOutcome(headers topology.Table) (o Outcome, ok bool) {
 	o.Replay, _ = headers["replay"].(string)
 	o.Key, _ = headers["key"].(string)
 	o.Queue, _ = headers["queue"].(string)

@@ -1,4 +1,4 @@
-package topology
+package protocol
 
 import (
 	"encoding/json"
@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/topology"
 )
 
 const (
@@ -18,8 +21,8 @@ const (
 )
 
 // Retries returns the exchange of retry reports.
-func Retries() Topology {
-	return Topology{Exchanges: []Exchange{{Name: RetriesExchange, Kind: Topic}}}
+func Retries() topology.Topology {
+	return topology.Topology{Exchanges: []topology.Exchange{{Name: RetriesExchange, Kind: topology.Topic}}}
 }
 
 // RetryReportVersion is the RetryReport.Version that this package writes.
@@ -79,7 +82,7 @@ func (r RetryReport) Encode() ([]byte, error) {
 	r.Retries = slices.Clone(r.Retries)
 	for i := range r.Retries {
 		x := &r.Retries[i]
-		x.Error = strings.ToValidUTF8(truncate(x.Error, maxErrorText), "?")
+		x.Error = brief.Excerpt(strings.ToValidUTF8(x.Error, "?"), maxErrorText)
 	}
 	return encodeJSON(r)
 }
@@ -95,43 +98,7 @@ func ReadRetryReport(body []byte) (r RetryReport, ok bool) {
 		return x.Attempt < 1 || x.Due.IsZero() || x.Failed.IsZero() || len(x.MessageID) > maxRetryID || len(x.Wait) > maxName || !utf8.ValidString(x.Wait)
 	})
 	for i := range r.Retries {
-		r.Retries[i].Error = truncate(r.Retries[i].Error, maxErrorText)
+		r.Retries[i].Error = brief.Excerpt(strings.ToValidUTF8(r.Retries[i].Error, "?"), maxErrorText)
 	}
 	return r, true
-}
-
-// WaitingIn returns the queue in which a message waits after a hop of the strategy's Route, according to the Topology of
-// the hop or the Route. It returns "" if the message does not wait, if the queue is unknown, or if the message waits in
-// several queues in turn.
-func (s Strategy) WaitingIn(d Delivery, hop Hop) string {
-	switch {
-	case hop.Delay <= 0 || hop.Stations > 1:
-		return ""
-	case hop.Way == Requeue:
-		return d.Queue
-	case hop.Way == Copy && hop.Exchange == "":
-		return hop.RoutingKey
-	case hop.Way == Copy:
-		return hop.Topology.singleQueue(hop.Exchange, hop.RoutingKey)
-	}
-	t := s.WithDefaults().Route.Topology(d.Queue)
-	for _, q := range t.Queues {
-		if exchange, found := q.Args["x-dead-letter-exchange"].(string); found && q.Name == d.Queue {
-			key, _ := q.Args["x-dead-letter-routing-key"].(string)
-			if key == "" {
-				key = d.RoutingKey
-			}
-			return t.singleQueue(exchange, key)
-		}
-	}
-	return ""
-}
-
-// singleQueue returns the only queue that receives messages with the given exchange and key. It returns "" if the queue is
-// unknown, or if there are several.
-func (t Topology) singleQueue(exchange, key string) string {
-	if queues, err := t.Reach(exchange, key); err == nil && len(queues) == 1 {
-		return queues[0]
-	}
-	return ""
 }
