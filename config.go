@@ -11,6 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/loglimit"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -118,7 +119,7 @@ func (c *Config) withDefaults() Config {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
 	if d.Observer != nil {
-		d.Observer = guardedObserver{d.Observer, d.Logger}
+		d.Observer = &guardedObserver{observer: d.Observer, log: d.Logger, limit: loglimit.Limit{Burst: 10}}
 	}
 	if d.Dial == nil {
 		d.Dial = (&net.Dialer{}).DialContext

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/guard"
+	"github.com/reprisemq/reprise/internal/loglimit"
 )
 
 // Observer receives the events of clients and workers, for metrics or for tests.
@@ -25,15 +26,19 @@ func (f ObserverFunc) Observe(e Event) { f(e) }
 type guardedObserver struct {
 	observer Observer
 	log      *slog.Logger
+	limit    loglimit.Limit
 }
 
-func (g guardedObserver) Observe(e Event) {
+func (g *guardedObserver) Observe(e Event) {
 	err := guard.Call("observer", func() error {
 		g.observer.Observe(e)
 		return nil
 	})
-	if err != nil {
-		g.log.Error("observer failed", "event", e.Kind.String(), "error", err)
+	if err == nil {
+		return
+	}
+	if omitted, due := g.limit.Due(); due {
+		g.log.Error("observer failed", "event", e.Kind.String(), "error", err, "omitted", omitted)
 	}
 }
 

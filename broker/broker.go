@@ -36,8 +36,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/management"
@@ -112,14 +110,16 @@ func (b *Broker) Serve(l net.Listener) error {
 	b.mu.Unlock()
 
 	b.config.Logger.Info("listening", "address", l.Addr().String())
+	log := acceptLog{log: b.config.Logger}
 	for {
 		conn, err := l.Accept()
 		switch {
 		case err == nil:
+			log.accepted()
 			err = b.node.Serve(conn)
 		case outOfFiles(err):
 			// If Serve returned an error here, any client could stop the broker by exhausting its file descriptors.
-			b.config.Logger.Error("cannot accept connection", "error", err)
+			log.failed(err)
 			if b.node.Wait(acceptPause) {
 				continue
 			}
@@ -134,16 +134,6 @@ func (b *Broker) Serve(l net.Listener) error {
 			return fmt.Errorf("broker: %w", err)
 		}
 	}
-}
-
-// acceptPause is the time for which Serve waits before it accepts again, so that other connections can close.
-const acceptPause = 50 * time.Millisecond
-
-// outOfFiles reports whether err is temporary: the machine is out of file descriptors or memory until other connections
-// close, or a client has aborted its connection.
-func outOfFiles(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
-		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
 }
 
 // DialContext connects to the broker without a socket. It has the signature of net.Dialer.DialContext, but ignores the

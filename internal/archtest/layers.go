@@ -40,7 +40,7 @@ backoff                                                                         
 internal/testhook
 internal/amqpwire, internal/guard, internal/params, internal/amqpvalue, internal/brief, internal/jsonpatch, internal/pemfile
 internal/throttle
-internal/bounded
+internal/bounded, internal/loglimit
 `
 
 // TestPackages are packages for tests and tools. They may import every package, but only TestPackages and _test.go files

@@ -141,7 +141,9 @@ func (d *Delivery) End(result error, pause time.Duration, reason error) {
 	c := d.session.consumer
 	if d.record != nil {
 		if err := guard.Call("breaker", func() error { d.record(result); return nil }); err != nil {
-			c.Log.Error("breaker failed", "error", err)
+			if omitted, due := c.loggedBreaker.Due(); due {
+				c.Log.Error("breaker failed", "error", err, "omitted", omitted)
+			}
 		}
 	}
 	c.pauser.pause(pause, reason)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/loglimit"
 	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -74,6 +75,9 @@ type Consumer struct {
 	deadline deadline
 	slots    *slots
 	pauser   *pauser
+
+	loggedBreaker loglimit.Limit
+
 	attempts sync.WaitGroup // includes the settlement after each attempt
 
 	handling context.Context // context of handlers

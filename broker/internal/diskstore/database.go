@@ -43,11 +43,10 @@ func (d *disk) options() *pebble.Options {
 const backgroundPause = 100 * time.Millisecond
 
 func (d *disk) backgroundError(err error) {
-	switch {
-	case pebble.IsCorruptionError(err) || errors.Is(err, ErrDamaged):
+	if pebble.IsCorruptionError(err) || errors.Is(err, ErrDamaged) {
 		d.damageOnce.Do(func() { close(d.damaged) })
-	case d.loggedBackground.due():
-		d.log.Error("background work of the database failed", "directory", d.dir, "error", err)
+	} else if omitted, due := d.loggedBackground.Due(); due {
+		d.log.Error("background work of the database failed", "directory", d.dir, "error", err, "omitted", omitted)
 	}
 	time.Sleep(backgroundPause)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/reprisemq/reprise/broker/internal/alarm"
+	"github.com/reprisemq/reprise/internal/loglimit"
 )
 
 // commitDelay is the delay after which the store commits changes for which no caller waits, unless an earlier commit
@@ -44,7 +45,7 @@ type disk struct {
 	corrupt    sync.Map    // damaged files already logged
 	damageOnce sync.Once   // closes damaged
 
-	loggedBackground perMinute // log messages about failed background work
+	loggedBackground loglimit.Limit // log messages about failed background work
 
 	commitStarted atomic.Int64  // start of the running commit in Unix nanoseconds, or 0
 	wake          chan struct{} // requests a commit

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,6 +15,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
 	"github.com/cockroachdb/pebble/v2/sstable/blob"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/reprisemq/reprise/internal/loglimit"
 )
 
 // fullRetryDelay is the delay before a guard retries a write to a full disk.
@@ -32,8 +33,8 @@ const fullRetryDelay = time.Second
 type guard struct {
 	vfs.FS
 	d          *disk
-	tracker    *tracker  // nil while the database is being created or examined
-	loggedFull perMinute // log messages about a full disk
+	tracker    *tracker       // nil while the database is being created or examined
+	loggedFull loglimit.Limit // log messages about a full disk
 }
 
 // trackedName returns the base name of a file in the directory of the database. If path is not in this directory, or if
@@ -103,18 +104,9 @@ func isTemporary(err error) bool {
 
 // logFull logs at most once per minute that the disk is full.
 func (g *guard) logFull(err error) {
-	if g.loggedFull.due() {
+	if _, due := g.loggedFull.Due(); due {
 		g.d.log.Error("disk is full; messages are not confirmed until space is free", "directory", g.d.dir, "error", err)
 	}
-}
-
-// perMinute limits repeated log messages.
-type perMinute struct{ last atomic.Int64 } // time of the last message in Unix seconds
-
-// due reports whether the caller should log a message, because the last one is at least a minute old.
-func (p *perMinute) due() bool {
-	now, last := time.Now().Unix(), p.last.Load()
-	return now-last >= 60 && p.last.CompareAndSwap(last, now)
 }
 
 // blockForever never returns.

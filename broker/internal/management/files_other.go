@@ -2,6 +2,7 @@
 
 package management
 
-func maxFiles() int64 { return unlimitedFiles }
+// MaxFiles returns the maximum number of open files of the process.
+func MaxFiles() int64 { return unlimitedFiles }
 
 func openFiles() uint64 { return 0 }

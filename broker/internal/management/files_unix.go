@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// maxFiles returns the maximum number of open files of the process.
-func maxFiles() int64 {
+// MaxFiles returns the maximum number of open files of the process.
+func MaxFiles() int64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
 		return unlimitedFiles

@@ -57,7 +57,7 @@ func (e *exposition) node(n *node.Node, perObject bool) {
 	e.gauge("rabbitmq_process_resident_memory_bytes", "Memory used in bytes", processMemory())
 	e.gauge("rabbitmq_resident_memory_limit_bytes", "Memory high watermark in bytes", n.Memory.Limit())
 	e.gauge("rabbitmq_process_open_fds", "Open file descriptors", int64(openFiles()))
-	e.gauge("rabbitmq_process_max_fds", "Open file descriptors limit", maxFiles())
+	e.gauge("rabbitmq_process_max_fds", "Open file descriptors limit", MaxFiles())
 	e.gauge("reprise_messages_memory_bytes", "Memory that messages take in bytes", n.Memory.Used())
 	e.gauge("reprise_messages_memory_limit_bytes", "Memory of messages from which on publishers are blocked", n.Memory.Limit())
 	e.gauge("reprise_connections_memory_bytes", "Memory that connections take in bytes, beside messages in queues", n.Connections.Used())

@@ -63,7 +63,7 @@ const maxGoroutines = 1 << 20
 
 // limitsOfProcess returns the limits of the process. Clients and alerts compute shares of them, so they are not zero.
 func limitsOfProcess() fields {
-	files := maxFiles()
+	files := MaxFiles()
 	return fields{"fd_total": files, "sockets_total": files, "proc_total": maxGoroutines}
 }
 

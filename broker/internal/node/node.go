@@ -23,6 +23,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/stats"
 	"github.com/reprisemq/reprise/broker/internal/store"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
+	"github.com/reprisemq/reprise/internal/loglimit"
 )
 
 // ErrClosed is returned by [Node.Serve] after [Node.Shutdown] has been called.
@@ -70,6 +71,8 @@ type Node struct {
 	registry *registry.Registry
 	begun    bool
 
+	loggedRefused, loggedEnds loglimit.Limit // clients can cause any number of these log messages
+
 	mu          sync.Mutex
 	closed      bool
 	clusterName string
@@ -96,6 +99,8 @@ func New(config Config) (*Node, error) {
 		deleting:    make(map[*vhost.VHost]struct{}),
 		live:        make(map[*session.Session]struct{}),
 		closing:     make(chan struct{}),
+
+		loggedRefused: loglimit.Limit{Burst: 10}, loggedEnds: loglimit.Limit{Burst: 100},
 	}
 	n.Alarms = alarm.Set{n.Memory.Alarm()}
 	if config.Store != nil {
@@ -214,7 +219,9 @@ func (n *Node) Serve(conn net.Conn) error {
 		return ErrClosed
 	}
 	if limit := n.config.MaxConnections; limit > 0 && len(n.live) >= limit {
-		n.config.Log.Warn("connection refused; connection limit reached", "peer", conn.RemoteAddr().String(), "limit", limit)
+		if omitted, due := n.loggedRefused.Due(); due {
+			n.config.Log.Warn("connection refused; connection limit reached", "peer", conn.RemoteAddr().String(), "limit", limit, "omitted", omitted)
+		}
 		_ = conn.Close()
 		return nil
 	}
@@ -223,7 +230,7 @@ func (n *Node) Serve(conn net.Conn) error {
 	n.Stats.Churn.ConnectionsCreated.Add(1)
 	n.running.Go(func() {
 		if err := s.Serve(); err != nil {
-			n.config.Log.Log(context.Background(), logLevel(err), "connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
+			n.logEnd(conn, err)
 		}
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -231,6 +238,16 @@ func (n *Node) Serve(conn net.Conn) error {
 		n.Stats.Churn.ConnectionsClosed.Add(1)
 	})
 	return nil
+}
+
+// logEnd logs why a connection ended.
+func (n *Node) logEnd(conn net.Conn, err error) {
+	level := logLevel(err)
+	if level < slog.LevelWarn {
+		n.config.Log.Log(context.Background(), level, "connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
+	} else if omitted, due := n.loggedEnds.Due(); due {
+		n.config.Log.Log(context.Background(), level, "connection ended", "peer", conn.RemoteAddr().String(), "reason", err, "omitted", omitted)
+	}
 }
 
 // logLevel returns the level at which to log the reason for the end of a connection. If the login was refused without a

@@ -73,7 +73,7 @@ func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logge
 		}
 		log.Info("backup written", "path", request.To)
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: webLog(log)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

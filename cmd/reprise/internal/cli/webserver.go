@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/loglimit"
 )
 
 // webServer serves HTTP in the background of a command. The zero value does nothing.
@@ -34,7 +38,7 @@ func serveWeb(what string, l net.Listener, h http.Handler, log *slog.Logger) *we
 			WriteTimeout:   webWriteTimeout,
 			IdleTimeout:    webIdleTimeout,
 			MaxHeaderBytes: webMaxHeader,
-			ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+			ErrorLog:       webLog(log),
 		},
 		failed: make(chan error, 1),
 		done:   make(chan struct{}),
@@ -46,6 +50,23 @@ func serveWeb(what string, l net.Listener, h http.Handler, log *slog.Logger) *we
 		}
 	}()
 	return s
+}
+
+// webLog returns a log for errors of an HTTP server, such as failed TLS handshakes, which clients can cause at any rate.
+func webLog(l *slog.Logger) *log.Logger {
+	return log.New(&limitedLog{log: l, limit: loglimit.Limit{Burst: 10}}, "", 0)
+}
+
+type limitedLog struct {
+	log   *slog.Logger
+	limit loglimit.Limit
+}
+
+func (w *limitedLog) Write(b []byte) (int, error) {
+	if omitted, due := w.limit.Due(); due {
+		w.log.Warn(strings.TrimSpace(string(b)), "omitted", omitted)
+	}
+	return len(b), nil
 }
 
 // stop stops the server. Running requests have a short time to finish.

@@ -140,3 +140,15 @@ func TestWebServerLogsErrors(t *testing.T) {
 		t.Errorf("log: got %q: %v", logged.String(), err)
 	}
 }
+
+// Clients cannot fill the log with errors of an HTTP server.
+func TestErrorsOfWebServerDoNotFloodLog(t *testing.T) {
+	var log bytes.Buffer
+	errors := webLog(slog.New(slog.NewTextHandler(&log, nil)))
+	for range 1000 {
+		errors.Print("http: TLS handshake error from 192.0.2.1:1: EOF")
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 10 {
+		t.Errorf("got %d log messages about 1000 errors, want 10", n)
+	}
+}

@@ -45,7 +45,9 @@ func (e *Exec) environment(m *reprise.Message, log *slog.Logger) []string {
 	if len(b.omitted) > 0 {
 		names := strings.Join(b.omitted, " ")
 		env = append(env, ours+"OMITTED="+names)
-		log.Warn("parts of the message do not fit into the environment of the program", "omitted", names)
+		if repeated, due := e.loggedOmitted.Due(); due {
+			log.Warn("parts of the message do not fit into the environment of the program", "omitted", names, "repeated", repeated)
+		}
 	}
 	return env
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/cause"
+	"github.com/reprisemq/reprise/internal/loglimit"
 )
 
 // Exit codes with a defined outcome, from sysexits.h. Any other nonzero code leads to a retry.
@@ -68,6 +69,8 @@ type Exec struct {
 	mu      sync.Mutex
 	running map[*os.Process]struct{}
 	killed  bool
+
+	loggedOpen, loggedOmitted loglimit.Limit
 }
 
 // NewExec returns a handler for cfg, or an error if cfg is invalid. It does not check that the program exists;
@@ -190,7 +193,10 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 	stdout.flush()
 	stderr.flush()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		log.Warn("the program exited, but its children kept its output open; the rest of the output is ignored", "program", e.cfg.Command[0])
+		if omitted, due := e.loggedOpen.Due(); due {
+			log.Warn("the program exited, but its children kept its output open; the rest of the output is ignored",
+				"program", e.cfg.Command[0], "omitted", omitted)
+		}
 	}
 	if failed && e.ends(ctx) {
 		return context.Cause(ctx)

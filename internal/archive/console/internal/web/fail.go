@@ -24,7 +24,9 @@ func (c *Call) fail(err error) {
 		}
 	}
 	if c.Unavailable = errors.Is(err, failed.ErrUnavailable); c.Unavailable {
-		c.Logger.Warn("archive unavailable", "method", c.R.Method, "path", c.R.URL.Path, "actor", c.Who.Actor, "err", err)
+		if omitted, due := c.loggedUnavailable.Due(); due {
+			c.Logger.Warn("archive unavailable", "method", c.R.Method, "path", c.R.URL.Path, "actor", c.Who.Actor, "err", err, "omitted", omitted)
+		}
 	}
 	if f.RetryAfter > 0 {
 		c.W.Header().Set("Retry-After", strconv.Itoa(f.RetryAfter))

@@ -19,6 +19,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/loglimit"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
@@ -44,6 +45,8 @@ type Server struct {
 
 	Guard    *access.Guard
 	FailPage func(*Call, *fault.Failure) // writes an error page
+
+	loggedUnavailable loglimit.Limit
 
 	mux     *http.ServeMux
 	handler http.Handler // the mux, behind the checks for all requests

@@ -1,0 +1,35 @@
+// Package loglimit limits log messages about events that can occur at any rate, such as failures that each client can
+// cause. It imports the standard library only.
+package loglimit
+
+import (
+	"sync"
+	"time"
+)
+
+// Limit permits a number of log messages per minute. The zero value permits one. A Limit is safe for concurrent use.
+type Limit struct {
+	Burst int // permitted messages per minute; default: 1
+
+	mu      sync.Mutex
+	minute  time.Time // start of the current minute
+	logged  int       // number of messages in the current minute
+	omitted int
+}
+
+// Due counts an event, and reports whether the caller should log it. omitted is the number of events since the last
+// logged one for which Due has returned false.
+func (l *Limit) Due() (omitted int, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); l.minute.IsZero() || now.Sub(l.minute) >= time.Minute {
+		l.minute, l.logged = now, 0
+	}
+	if l.logged >= max(1, l.Burst) {
+		l.omitted++
+		return 0, false
+	}
+	l.logged++
+	omitted, l.omitted = l.omitted, 0
+	return omitted, true
+}
