@@ -3,6 +3,8 @@ package topology
 import (
 	"fmt"
 	"slices"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Reach returns the names of the queues that receive a message with the given exchange and routing
@@ -24,13 +26,13 @@ func (t Topology) routesByKey(name string) (Exchange, error) {
 	x := t.exchange(name)
 	_, own := predeclaredKinds[name]
 	if !own && !slices.ContainsFunc(t.Exchanges, func(x Exchange) bool { return x.Name == name }) {
-		return x, fmt.Errorf("exchange %q not found", name)
+		return x, fmt.Errorf("exchange %s not found", brief.Quoted(name))
 	}
 	switch x.Kind {
 	case Direct, Fanout, Topic:
 		return x, nil
 	}
-	return x, fmt.Errorf("exchange %q is of kind %s, which does not route by the key alone", name, x.Kind)
+	return x, fmt.Errorf("exchange %s is of kind %s, which does not route by the key alone", brief.Quoted(name), x.Kind)
 }
 
 // Return returns the exchange through which messages return to their work queue after the wait, if the strategy's Route

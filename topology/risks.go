@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Risks returns the ways in which the broker removes messages from the queue before a consumer has processed them, because of
@@ -15,7 +16,7 @@ func (q Queue) Risks() (risks []string) {
 	add := func(format string, args ...any) { risks = append(risks, fmt.Sprintf(format, args...)) }
 	fate := "drops"
 	if to, found := q.Args["x-dead-letter-exchange"].(string); found {
-		fate = fmt.Sprintf("dead-letters to exchange %q", to)
+		fate = "dead-letters to exchange " + brief.Quoted(to)
 	}
 	if ttl, found := amqpvalue.Integer(q.Args["x-message-ttl"]); found {
 		add("x-message-ttl: the broker %s messages that wait longer than %s, also while the workers are stopped or paused (remove the limit)", fate, inTime(ttl))

@@ -38,8 +38,8 @@ topology                                                                        
 backoff                                                                                                  |
 -------------------------------------------------------------------------------------------------------
 internal/testhook
-internal/amqpwire, internal/guard, internal/params, internal/amqpvalue, internal/brief, internal/jsonpatch, internal/pemfile
-internal/throttle
+internal/amqpwire, internal/guard, internal/params, internal/amqpvalue, internal/jsonpatch, internal/pemfile
+internal/throttle, internal/brief
 internal/bounded, internal/loglimit
 `
 

@@ -1,4 +1,4 @@
-// Package brief formats durations and excerpts for users. It imports the standard library only.
+// Package brief formats durations, excerpts and names for users. It imports the standard library only.
 package brief
 
 import (

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // None is the value of the parameter for an empty list. A nil list has no parameter.
@@ -108,7 +110,7 @@ func (r *Reader) readOne(text string, pointer any) (err error) {
 		return x.UnmarshalText([]byte(text))
 	case *bool:
 		if text != "true" && text != "false" {
-			return fmt.Errorf("%.40q is not true or false", text)
+			return fmt.Errorf("%s is not true or false", brief.Quoted(text))
 		}
 		*x = text == "true"
 	case *time.Time:
@@ -130,7 +132,7 @@ func readScalar(text string, to reflect.Value) error {
 	}
 	n, err := strconv.ParseInt(text, 10, bits)
 	if err != nil || n < 1 {
-		return fmt.Errorf("%.40q is not a positive integer", text)
+		return fmt.Errorf("%s is not a positive integer", brief.Quoted(text))
 	}
 	to.SetInt(n)
 	return nil
@@ -175,7 +177,7 @@ func ReadTime(text string, now time.Time, zone *time.Location) (time.Time, error
 	if d, err := readAge(written); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, fmt.Errorf("%.40q is not a time (write 2026-01-31T12:00:00Z, 2026-01-31, or how long ago: 90m, 24h, 7d)", text)
+	return time.Time{}, fmt.Errorf("%s is not a time (write 2026-01-31T12:00:00Z, 2026-01-31, or how long ago: 90m, 24h, 7d)", brief.Quoted(text))
 }
 
 // readAge parses a duration, which may begin with a number of days: 7d, 1d12h.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Text is a byte string, such as the name of a queue. In JSON and in a URL, a valid UTF-8 string is unchanged. Any other
@@ -39,7 +41,7 @@ func (t *Text) UnmarshalText(text []byte) error {
 	}
 	b, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return fmt.Errorf("%.40q must have base64 after %q (encode a string with this prefix in base64 as well)", text, base64Text)
+		return fmt.Errorf("%s must have base64 after %s (encode a string with this prefix in base64 as well)", brief.Quoted(string(text)), base64Text)
 	}
 	*t = Text(b)
 	return nil
@@ -108,10 +110,10 @@ func (x *Texts) read(pairs []string) error {
 		name, errName := url.PathUnescape(strings.TrimSpace(name))
 		value, errValue := url.PathUnescape(strings.TrimSpace(value))
 		if !found || name == "" || errName != nil || errValue != nil {
-			return fmt.Errorf("%.40q is not NAME:VALUE (write %%25 for %%, and %%3A for : in the name)", pair)
+			return fmt.Errorf("%s is not NAME:VALUE (write %%25 for %%, and %%3A for : in the name)", brief.Quoted(pair))
 		}
 		if _, twice := all[name]; twice {
-			return fmt.Errorf("%.40q must be given once", name)
+			return fmt.Errorf("%s must be given once", brief.Quoted(name))
 		}
 		all[name] = value
 	}

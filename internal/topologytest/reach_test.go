@@ -25,10 +25,10 @@ func TestReachReturnsErrorForUnknownRouting(t *testing.T) {
 		},
 	}
 	for _, tc := range []struct{ exchange, key, want string }{
-		{"plain", "odd", `exchange "odd" is of kind x-consistent-hash, which does not route by the key alone`},
-		{"amq.headers", "k", `exchange "amq.headers" is of kind headers, which does not route by the key alone`},
-		{"unknown", "k", `exchange "unknown" not found`},
-		{"lost", "k", `exchange "elsewhere" not found`},
+		{"plain", "odd", `exchange “odd” is of kind x-consistent-hash, which does not route by the key alone`},
+		{"amq.headers", "k", `exchange “amq.headers” is of kind headers, which does not route by the key alone`},
+		{"unknown", "k", `exchange “unknown” not found`},
+		{"lost", "k", `exchange “elsewhere” not found`},
 	} {
 		if queues, err := topo.Reach(tc.exchange, tc.key); err == nil || err.Error() != tc.want {
 			t.Errorf("exchange %s, key %s: got %q, %v, want error %s", tc.exchange, tc.key, queues, err, tc.want)

@@ -30,7 +30,7 @@ func TestRisksOfExistingQueue(t *testing.T) {
 		},
 		{
 			name: "TTL with dead letters", queue: topology.Queue{Args: topology.Table{"x-message-ttl": 60000, "x-dead-letter-exchange": "late", "x-queue-type": "quorum"}},
-			want: []string{`x-message-ttl: the broker dead-letters to exchange "late" messages that wait`},
+			want: []string{`x-message-ttl: the broker dead-letters to exchange “late” messages that wait`},
 		},
 		{
 			name: "length", queue: topology.Queue{Args: topology.Table{"x-max-length": 1000, "x-max-priority": 5}},

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Client is a client of a console. Its methods are safe for concurrent use. They return an *[Error] for an unsuccessful
@@ -36,7 +37,7 @@ type ClientConfig struct {
 func NewClient(cfg ClientConfig) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("console must be a URL such as http://host:port or https://host: got %q", Shown(cfg.URL))
+		return nil, fmt.Errorf("console must be a URL such as http://host:port or https://host: got %s", brief.Quoted(Shown(cfg.URL)))
 	}
 	client := *cmp.Or(cfg.HTTP, http.DefaultClient)
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // another host must not get the token

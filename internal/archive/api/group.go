@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/params"
 )
 
@@ -105,13 +106,13 @@ func ParseGroupFilter(v url.Values) (f GroupFilter, err error) {
 		f.State = ""
 	}
 	if f.State != "" && !slices.Contains(failed.States(), failed.State(f.State)) {
-		r.Keep("state", fmt.Errorf("%.40q is not failed, replaying, replayed, discarded or all", f.State))
+		r.Keep("state", fmt.Errorf("%s is not failed, replaying, replayed, discarded or all", brief.Quoted(string(f.State))))
 	}
 	if f.Order == byLast {
 		f.Order = ""
 	}
 	if f.Order != "" && f.Order != byFailed {
-		r.Keep("order", fmt.Errorf("%.40q is not failed or last", f.Order))
+		r.Keep("order", fmt.Errorf("%s is not failed or last", brief.Quoted(string(f.Order))))
 	}
 	return f, r.Err
 }

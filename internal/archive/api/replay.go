@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Plan specifies the messages and the settings of a replay. Rate is in messages per second; 0: no limit.
@@ -141,7 +142,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%.40q is not a duration (examples: 90s, 1m30s, 2h)", text)
+		return fmt.Errorf("%s is not a duration (examples: 90s, 1m30s, 2h)", brief.Quoted(string(text)))
 	}
 	*d = Duration(parsed)
 	return nil

@@ -297,7 +297,7 @@ func TestDescriptionHasAllParameters(t *testing.T) {
 			t.Errorf("%s: path parameter is not described", name)
 		}
 		w := ask(t, d.Console, method, "/api/v1"+strings.Replace(path, "{id}", "1", 1)+"?nonsense=1", nil)
-		refused(t, w, http.StatusBadRequest, `unknown parameter "nonsense"`)
+		refused(t, w, http.StatusBadRequest, `unknown parameter “nonsense”`)
 		understood := []string{}
 		var failure struct{ Advice string }
 		if err := json.Unmarshal(w.Body.Bytes(), &failure); err != nil {

@@ -54,8 +54,8 @@ func TestReplayFormShowsRoutes(t *testing.T) {
 		"orders exchange shop, original routing keys shop.failed 2",
 		"refunds shop.failed 1",
 		"By queue name only: these messages stay failed unless you permit it below.",
-		`1 to refunds: consumers see the routing key "refunds", not the original key`,
-		`(exchange "shop" also routes the original key to "audit")`,
+		`1 to refunds: consumers see the routing key “refunds”, not the original key`,
+		`(exchange “shop” also routes the original key to “audit”)`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("page does not contain %q: %s", want, text)

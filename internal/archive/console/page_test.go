@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -67,7 +67,7 @@ func TestPagesShowMarkupAsText(t *testing.T) {
 					t.Errorf("%s contains the markup %s, for %q", path, markup, text)
 				}
 			}
-			if strings.ContainsFunc(tags.ReplaceAllString(w.Body.String(), ""), show.Odd) {
+			if strings.ContainsFunc(tags.ReplaceAllString(w.Body.String(), ""), brief.Odd) {
 				t.Errorf("%s contains an invisible character, for %q", path, text)
 			}
 		}

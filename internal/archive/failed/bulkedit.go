@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/jsonpatch"
 	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
@@ -150,7 +151,7 @@ func (e *BulkEdit) compile(secrets []Rule) (*editor, error) {
 				return invalid("%w", err)
 			}
 			if compiled.MatchString("") {
-				return invalid("regular expression “%.80s” must not match an empty text", r.Old)
+				return invalid("regular expression %s must not match an empty text", brief.Quoted(r.Old))
 			}
 			if err := checkTemplate(compiled, r.New); err != nil {
 				return invalid("%w", err)
@@ -166,11 +167,11 @@ func (e *BulkEdit) compile(secrets []Rule) (*editor, error) {
 	for i, name := range names {
 		switch {
 		case name == "" || len(name) > 255:
-			return invalid("header %.80q must have a name of 1 to 255 bytes", name)
+			return invalid("header %s must have a name of 1 to 255 bytes", brief.Quoted(name))
 		case i > 0 && name == names[i-1]:
-			return invalid("header %.80q must not be listed twice", name)
+			return invalid("header %s must not be listed twice", brief.Quoted(name))
 		case strings.HasPrefix(name, "x-reprise-") || isAttemptHeader(name, nil) || name == "CC" || name == "BCC":
-			return invalid("header %.80q must not be edited (it belongs to Reprise or the broker)", name)
+			return invalid("header %s must not be edited (it belongs to Reprise or the broker)", brief.Quoted(name))
 		}
 	}
 	text, err := encodeTable(e.SetHeaders)
@@ -191,7 +192,7 @@ func checkTemplate(x *regexp.Regexp, template string) error {
 		if n, err := strconv.Atoi(name); m[0] == "$$" || err == nil && n <= x.NumSubexp() || err != nil && name != "" && x.SubexpIndex(name) >= 0 {
 			continue
 		}
-		return fmt.Errorf("group “%.40s” does not exist in the regular expression (write ${1}x for group 1 before an x, and $$ for a dollar)", m[0])
+		return fmt.Errorf("group %s does not exist in the regular expression (write ${1}x for group 1 before an x, and $$ for a dollar)", brief.Quoted(m[0]))
 	}
 	return nil
 }
@@ -220,7 +221,7 @@ func (x *editor) apply(c Content) (Content, error) {
 	out := c
 	if x.patch != nil || len(x.Replace) > 0 {
 		if !c.Properties.plain() {
-			return c, uneditable(fmt.Sprintf("the body has a content encoding (%.40q)", c.Properties.ContentEncoding))
+			return c, uneditable(fmt.Sprintf("the body has a content encoding (%s)", brief.Quoted(c.Properties.ContentEncoding)))
 		}
 		var err error
 		if out.Body, err = x.body(c.Body); err != nil {
@@ -294,7 +295,7 @@ func (r Replacement) replace(body []byte, x *regexp.Regexp, limit int) ([]byte, 
 		}
 		switch {
 		case n+len(places) == 0:
-			return nil, fmt.Errorf("text “%.80s” not found", r.Old)
+			return nil, fmt.Errorf("text %s not found", brief.Quoted(r.Old))
 		case len(body)+n*(len(r.New)-len(r.Old))+len(places)*len(r.New) > limit:
 			return nil, jsonpatch.ErrTooLarge
 		case n == 0:
@@ -305,9 +306,9 @@ func (r Replacement) replace(body []byte, x *regexp.Regexp, limit int) ([]byte, 
 	matches := x.FindAllSubmatchIndex(body, maxMatches+1)
 	switch n := len(matches); {
 	case n == 0:
-		return nil, fmt.Errorf("regular expression “%.80s” not found", r.Old)
+		return nil, fmt.Errorf("regular expression %s not found", brief.Quoted(r.Old))
 	case n > maxMatches:
-		return nil, fmt.Errorf("regular expression “%.80s” found more than %d times", r.Old, maxMatches)
+		return nil, fmt.Errorf("regular expression %s found more than %d times", brief.Quoted(r.Old), maxMatches)
 	}
 	var out []byte
 	at := 0

@@ -84,7 +84,7 @@ func TestBulkEditOfHeaders(t *testing.T) {
 func TestBulkEditRefusesEncodedBodiesAndSecrets(t *testing.T) {
 	edit := &failed.BulkEdit{Replace: []failed.Replacement{{Old: "a", New: "b"}}, SpareSecrets: true, SendImpossible: true}
 	_, err := edit.Apply(failed.Content{Body: []byte("a"), Properties: failed.Properties{ContentEncoding: "gzip"}}, nil)
-	if err == nil || err.Error() != `the body has a content encoding ("gzip")` {
+	if err == nil || err.Error() != `the body has a content encoding (“gzip”)` {
 		t.Error(err)
 	}
 	rules := []failed.Rule{{Header: "token"}, {Path: "card"}}

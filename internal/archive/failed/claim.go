@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
@@ -107,7 +108,7 @@ func (t *tx) owned(arrivals []queuedMessage) error {
 			return err
 		}
 		if owner != a.Owner {
-			return fmt.Errorf("%w: another process archives queue %q", ErrState, a.FailedQueue)
+			return fmt.Errorf("%w: another process archives queue %s", ErrState, brief.Quoted(a.FailedQueue))
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"hash/crc32"
 	"strconv"
 	"strings"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Prefixes of the cursors, one for each list.
@@ -35,7 +37,7 @@ func cursorSum(s string) string {
 // readCursor parses a cursor of a list and stores the position in at. It returns ErrInvalid if the cursor is damaged or
 // belongs to another list.
 func readCursor(c, list string, at ...*int64) error {
-	invalid := fmt.Errorf("%w: %q is not a cursor of this list (pass the cursor of the previous page unchanged, or \"\" for the first page)", ErrInvalid, c)
+	invalid := fmt.Errorf("%w: %s is not a cursor of this list (pass the cursor of the previous page unchanged, or none for the first page)", ErrInvalid, brief.Quoted(string(c)))
 	rest, ok := strings.CutPrefix(c, list)
 	if !ok {
 		return invalid

@@ -33,8 +33,8 @@ func TestDestinations(t *testing.T) {
 		prints.Exchange, prints.RoutingKey, prints.Keys = "shop", "", true
 		byName := back("prints", "prints.failed", 1)
 		byName.Route, byName.Refused = failed.RouteByName, true
-		byName.Warning = `consumers see the routing key "prints", not the original key; a consumer that republishes with this key ` +
-			`may lose the message (exchange "shop" also routes the original key to "audit")`
+		byName.Warning = `consumers see the routing key “prints”, not the original key; a consumer that republishes with this key ` +
+			`may lose the message (exchange “shop” also routes the original key to “audit”)`
 		bound := failed.Routing{Bindings: func(context.Context) (topology.Topology, error) {
 			return topology.Topology{
 				Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},

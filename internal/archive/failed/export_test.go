@@ -86,7 +86,7 @@ func TestImportReportsInvalidLine(t *testing.T) {
 			"{\n":                           "unexpected end",
 			"{}\n":                          "not an exported message",
 			`{"archive":"x","id":1}` + "\n": "not an exported message",
-			strings.Replace(lines[0], `"state":"failed"`, `"state":"lost"`, 1):      `state "lost" not found`,
+			strings.Replace(lines[0], `"state":"failed"`, `"state":"lost"`, 1):      `state “lost” not found`,
 			strings.Replace(lines[0], `"headers":{}`, `"headers":{"a":1}`, 1):       `must have a type`,
 			strings.Replace(lines[0], `"headers":{}`, `"headers":{},"edited":1`, 1): `edited must be between 0 and 0: got 1`,
 		} {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/params"
 )
 
@@ -253,7 +254,7 @@ func (f *Filter) UnmarshalJSON(b []byte) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		return fmt.Errorf("unknown field %.40q", name)
+		return fmt.Errorf("unknown field %s", brief.Quoted(name))
 	}
 	return nil
 }
@@ -325,15 +326,15 @@ func (f Filter) Validate() error {
 	for _, text := range []struct{ name, value string }{{"text", f.Text}, {"error", f.Error}} {
 		// Almost every error contains blanks, so such a filter would select almost all messages.
 		if text.value != "" && strings.TrimSpace(text.value) == "" {
-			return invalid(text.name, "%s must not be blank: got %.40q (leave it out)", text.name, text.value)
+			return invalid(text.name, "%s must not be blank: got %s (leave it out)", text.name, brief.Quoted(text.value))
 		}
 	}
 	if f.Text != "" && !hasWord(f.Text) {
-		return invalid("text", "text must have a letter or a digit: got %.40q", f.Text)
+		return invalid("text", "text must have a letter or a digit: got %s", brief.Quoted(f.Text))
 	}
 	for _, s := range f.States {
 		if !slices.Contains(States(), s) {
-			return invalid("state", "state %.40q not found (use failed, replaying, replayed or discarded)", s)
+			return invalid("state", "state %s not found (use failed, replaying, replayed or discarded)", brief.Quoted(string(s)))
 		}
 	}
 	for _, id := range f.IDs {
@@ -345,7 +346,7 @@ func (f Filter) Validate() error {
 	case f.All && !f.IsZero():
 		return invalid("", "all must not be combined with other conditions")
 	case f.Outcome != "" && !slices.Contains(Outcomes(), f.Outcome):
-		return invalid("outcome", "outcome %.40q not found (use pending, retrying, settled, succeeded, failed again or unknown)", f.Outcome)
+		return invalid("outcome", "outcome %s not found (use pending, retrying, settled, succeeded, failed again or unknown)", brief.Quoted(string(f.Outcome)))
 	case f.Outcome != "" && f.SentBy == 0:
 		return invalid("outcome", "outcome must be combined with sent_by")
 	case f.SentBy != 0 && f.RefusedBy != 0:

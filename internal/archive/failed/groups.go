@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
@@ -102,7 +103,7 @@ func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) (groups []G
 	query := selection{d: a.d}
 	where, ok := f.where(&query)
 	if where == "" || ok == "" {
-		return nil, "", fmt.Errorf("%w: state %q not found (use %q)", ErrInvalid, f.State, States())
+		return nil, "", fmt.Errorf("%w: state %s not found (use failed, replaying, replayed or discarded)", ErrInvalid, brief.Quoted(string(f.State)))
 	}
 	type place struct {
 		id GroupID

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/tablejson"
 )
 
@@ -108,7 +109,7 @@ func parseLine(b []byte) (*line, error) {
 		return nil, fmt.Errorf("%w: line is not an exported message (archive, id and queue are required)", ErrInvalid)
 	}
 	if _, ok := codes[l.State]; !ok {
-		return nil, fmt.Errorf("%w: state %q not found (use %q)", ErrInvalid, l.State, States())
+		return nil, fmt.Errorf("%w: state %s not found (use failed, replaying, replayed or discarded)", ErrInvalid, brief.Quoted(string(l.State)))
 	}
 	if l.State == Replaying {
 		l.State = Failed

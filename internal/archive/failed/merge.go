@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
@@ -25,7 +26,7 @@ type GroupRule struct {
 // Validate returns an error if Error or Name is missing.
 func (r GroupRule) Validate() error {
 	if r.Error == nil || strings.TrimSpace(r.Name) == "" {
-		return fmt.Errorf("%w: group rule must have an Error and a Name: got %v and %q", ErrInvalid, r.Error, r.Name)
+		return fmt.Errorf("%w: group rule must have an Error and a Name: got %v and %s", ErrInvalid, r.Error, brief.Quoted(r.Name))
 	}
 	return nil
 }

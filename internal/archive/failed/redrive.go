@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -170,7 +171,7 @@ func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
 // message returns the message to publish for a message of the failed queue.
 func (d *redrive) message(ctx context.Context, m *reprise.Message) (*reprise.Message, error) {
 	if m.Headers[topology.HeaderReplay] == d.mark {
-		return nil, fmt.Errorf("message %q was sent and has failed again, and is now before the remaining messages of queue %q (pause the worker, or correct the cause first)", m.MessageID, d.cfg.From)
+		return nil, fmt.Errorf("message %s was sent and has failed again, and is now before the remaining messages of queue %s (pause the worker, or correct the cause first)", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From))
 	}
 	at, to, err := d.cfg.target(ctx, m, d.router)
 	err = cmp.Or(err, to.check(d.cfg.ByQueueName))
@@ -178,7 +179,7 @@ func (d *redrive) message(ctx context.Context, m *reprise.Message) (*reprise.Mes
 		err = &ClaimError{Queue: at.queue}
 	}
 	if err != nil {
-		return nil, withAction(err, "cannot redrive message %q of queue %q", m.MessageID, d.cfg.From)
+		return nil, withAction(err, "cannot redrive message %s of queue %s", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From))
 	}
 	if d.warned.first(to) {
 		d.cfg.Logger.Warn("redrive sends by queue name", "queue", to.Queue, "warning", to.Warning)
@@ -199,7 +200,7 @@ func (d *redrive) publish(ctx context.Context, m *reprise.Message) error {
 		case err == nil:
 			return nil
 		case isMessageError(err), isTargetError(err), errors.Is(err, reprise.ErrClosed):
-			return withAction(err, "cannot redrive message %q of queue %q", m.MessageID, d.cfg.From)
+			return withAction(err, "cannot redrive message %s of queue %s", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From))
 		}
 		delay := storeBackoff.Delay(failures)
 		d.cfg.Logger.Warn("redrive waits", "queue", d.cfg.From, "error", err, "next_try", delay)

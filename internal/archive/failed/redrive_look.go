@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // ClaimError is returned if only a header of a message names its work queue, and RedriveConfig.Believe returns false
@@ -18,7 +18,7 @@ type ClaimError struct {
 }
 
 func (e *ClaimError) Error() string {
-	return fmt.Sprintf("only a header, which every publisher can set, names the queue %q", e.Queue)
+	return "only a header, which every publisher can set, names the queue " + brief.Quoted(e.Queue)
 }
 
 // maxLook is the maximum number of messages that LookBeforeRedrive reads.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -170,7 +171,7 @@ func (x *waitingAct) unfit() string {
 	case p.wait == p.queue:
 		return "they wait inside the work queue, where no client can read them (let the handler park them at the next attempt)"
 	case len(designsOf(p)) == 0:
-		return fmt.Sprintf("their wait queue %q is not one of a known design: move all its messages with reprise redrive", p.wait)
+		return fmt.Sprintf("their wait queue %s is not one of a known design: move all its messages with reprise redrive", brief.Quoted(p.wait))
 	}
 	return ""
 }

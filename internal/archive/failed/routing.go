@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -68,7 +69,7 @@ type RouteError struct {
 }
 
 func (e *RouteError) Error() string {
-	return fmt.Sprintf("only the queue name leads to %q, and sending by queue name is not permitted: %s", e.Queue, e.Warning)
+	return fmt.Sprintf("only the queue name leads to %s, and sending by queue name is not permitted: %s", brief.Quoted(e.Queue), e.Warning)
 }
 
 // check returns a RouteError unless the message may be sent to the target.
@@ -285,7 +286,7 @@ func (r *router) before(queue string) (exchanges []string) {
 func (r *router) leadsOnlyTo(queue, exchange, key string) error {
 	for _, x := range r.all.Exchanges {
 		if x.Name == exchange && x.Internal {
-			return fmt.Errorf("exchange %q is internal", exchange)
+			return fmt.Errorf("exchange %s is internal", brief.Quoted(exchange))
 		}
 	}
 	reached, err := r.all.Reach(exchange, key)
@@ -295,9 +296,9 @@ func (r *router) leadsOnlyTo(queue, exchange, key string) error {
 	others := slices.DeleteFunc(reached, func(name string) bool { return name == queue })
 	switch {
 	case len(others) == len(reached):
-		return fmt.Errorf("exchange %q does not route the original key to %q", exchange, queue)
+		return fmt.Errorf("exchange %s does not route the original key to %s", brief.Quoted(exchange), brief.Quoted(queue))
 	case len(others) > 0:
-		return fmt.Errorf("exchange %q also routes the original key to %q", exchange, others[0])
+		return fmt.Errorf("exchange %s also routes the original key to %s", brief.Quoted(exchange), brief.Quoted(others[0]))
 	}
 	return nil
 }
@@ -332,11 +333,11 @@ func (r *router) warning(m sentFrom, why error) string {
 	case r.err != nil:
 		why = fmt.Errorf("cannot read the bindings: %w", r.err)
 	case r.live:
-		why = fmt.Errorf("no exchange routes the original key only to %q", m.queue)
+		why = fmt.Errorf("no exchange routes the original key only to %s", brief.Quoted(m.queue))
 	default:
 		why = errNoBindings
 	}
-	return fmt.Sprintf("consumers see the routing key %q, %s; a consumer that republishes with this key may lose the message (%v)", m.queue, was, why)
+	return fmt.Sprintf("consumers see the routing key %s, %s; a consumer that republishes with this key may lose the message (%v)", brief.Quoted(m.queue), was, why)
 }
 
 // warnedQueues contains the queues for which a Warning was logged.

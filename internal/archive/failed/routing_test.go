@@ -113,23 +113,23 @@ func TestRedriveReachesOnlyWorkQueue(t *testing.T) {
 			"fanout": {"fanout", func(*boundQueue) {}, ""},
 			"another queue": {
 				"direct", func(x *boundQueue) { x.bind(x.audit, x.exchange, boundKey) },
-				`exchange %q also routes the original key to`,
+				`exchange “%s” also routes the original key to`,
 			},
-			"pattern": {"topic", func(x *boundQueue) { x.bind(x.audit, x.exchange, "*.new") }, `exchange %q also routes the original key to`},
+			"pattern": {"topic", func(x *boundQueue) { x.bind(x.audit, x.exchange, "*.new") }, `exchange “%s” also routes the original key to`},
 			"another queue of a fanout exchange": {
 				"fanout", func(x *boundQueue) { x.bind(x.audit, x.exchange, "") },
-				`exchange %q also routes the original key to`,
+				`exchange “%s” also routes the original key to`,
 			},
 			"exchange binding": {"direct", func(x *boundQueue) {
 				next := x.declare("fanout", nil)
 				x.bind(x.audit, next, "")
 				x.join(next, x.exchange, boundKey)
-			}, `exchange %q also routes the original key to`},
+			}, `exchange “%s” also routes the original key to`},
 			"alternate exchange of a bound exchange": {"direct", func(x *boundQueue) {
 				last := x.declare("fanout", nil)
 				x.bind(x.audit, last, "")
 				x.join(x.declare("direct", amqp.Table{"alternate-exchange": last}), x.exchange, boundKey)
-			}, `exchange %q also routes the original key to`},
+			}, `exchange “%s” also routes the original key to`},
 			"headers exchange": {"direct", func(x *boundQueue) {
 				x.join(x.declare("headers", nil), x.exchange, boundKey)
 			}, `is of kind headers, which does not route by the key alone`},
@@ -140,7 +140,7 @@ func TestRedriveReachesOnlyWorkQueue(t *testing.T) {
 				x.park(boundKey)
 				d, result, log := x.redrive(Routing{Bindings: x.bindings})
 				why := tc.why
-				if strings.Contains(why, "%q") {
+				if strings.Contains(why, "%s") {
 					why = fmt.Sprintf(why, x.exchange)
 				}
 				switch {
@@ -259,10 +259,10 @@ func TestRoutingTargets(t *testing.T) {
 		"published by name":         {Routing{}, sentFrom{"plain", "plain.failed", "", "plain"}, Target{"", "plain"}, ""},
 		"published to failed queue": {Routing{}, sentFrom{"plain", "plain.failed", "", "plain.failed"}, Target{"", "plain"}, lost},
 		"exchange of the design":    {known, sentFrom{"two", "parked", "parked", "b"}, Target{"work", "b"}, ""},
-		"by name, unknown key":      {known, sentFrom{"two", "parked", "", "two"}, Target{"", "two"}, `(exchange "work" does not route the original key to "two")`},
+		"by name, unknown key":      {known, sentFrom{"two", "parked", "", "two"}, Target{"", "two"}, `(exchange “work” does not route the original key to “two”)`},
 		"only key of the design":    {known, sentFrom{"one", "parked", "", "one"}, Target{"work", "single"}, ""},
 		"redriven by name before":   {known, sentFrom{"one", "parked", "parked", "one"}, Target{"work", "single"}, ""},
-		"key of another queue":      {known, sentFrom{"one", "parked", "parked", "a"}, Target{"", "one"}, `(exchange "work" does not route the original key to "one")`},
+		"key of another queue":      {known, sentFrom{"one", "parked", "parked", "a"}, Target{"", "one"}, `(exchange “work” does not route the original key to “one”)`},
 		"worker without exchange":   {known, sentFrom{"plain", "plain.failed", "shop", "x"}, Target{"", "plain"}, ""},
 		"only listed exchange": {
 			Routing{Bindings: listed()}, sentFrom{"two", "parked", "parked", "a"}, Target{"work", "a"}, "",
@@ -271,7 +271,7 @@ func TestRoutingTargets(t *testing.T) {
 			Routing{Bindings: listed(topology.Binding{Exchange: "shop", Queue: "two", RoutingKey: "a"})},
 			sentFrom{"two", "parked", "", "a"},
 			Target{"", "two"},
-			`(no exchange routes the original key only to "two")`,
+			`(no exchange routes the original key only to “two”)`,
 		},
 		"original exchange of two listed exchanges": {
 			Routing{Bindings: listed(topology.Binding{Exchange: "shop", Queue: "two", RoutingKey: "a"})}, sentFrom{"two", "parked", "shop", "a"}, Target{"shop", "a"}, "",
@@ -283,13 +283,13 @@ func TestRoutingTargets(t *testing.T) {
 			Routing{Bindings: listed(topology.Binding{Exchange: "inner", Queue: "plain", RoutingKey: "k"})},
 			sentFrom{"plain", "plain.failed", "inner", "k"},
 			Target{"", "plain"},
-			`(exchange "inner" is internal)`,
+			`(exchange “inner” is internal)`,
 		},
 		"exchange of the design with another queue": {
 			Routing{Workers: known.Workers, Bindings: listed(topology.Binding{Exchange: "work", Queue: "audit", RoutingKey: "single"})},
 			sentFrom{"one", "parked", "parked", "single"},
 			Target{"", "one"},
-			`(exchange "work" also routes the original key to "audit")`,
+			`(exchange “work” also routes the original key to “audit”)`,
 		},
 		"unreadable bindings": {
 			Routing{Bindings: func(context.Context) (topology.Topology, error) { return topology.Topology{}, errors.New("refused") }},

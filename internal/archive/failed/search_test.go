@@ -188,7 +188,7 @@ func TestListRejectsInvalidArguments(t *testing.T) {
 			p    failed.Page
 			says string
 		}{
-			{failed.Filter{States: []failed.State{"lost"}}, failed.Page{}, `state "lost" not found`},
+			{failed.Filter{States: []failed.State{"lost"}}, failed.Page{}, `state “lost” not found`},
 			{failed.Filter{Error: " \n"}, failed.Page{}, "error must not be blank"},
 			{failed.Filter{Text: "!?"}, failed.Page{}, "text must have a letter or a digit"},
 			{failed.Filter{MinAttempts: 3, MaxAttempts: 2}, failed.Page{}, "must not be more than"},

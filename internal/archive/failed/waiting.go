@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
@@ -77,7 +78,7 @@ func (f WaitingFilter) Validate() error {
 	case len(f.IDs) > maxWaitingIDs:
 		return fmt.Errorf("%w: WaitingFilter.IDs must have at most %[3]d IDs: got %[2]d", ErrInvalid, len(f.IDs), maxWaitingIDs)
 	case strings.Trim(f.Group, "0123456789abcdef") != "" || len(f.Group) > 2*groupDigestSize:
-		return fmt.Errorf("%w: WaitingFilter.Group must be the key of a group: got %q", ErrInvalid, f.Group)
+		return fmt.Errorf("%w: WaitingFilter.Group must be the key of a group: got %s", ErrInvalid, brief.Quoted(f.Group))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -36,11 +37,11 @@ const maxActReason = 1000 // bytes
 func (a WaitingAct) Validate() error {
 	switch {
 	case a.Do != RetryNow && a.Do != Postpone && a.Do != ParkNow:
-		return fmt.Errorf("%w: WaitingAct.Do must be %q, %q or %q: got %q", ErrInvalid, RetryNow, Postpone, ParkNow, a.Do)
+		return fmt.Errorf("%w: WaitingAct.Do must be %s, %s or %s: got %s", ErrInvalid, RetryNow, Postpone, ParkNow, brief.Quoted(string(a.Do)))
 	case a.Do == Postpone && (a.Delay < MinPostpone || a.Delay > topology.MaxDelay):
 		return fmt.Errorf("%w: WaitingAct.Delay must be from %s to %s: got %s", ErrInvalid, MinPostpone, topology.MaxDelay, a.Delay)
 	case a.Do != Postpone && a.Delay != 0:
-		return fmt.Errorf("%w: WaitingAct.Delay must not be set unless Do is %q", ErrInvalid, Postpone)
+		return fmt.Errorf("%w: WaitingAct.Delay must not be set unless Do is %s", ErrInvalid, Postpone)
 	case a.AtMost < 0:
 		return fmt.Errorf("%w: WaitingAct.AtMost must not be negative: got %d", ErrInvalid, a.AtMost)
 	case len(a.Reason) > maxActReason:

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Constants of the rule for rises: see Series.Rises.
@@ -161,7 +163,7 @@ func (r Rise) String() string {
 		default:
 			when = "after"
 		}
-		fmt.Fprintf(&b, ", %s the mark “%s”", when, r.After.Text)
+		fmt.Fprintf(&b, ", %s the mark %s", when, brief.Quoted(r.After.Text))
 	}
 	b.WriteString(".")
 	if !r.End.IsZero() {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Range is a period that ends now and is divided into intervals of a minute, 5 minutes or an hour.
@@ -33,7 +35,7 @@ func ParseRange(name string) (Range, error) {
 		}
 		names = append(names, r.Name)
 	}
-	return Range{}, fmt.Errorf("history: range %q not found (use %s)", name, strings.Join(names, ", "))
+	return Range{}, fmt.Errorf("history: range %s not found (use %s)", brief.Quoted(name), strings.Join(names, ", "))
 }
 
 // kept returns the age at which rows of a step are removed. The age is longer than the range, so that the first

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Ledger compares the figures of the broker, the workers and the archive. A Ledger is safe for concurrent use. Only one
@@ -121,7 +122,7 @@ func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reas
 	}
 	i := slices.IndexFunc(known, func(k account) bool { return k.name == name })
 	if i < 0 {
-		return fmt.Errorf("%w: %q", ErrNoAccount, name)
+		return fmt.Errorf("%w: %s", ErrNoAccount, brief.Quoted(name))
 	}
 	r := &known[i]
 	newest, err := l.last(ctx, name, 3)
@@ -131,7 +132,7 @@ func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reas
 	old := *r
 	r.opened, r.opening = time.Time{}, opening{}
 	if old.opened.IsZero() || !r.open(newest) {
-		return fmt.Errorf("%w of account %q (try again in %s)", ErrTooEarly, name, 2*l.cfg.Every)
+		return fmt.Errorf("%w of account %s (try again in %s)", ErrTooEarly, brief.Quoted(name), 2*l.cfg.Every)
 	}
 	n := r.terms.missing(&old.terms)
 	r.note = fmt.Sprintf("restarted at %s by %s, with a difference of %d: %s", l.cfg.Clock().UTC().Format(time.RFC3339), who, n, reason)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // passwordVariable is the environment variable with the password of the broker's user.
@@ -251,7 +252,7 @@ func listen(addr string) (net.Listener, error) {
 		return l, nil
 	}
 	if _, ok := errors.AsType[*net.AddrError](err); ok {
-		return nil, usagef("cannot listen on %q (use HOST:PORT, such as 127.0.0.1:5600)", addr)
+		return nil, usagef("cannot listen on %s (use HOST:PORT, such as 127.0.0.1:5600)", brief.Quoted(addr))
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err

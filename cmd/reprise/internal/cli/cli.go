@@ -21,6 +21,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Exit codes of all commands.
@@ -228,7 +229,8 @@ func report(streams IO, err error) int {
 		return ExitUsage
 	}
 	if !errors.Is(err, errPrinted) {
-		fmt.Fprintln(streams.Stderr, "reprise:", textOf(err))
+		// An error can contain text of messages and of other programs, which must not control the terminal.
+		fmt.Fprintln(streams.Stderr, "reprise:", strings.ReplaceAll(brief.Visible(textOf(err)), "\r", ""))
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		return ExitUsage

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // controlFile is the name of a broker's control socket in its data directory. Only the user of the broker's process and
@@ -61,7 +63,7 @@ func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logge
 		var request backupRequest
 		err := json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&request)
 		if err == nil && !filepath.IsAbs(request.To) {
-			err = fmt.Errorf("path must be absolute: got %q", request.To)
+			err = fmt.Errorf("path must be absolute: got %s", brief.Quoted(request.To))
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)

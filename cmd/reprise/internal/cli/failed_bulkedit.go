@@ -9,6 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // bulkEditFlags contains the flags that edit all messages of a replay.
@@ -44,7 +45,7 @@ func (f *bulkEditFlags) edit() (*api.BulkEdit, error) {
 			}
 		}
 		if !json.Valid(text) {
-			return nil, usagef("--patch must be a JSON array of operations, or @FILE: got %.80q", text)
+			return nil, usagef("--patch must be a JSON array of operations, or @FILE: got %s", brief.Quoted(string(text)))
 		}
 		e.Patch = bytes.TrimSpace(text)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/tablejson"
 )
 
@@ -70,7 +71,7 @@ func readEdit(text string, before api.Content) (api.Content, error) {
 		head, body, found = strings.Cut(text, bodyMark+"\r\n")
 	}
 	if !found {
-		return after, fmt.Errorf("line %q not found (it separates headers and body)", bodyMark)
+		return after, fmt.Errorf("line %s not found (it separates headers and body)", brief.Quoted(bodyMark))
 	}
 	if len(before.Body) == 0 || before.Body[len(before.Body)-1] != '\n' {
 		body = strings.TrimSuffix(body, "\n")
@@ -92,7 +93,7 @@ func readEdit(text string, before api.Content) (api.Content, error) {
 			return after, fmt.Errorf("line %d: %w", i+1, err)
 		}
 		if _, twice := after.Headers[name]; twice {
-			return after, fmt.Errorf("line %d: header %q must occur once (attempts may have added it)", i+1, name)
+			return after, fmt.Errorf("line %d: header %s must occur once (attempts may have added it)", i+1, brief.Quoted(name))
 		}
 		after.Headers[name] = value
 	}
@@ -105,7 +106,7 @@ var headerForm = regexp.MustCompile(`^\s*("(?:[^"\\]|\\.)*"|[^\s":=]+)\s*(:=|:)\
 func readHeader(line string) (string, any, error) {
 	m := headerForm.FindStringSubmatch(line)
 	if m == nil {
-		return "", nil, fmt.Errorf("%.60q is not a header (write name: text, or name := JSON)", line)
+		return "", nil, fmt.Errorf("%s is not a header (write name: text, or name := JSON)", brief.Quoted(line))
 	}
 	name := m[1]
 	if strings.HasPrefix(name, `"`) {

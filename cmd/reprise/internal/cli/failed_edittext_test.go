@@ -69,11 +69,11 @@ func TestReadEdit(t *testing.T) {
 	before := api.Content{Headers: api.Headers{"lang": "en"}, Body: []byte("x")}
 	for name, c := range map[string]struct{ text, want string }{
 		"mark":     {"lang: en\n", "not found"},
-		"line":     {"# x\nnonsense\n" + bodyMark + "\nx", "line 2: \"nonsense\" is not a header (write name: text, or name := JSON)"},
+		"line":     {"# x\nnonsense\n" + bodyMark + "\nx", "line 2: “nonsense” is not a header (write name: text, or name := JSON)"},
 		"json":     {"a := {\n" + bodyMark + "\nx", "line 1: a := { is not JSON"},
 		"type":     {"a := {\"int99\": 1}\n" + bodyMark + "\nx", "line 1: a: "},
-		"twice":    {"a: 1\na: 2\n" + bodyMark + "\nx", "line 2: header \"a\" must occur once"},
-		"own name": {"a := 1\n\"a\": 2\n" + bodyMark + "\nx", "line 2: header \"a\" must occur once"},
+		"twice":    {"a: 1\na: 2\n" + bodyMark + "\nx", "line 2: header “a” must occur once"},
+		"own name": {"a := 1\n\"a\": 2\n" + bodyMark + "\nx", "line 2: header “a” must occur once"},
 	} {
 		if _, err := readEdit(c.text, before); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %v, want %q", name, err, c.want)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/params"
 )
 
@@ -60,13 +61,13 @@ func (s *selection) filter(state string) (failed.Filter, error) {
 	for _, h := range s.Header {
 		name, value, found := strings.Cut(h, "=")
 		if !found || name == "" {
-			return f, usagef("--header must be name=value: got %q", h)
+			return f, usagef("--header must be name=value: got %s", brief.Quoted(h))
 		}
 		if f.Headers == nil {
 			f.Headers = map[string]string{}
 		}
 		if _, twice := f.Headers[name]; twice {
-			return f, usagef("--header %q is set twice", name)
+			return f, usagef("--header %s is set twice", brief.Quoted(name))
 		}
 		f.Headers[name] = value
 	}

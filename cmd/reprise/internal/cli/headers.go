@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -20,10 +21,10 @@ func parseHeaders(args []string) (map[string]any, error) {
 		typed := strings.HasSuffix(name, ":")
 		name = strings.TrimSuffix(name, ":")
 		if !found || name == "" {
-			return nil, usagef("--header must be name=text or name:=JSON: got %q", arg)
+			return nil, usagef("--header must be name=text or name:=JSON: got %s", brief.Quoted(arg))
 		}
 		if _, twice := headers[name]; twice {
-			return nil, usagef("--header %q is set twice", name)
+			return nil, usagef("--header %s is set twice", brief.Quoted(name))
 		}
 		if !typed {
 			headers[name] = value
@@ -31,7 +32,7 @@ func parseHeaders(args []string) (map[string]any, error) {
 		}
 		v, err := parseJSON(value)
 		if err != nil {
-			return nil, usagef("--header %s must be JSON, such as 3, true or [\"a\"]: got %q: %w", name, value, err)
+			return nil, usagef("--header %s must be JSON, such as 3, true or [\"a\"]: got %s: %w", name, brief.Quoted(value), err)
 		}
 		headers[name] = v
 	}

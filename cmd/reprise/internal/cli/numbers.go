@@ -39,7 +39,7 @@ func flag(read func(text string, target reflect.Value) error) kong.MapperFunc {
 func whole(text string, target reflect.Value) error {
 	n, err := strconv.ParseInt(text, 10, target.Type().Bits())
 	if err != nil {
-		return fmt.Errorf("%q is not an integer, or too large", text)
+		return fmt.Errorf("%s is not an integer, or too large", brief.Quoted(text))
 	}
 	target.SetInt(n)
 	return nil
@@ -49,7 +49,7 @@ func natural(text string, target reflect.Value) error {
 	bits := target.Type().Bits()
 	n, err := strconv.ParseUint(text, 10, bits)
 	if err != nil {
-		return fmt.Errorf("%q is not an integer from 0 to %d", text, uint64(1)<<bits-1)
+		return fmt.Errorf("%s is not an integer from 0 to %d", brief.Quoted(text), uint64(1)<<bits-1)
 	}
 	target.SetUint(n)
 	return nil
@@ -58,7 +58,7 @@ func natural(text string, target reflect.Value) error {
 func decimal(text string, target reflect.Value) error {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return fmt.Errorf("%q is not a number", text)
+		return fmt.Errorf("%s is not a number", brief.Quoted(text))
 	}
 	target.SetFloat(n)
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -196,13 +197,13 @@ func (c *publishCmd) explain(ctx context.Context, err error) error {
 	if unroutable, ok := errors.AsType[*reprise.UnroutableError](err); ok {
 		switch {
 		case c.To != "":
-			return fmt.Errorf("queue %q not found; message not stored (use --declare to create it)", c.To)
+			return fmt.Errorf("queue %s not found; message not stored (use --declare to create it)", brief.Quoted(c.To))
 		case unroutable.Code == 404:
-			return fmt.Errorf("exchange %q not found; message not stored", *c.Exchange)
+			return fmt.Errorf("exchange %s not found; message not stored", brief.Quoted(*c.Exchange))
 		case *c.Exchange == "":
-			return fmt.Errorf("queue %q not found; message not stored (the default exchange routes to the queue with the name of the key)", c.Key)
+			return fmt.Errorf("queue %s not found; message not stored (the default exchange routes to the queue with the name of the key)", brief.Quoted(c.Key))
 		}
-		return fmt.Errorf("exchange %q has no queue bound for key %q; message not stored", *c.Exchange, c.Key)
+		return fmt.Errorf("exchange %s has no queue bound for key %s; message not stored", brief.Quoted(*c.Exchange), brief.Quoted(c.Key))
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, reprise.ErrUnconfirmed) {
 		return cause

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // perSecond is the value of a flag such as 10/s, 100/m or 5000/h. 0 means no limit.
@@ -13,7 +14,7 @@ type perSecond float64
 func (r *perSecond) UnmarshalText(text []byte) error {
 	n, err := config.ParseRate(string(text))
 	if err == nil && n <= 0 {
-		err = fmt.Errorf("%q is not a rate above zero (example: 10/s)", text)
+		err = fmt.Errorf("%s is not a rate above zero (example: 10/s)", brief.Quoted(string(text)))
 	}
 	*r = perSecond(n)
 	return err

@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/design"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 type redriveCmd struct {
@@ -172,7 +173,7 @@ func (*redriveCmd) logger(streams IO) *slog.Logger {
 // report prints the result, even if the redrive is incomplete.
 func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to *failed.Target, err error) error {
 	if missing, ok := errors.AsType[*reprise.QueueError](err); ok && missing.Code == 404 {
-		return fmt.Errorf("queue %q not found", c.From)
+		return fmt.Errorf("queue %s not found", brief.Quoted(c.From))
 	}
 	if err != nil {
 		r.Error = textOf(err)

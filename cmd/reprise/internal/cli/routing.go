@@ -11,6 +11,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // routingOf returns the known routes to the queues of workers.
@@ -30,7 +31,7 @@ func wayText(queue, exchange, key string, keys bool) string {
 	case keys:
 		return fmt.Sprintf("%s by exchange %s, each with its own key", terminal.OneLine(queue), terminal.OneLine(exchange))
 	}
-	return fmt.Sprintf("%s by exchange %s with key %q", terminal.OneLine(queue), terminal.OneLine(exchange), key)
+	return fmt.Sprintf("%s by exchange %s with key %s", terminal.OneLine(queue), terminal.OneLine(exchange), brief.Quoted(key))
 }
 
 // warningText formats a warning about the messages of the previous line. If the messages are refused, it adds the flag

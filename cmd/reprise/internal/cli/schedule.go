@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 type scheduleCmd struct {
@@ -58,7 +59,7 @@ type date time.Time
 func (d *date) UnmarshalText(text []byte) error {
 	parsed, err := time.Parse(time.RFC3339, string(text))
 	if err != nil {
-		return fmt.Errorf("%q is not a date (examples: 2026-03-01T09:00:00Z, 2026-03-01T10:00:00+01:00)", text)
+		return fmt.Errorf("%s is not a date (examples: 2026-03-01T09:00:00Z, 2026-03-01T10:00:00+01:00)", brief.Quoted(string(text)))
 	}
 	*d = date(parsed)
 	return nil
@@ -123,7 +124,7 @@ func (c *scheduleCmd) policy(flags []*kong.Flag) (p reprise.Policy, given []stri
 		case name == "list" && slices.Min(c.List) < 0:
 			err = usagef("--list must not contain a negative delay: got %s", slices.Min(c.List))
 		case name == "jitter" && c.Jitter == "":
-			err = usagef("--jitter must be none, equal, full or decorrelated: got %q", c.Jitter)
+			err = usagef("--jitter must be none, equal, full or decorrelated: got %s", brief.Quoted(c.Jitter))
 		}
 	}
 	if err != nil {
@@ -162,7 +163,7 @@ func workersOf(all []config.Worker, queue, file string) ([]config.Worker, error)
 			return []config.Worker{w}, nil
 		}
 	}
-	return nil, usagef("%s has no worker of queue %q (its queues: %s)", file, queue, queuesOfWorkers(all))
+	return nil, usagef("%s has no worker of queue %s (its queues: %s)", file, brief.Quoted(queue), queuesOfWorkers(all))
 }
 
 func queuesOfWorkers(workers []config.Worker) string {

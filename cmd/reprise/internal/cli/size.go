@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // size is a number of bytes on the command line: 500000000, 256MiB, 2GiB.
@@ -30,7 +32,7 @@ func (s *size) UnmarshalText(text []byte) error {
 		*s = size(n * u.bytes)
 		return nil
 	}
-	return fmt.Errorf("%q is not a size (examples: 256MiB, 2GiB, or a number of bytes)", text)
+	return fmt.Errorf("%s is not a size (examples: 256MiB, 2GiB, or a number of bytes)", brief.Quoted(string(text)))
 }
 
 // String returns the size in the notation of the command line.

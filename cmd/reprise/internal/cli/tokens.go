@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/archive"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // readTokens reads the users of a console from a file with lines such as
@@ -39,7 +40,7 @@ func parseTokens(path string, text []byte) ([]archive.Token, error) {
 			return nil, fmt.Errorf("%s:%d: line must have a name, a role and a hash, as in anna operate sha256:… (`reprise console token` prints such lines)", path, n)
 		}
 		if !slices.Contains([]string{"view", "operate", "admin"}, words[1]) {
-			return nil, fmt.Errorf("%s:%d: role must be view, operate or admin: got %q", path, n, words[1])
+			return nil, fmt.Errorf("%s:%d: role must be view, operate or admin: got %s", path, n, brief.Quoted(words[1]))
 		}
 		tokens = append(tokens, archive.Token{Name: words[0], Role: words[1], Hash: words[2]})
 	}
@@ -110,7 +111,7 @@ Examples:
 func (c *tokenCmd) Run(streams IO) error {
 	token, hash := archive.NewToken()
 	if strings.ContainsAny(c.Name, " \t\r\n#") || c.Name == "" {
-		return usagef("name must be letters, digits and . _ - @: got %q", c.Name)
+		return usagef("name must be letters, digits and . _ - @: got %s", brief.Quoted(c.Name))
 	}
 	line := fmt.Sprintf("%s %s %s\n", c.Name, c.Role, hash)
 	if c.Tokens == "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
 
@@ -233,7 +234,7 @@ func (c *resumeCmd) Run(ctx context.Context, streams IO) error {
 				return err
 			}
 			if !paused {
-				return fmt.Errorf("queue %q is not paused (see reprise workers)", c.Queue)
+				return fmt.Errorf("queue %s is not paused (see reprise workers)", brief.Quoted(c.Queue))
 			}
 		}
 		if err := client.Control(ctx, protocol.Command{Do: protocol.DoResume, Queue: c.Queue, Worker: id}); err != nil {
@@ -274,9 +275,9 @@ func (b brokerFlags) worker(ctx context.Context, list *fleet.List, queue, prefix
 	case err != nil:
 		return "", err
 	case len(found) == 0:
-		return "", fmt.Errorf("queue %q has no worker %s (see `reprise workers`)", queue, prefix)
+		return "", fmt.Errorf("queue %s has no worker %s (see `reprise workers`)", brief.Quoted(queue), prefix)
 	case len(found) > 1:
-		return "", usagef("--worker %s matches several workers of queue %q: %s", prefix, queue, strings.Join(found, ", "))
+		return "", usagef("--worker %s matches several workers of queue %s: %s", prefix, brief.Quoted(queue), strings.Join(found, ", "))
 	}
 	return found[0], nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Archive configures the message archive.
@@ -70,7 +71,7 @@ func (v value) archive() (*Archive, bool) {
 			for _, item := range x.items("a list of failed queues such as [legacy.failed]") {
 				name, ok := amqpName("legacy.failed", 0)(item)
 				if slices.Contains(a.Queues, name) {
-					item.fail("queue %s is listed twice: keep one", quoted(name))
+					item.fail("queue %s is listed twice: keep one", brief.Quoted(name))
 				} else if ok {
 					a.Queues = append(a.Queues, name)
 				}

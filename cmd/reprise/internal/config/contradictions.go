@@ -1,6 +1,7 @@
 package config
 
 import (
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -14,7 +15,7 @@ func (d *decoder) contradictions(workers []locatedWorker) {
 	before := map[string]declared{}
 	for _, w := range workers {
 		check := func(what, name string, t topology.Topology) {
-			key := what + " " + quoted(name)
+			key := what + " " + brief.Quoted(name)
 			other, found := before[key]
 			switch {
 			case !found:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -174,7 +175,7 @@ func part(v value) (float64, bool) {
 func distinct(p preset.CDNPurge) error {
 	exchange := cmp.Or(p.Exchange, preset.CDNPurgeExchange)
 	if p.WaitExchange == exchange {
-		return fmt.Errorf("wait_exchange must differ from exchange: got %s twice (waiting messages would be delivered immediately)", quoted(exchange))
+		return fmt.Errorf("wait_exchange must differ from exchange: got %s twice (waiting messages would be delivered immediately)", brief.Quoted(exchange))
 	}
 	taken := map[string]string{p.Queue: "the work queue"}
 	for _, q := range [][2]string{
@@ -182,7 +183,7 @@ func distinct(p preset.CDNPurge) error {
 		{"failed_queue", cmp.Or(p.FailedQueue, topology.FailedQueue(p.Queue))},
 	} {
 		if other, found := taken[q[1]]; found {
-			return fmt.Errorf("%s and %s must be different: got %s twice", q[0], other, quoted(q[1]))
+			return fmt.Errorf("%s and %s must be different: got %s twice", q[0], other, brief.Quoted(q[1]))
 		}
 		taken[q[1]] = q[0]
 	}

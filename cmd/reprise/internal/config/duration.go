@@ -26,7 +26,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		n, err := strconv.ParseFloat(m[1], 64)
 		ns := n * float64(24*time.Hour)
 		if err != nil || ns >= math.MaxInt64 {
-			return 0, fmt.Errorf("%s exceeds the maximum of 290 years", quoted(s))
+			return 0, fmt.Errorf("%s exceeds the maximum of 290 years", brief.Quoted(s))
 		}
 		whole, text = time.Duration(ns), text[len(m[0]):]
 	}
@@ -39,12 +39,12 @@ func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || (s != text && strings.HasPrefix(text, "-")) {
 		if m := spelledOut.FindStringSubmatch(s); m != nil {
-			return 0, fmt.Errorf("%s is not a duration (write %s)", quoted(s), m[1]+abbreviate(m[2]))
+			return 0, fmt.Errorf("%s is not a duration (write %s)", brief.Quoted(s), m[1]+abbreviate(m[2]))
 		}
-		return 0, fmt.Errorf("%s is not a duration (examples: 500ms, 30s, 5m, 1h30m, 7d)", quoted(s))
+		return 0, fmt.Errorf("%s is not a duration (examples: 500ms, 30s, 5m, 1h30m, 7d)", brief.Quoted(s))
 	}
 	if d > math.MaxInt64-whole {
-		return 0, fmt.Errorf("%s exceeds the maximum of 290 years", quoted(s))
+		return 0, fmt.Errorf("%s exceeds the maximum of 290 years", brief.Quoted(s))
 	}
 	return whole + d, nil
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -31,7 +32,7 @@ func (e *exchanges) decode(v value) {
 			v.failAt(p.keyAt, "exchange name must have 1 to %d bytes", maxName)
 			continue
 		case strings.HasPrefix(p.key, reserved):
-			v.failAt(p.keyAt, "exchange %s is predeclared by the broker: remove it", quoted(p.key))
+			v.failAt(p.keyAt, "exchange %s is predeclared by the broker: remove it", brief.Quoted(p.key))
 			continue
 		}
 		kind, _ := exchangeKind(p.value)
@@ -51,7 +52,7 @@ func (e *exchanges) bind(v value, queue string) topology.Topology {
 		}
 		kind := e.kind(b.Exchange)
 		if !read(f, "key", &b.RoutingKey, value.routingKey) && (kind == topology.Topic || kind == topology.Direct) {
-			f.fail("a binding to exchange %s of kind %s needs a key: add key: ROUTING-KEY", quoted(b.Exchange), kind)
+			f.fail("a binding to exchange %s of kind %s needs a key: add key: ROUTING-KEY", brief.Quoted(b.Exchange), kind)
 		}
 	}))(v)
 	return t
@@ -82,9 +83,9 @@ func (e *exchanges) use(v value, name string) []topology.Exchange {
 		names = append(names, x.Name)
 	}
 	if near, ok := closest(name, names); ok {
-		v.fail("exchange %s not found: did you mean %s?", quoted(name), near)
+		v.fail("exchange %s not found: did you mean %s?", brief.Quoted(name), near)
 	} else {
-		v.fail("%s", "exchange "+quoted(name)+" not found in the embedded broker, which starts empty: declare it with exchanges: {"+name+": topic}")
+		v.fail("%s", "exchange "+brief.Quoted(name)+" not found in the embedded broker, which starts empty: declare it with exchanges: {"+name+": topic}")
 	}
 	return nil
 }
@@ -94,7 +95,7 @@ func (e *exchanges) finish() {
 	for _, x := range e.all {
 		if !x.bound {
 			x.failAt(x.keyAt, "no worker is bound to exchange %s, so its messages are dropped: "+
-				"add bind: [{exchange: %s, key: …}] to a worker, or remove the exchange", quoted(x.Name), x.Name)
+				"add bind: [{exchange: %s, key: …}] to a worker, or remove the exchange", brief.Quoted(x.Name), x.Name)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // fields contains the keys of a mapping. The keys that the package reads are the schema: finish reports every other
@@ -148,7 +150,7 @@ func (f *fields) finish() {
 		if near, ok := closest(p.key, f.asked); ok {
 			advice = "did you mean " + near + "?"
 		}
-		f.failAt(p.keyAt, "unknown key %s in %s: %s", quoted(shownKey(p.key)), f.owner, advice)
+		f.failAt(p.keyAt, "unknown key %s in %s: %s", brief.Quoted(shownKey(p.key)), f.owner, advice)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // handler reads the handler of w. Exactly one is required.
@@ -55,7 +57,7 @@ func (v value) headers() (all []Pair, secrets []string) {
 	return v.pairs(func(p field, text string) bool {
 		switch {
 		case !isToken(p.key):
-			return p.failAt(p.keyAt, "%s is not a name of an HTTP header: use letters, digits and -", quoted(shownKey(p.key)))
+			return p.failAt(p.keyAt, "%s is not a name of an HTTP header: use letters, digits and -", brief.Quoted(shownKey(p.key)))
 		case strings.EqualFold(p.key, "Content-Length") || strings.EqualFold(p.key, "Transfer-Encoding") ||
 			strings.EqualFold(p.key, "Connection"):
 			return p.failAt(p.keyAt, "%s is set by the HTTP client: remove it", p.key)
@@ -123,7 +125,7 @@ func (v value) environment() []Pair {
 	all, _ := v.pairs(func(p field, text string) bool {
 		switch {
 		case !variable.MatchString(p.key):
-			return p.failAt(p.keyAt, "%s is not a name of an environment variable: use letters, digits and _", quoted(shownKey(p.key)))
+			return p.failAt(p.keyAt, "%s is not a name of an environment variable: use letters, digits and _", brief.Quoted(shownKey(p.key)))
 		case strings.HasPrefix(p.key, "REPRISE_"):
 			return p.failAt(p.keyAt, "%s is reserved for properties of the message: use another name", p.key)
 		case strings.ContainsRune(text, 0):

@@ -10,6 +10,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/breaker"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Maximum values. Larger values are probably mistakes.
@@ -57,7 +58,7 @@ func (v value) rate() (reprise.Limiter, bool) {
 func ParseRate(s string) (float64, error) {
 	m := perTime.FindStringSubmatch(s)
 	if m == nil {
-		return 0, fmt.Errorf("%s is not a rate (examples: 10/s, 100/m, 5000/h)", quoted(s))
+		return 0, fmt.Errorf("%s is not a rate (examples: 10/s, 100/m, 5000/h)", brief.Quoted(s))
 	}
 	n, err := strconv.ParseFloat(m[1], 64)
 	return n / seconds[m[2]], err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -52,7 +53,7 @@ func ownName(example string, room int) reader[string] {
 // own reports whether a name is free of the reserved prefix. If not, it also reports a problem.
 func (v value) own(name string) bool {
 	if strings.HasPrefix(name, reserved) {
-		return v.fail("%s must not start with %s, which is reserved for the broker; use another name", quoted(name), reserved)
+		return v.fail("%s must not start with %s, which is reserved for the broker; use another name", brief.Quoted(name), reserved)
 	}
 	return true
 }

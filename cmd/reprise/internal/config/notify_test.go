@@ -63,7 +63,7 @@ func TestNotifyProblems(t *testing.T) {
 		"notify: {}":                      "notify has no webhooks: add webhooks: [{url: https://example.com/reprise}]",
 		"notify: [{format: json}]":        "a webhook needs a url",
 		"notify: [{url: 'ftp://a/hush'}]": "url must start with https:// or http:// and a host",
-		"notify: [{url: 'https://a/', format: discord}]":           `format must be json, slack or teams: got "discord"`,
+		"notify: [{url: 'https://a/', format: discord}]":           `format must be json, slack or teams: got “discord”`,
 		"notify: [{url: 'https://a/', events: [new-groups]}]":      "did you mean new-group?",
 		"notify: [{url: 'https://a/', events: []}]":                "events must not be an empty list",
 		"notify: [{url: 'https://a/', secret: hush}]":              "secret must be whsec_ and 24 to 64 bytes in base64",

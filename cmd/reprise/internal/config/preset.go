@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -137,7 +138,7 @@ func (p *presetItem) known(x field, before int) bool {
 	} else if len(p.queues) == 1 {
 		advice = "write " + p.first() + ", which is the only one"
 	}
-	return x.failAt(x.keyAt, "preset %s has no work queue %s: %s", p.name, quoted(shownKey(x.key)), advice)
+	return x.failAt(x.keyAt, "preset %s has no work queue %s: %s", p.name, brief.Quoted(shownKey(x.key)), advice)
 }
 
 // work reads the worker of one queue.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Backoff is a schedule of delays, as written in the file or in flags.
@@ -71,7 +72,7 @@ func (b Backoff) Schedule(name func(key string) string) (backoff.Backoff, []Conf
 
 func (b Backoff) contradictions(name func(key string) string, conflict func(key, format string, args ...any)) {
 	if b.Jitter != "" && !slices.Contains(jitters, b.Jitter) {
-		conflict("jitter", "%s must be %s: got %s", name("jitter"), oneOfThese(jitters), quoted(b.Jitter))
+		conflict("jitter", "%s must be %s: got %s", name("jitter"), oneOfThese(jitters), brief.Quoted(b.Jitter))
 	}
 	for _, kind := range kinds {
 		if b.Jitter == "decorrelated" && b.has(kind.key) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // value is a node of the file.
@@ -138,9 +140,9 @@ func oneOf(words ...string) reader[string] {
 			return s, ok
 		}
 		if near, ok := closest(s, words); ok {
-			return "", v.fail("%s cannot be %s: did you mean %s?", v.name, quoted(s), near)
+			return "", v.fail("%s cannot be %s: did you mean %s?", v.name, brief.Quoted(s), near)
 		}
-		return "", v.fail("%s must be %s: got %s", v.name, oneOfThese(words), quoted(s))
+		return "", v.fail("%s must be %s: got %s", v.name, oneOfThese(words), brief.Quoted(s))
 	}
 }
 

@@ -2,7 +2,6 @@ package config
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -120,12 +119,4 @@ func enumerate(words []string, last string) string {
 	}
 	end := len(words) - 1
 	return strings.Join(words[:end], ", ") + " " + last + " " + words[end]
-}
-
-// quoted returns the quoted form of a word from the file, truncated to 40 characters. The word may contain any text.
-func quoted(s string) string {
-	if r := []rune(s); len(r) > 40 {
-		s = string(r[:40]) + "…"
-	}
-	return strconv.Quote(s)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -37,7 +38,7 @@ func (v value) workers(e *exchanges) []Worker {
 		f.finish()
 		for _, w := range some {
 			if line, taken := queues[w.Queue]; taken && w.Queue != "" {
-				v.failAt(w.at, "queue %s has a worker on line %d: merge the workers, with concurrency: 2 or more", quoted(w.Queue), line)
+				v.failAt(w.at, "queue %s has a worker on line %d: merge the workers, with concurrency: 2 or more", brief.Quoted(w.Queue), line)
 				continue
 			}
 			queues[w.Queue] = w.at.Line
@@ -82,7 +83,7 @@ func (f *fields) worker(e *exchanges) locatedWorker {
 	f.refuse("belongs to a preset; write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
 	f.refuse("belongs to a preset; add one worker per queue", "queues")
 	if amqpvalue.IsWaitQueue(w.Queue) {
-		queue.fail("queue %s is a wait queue, whose messages return automatically; use a work queue", quoted(w.Queue))
+		queue.fail("queue %s is a wait queue, whose messages return automatically; use a work queue", brief.Quoted(w.Queue))
 	} else if err := w.Strategy.ValidateQueue(w.Queue); err != nil && named {
 		queue.fail("%s", strings.TrimPrefix(err.Error(), "topology: "))
 	}

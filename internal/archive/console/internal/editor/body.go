@@ -11,6 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // maxEdited is the maximum size of an editable body. Larger forms make browsers slow.
@@ -34,7 +35,7 @@ func editableBody(body []byte) (how, text string) {
 	switch {
 	case len(body) > maxEdited:
 		return bodyNone, ""
-	case !show.IsText(body) || show.Visible(string(body)) != string(body) || mixedBreaks(string(body)):
+	case !show.IsText(body) || brief.Visible(string(body)) != string(body) || mixedBreaks(string(body)):
 		if len(body) > show.MaxHexShown {
 			return bodyNone, ""
 		}
@@ -70,7 +71,7 @@ func (f *EditFormView) bytes(before []byte) ([]byte, error) {
 	case bodyHex:
 		body, err := hex.DecodeString(strings.Join(strings.Fields(f.Body), ""))
 		if bad, ok := errors.AsType[hex.InvalidByteError](err); ok {
-			return nil, fmt.Errorf("%q in the body is not a hexadecimal digit (use two digits from 0 to f for each byte)", rune(bad))
+			return nil, fmt.Errorf("%s in the body is not a hexadecimal digit (use two digits from 0 to f for each byte)", brief.Quoted(string(rune(bad))))
 		}
 		if err != nil {
 			return nil, errors.New("body must have two hexadecimal digits for each byte: got an odd number of digits")

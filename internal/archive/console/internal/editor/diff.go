@@ -10,6 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/tablejson"
 )
 
@@ -84,7 +85,7 @@ func diffText(body []byte) string {
 	} else if !show.IsText(body) {
 		return hexLines(body)
 	}
-	return show.Visible(string(body))
+	return brief.Visible(string(body))
 }
 
 // fieldText formats the editable properties and the application headers, one per line.
@@ -92,7 +93,7 @@ func fieldText(c failed.Content) string {
 	var b strings.Builder
 	for _, e := range editFields {
 		if v := *e.of(&c.Properties); v != "" {
-			fmt.Fprintf(&b, "%s: %s\n", e.label, show.Visible(v))
+			fmt.Fprintf(&b, "%s: %s\n", e.label, brief.Visible(v))
 		}
 	}
 	own, _ := show.SplitHeaders(c.Headers)

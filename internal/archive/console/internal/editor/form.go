@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -36,7 +37,7 @@ type editField struct {
 }
 
 // isPlain reports whether browsers submit s unchanged in a form field.
-func isPlain(s string) bool { return show.Visible(s) == s && !strings.ContainsAny(s, "\r\n") }
+func isPlain(s string) bool { return brief.Visible(s) == s && !strings.ContainsAny(s, "\r\n") }
 
 // isKept reports whether the form cannot edit the header with this name, because Reprise or the broker sets the header,
 // or because a form field cannot contain the name.
@@ -81,7 +82,7 @@ func NewEditForm(m *failed.Message) *EditFormView {
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
 		v := c.Headers[name]
 		if isKept(name) {
-			f.Kept = append(f.Kept, show.HeaderRow{Name: show.Visible(name), Kind: show.HeaderKind(v), Value: show.HeaderValue(v)})
+			f.Kept = append(f.Kept, show.HeaderRow{Name: brief.Visible(name), Kind: show.HeaderKind(v), Value: show.HeaderValue(v)})
 			continue
 		}
 		h := editHeader{Name: name, Kind: show.HeaderKind(v), Value: show.HeaderValue(v)}
@@ -187,18 +188,18 @@ func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
 			continue // the user removed the header or left the row empty
 		}
 		if show.IsBrokerHeader(h.Name) {
-			return after, fmt.Errorf("header %q is reserved for Reprise or the broker (use another name)", show.Clip(show.Visible(h.Name), 40))
+			return after, fmt.Errorf("header %s is reserved for Reprise or the broker (use another name)", brief.Quoted(h.Name))
 		}
 		if _, twice := after.Headers[h.Name]; twice {
-			return after, fmt.Errorf("duplicate header %q (remove one)", show.Clip(show.Visible(h.Name), 40))
+			return after, fmt.Errorf("duplicate header %s (remove one)", brief.Quoted(h.Name))
 		}
 		if len(h.Name) > 128 {
-			return after, fmt.Errorf("name of header %q must have at most 128 bytes: got %d", show.Clip(show.Visible(h.Name), 40), len(h.Name))
+			return after, fmt.Errorf("name of header %s must have at most 128 bytes: got %d", brief.Quoted(h.Name), len(h.Name))
 		}
 		was, known := before.Headers[h.Name]
 		if h.Fixed {
 			if !known {
-				return after, fmt.Errorf("cannot rename header %q here (use “reprise failed edit”)", show.Clip(show.Visible(h.Name), 40))
+				return after, fmt.Errorf("cannot rename header %s here (use “reprise failed edit”)", brief.Quoted(h.Name))
 			}
 			after.Headers[h.Name] = was
 			continue
@@ -209,7 +210,7 @@ func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
 		}
 		v, err := show.ParseHeader(h.Kind, h.Value, was)
 		if err != nil {
-			return after, fmt.Errorf("header %q: %w", show.Clip(show.Visible(h.Name), 40), err)
+			return after, fmt.Errorf("header %s: %w", brief.Quoted(h.Name), err)
 		}
 		after.Headers[h.Name] = v
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
@@ -114,7 +115,7 @@ func (b *Broker) fetchTopology(ctx context.Context) (t topology.Topology, err er
 func (b *Broker) denied(err error) error {
 	bad, ok := errors.AsType[*mgmtapi.StatusError](err)
 	if ok && (bad.Code == http.StatusUnauthorized || bad.Code == http.StatusForbidden) {
-		return fmt.Errorf("management API: the user may not see the virtual host %q (%s)", b.vhost, bad.Status)
+		return fmt.Errorf("management API: the user may not see the virtual host %s (%s)", brief.Quoted(b.vhost), bad.Status)
 	}
 	return err
 }

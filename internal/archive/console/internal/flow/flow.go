@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/graph"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -126,7 +127,7 @@ func (b *graphBuilder) add(id string, kind graph.Kind, note string) {
 	}
 	_, name, _ := strings.Cut(id, "/")
 	b.index[id] = len(b.Nodes)
-	b.Nodes = append(b.Nodes, graph.Node{ID: id, Name: show.Visible(name), Kind: kind, Note: note})
+	b.Nodes = append(b.Nodes, graph.Node{ID: id, Name: brief.Visible(name), Kind: kind, Note: note})
 }
 
 // node returns the node that has the given ID or combines the object with this ID, or nil.
@@ -151,7 +152,7 @@ func (b *graphBuilder) edge(from, to string, why graph.Way, label string) {
 		b.into[t.ID] = append(b.into[t.ID], f.ID)
 		b.Edges = append(b.Edges, graph.Edge{From: f.ID, To: t.ID, Way: why})
 	}
-	if label = show.Visible(label); label != "" && !slices.Contains(b.Edges[i].Labels, label) {
+	if label = brief.Visible(label); label != "" && !slices.Contains(b.Edges[i].Labels, label) {
 		b.Edges[i].Labels = append(b.Edges[i].Labels, label)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // act returns a handler that responds with the number of messages that f has changed, or would change in a dry run.
@@ -154,7 +155,7 @@ func revert(c *web.Call, id int64) (m api.Message, err error) {
 	revision := c.Params.Get("revision")
 	seen, err := strconv.Atoi(revision)
 	if err != nil {
-		return m, fault.BadRequest("revision must be an integer: got "+strconv.Quote(revision), "send revision= with the revision of the message that you have read, so that no edit is lost")
+		return m, fault.BadRequest("revision must be an integer: got "+brief.Quoted(revision), "send revision= with the revision of the message that you have read, so that no edit is lost")
 	}
 	if err := c.Archive.Revert(c.R.Context(), failed.ID(id), seen, c.Who.Actor); err != nil {
 		return m, err

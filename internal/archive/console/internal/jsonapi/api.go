@@ -15,6 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Description is the OpenAPI description of the API.
@@ -115,7 +116,7 @@ func pathNumber(c *web.Call, name string) (int64, error) {
 	text := c.R.PathValue(name)
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 {
-		return 0, fault.BadRequest(strconv.Quote(text)+" is not a positive number", "copy the number from a list into the path")
+		return 0, fault.BadRequest(brief.Quoted(text)+" is not a positive number", "copy the number from a list into the path")
 	}
 	return n, nil
 }

@@ -4,13 +4,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
-	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 const jsonLines = "application/x-ndjson"
@@ -41,7 +40,7 @@ func exportMessages(c *web.Call) error {
 		c.W.Header().Set("Content-Disposition", `attachment; filename="failed.csv"`)
 		err = writeCSV(c, f, out)
 	default:
-		return fault.BadRequest("format "+strconv.Quote(show.Clip(format, 80))+" not found", "write format=csv or format=jsonl")
+		return fault.BadRequest("format "+brief.Quoted(format)+" not found", "write format=csv or format=jsonl")
 	}
 	if err != nil {
 		if !out.begun {

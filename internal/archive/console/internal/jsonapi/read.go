@@ -8,6 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // maxPageSize is the maximum of failed.Page.Size.
@@ -20,7 +21,7 @@ func page[T any](f func(*web.Call, failed.Page) (T, error)) handler {
 		if text := c.Params.Get("size"); text != "" {
 			p.Size, err = strconv.Atoi(text)
 			if err != nil || p.Size < 1 || p.Size > maxPageSize {
-				return v, fault.BadRequest("size must be an integer from 1 to "+strconv.Itoa(maxPageSize)+": got "+strconv.Quote(text), "correct the parameter")
+				return v, fault.BadRequest("size must be an integer from 1 to "+strconv.Itoa(maxPageSize)+": got "+brief.Quoted(text), "correct the parameter")
 			}
 		}
 		return f(c, p)

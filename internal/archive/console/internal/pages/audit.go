@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/params"
 )
 
@@ -49,7 +50,7 @@ func (p *Pages) audit(c *web.Call) error {
 	}
 	data.Next = nextPage("/audit", data.Form, next)
 	for _, a := range acts {
-		row := actRow{Act: a, Name: show.Visible(strings.Replace(a.Subject, "/", " ", 1)), Href: subjectHref(a.Subject), Details: details(a.Details)}
+		row := actRow{Act: a, Name: brief.Visible(strings.Replace(a.Subject, "/", " ", 1)), Href: subjectHref(a.Subject), Details: details(a.Details)}
 		changed := failed.Filter{Act: a.ID}
 		switch a.Verb {
 		case "discard":
@@ -83,7 +84,7 @@ func details(d map[string]any) []pair {
 	var all []pair
 	for _, name := range slices.Sorted(maps.Keys(d)) {
 		if text := detail(d[name]); text != "" {
-			all = append(all, pair{show.Visible(name), show.Clip(text, 400)})
+			all = append(all, pair{brief.Visible(name), brief.Clip(text, 400)})
 		}
 	}
 	return all
@@ -101,12 +102,12 @@ func detail(v any) string {
 			}
 			return show.Exactly(d)
 		}
-		return show.Visible(v)
+		return brief.Visible(v)
 	case map[string]any:
 		var parts []string
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			if text := detail(v[name]); text != "" {
-				parts = append(parts, show.Visible(name)+": "+text)
+				parts = append(parts, brief.Visible(name)+": "+text)
 			}
 		}
 		return strings.Join(parts, ", ")
@@ -136,5 +137,5 @@ func detail(v any) string {
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	return show.Visible(string(text))
+	return brief.Visible(string(text))
 }

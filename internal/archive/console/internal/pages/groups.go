@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // groupRow is a group in a list.
@@ -138,7 +139,7 @@ func (p *Pages) group(c *web.Call, id failed.GroupID) error {
 			span = "hours"
 		}
 	default:
-		return fault.BadRequest(fmt.Sprintf("span must be hours or days: got %q", show.Clip(span, 80)), "correct the parameter")
+		return fault.BadRequest(fmt.Sprintf("span must be hours or days: got %s", brief.Quoted(span)), "correct the parameter")
 	}
 	path := fmt.Sprintf("/groups/%d", id)
 	list, err := listMessages(c, path, web.Only(c.Params, []string{"state", "span"}), f)

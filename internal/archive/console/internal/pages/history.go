@@ -15,6 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // historyRow is a queue in the list of histories.
@@ -114,7 +115,7 @@ func showHistory(c *web.Call, status int, mark markForm) error {
 	data := historyView{Known: c.History != nil, Queue: historyQueue(c), Mark: mark}
 	title := "History"
 	if data.Queue != "" {
-		title = "History of " + show.Visible(data.Queue)
+		title = "History of " + brief.Visible(data.Queue)
 	}
 	if data.Known {
 		all, err := c.Histories(data.Queue)

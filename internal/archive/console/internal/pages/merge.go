@@ -12,9 +12,9 @@ import (
 	"strconv"
 
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
-	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 var errNoGroups = fault.BadRequest("no groups are selected", "go back and select groups")
@@ -55,7 +55,7 @@ func groupIDs(v url.Values) (ids []failed.GroupID, err error) {
 	for _, text := range v["id"] {
 		id, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || id < 1 {
-			return nil, fault.BadRequest(show.Clip(text, 80)+" is not the ID of a group", "go back and select groups")
+			return nil, fault.BadRequest(brief.Clip(text, 80)+" is not the ID of a group", "go back and select groups")
 		}
 		ids = append(ids, failed.GroupID(id))
 	}

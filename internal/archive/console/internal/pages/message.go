@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -140,7 +141,7 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, 
 		if i == 1 && m.ErrorsDropped > 0 {
 			add(step{Mark: "dot", What: show.Plural(int64(m.ErrorsDropped), "more attempt") + " failed", Details: []string{"errors not kept"}})
 		}
-		s := step{Time: e.Time, Mark: "failed", Tone: "bad", What: "Attempt failed", Text: show.Visible(e.Error)}
+		s := step{Time: e.Time, Mark: "failed", Tone: "bad", What: "Attempt failed", Text: brief.Visible(e.Error)}
 		if e.Attempt > 0 {
 			s.What = fmt.Sprintf("Attempt %d failed", e.Attempt)
 		}
@@ -151,7 +152,7 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, 
 			s.Text, s.Details = "", append(s.Details, "same error")
 		}
 		if e.Host != "" {
-			s.Details = append(s.Details, "on "+show.Visible(e.Host))
+			s.Details = append(s.Details, "on "+brief.Visible(e.Host))
 		}
 		if e.Duration > 0 {
 			s.Details = append(s.Details, "after "+unbroken(runTime(e.Duration)))
@@ -163,12 +164,12 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, 
 		}
 		add(s)
 	}
-	parked := step{Time: m.LastFailed, Mark: "stopped", Tone: "bad", What: "Parked", Details: []string{"in " + show.Visible(m.FailedQueue)}}
+	parked := step{Time: m.LastFailed, Mark: "stopped", Tone: "bad", What: "Parked", Details: []string{"in " + brief.Visible(m.FailedQueue)}}
 	add(parked)
 	add(step{Time: m.Archived, Mark: "dot", What: "Archived"})
 	archived := len(steps) // the later steps have the clock of the archive
 	for _, r := range edits {
-		details := []string{"by " + show.Visible(string(r.Actor))}
+		details := []string{"by " + brief.Visible(string(r.Actor))}
 		if r.Replay != 0 {
 			details = append(details, fmt.Sprintf("in replay %d", r.Replay))
 		}
@@ -184,9 +185,9 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, 
 			continue
 		}
 		known[a.Verb] = true
-		s.Time, s.Details = a.Time, []string{"by " + show.Visible(string(a.Actor)), fmt.Sprint("act ", a.ID)}
+		s.Time, s.Details = a.Time, []string{"by " + brief.Visible(string(a.Actor)), fmt.Sprint("act ", a.ID)}
 		if reason, ok := a.Details["reason"].(string); ok {
-			s.Text = show.Visible(reason)
+			s.Text = brief.Visible(reason)
 		}
 		add(s)
 	}
@@ -194,7 +195,7 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, 
 		add(step{Mark: "edit", Tone: "act", What: "Edit reverted"})
 	}
 	if replay != nil {
-		s := step{Time: replay.Begun, Mark: "replay", Tone: "act", What: "Replay started", Details: []string{"by " + show.Visible(string(replay.Actor))}, Href: fmt.Sprintf("/replays/%d", replay.ID), Linked: fmt.Sprintf("Replay %d", replay.ID)}
+		s := step{Time: replay.Begun, Mark: "replay", Tone: "act", What: "Replay started", Details: []string{"by " + brief.Visible(string(replay.Actor))}, Href: fmt.Sprintf("/replays/%d", replay.ID), Linked: fmt.Sprintf("Replay %d", replay.ID)}
 		add(s)
 		if m.State == failed.Replayed {
 			add(step{Time: replay.Ended, Mark: "replay", Tone: "act", What: "Replayed", Details: []string{"confirmed by the broker"}})
@@ -213,7 +214,7 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, 
 		}
 	}
 	if m.State == failed.Discarded && !known["discard"] && !known["purge queue"] {
-		add(step{Mark: "discarded", What: "Discarded", Text: show.Visible(m.Discarded)})
+		add(step{Mark: "discarded", What: "Discarded", Text: brief.Visible(m.Discarded)})
 	}
 	slices.SortStableFunc(steps[archived:], func(a, b step) int {
 		if a.Time.IsZero() || b.Time.IsZero() {
@@ -248,12 +249,12 @@ var outcomeSteps = map[failed.Outcome]step{
 func published(m *failed.Message) []string {
 	exchange := "the default exchange"
 	if m.Exchange != "" {
-		exchange = show.Visible(m.Exchange)
+		exchange = brief.Visible(m.Exchange)
 	}
 	if m.RoutingKey == "" {
 		return []string{"to " + exchange}
 	}
-	return []string{"to " + exchange, "key " + show.Visible(m.RoutingKey)}
+	return []string{"to " + exchange, "key " + brief.Visible(m.RoutingKey)}
 }
 
 // unbroken replaces the spaces in s with non-breaking spaces.
@@ -297,7 +298,7 @@ func properties(p failed.Properties) []pair {
 	}
 	all = slices.DeleteFunc(all, func(f pair) bool { return f.Value == "" })
 	for i := range all {
-		all[i].Value = show.Visible(all[i].Value)
+		all[i].Value = brief.Visible(all[i].Value)
 	}
 	return all
 }

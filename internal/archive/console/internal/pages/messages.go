@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // messageList is a page of messages, with links to acts.
@@ -226,7 +227,7 @@ func pairs(v url.Values) []pair {
 
 // DescribeFilter describes the messages that a filter selects. It adds the name of the group, if given.
 func DescribeFilter(f failed.Filter, groupName ...string) string {
-	words := show.Visible(f.String())
+	words := brief.Visible(f.String())
 	for _, name := range groupName {
 		group := fmt.Sprintf("group %d", f.Group)
 		words = strings.Replace(words, group, group+" (“"+name+"”)", 1)

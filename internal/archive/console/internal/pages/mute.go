@@ -5,9 +5,9 @@ import (
 	"strconv"
 
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
-	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // mute excludes a group from notifications.
@@ -19,7 +19,7 @@ func (p *Pages) mute(c *web.Call, id failed.GroupID) error {
 	text := v.Get("seconds")
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seconds < 0 {
-		return fault.BadRequest(fmt.Sprintf("seconds must be an integer of at least 0: got %q", show.Clip(text, 80)), "use 0 to mute the group without a time limit")
+		return fault.BadRequest(fmt.Sprintf("seconds must be an integer of at least 0: got %s", brief.Quoted(text)), "use 0 to mute the group without a time limit")
 	}
 	if err := c.Mute(id, seconds); err != nil {
 		return err

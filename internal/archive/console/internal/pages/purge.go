@@ -10,8 +10,8 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
-	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // queueIn reads the name of a queue from a URL or a form.
@@ -46,7 +46,7 @@ func (p *Pages) askPurge(c *web.Call) error {
 }
 
 func showPurge(c *web.Call, status int, form purgeForm) error {
-	return render(c, status, "purge", page{Title: "Purge " + show.Visible(form.Queue), Nav: "topology"}, form)
+	return render(c, status, "purge", page{Title: "Purge " + brief.Visible(form.Queue), Nav: "topology"}, form)
 }
 
 // purgeTime limits the time during which a request begins further batches.
@@ -71,7 +71,7 @@ func (p *Pages) purge(c *web.Call) error {
 	switch name := v.Get("name"); {
 	case what.Reason == "":
 		form.Wrong = wrong{"reason", "Enter a reason."}
-	case name != queue && name != show.Visible(queue):
+	case name != queue && name != brief.Visible(queue):
 		form.Wrong = wrong{"name", "Enter the name of the queue."}
 	}
 	if form.Wrong.Text != "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 //go:embed templates/*.html
@@ -130,7 +131,7 @@ var functions = template.FuncMap{
 	"plural": func(n any, one string) (string, error) {
 		return number(func(n int64) string { return show.Plural(n, one) })(n)
 	},
-	"visible":  show.Visible,
+	"visible":  brief.Visible,
 	"sentence": sentence,
 	"capital":  capital,
 	"line":     show.FirstLine,
@@ -246,5 +247,5 @@ func sentence(s string) string {
 	if !strings.ContainsAny(s[len(s)-1:], ".!?") {
 		s += "."
 	}
-	return show.Visible(s)
+	return brief.Visible(s)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // replayView is a replay, prepared for a page.
@@ -141,7 +142,7 @@ func canaryResult(r *failed.Replay) string {
 func describePlan(p failed.Plan) string {
 	to := "to the original queue"
 	if p.To != nil {
-		to = fmt.Sprintf("to exchange %q with key %q", show.Visible(p.To.Exchange), show.Visible(p.To.RoutingKey))
+		to = fmt.Sprintf("to exchange %s with key %s", brief.Quoted(p.To.Exchange), brief.Quoted(p.To.RoutingKey))
 	}
 	parts := []string{to}
 	switch {
@@ -328,7 +329,7 @@ type formParser struct {
 
 func (p *formParser) fault(name, got, instead string) {
 	if p.err == nil {
-		p.err = fault.BadRequest(fmt.Sprintf("%s must be %s: got %q", name, instead, show.Clip(got, 80)), "correct the form")
+		p.err = fault.BadRequest(fmt.Sprintf("%s must be %s: got %s", name, instead, brief.Quoted(got)), "correct the form")
 	}
 }
 

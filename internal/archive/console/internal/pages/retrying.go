@@ -15,6 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 var (
@@ -78,7 +79,7 @@ func selectOf(q url.Values, name, label string, options ...string) waitingSelect
 		s.Options = append(s.Options, waitingOption{options[i], options[i+1], selected})
 	}
 	if !found {
-		s.Options = append(s.Options, waitingOption{q.Get(name), show.Visible(q.Get(name)), true})
+		s.Options = append(s.Options, waitingOption{q.Get(name), brief.Visible(q.Get(name)), true})
 	}
 	return s
 }
@@ -89,7 +90,7 @@ func waitingSelects(c *web.Call, q url.Values) ([]waitingSelect, error) {
 	names := []string{"", "All queues"}
 	for _, w := range queues {
 		f := api.WaitingFilter{Queue: api.Text(w.Queue)}
-		names = append(names, f.Values().Get("queue"), show.Visible(w.Queue))
+		names = append(names, f.Values().Get("queue"), brief.Visible(w.Queue))
 	}
 	return []waitingSelect{
 		selectOf(q, "queue", "Queue", names...),
@@ -217,7 +218,7 @@ func waitingFormOf(c *web.Call, v url.Values) (*waitingForm, failed.WaitingAct, 
 	do := failed.WaitingDo(v.Get("do"))
 	verb, ok := waitingVerbs[do]
 	if !ok {
-		return nil, failed.WaitingAct{}, fault.BadRequest(fmt.Sprintf("do must be retry, postpone or park: got %q", show.Clip(string(do), 80)), "correct the form")
+		return nil, failed.WaitingAct{}, fault.BadRequest(fmt.Sprintf("do must be retry, postpone or park: got %s", brief.Quoted(string(do))), "correct the form")
 	}
 	f, err := api.ParseWaitingFilter(web.Only(v, api.WaitingNames), c.Clock())
 	if err != nil {
@@ -262,13 +263,13 @@ func waitingWords(f api.WaitingFilter) string {
 		add("%d selected", len(f.IDs))
 	}
 	if f.Queue != "" {
-		add("queue %s", show.Visible(string(f.Queue)))
+		add("queue %s", brief.Visible(string(f.Queue)))
 	}
 	if f.Group != "" {
-		add("group %s", show.Clip(f.Group, 8))
+		add("group %s", brief.Clip(f.Group, 8))
 	}
 	if f.Error != "" {
-		add("error contains %s", show.Visible(string(f.Error)))
+		add("error contains %s", brief.Visible(string(f.Error)))
 	}
 	if f.Attempt > 0 {
 		add("%d attempts or more", f.Attempt)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/flow"
-	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/graph"
 )
 
@@ -68,7 +68,7 @@ func (s *system) topologyRow(n graph.Node) topologyRow {
 	_, r.Archived = s.archived[r.Queue]
 	name := func(id string) string {
 		_, name, _ := strings.Cut(id, "/")
-		return show.Visible(name)
+		return brief.Visible(name)
 	}
 	for _, e := range s.graph.Edges {
 		label := ""

@@ -10,6 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
 
@@ -120,7 +121,7 @@ func askWorkers(resume bool) func(*web.Call) error {
 		if resume {
 			title = "Resume"
 		}
-		return render(c, http.StatusOK, "worker_pause", page{Title: fmt.Sprintf("%s %s", title, show.Visible(form.Queue)), Nav: "workers"}, form)
+		return render(c, http.StatusOK, "worker_pause", page{Title: fmt.Sprintf("%s %s", title, brief.Visible(form.Queue)), Nav: "workers"}, form)
 	}
 }
 

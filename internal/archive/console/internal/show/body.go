@@ -15,6 +15,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Limits of a body on a page. The page links to the complete body.
@@ -65,7 +66,7 @@ func ViewBody(c failed.Content) BodyView {
 	case looksLikeJSON(media, body) && v.json(body), looksLikeXML(media, body) && v.xml(body):
 	case media == "application/x-www-form-urlencoded" && v.form(body):
 	default:
-		v.Kind, v.Spans = "text", []span{{Text: Visible(string(body))}}
+		v.Kind, v.Spans = "text", []span{{Text: brief.Visible(string(body))}}
 	}
 	return v
 }
@@ -156,7 +157,7 @@ func colourJSON(s string) []span {
 		default:
 			n = cmp.Or(prefix(s, " \n{}[],:"), 1)
 		}
-		add(class, Visible(s[:n]))
+		add(class, brief.Visible(s[:n]))
 		s = s[n:]
 	}
 	return spans
@@ -171,7 +172,7 @@ func (v *BodyView) xml(body []byte) bool {
 	if err != nil {
 		return false
 	}
-	v.Kind, v.Spans = "XML", []span{{Text: Visible(text)}}
+	v.Kind, v.Spans = "XML", []span{{Text: brief.Visible(text)}}
 	return true
 }
 
@@ -256,7 +257,7 @@ func (v *BodyView) form(body []byte) bool {
 		if err != nil {
 			return false
 		}
-		v.Fields = append(v.Fields, [2]string{Visible(n), Visible(w)})
+		v.Fields = append(v.Fields, [2]string{brief.Visible(n), brief.Visible(w)})
 	}
 	v.Kind = "form"
 	return true

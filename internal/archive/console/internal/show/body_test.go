@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 func content(kind, body string) failed.Content {
@@ -88,7 +89,7 @@ func FuzzViewBody(f *testing.F) {
 		for _, f := range v.Fields {
 			text.WriteString(f[0] + f[1])
 		}
-		if !utf8.ValidString(text.String()) || strings.ContainsFunc(text.String(), Odd) {
+		if !utf8.ValidString(text.String()) || strings.ContainsFunc(text.String(), brief.Odd) {
 			t.Errorf("body %q: got %q", body, text.String())
 		}
 	})

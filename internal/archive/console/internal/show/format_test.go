@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"pgregory.net/rapid"
 )
@@ -55,25 +54,6 @@ func TestExactly(t *testing.T) {
 	for ms, want := range map[int64]string{0: "0 s", 300000: "5 min", 14400000: "4 h", 5000: "5 s", 90061001: "1 d 1 h 1 min 1 s 1 ms"} {
 		if got := Exactly(time.Duration(ms) * time.Millisecond); got != want {
 			t.Errorf("Exactly(%d ms): got %q, want %q", ms, got, want)
-		}
-	}
-}
-
-// The result of Visible has no characters that affect the adjacent text, and Visible does not change its own result.
-func TestVisible(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) + rapid.String().Draw(t, "text")
-		got := Visible(s)
-		if !utf8.ValidString(got) || strings.ContainsFunc(got, Odd) {
-			t.Fatalf("Visible(%q): got %q", s, got)
-		}
-		if again := Visible(got); again != got {
-			t.Fatalf("Visible(%q): got %q, and then %q", s, got, again)
-		}
-	})
-	for s, want := range map[string]string{"a\x00b": `a\x00b`, "\u202egnp": `\u202egnp`, "\xff": `\xff`, "grün\n\t→": "grün\n\t→"} {
-		if got := Visible(s); got != want {
-			t.Errorf("Visible(%q): got %q, want %q", s, got, want)
 		}
 	}
 }

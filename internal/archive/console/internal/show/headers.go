@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -32,7 +33,7 @@ func IsBrokerHeader(name string) bool {
 // SplitHeaders returns the headers of the application and the headers of Reprise and the broker, each sorted by name.
 func SplitHeaders(t topology.Table) (own, theirs []HeaderRow) {
 	for _, name := range slices.Sorted(maps.Keys(t)) {
-		row := HeaderRow{Visible(name), HeaderKind(t[name]), HeaderValue(t[name])}
+		row := HeaderRow{brief.Visible(name), HeaderKind(t[name]), HeaderValue(t[name])}
 		if IsBrokerHeader(name) {
 			theirs = append(theirs, row)
 		} else {
@@ -84,10 +85,10 @@ func writeHeader(b *strings.Builder, v any, depth int) {
 	indent := strings.Repeat("  ", depth)
 	switch v := v.(type) {
 	case string:
-		b.WriteString(Visible(v))
+		b.WriteString(brief.Visible(v))
 	case []byte:
 		if IsText(v) {
-			b.WriteString(Visible(string(v)))
+			b.WriteString(brief.Visible(string(v)))
 			return
 		}
 		b.WriteString(hex.EncodeToString(v[:min(len(v), maxHeaderShown)]))
@@ -104,7 +105,7 @@ func writeHeader(b *strings.Builder, v any, depth int) {
 			if i > 0 || depth > 0 {
 				b.WriteString("\n" + indent)
 			}
-			b.WriteString(Visible(name) + ": ")
+			b.WriteString(brief.Visible(name) + ": ")
 			writeHeader(b, v[name], depth+1)
 		}
 		if len(v) == 0 {
@@ -141,13 +142,13 @@ func ParseHeader(kind, text string, before any) (any, error) {
 	case "integer":
 		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%q is not an integer", Clip(text, 40))
+			return nil, fmt.Errorf("%s is not an integer", brief.Quoted(text))
 		}
 		return sameWidth(n, before), nil
 	case "decimal":
 		f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 		if err != nil {
-			return nil, fmt.Errorf("%q is not a number", Clip(text, 40))
+			return nil, fmt.Errorf("%s is not a number", brief.Quoted(text))
 		}
 		if _, short := before.(float32); short {
 			return float32(f), nil
@@ -156,11 +157,11 @@ func ParseHeader(kind, text string, before any) (any, error) {
 	case "boolean":
 		yes, err := strconv.ParseBool(strings.TrimSpace(text))
 		if err != nil {
-			return nil, fmt.Errorf("%q is not true or false", Clip(text, 40))
+			return nil, fmt.Errorf("%s is not true or false", brief.Quoted(text))
 		}
 		return yes, nil
 	}
-	return nil, fmt.Errorf("cannot edit a header of type %s here (use “reprise failed edit”)", Clip(kind, 20))
+	return nil, fmt.Errorf("cannot edit a header of type %s here (use “reprise failed edit”)", brief.Clip(kind, 20))
 }
 
 // sameWidth returns n in the integer type of before if it fits, and otherwise as an int64.

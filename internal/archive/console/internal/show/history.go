@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/history"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // HistoryChart is a chart of a history, with bars or with lines of quantiles. It has a wide and a narrow drawing. The
@@ -252,8 +253,8 @@ func (d *HistoryDrawing) mark(s history.Series, marks []history.Mark) {
 	var ends [2]float64
 	for _, m := range marks {
 		x := d.at(s, m.At)
-		mark := historyMark{X: round1(x), Title: fmt.Sprintf("%s: %s", Exact(m.At), Visible(m.Text)), Anchor: "start"}
-		label := Clip(Visible(m.Text), maxMarkLabel)
+		mark := historyMark{X: round1(x), Title: fmt.Sprintf("%s: %s", Exact(m.At), brief.Visible(m.Text)), Anchor: "start"}
+		label := brief.Clip(brief.Visible(m.Text), maxMarkLabel)
 		width := 7.2*float64(len([]rune(label))) + 8
 		for line := range ends {
 			from := x + 4

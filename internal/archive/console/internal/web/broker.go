@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // broker returns the client for the broker, or a failure if the console is not connected.
@@ -116,7 +117,7 @@ func (c *Call) Publish(p api.Publish) (id string, err error) {
 	recording, done := context.WithTimeout(context.WithoutCancel(c.R.Context()), commandTimeout)
 	defer done()
 	if err := c.Archive.Record(recording, c.Who.Actor, "publish", "", details); err != nil {
-		return "", errors.Join(failure, fmt.Errorf("cannot record message %q in the audit log: %w", m.MessageID, err))
+		return "", errors.Join(failure, fmt.Errorf("cannot record message %s in the audit log: %w", brief.Quoted(m.MessageID), err))
 	}
 	if failure != nil {
 		return "", &fault.Failure{Status: http.StatusBadGateway, Text: strings.TrimPrefix(failure.Error(), "reprise: "), Advice: "the broker may have stored the message: check the queue before you send the message again"}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
-	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Names of parameters that are not conditions of a filter.
@@ -47,7 +47,7 @@ func (c *Call) readParams() error {
 	}
 	for name, values := range v {
 		if slices.Contains(values, "") {
-			return fault.BadRequest("parameter "+strconv.Quote(name)+" must not be empty", "set a value, or omit the parameter")
+			return fault.BadRequest("parameter "+brief.Quoted(name)+" must not be empty", "set a value, or omit the parameter")
 		}
 	}
 	for _, n := range slices.Concat(v["n"], v["of"], v["undo"]) {
@@ -56,7 +56,7 @@ func (c *Call) readParams() error {
 		}
 	}
 	if did := v.Get("did"); did != "" && !slices.Contains(didWords, did) {
-		return fault.BadRequest("did must be the name of an action: got "+strconv.Quote(show.Clip(did, 80)), "omit it")
+		return fault.BadRequest("did must be the name of an action: got "+brief.Quoted(did), "omit it")
 	}
 	c.Params = v
 	return nil
@@ -70,10 +70,10 @@ func checkNames(v url.Values, known []string, what string) error {
 			if len(known) > 0 {
 				advice = "use " + strings.Join(known, ", ")
 			}
-			return fault.BadRequest("unknown "+what+" "+strconv.Quote(show.Clip(name, 80)), advice)
+			return fault.BadRequest("unknown "+what+" "+brief.Quoted(name), advice)
 		}
 		if len(v[name]) > 1 && !slices.Contains(repeatable, name) {
-			return fault.BadRequest(what+" "+strconv.Quote(name)+" must have one value: got "+strconv.Itoa(len(v[name]))+" values", "remove the other values")
+			return fault.BadRequest(what+" "+brief.Quoted(name)+" must have one value: got "+strconv.Itoa(len(v[name]))+" values", "remove the other values")
 		}
 	}
 	return nil
@@ -122,7 +122,7 @@ func (c *Call) Flag(name string) (bool, error) {
 	case "true":
 		return true, nil
 	default:
-		return false, fault.BadRequest(name+" must be true or false: got "+strconv.Quote(show.Clip(text, 80)), "use "+name+"=true, or omit the parameter")
+		return false, fault.BadRequest(name+" must be true or false: got "+brief.Quoted(text), "use "+name+"=true, or omit the parameter")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // checkFields reads one JSON value that encoding/json can decode into type t. It returns an error for two defects that
@@ -38,14 +39,14 @@ func checkFields(d *json.Decoder, t reflect.Type) error {
 				name = api.Text(written)
 			}
 			if seen[name] {
-				return fmt.Errorf("field %.40q is repeated", written)
+				return fmt.Errorf("field %s is repeated", brief.Quoted(written))
 			}
 			seen[name] = true
 			value := element
 			if fields != nil {
 				field, ok := fields[written]
 				if !ok {
-					return fmt.Errorf("unknown field %.40q", written)
+					return fmt.Errorf("unknown field %s", brief.Quoted(written))
 				}
 				value = field
 			}
