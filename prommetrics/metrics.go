@@ -113,10 +113,10 @@ type byName[T any] struct {
 }
 
 func (b *byName[T]) get(name string) *T {
-	if known, ok := b.known.Load(name); ok {
+	label := strings.ToValidUTF8(name, "\uFFFD") // AMQP names are bytes; names that differ only in invalid bytes share a T
+	if known, ok := b.known.Load(label); ok {
 		return known.(*T)
 	}
-	// AMQP names are bytes, and labels must be UTF-8.
-	known, _ := b.known.LoadOrStore(name, b.make(strings.ToValidUTF8(name, "\uFFFD")))
+	known, _ := b.known.LoadOrStore(label, b.make(label))
 	return known.(*T)
 }

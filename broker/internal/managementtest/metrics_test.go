@@ -2,14 +2,19 @@ package managementtest
 
 import (
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/testkit/hostile"
 )
 
 // metrics returns the samples that a broker serves at a path, and the comment lines that describe them.
@@ -19,6 +24,10 @@ func metrics(t *testing.T, b *broker.Broker, path string) (samples map[string]st
 	b.Metrics().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	if got := w.Header().Get("Content-Type"); w.Code != 200 || got != "text/plain; version=0.0.4; charset=utf-8" {
 		t.Fatalf("response: got %d %s, want 200 and text/plain", w.Code, got)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	if _, err := parser.TextToMetricFamilies(strings.NewReader(w.Body.String())); err != nil {
+		t.Fatalf("%s: Prometheus cannot read the metrics: %v", path, err)
 	}
 	sample := regexp.MustCompile(`^([a-z0-9_]+)(\{[a-z_]+="(?:[^"\\]|\\[\\n"])*"(?:,[a-z_]+="(?:[^"\\]|\\[\\n"])*")*\})? (\S+)$`)
 	samples = make(map[string]string)
@@ -127,6 +136,34 @@ func TestMetrics(t *testing.T) {
 	for name := range want {
 		if strings.Contains(name, "messages") && strings.Contains(name, "_total") && later[name] != all[name] {
 			t.Errorf("total %s changed from %s to %s", name, all[name], later[name])
+		}
+	}
+}
+
+// Names of any characters leave the metrics readable for Prometheus, and each queue has its own sample.
+func TestMetricsOfForeignNamesAreReadable(t *testing.T) {
+	b, call := handler(t, broker.Config{})
+	conn := inMemory(t, b)
+	ch := get[*amqp.Channel](t)(conn.Channel())
+	names := map[string]bool{"a\nb 1": true, `a"} 1`: true, `\`: true, "a\rb": true, "\x00": true}
+	for i := range 100 {
+		if name := hostile.Text.Example(i); name != "" && len(name) < 256 && utf8.ValidString(name) {
+			names[name] = true
+		}
+	}
+	for name := range names {
+		get[amqp.Queue](t)(ch.QueueDeclare(name, false, false, false, false, nil))
+		must(t, ch.Publish("", name, false, false, amqp.Publishing{AppId: name, UserId: "guest", Headers: amqp.Table{name: name}}))
+		if w := call("PUT", "/api/vhosts/"+url.PathEscape(name), ""); w.Code != 201 && w.Code != 400 {
+			t.Errorf("virtual host %q: got status %d: %s", name, w.Code, w.Body)
+		}
+	}
+	metrics(t, b, "/metrics")
+	each, _ := metrics(t, b, "/metrics/per-object")
+	for name := range names {
+		label := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\r", "", "\n", "").Replace(name) // a declaration removes line breaks from the name
+		if _, ok := each[`rabbitmq_queue_messages_ready{vhost="/",queue="`+label+`"}`]; !ok {
+			t.Errorf("queue %q has no sample", name)
 		}
 	}
 }
