@@ -31,7 +31,7 @@ const (
 	// HeaderCrashes is the number of deliveries of a parked message that were never settled (int64).
 	HeaderCrashes = "x-reprise-crashes"
 
-	// HeaderRedelivered is true (bool) in the copy of a message that was redelivered: see Message.Redelivered.
+	// HeaderRedelivered is true (bool) in the copy of a message that was redelivered: see Delivery.Redelivered.
 	HeaderRedelivered = "x-reprise-redelivered"
 
 	// HeaderUnreadable represents headers that a Go program cannot decode: tables or arrays that nest more than 32 deep or have

@@ -15,7 +15,7 @@ import (
 type delivery struct {
 	consume.Delivery
 	id      string // message ID; if the message has none and is retried by copies, an ID that the worker has assigned
-	message Message
+	message Delivery
 	handled bool   // the handler received the message
 	result  result // outcome of the attempt
 }
@@ -42,7 +42,7 @@ func (w *Worker) arrived(in *consume.Delivery) *delivery {
 }
 
 // handlerMessage returns the message that the handler received, or nil.
-func (d *delivery) handlerMessage() *Message {
+func (d *delivery) handlerMessage() *Delivery {
 	if !d.handled {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (d *delivery) age(now time.Time) time.Duration {
 
 // message returns the message for the handler. It does not share memory with the delivery, so a handler that changes the
 // message does not change the copy that is retried.
-func (w *Worker) message(d *delivery) Message {
+func (w *Worker) message(d *delivery) Delivery {
 	if w.cfg.AsDelivered {
 		return messageOf(&d.Delivery.Delivery, w.cfg.Queue, amqpconn.CloneTable(d.Headers))
 	}
@@ -80,27 +80,29 @@ func (w *Worker) message(d *delivery) Message {
 }
 
 // messageOf returns the message of a delivery. It has the given headers, and no state of earlier attempts.
-func messageOf(d *amqpconn.Delivery, queue string, headers map[string]any) Message {
-	return Message{
-		Body:            bytes.Clone(d.Body),
-		Headers:         headers,
-		ContentType:     d.ContentType,
-		ContentEncoding: d.ContentEncoding,
-		CorrelationID:   d.CorrelationID,
-		ReplyTo:         d.ReplyTo,
-		MessageID:       d.MessageID,
-		Type:            d.Type,
-		AppID:           d.AppID,
-		Priority:        d.Priority,
-		Zero:            PropertySet(d.Zero),
-		Timestamp:       d.Timestamp,
-		UserID:          d.UserID,
-		Expiration:      amqpconn.ParseExpiration(d.Expiration),
-		Exchange:        d.Exchange,
-		RoutingKey:      d.RoutingKey,
-		Queue:           queue,
-		Attempt:         1,
-		Redelivered:     d.Redelivered,
+func messageOf(d *amqpconn.Delivery, queue string, headers map[string]any) Delivery {
+	return Delivery{
+		Message: Message{
+			Body:            bytes.Clone(d.Body),
+			Headers:         headers,
+			ContentType:     d.ContentType,
+			ContentEncoding: d.ContentEncoding,
+			CorrelationID:   d.CorrelationID,
+			ReplyTo:         d.ReplyTo,
+			MessageID:       d.MessageID,
+			Type:            d.Type,
+			AppID:           d.AppID,
+			Priority:        d.Priority,
+			Zero:            PropertySet(d.Zero),
+			Timestamp:       d.Timestamp,
+			UserID:          d.UserID,
+			Expiration:      amqpconn.ParseExpiration(d.Expiration),
+			Exchange:        d.Exchange,
+			RoutingKey:      d.RoutingKey,
+		},
+		Queue:       queue,
+		Attempt:     1,
+		Redelivered: d.Redelivered,
 	}
 }
 

@@ -5,7 +5,7 @@
 //	…
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 //		Queue: "orders",
-//		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+//		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 //			return charge(ctx, m.Body) // nil: acknowledged. An error: retried later.
 //		}),
 //	})

@@ -120,7 +120,7 @@ func ExampleConfig_beforePublish() {
 		{RoutingKey: "orders", MessageID: "1"},
 		{RoutingKey: "orders", MessageID: "2", Type: "order.placed"},
 	}))
-	err = client.Peek(ctx, "orders", 2, func(m *reprise.Message) { fmt.Println(m.MessageID, m.Headers["tenant"]) })
+	err = client.Peek(ctx, "orders", 2, func(m *reprise.Delivery) { fmt.Println(m.MessageID, m.Headers["tenant"]) })
 	fmt.Println(err)
 	// Output:
 	// reprise: 1 of 2 messages failed: message 0 (1): invalid message: a message needs a type

@@ -35,11 +35,11 @@ func ExampleGroup() {
 		}
 		return w
 	}
-	orders := worker("orders", func(_ context.Context, m *reprise.Message) error {
+	orders := worker("orders", func(_ context.Context, m *reprise.Delivery) error {
 		fmt.Printf("charged %s\n", m.Body)
 		return client.Publish(ctx, &reprise.Message{RoutingKey: "mails", Body: m.Body})
 	})
-	mails := worker("mails", func(_ context.Context, m *reprise.Message) error {
+	mails := worker("mails", func(_ context.Context, m *reprise.Delivery) error {
 		fmt.Printf("mailed %s\n", m.Body)
 		stop()
 		return nil

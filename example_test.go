@@ -40,7 +40,7 @@ func Example() {
 	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 		Queue:  "orders",
 		Policy: reprise.Policy{MaxAttempts: 5, Backoff: backoff.Fixed(10 * time.Millisecond)},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			fmt.Printf("attempt %d of %s, %d errors so far\n", m.Attempt, m.Body, len(m.Errors))
 			if m.Attempt < 3 {
 				return errors.New("the till is busy")

@@ -63,7 +63,7 @@ func ExampleJSON() {
 	done := make(chan struct{})
 	run(reprise.WorkerConfig{
 		Queue: "orders",
-		Handler: reprise.JSON(func(_ context.Context, o order, m *reprise.Message) error {
+		Handler: reprise.JSON(func(_ context.Context, o order, m *reprise.Delivery) error {
 			fmt.Printf("order %d: %d cents\n", o.ID, o.Cents)
 			close(done)
 			return nil
@@ -78,7 +78,7 @@ func ExampleHandler() {
 	run(reprise.WorkerConfig{
 		Queue:  "orders",
 		Policy: reprise.Policy{Backoff: backoff.Fixed(time.Millisecond)},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			fmt.Println("attempt", m.Attempt)
 			switch m.Attempt {
 			case 1:
@@ -99,7 +99,7 @@ func ExampleHandler() {
 // Middleware is a function that wraps a handler.
 func ExampleMiddleware() {
 	timed := func(next reprise.Handler) reprise.Handler {
-		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 			err := next.Handle(ctx, m)
 			fmt.Printf("%s, attempt %d: %v\n", m.MessageID, m.Attempt, err)
 			return err
@@ -109,7 +109,7 @@ func ExampleMiddleware() {
 	run(reprise.WorkerConfig{
 		Queue:      "orders",
 		Middleware: []reprise.Middleware{timed, reprise.Timeout(5 * time.Second)},
-		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 			defer close(done)
 			_, limited := ctx.Deadline()
 			fmt.Println("has a deadline:", limited)
@@ -129,7 +129,7 @@ func ExampleImmediate() {
 	run(reprise.WorkerConfig{
 		Queue:      "orders",
 		Middleware: []reprise.Middleware{reprise.Immediate(2, 100*time.Millisecond)},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			if runs++; runs < 3 {
 				return errors.New("deadlock detected, please retry")
 			}
@@ -148,7 +148,7 @@ func ExampleAnnotate() {
 	run(reprise.WorkerConfig{
 		Queue:  "orders",
 		Policy: reprise.Policy{Backoff: backoff.Fixed(time.Millisecond)},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			next, _ := m.Headers["done"].(int64)
 			for i, part := range parts[next:] {
 				if part == "ship" && m.Attempt == 1 {
@@ -172,7 +172,7 @@ func ExamplePauseFor() {
 	var paused time.Time
 	run(reprise.WorkerConfig{
 		Queue: "purges",
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			if paused.IsZero() {
 				paused = time.Now()
 				return reprise.PauseFor(50*time.Millisecond, errors.New("507 queue is full"))
@@ -193,7 +193,7 @@ func ExampleDebounce() {
 	run(reprise.WorkerConfig{
 		Queue:    "reindex",
 		Debounce: &reprise.Debounce{Window: 50 * time.Millisecond, Key: reprise.ContentKey},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			fmt.Printf("%s, the newest is %s\n", m.Body, m.MessageID)
 			close(done)
 			return nil
@@ -223,7 +223,7 @@ func ExampleLimiter() {
 		Concurrency: 10,
 		Limiter:     pace{time.Tick(10 * time.Millisecond)}, // 100 attempts per second
 		Policy:      reprise.Policy{MaxAttempts: 20, GiveUpAfter: 24 * time.Hour},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			fmt.Printf("charged %s\n", m.Body)
 			close(done)
 			return nil
@@ -239,7 +239,7 @@ func ExampleOrder() {
 		Queue:  "newsletters",
 		Order:  reprise.AckThenPublish,
 		Policy: reprise.Policy{Backoff: backoff.Fixed(time.Millisecond)},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			if m.Attempt == 1 {
 				return errors.New("mailbox is locked")
 			}
@@ -258,7 +258,7 @@ func ExampleWorkerConfig_deadLettering() {
 	run(reprise.WorkerConfig{
 		Queue:    "orders",
 		Strategy: topology.Strategy{Route: topology.DeadLettering{Delay: 10 * time.Millisecond}},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			if m.Attempt < 3 {
 				return errors.New("not yet")
 			}
@@ -295,7 +295,7 @@ func ExampleObserver() {
 	worker, _ := reprise.NewWorker(client, reprise.WorkerConfig{
 		Queue:   "orders",
 		Policy:  reprise.Policy{MaxAttempts: 2, Backoff: backoff.Fixed(time.Millisecond)},
-		Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("no") }),
+		Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return errors.New("no") }),
 	})
 	_ = client.Declare(ctx, topology.Buckets{}.Topology("orders"))
 	_ = client.Publish(ctx, &reprise.Message{RoutingKey: "orders"})

@@ -36,20 +36,20 @@ import (
 // if its handler succeeded, because the connection may fail before the acknowledgement arrives. Use MessageID to detect
 // duplicates.
 type Handler interface {
-	Handle(ctx context.Context, m *Message) error
+	Handle(ctx context.Context, m *Delivery) error
 }
 
 // HandlerFunc is a function that implements Handler.
-type HandlerFunc func(ctx context.Context, m *Message) error
+type HandlerFunc func(ctx context.Context, m *Delivery) error
 
 // Handle calls f.
-func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ctx, m) }
+func (f HandlerFunc) Handle(ctx context.Context, m *Delivery) error { return f(ctx, m) }
 
 // Middleware wraps a Handler in another Handler. The wrapper may examine the message before and the error after the call,
 // or not call the Handler at all.
 //
 //	func logged(next reprise.Handler) reprise.Handler {
-//		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+//		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 //			err := next.Handle(ctx, m)
 //			slog.InfoContext(ctx, "handled", "message", m.MessageID, "error", err)
 //			return err
@@ -89,7 +89,7 @@ func Timeout(d time.Duration) Middleware {
 		if d <= 0 {
 			return next
 		}
-		return HandlerFunc(func(ctx context.Context, m *Message) error {
+		return HandlerFunc(func(ctx context.Context, m *Delivery) error {
 			limited, cancel := context.WithTimeoutCause(ctx, d, ErrAttemptTimeout)
 			defer cancel()
 			err := next.Handle(limited, m)
@@ -107,13 +107,13 @@ func Timeout(d time.Duration) Middleware {
 // It does not recover panics.
 //
 // During the pauses, the message occupies one of the Concurrency slots, and other messages wait. Therefore n and pause
-// should be small. Each run gets a separate copy of the Message.
+// should be small. Each run gets a separate copy of the Delivery.
 func Immediate(n int, pause time.Duration) Middleware {
 	return func(next Handler) Handler {
 		if n <= 0 {
 			return next
 		}
-		return HandlerFunc(func(ctx context.Context, m *Message) error {
+		return HandlerFunc(func(ctx context.Context, m *Delivery) error {
 			for run := 0; ; run++ {
 				err := next.Handle(ctx, m.clone())
 				if run == n || ctx.Err() != nil {
@@ -131,7 +131,7 @@ func Immediate(n int, pause time.Duration) Middleware {
 }
 
 // clone returns a copy of m that shares no memory that a handler is likely to change. Nested tables are shared.
-func (m *Message) clone() *Message {
+func (m *Delivery) clone() *Delivery {
 	c := *m
 	c.Body = bytes.Clone(m.Body)
 	c.Headers = maps.Clone(m.Headers)
@@ -145,11 +145,11 @@ func (m *Message) clone() *Message {
 //
 // If T or *T has a method Validate() error, JSON calls it on the decoded value, and parks the message if Validate
 // returns an error. JSON also parks a message with the body null, unless T is a map, a slice or an interface.
-func JSON[T any](f func(ctx context.Context, v T, m *Message) error) Handler {
+func JSON[T any](f func(ctx context.Context, v T, m *Delivery) error) Handler {
 	if f == nil {
 		return HandlerFunc(nil) // NewWorker refuses a nil HandlerFunc
 	}
-	return HandlerFunc(func(ctx context.Context, m *Message) error {
+	return HandlerFunc(func(ctx context.Context, m *Delivery) error {
 		var v T
 		if err := json.Unmarshal(m.Body, &v); err != nil {
 			return Park(fmt.Errorf("reprise: cannot decode body as %T: %w", v, err))

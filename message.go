@@ -10,16 +10,12 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Message is a message to publish, or a message that a Handler receives.
-//
-// A handler gets the original message, even on a retry, unless WorkerConfig.AsDelivered is set. The worker restores the
-// origin, the properties and the headers from the copy. It omits the headers that the worker added to the copy (except
-// the headers of Annotate), and the dead-letter history of RabbitMQ (x-death and related headers).
+// Message is a message to publish, and the part of a Delivery that its publisher determined.
 type Message struct {
 	Body []byte
 
-	// Exchange and RoutingKey are the destination of the message. A handler gets the original destination. Exchange "" is
-	// the default exchange, which routes to the queue with the name RoutingKey. Do not use them for authorization: after a
+	// Exchange and RoutingKey are the destination of the message. Exchange "" is the default exchange, which routes to the
+	// queue with the name RoutingKey. A handler gets the original destination. Do not use it for authorization: after a
 	// retry the values come from headers, which any publisher can write.
 	Exchange   string
 	RoutingKey string
@@ -62,9 +58,19 @@ type Message struct {
 	// in the failed queue does not count. If a message expires in the work queue, the broker dead-letters it. With the
 	// default strategy, the message moves to {queue}.failed, without recorded errors.
 	Expiration time.Duration
+}
 
-	// Queue is the work queue. The worker sets this and all following fields on delivery. Publish ignores them.
-	Queue         string
+// Delivery is a message that a Handler receives.
+//
+// A handler gets the original message, even on a retry, unless WorkerConfig.AsDelivered is set. The worker restores the
+// origin, the properties and the headers from the copy. It omits the headers that the worker added to the copy (except
+// the headers of Annotate), and the dead-letter history of RabbitMQ (x-death and related headers).
+//
+// To publish a delivered message again, pass &d.Message to Publish.
+type Delivery struct {
+	Message
+
+	Queue         string         // the work queue
 	Attempt       int            // number of this attempt, from 1.
 	Errors        []AttemptError // earlier attempts, oldest first; some in the middle may be missing.
 	ErrorsDropped int            // number of omitted errors between the first and the second of Errors.

@@ -101,8 +101,8 @@ type Event struct {
 	Queue      string        // the work queue
 	Worker     int           // number of the worker within its Client, from 1; several workers may have the same queue.
 	Connection string        // "publish" or "consume"
-	MessageID  string        // if the message has none, the ID of its copies (Message.MessageIDAssigned), or ""
-	Message    *Message      // message that the handler received, read-only; set only in EventHandled and the final event
+	MessageID  string        // if the message has none, the ID of its copies (Delivery.MessageIDAssigned), or ""
+	Delivery   *Delivery     // message that the handler received, read-only; set only in EventHandled and the final event
 	Attempt    int           // from 1
 	Age        time.Duration // time since the Timestamp of the message; 0 without a Timestamp.
 	Took       time.Duration // run time of the handler, time until the publisher confirm, or time since the delivery

@@ -81,7 +81,7 @@ const MaxPeeks = 5
 // Peek at only some of the messages changes the order. On RabbitMQ, a Peek at more than 32 messages can also change it.
 // On RabbitMQ 3.10, a quorum queue without a delivery limit requeues messages to its tail.
 // https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
-func (c *Client) Peek(ctx context.Context, queue string, n int, examine func(*Message)) error {
+func (c *Client) Peek(ctx context.Context, queue string, n int, examine func(*Delivery)) error {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func closeSoon(ctx context.Context, ch *amqpconn.Channel, timeout time.Duration)
 }
 
 // peek returns the tag of the last message that it received. If limited is set, MaxPeeks applies.
-func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, limited bool, examine func(*Message)) (last uint64, err error) {
+func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, limited bool, examine func(*Delivery)) (last uint64, err error) {
 	for range n {
 		d, found, err := ch.Get(ctx, queue)
 		if err != nil || !found {
@@ -172,7 +172,7 @@ const siftIdle = 2 * time.Second
 // If Sift returns an error after it has called settle, any of the verdicts may have been applied. Without an error, the
 // verdicts were sent to the queue. A quorum queue that has no majority at that moment may still requeue messages. Sift
 // returns a *QueueError for the same reasons as Depth.
-func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Message) (picked, last bool), settle func([]*Message) []Verdict) (examined int, more bool, err error) {
+func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Delivery) (picked, last bool), settle func([]*Delivery) []Verdict) (examined int, more bool, err error) {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
 		return 0, false, err
@@ -205,12 +205,12 @@ type siftState struct {
 	examined int
 	settled  int // number of verdicts that remove a message
 	more     bool
-	picked   []*Message
+	picked   []*Delivery
 	tags     []uint64 // delivery tags of picked
 }
 
 // examine consumes until it has examined enough messages, and then cancels the consumer.
-func (s *siftState) examine(ctx context.Context, n int, pick func(*Message) (picked, last bool)) error {
+func (s *siftState) examine(ctx context.Context, n int, pick func(*Delivery) (picked, last bool)) error {
 	depth, err := s.ch.Depth(ctx, s.queue)
 	if err != nil || depth == 0 || n <= 0 {
 		return err

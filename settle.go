@@ -48,7 +48,7 @@ func (w *Worker) handle(ctx context.Context, d *delivery) {
 		}
 		d.result = classified(err)
 		d.result.took = time.Since(began)
-		w.observe(Event{Kind: EventHandled, MessageID: d.id, Message: d.handlerMessage(), Attempt: d.Attempt, Err: err, Took: d.result.took})
+		w.observe(Event{Kind: EventHandled, MessageID: d.id, Delivery: d.handlerMessage(), Attempt: d.Attempt, Err: err, Took: d.result.took})
 		if d.result.outcome != succeeded && ctx.Err() != nil {
 			err = ErrNotAttempted
 		}
@@ -371,13 +371,13 @@ func (w *Worker) logger(d *delivery, p *plan) *slog.Logger {
 
 // settled reports the final event of a delivery, and of the other messages of its burst, to the observer.
 func (w *Worker) settled(d *delivery, e Event) {
-	e.MessageID, e.Message, e.Attempt = d.id, d.handlerMessage(), d.Attempt
+	e.MessageID, e.Delivery, e.Attempt = d.id, d.handlerMessage(), d.Attempt
 	w.observe(e)
 	if e.Kind == EventDone || e.Kind == EventRetried || e.Kind == EventParked {
 		e = Event{Kind: EventDebounced}
 	}
 	for _, b := range d.Burst {
-		e.MessageID, e.Message, e.Attempt = b.MessageID, nil, b.Attempt // no handler received it
+		e.MessageID, e.Delivery, e.Attempt = b.MessageID, nil, b.Attempt // no handler received it
 		w.observe(e)
 	}
 	d.Body = nil // frees the body, because a handler that retains its message also retains d

@@ -57,7 +57,7 @@ type WorkerConfig struct {
 	// request. On RabbitMQ's quorum queues, the response proves at most 32 acks at a time, so Prefetch and Concurrency
 	// must be at most 32 with Acked. See docs/guarantees.md. Acked must be safe for concurrent use. A drain waits for calls
 	// of Acked to return. Default: none.
-	Acked func(m *Message, err error)
+	Acked func(m *Delivery, err error)
 
 	// Strategy determines how failed messages are delayed, marked and parked. Default: delays of up to 49 days through the
 	// wait queues {Queue}.wait.…, and the failed queue {Queue}.failed. See package topology.
@@ -325,7 +325,7 @@ type Debounce struct {
 	// Key returns equal strings for equal messages. ContentKey is suitable if messages with the same content request the
 	// same action. A message with the key "" is handled without waiting. Key must return immediately, because it blocks
 	// consumption. Required.
-	Key func(*Message) string
+	Key func(*Delivery) string
 }
 
 // validate reports an invalid Window, for example more than half of the acknowledgement timeout, and a missing Key.
@@ -343,7 +343,7 @@ func (d Debounce) validate(timeout time.Duration) error {
 // were published to the same exchange with the same routing key. ContentKey ignores MessageID, Timestamp and headers,
 // because they differ each time an event is published (headers because of tracing). Use it for messages that report a
 // change. Do not use it for messages that each request an action, such as a payment.
-func ContentKey(m *Message) string {
+func ContentKey(m *Delivery) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(m.Exchange), []byte(m.RoutingKey), []byte(m.Type), []byte(m.CorrelationID), []byte(m.ReplyTo), m.Body} {
 		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // hash.Hash.Write never returns an error

@@ -56,7 +56,7 @@ func TestProgramEmbedsArchive(t *testing.T) {
 	cfg := newConfig(t)
 	var mu sync.Mutex
 	mended, handled := false, 0
-	worker := reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+	worker := reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if !mended {

@@ -51,7 +51,7 @@ func (c Config) known() []reprise.WorkerConfig {
 	return c.Workers
 }
 
-func (c Config) origin() func(*reprise.Message) string {
+func (c Config) origin() func(*reprise.Delivery) string {
 	if len(c.Workers) == 0 {
 		return design.PublishedOrigin()
 	}

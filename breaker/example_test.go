@@ -31,7 +31,7 @@ func Example() {
 		return
 	}
 	calls := 0
-	charge := func(_ context.Context, m *reprise.Message) error {
+	charge := func(_ context.Context, m *reprise.Delivery) error {
 		if calls++; calls <= 2 {
 			fmt.Println("the till is down")
 			return errTillDown
@@ -70,7 +70,7 @@ func Example() {
 		Breaker:  till,
 		Strategy: topology.Strategy{Route: topology.Buckets{Base: 10 * time.Millisecond}},
 		Policy:   reprise.Policy{Backoff: backoff.Fixed(10 * time.Millisecond)},
-		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 			err := charge(ctx, m)
 			if err == nil {
 				close(done)

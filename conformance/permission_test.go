@@ -101,7 +101,7 @@ func TestRolesWithoutConfigurePermission(t *testing.T) {
 		var attempts, mended atomic.Int64
 		worker, err := reprise.NewWorker(as(none, `^amq\.default$`, "^"+work+`(\..*)?$`), reprise.WorkerConfig{
 			Queue: work, Policy: reprise.Policy{MaxAttempts: 2, Backoff: backoff.Fixed(time.Millisecond)},
-			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 				if attempts.Add(1); mended.Load() == 1 {
 					return nil
 				}

@@ -43,7 +43,7 @@ func TestPlainQueue(t *testing.T) {
 			worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 				Queue: work, Policy: reprise.Policy{MaxAttempts: 2, Backoff: backoff.Fixed(time.Millisecond)},
 				Topology: topology.Topology{Queues: []topology.Queue{{Name: work, IfAbsent: true}}},
-				Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+				Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 					attempts.Add(1)
 					return errors.New("not yet")
 				}),
@@ -91,7 +91,7 @@ func TestClassicQueueWithExistingFailedQueue(t *testing.T) {
 			Topology: topology.Topology{Queues: []topology.Queue{{Name: work, IfAbsent: true, Args: topology.Table{
 				"x-queue-type": "classic", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead,
 			}}}},
-			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return reprise.Park(errors.New("declined")) }),
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return reprise.Park(errors.New("declined")) }),
 		})
 		if err != nil {
 			t.Fatal(err)

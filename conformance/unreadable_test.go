@@ -123,7 +123,7 @@ func TestUnreadableHeaders(t *testing.T) {
 		handled := map[string]bool{}
 		worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 			Queue: work, Prefetch: 2, Concurrency: 1,
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 				mu.Lock()
 				defer mu.Unlock()
 				handled[m.MessageID] = true
@@ -157,7 +157,7 @@ func TestUnreadableHeaders(t *testing.T) {
 		}
 
 		seen := 0
-		must(client.Peek(ctx, failed, 100, func(m *reprise.Message) {
+		must(client.Peek(ctx, failed, 100, func(m *reprise.Delivery) {
 			if _, packed := m.Headers[reprise.HeaderUnreadable].([]byte); packed && strings.Contains(fmt.Sprint(m.Headers["x-reprise-errors"]), "readable") {
 				seen++
 			}
@@ -251,7 +251,7 @@ func TestWorkerParksOversizeHeaders(t *testing.T) {
 		handled := make(chan string, 10)
 		worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 			Queue: work, Prefetch: 1, Concurrency: 1,
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 				handled <- m.MessageID
 				return nil
 			}),
@@ -265,7 +265,7 @@ func TestWorkerParksOversizeHeaders(t *testing.T) {
 		}
 		testkit.Eventually(t, timeout, func() error {
 			var parked string
-			err := client.Peek(t.Context(), topology.FailedQueue(work), 1, func(m *reprise.Message) { parked, _ = m.Headers["large"].(string) })
+			err := client.Peek(t.Context(), topology.FailedQueue(work), 1, func(m *reprise.Delivery) { parked, _ = m.Headers["large"].(string) })
 			if err == nil && len(parked) != 130_950 {
 				err = fmt.Errorf("the parked message has %d bytes in its header", len(parked))
 			}
@@ -334,7 +334,7 @@ func TestUnreadableHeadersWithCC(t *testing.T) {
 			expect(r, &amqpwire.QueueDeleteOk{})
 		})
 		r.publishEncoded(work, encoded("cc", append(manyEntries(9000), entry("CC", block('A', block('S', []byte(other)))))...))
-		worker, err := reprise.NewWorker(client, reprise.WorkerConfig{Queue: work, Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil })})
+		worker, err := reprise.NewWorker(client, reprise.WorkerConfig{Queue: work, Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil })})
 		if err != nil {
 			t.Fatal(err)
 		}

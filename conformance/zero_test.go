@@ -212,7 +212,7 @@ func TestZeroPropertiesSurvive(t *testing.T) {
 		}
 		worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 			Queue: work, Policy: reprise.Policy{MaxAttempts: 2, Backoff: backoff.Fixed(time.Millisecond)},
-			Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 				mu.Lock()
 				runs[m.MessageID]++
 				step := runs[m.MessageID]
@@ -226,7 +226,7 @@ func TestZeroPropertiesSurvive(t *testing.T) {
 					return errors.New("not yet")
 				}
 				m.Exchange, m.RoutingKey = "", out
-				return client.PublishIn(ctx, time.Millisecond, m)
+				return client.PublishIn(ctx, time.Millisecond, &m.Message)
 			}),
 		})
 		must(err)

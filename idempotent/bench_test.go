@@ -23,11 +23,11 @@ func BenchmarkMiddleware(b *testing.B) {
 
 func BenchmarkTx(b *testing.B) {
 	benchmarkDatabases(b, func(b *testing.B, db database) {
-		handleMany(b, transaction(b, db.store(b), idempotent.TxConfig{}, func(context.Context, *sql.Tx, *reprise.Message) error { return nil }))
+		handleMany(b, transaction(b, db.store(b), idempotent.TxConfig{}, func(context.Context, *sql.Tx, *reprise.Delivery) error { return nil }))
 	})
 }
 
-func nothing(context.Context, *reprise.Message) error { return nil }
+func nothing(context.Context, *reprise.Delivery) error { return nil }
 
 func benchmarkDatabases(b *testing.B, run func(b *testing.B, db database)) {
 	b.Run("sqlite", func(b *testing.B) {
@@ -51,7 +51,7 @@ func handleMany(b *testing.B, h reprise.Handler) {
 	b.SetParallelism(4)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			m := &reprise.Message{Queue: "orders", MessageID: fmt.Sprint(benched.Add(1))}
+			m := &reprise.Delivery{Message: reprise.Message{MessageID: fmt.Sprint(benched.Add(1))}, Queue: "orders"}
 			if err := h.Handle(context.Background(), m); err != nil {
 				b.Error(err)
 				return

@@ -22,10 +22,10 @@ const leastLease = time.Second
 // Config configures Middleware. The zero value means the defaults.
 type Config struct {
 	// Key returns the key of a message. Messages with the same key count as one message. If Key returns "", the message
-	// has no key. If the worker assigned the message id (reprise.Message.MessageIDAssigned), Key receives the message
+	// has no key. If the worker assigned the message id (reprise.Delivery.MessageIDAssigned), Key receives the message
 	// without the id. A key may be any string. A key that is longer than 512 bytes, is not valid UTF-8, contains control
 	// characters or begins with "sha256:" is stored as its SHA-256. Default: the message id.
-	Key func(m *reprise.Message) string
+	Key func(m *reprise.Delivery) string
 
 	// Scope is the namespace of the keys. Workers with different scopes do not share keys. Set Scope if messages move
 	// between queues, or if only one of several queues may handle a message. Default: the name of the work queue.

@@ -18,15 +18,15 @@ func ExampleMiddleware() {
 		fmt.Println(err)
 		return
 	}
-	charge := once(reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+	charge := once(reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 		fmt.Printf("charged for %s\n", m.Body)
 		return nil
 	}))
 
-	for _, m := range []reprise.Message{
-		{Queue: "orders", MessageID: "7f3a", Body: []byte("coffee")},
-		{Queue: "orders", MessageID: "7f3a", Body: []byte("coffee")},
-		{Queue: "orders", MessageID: "81c0", Body: []byte("tea")},
+	for _, m := range []reprise.Delivery{
+		{Message: reprise.Message{MessageID: "7f3a", Body: []byte("coffee")}, Queue: "orders"},
+		{Message: reprise.Message{MessageID: "7f3a", Body: []byte("coffee")}, Queue: "orders"},
+		{Message: reprise.Message{MessageID: "81c0", Body: []byte("tea")}, Queue: "orders"},
 	} {
 		fmt.Println(charge.Handle(context.Background(), &m))
 	}
@@ -59,7 +59,7 @@ func ExampleTx() {
 		return
 	}
 
-	book, err := idempotent.Tx(store, idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+	book, err := idempotent.Tx(store, idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO bookings VALUES (?)`, m.Body); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func ExampleTx() {
 	}
 
 	for attempt := 1; attempt <= 3; attempt++ {
-		m := reprise.Message{Queue: "orders", MessageID: "7f3a", Body: []byte("coffee"), Attempt: attempt}
+		m := reprise.Delivery{Message: reprise.Message{MessageID: "7f3a", Body: []byte("coffee")}, Queue: "orders", Attempt: attempt}
 		err := book.Handle(ctx, &m)
 		var rows int
 		if err := db.QueryRow(`SELECT count(*) FROM bookings`).Scan(&rows); err != nil {
@@ -91,7 +91,7 @@ func ExampleTx() {
 // If the publisher does not set an id, another value that is unique for each intended effect can be the key.
 func ExampleConfig_key() {
 	once, err := idempotent.Middleware(new(idempotent.Memory), idempotent.Config{
-		Key: func(m *reprise.Message) string {
+		Key: func(m *reprise.Delivery) string {
 			order, _ := m.Headers["order"].(string)
 			event, _ := m.Headers["event"].(string)
 			if order == "" || event == "" {
@@ -104,7 +104,7 @@ func ExampleConfig_key() {
 		fmt.Println(err)
 		return
 	}
-	h := once(reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+	h := once(reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 		fmt.Println(m.Headers["order"], m.Headers["event"])
 		return nil
 	}))
@@ -115,7 +115,7 @@ func ExampleConfig_key() {
 		{"order": "17", "event": "sent"},
 		{"order": "18"},
 	} {
-		if err := h.Handle(context.Background(), &reprise.Message{Queue: "events", Headers: headers}); err != nil {
+		if err := h.Handle(context.Background(), &reprise.Delivery{Message: reprise.Message{Headers: headers}, Queue: "events"}); err != nil {
 			fmt.Println(err)
 		}
 	}
@@ -141,7 +141,7 @@ func ExampleTxJSON() {
 		return
 	}
 	type order struct{ Item string }
-	book, err := idempotent.TxJSON(store, idempotent.TxConfig{}, func(_ context.Context, _ *sql.Tx, o order, m *reprise.Message) error {
+	book, err := idempotent.TxJSON(store, idempotent.TxConfig{}, func(_ context.Context, _ *sql.Tx, o order, m *reprise.Delivery) error {
 		fmt.Println(m.MessageID, "books", o.Item)
 		return nil
 	})
@@ -149,9 +149,9 @@ func ExampleTxJSON() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(book.Handle(ctx, &reprise.Message{Queue: "orders", MessageID: "7f3a", Body: []byte(`{"item": "coffee"}`)}))
-	fmt.Println(book.Handle(ctx, &reprise.Message{Queue: "orders", MessageID: "7f3a", Body: []byte(`{"item": "coffee"}`)}))
-	fmt.Println(book.Handle(ctx, &reprise.Message{Queue: "orders", MessageID: "81c0", Body: []byte(`coffee`)}) != nil)
+	fmt.Println(book.Handle(ctx, &reprise.Delivery{Message: reprise.Message{MessageID: "7f3a", Body: []byte(`{"item": "coffee"}`)}, Queue: "orders"}))
+	fmt.Println(book.Handle(ctx, &reprise.Delivery{Message: reprise.Message{MessageID: "7f3a", Body: []byte(`{"item": "coffee"}`)}, Queue: "orders"}))
+	fmt.Println(book.Handle(ctx, &reprise.Delivery{Message: reprise.Message{MessageID: "81c0", Body: []byte(`coffee`)}, Queue: "orders"}) != nil)
 	// Output:
 	// 7f3a books coffee
 	// <nil>

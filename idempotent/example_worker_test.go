@@ -48,7 +48,7 @@ func Example_worker() {
 	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 		Queue:      "orders",
 		Middleware: []reprise.Middleware{once, reprise.Timeout(time.Minute)},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			fmt.Println("charged for", m.MessageID)
 			if m.MessageID == "81c0" {
 				stop() // this is the last message

@@ -81,7 +81,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 			log, logged := events()
 			began := time.Now()
 			var ended time.Duration
-			h := protect(t, store, idempotent.Config{Lease: time.Minute, Logger: log}, func(ctx context.Context, _ *reprise.Message) error {
+			h := protect(t, store, idempotent.Config{Lease: time.Minute, Logger: log}, func(ctx context.Context, _ *reprise.Delivery) error {
 				time.Sleep(5 * time.Minute)
 				store.claim.Store(true)
 				<-ctx.Done()
@@ -104,7 +104,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 	t.Run("briefly during the run", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &faultyStore{Store: new(idempotent.Memory)}
-			h := protect(t, store, idempotent.Config{Lease: time.Minute}, func(ctx context.Context, _ *reprise.Message) error {
+			h := protect(t, store, idempotent.Config{Lease: time.Minute}, func(ctx context.Context, _ *reprise.Delivery) error {
 				store.claim.Store(true)
 				time.Sleep(50 * time.Second)
 				store.claim.Store(false)
@@ -163,7 +163,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 					store.complete.Store(true)
 					var runs atomic.Int32
 					ctx, end := context.WithCancel(t.Context())
-					h := protect(t, store, idempotent.Config{}, func(context.Context, *reprise.Message) error {
+					h := protect(t, store, idempotent.Config{}, func(context.Context, *reprise.Delivery) error {
 						runs.Add(1)
 						if endsAfter == 0 {
 							end()
@@ -192,7 +192,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 			store.complete.Store(true)
 			log, logged := events()
 			ctx, end := context.WithCancel(t.Context())
-			h := protect(t, store, idempotent.Config{Logger: log}, func(context.Context, *reprise.Message) error {
+			h := protect(t, store, idempotent.Config{Logger: log}, func(context.Context, *reprise.Delivery) error {
 				time.AfterFunc(20*time.Second, end)
 				return nil
 			})
@@ -214,7 +214,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 			store := &faultyStore{Store: new(idempotent.Memory)}
 			store.release.Store(true)
 			log, logged := events()
-			h := protect(t, store, idempotent.Config{Logger: log}, func(context.Context, *reprise.Message) error { return errHandler })
+			h := protect(t, store, idempotent.Config{Logger: log}, func(context.Context, *reprise.Delivery) error { return errHandler })
 			if err := h.Handle(t.Context(), message()); err != errHandler {
 				t.Errorf("got %v, want the error of the handler", err)
 			}
@@ -270,7 +270,7 @@ func TestMiddlewareWithUnresponsiveStore(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &firstClaimStore{hungStore{}, new(idempotent.Memory)}
 			began := time.Now()
-			h := protect(t, store, idempotent.Config{Lease: 10 * time.Second}, func(ctx context.Context, _ *reprise.Message) error {
+			h := protect(t, store, idempotent.Config{Lease: 10 * time.Second}, func(ctx context.Context, _ *reprise.Delivery) error {
 				<-ctx.Done()
 				if d := time.Since(began); d != 10*time.Second {
 					t.Errorf("time until the context of the handler was canceled: got %v, want 10s", d)

@@ -45,7 +45,7 @@ func TestSQLDetectsDeletedFile(t *testing.T) {
 	}
 	ran := 0
 	book := db.bookings(t)
-	h := transaction(t, store, idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+	h := transaction(t, store, idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
 		if ran++; ran == 1 { // during the run of the handler
 			move(path, filepath.Join(dir, "away.db"))
 		}

@@ -33,14 +33,14 @@ const (
 
 // keys determines the key of each message.
 type keys struct {
-	key     func(m *reprise.Message) string
+	key     func(m *reprise.Delivery) string
 	scope   string
 	keyless Keyless
 }
 
 // of returns the key to store for m, or "" if m has no key. An id that the worker assigned is not a key, because a
 // duplicate of the message would have a different id.
-func (k keys) of(m *reprise.Message) string {
+func (k keys) of(m *reprise.Delivery) string {
 	if m.MessageIDAssigned {
 		delivered := *m
 		delivered.MessageID, delivered.MessageIDAssigned = "", false
@@ -73,7 +73,7 @@ func legible(s string, longest int) string {
 }
 
 // checkKeyless returns the error that parks a message without a key, or nil if the handler may run.
-func (k keys) checkKeyless(log *slog.Logger, m *reprise.Message) error {
+func (k keys) checkKeyless(log *slog.Logger, m *reprise.Delivery) error {
 	if k.keyless == ParkKeyless {
 		return reprise.Park(ErrNoKey)
 	}

@@ -40,7 +40,7 @@ func (s *keyRecorder) last() (key, token string) {
 }
 
 // keyOf returns the key that the middleware claims for a message.
-func keyOf(t testing.TB, cfg idempotent.Config, m *reprise.Message) string {
+func keyOf(t testing.TB, cfg idempotent.Config, m *reprise.Delivery) string {
 	t.Helper()
 	var store keyRecorder
 	if err := protect(t, &store, cfg, new(countingHandler).Handle).Handle(t.Context(), m); err != nil {
@@ -51,20 +51,20 @@ func keyOf(t testing.TB, cfg idempotent.Config, m *reprise.Message) string {
 }
 
 func TestKeys(t *testing.T) {
-	byOrder := func(m *reprise.Message) string { return fmt.Sprint(m.Headers["order"]) }
+	byOrder := func(m *reprise.Delivery) string { return fmt.Sprint(m.Headers["order"]) }
 	for _, tc := range []struct {
 		cfg  idempotent.Config
-		m    reprise.Message
+		m    reprise.Delivery
 		want string
 	}{
-		{idempotent.Config{}, reprise.Message{Queue: "orders", MessageID: "1"}, "orders/1"},
-		{idempotent.Config{}, reprise.Message{Queue: "a/b", MessageID: "c/d"}, "a%2Fb/c/d"},
-		{idempotent.Config{Keyless: idempotent.HandleKeyless}, reprise.Message{Queue: "orders"}, ""},
-		{idempotent.Config{Scope: "all"}, reprise.Message{Queue: "orders", MessageID: "1"}, "all/1"},
-		{idempotent.Config{Key: byOrder}, reprise.Message{Queue: "q", MessageID: "1", Headers: map[string]any{"order": 17}}, "q/17"},
+		{idempotent.Config{}, reprise.Delivery{Message: reprise.Message{MessageID: "1"}, Queue: "orders"}, "orders/1"},
+		{idempotent.Config{}, reprise.Delivery{Message: reprise.Message{MessageID: "c/d"}, Queue: "a/b"}, "a%2Fb/c/d"},
+		{idempotent.Config{Keyless: idempotent.HandleKeyless}, reprise.Delivery{Queue: "orders"}, ""},
+		{idempotent.Config{Scope: "all"}, reprise.Delivery{Message: reprise.Message{MessageID: "1"}, Queue: "orders"}, "all/1"},
+		{idempotent.Config{Key: byOrder}, reprise.Delivery{Message: reprise.Message{MessageID: "1", Headers: map[string]any{"order": 17}}, Queue: "q"}, "q/17"},
 		{
 			idempotent.Config{},
-			reprise.Message{Queue: "orders", MessageID: "\xff\x00"},
+			reprise.Delivery{Message: reprise.Message{MessageID: "\xff\x00"}, Queue: "orders"},
 			"orders/sha256:ea5dbf9596d187e9500f23e9a680109475341cf4e81f7e043f7d97152c10772f",
 		},
 	} {
@@ -86,7 +86,7 @@ func TestKeysAreValidAndDifferent(t *testing.T) {
 		return strings.Join(rapid.SliceOfN(piece, 1, 3).Draw(t, "pieces"), "")
 	}).Filter(func(s string) bool { return s != "" })
 	rapid.Check(t, func(rt *rapid.T) {
-		a := reprise.Message{Queue: name.Draw(rt, "queue"), MessageID: name.Draw(rt, "id")}
+		a := reprise.Delivery{Message: reprise.Message{MessageID: name.Draw(rt, "id")}, Queue: name.Draw(rt, "queue")}
 		b := a
 		// The second message has the parts of the first with another boundary, has the key of the first as its id, or
 		// is independent.
@@ -104,7 +104,7 @@ func TestKeysAreValidAndDifferent(t *testing.T) {
 			return
 		}
 		keys := [2]string{}
-		for i, m := range []*reprise.Message{&a, &b} {
+		for i, m := range []*reprise.Delivery{&a, &b} {
 			keys[i] = keyOf(t, idempotent.Config{}, m)
 			if k := keys[i]; k == "" || len(k) > 1024 || !utf8.ValidString(k) || strings.ContainsFunc(k, unicode.IsControl) {
 				rt.Fatalf("queue %q, id %q: got key %q, want a valid key", m.Queue, m.MessageID, k)
@@ -122,7 +122,7 @@ func TestQueuesHaveSeparateKeys(t *testing.T) {
 		var inner countingHandler
 		h := protect(t, new(idempotent.Memory), idempotent.Config{Scope: scope}, inner.Handle)
 		for _, queue := range []string{"invoices", "statistics", "invoices"} {
-			if err := h.Handle(t.Context(), &reprise.Message{Queue: queue, MessageID: "1"}); err != nil {
+			if err := h.Handle(t.Context(), &reprise.Delivery{Message: reprise.Message{MessageID: "1"}, Queue: queue}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -133,9 +133,9 @@ func TestQueuesHaveSeparateKeys(t *testing.T) {
 }
 
 func TestMessageWithoutKey(t *testing.T) {
-	for name, m := range map[string]reprise.Message{
+	for name, m := range map[string]reprise.Delivery{
 		"without an id":       {Queue: "orders"},
-		"with an assigned id": {Queue: "orders", MessageID: "assigned", MessageIDAssigned: true},
+		"with an assigned id": {Message: reprise.Message{MessageID: "assigned"}, Queue: "orders", MessageIDAssigned: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var inner countingHandler
@@ -155,7 +155,7 @@ func TestMessageWithoutKey(t *testing.T) {
 				t.Errorf("got %d warnings, want 2: %s", n, log.String())
 			}
 
-			for _, key := range []func(*reprise.Message) string{nil, func(m *reprise.Message) string { return m.MessageID }} {
+			for _, key := range []func(*reprise.Delivery) string{nil, func(m *reprise.Delivery) string { return m.MessageID }} {
 				h = protect(t, new(idempotent.Memory), idempotent.Config{Key: key}, inner.Handle)
 				err := h.Handle(t.Context(), &m)
 				var parked *reprise.ParkError

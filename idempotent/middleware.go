@@ -44,7 +44,7 @@ type once struct {
 	next  reprise.Handler
 }
 
-func (o *once) Handle(ctx context.Context, m *reprise.Message) error {
+func (o *once) Handle(ctx context.Context, m *reprise.Delivery) error {
 	key := o.keys.of(m)
 	if key == "" {
 		if err := o.keys.checkKeyless(o.cfg.Logger, m); err != nil {
@@ -75,7 +75,7 @@ func (o *once) Handle(ctx context.Context, m *reprise.Message) error {
 var errLeft = errors.New("idempotent: handler did not return")
 
 // run calls the handler and extends the lease until the handler returns. Then it completes or releases the key.
-func (o *once) run(ctx context.Context, m *reprise.Message, h *hold) (err error) {
+func (o *once) run(ctx context.Context, m *reprise.Delivery, h *hold) (err error) {
 	handling, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	stop := h.keep(ctx, end)

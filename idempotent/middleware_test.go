@@ -22,8 +22,8 @@ import (
 
 var errHandler = errors.New("payment service is busy")
 
-func message() *reprise.Message {
-	return &reprise.Message{Queue: "orders", MessageID: "order-1", Attempt: 1}
+func message() *reprise.Delivery {
+	return &reprise.Delivery{Message: reprise.Message{MessageID: "order-1"}, Queue: "orders", Attempt: 1}
 }
 
 // protect wraps a handler in the middleware.
@@ -42,7 +42,7 @@ type countingHandler struct {
 	then func(run int) error
 }
 
-func (c *countingHandler) Handle(context.Context, *reprise.Message) error {
+func (c *countingHandler) Handle(context.Context, *reprise.Delivery) error {
 	run := int(c.runs.Add(1))
 	if c.then == nil {
 		return nil
@@ -219,7 +219,7 @@ func testBusyHeader(t *testing.T, name string) {
 			[1]int64{math.MaxInt64}: time.Minute,
 		} {
 			store := new(idempotent.Memory)
-			h := protect(t, store, idempotent.Config{}, func(_ context.Context, m *reprise.Message) error {
+			h := protect(t, store, idempotent.Config{}, func(_ context.Context, m *reprise.Delivery) error {
 				if len(m.Headers) != 1 || m.Headers["own"] != "kept" {
 					t.Errorf("headers: got %v, want only own", m.Headers)
 				}
@@ -272,7 +272,7 @@ func TestLostClaimCancelsHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(keyRecorder)
 		log, logged := events()
-		h := protect(t, store, idempotent.Config{Lease: time.Minute, Logger: log}, func(ctx context.Context, _ *reprise.Message) error {
+		h := protect(t, store, idempotent.Config{Lease: time.Minute, Logger: log}, func(ctx context.Context, _ *reprise.Delivery) error {
 			key, token := store.last()
 			if err := store.Release(t.Context(), key, token); err != nil {
 				t.Error(err)
@@ -308,7 +308,7 @@ func TestMiddlewareCallsStoreAfterContextIsCanceled(t *testing.T) {
 		for _, result := range []error{nil, errHandler} {
 			store := new(idempotent.Memory)
 			ctx, cancel := context.WithCancel(t.Context())
-			h := protect(t, store, idempotent.Config{}, func(context.Context, *reprise.Message) error {
+			h := protect(t, store, idempotent.Config{}, func(context.Context, *reprise.Delivery) error {
 				cancel()
 				return result
 			})
@@ -347,7 +347,7 @@ func TestConfig(t *testing.T) {
 func TestBreakerIgnoresBusyKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		h := protect(t, new(idempotent.Memory), idempotent.Config{}, func(context.Context, *reprise.Message) error {
+		h := protect(t, new(idempotent.Memory), idempotent.Config{}, func(context.Context, *reprise.Delivery) error {
 			<-free
 			return nil
 		})

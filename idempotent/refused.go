@@ -17,13 +17,13 @@ const HeaderBusy = "x-reprise-busy"
 const formerBusy = "x-idempotent-busy"
 
 // takeBusy removes the busy count before the message is handled.
-func takeBusy(m *reprise.Message) {
+func takeBusy(m *reprise.Delivery) {
 	delete(m.Headers, HeaderBusy)
 	delete(m.Headers, formerBusy)
 }
 
 // busyBefore returns the busy count of a message.
-func busyBefore(m *reprise.Message) int64 {
+func busyBefore(m *reprise.Delivery) int64 {
 	value, found := m.Headers[HeaderBusy]
 	if !found {
 		value = m.Headers[formerBusy]
@@ -36,7 +36,7 @@ func busyBefore(m *reprise.Message) int64 {
 const longestBusy = time.Hour
 
 // refused returns the outcome of a message whose key is busy or done.
-func refused(log *slog.Logger, m *reprise.Message, key string, got Claim) error {
+func refused(log *slog.Logger, m *reprise.Delivery, key string, got Claim) error {
 	log = log.With("queue", m.Queue, "message_id", m.MessageID, "key", key)
 	switch got.State {
 	case Done:

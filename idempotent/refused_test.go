@@ -26,7 +26,7 @@ func TestRetryKeepsBusyCount(t *testing.T) {
 		work(t, client, reprise.WorkerConfig{
 			Queue:   queue,
 			Policy:  reprise.Policy{MaxAttempts: 1}, // parked immediately, so that the test can inspect it
-			Handler: protect(t, store, idempotent.Config{}, func(context.Context, *reprise.Message) error { return nil }),
+			Handler: protect(t, store, idempotent.Config{}, func(context.Context, *reprise.Delivery) error { return nil }),
 		})
 		conn, err := amqp.Dial(b.URL)
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 type TxConfig struct {
 	// Key, Scope and Keyless have the same meaning as in Config. With HandleKeyless, a message without a key is also
 	// handled in a transaction.
-	Key     func(m *reprise.Message) string
+	Key     func(m *reprise.Delivery) string
 	Scope   string
 	Keyless Keyless
 
@@ -60,7 +60,7 @@ func (c TxConfig) Validate() error {
 //
 // An effect of f elsewhere is not part of the transaction. To send a request to another service, write the request into
 // a table in the same transaction, or use Middleware.
-func Tx(store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error) (reprise.Handler, error) {
+func Tx(store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error) (reprise.Handler, error) {
 	if store == nil {
 		return nil, errors.New("idempotent: Tx: store must not be nil (OpenSQL returns one)")
 	}
@@ -77,12 +77,12 @@ func Tx(store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, m *rep
 
 // TxJSON is Tx for messages with a JSON body. It decodes the body into a T as reprise.JSON does. A message with an
 // invalid body is parked.
-func TxJSON[T any](store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, body T, m *reprise.Message) error) (reprise.Handler, error) {
+func TxJSON[T any](store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, body T, m *reprise.Delivery) error) (reprise.Handler, error) {
 	if f == nil {
 		return nil, errors.New("idempotent: TxJSON: function must not be nil")
 	}
-	return Tx(store, cfg, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
-		return reprise.JSON(func(ctx context.Context, body T, m *reprise.Message) error {
+	return Tx(store, cfg, func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
+		return reprise.JSON(func(ctx context.Context, body T, m *reprise.Delivery) error {
 			return f(ctx, tx, body, m)
 		}).Handle(ctx, m)
 	})
@@ -92,10 +92,10 @@ type transactional struct {
 	store *SQL
 	cfg   TxConfig // with defaults
 	keys  keys
-	f     func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error
+	f     func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error
 }
 
-func (t *transactional) Handle(ctx context.Context, m *reprise.Message) error {
+func (t *transactional) Handle(ctx context.Context, m *reprise.Delivery) error {
 	key := t.keys.of(m)
 	if key == "" {
 		if err := t.keys.checkKeyless(t.cfg.Logger, m); err != nil {

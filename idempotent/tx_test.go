@@ -18,16 +18,16 @@ import (
 )
 
 // bookings creates a table whose rows are effects, and returns a function that inserts one.
-func (d database) bookings(t testing.TB) func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+func (d database) bookings(t testing.TB) func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
 	t.Helper()
 	d.exec(t, `CREATE TABLE bookings (message TEXT NOT NULL)`)
-	return func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+	return func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO bookings VALUES ($1)`, m.MessageID)
 		return err
 	}
 }
 
-func transaction(t testing.TB, store *idempotent.SQL, cfg idempotent.TxConfig, f func(context.Context, *sql.Tx, *reprise.Message) error) reprise.Handler {
+func transaction(t testing.TB, store *idempotent.SQL, cfg idempotent.TxConfig, f func(context.Context, *sql.Tx, *reprise.Delivery) error) reprise.Handler {
 	t.Helper()
 	h, err := idempotent.Tx(store, cfg, f)
 	if err != nil {
@@ -81,7 +81,7 @@ func TestTxRollsBackFailedRuns(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				runs := 0
-				h := transaction(t, db.store(t), idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+				h := transaction(t, db.store(t), idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
 					runs++
 					if err := book(ctx, tx, m); err != nil || runs > 1 {
 						return err
@@ -145,7 +145,7 @@ func TestTxHandlesOneOfConcurrentDuplicates(t *testing.T) {
 				store := db.store(t, func(c *idempotent.SQLConfig) { c.Table = strings.ReplaceAll(tc.name, " ", "_") })
 				db.exec(t, "DELETE FROM bookings")
 				var runs, failures atomic.Int32
-				h := transaction(t, store, idempotent.TxConfig{Options: tc.options}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+				h := transaction(t, store, idempotent.TxConfig{Options: tc.options}, func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
 					if runs.Add(1) <= tc.failures {
 						return errHandler
 					}
@@ -213,7 +213,7 @@ func TestTxReportsFailedCommit(t *testing.T) {
 func TestTxReportsCommitByHandler(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		book := db.bookings(t)
-		h := transaction(t, db.store(t), idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+		h := transaction(t, db.store(t), idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
 			if err := book(ctx, tx, m); err != nil {
 				return err
 			}
@@ -235,7 +235,7 @@ func TestTxReportsCommitByHandler(t *testing.T) {
 func TestTxReportsIgnoredError(t *testing.T) {
 	db := openPostgres(t)
 	book := db.bookings(t)
-	h := transaction(t, db.store(t), idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+	h := transaction(t, db.store(t), idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
 		if err := book(ctx, tx, m); err != nil {
 			return err
 		}
@@ -258,7 +258,7 @@ func TestTxAndMiddlewareShareKeys(t *testing.T) {
 		var inner countingHandler
 		wrapped := protect(t, store, idempotent.Config{}, inner.Handle)
 		book := db.bookings(t)
-		h := transaction(t, store, idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+		h := transaction(t, store, idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
 			if len(m.Headers) > 0 {
 				t.Errorf("headers: got %v, want none", m.Headers)
 			}
@@ -296,7 +296,7 @@ func TestTxOfMessageWithoutKey(t *testing.T) {
 		store := db.store(t)
 		h := transaction(t, store, idempotent.TxConfig{Keyless: idempotent.HandleKeyless}, book)
 		for range 2 {
-			if err := h.Handle(t.Context(), &reprise.Message{Queue: "orders"}); err != nil {
+			if err := h.Handle(t.Context(), &reprise.Delivery{Queue: "orders"}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -304,7 +304,7 @@ func TestTxOfMessageWithoutKey(t *testing.T) {
 			t.Errorf("got %d bookings of unprotected messages, want 2", n)
 		}
 		h = transaction(t, store, idempotent.TxConfig{}, book)
-		if err := h.Handle(t.Context(), &reprise.Message{Queue: "orders"}); !errors.Is(err, idempotent.ErrNoKey) {
+		if err := h.Handle(t.Context(), &reprise.Delivery{Queue: "orders"}); !errors.Is(err, idempotent.ErrNoKey) {
 			t.Errorf("got %v, want ErrNoKey", err)
 		}
 	})
@@ -323,7 +323,7 @@ func TestTxPurgesTable(t *testing.T) {
 		n := 0
 		testkit.Eventually(t, timeout, func() error {
 			n++
-			if err := h.Handle(t.Context(), &reprise.Message{Queue: "q", MessageID: fmt.Sprint(n)}); err != nil {
+			if err := h.Handle(t.Context(), &reprise.Delivery{Message: reprise.Message{MessageID: fmt.Sprint(n)}, Queue: "q"}); err != nil {
 				return err
 			}
 			if old := db.count(t, idempotent.DefaultTable) - n; old > 0 {
@@ -337,7 +337,7 @@ func TestTxPurgesTable(t *testing.T) {
 func TestTxConfig(t *testing.T) {
 	db := openSQLite(t)
 	store := db.store(t)
-	f := func(context.Context, *sql.Tx, *reprise.Message) error { return nil }
+	f := func(context.Context, *sql.Tx, *reprise.Delivery) error { return nil }
 	if _, err := idempotent.Tx(nil, idempotent.TxConfig{}, f); err == nil {
 		t.Error("Tx accepted a nil store")
 	}

@@ -28,7 +28,7 @@ var protections = map[string]func(t *testing.T, db database, first func() error)
 	"middleware": func(t *testing.T, db database, first func() error) reprise.Handler {
 		db.exec(t, `CREATE TABLE bookings (message TEXT NOT NULL)`)
 		var runs atomic.Int32
-		return protect(t, db.store(t), idempotent.Config{}, func(ctx context.Context, m *reprise.Message) error {
+		return protect(t, db.store(t), idempotent.Config{}, func(ctx context.Context, m *reprise.Delivery) error {
 			if runs.Add(1) == 1 {
 				if err := first(); err != nil {
 					return err
@@ -41,7 +41,7 @@ var protections = map[string]func(t *testing.T, db database, first func() error)
 	"transaction": func(t *testing.T, db database, first func() error) reprise.Handler {
 		book := db.bookings(t)
 		var runs atomic.Int32
-		return transaction(t, db.store(t), idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+		return transaction(t, db.store(t), idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
 			if err := book(ctx, tx, m); err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func TestEffectHappensOnce(t *testing.T) {
 							Queue:    queue,
 							Strategy: topology.Strategy{Route: topology.Buckets{Base: base}},
 							Policy:   reprise.Policy{MaxAttempts: 5, Backoff: backoff.Fixed(time.Millisecond)},
-							Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+							Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 								defer deliveries.Add(1)
 								if m.Redelivered {
 									redelivered.Add(1)

@@ -56,7 +56,7 @@ func Example() {
 		Queue:      "orders",
 		Middleware: []reprise.Middleware{oteltrace.Middleware(config)},
 		Policy:     reprise.Policy{Backoff: backoff.Fixed(10 * time.Millisecond)},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			if m.Attempt < 2 {
 				return errors.New("the till is busy")
 			}
@@ -138,15 +138,13 @@ func ExampleMiddleware_sampling() {
 	config := oteltrace.Config{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(
 		sdktrace.ParentBased(followLinks{sdktrace.TraceIDRatioBased(0)}), // 0.01, say
 	))}
-	handler := oteltrace.Middleware(config)(reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+	handler := oteltrace.Middleware(config)(reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 		fmt.Println("attempt", m.Attempt, "is sampled:", trace.SpanContextFromContext(ctx).IsSampled())
 		return nil
 	}))
 	ids := strings.Repeat("1", 32) + "-" + strings.Repeat("2", 16)
 	for _, traceparent := range []string{"00-" + ids + "-00", "00-" + ids + "-01"} {
-		handler.Handle(context.Background(), &reprise.Message{
-			Queue: "orders", Attempt: 1, Headers: map[string]any{"traceparent": traceparent},
-		})
+		handler.Handle(context.Background(), &reprise.Delivery{Message: reprise.Message{Headers: map[string]any{"traceparent": traceparent}}, Queue: "orders", Attempt: 1})
 	}
 	// Output:
 	// attempt 1 is sampled: false

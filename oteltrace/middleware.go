@@ -32,7 +32,7 @@ type handler struct {
 }
 
 // Handle implements reprise.Handler.
-func (h *handler) Handle(ctx context.Context, m *reprise.Message) (err error) {
+func (h *handler) Handle(ctx context.Context, m *reprise.Delivery) (err error) {
 	ctx, span := h.begin(ctx, m)
 	err = reprise.ErrHandlerExited // the result if the handler calls runtime.Goexit
 	defer func() {
@@ -50,7 +50,7 @@ func (h *handler) Handle(ctx context.Context, m *reprise.Message) (err error) {
 }
 
 // begin starts the span of an attempt.
-func (h *handler) begin(ctx context.Context, m *reprise.Message) (context.Context, trace.Span) {
+func (h *handler) begin(ctx context.Context, m *reprise.Delivery) (context.Context, trace.Span) {
 	ctx, producer := headers(m.Headers).extract(ctx, h.cfg.Propagator)
 	previous := headers(m.Headers).previous()
 	headers(m.Headers).withoutPrevious()

@@ -31,7 +31,7 @@ func TestMiddlewareStartsTracePerAttempt(t *testing.T) {
 			origin, header := elsewhere(t)
 			headers := map[string]any{"traceparent": header}
 			for n := 1; n <= 3; n++ {
-				err := r.attempt(&reprise.Message{Queue: "orders", Attempt: n, Headers: maps.Clone(headers)}, returning(errTest))
+				err := r.attempt(&reprise.Delivery{Message: reprise.Message{Headers: maps.Clone(headers)}, Queue: "orders", Attempt: n}, returning(errTest))
 				headers = copied(headers, err)
 			}
 			spans := r.Ended()
@@ -58,10 +58,7 @@ func TestMiddlewareStartsTracePerAttempt(t *testing.T) {
 
 func TestMiddlewareSetsAttributes(t *testing.T) {
 	r := newRecorder()
-	err := r.attempt(&reprise.Message{
-		Exchange: "shop", RoutingKey: "order.placed", Queue: "orders",
-		MessageID: "id 1", CorrelationID: "cart 2", Attempt: 3, Redelivered: true,
-	}, returning(nil))
+	err := r.attempt(&reprise.Delivery{Message: reprise.Message{Exchange: "shop", RoutingKey: "order.placed", MessageID: "id 1", CorrelationID: "cart 2"}, Queue: "orders", Attempt: 3, Redelivered: true}, returning(nil))
 	if err != nil {
 		t.Error(err)
 	}
@@ -99,7 +96,7 @@ func TestMiddlewareNamesDestination(t *testing.T) {
 		{"shop", "shop", "shop", "shop:shop"},
 	} {
 		r := newRecorder()
-		_ = r.attempt(&reprise.Message{Exchange: tc.exchange, RoutingKey: tc.key, Queue: tc.queue, Attempt: 1}, returning(nil))
+		_ = r.attempt(&reprise.Delivery{Message: reprise.Message{Exchange: tc.exchange, RoutingKey: tc.key}, Queue: tc.queue, Attempt: 1}, returning(nil))
 		if got := attributes(r.only(t).Attributes())["messaging.destination.name"]; got != tc.want {
 			t.Errorf("%q %q %q: got %q, want %q", tc.exchange, tc.key, tc.queue, got, tc.want)
 		}
@@ -133,8 +130,8 @@ func TestMiddlewareIgnoresInvalidHeaders(t *testing.T) {
 			for _, header := range []string{"traceparent", oteltrace.HeaderPrevious, "x-previous-traceparent"} {
 				r := newRecorder()
 				called := false
-				err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{header: tc.value}},
-					func(context.Context, *reprise.Message) error { called = true; return errTest })
+				err := r.attempt(&reprise.Delivery{Message: reprise.Message{Headers: map[string]any{header: tc.value}}, Queue: "orders", Attempt: 1},
+					func(context.Context, *reprise.Delivery) error { called = true; return errTest })
 				if !called || !errors.Is(err, errTest) {
 					t.Errorf("%s: got called %t and error %v, want true and errTest", header, called, err)
 				}
@@ -146,7 +143,7 @@ func TestMiddlewareIgnoresInvalidHeaders(t *testing.T) {
 	}
 	t.Run("no headers", func(t *testing.T) {
 		r := newRecorder()
-		if err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(nil)); err != nil {
+		if err := r.attempt(&reprise.Delivery{Queue: "orders", Attempt: 1}, returning(nil)); err != nil {
 			t.Error(err)
 		}
 		if got := linked(r.only(t)); len(got) != 0 {
@@ -162,9 +159,9 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("00-", "=", strings.Repeat("-", 60))
 	f.Fuzz(func(t *testing.T, traceparent, tracestate, previous string) {
 		r := newRecorder()
-		err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 2, Headers: map[string]any{
+		err := r.attempt(&reprise.Delivery{Message: reprise.Message{Headers: map[string]any{
 			"traceparent": traceparent, "tracestate": tracestate, oteltrace.HeaderPrevious: previous,
-		}}, returning(errTest))
+		}}, Queue: "orders", Attempt: 2}, returning(errTest))
 		s := r.only(t)
 		next := copied(nil, err)[oteltrace.HeaderPrevious]
 		if id := s.SpanContext().SpanID().String(); !errors.Is(err, errTest) || !strings.Contains(fmt.Sprint(next), id) {
@@ -182,9 +179,9 @@ func FuzzHeaders(f *testing.F) {
 func TestMiddlewareHidesInternalHeaders(t *testing.T) {
 	r := newRecorder()
 	_, header := elsewhere(t)
-	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 2, Headers: map[string]any{
+	_ = r.attempt(&reprise.Delivery{Message: reprise.Message{Headers: map[string]any{
 		"traceparent": header, oteltrace.HeaderPrevious: header, "x-previous-traceparent": header, "own": "kept",
-	}}, func(_ context.Context, m *reprise.Message) error {
+	}}, Queue: "orders", Attempt: 2}, func(_ context.Context, m *reprise.Delivery) error {
 		if diff := cmp.Diff(map[string]any{"traceparent": header, "own": "kept"}, m.Headers); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
@@ -194,7 +191,7 @@ func TestMiddlewareHidesInternalHeaders(t *testing.T) {
 
 func TestHandlerSpansAreChildren(t *testing.T) {
 	r := newRecorder()
-	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, func(ctx context.Context, _ *reprise.Message) error {
+	_ = r.attempt(&reprise.Delivery{Queue: "orders", Attempt: 1}, func(ctx context.Context, _ *reprise.Delivery) error {
 		_, span := r.provider.Tracer("").Start(ctx, "charge")
 		span.End()
 		return nil
@@ -209,7 +206,7 @@ func TestHandlerSpansAreChildren(t *testing.T) {
 func TestMiddlewareIgnoresParentOfContext(t *testing.T) {
 	r := newRecorder()
 	ctx, main := r.provider.Tracer("").Start(t.Context(), "main")
-	_ = oteltrace.Middleware(r.config)(reprise.HandlerFunc(returning(nil))).Handle(ctx, &reprise.Message{Queue: "orders", Attempt: 1})
+	_ = oteltrace.Middleware(r.config)(reprise.HandlerFunc(returning(nil))).Handle(ctx, &reprise.Delivery{Queue: "orders", Attempt: 1})
 	if s := r.only(t); s.Parent().IsValid() || len(s.Links()) != 0 || s.SpanContext().TraceID() == main.SpanContext().TraceID() {
 		t.Errorf("got parent %v and links %q, want none", s.Parent(), linked(s))
 	}
@@ -220,9 +217,9 @@ func TestReplayedAttemptLinksToPreviousAttempt(t *testing.T) {
 	r := newRecorder()
 	r.config.ChildOfProducer = true
 	origin, header := elsewhere(t)
-	headers := copied(map[string]any{"traceparent": header}, r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(errTest)))
+	headers := copied(map[string]any{"traceparent": header}, r.attempt(&reprise.Delivery{Queue: "orders", Attempt: 1}, returning(errTest)))
 	last := r.only(t)
-	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: headers}, returning(nil))
+	_ = r.attempt(&reprise.Delivery{Message: reprise.Message{Headers: headers}, Queue: "orders", Attempt: 1}, returning(nil))
 	s := r.Ended()[1]
 	if diff := cmp.Diff([]string{producer(origin), previous(last.SpanContext())}, linked(s)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -234,7 +231,7 @@ func TestReplayedAttemptLinksToPreviousAttempt(t *testing.T) {
 
 func TestMiddlewareReturnsPanicError(t *testing.T) {
 	r := newRecorder()
-	err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, func(context.Context, *reprise.Message) error { panicked(); return nil })
+	err := r.attempt(&reprise.Delivery{Queue: "orders", Attempt: 1}, func(context.Context, *reprise.Delivery) error { panicked(); return nil })
 	p, is := errors.AsType[*reprise.PanicError](err)
 	if !is || p.Value != "oh" || !strings.Contains(string(p.Stack), "oteltrace_test.panicked") {
 		t.Errorf("got %v, want a PanicError with the stack", err)
@@ -254,7 +251,7 @@ func TestMiddlewareEndsSpanOnGoexit(t *testing.T) {
 	r := newRecorder()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, func(context.Context, *reprise.Message) error { runtime.Goexit(); return nil })
+		_ = r.attempt(&reprise.Delivery{Queue: "orders", Attempt: 1}, func(context.Context, *reprise.Delivery) error { runtime.Goexit(); return nil })
 	})
 	wg.Wait()
 	if s := r.only(t); s.Status().Code != codes.Error {
@@ -266,13 +263,13 @@ func TestMiddlewareEndsSpanOnGoexit(t *testing.T) {
 func TestMiddlewareWithoutSDKPropagatesContext(t *testing.T) {
 	origin, header := elsewhere(t)
 	handler := oteltrace.Middleware(oteltrace.Config{TracerProvider: noop.NewTracerProvider()})(reprise.HandlerFunc(
-		func(ctx context.Context, _ *reprise.Message) error {
+		func(ctx context.Context, _ *reprise.Delivery) error {
 			if got := trace.SpanContextFromContext(ctx); got.SpanID() != origin.SpanID() {
 				t.Errorf("span context of the handler: got %v, want %v", got, origin)
 			}
 			return errTest
 		}))
-	m := &reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{"traceparent": header}}
+	m := &reprise.Delivery{Message: reprise.Message{Headers: map[string]any{"traceparent": header}}, Queue: "orders", Attempt: 1}
 	if err := handler.Handle(t.Context(), m); err != errTest {
 		t.Errorf("got %#v, want errTest", err)
 	}
@@ -281,7 +278,7 @@ func TestMiddlewareWithoutSDKPropagatesContext(t *testing.T) {
 // An attempt is linked to the previous attempt even if the previous attempt is not sampled.
 func TestUnsampledAttemptsAreLinked(t *testing.T) {
 	r := newRecorder(sdktrace.WithSampler(sdktrace.NeverSample()))
-	err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(errTest))
+	err := r.attempt(&reprise.Delivery{Queue: "orders", Attempt: 1}, returning(errTest))
 	if header, _ := copied(nil, err)[oteltrace.HeaderPrevious].(string); !strings.HasSuffix(header, "-00") {
 		t.Errorf("header for the next attempt: got %q, want flags 00", header)
 	}
@@ -296,8 +293,8 @@ func TestSamplerReceivesLinks(t *testing.T) {
 		return sdktrace.NeverSample().ShouldSample(p)
 	})))
 	_, header := elsewhere(t)
-	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(nil))
-	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{"traceparent": header}}, returning(nil))
+	_ = r.attempt(&reprise.Delivery{Queue: "orders", Attempt: 1}, returning(nil))
+	_ = r.attempt(&reprise.Delivery{Message: reprise.Message{Headers: map[string]any{"traceparent": header}}, Queue: "orders", Attempt: 1}, returning(nil))
 	if s := r.only(t); len(s.Links()) != 1 {
 		t.Errorf("links of the sampled attempt: got %q, want 1", linked(s))
 	}
@@ -312,8 +309,8 @@ func (samplerFunc) Description() string { return "test" }
 func TestMiddlewareExtractsBaggage(t *testing.T) {
 	r := newRecorder()
 	r.config.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
-	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{"baggage": "tenant=acme"}},
-		func(ctx context.Context, _ *reprise.Message) error {
+	_ = r.attempt(&reprise.Delivery{Message: reprise.Message{Headers: map[string]any{"baggage": "tenant=acme"}}, Queue: "orders", Attempt: 1},
+		func(ctx context.Context, _ *reprise.Delivery) error {
 			if got := baggage.FromContext(ctx).Member("tenant").Value(); got != "acme" {
 				t.Errorf("tenant: got %q, want acme", got)
 			}

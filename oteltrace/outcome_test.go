@@ -55,7 +55,7 @@ func TestMiddlewareRecordsOutcomes(t *testing.T) {
 	for name, tc := range outcomes {
 		t.Run(name, func(t *testing.T) {
 			r := newRecorder()
-			err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(tc.err))
+			err := r.attempt(&reprise.Delivery{Queue: "orders", Attempt: 1}, returning(tc.err))
 			if !errors.Is(err, tc.err) {
 				t.Errorf("got %v, want %v", err, tc.err)
 			}
@@ -88,7 +88,7 @@ func (*unreadable) Error() string { panic("a nil pointer") }
 func TestMiddlewareRecoversFromPanickingError(t *testing.T) {
 	r := newRecorder()
 	bad := reprise.Park(&unreadable{})
-	if err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(bad)); !errors.Is(err, bad) {
+	if err := r.attempt(&reprise.Delivery{Queue: "orders", Attempt: 1}, returning(bad)); !errors.Is(err, bad) {
 		t.Errorf("got %T, want the same error", err)
 	}
 	if s := r.only(t); s.Status().Code != codes.Error || attributes(s.Attributes())["reprise.outcome"] != "park" {
@@ -98,7 +98,7 @@ func TestMiddlewareRecoversFromPanickingError(t *testing.T) {
 
 func TestMiddlewareTruncatesErrorText(t *testing.T) {
 	r := newRecorder()
-	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(errors.New(strings.Repeat("ä", 1<<20)+"\xff")))
+	_ = r.attempt(&reprise.Delivery{Queue: "orders", Attempt: 1}, returning(errors.New(strings.Repeat("ä", 1<<20)+"\xff")))
 	if d := r.only(t).Status().Description; len(d) > 5000 || len(d) < 4000 || !utf8.ValidString(d) {
 		t.Errorf("description: got %d bytes, want 4000 to 5000 of UTF-8", len(d))
 	}

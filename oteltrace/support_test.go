@@ -47,12 +47,12 @@ func (r *recorder) only(t testing.TB) sdktrace.ReadOnlySpan {
 }
 
 // attempt runs a handler once, wrapped by Middleware.
-func (r *recorder) attempt(m *reprise.Message, handler func(context.Context, *reprise.Message) error) error {
+func (r *recorder) attempt(m *reprise.Delivery, handler func(context.Context, *reprise.Delivery) error) error {
 	return oteltrace.Middleware(r.config)(reprise.HandlerFunc(handler)).Handle(context.Background(), m)
 }
 
-func returning(err error) func(context.Context, *reprise.Message) error {
-	return func(context.Context, *reprise.Message) error { return err }
+func returning(err error) func(context.Context, *reprise.Delivery) error {
+	return func(context.Context, *reprise.Delivery) error { return err }
 }
 
 // copied returns the headers of the copy that a worker publishes after an attempt that returned err.

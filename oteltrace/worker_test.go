@@ -41,7 +41,7 @@ func TestSpansLinkAcrossRetries(t *testing.T) {
 
 		published, done := make(chan struct{}), make(chan struct{})
 		var lost atomic.Bool
-		r.run(t, client, queue, 10*time.Millisecond, func(_ context.Context, m *reprise.Message) error {
+		r.run(t, client, queue, 10*time.Millisecond, func(_ context.Context, m *reprise.Delivery) error {
 			if _, found := m.Headers[oteltrace.HeaderPrevious]; found || m.Headers["own"] != "kept" {
 				t.Errorf("headers of attempt %d: got %v, want own, without the previous span", m.Attempt, m.Headers)
 			}
@@ -127,7 +127,7 @@ func TestSpanOutcomesMatchWorkerEvents(t *testing.T) {
 			}
 		}))
 		r := newRecorder()
-		r.run(t, client, "work", time.Hour, func(_ context.Context, m *reprise.Message) error { return outcomes[m.MessageID].err })
+		r.run(t, client, "work", time.Hour, func(_ context.Context, m *reprise.Delivery) error { return outcomes[m.MessageID].err })
 		for name := range outcomes {
 			if err := client.Publish(t.Context(), &reprise.Message{RoutingKey: "work", MessageID: name}); err != nil {
 				t.Fatal(err)

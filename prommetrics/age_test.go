@@ -47,7 +47,7 @@ func TestMessageAgeExcludesRequestedDelay(t *testing.T) {
 		time.Sleep(10*time.Minute + 2*time.Second)
 		seen := make(chan bool)
 		worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
-			Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+			Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 				seen <- true
 				return nil
 			}),

@@ -82,7 +82,7 @@ func TestMetricsReportBlockedConnection(t *testing.T) {
 
 	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 		Queue:   "orders",
-		Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }),
+		Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),
 	})
 	if err != nil {
 		t.Fatal(err)

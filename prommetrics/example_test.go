@@ -54,7 +54,7 @@ func Example() {
 	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 		Queue:  "orders",
 		Policy: reprise.Policy{Backoff: backoff.Fixed(10 * time.Millisecond)},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			if m.Attempt < 3 {
 				return errors.New("the till is busy")
 			}

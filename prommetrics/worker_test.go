@@ -102,7 +102,7 @@ func TestMetricsCountWorkerEvents(t *testing.T) {
 		worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 			Queue:  "orders",
 			Policy: reprise.Policy{MaxAttempts: 4, Backoff: backoff.Fixed(10 * time.Second)},
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 				time.Sleep(2 * time.Second)
 				switch {
 				case m.MessageID == "done at once", m.MessageID == "done at the third attempt" && m.Attempt == 3:
@@ -199,7 +199,7 @@ func TestMetricsCountWorkersOfSameQueue(t *testing.T) {
 		var stops []func()
 		for range 2 {
 			worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
-				Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }),
+				Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),
 			})
 			if err != nil {
 				t.Fatal(err)

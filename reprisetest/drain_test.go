@@ -48,14 +48,14 @@ var inFlight = map[string]struct {
 	begin func(t *testing.T, b *reprisetest.Broker)
 }{
 	"running handler": {20 * time.Minute, func(t *testing.T, b *reprisetest.Broker) {
-		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Message) error {
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Delivery) error {
 			time.Sleep(20 * time.Minute)
 			return nil
 		})})
 		b.Publish(t, order("1"))
 	}},
 	"prefetched messages": {30 * time.Minute, func(t *testing.T, b *reprisetest.Broker) {
-		b.Work(t, reprise.WorkerConfig{Queue: "orders", Prefetch: 1, Handler: handler(func(*reprise.Message) error {
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Prefetch: 1, Handler: handler(func(*reprise.Delivery) error {
 			time.Sleep(10 * time.Minute)
 			return nil
 		})})
@@ -109,7 +109,7 @@ var inFlight = map[string]struct {
 		b.Publish(t, order("1"))
 	}},
 	"paused worker": {5 * time.Hour, func(t *testing.T, b *reprisetest.Broker) {
-		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Delivery) error {
 			if m.Attempt == 1 && m.MessageID == "1" {
 				return reprise.PauseFor(5*time.Hour, errScripted)
 			}
@@ -118,7 +118,7 @@ var inFlight = map[string]struct {
 		b.Publish(t, order("1"), order("2"))
 	}},
 	"failure after a lost connection": {10 * time.Minute, func(t *testing.T, b *reprisetest.Broker) {
-		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Delivery) error {
 			time.Sleep(5 * time.Minute)
 			if m.Redelivered {
 				return nil
@@ -255,7 +255,7 @@ func TestDrainIgnoresMessagesAtRest(t *testing.T) {
 			b.Publish(t, order("1"))
 		},
 		"worker stopped during an attempt": func(t *testing.T, b *reprisetest.Broker) {
-			w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(ctx context.Context, _ *reprise.Message) error {
+			w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(ctx context.Context, _ *reprise.Delivery) error {
 				<-ctx.Done()
 				return errScripted
 			})})
@@ -335,7 +335,7 @@ func TestDrainReportsRemainingMessages(t *testing.T) {
 		want  []string
 	}{
 		"handler does not return": {func(t reprisetest.TB, b *reprisetest.Broker) {
-			b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(ctx context.Context, _ *reprise.Message) error {
+			b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(ctx context.Context, _ *reprise.Delivery) error {
 				<-ctx.Done()
 				return nil
 			})})

@@ -22,7 +22,7 @@ func ExampleBroker_Parked() {
 		b.Work(t, reprise.WorkerConfig{
 			Queue:  "orders",
 			Policy: reprise.Policy{MaxAttempts: 3},
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 				return fmt.Errorf("attempt %d: no such customer", m.Attempt)
 			}),
 		})
@@ -50,14 +50,14 @@ func ExampleBroker_LoseAcks() {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, reprise.WorkerConfig{
 			Queue:   "orders",
-			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }),
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),
 		})
 		b.LoseAcks(1)
 		b.Publish(t, &reprise.Message{RoutingKey: "orders", MessageID: "17"})
 		b.Drain(t)
 
 		for _, a := range w.Attempts() {
-			fmt.Println("message", a.Message.MessageID, "redelivered:", a.Message.Redelivered, "error:", a.Err)
+			fmt.Println("message", a.Delivery.MessageID, "redelivered:", a.Delivery.Redelivered, "error:", a.Err)
 		}
 	})
 	// Output:
@@ -92,7 +92,7 @@ func ExampleBroker_Cut() {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, reprise.WorkerConfig{
 			Queue: "orders",
-			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 				time.Sleep(time.Minute)
 				return nil
 			}),
@@ -103,7 +103,7 @@ func ExampleBroker_Cut() {
 		b.Drain(t)
 
 		for _, a := range w.Attempts() {
-			fmt.Println("at", a.Began.UTC().Format("15:04"), "redelivered:", a.Message.Redelivered)
+			fmt.Println("at", a.Began.UTC().Format("15:04"), "redelivered:", a.Delivery.Redelivered)
 		}
 	})
 	// Output:
@@ -144,7 +144,7 @@ func ExampleBroker_Advance() {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, reprise.WorkerConfig{
 			Queue: "orders",
-			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 				return reprise.RetryAfter(time.Hour, errors.New("the till is closed"))
 			}),
 		})

@@ -16,7 +16,7 @@ import (
 // till is the program under test: a cash register.
 type till struct{ closedUntil time.Time }
 
-func (t *till) Charge(_ context.Context, m *reprise.Message) error {
+func (t *till) Charge(_ context.Context, m *reprise.Delivery) error {
 	if time.Now().Before(t.closedUntil) {
 		return errors.New("the till is closed")
 	}
@@ -46,7 +46,7 @@ func Example() {
 		b.Drain(t)
 
 		for _, a := range w.Attempts() {
-			fmt.Println("attempt", a.Message.Attempt, "at", a.Began.UTC().Format("15:04"), "error:", a.Err)
+			fmt.Println("attempt", a.Delivery.Attempt, "at", a.Began.UTC().Format("15:04"), "error:", a.Err)
 		}
 		fmt.Println("delays:", w.Attempts().Delays())
 		fmt.Println("parked:", len(b.Parked(t, "orders")))

@@ -119,7 +119,7 @@ func TestWorkerFaults(t *testing.T) {
 				b.Drain(t)
 				var got []attempt
 				for _, a := range w.Attempts() {
-					got = append(got, attempt{a.Message.MessageID, a.Message.Attempt, a.Message.Redelivered, a.Began.Sub(began)})
+					got = append(got, attempt{a.Delivery.MessageID, a.Delivery.Attempt, a.Delivery.Redelivered, a.Began.Sub(began)})
 				}
 				// A worker needs some time to reconnect, so times that differ by less than soon count as equal.
 				later := cmp.Comparer(func(x, y time.Duration) bool { return x-y < soon && y-x < soon })
@@ -135,7 +135,7 @@ func TestCutCausesRedelivery(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		began := time.Now()
-		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Message) error {
+		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Delivery) error {
 			time.Sleep(time.Minute)
 			return nil
 		})})
@@ -146,7 +146,7 @@ func TestCutCausesRedelivery(t *testing.T) {
 		b.Publish(t, order("2")) // not affected by the fault
 		b.Drain(t)
 		got := w.Attempts()
-		if len(got.Of("1")) != 2 || len(got.Of("2")) != 1 || !got.Of("1")[1].Message.Redelivered {
+		if len(got.Of("1")) != 2 || len(got.Of("2")) != 1 || !got.Of("1")[1].Delivery.Redelivered {
 			t.Fatalf("got %d attempts of message 1 and %d of message 2, want 2 (the second redelivered) and 1",
 				len(got.Of("1")), len(got.Of("2")))
 		}

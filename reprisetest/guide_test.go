@@ -52,7 +52,7 @@ func TestGuideIsTested(t *testing.T) {
 
 var errClosed = errors.New("the till is closed")
 
-func charge(_ context.Context, m *reprise.Message) error {
+func charge(_ context.Context, m *reprise.Delivery) error {
 	if m.Attempt < 3 {
 		return errClosed
 	}
@@ -112,7 +112,7 @@ func TestProgram(t *testing.T) {
 func TestChargeIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	charged := make(map[string]int)
-	once := func(_ context.Context, m *reprise.Message) error {
+	once := func(_ context.Context, m *reprise.Delivery) error {
 		if charged[m.MessageID] == 0 { // the tested condition
 			charged[m.MessageID]++
 		}
@@ -185,7 +185,7 @@ func TestAnyNumberOfAttempts(t *testing.T) {
 		reprisetest.Run(new(testing.T), func(t *testing.T, b *reprisetest.Broker) {
 			w := b.Work(t, reprise.WorkerConfig{
 				Queue: "orders", Policy: reprise.Policy{MaxAttempts: want},
-				Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errClosed }),
+				Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return errClosed }),
 			})
 			b.Publish(t, &reprise.Message{RoutingKey: "orders"})
 			b.Drain(t)

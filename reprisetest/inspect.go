@@ -23,7 +23,7 @@ func (b *Broker) Depth(t TB, queue string) int {
 
 // Messages returns the ready messages of a queue, in the order of delivery, without removing them. The messages have
 // the same content as in a handler, except that Attempt is the number of completed attempts.
-func (b *Broker) Messages(t TB, queue string) []*reprise.Message {
+func (b *Broker) Messages(t TB, queue string) []*reprise.Delivery {
 	t.Helper()
 	return decode(b.look(t, queue), queue, b.strategy(queue).Marks)
 }
@@ -33,10 +33,10 @@ func (b *Broker) Messages(t TB, queue string) []*reprise.Message {
 // strategy of the worker that was started last for the queue. If this strategy parks the messages of several work
 // queues in one queue, and its marks do not record the work queue, Parked returns the messages of all these work
 // queues.
-func (b *Broker) Parked(t TB, queue string) []*reprise.Message {
+func (b *Broker) Parked(t TB, queue string) []*reprise.Delivery {
 	t.Helper()
 	s := b.strategy(queue)
-	var all []*reprise.Message
+	var all []*reprise.Delivery
 	for _, failed := range b.failedQueues(t, queue, s) {
 		for _, m := range decode(b.inside.Messages("/", failed), queue, s.Marks) {
 			if m.Queue == queue {

@@ -40,7 +40,6 @@ func TestMessagesReturnsContentOfHandler(t *testing.T) {
 		b.Declare(t, work)
 		b.Publish(t, full())
 		// Other tests check that a handler receives the published content.
-		ignored := cmpopts.IgnoreFields(reprise.Message{}, "Queue", "Attempt", "Errors", "FirstFailed", "Redelivered")
 		look := func(queue string, attempts int) {
 			t.Helper()
 			for range 2 { // reading does not change the queue
@@ -48,7 +47,7 @@ func TestMessagesReturnsContentOfHandler(t *testing.T) {
 				if len(got) != 1 {
 					t.Fatalf("got %d messages in queue %s, want 1", len(got), queue)
 				}
-				if diff := cmp.Diff(full(), got[0], ignored); diff != "" {
+				if diff := cmp.Diff(full(), &got[0].Message); diff != "" {
 					t.Errorf("queue %s: -want +got:\n%s", queue, diff)
 				}
 				if got[0].Attempt != attempts || len(got[0].Errors) != attempts || got[0].Queue != "orders" {
@@ -68,7 +67,7 @@ func TestMessagesReturnsContentOfHandler(t *testing.T) {
 		b.Drain(t)
 		look("orders.failed", 2)
 		for i, a := range w.Attempts() {
-			if diff := cmp.Diff(full(), a.Message, ignored); diff != "" {
+			if diff := cmp.Diff(full(), &a.Delivery.Message); diff != "" {
 				t.Errorf("attempt %d: -want +got:\n%s", i+1, diff)
 			}
 		}
@@ -89,7 +88,7 @@ func TestMessagesReturnsContentOfHandler(t *testing.T) {
 func TestMessagesAndDepthOmitUnackedMessages(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
-		b.Work(t, reprise.WorkerConfig{Queue: "orders", Prefetch: 1, Handler: handler(func(*reprise.Message) error {
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Prefetch: 1, Handler: handler(func(*reprise.Delivery) error {
 			time.Sleep(10 * time.Second)
 			return nil
 		})})
@@ -110,7 +109,7 @@ func TestParkedFollowsStrategy(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, reprise.WorkerConfig{
 			Queue: "cover-art-archive.index", Strategy: preset.CoverArt{}.Strategy(),
-			Handler: handler(func(*reprise.Message) error { return errScripted }),
+			Handler: handler(func(*reprise.Delivery) error { return errScripted }),
 		})
 		b.Publish(t, &reprise.Message{Exchange: "cover-art-archive", RoutingKey: "index", MessageID: "1"})
 		b.Drain(t)

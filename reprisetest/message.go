@@ -16,8 +16,8 @@ import (
 )
 
 // decode converts messages of a queue to the form that a handler receives.
-func decode(waiting []testhook.Message, in string, marks topology.Marks) []*reprise.Message {
-	all := make([]*reprise.Message, 0, len(waiting))
+func decode(waiting []testhook.Message, in string, marks topology.Marks) []*reprise.Delivery {
+	all := make([]*reprise.Delivery, 0, len(waiting))
 	for _, w := range waiting {
 		p, err := amqpwire.ParseProperties(w.Properties)
 		if err != nil {
@@ -28,33 +28,35 @@ func decode(waiting []testhook.Message, in string, marks topology.Marks) []*repr
 	return all
 }
 
-func message(w testhook.Message, p amqpwire.Properties, in string, marks topology.Marks) *reprise.Message {
+func message(w testhook.Message, p amqpwire.Properties, in string, marks topology.Marks) *reprise.Delivery {
 	headers := table(p.Headers)
 	d := topology.Delivery{
 		Queue: in, Exchange: w.Exchange, RoutingKey: w.RoutingKey,
 		Redelivered: w.Redelivered, Headers: headers,
 	}
 	history := marks.Read(d)
-	m := &reprise.Message{
-		Body:            bytes.Clone(w.Body),
-		Headers:         visible(headers, marks),
-		ContentType:     p.ContentType,
-		ContentEncoding: p.ContentEncoding,
-		CorrelationID:   p.CorrelationID,
-		ReplyTo:         p.ReplyTo,
-		MessageID:       p.MessageID,
-		Type:            p.Type,
-		AppID:           p.AppID,
-		Priority:        p.Priority,
-		Zero:            zeros(&p),
-		UserID:          p.UserID,
-		Expiration:      amqpconn.ParseExpiration(p.Expiration),
-		Queue:           in,
-		Attempt:         history.Attempts,
-		Errors:          history.Errors,
-		ErrorsDropped:   history.ErrorsDropped,
-		FirstFailed:     history.FirstFailed,
-		Redelivered:     w.Redelivered,
+	m := &reprise.Delivery{
+		Message: reprise.Message{
+			Body:            bytes.Clone(w.Body),
+			Headers:         visible(headers, marks),
+			ContentType:     p.ContentType,
+			ContentEncoding: p.ContentEncoding,
+			CorrelationID:   p.CorrelationID,
+			ReplyTo:         p.ReplyTo,
+			MessageID:       p.MessageID,
+			Type:            p.Type,
+			AppID:           p.AppID,
+			Priority:        p.Priority,
+			Zero:            zeros(&p),
+			UserID:          p.UserID,
+			Expiration:      amqpconn.ParseExpiration(p.Expiration),
+		},
+		Queue:         in,
+		Attempt:       history.Attempts,
+		Errors:        history.Errors,
+		ErrorsDropped: history.ErrorsDropped,
+		FirstFailed:   history.FirstFailed,
+		Redelivered:   w.Redelivered,
 	}
 	if p.Has(amqpwire.PropTimestamp) {
 		m.Timestamp = time.Unix(int64(p.Timestamp), 0)

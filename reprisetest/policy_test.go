@@ -14,7 +14,7 @@ import (
 func TestDefaultPolicySurvivesOutageOfOneNight(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		morning := time.Now().Add(12 * time.Hour)
-		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 			if time.Now().Before(morning) {
 				return errors.New("503 service unavailable")
 			}
@@ -38,7 +38,7 @@ func TestDefaultPolicySurvivesOutageOfOneNight(t *testing.T) {
 func TestDefaultPolicyRetriesForADayInFewQueues(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		began := time.Now()
-		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 			return errors.New("422 unprocessable")
 		})})
 		const messages = 50

@@ -150,13 +150,13 @@ func (d *dice) config(t *testing.T, done *ids) reprise.WorkerConfig {
 		cfg.Middleware = []reprise.Middleware{reprise.Immediate(2, 100*time.Millisecond), reprise.Timeout(d.from(time.Second, 5*time.Second))}
 	}
 	if d.once(3) {
-		cfg.Acked = func(*reprise.Message, error) {}
+		cfg.Acked = func(*reprise.Delivery, error) {}
 	}
 	return cfg
 }
 
 func (d *dice) handler(done *ids) reprise.HandlerFunc {
-	return func(ctx context.Context, m *reprise.Message) error {
+	return func(ctx context.Context, m *reprise.Delivery) error {
 		select {
 		case <-time.After(d.upTo(4 * time.Second)):
 		case <-ctx.Done():

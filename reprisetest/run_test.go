@@ -47,7 +47,7 @@ var failures = map[string]struct {
 		func(t *testing.T) {
 			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 				never := make(chan struct{})
-				b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Message) error { <-never; return nil })})
+				b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Delivery) error { <-never; return nil })})
 				b.Publish(t, order("1"))
 				t.Fatal("assertion failed")
 			})
@@ -157,8 +157,8 @@ func TestParallelTestsAreIndependent(t *testing.T) {
 					t.Errorf("virtual time of the test: got %s, want %s to %s", took, 2*delay, 2*delay+2*time.Minute)
 				}
 				for _, a := range w.Attempts() {
-					if !slices.Contains(ids, a.Message.MessageID) {
-						t.Errorf("message: got %s of another test, want one of %v", a.Message.MessageID, ids)
+					if !slices.Contains(ids, a.Delivery.MessageID) {
+						t.Errorf("message: got %s of another test, want one of %v", a.Delivery.MessageID, ids)
 					}
 				}
 				if got := len(b.Parked(t, "orders")); got < n+1 {
@@ -195,7 +195,7 @@ func TestDelaysAreExact(t *testing.T) {
 		}), 1, 4).Draw(t, "delays")
 		var got []time.Duration
 		reprisetest.Run(new(testing.T), func(t *testing.T, b *reprisetest.Broker) {
-			w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
+			w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Delivery) error {
 				if m.Attempt <= len(want) {
 					return reprise.RetryAfter(want[m.Attempt-1], errScripted)
 				}

@@ -79,13 +79,13 @@ func (t *fake) String() string { return strings.Join(t.failures, "\n") }
 var errScripted = errors.New("the till is busy")
 
 // handler converts f to a handler.
-func handler(f func(m *reprise.Message) error) reprise.Handler {
-	return reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error { return f(m) })
+func handler(f func(m *reprise.Delivery) error) reprise.Handler {
+	return reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error { return f(m) })
 }
 
 // failing returns a handler that fails in the first n attempts of each message.
 func failing(n int) reprise.Handler {
-	return handler(func(m *reprise.Message) error {
+	return handler(func(m *reprise.Delivery) error {
 		if m.Attempt <= n {
 			return errScripted
 		}

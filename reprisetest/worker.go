@@ -15,10 +15,10 @@ import (
 
 // Attempt is an attempt to process a message: one run of the handler with its middleware.
 type Attempt struct {
-	Message *reprise.Message // input of the handler
-	Err     error            // result of the handler; a *reprise.PanicError after a panic
-	Began   time.Time
-	Took    time.Duration
+	Delivery *reprise.Delivery // input of the handler
+	Err      error             // result of the handler; a *reprise.PanicError after a panic
+	Began    time.Time
+	Took     time.Duration
 }
 
 // Attempts lists attempts in the order in which they finished.
@@ -26,7 +26,7 @@ type Attempts []Attempt
 
 // Of returns the attempts with the given message id.
 func (a Attempts) Of(messageID string) Attempts {
-	return slices.DeleteFunc(slices.Clone(a), func(x Attempt) bool { return x.Message.MessageID != messageID })
+	return slices.DeleteFunc(slices.Clone(a), func(x Attempt) bool { return x.Delivery.MessageID != messageID })
 }
 
 // Delays returns the delay of each attempt: the time from the end of the previous attempt at the same message to the
@@ -36,7 +36,7 @@ func (a Attempts) Delays() []time.Duration {
 	ended := make(map[string]time.Time)
 	var delays []time.Duration
 	for _, x := range a {
-		id := x.Message.MessageID
+		id := x.Delivery.MessageID
 		if last, again := ended[id]; again {
 			delays = append(delays, x.Began.Sub(last))
 		}
@@ -112,7 +112,7 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 
 // record is the outermost middleware. It records the attempts.
 func (w *Worker) record(next reprise.Handler) reprise.Handler {
-	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) (err error) {
+	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) (err error) {
 		given := *m // a handler may change its message
 		given.Body, given.Headers = bytes.Clone(m.Body), maps.Clone(m.Headers)
 		began := time.Now()
@@ -121,7 +121,7 @@ func (w *Worker) record(next reprise.Handler) reprise.Handler {
 			if v := recover(); v != nil {
 				err = &reprise.PanicError{Value: v, Stack: debug.Stack()}
 			}
-			w.add(Attempt{Message: &given, Err: err, Began: began, Took: time.Since(began)})
+			w.add(Attempt{Delivery: &given, Err: err, Began: began, Took: time.Since(began)})
 		}()
 		return next.Handle(ctx, m)
 	})

@@ -22,7 +22,7 @@ func TestAttemptIncludesMiddleware(t *testing.T) {
 		w := b.Work(t, reprise.WorkerConfig{
 			Queue: "orders", Policy: every(time.Hour, 5),
 			Middleware: []reprise.Middleware{reprise.Immediate(2, time.Second)},
-			Handler: handler(func(m *reprise.Message) error {
+			Handler: handler(func(m *reprise.Delivery) error {
 				time.Sleep(time.Second)
 				switch m.Attempt {
 				case 1:
@@ -51,7 +51,7 @@ func TestAttemptIncludesMiddleware(t *testing.T) {
 		}
 		var timings []timing
 		for _, a := range got {
-			timings = append(timings, timing{a.Began.Sub(began), a.Took, string(a.Message.Body)})
+			timings = append(timings, timing{a.Began.Sub(began), a.Took, string(a.Delivery.Body)})
 		}
 		want := []timing{
 			{0, 5 * time.Second, "order 1"}, // three runs and two pauses
@@ -71,12 +71,12 @@ func TestAttemptIncludesMiddleware(t *testing.T) {
 func TestAttemptsContainInputOfHandler(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
-		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
+		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Delivery) error {
 			m.Body, m.MessageID = nil, "another"
 			return nil
 		})})
 		b.Publish(t, order("1"))
-		if got := w.Await(t, 1).Of("1"); len(got) != 1 || string(got[0].Message.Body) != "order 1" {
+		if got := w.Await(t, 1).Of("1"); len(got) != 1 || string(got[0].Delivery.Body) != "order 1" {
 			t.Errorf("attempts of the message: got %d, want 1 with the body \"order 1\"", len(got))
 		}
 	})
@@ -85,7 +85,7 @@ func TestAttemptsContainInputOfHandler(t *testing.T) {
 func TestDelaysAreComputedPerMessage(t *testing.T) {
 	at := time.Now()
 	attempt := func(id string, begin, took time.Duration) reprisetest.Attempt {
-		return reprisetest.Attempt{Message: &reprise.Message{MessageID: id}, Began: at.Add(begin), Took: took}
+		return reprisetest.Attempt{Delivery: &reprise.Delivery{Message: reprise.Message{MessageID: id}}, Began: at.Add(begin), Took: took}
 	}
 	all := reprisetest.Attempts{
 		attempt("a", 0, time.Second),
@@ -136,7 +136,7 @@ func TestAwaitWaitsUntilAttemptIsSettled(t *testing.T) {
 func TestStopRequeuesUnstartedDeliveries(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
-		slow := handler(func(*reprise.Message) error { time.Sleep(10 * time.Second); return nil })
+		slow := handler(func(*reprise.Delivery) error { time.Sleep(10 * time.Second); return nil })
 		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: slow})
 		b.Publish(t, order("1"), order("2"), order("3"))
 		b.Advance(time.Second)
@@ -160,7 +160,7 @@ func TestStopReturnsErrorOfWorker(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		release := make(chan struct{})
-		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Message) error { <-release; return nil })})
+		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Delivery) error { <-release; return nil })})
 		b.Publish(t, order("1"))
 		if err := w.Stop(); !errors.Is(err, reprise.ErrDrainTimeout) {
 			t.Errorf("Stop: got %v, want ErrDrainTimeout", err)
@@ -224,7 +224,7 @@ func TestEndOfTestReportsNoFailures(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(f *fake, b *reprisetest.Broker){
 		"running handler": func(f *fake, b *reprisetest.Broker) {
-			b.Work(f, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(ctx context.Context, _ *reprise.Message) error {
+			b.Work(f, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(ctx context.Context, _ *reprise.Delivery) error {
 				<-ctx.Done()
 				return ctx.Err()
 			})})
@@ -274,7 +274,7 @@ func TestEndOfTestReportsNoFailures(t *testing.T) {
 func TestAttemptsKeepOriginalMessage(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
-		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
+		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Delivery) error {
 			delete(m.Headers, "tenant")
 			m.Body[0] = 'X'
 			return nil
@@ -283,7 +283,7 @@ func TestAttemptsKeepOriginalMessage(t *testing.T) {
 		m.Headers = map[string]any{"tenant": "acme"}
 		b.Publish(t, m)
 		b.Drain(t)
-		given := w.Attempts()[0].Message
+		given := w.Attempts()[0].Delivery
 		if given.Headers["tenant"] != "acme" || string(given.Body) != "order 1" {
 			t.Errorf("recorded message: got body %q, headers %v, want \"order 1\" and tenant acme", given.Body, given.Headers)
 		}

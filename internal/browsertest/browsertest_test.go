@@ -132,7 +132,7 @@ func TestEditAndReplay(t *testing.T) {
 	b := newBrowser(t)
 	done := make(chan string, 10)
 	shop := newShop(t, ShopConfig{Attempts: 2, Handlers: map[string]reprise.Handler{
-		"orders": reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		"orders": reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			if strings.Contains(string(m.Body), `"quantity":"two"`) {
 				return errors.New("decode order 4711: quantity is not a number")
 			}
@@ -197,7 +197,7 @@ const leavingAsks = `!window.dispatchEvent(new Event("beforeunload", {cancelable
 func TestReplayStopsAtFailure(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Attempts: 1, Handlers: map[string]reprise.Handler{
-		"orders": reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("no stock") }),
+		"orders": reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return errors.New("no stock") }),
 	}})
 	for range 30 {
 		if err := shop.Client.Publish(t.Context(), &reprise.Message{RoutingKey: "orders", Body: []byte("x")}); err != nil {
@@ -273,8 +273,8 @@ func TestPages(t *testing.T) {
 		t.Skip("needs the npm package axe-core: run npm ci in internal/browsertest/axe, or make test")
 	}
 	shop := newShop(t, ShopConfig{Seeded: true, Handlers: map[string]reprise.Handler{
-		"orders":     reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }),
-		"thumbnails": reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }),
+		"orders":     reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),
+		"thumbnails": reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),
 	}, Breakers: map[string]string{"orders": "open"}})
 	pages, err := Pages(t.Context(), shop.Archive)
 	if err != nil {

@@ -90,7 +90,7 @@ func TestOperatorFixesBulkFailure(t *testing.T) {
 	b := newBrowser(t)
 	var handled atomic.Int64
 	shop := newShop(t, ShopConfig{Handlers: map[string]reprise.Handler{
-		"payments": reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		"payments": reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			if !strings.Contains(string(m.Body), `"currency":"EUR"`) {
 				return errors.New("currency EURO is unknown")
 			}

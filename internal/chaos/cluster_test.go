@@ -159,7 +159,7 @@ func (o *orders) publish(ctx context.Context, c *reprise.Client) {
 }
 
 // Handle implements reprise.Handler.
-func (o *orders) Handle(_ context.Context, m *reprise.Message) error {
+func (o *orders) Handle(_ context.Context, m *reprise.Delivery) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var n int

@@ -97,7 +97,7 @@ func TestWorkerParksAfterMajorityReturns(t *testing.T) {
 		for i := range queues {
 			worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 				Queue: work(i),
-				Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+				Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 					return reprise.Park(errors.New("rejected"))
 				}),
 				Topology: topology.Topology{Queues: []topology.Queue{{Name: work(i), Args: topology.Table{"x-queue-type": "classic"}}}},

@@ -50,7 +50,7 @@ func TestCDNPurgeKeepsUnknownRoutingKeys(t *testing.T) {
 			var keys []string
 			attempts := 0
 			again := make(chan string, 16)
-			stop := s.run(c, reprise.Policy{MaxAttempts: 4}, func(_ context.Context, m *reprise.Message) error {
+			stop := s.run(c, reprise.Policy{MaxAttempts: 4}, func(_ context.Context, m *reprise.Delivery) error {
 				again <- fmt.Sprint(m.Attempt, " ", m.RoutingKey)
 				if m.Attempt < 3 {
 					return errQueueFull

@@ -248,7 +248,7 @@ func TestCDNPurgeSharesQueuesWithOtherProgram(t *testing.T) {
 			done++
 			return nil
 		}
-		stop := s.run(c, reprise.Policy{}, func(_ context.Context, m *reprise.Message) error { return call(m.MessageID) })
+		stop := s.run(c, reprise.Policy{}, func(_ context.Context, m *reprise.Delivery) error { return call(m.MessageID) })
 		defer stop()
 		for i := range messages {
 			s.publish(s.p.Exchange, []string{"url", "directory", "tag"}[i%3], amqp.Publishing{MessageId: fmt.Sprint(i)})
@@ -303,7 +303,7 @@ func TestCDNPurgeParksMessageWithHistory(t *testing.T) {
 		}
 		s.publish(s.p.Exchange, "directory", amqp.Publishing{MessageId: "m"})
 		s.backOff(s.take(s.p.Queue), true) // one attempt of the other program
-		stop := s.run(c, reprise.Policy{MaxAttempts: 4}, func(context.Context, *reprise.Message) error { return errQueueFull })
+		stop := s.run(c, reprise.Policy{MaxAttempts: 4}, func(context.Context, *reprise.Delivery) error { return errQueueFull })
 		defer stop()
 		d := s.take(s.p.FailedQueue)
 		if err := d.Ack(false); err != nil {

@@ -46,7 +46,7 @@ func TestCDNPurgeWithPublishedDeclarations(t *testing.T) {
 					if first == "other" {
 						p.declare()
 					}
-					consuming, seen := make(chan struct{}, 10), make(chan *reprise.Message, 10)
+					consuming, seen := make(chan struct{}, 10), make(chan *reprise.Delivery, 10)
 					client, err := reprise.Dial(t.Context(), b.URL, &reprise.Config{Observer: reprise.ObserverFunc(func(e reprise.Event) {
 						if e.Kind == reprise.EventConsuming {
 							consuming <- struct{}{}
@@ -57,7 +57,7 @@ func TestCDNPurgeWithPublishedDeclarations(t *testing.T) {
 					}
 					defer client.Close(context.Background())
 					config.Queue = design.Queue
-					config.Handler = reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+					config.Handler = reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 						seen <- m
 						if m.Attempt < 3 {
 							return errQueueFull

@@ -22,7 +22,7 @@ func TestCDNPurgeRefusesScheduledMessages(t *testing.T) {
 			"worker": func(c *reprise.Client) error {
 				_, err := reprise.NewWorker(c, reprise.WorkerConfig{
 					Queue: preset.CDNPurgeQueue, Strategy: design.Strategy(),
-					Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }),
+					Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),
 				})
 				return err
 			},

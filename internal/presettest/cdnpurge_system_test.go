@@ -188,10 +188,10 @@ func (s *purgeSystem) run(c *reprise.Client, policy reprise.Policy, h reprise.Ha
 }
 
 // failOnce runs a worker whose handler fails, until it has handled one message. It returns the message.
-func (s *purgeSystem) failOnce(c *reprise.Client, policy reprise.Policy) *reprise.Message {
+func (s *purgeSystem) failOnce(c *reprise.Client, policy reprise.Policy) *reprise.Delivery {
 	s.t.Helper()
-	seen := make(chan *reprise.Message, 16)
-	stop := s.run(c, policy, func(_ context.Context, m *reprise.Message) error {
+	seen := make(chan *reprise.Delivery, 16)
+	stop := s.run(c, policy, func(_ context.Context, m *reprise.Delivery) error {
 		seen <- m
 		return errQueueFull
 	})

@@ -40,7 +40,7 @@ func TestCDNPurgeSchedule(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, reprise.WorkerConfig{
 			Queue: "cdn-purge", Strategy: preset.CDNPurge{Jitter: -1}.Strategy(),
-			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errQueueFull }),
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return errQueueFull }),
 		})
 		b.Publish(t, &reprise.Message{Exchange: "cdn-purge", RoutingKey: "directory"})
 		b.Drain(t)
@@ -63,7 +63,7 @@ func TestCDNPurgeRetriesAtMaxUntilLimit(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, reprise.WorkerConfig{
 			Queue: "cdn-purge", Strategy: preset.CDNPurge{Jitter: -1, Max: time.Minute}.Strategy(), Policy: reprise.Policy{MaxAttempts: 6},
-			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errQueueFull }),
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return errQueueFull }),
 		})
 		b.Publish(t, &reprise.Message{Exchange: "cdn-purge", RoutingKey: "url"})
 		b.Drain(t)
@@ -79,7 +79,7 @@ func TestCDNPurgeRetriesAtMaxUntilLimit(t *testing.T) {
 func TestCDNPurgeMigratesToDefaultStrategy(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
-		fails := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errQueueFull })
+		fails := reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return errQueueFull })
 		b.Declare(t, preset.CDNPurge{}.Topology())
 		designed := b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: fails, Strategy: preset.CDNPurge{}.Strategy()})
 		b.Publish(t, &reprise.Message{Exchange: "cdn-purge", RoutingKey: "tag", MessageID: "m"})
@@ -90,8 +90,8 @@ func TestCDNPurgeMigratesToDefaultStrategy(t *testing.T) {
 		w := b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: fails, Policy: reprise.Policy{MaxAttempts: 4}})
 		b.Drain(t)
 		for i, a := range w.Attempts() {
-			if a.Message.Attempt != 3+i || a.Message.RoutingKey != "tag" || len(a.Message.Errors) != 2+i {
-				t.Errorf("attempt %d: got attempt %d of %s with %d errors, want attempt %d of tag with %d errors", 3+i, a.Message.Attempt, a.Message.RoutingKey, len(a.Message.Errors), 3+i, 2+i)
+			if a.Delivery.Attempt != 3+i || a.Delivery.RoutingKey != "tag" || len(a.Delivery.Errors) != 2+i {
+				t.Errorf("attempt %d: got attempt %d of %s with %d errors, want attempt %d of tag with %d errors", 3+i, a.Delivery.Attempt, a.Delivery.RoutingKey, len(a.Delivery.Errors), 3+i, 2+i)
 			}
 		}
 		if n := b.Depth(t, "cdn-purge.failed"); len(w.Attempts()) != 2 || n != 1 {

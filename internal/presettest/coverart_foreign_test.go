@@ -185,7 +185,7 @@ func TestCoverArtSharesQueuesWithPerlIndexer(t *testing.T) {
 				workCoverArt(t, b, reprise.WorkerConfig{
 					Queue: "cover-art-archive.index", Strategy: design.Strategy(),
 					Debounce: &reprise.Debounce{Window: time.Millisecond, Key: reprise.ContentKey},
-					Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+					Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 						return j.fails("Go", string(m.Body))
 					}),
 				})

@@ -38,7 +38,7 @@ func TestCoverArtMigratesToBuckets(t *testing.T) {
 			Queue:    "cover-art-archive.index",
 			Topology: design.Topology(), // the existing queues
 			Policy:   reprise.Policy{MaxAttempts: 2, Backoff: backoff.Fixed(time.Millisecond)},
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 				tried <- m.Attempt
 				return errors.New("no")
 			}),

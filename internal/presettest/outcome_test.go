@@ -88,13 +88,13 @@ func (s *sharedSystem) reports(t *testing.T, to string, fails bool) (results []s
 	acked := sync.OnceFunc(func() { close(done) })
 	w, err := reprise.NewWorker(s.client, reprise.WorkerConfig{
 		Queue: s.queue, Strategy: s.strategy,
-		Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 			if failing.Swap(false) {
 				return errors.New("not yet")
 			}
 			return nil
 		}),
-		Acked: func(*reprise.Message, error) { acked() },
+		Acked: func(*reprise.Delivery, error) { acked() },
 	})
 	ok(t, err)
 	ctx, stop := context.WithCancel(t.Context())

@@ -165,7 +165,7 @@ func (s *sharedSystem) consumeForeign(t *testing.T, w way) {
 func (s *sharedSystem) retry(t *testing.T, _ failed.Routing) (refused int) {
 	s.publish(t, "new")
 	again := make(chan string, len(travelers))
-	stop := s.work(t, func(ctx context.Context, m *reprise.Message) error {
+	stop := s.work(t, func(ctx context.Context, m *reprise.Delivery) error {
 		if first := map[string]int{"new": 1, "failed before": 2}[m.MessageID]; m.Attempt == first {
 			return errors.New("not yet")
 		}
@@ -202,7 +202,7 @@ func (s *sharedSystem) shovel(t *testing.T, _ failed.Routing) (refused int) {
 
 func (s *sharedSystem) redrive(t *testing.T, r failed.Routing) (refused int) {
 	_, sent, err := failed.Redrive(t.Context(), s.client, failed.RedriveConfig{
-		From: s.failedQueue, Routing: r, Origin: func(*reprise.Message) string { return s.queue },
+		From: s.failedQueue, Routing: r, Origin: func(*reprise.Delivery) string { return s.queue },
 	})
 	if _, byName := errors.AsType[*failed.RouteError](err); !byName {
 		ok(t, err)
@@ -253,7 +253,7 @@ func (s *sharedSystem) finish(t *testing.T, r failed.Routing, id failed.ReplayID
 // schedule schedules messages with a client that has a worker of the design.
 func (s *sharedSystem) schedule(t *testing.T, _ failed.Routing) (refused int) {
 	_, err := reprise.NewWorker(s.client, reprise.WorkerConfig{
-		Queue: s.queue, Strategy: s.strategy, Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }),
+		Queue: s.queue, Strategy: s.strategy, Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),
 	})
 	ok(t, err)
 	for _, id := range travelers {
@@ -272,7 +272,7 @@ func (s *sharedSystem) schedule(t *testing.T, _ failed.Routing) (refused int) {
 // park runs a worker until it has parked n messages.
 func (s *sharedSystem) park(t *testing.T, n int) {
 	t.Helper()
-	stop := s.work(t, func(context.Context, *reprise.Message) error { return reprise.Park(errors.New("no")) })
+	stop := s.work(t, func(context.Context, *reprise.Delivery) error { return reprise.Park(errors.New("no")) })
 	testkit.Eventually(t, coverArtTimeout, func() bool { return s.depth(t, s.failedQueue) == n })
 	stop()
 }
@@ -297,7 +297,7 @@ func (s *sharedSystem) work(t *testing.T, handle reprise.HandlerFunc) (stop func
 func (s *sharedSystem) ingest(t *testing.T) {
 	t.Helper()
 	in, err := failed.NewIngest(s.client, s.archive, failed.IngestConfig{
-		Queues: []string{s.failedQueue}, Origin: func(*reprise.Message) string { return s.queue },
+		Queues: []string{s.failedQueue}, Origin: func(*reprise.Delivery) string { return s.queue },
 	})
 	ok(t, err)
 	ctx, end := context.WithCancel(t.Context())

@@ -135,7 +135,7 @@ type attempts struct {
 	seen []int
 }
 
-func (a *attempts) Handle(_ context.Context, m *reprise.Message) error {
+func (a *attempts) Handle(_ context.Context, m *reprise.Delivery) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.seen = append(a.seen, m.Attempt)

@@ -45,7 +45,7 @@ func TestWorkRetryCountsRejectionsOfAllPrograms(t *testing.T) {
 
 				// The worker makes the third and the fourth attempt.
 				h := &attempts{}
-				stop := startWorker(t, b, p, reprise.WorkerConfig{Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+				stop := startWorker(t, b, p, reprise.WorkerConfig{Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 					if len(m.Headers) != 1 || m.Headers["own"] != int16(3) || m.Type != "flaky" || m.Exchange != p.Prefix+"WorkExchange" || m.RoutingKey != "" {
 						t.Errorf("message: got %+v, want the published message without additional headers", m)
 					}
@@ -72,7 +72,7 @@ func TestWorkRetryCountsRejectionsOfAllPrograms(t *testing.T) {
 
 				// The other program also counts the rejections of the worker.
 				h = &attempts{}
-				stop = startWorker(t, b, p, reprise.WorkerConfig{Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+				stop = startWorker(t, b, p, reprise.WorkerConfig{Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 					if m.Attempt > 2 {
 						<-ctx.Done() // the message is for the other program, and is requeued when the worker stops
 					}

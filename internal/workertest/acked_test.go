@@ -29,7 +29,7 @@ func newEveryOther(result error) *everyOther {
 	return &everyOther{first: make(chan struct{}), second: make(chan struct{}), result: result, seen: map[string]int{}}
 }
 
-func (h *everyOther) Handle(ctx context.Context, m *reprise.Message) error {
+func (h *everyOther) Handle(ctx context.Context, m *reprise.Delivery) error {
 	h.mu.Lock()
 	h.seen[m.MessageID]++
 	h.mu.Unlock()
@@ -97,7 +97,7 @@ func TestAckedReportsConcurrentAcksCorrectly(t *testing.T) {
 		known := map[string]int{} // number of runs of each message when its ack became known
 		start(t, c, reprise.WorkerConfig{
 			Queue: work, Strategy: strategy, Handler: h, Concurrency: count, Prefetch: count,
-			Acked: func(m *reprise.Message, err error) {
+			Acked: func(m *reprise.Delivery, err error) {
 				if err != nil {
 					return
 				}

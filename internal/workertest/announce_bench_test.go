@@ -39,7 +39,7 @@ func BenchmarkAnnounce(b *testing.B) {
 				handled.Add(messages)
 				w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
 					Queue: "work", Concurrency: 16, Prefetch: 256, Topology: topology.Topology{Queues: []topology.Queue{queue}},
-					Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { handled.Done(); return nil }),
+					Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { handled.Done(); return nil }),
 				})
 				if err != nil {
 					b.Fatal(err)

@@ -18,7 +18,7 @@ import (
 func TestAnnouncedWorkerReportsRetries(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			delay := time.Hour
 			if m.MessageID == "soon" {
 				delay = protocol.MinReportedRetry - time.Millisecond

@@ -135,7 +135,7 @@ func TestQueuePauseStopsAllWorkers(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := pausable(r)
-		h := newScript(func(*reprise.Message) error { return nil })
+		h := newScript(func(*reprise.Delivery) error { return nil })
 		work := reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy}
 		one, two := dial(t, b.URL, announced), dial(t, b.URL, announced)
 		stop := start(t, one, work)
@@ -209,7 +209,7 @@ func TestQueuePauseEndsAtItsDeadline(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := pausable(r)
-		h := newScript(func(*reprise.Message) error { return nil })
+		h := newScript(func(*reprise.Delivery) error { return nil })
 		c := dial(t, b.URL, announced)
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		control(t, c, protocol.Command{Do: protocol.DoPause, Queue: queue})
@@ -235,7 +235,7 @@ func TestWorkerPauseStopsOneWorker(t *testing.T) {
 		r := newRaw(t, b.URL)
 		queue, strategy := pausable(r)
 		c := dial(t, b.URL, announced)
-		h := newScript(func(*reprise.Message) error { return nil })
+		h := newScript(func(*reprise.Delivery) error { return nil })
 		for range 2 { // two workers on the same client
 			start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		}
@@ -276,7 +276,7 @@ func TestWorkerResumesAfterReconnectIfResumeWasMissed(t *testing.T) {
 		queue, strategy := pausable(r)
 		proxy := testkit.NewProxy(t, b.URL)
 		c := dial(t, proxy.URL(), announced)
-		h := newScript(func(*reprise.Message) error { return nil })
+		h := newScript(func(*reprise.Delivery) error { return nil })
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		operator := dial(t, b.URL)
 		control(t, operator, protocol.Command{Do: protocol.DoPause, Queue: queue})
@@ -311,7 +311,7 @@ func TestWorkerRunsWithoutPermissionToAnnounce(t *testing.T) {
 				r := newRaw(t, b.URL)
 				queue, strategy := pausable(r)
 				c := dial(t, userFor(t, b.URL, api, `^(`+regexp.QuoteMeta(queue)+`.*|amq\.default`+tc.more+`)$`), announced)
-				h := newScript(func(m *reprise.Message) error {
+				h := newScript(func(m *reprise.Delivery) error {
 					if m.Attempt == 1 { // if the exchange exists, the broker refuses the report of the retry
 						return reprise.RetryAfter(protocol.MinReportedRetry, nil)
 					}
@@ -364,7 +364,7 @@ func TestWorkerSendsStatusesPeriodically(t *testing.T) {
 		c := dial(announced)
 		var sent []time.Time
 		list.Observe(func(s protocol.WorkerStatus) { sent = append(sent, s.Sent) })
-		end := start(t, c, reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
+		end := start(t, c, reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Delivery) error { return nil })})
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		if n := len(sent); n < 5 || n > 7 { // at the start, at the first consumption, and four more
@@ -441,7 +441,7 @@ func TestListRemovesSilentWorker(t *testing.T) {
 func TestClientDoesNotAnnounceByDefault(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		start(t, dial(), reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
+		start(t, dial(), reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Delivery) error { return nil })})
 		time.Sleep(time.Minute)
 		if n := r.depth(protocol.PauseQueuePrefix + "work"); n != -1 {
 			t.Error("pause queue exists")

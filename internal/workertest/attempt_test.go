@@ -44,7 +44,7 @@ func TestWorkerContinuesWhileFailedQueueIsFull(t *testing.T) {
 				for range tc.crashes {
 					r.crash(queue, len(tc.messages))
 				}
-				h := newScript(func(m *reprise.Message) error {
+				h := newScript(func(m *reprise.Delivery) error {
 					if m.MessageID == "fails" {
 						return reprise.Park(errScripted)
 					}
@@ -121,7 +121,7 @@ func TestWorkerContinuesWhileCopyIsUnconfirmed(t *testing.T) {
 				for range tc.crashes {
 					r.crash("work", 1)
 				}
-				h := newScript(func(*reprise.Message) error { return nil })
+				h := newScript(func(*reprise.Delivery) error { return nil })
 				start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Topology: work, CrashLimit: tc.limit})
 				r.publish("", "work", amqp.Publishing{MessageId: "next"})
 				time.Sleep(5 * time.Minute)

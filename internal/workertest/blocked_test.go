@@ -153,7 +153,7 @@ func TestAlarmDuringPublish(t *testing.T) {
 		if err := c.Healthy(t.Context()); !errors.Is(err, reprise.ErrBlocked) {
 			t.Errorf("Healthy: got %v, want ErrBlocked", err)
 		}
-		start(t, c, reprise.WorkerConfig{Queue: "hog", Handler: newScript(func(*reprise.Message) error { return nil })})
+		start(t, c, reprise.WorkerConfig{Queue: "hog", Handler: newScript(func(*reprise.Delivery) error { return nil })})
 		c.log.wait(t, "publishing unblocked", 1)
 		testkit.Eventually(t, timeout, func() error {
 			return c.Publish(t.Context(), &reprise.Message{RoutingKey: "q", MessageID: "last"})
@@ -172,7 +172,7 @@ func TestShutdownDoesNotWaitForEndOfAlarm(t *testing.T) {
 		r := newRaw(t, b.URL)
 		c, publishing := dialAlarmed(t, b)
 		queue, strategy := r.names(topology.Buckets{})
-		h := newScript(func(*reprise.Message) error { return errScripted })
+		h := newScript(func(*reprise.Delivery) error { return errScripted })
 		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, DrainTimeout: time.Hour})
 		if err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ func TestFullQueueDoesNotBlockRetriesOfOtherQueues(t *testing.T) {
 				}); err != nil {
 					t.Fatal(err)
 				}
-				h := newScript(func(*reprise.Message) error { return reprise.RetryAfter(900*time.Millisecond, errScripted) })
+				h := newScript(func(*reprise.Delivery) error { return reprise.RetryAfter(900*time.Millisecond, errScripted) })
 				stop := start(t, c, reprise.WorkerConfig{Queue: stuck, Handler: h, Strategy: strategy})
 				r.publish("", stuck, amqp.Publishing{})
 				c.log.wait(t, "retry", 1) // the wait queue now exists
@@ -52,7 +52,7 @@ func TestFullQueueDoesNotBlockRetriesOfOtherQueues(t *testing.T) {
 					}
 					return nil
 				})
-				works := newScript(func(*reprise.Message) error { return reprise.RetryAfter(500*time.Millisecond, errScripted) })
+				works := newScript(func(*reprise.Delivery) error { return reprise.RetryAfter(500*time.Millisecond, errScripted) })
 				start(t, c, reprise.WorkerConfig{Queue: fine, Handler: works, Strategy: strategy, Policy: quick(3)})
 				r.publish("", fine, amqp.Publishing{})
 				works.wait(t, 3)

@@ -162,7 +162,7 @@ func TestCopiesToManyUnconfirmingQueues(t *testing.T) {
 		const queues, each = 20, 18
 		for i := range queues {
 			name := fmt.Sprint("q", i)
-			h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+			h := newScript(func(*reprise.Delivery) error { return reprise.Park(errScripted) })
 			start(t, c, reprise.WorkerConfig{Queue: name, Handler: h})
 			m.mute(name + ".failed")
 		}
@@ -197,7 +197,7 @@ func TestUnconfirmedCopiesDoNotExhaustChannels(t *testing.T) {
 		healthy := declareQueues(t, c, queues+later+1)[queues+later]
 		for i := range queues {
 			name := fmt.Sprint("q", i)
-			h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+			h := newScript(func(*reprise.Delivery) error { return reprise.Park(errScripted) })
 			start(t, c, reprise.WorkerConfig{Queue: name, Handler: h})
 			m.mute(name + ".failed")
 		}

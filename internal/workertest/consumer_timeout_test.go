@@ -22,8 +22,8 @@ import (
 func TestWorkerRequeuesDeliveriesBeforeConsumerTimeout(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		h := newScript(func(m *reprise.Message) error { return nil })
-		slow := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error { return nil })
+		slow := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 			if m.MessageID == "0" {
 				time.Sleep(29 * time.Minute) // the acknowledgement timeout of the broker is 30 minutes
 			} else {
@@ -71,7 +71,7 @@ func TestHungHandlerDoesNotSpread(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 				var runs atomic.Int32
 				end := make(chan struct{})
-				h := newScript(func(m *reprise.Message) error {
+				h := newScript(func(m *reprise.Delivery) error {
 					if string(m.Body) == "hangs" {
 						runs.Add(1)
 						<-end
@@ -130,14 +130,14 @@ func TestHungHandlerOfBurstDoesNotSpread(t *testing.T) {
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var runs atomic.Int32
 		end := make(chan struct{})
-		h := newScript(func(*reprise.Message) error {
+		h := newScript(func(*reprise.Delivery) error {
 			runs.Add(1)
 			<-end
 			return nil
 		})
 		start(t, dial(), reprise.WorkerConfig{
 			Queue: "work", Handler: h, Concurrency: 3,
-			Debounce: &reprise.Debounce{Window: time.Second, Key: func(*reprise.Message) string { return "equal" }},
+			Debounce: &reprise.Debounce{Window: time.Second, Key: func(*reprise.Delivery) string { return "equal" }},
 		})
 		for i := range 3 {
 			r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(i), Body: fmt.Append(nil, i)})
@@ -163,7 +163,7 @@ func TestStatusContainsBothReasonsToHold(t *testing.T) {
 		end := make(chan struct{})
 		start(t, dial(announced), reprise.WorkerConfig{
 			Queue: "work", Concurrency: 2, Topology: topology.Topology{Queues: []topology.Queue{{Name: "work", Args: topology.Table{"x-queue-type": "quorum"}}}}, // does not dead-letter
-			Handler: newScript(func(m *reprise.Message) error {
+			Handler: newScript(func(m *reprise.Delivery) error {
 				if m.MessageID == "hangs" {
 					<-end
 					return nil
@@ -194,7 +194,7 @@ func TestStatusContainsBothReasonsToHold(t *testing.T) {
 func TestWorkerWithoutConsumerTimeoutRequeuesNoDeliveries(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			time.Sleep(9 * time.Minute)
 			return nil
 		})
@@ -221,14 +221,14 @@ func TestSlowLimiterDoesNotDuplicateMessages(t *testing.T) {
 		"sleeps an hour":   {Limiter: sleepingLimiter(time.Hour)},
 		"debounced": {
 			Limiter:  rate.NewLimiter(rate.Every(10*time.Minute), 1),
-			Debounce: &reprise.Debounce{Window: time.Minute, Key: func(m *reprise.Message) string { return m.MessageID }},
+			Debounce: &reprise.Debounce{Window: time.Minute, Key: func(m *reprise.Delivery) string { return m.MessageID }},
 		},
 		"several at once": {Limiter: rate.NewLimiter(rate.Every(10*time.Minute), 1), Concurrency: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 				const messages = 10
-				h := newScript(func(m *reprise.Message) error { return nil })
+				h := newScript(func(m *reprise.Delivery) error { return nil })
 				c := dial(func(c *reprise.Config) { c.Heartbeat = time.Hour })
 				cfg.Queue, cfg.Handler = "work", h
 				start(t, c, cfg)
@@ -282,7 +282,7 @@ func TestWorkerRequeuesSuspectMessageBeforeConsumerTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		const messages = 6
 		var slow atomic.Bool
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			switch {
 			case m.MessageID == "0" && slow.CompareAndSwap(false, true):
 				time.Sleep(50 * time.Minute) // the acknowledgement timeout of the broker is 30 minutes

@@ -74,7 +74,7 @@ func TestRefusedCopyIsParked(t *testing.T) {
 					r := newRaw(t, b.URL)
 					queue, strategy := r.names(topology.Buckets{})
 					url := otherUser(t, b.URL, api)
-					h := newScript(func(m *reprise.Message) error {
+					h := newScript(func(m *reprise.Delivery) error {
 						if m.MessageID == "good" {
 							return nil
 						}
@@ -127,7 +127,7 @@ func TestRefusedCopyIsParkedByRejectingRoute(t *testing.T) {
 		}
 		r.deleteQueues(hop.RoutingKey)
 		strategy.Route = rejects{}
-		h := newScript(func(*reprise.Message) error { return reprise.RetryAfter(3*time.Second, errScripted) })
+		h := newScript(func(*reprise.Delivery) error { return reprise.RetryAfter(3*time.Second, errScripted) })
 		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Topology: topology.Buckets{}.Failed(topology.Delivery{Queue: queue}).Topology})
 		r.publish("", queue, amqp.Publishing{MessageId: "order-1"})
 		if d := r.take(queue + ".failed"); d.MessageId != "order-1" {
@@ -158,7 +158,7 @@ func TestTooLargeMessageIsParkedWithoutCopy(t *testing.T) {
 				r := newRaw(t, b.URL)
 				queue, strategy := r.names(topology.Buckets{})
 				small, _ := testkit.EmbeddedManaged(t, broker.Config{MaxMessageSize: 100_000})
-				h := newScript(func(m *reprise.Message) error {
+				h := newScript(func(m *reprise.Delivery) error {
 					if m.MessageID == "good" {
 						return nil
 					}
@@ -201,7 +201,7 @@ func TestWorkerHoldsMessageThatItCannotPark(t *testing.T) {
 		}
 		small, _ := testkit.EmbeddedManaged(t, broker.Config{MaxMessageSize: 100_000})
 		c := dial(t, b.URL, splitBroker(strings.TrimSuffix(small.URL[strings.Index(small.URL, "@")+1:], "/")))
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.MessageID == "good" {
 				return nil
 			}
@@ -253,7 +253,7 @@ func TestHeldMessageIsNotHandledAgain(t *testing.T) {
 		small, _ := testkit.EmbeddedManaged(t, broker.Config{MaxMessageSize: 100_000})
 		proxy := testkit.NewProxy(t, b.URL)
 		c := dial(t, proxy.URL(), splitBroker(strings.TrimSuffix(small.URL[strings.Index(small.URL, "@")+1:], "/")))
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.MessageID == "good" {
 				return nil
 			}
@@ -280,7 +280,7 @@ func TestWorkerReportsMessageThatCannotBeParked(t *testing.T) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
 		c := dial(t, b.URL)
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.Headers["large"] != nil {
 				return errors.New("bad")
 			}
@@ -331,7 +331,7 @@ func TestUnroutedCopyWaitsForItsDestination(t *testing.T) {
 		c := dial()
 		start(t, c, reprise.WorkerConfig{
 			Queue: "work", Strategy: topology.Strategy{Route: later{}}, Policy: reprise.Policy{MaxAttempts: 2},
-			Handler: newScript(func(*reprise.Message) error { return reprise.RetryAfter(time.Hour, errScripted) }),
+			Handler: newScript(func(*reprise.Delivery) error { return reprise.RetryAfter(time.Hour, errScripted) }),
 		})
 		r.publish("", "work", amqp.Publishing{MessageId: "first"})
 		time.Sleep(50 * time.Second)
@@ -385,7 +385,7 @@ func TestMessageIsParkedWithoutMarks(t *testing.T) {
 		r.deleteQueues(wait)
 		start(t, dial(t, b.URL), reprise.WorkerConfig{
 			Queue: queue, Strategy: topology.Strategy{Marks: wideMarks{}},
-			Handler: newScript(func(*reprise.Message) error { return reprise.RetryAfter(time.Second, errScripted) }),
+			Handler: newScript(func(*reprise.Delivery) error { return reprise.RetryAfter(time.Second, errScripted) }),
 		})
 		r.publish("", queue, amqp.Publishing{MessageId: "first"})
 		if d := r.take(queue + ".failed"); d.MessageId != "first" || d.Headers["wide"] != nil {

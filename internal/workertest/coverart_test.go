@@ -100,7 +100,7 @@ func TestCoverArtOnTheWire(t *testing.T) {
 		r := newRaw(t, b.URL)
 		// The delay cannot be 0, so the test does not wait for it, but reads the copies from the wait queue.
 		p := coverArt(t, r, preset.CoverArt{RetryDelay: time.Hour})
-		h := newScript(func(m *reprise.Message) error { return fmt.Errorf("error of attempt %d", m.Attempt) })
+		h := newScript(func(m *reprise.Delivery) error { return fmt.Errorf("error of attempt %d", m.Attempt) })
 		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: "cover-art-archive.index", Handler: h, Strategy: p.Strategy(), Policy: quick(1)})
 
 		type step struct {
@@ -165,7 +165,7 @@ func TestCoverArtRetriesMessages(t *testing.T) {
 		testkit.Alone(t, b, "cover-art-archive")
 		r := newRaw(t, b.URL)
 		p := coverArt(t, r, preset.CoverArt{RetryDelay: 50 * time.Millisecond, Retries: 2})
-		h := newScript(func(m *reprise.Message) error { return errScripted })
+		h := newScript(func(m *reprise.Delivery) error { return errScripted })
 		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: "cover-art-archive.move", Handler: h, Strategy: p.Strategy()})
 		for _, to := range [][2]string{
 			{"cover-art-archive", "move"},
@@ -196,7 +196,7 @@ func TestCoverArtWaitsFourHours(t *testing.T) {
 		c := dial()
 		began := time.Now()
 		var at []time.Duration
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			at = append(at, time.Since(began).Round(time.Second))
 			return errScripted
 		})

@@ -19,7 +19,7 @@ func TestDebounceHandlesNewestMessageOfBurst(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		clock := newClock()
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			clock.tick()
 			return nil
 		})
@@ -76,7 +76,7 @@ func TestBurstIsSettledTogether(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-				h := newScript(func(m *reprise.Message) error { return tc.result })
+				h := newScript(func(m *reprise.Delivery) error { return tc.result })
 				c := dial()
 				stop := start(t, c, reprise.WorkerConfig{
 					Queue: "work", Handler: h, Debounce: &reprise.Debounce{Window: time.Minute, Key: reprise.ContentKey},
@@ -114,10 +114,10 @@ func TestInterruptedBurstIsRedelivered(t *testing.T) {
 		queue, strategy := r.names(topology.Buckets{})
 		proxy := testkit.NewProxy(t, b.URL)
 		c := dial(t, proxy.URL())
-		h := newScript(func(m *reprise.Message) error { return nil })
+		h := newScript(func(m *reprise.Delivery) error { return nil })
 		stop := start(t, c, reprise.WorkerConfig{
 			Queue: queue, Handler: h, Strategy: strategy,
-			Debounce: &reprise.Debounce{Window: 10 * time.Minute, Key: func(*reprise.Message) string { return "all" }},
+			Debounce: &reprise.Debounce{Window: 10 * time.Minute, Key: func(*reprise.Delivery) string { return "all" }},
 		})
 		for i := range 5 {
 			r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(i)})
@@ -148,11 +148,11 @@ func TestInterruptedBurstIsRedelivered(t *testing.T) {
 func TestDebounceKeys(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		h := newScript(func(m *reprise.Message) error { return nil })
+		h := newScript(func(m *reprise.Delivery) error { return nil })
 		c := dial()
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Debounce: &reprise.Debounce{
 			Window: time.Minute,
-			Key: func(m *reprise.Message) string {
+			Key: func(m *reprise.Delivery) string {
 				if m.Type == "panic" {
 					panic("key")
 				}
@@ -181,7 +181,7 @@ func TestContentKey(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		h := newScript(func(m *reprise.Message) error { return nil })
+		h := newScript(func(m *reprise.Delivery) error { return nil })
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Debounce: &reprise.Debounce{Window: time.Minute, Key: reprise.ContentKey}})
 		different := []func(m *amqp.Publishing) (exchange, key string){
 			func(m *amqp.Publishing) (string, string) { return "", "work" },

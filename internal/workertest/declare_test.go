@@ -116,7 +116,7 @@ func dialFailingDeclare(t *testing.T, reason string) client {
 
 func TestWorkerSurvivesInternalErrorOfDeclaration(t *testing.T) {
 	t.Parallel()
-	start(t, dialFailingDeclare(t, "INTERNAL_ERROR"), reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
+	start(t, dialFailingDeclare(t, "INTERNAL_ERROR"), reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Delivery) error { return nil })})
 }
 
 func TestWorkerReturnsErrorForForbiddenDeclaration(t *testing.T) {
@@ -140,7 +140,7 @@ func TestWorkerDoesNotModifyExistingQueue(t *testing.T) {
 		if _, err := r.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-message-ttl": int32(3_600_000)}); err != nil {
 			t.Fatal(err)
 		}
-		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		h := newScript(func(*reprise.Delivery) error { return reprise.Park(errScripted) })
 		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		r.publish("", queue, amqp.Publishing{})
 		r.take(queue + ".failed")
@@ -152,7 +152,7 @@ func TestWorkerDeclaresItsQueues(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.Attempt == 1 {
 				return errScripted
 			}
@@ -191,7 +191,7 @@ func TestRunReturnsConflictOfArguments(t *testing.T) {
 			t.Fatal(err)
 		}
 		w, err := reprise.NewWorker(dial(t, b.URL).Client, reprise.WorkerConfig{
-			Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Message) error { return nil }),
+			Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Delivery) error { return nil }),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -250,7 +250,7 @@ func TestDeclareReportsAllConflicts(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := reprise.WorkerConfig{
-			Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Message) error { return nil }),
+			Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Delivery) error { return nil }),
 			Topology: topology.Topology{
 				Exchanges: []topology.Exchange{{Name: exchange, Kind: topology.Direct}},
 				Queues:    []topology.Queue{{Name: plain, Args: topology.Table{"x-max-priority": 3}}},

@@ -24,7 +24,7 @@ func TestHandlerReceivesMessageAsDelivered(t *testing.T) {
 		work, strategy := r.names(topology.Buckets{})
 		stop := start(t, c, reprise.WorkerConfig{
 			Queue: work, Strategy: strategy, Policy: quick(1),
-			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errScripted }),
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return errScripted }),
 		})
 		msg := everything()
 		msg.Headers["CC"] = []any{"nowhere"}
@@ -35,10 +35,10 @@ func TestHandlerReceivesMessageAsDelivered(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		seen := make(chan *reprise.Message, 1)
+		seen := make(chan *reprise.Delivery, 1)
 		start(t, c, reprise.WorkerConfig{
 			Queue: work + ".failed", AsDelivered: true, Strategy: topology.Strategy{Route: existingQueue{}, Marks: topology.Trail{}},
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error { seen <- m; return nil }),
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error { seen <- m; return nil }),
 		})
 		m := <-seen
 		if m.Exchange != "" || m.RoutingKey != work+".failed" || m.Queue != work+".failed" {
@@ -93,16 +93,16 @@ func toReprise(v any) any {
 type acks struct {
 	mu      sync.Mutex
 	results []error
-	about   []*reprise.Message
+	about   []*reprise.Delivery
 }
 
-func (a *acks) acked(m *reprise.Message, err error) {
+func (a *acks) acked(m *reprise.Delivery, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.results, a.about = append(a.results, err), append(a.about, m)
 }
 
-func (a *acks) all() ([]error, []*reprise.Message) {
+func (a *acks) all() ([]error, []*reprise.Delivery) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.results, a.about
@@ -117,7 +117,7 @@ func TestAckedReportsWhetherBrokerReceivedAck(t *testing.T) {
 		work, strategy := r.names(topology.Buckets{})
 		proxy := testkit.NewProxy(t, b.URL)
 		var a acks
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.MessageID == "cut" && !m.Redelivered {
 				proxy.Cut()
 				r.publish("", work, amqp.Publishing{MessageId: "after"}) // delivered after the worker has detected the lost channel
@@ -154,10 +154,10 @@ func TestWorkerSurvivesPanicInAcked(t *testing.T) {
 	b := testkit.Embedded(t)
 	r, c := newRaw(t, b.URL), dial(t, b.URL)
 	work, strategy := r.names(topology.Buckets{})
-	h := newScript(func(*reprise.Message) error { return nil })
+	h := newScript(func(*reprise.Delivery) error { return nil })
 	start(t, c, reprise.WorkerConfig{
 		Queue: work, Strategy: strategy, Handler: h,
-		Acked: func(*reprise.Message, error) { panic("told") },
+		Acked: func(*reprise.Delivery, error) { panic("told") },
 	})
 	for range 2 {
 		r.publish("", work, amqp.Publishing{})

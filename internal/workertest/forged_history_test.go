@@ -37,7 +37,7 @@ func TestForgedHistoryDoesNotIncreaseAttempts(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				r, c := newRaw(t, b.URL), dial(t, b.URL)
 				r.deleteQueues(append(way.waits, queue, queue+".failed")...)
-				h := newScript(func(*reprise.Message) error { return errScripted })
+				h := newScript(func(*reprise.Delivery) error { return errScripted })
 				stop := start(t, c, reprise.WorkerConfig{
 					Queue: queue, Handler: h, Strategy: topology.Strategy{Route: way.route}, Policy: quick(3),
 				})
@@ -91,7 +91,7 @@ func TestRejectionsInOtherQueuesDoNotIncreaseAttempts(t *testing.T) {
 			"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
 		}}}})
 		r.deleteQueues(queue, queue+".failed")
-		h := newScript(func(*reprise.Message) error { return errScripted })
+		h := newScript(func(*reprise.Delivery) error { return errScripted })
 		stop := start(t, c, reprise.WorkerConfig{
 			Queue: queue, Handler: h, Strategy: topology.Strategy{Route: topology.Requeuing{}}, Policy: quick(3),
 		})
@@ -123,7 +123,7 @@ func TestWorkerIgnoresCountsOfOtherQueue(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				r, c := newRaw(t, b.URL), dial(t, b.URL)
 				r.deleteQueues(append(way.waits, queue, queue+".failed")...)
-				h := newScript(func(*reprise.Message) error { return errScripted })
+				h := newScript(func(*reprise.Delivery) error { return errScripted })
 				stop := start(t, c, reprise.WorkerConfig{
 					Queue: queue, Handler: h, Strategy: topology.Strategy{Route: way.route}, Policy: quick(3), CrashLimit: 5,
 				})
@@ -169,7 +169,7 @@ func TestWorkerRetriesDirectlyPublishedMessages(t *testing.T) {
 					},
 				}
 				r.declare(c, infrastructure)
-				h := newScript(func(*reprise.Message) error { return errScripted })
+				h := newScript(func(*reprise.Delivery) error { return errScripted })
 				start(t, c, reprise.WorkerConfig{
 					Queue: work, Handler: h, Policy: quick(3),
 					Strategy: topology.Strategy{Route: topology.WaitQueue{

@@ -34,7 +34,7 @@ func TestMessageIDIsTheSameOnEveryAttempt(t *testing.T) {
 				if way.queues != nil {
 					r.deleteQueues(way.queues(queue)...)
 				}
-				h := newScript(func(m *reprise.Message) error { return fmt.Errorf("error %d", m.Attempt) })
+				h := newScript(func(m *reprise.Delivery) error { return fmt.Errorf("error %d", m.Attempt) })
 				start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: way.strategy, Policy: quick(3)})
 				r.publish("", queue, amqp.Publishing{Body: []byte("one")})
 				parked := r.take(queue + ".failed")

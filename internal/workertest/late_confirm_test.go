@@ -17,7 +17,7 @@ func TestLateConfirmDoesNotDuplicateCopy(t *testing.T) {
 		m := newConfirmGate()
 		c := dial(m.intercept)
 		names := declareQueues(t, c, 1)
-		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		h := newScript(func(*reprise.Delivery) error { return reprise.Park(errScripted) })
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
 		m.mute(names[0])
 		m.mute("work.failed")
@@ -51,7 +51,7 @@ func TestMissingConfirmDoesNotAffectLaterCopies(t *testing.T) {
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		m := newConfirmGate()
 		c := dial(m.intercept)
-		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		h := newScript(func(*reprise.Delivery) error { return reprise.Park(errScripted) })
 		declareQueues(t, c, 1)
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
 		m.mute("work.failed")

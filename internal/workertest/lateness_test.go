@@ -31,7 +31,7 @@ func TestBucketsLimitLatenessUnderMixedDelays(t *testing.T) {
 				var mu sync.Mutex // also protects random
 				failedAt, delays := map[string]time.Time{}, map[string]time.Duration{}
 				waited := map[string]time.Duration{}
-				h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+				h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 					mu.Lock()
 					defer mu.Unlock()
 					if m.Attempt == 2 {
@@ -129,7 +129,7 @@ func TestLevelsDelayRetries(t *testing.T) {
 		const delay = 5*time.Hour + 17*time.Minute + 42*time.Second
 		began := time.Now()
 		var at []time.Duration
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			at = append(at, time.Since(began).Round(slack))
 			switch m.Attempt {
 			case 1:

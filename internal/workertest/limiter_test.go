@@ -60,7 +60,7 @@ func TestWorkerCallsFailedLimiterAgain(t *testing.T) {
 		c := dial(func(c *reprise.Config) {
 			c.Logger = slog.New(stuckLog{c.Logger.Handler(), "consumer timeout is near", func() { close(limiter.fail) }})
 		})
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.MessageID == "slow" {
 				time.Sleep(55 * time.Second)
 			}

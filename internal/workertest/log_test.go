@@ -21,7 +21,7 @@ func TestLogContainsRoutingKeyOfMessage(t *testing.T) {
 		start(t, c, reprise.WorkerConfig{
 			Queue: queue, Strategy: strategy, Policy: quick(2),
 			Topology: topology.Topology{Bindings: []topology.Binding{{Exchange: "amq.topic", Queue: queue, RoutingKey: queue + ".#"}}},
-			Handler: newScript(func(m *reprise.Message) error {
+			Handler: newScript(func(m *reprise.Delivery) error {
 				if m.MessageID == "bad" || m.Attempt == 1 {
 					return errors.New("declined")
 				}

@@ -22,7 +22,7 @@ func TestWorkerRetriesErrorsThatPanic(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.Attempt == 1 {
 				return (*nilError)(nil)
 			}
@@ -69,7 +69,7 @@ func TestWorkerParksUnmarkableMessageUnchanged(t *testing.T) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
 		strategy.Marks = panickingMarks{}
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.Type == "bad" {
 				return errScripted
 			}

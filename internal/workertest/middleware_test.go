@@ -16,7 +16,7 @@ import (
 
 func named(name string, calls *[]string) reprise.Middleware {
 	return func(next reprise.Handler) reprise.Handler {
-		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 			*calls = append(*calls, name)
 			err := next.Handle(ctx, m)
 			*calls = append(*calls, fmt.Sprintf("%s: %v", name, err))
@@ -33,7 +33,7 @@ func TestFirstMiddlewareIsOutermost(t *testing.T) {
 		start(t, c, reprise.WorkerConfig{
 			Queue: "work", Policy: reprise.Policy{MaxAttempts: 1},
 			Middleware: []reprise.Middleware{named("outer", &calls), named("inner", &calls)},
-			Handler:    newScript(func(*reprise.Message) error { return errScripted }),
+			Handler:    newScript(func(*reprise.Delivery) error { return errScripted }),
 		})
 		r.publish("", "work", amqp.Publishing{})
 		c.log.wait(t, "parked", 1)
@@ -48,7 +48,7 @@ func TestTimeoutCancelsContextOfAttempt(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		clock := newClock()
-		h := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+		h := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 			clock.tick()
 			if m.Attempt == 3 {
 				return nil
@@ -73,26 +73,26 @@ func TestTimeoutCancelsContextOfAttempt(t *testing.T) {
 
 func TestTimeoutReturnsErrAttemptTimeout(t *testing.T) {
 	t.Parallel()
-	wait := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+	wait := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 		<-ctx.Done()
 		return fmt.Errorf("query: %w", ctx.Err())
 	})
 	h := reprise.Timeout(time.Millisecond)(wait)
-	err := h.Handle(t.Context(), &reprise.Message{})
+	err := h.Handle(t.Context(), &reprise.Delivery{})
 	if !errors.Is(err, reprise.ErrAttemptTimeout) || !errors.Is(err, context.DeadlineExceeded) ||
 		err.Error() != "reprise: attempt timed out (1ms): query: context deadline exceeded" {
 		t.Errorf("got %v, want ErrAttemptTimeout", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := reprise.Timeout(time.Hour)(wait).Handle(ctx, &reprise.Message{}); errors.Is(err, reprise.ErrAttemptTimeout) {
+	if err := reprise.Timeout(time.Hour)(wait).Handle(ctx, &reprise.Delivery{}); errors.Is(err, reprise.ErrAttemptTimeout) {
 		t.Errorf("canceled parent context: got %v, want an error other than ErrAttemptTimeout", err)
 	}
-	late := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+	late := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 		<-ctx.Done()
 		return nil
 	})
-	if err := reprise.Timeout(time.Millisecond)(late).Handle(t.Context(), &reprise.Message{}); err != nil {
+	if err := reprise.Timeout(time.Millisecond)(late).Handle(t.Context(), &reprise.Delivery{}); err != nil {
 		t.Errorf("late success: %v", err)
 	}
 }
@@ -112,7 +112,7 @@ func TestImmediateRetriesInProcess(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			runs := 0
-			h := reprise.Immediate(2, time.Nanosecond)(reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			h := reprise.Immediate(2, time.Nanosecond)(reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 				if string(m.Body) != "body" || len(m.Headers) != 1 {
 					t.Errorf("run %d must not see changes of the previous run: got body %q, headers %v", runs, m.Body, m.Headers)
 				}
@@ -121,7 +121,7 @@ func TestImmediateRetriesInProcess(t *testing.T) {
 				runs++
 				return tc.results[runs-1]
 			}))
-			err := h.Handle(t.Context(), &reprise.Message{Body: []byte("body"), Headers: map[string]any{"k": 1}})
+			err := h.Handle(t.Context(), &reprise.Delivery{Message: reprise.Message{Body: []byte("body"), Headers: map[string]any{"k": 1}}})
 			if runs != tc.runs || !errors.Is(err, tc.want) {
 				t.Errorf("got %d runs, error %v; want %d, %v", runs, err, tc.runs, tc.want)
 			}
@@ -133,12 +133,12 @@ func TestImmediateStopsWhenContextIsCanceled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	runs := 0
-	h := reprise.Immediate(1000, time.Hour)(reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+	h := reprise.Immediate(1000, time.Hour)(reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 		runs++
 		cancel()
 		return errScripted
 	}))
-	if err := h.Handle(ctx, &reprise.Message{}); !errors.Is(err, errScripted) || runs != 1 {
+	if err := h.Handle(ctx, &reprise.Delivery{}); !errors.Is(err, errScripted) || runs != 1 {
 		t.Errorf("got %d runs, error %v; want 1, %v", runs, err, errScripted)
 	}
 }
@@ -158,14 +158,14 @@ func (o *order) Validate() error {
 func TestJSONDecodesOrParks(t *testing.T) {
 	t.Parallel()
 	var got order
-	h := reprise.JSON(func(_ context.Context, o order, m *reprise.Message) error {
+	h := reprise.JSON(func(_ context.Context, o order, m *reprise.Delivery) error {
 		if m == nil {
 			t.Error("message is nil")
 		}
 		got = o
 		return errScripted
 	})
-	if err := h.Handle(t.Context(), &reprise.Message{Body: []byte(`{"id": 7, "cents": 1250, "more": null}`)}); err != errScripted || got != (order{7, 1250}) {
+	if err := h.Handle(t.Context(), &reprise.Delivery{Message: reprise.Message{Body: []byte(`{"id": 7, "cents": 1250, "more": null}`)}}); err != errScripted || got != (order{7, 1250}) {
 		t.Errorf("got %+v, %v; want %+v, %v", got, err, order{7, 1250}, errScripted)
 	}
 	for body, text := range map[string]string{
@@ -177,7 +177,7 @@ func TestJSONDecodesOrParks(t *testing.T) {
 		"\xff\xfe{\x00\"\x00i\x00d": "cannot decode body as workertest.order",
 	} {
 		got = order{}
-		err := h.Handle(t.Context(), &reprise.Message{Body: []byte(body)})
+		err := h.Handle(t.Context(), &reprise.Delivery{Message: reprise.Message{Body: []byte(body)}})
 		if _, park := errors.AsType[*reprise.ParkError](err); !park || !strings.Contains(err.Error(), text) || got != (order{}) {
 			t.Errorf("body %q: got %v, want ParkError", body, err)
 		}
@@ -186,22 +186,22 @@ func TestJSONDecodesOrParks(t *testing.T) {
 
 func TestJSONOfPointersAndMaps(t *testing.T) {
 	t.Parallel()
-	pointer := reprise.JSON(func(context.Context, *order, *reprise.Message) error {
+	pointer := reprise.JSON(func(context.Context, *order, *reprise.Delivery) error {
 		t.Error("handler was called")
 		return nil
 	})
 	for _, body := range []string{`null`, `{"cents": -1}`} {
-		if _, park := errors.AsType[*reprise.ParkError](pointer.Handle(t.Context(), &reprise.Message{Body: []byte(body)})); !park {
+		if _, park := errors.AsType[*reprise.ParkError](pointer.Handle(t.Context(), &reprise.Delivery{Message: reprise.Message{Body: []byte(body)}})); !park {
 			t.Errorf("body %s: got no ParkError", body)
 		}
 	}
-	anything := reprise.JSON(func(_ context.Context, v map[string]any, _ *reprise.Message) error {
+	anything := reprise.JSON(func(_ context.Context, v map[string]any, _ *reprise.Delivery) error {
 		if v != nil {
 			t.Errorf("decoded null: got %v, want nil", v)
 		}
 		return nil
 	})
-	if err := anything.Handle(t.Context(), &reprise.Message{Body: []byte("null")}); err != nil {
+	if err := anything.Handle(t.Context(), &reprise.Delivery{Message: reprise.Message{Body: []byte("null")}}); err != nil {
 		t.Error(err)
 	}
 }

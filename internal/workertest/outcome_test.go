@@ -34,7 +34,7 @@ func TestOutcomeErrorsSurviveWrapping(t *testing.T) {
 
 func TestValidateWorkerConfig(t *testing.T) {
 	t.Parallel()
-	h := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil })
+	h := reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil })
 	for want, cfg := range map[string]reprise.WorkerConfig{
 		"reprise: WorkerConfig.Queue must not be empty (set the queue to consume)":                              {Handler: h},
 		"reprise: WorkerConfig.Handler must not be nil (convert a function with reprise.HandlerFunc)":           {Queue: "q", Handler: reprise.JSON[int](nil)},

@@ -38,7 +38,7 @@ func TestPauseForStopsConsuming(t *testing.T) {
 		queue, strategy := r.names(topology.Buckets{})
 		events := &events{}
 		c := dial(t, b.URL, func(c *reprise.Config) { c.Observer = events })
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.MessageID == "full" && m.Attempt == 1 {
 				return reprise.PauseFor(10*time.Second, errors.New("507 queue is full"))
 			}
@@ -71,7 +71,7 @@ func TestPauseDoesNotAffectFetchedMessages(t *testing.T) {
 		clock := newClock()
 		var counts []any
 		h := newScript(nil)
-		h.answer = func(m *reprise.Message) error {
+		h.answer = func(m *reprise.Delivery) error {
 			clock.tick()
 			if h.count() <= 3 {
 				return reprise.PauseFor(time.Hour, errScripted)
@@ -88,7 +88,7 @@ func TestPauseDoesNotAffectFetchedMessages(t *testing.T) {
 		for _, m := range seen {
 			counts = append(counts, m.Attempt)
 		}
-		if slices.ContainsFunc(seen, func(m *reprise.Message) bool { return m.Attempt > 2 }) {
+		if slices.ContainsFunc(seen, func(m *reprise.Delivery) bool { return m.Attempt > 2 }) {
 			t.Errorf("attempts by message: got %v, want at most 2 each", counts)
 		}
 		if n := c.log.count("paused"); n != 3 {
@@ -122,7 +122,7 @@ func TestOpenBreakerStopsConsuming(t *testing.T) {
 		clock := newClock()
 		var down atomic.Bool
 		down.Store(true)
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			clock.tick()
 			if down.Load() {
 				return errScripted
@@ -178,7 +178,7 @@ func TestWorkersShareABreaker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := newScript(func(m *reprise.Message) error { return errScripted })
+		h := newScript(func(m *reprise.Delivery) error { return errScripted })
 		c := dial()
 		for _, queue := range []string{"one", "two", "three"} {
 			start(t, c, reprise.WorkerConfig{
@@ -203,7 +203,7 @@ func TestLimiterLimitsRateOfAttempts(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		clock := newClock()
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			clock.tick()
 			return nil
 		})
@@ -260,7 +260,7 @@ func (b *brokenBreaker) Probing() bool {
 func TestWorkerLosesNoMessageWithBrokenLimiter(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		h := newScript(func(m *reprise.Message) error { return nil })
+		h := newScript(func(m *reprise.Delivery) error { return nil })
 		c := dial()
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Limiter: &brokenLimiter{}, Breaker: &brokenBreaker{}})
 		r.publish("", "work", amqp.Publishing{MessageId: "a"})
@@ -279,7 +279,7 @@ func TestWorkerSurvivesPanickingObserver(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.Attempt == 1 {
 				return errScripted
 			}
@@ -310,7 +310,7 @@ func TestBurstWaitsDuringPause(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.MessageID == "pause" && m.Attempt == 1 {
 				return reprise.PauseFor(5*time.Second, errScripted)
 			}
@@ -319,7 +319,7 @@ func TestBurstWaitsDuringPause(t *testing.T) {
 		c := dial(t, b.URL)
 		start(t, c, reprise.WorkerConfig{
 			Queue: queue, Handler: h, Strategy: strategy,
-			Debounce: &reprise.Debounce{Window: 300 * time.Millisecond, Key: func(m *reprise.Message) string { return m.Type }},
+			Debounce: &reprise.Debounce{Window: 300 * time.Millisecond, Key: func(m *reprise.Delivery) string { return m.Type }},
 		})
 		for i := range 3 { // without delays between the messages, so that they form one burst
 			r.publishLoosely(queue, amqp.Publishing{MessageId: fmt.Sprint("burst", i), Type: "burst"})
@@ -340,7 +340,7 @@ func TestBurstWaitsDuringPause(t *testing.T) {
 func TestPausedWorkerShutsDown(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		h := newScript(func(m *reprise.Message) error { return reprise.PauseFor(time.Hour, nil) })
+		h := newScript(func(m *reprise.Delivery) error { return reprise.PauseFor(time.Hour, nil) })
 		c := dial()
 		stop := start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
 		r.publish("", "work", amqp.Publishing{})

@@ -30,7 +30,7 @@ func TestPeekDoesNotModifyQueue(t *testing.T) {
 					r.publish("", queue, amqp.Publishing{MessageId: want[i], Body: []byte("b"), Headers: amqp.Table{"n": int32(i), topology.HeaderQueue: "orders"}})
 				}
 				peek := func(n int) (seen []string, err error) {
-					err = c.Peek(t.Context(), queue, n, func(m *reprise.Message) {
+					err = c.Peek(t.Context(), queue, n, func(m *reprise.Delivery) {
 						seen = append(seen, m.MessageID)
 						if m.MessageID != fmt.Sprint("id-", m.Headers["n"]) || m.Headers[topology.HeaderQueue] != "orders" || string(m.Body) != "b" || m.RoutingKey != queue || m.Queue != queue {
 							t.Errorf("message: got %+v, want the published message in queue %s", m, queue)
@@ -83,7 +83,7 @@ func TestPeekIgnoresPublishedDeliveryCount(t *testing.T) {
 				for i := range peeks {
 					testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 1 && err == nil })
 					seen := 0
-					if err := c.Peek(t.Context(), queue, 1, func(*reprise.Message) { seen++ }); err != nil || seen != 1 {
+					if err := c.Peek(t.Context(), queue, 1, func(*reprise.Delivery) { seen++ }); err != nil || seen != 1 {
 						t.Errorf("Peek %d: got %d messages and error %v, want 1 message", i, seen, err)
 					}
 				}
@@ -96,7 +96,7 @@ func TestPeekReturnsErrorForMissingQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		c := dial(t, b.URL)
-		err := c.Peek(t.Context(), testkit.Name(t, "none"), 1, func(*reprise.Message) { t.Error("message exists") })
+		err := c.Peek(t.Context(), testkit.Name(t, "none"), 1, func(*reprise.Delivery) { t.Error("message exists") })
 		if e, ok := errors.AsType[*reprise.QueueError](err); !ok || e.Code != 404 {
 			t.Errorf("got %v, want QueueError", err)
 		}
@@ -124,11 +124,11 @@ func TestPeekAndSiftReturnMessages(t *testing.T) {
 					r.publish("", queue, amqp.Publishing{})
 				}
 				seen := 0
-				if err := c.Peek(t.Context(), queue, messages, func(*reprise.Message) { seen++ }); err != nil {
+				if err := c.Peek(t.Context(), queue, messages, func(*reprise.Delivery) { seen++ }); err != nil {
 					t.Fatal(err)
 				}
-				sifted, _, err := c.Sift(t.Context(), queue, messages, func(*reprise.Message) (picked, last bool) { return false, false },
-					func([]*reprise.Message) []reprise.Verdict { return nil })
+				sifted, _, err := c.Sift(t.Context(), queue, messages, func(*reprise.Delivery) (picked, last bool) { return false, false },
+					func([]*reprise.Delivery) []reprise.Verdict { return nil })
 				depth, depthErr := c.Depth(t.Context(), queue)
 				if seen != messages || sifted != messages || depth != messages || err != nil || depthErr != nil {
 					t.Fatalf("%s, round %d: Peek saw %d, Sift saw %d and %d remain (errors %v, %v), want %d", kind, round, seen, sifted, depth, err, depthErr, messages)

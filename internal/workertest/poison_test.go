@@ -32,14 +32,14 @@ func (p *process) kill() {
 
 // runProcesses runs processes one after another, until done returns true. A handler kills its process if poison returns true
 // for the message. runProcesses returns the number of the process and the message ID for each call of a handler.
-func runProcesses(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison func(*reprise.Message) bool, done func() bool) (runs []string) {
+func runProcesses(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison func(*reprise.Delivery) bool, done func() bool) (runs []string) {
 	t.Helper()
 	var mu sync.Mutex
 	for n := 1; n <= 40 && !done(); n++ {
 		p := &process{proxy: testkit.NewProxy(t, b.URL), dead: make(chan struct{})}
 		c := dial(t, p.proxy.URL())
 		mine := cfg
-		mine.Handler = newScript(func(m *reprise.Message) error {
+		mine.Handler = newScript(func(m *reprise.Delivery) error {
 			select {
 			case <-p.dead:
 				return errScripted // handlers do not run after their process is killed
@@ -91,7 +91,7 @@ func TestWorkerParksPoisonMessage(t *testing.T) {
 		}
 		cfg := reprise.WorkerConfig{Queue: queue, Strategy: strategy, Concurrency: 3, CrashLimit: 6}
 		runs := runProcesses(t, b, cfg,
-			func(m *reprise.Message) bool { return m.MessageID == "poison" },
+			func(m *reprise.Delivery) bool { return m.MessageID == "poison" },
 			func() bool { return r.depth(queue+".failed") == 1 && r.depth(queue) == 0 })
 
 		parked := r.take(queue + ".failed")

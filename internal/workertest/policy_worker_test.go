@@ -43,7 +43,7 @@ func TestWorkerFollowsPolicy(t *testing.T) {
 					{Match: func(err error) bool { return errors.Is(err, odd) && panics() }},
 				},
 			},
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 				mu.Lock()
 				defer mu.Unlock()
 				attempts[m.MessageID] = append(attempts[m.MessageID], time.Since(began).Truncate(time.Minute))

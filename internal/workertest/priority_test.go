@@ -20,7 +20,7 @@ func TestConsumerPriority(t *testing.T) {
 		queue, strategy := r.names(topology.Buckets{})
 		c := dial(t, b.URL)
 		begin := func(priority int32) (*script, func() error) {
-			h := newScript(func(*reprise.Message) error { return nil })
+			h := newScript(func(*reprise.Delivery) error { return nil })
 			return h, start(t, c, reprise.WorkerConfig{Queue: queue, Strategy: strategy, Handler: h, Priority: priority})
 		}
 		low, _ := begin(-1)

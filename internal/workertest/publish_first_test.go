@@ -30,7 +30,7 @@ func TestPublisherStartsBeforeWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 		handled := make(chan string, 1)
-		start(t, client, reprise.WorkerConfig{Queue: queue, Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		start(t, client, reprise.WorkerConfig{Queue: queue, Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			handled <- string(m.Body)
 			return nil
 		})})

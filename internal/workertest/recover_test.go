@@ -18,7 +18,7 @@ func TestWorkerRepublishesCopiesAfterDeletedQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{Base: 50 * time.Millisecond})
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.Type == "park" || m.Attempt == 2 {
 				return reprise.Park(errScripted)
 			}
@@ -70,7 +70,7 @@ func TestWorkerRepublishesNackedCopies(t *testing.T) {
 		queue, names := testkit.Name(t, "work"), testkit.Name(t, "x")
 		r.deleteQueues(queue, names+".failed")
 		r.deleteExchanges(names, names+".wait", names+".failed")
-		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		h := newScript(func(*reprise.Delivery) error { return reprise.Park(errScripted) })
 		c := dial(t, b.URL)
 		start(t, c, reprise.WorkerConfig{
 			Queue: queue, Handler: h,
@@ -108,7 +108,7 @@ func TestWorkerConsumesAgainAfterDeletedQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		h := newScript(func(*reprise.Message) error { return nil })
+		h := newScript(func(*reprise.Delivery) error { return nil })
 		c := dial(t, b.URL)
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		if _, err := r.QueueDelete(queue, false, false, false); err != nil {

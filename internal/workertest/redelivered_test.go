@@ -29,7 +29,7 @@ func TestRedeliveredSurvivesRetries(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.publish("", queue, amqp.Publishing{MessageId: "new"})
-		h := newScript(func(*reprise.Message) error { return errScripted })
+		h := newScript(func(*reprise.Delivery) error { return errScripted })
 		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Policy: quick(3)})
 		for _, m := range h.wait(t, 6) {
 			if want := m.MessageID == "interrupted"; m.Redelivered != want {

@@ -200,7 +200,7 @@ func TestStuckQueueUsesOneChannel(t *testing.T) {
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		m := newConfirmGate()
 		c := dial(m.intercept)
-		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		h := newScript(func(*reprise.Delivery) error { return reprise.Park(errScripted) })
 		start(t, c, reprise.WorkerConfig{Queue: "w", Handler: h, Prefetch: 200})
 		m.mute("w.failed")
 		synctest.Wait() // the channel for copies may still be opening

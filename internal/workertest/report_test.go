@@ -26,7 +26,7 @@ func TestWorkerReportsRequestedOutcomes(t *testing.T) {
 			t.Fatal(err)
 		}
 		fails := map[string]bool{"retried": true}
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if fails[m.MessageID] && m.Attempt == 1 {
 				return errors.New("not yet")
 			}
@@ -84,7 +84,7 @@ func TestUnconfirmedReportDelaysAckBriefly(t *testing.T) {
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: to}}}); err != nil {
 			t.Fatal(err)
 		}
-		h := newScript(func(*reprise.Message) error { return nil })
+		h := newScript(func(*reprise.Delivery) error { return nil })
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
 		m.mute(to)
 		for to, id := range map[string]string{to: "not confirmed", protocol.OutcomeQueuePrefix + "gone": "no such queue"} {
@@ -148,7 +148,7 @@ func TestReportDoesNotPreventAck(t *testing.T) {
 				m.mute(to)
 				began := make(chan struct{})
 				var ended time.Time
-				tc.worker.Queue, tc.worker.Handler = "work", newScript(func(*reprise.Message) error {
+				tc.worker.Queue, tc.worker.Handler = "work", newScript(func(*reprise.Delivery) error {
 					close(began)
 					time.Sleep(tc.takes)
 					ended = time.Now()
@@ -201,7 +201,7 @@ func TestWorkerPausesUnconfirmedReports(t *testing.T) {
 		}
 		r.publish("", "work", amqp.Publishing{MessageId: "live"})
 		live := make(chan time.Time, 1)
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.MessageID == "live" {
 				live <- time.Now()
 			}
@@ -256,7 +256,7 @@ func TestWorkerSendsNoReportsWhileConnectionIsBlocked(t *testing.T) {
 		}
 		publishing.inject(t, lowOnMemory)
 		c.log.wait(t, "publishing blocked", 1)
-		h := newScript(func(*reprise.Message) error { return nil })
+		h := newScript(func(*reprise.Delivery) error { return nil })
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h})
 		r.deleteQueues(topology.FailedQueue(queue))
 		request := protocol.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: queue, MessageID: "1"}
@@ -278,7 +278,7 @@ func TestWorkerReportsFailedAttempts(t *testing.T) {
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
 		to := outcomes(t, c)
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.Attempt == 4 {
 				return nil
 			}
@@ -311,7 +311,7 @@ func TestWorkerReportsEachMessageOfBurst(t *testing.T) {
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
 		to := outcomes(t, c)
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.MessageID == "newest" && m.Attempt == 1 {
 				return errors.New("not yet")
 			}
@@ -319,7 +319,7 @@ func TestWorkerReportsEachMessageOfBurst(t *testing.T) {
 		})
 		start(t, c, reprise.WorkerConfig{
 			Queue: "work", Handler: h, Policy: quick(3),
-			Debounce: &reprise.Debounce{Window: 10 * time.Second, Key: func(*reprise.Message) string { return "same" }},
+			Debounce: &reprise.Debounce{Window: 10 * time.Second, Key: func(*reprise.Delivery) string { return "same" }},
 		})
 		for i := range 3 {
 			r.publish("", "work", requestReport(to, fmt.Sprint(i)))

@@ -36,7 +36,7 @@ func TestRequeuingOnClassicQueues(t *testing.T) {
 					t.Fatal(err)
 				}
 				runs := 0
-				h := newScript(func(m *reprise.Message) error {
+				h := newScript(func(m *reprise.Delivery) error {
 					if runs++; way.route.Unlimited && runs == way.runs {
 						return reprise.Park(errScripted)
 					}

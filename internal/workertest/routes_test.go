@@ -53,7 +53,7 @@ func TestRoutesCountAttemptsAndPark(t *testing.T) {
 				if way.queues != nil {
 					r.deleteQueues(way.queues(queue)...)
 				}
-				h := newScript(func(m *reprise.Message) error { return fmt.Errorf("error %d", m.Attempt) })
+				h := newScript(func(m *reprise.Delivery) error { return fmt.Errorf("error %d", m.Attempt) })
 				c := dial(t, b.URL)
 				start(t, c, reprise.WorkerConfig{
 					Queue: queue, Handler: h, Strategy: way.strategy, Order: way.order, Policy: quick(3),
@@ -86,7 +86,7 @@ func TestDelayedRetryRequiresBrokerSupport(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue := testkit.Name(t, "work")
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.Attempt < 3 {
 				return errScripted
 			}
@@ -123,7 +123,7 @@ func TestCopyKeepsAnnotations(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			step, _ := amqpvalue.Integer(m.Headers["step"])
 			notes := map[string]any{
 				"step": step + 1, "kept": "new", "nested": map[string]any{"k": []any{1, "two"}},
@@ -153,7 +153,7 @@ func TestCopyKeepsAnnotations(t *testing.T) {
 func TestWorkerOmitsInvalidAnnotations(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			switch m.Attempt {
 			case 1:
 				return reprise.Annotate(errScripted, map[string]any{"bad": struct{}{}, "good": 1})
@@ -185,7 +185,7 @@ func TestWorkerOmitsLargeAnnotationsOfAnyType(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-				h := newScript(func(m *reprise.Message) error { return reprise.Annotate(errScripted, notes) })
+				h := newScript(func(m *reprise.Delivery) error { return reprise.Annotate(errScripted, notes) })
 				c := dial()
 				start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Policy: reprise.Policy{MaxAttempts: 2}})
 				r.publish("", "work", amqp.Publishing{MessageId: "id"})
@@ -213,7 +213,7 @@ func TestWorkerParksMessageWithInvalidCopyUnchanged(t *testing.T) {
 	t.Parallel()
 	for _, order := range []reprise.Order{reprise.PublishThenAck, reprise.AckThenPublish} {
 		bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-			h := newScript(func(m *reprise.Message) error { return errScripted })
+			h := newScript(func(m *reprise.Delivery) error { return errScripted })
 			events := &events{}
 			c := dial(func(c *reprise.Config) { c.Observer = events })
 			start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Order: order, Strategy: topology.Strategy{Route: routeWithoutDestination{}}})

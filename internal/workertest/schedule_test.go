@@ -71,8 +71,8 @@ func TestPublishAtIsAccurateToOneSecond(t *testing.T) {
 				due[m.MessageID] = at
 			}
 		}
-		seen := make(chan *reprise.Message, len(due))
-		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		seen := make(chan *reprise.Delivery, len(due))
+		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			if late := time.Since(due[m.MessageID]); late < 0 || late > time.Second {
 				t.Errorf("delay of message %s: got %v late, want 0 to 1s", m.CorrelationID, late)
 			}

@@ -29,7 +29,7 @@ func TestWorkerReceivesNoDeliveriesDuringPause(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
-		h := newScript(func(*reprise.Message) error { return nil })
+		h := newScript(func(*reprise.Delivery) error { return nil })
 		stop := start(t, c, reprise.WorkerConfig{
 			Queue: "work", Handler: h, Breaker: &failingBreaker{},
 			Topology: topology.Topology{Queues: []topology.Queue{{Name: "work", Args: topology.Table{"x-queue-type": "quorum"}}}},

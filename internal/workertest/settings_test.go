@@ -236,7 +236,7 @@ func TestValidateRejectsQueueOutsideDesign(t *testing.T) {
 	}
 }
 
-var succeed = reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil })
+var succeed = reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil })
 
 // queueOf returns a work queue that is valid for a design or a route.
 func queueOf(design string) string {

@@ -29,7 +29,7 @@ func TestDrainCompletesHandlersAndRequeuesOtherDeliveries(t *testing.T) {
 		running, finish := make(chan string, 10), make(chan struct{})
 		stop := start(t, c, reprise.WorkerConfig{
 			Queue: queue, Strategy: strategy, Concurrency: 2, Prefetch: 6,
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 				running <- m.MessageID
 				<-finish
 				if m.MessageID == "1" {
@@ -81,7 +81,7 @@ func TestShutdown(t *testing.T) {
 		queue, strategy := r.names(topology.Buckets{})
 		c := dial(t, b.URL)
 		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
-			Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Message) error { return nil }),
+			Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Delivery) error { return nil }),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestShutdown(t *testing.T) {
 
 		t.Run("before Run", func(t *testing.T) {
 			w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
-				Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Message) error { return nil }),
+				Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Delivery) error { return nil }),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -120,7 +120,7 @@ func TestShutdown(t *testing.T) {
 				t.Fatal(err)
 			}
 			w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
-				Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Message) error { return nil }),
+				Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Delivery) error { return nil }),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -187,7 +187,7 @@ func TestDrainTimeoutCancelsHandlers(t *testing.T) {
 		began := make(chan struct{}, 1)
 		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
 			Queue: "work", DrainTimeout: time.Minute,
-			Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 				began <- struct{}{}
 				<-ctx.Done()
 				return ctx.Err()
@@ -225,7 +225,7 @@ func TestRunReturnsWhileHandlersIgnoreCancellation(t *testing.T) {
 		began, finish := make(chan struct{}, 1), make(chan struct{})
 		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
 			Queue: "work", DrainTimeout: time.Minute,
-			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 				began <- struct{}{}
 				<-finish
 				return nil
@@ -270,7 +270,7 @@ func TestShutdownContextCancelsHandlers(t *testing.T) {
 				began, cut := make(chan struct{}, 1), make(chan time.Time, 1)
 				w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
 					Queue: "work", DrainTimeout: tc.drain,
-					Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+					Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 						began <- struct{}{}
 						<-ctx.Done()
 						cut <- time.Now()
@@ -321,7 +321,7 @@ func TestUnackedMessageIsNotReportedAsProcessed(t *testing.T) {
 		c := dial(delayReads(&undelayed), func(c *reprise.Config) { c.Observer = events })
 		stop := start(t, c, reprise.WorkerConfig{
 			Queue: "work", DrainTimeout: time.Second,
-			Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 				<-ctx.Done()
 				time.Sleep(5*time.Second + time.Millisecond) // the channel is closing at this time
 				return nil
@@ -363,7 +363,7 @@ func TestDrainRequeuesDeliveriesOfPendingSubscription(t *testing.T) {
 		c := dial(slowToConsume)
 		stop := start(t, c, reprise.WorkerConfig{
 			Queue: "work", Concurrency: 2,
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 				if m.MessageID == "slow" {
 					time.Sleep(time.Minute)
 					return nil

@@ -40,7 +40,7 @@ func TestUncountedAttemptsKeepTheBudget(t *testing.T) {
 				runs, errs := 0, 0
 				w := b.Work(t, reprise.WorkerConfig{
 					Queue: "work", Policy: tc.policy, Strategy: topology.Strategy{Marks: tc.marks},
-					Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+					Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 						runs++
 						if m.Attempt != errs+1 || len(m.Errors) != errs {
 							t.Errorf("run %d: attempt %d with %d errors, want attempt %d", runs, m.Attempt, len(m.Errors), errs+1)
@@ -70,7 +70,7 @@ func TestUncountedAttemptsCountInTheBroker(t *testing.T) {
 		runs := 0
 		b.Work(t, reprise.WorkerConfig{
 			Queue: "work", Policy: reprise.Policy{MaxAttempts: 3}, Strategy: topology.Strategy{Route: topology.DeadLettering{Delay: time.Minute}},
-			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 				runs++
 				return reprise.Snooze(time.Hour, errors.New("closed"))
 			}),

@@ -21,13 +21,13 @@ type heldHandler struct {
 }
 
 type attempt struct {
-	m      *reprise.Message
+	m      *reprise.Delivery
 	result chan<- error
 }
 
 func newHeldHandler(t testing.TB) heldHandler { return heldHandler{t, make(chan attempt)} }
 
-func (h heldHandler) Handle(_ context.Context, m *reprise.Message) error {
+func (h heldHandler) Handle(_ context.Context, m *reprise.Delivery) error {
 	result := make(chan error)
 	select {
 	case h.running <- attempt{m, result}:

@@ -76,7 +76,7 @@ func TestCopiesStashReservedProperties(t *testing.T) {
 				t.Run(fmt.Sprint(tc.name, " ", attempts), func(t *testing.T) {
 					r := newRaw(t, b.URL)
 					queue, strategy := r.names(topology.Buckets{Base: 50 * time.Millisecond})
-					h := newScript(func(*reprise.Message) error { return errScripted })
+					h := newScript(func(*reprise.Delivery) error { return errScripted })
 					start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Policy: quick(attempts)})
 					tc.msg.MessageId = "id"
 					r.publishLoosely(queue, tc.msg)
@@ -118,7 +118,7 @@ func TestForeignUserIDIsStashed(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{Base: 50 * time.Millisecond})
-		h := newScript(func(*reprise.Message) error { return errScripted })
+		h := newScript(func(*reprise.Delivery) error { return errScripted })
 		c := dial(t, otherUser(t, b.URL, api))
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Policy: quick(2)})
 		user := mustUser(t, b.URL)
@@ -195,7 +195,7 @@ func TestRetryReturnsOnlyToFailingQueue(t *testing.T) {
 		fanout, other, copied := testkit.Name(t, "fanout"), testkit.Name(t, "other"), testkit.Name(t, "copied")
 		r.deleteExchanges(fanout)
 		r.deleteQueues(other, copied)
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.Attempt < 3 {
 				return errScripted
 			}
@@ -242,7 +242,7 @@ func TestHeadersOfCopyFitIntoFrame(t *testing.T) {
 			t.Run(tc.name, func(t *testing.T) {
 				r := newRaw(t, b.URL)
 				queue, strategy := r.names(topology.Buckets{Base: 50 * time.Millisecond})
-				h := newScript(func(*reprise.Message) error { return errors.New(strings.Repeat("e", 3000)) })
+				h := newScript(func(*reprise.Delivery) error { return errors.New(strings.Repeat("e", 3000)) })
 				c := dial(t, b.URL)
 				start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Policy: quick(4)})
 				full := strings.Repeat("x", 131072-tc.left)
@@ -266,7 +266,7 @@ func TestAttemptsOfAnotherQueueDoNotCount(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		h := newScript(func(*reprise.Delivery) error { return reprise.Park(errScripted) })
 		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		r.publish("", queue, amqp.Publishing{Headers: amqp.Table{
 			"x-reprise-attempts": int64(9), "x-reprise-queue": "another", "x-reprise-exchange": "theirs", "x-reprise-routing-key": "theirs",

@@ -93,7 +93,7 @@ func TestHealthOfPausedWorkerAfterReconnect(t *testing.T) {
 		})
 		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
 			Queue:   "work",
-			Handler: newScript(func(*reprise.Message) error { return reprise.PauseFor(time.Hour, errScripted) }),
+			Handler: newScript(func(*reprise.Delivery) error { return reprise.PauseFor(time.Hour, errScripted) }),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -20,7 +20,7 @@ func TestWorkerRefusesStream(t *testing.T) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
 		c := dial(t, b.URL)
-		copied := newScript(func(*reprise.Message) error { return nil })
+		copied := newScript(func(*reprise.Delivery) error { return nil })
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: copied, Strategy: strategy})
 		r.publish("", queue, amqp.Publishing{Headers: amqp.Table{"x-stream-offset": int64(7)}})
 		copied.wait(t, 1)
@@ -38,7 +38,7 @@ func TestWorkerRefusesStream(t *testing.T) {
 				_, _ = r.QueueDelete(queue, false, false, false)
 			}
 		})
-		handled := newScript(func(*reprise.Message) error { return nil })
+		handled := newScript(func(*reprise.Delivery) error { return nil })
 		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
 			Queue: stream, Handler: handled,
 			Topology: topology.Topology{Queues: []topology.Queue{{Name: stream, IfAbsent: true}}},

@@ -334,16 +334,16 @@ func (r *raw) take(queue string) amqp.Delivery {
 // script is a handler that records all messages. The function answer determines the result for a message.
 type script struct {
 	mu     sync.Mutex
-	seen   []*reprise.Message
-	answer func(m *reprise.Message) error
+	seen   []*reprise.Delivery
+	answer func(m *reprise.Delivery) error
 	signal chan struct{} // closed and replaced after every message
 }
 
-func newScript(answer func(m *reprise.Message) error) *script {
+func newScript(answer func(m *reprise.Delivery) error) *script {
 	return &script{answer: answer, signal: make(chan struct{})}
 }
 
-func (s *script) Handle(_ context.Context, m *reprise.Message) error {
+func (s *script) Handle(_ context.Context, m *reprise.Delivery) error {
 	s.mu.Lock()
 	s.seen = append(s.seen, m)
 	close(s.signal)
@@ -353,7 +353,7 @@ func (s *script) Handle(_ context.Context, m *reprise.Message) error {
 }
 
 // wait waits until the handler has received n messages, and returns the first n messages.
-func (s *script) wait(t testing.TB, n int) []*reprise.Message {
+func (s *script) wait(t testing.TB, n int) []*reprise.Delivery {
 	t.Helper()
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()

@@ -28,7 +28,7 @@ func TestDebounceCompletesBeforeSuspectMessage(t *testing.T) {
 		crashWithTheSecond(t, b.URL, queue)
 		testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == 2 })
 	}
-	h := newScript(func(*reprise.Message) error { return nil })
+	h := newScript(func(*reprise.Delivery) error { return nil })
 	start(t, c, reprise.WorkerConfig{
 		Queue: queue, Strategy: strategy, Handler: h,
 		Debounce: &reprise.Debounce{Window: 50 * time.Millisecond, Key: reprise.ContentKey},

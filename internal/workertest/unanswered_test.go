@@ -71,21 +71,21 @@ func TestClientReplacesUnresponsiveConnection(t *testing.T) {
 		answer []byte
 		on     int32
 		ask    func(c client) // repeated action of the program; nil: the worker acts
-		handle func(*reprise.Message) error
+		handle func(*reprise.Delivery) error
 		first  bool // also drop the first response
 	}{
 		"consume":        {answer: consumeOK, on: consumes},
 		"qos":            {answer: qosOK, on: consumes},
 		"declare":        {answer: declareOK, on: consumes},
 		"close":          {answer: channelCloseOK, on: consumes},
-		"cancel":         {answer: cancelOK, on: consumes, handle: func(*reprise.Message) error { return reprise.PauseFor(time.Second, errScripted) }},
-		"declare a copy": {answer: declareOK, on: publishes, handle: func(*reprise.Message) error { return reprise.Park(errScripted) }},
+		"cancel":         {answer: cancelOK, on: consumes, handle: func(*reprise.Delivery) error { return reprise.PauseFor(time.Second, errScripted) }},
+		"declare a copy": {answer: declareOK, on: publishes, handle: func(*reprise.Delivery) error { return reprise.Park(errScripted) }},
 		"confirm select": {answer: confirmOK, on: publishes, first: true},
 		"depth":          {answer: declareOK, on: consumes, ask: func(c client) { ctx, end := within(5 * time.Second); defer end(); _, _ = c.Depth(ctx, "other") }},
 		"peek": {answer: getOK, on: consumes, ask: func(c client) {
 			ctx, end := within(5 * time.Second)
 			defer end()
-			_ = c.Peek(ctx, "other", 1, func(*reprise.Message) {})
+			_ = c.Peek(ctx, "other", 1, func(*reprise.Delivery) {})
 		}},
 		"healthy":       {answer: channelCloseOK, on: publishes, ask: func(c client) { ctx, end := within(5 * time.Second); defer end(); _ = c.Healthy(ctx) }},
 		"healthy, open": {answer: channelOpenOK, on: publishes, ask: func(c client) { ctx, end := within(5 * time.Second); defer end(); _ = c.Healthy(ctx) }},
@@ -105,7 +105,7 @@ func TestClientReplacesUnresponsiveConnection(t *testing.T) {
 				r.publish("", "other", amqp.Publishing{})
 				c := dial(g.intercept)
 				handled := make(chan string, 1000)
-				w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+				w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 					handled <- m.MessageID
 					if tc.handle != nil && m.MessageID != "last" {
 						return tc.handle(m)
@@ -200,7 +200,7 @@ func TestClientOpensNoChannelsWhileBlocked(t *testing.T) {
 				return publishing, nil
 			}
 		})
-		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		h := newScript(func(*reprise.Delivery) error { return reprise.Park(errScripted) })
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
 		synctest.Wait() // waits for the channels that the client opens after it has connected
 		publishing.inject(t, lowOnMemory)

@@ -271,7 +271,7 @@ func TestCopiesToUnconfirmingQueueAreStoredOnce(t *testing.T) {
 		var queues []string
 		for range 2 {
 			queue, strategy := r.names(topology.Buckets{})
-			h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+			h := newScript(func(*reprise.Delivery) error { return reprise.Park(errScripted) })
 			start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Prefetch: 100})
 			queues = append(queues, queue)
 		}

@@ -52,7 +52,7 @@ func TestRequestsOnChannelAreSerialized(t *testing.T) {
 		start(t, c, reprise.WorkerConfig{
 			Queue: "work", Order: reprise.AckThenPublish, Concurrency: 8, Prefetch: 16,
 			Policy: reprise.Policy{MaxAttempts: 1},
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 				running.Add(1)
 				defer running.Add(-1)
 				switch m.Type {
@@ -107,7 +107,7 @@ func (l *minuteLimiter) Wait(ctx context.Context) error {
 func TestPauseDelaysAttemptsAtLimiter(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.MessageID == "a" && m.Attempt == 1 {
 				time.Sleep(time.Second)
 				return reprise.PauseFor(time.Hour, errScripted)
@@ -141,7 +141,7 @@ func TestTimeLimitIncludesDelayOfRoute(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-				h := newScript(func(*reprise.Message) error { return errScripted })
+				h := newScript(func(*reprise.Delivery) error { return errScripted })
 				start(t, dial(), reprise.WorkerConfig{
 					Queue: "work", Handler: h, Strategy: topology.Strategy{Route: tc.route},
 					Policy: reprise.Policy{MaxAttempts: 5, GiveUpAfter: time.Minute, Backoff: tc.backoff},
@@ -189,7 +189,7 @@ func TestSuspectMessageIsProcessedAlone(t *testing.T) {
 			t.Fatalf("cannot get message: %t, %v", ok, err)
 		}
 		var running, handled atomic.Int32
-		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			if running.Add(1) > 1 {
 				t.Errorf("message %s must not be processed concurrently with another", m.MessageID)
 			}
@@ -215,7 +215,7 @@ func TestSuspectMessageIsProcessedAlone(t *testing.T) {
 func TestForgedOriginDoesNotChangeRoute(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		h := newScript(func(*reprise.Message) error { return errScripted })
+		h := newScript(func(*reprise.Delivery) error { return errScripted })
 		start(t, dial(), reprise.WorkerConfig{
 			Queue: "work", Handler: h, CrashLimit: 3, Policy: quick(2),
 			Strategy: topology.Strategy{Route: topology.MessageTTL{WaitAddress: topology.Address{Key: "{queue}.wait"}}},

@@ -27,7 +27,7 @@ func TestWorkerConfigRejectsPriorityWithSingleActiveConsumer(t *testing.T) {
 		"no declaration": {priority: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil })
+			h := reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil })
 			err := reprise.WorkerConfig{Queue: "q", Handler: h, Priority: tc.priority, Topology: tc.topology}.Validate()
 			if (err != nil) != (tc.want != "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)

@@ -59,7 +59,7 @@ func TestRetryIsLimitedToLongestDelayOfRoute(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		h := newScript(func(*reprise.Message) error { return reprise.RetryAfter(math.MaxInt64, errScripted) })
+		h := newScript(func(*reprise.Delivery) error { return reprise.RetryAfter(math.MaxInt64, errScripted) })
 		c := dial(t, b.URL)
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		r.publish("", queue, amqp.Publishing{})
@@ -82,7 +82,7 @@ func TestWorkerParksMessageThatRouteRejects(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, _ := r.names(topology.Buckets{})
-		h := newScript(func(m *reprise.Message) error { return reprise.RetryAfter(time.Hour, nil) })
+		h := newScript(func(m *reprise.Delivery) error { return reprise.RetryAfter(time.Hour, nil) })
 		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: topology.Strategy{Route: rejectingRoute{}}})
 		r.publish("", queue, amqp.Publishing{})
 		errs, _ := r.take(queue + ".failed").Headers["x-reprise-errors"].([]any)
@@ -100,7 +100,7 @@ func TestWorkerUsesCustomFailedQueue(t *testing.T) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
 		mine := topology.Queue{Name: queue + ".failed", Args: topology.Table{"x-max-length": int32(1000)}}
-		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		h := newScript(func(*reprise.Delivery) error { return reprise.Park(errScripted) })
 		start(t, dial(t, b.URL), reprise.WorkerConfig{
 			Queue: queue, Handler: h, Strategy: strategy, Topology: topology.Topology{Queues: []topology.Queue{mine}},
 		})

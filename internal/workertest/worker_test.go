@@ -78,7 +78,7 @@ func TestWorkerPreservesMessageInRetriesAndFailedQueue(t *testing.T) {
 		exchange := testkit.Name(t, "topic")
 		r.deleteExchanges(exchange)
 
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			// A handler may modify its message.
 			clear(m.Body)
 			m.Headers["table"].(topology.Table)["nested"] = "scribbled"
@@ -88,8 +88,8 @@ func TestWorkerPreservesMessageInRetriesAndFailedQueue(t *testing.T) {
 			return err
 		})
 		// The handler modifies the message, so this wrapper copies the message first.
-		var first *reprise.Message
-		look := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+		var first *reprise.Delivery
+		look := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 			if m.Attempt == 2 {
 				c := *m
 				c.Body = append([]byte(nil), m.Body...)
@@ -178,7 +178,7 @@ func TestWorkerAcknowledgesSuccess(t *testing.T) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
 		c := dial(t, b.URL)
-		h := newScript(func(*reprise.Message) error { return nil })
+		h := newScript(func(*reprise.Delivery) error { return nil })
 		stop := start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Concurrency: 4})
 		const n = 100
 		for i := range n {
@@ -200,42 +200,42 @@ func TestOutcomes(t *testing.T) {
 		for _, tc := range []struct {
 			name     string
 			policy   reprise.Policy
-			answer   func(m *reprise.Message) error
+			answer   func(m *reprise.Delivery) error
 			attempts int
 			text     string // last error on the parked message
 		}{
 			{
 				name: "park", policy: quick(9), attempts: 1, text: "look: hopeless",
-				answer: func(*reprise.Message) error {
+				answer: func(*reprise.Delivery) error {
 					return fmt.Errorf("look: %w", reprise.Park(fmt.Errorf("hopeless")))
 				},
 			},
 			{
 				name: "retry after counts as an attempt", policy: reprise.Policy{MaxAttempts: 3}, attempts: 3, text: "busy: 507 queue is full",
-				answer: func(*reprise.Message) error {
+				answer: func(*reprise.Delivery) error {
 					return fmt.Errorf("busy: %w", reprise.RetryAfter(time.Millisecond, fmt.Errorf("507 queue is full")))
 				},
 			},
 			{
 				name: "retry after 0s", policy: reprise.Policy{MaxAttempts: 2}, attempts: 2, text: "retry after 0s",
-				answer: func(*reprise.Message) error { return reprise.RetryAfter(0, nil) },
+				answer: func(*reprise.Delivery) error { return reprise.RetryAfter(0, nil) },
 			},
 			{
 				name: "no retries", policy: quick(1), attempts: 1, text: "scripted failure",
-				answer: func(*reprise.Message) error { return errScripted },
+				answer: func(*reprise.Delivery) error { return errScripted },
 			},
 			{
 				name: "panic", policy: quick(2), attempts: 2, text: "panic: kaboom\n\ngithub.com/reprisemq/reprise/internal/workertest.", // the position of the panic comes first
-				answer: func(*reprise.Message) error { panic("kaboom") },
+				answer: func(*reprise.Delivery) error { panic("kaboom") },
 			},
 			{
 				name: "panic of the runtime", policy: quick(1), attempts: 1,
 				text:   "panic: runtime error: invalid memory address or nil pointer dereference\n\ngithub.com/reprisemq/reprise/internal/workertest.",
-				answer: func(*reprise.Message) error { var m *reprise.Message; return errors.New(m.Queue) },
+				answer: func(*reprise.Delivery) error { var m *reprise.Delivery; return errors.New(m.Queue) },
 			},
 			{
 				name: "Goexit", policy: quick(2), attempts: 2, text: reprise.ErrHandlerExited.Error(),
-				answer: func(*reprise.Message) error { runtime.Goexit(); return nil },
+				answer: func(*reprise.Delivery) error { runtime.Goexit(); return nil },
 			},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestRetryIsNeverEarly(t *testing.T) {
 		queue, strategy := r.names(topology.Buckets{Base: 100 * time.Millisecond})
 		const delay = 700 * time.Millisecond
 		var failed time.Time
-		h := newScript(func(m *reprise.Message) error {
+		h := newScript(func(m *reprise.Delivery) error {
 			if m.Attempt == 1 {
 				failed = time.Now()
 				return reprise.RetryAfter(delay, errScripted)

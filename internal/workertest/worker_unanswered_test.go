@@ -71,10 +71,10 @@ func TestWorkerRepeatsUnansweredRequests(t *testing.T) {
 				}
 				r.publish("", "work", amqp.Publishing{})
 				c := dial(withholding(tc.answer, tc.nth, tc.andAll))
-				h := newScript(func(*reprise.Message) error { return nil })
+				h := newScript(func(*reprise.Delivery) error { return nil })
 				known := make(chan error, 2)
 				w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
-					Queue: "work", Handler: h, Acked: func(_ *reprise.Message, err error) { known <- err },
+					Queue: "work", Handler: h, Acked: func(_ *reprise.Delivery, err error) { known <- err },
 				})
 				if err != nil {
 					t.Fatal(err)

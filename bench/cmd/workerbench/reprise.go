@@ -17,7 +17,7 @@ const delay = 24 * time.Hour
 
 // consumeReprise runs a Worker whose handler returns nil.
 func consumeReprise(ctx context.Context, j *job) error {
-	return j.worker(ctx, nil, func(context.Context, *reprise.Message) error {
+	return j.worker(ctx, nil, func(context.Context, *reprise.Delivery) error {
 		j.meter.handled()
 		return nil
 	})
@@ -32,7 +32,7 @@ func retryAnnounced(ctx context.Context, j *job) error {
 }
 
 func (j *job) failEach(ctx context.Context, config *reprise.Config) error {
-	return j.worker(ctx, config, func(context.Context, *reprise.Message) error {
+	return j.worker(ctx, config, func(context.Context, *reprise.Delivery) error {
 		j.meter.handled()
 		return errDown
 	})

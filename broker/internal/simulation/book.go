@@ -186,7 +186,7 @@ const (
 )
 
 // begin records the start of a handler, and checks the content of the message.
-func (b *Book) begin(who string, process any, work string, d *reprise.Message) (*Message, *Run) {
+func (b *Book) begin(who string, process any, work string, d *reprise.Delivery) (*Message, *Run) {
 	m := b.Find(d.Body)
 	if m == nil {
 		b.l.Broken(promiseKnown, "%s received %q", who, d.Body)
@@ -238,10 +238,10 @@ func (b *Book) observe(process any, e reprise.Event) {
 	default:
 		return
 	}
-	if e.Message == nil {
+	if e.Delivery == nil {
 		return
 	}
-	m := b.Find(e.Message.Body)
+	m := b.Find(e.Delivery.Body)
 	if m == nil {
 		return
 	}

@@ -99,7 +99,7 @@ func (l *Life) steadyDisturbed(from, to time.Time) bool {
 // different prefetch.
 func (l *Life) paused(who string, e reprise.Event) {
 	switch {
-	case e.Kind == reprise.EventPaused, e.Kind == reprise.EventConsuming, e.Kind == reprise.EventRequeued && e.Message == nil:
+	case e.Kind == reprise.EventPaused, e.Kind == reprise.EventConsuming, e.Kind == reprise.EventRequeued && e.Delivery == nil:
 		l.Disturb(who, "paused").End()
 	case e.Kind == reprise.EventInterrupted:
 		l.Disturb(who, "interrupted").End()

@@ -113,7 +113,7 @@ func (w *worker) start() error {
 	}
 	c := w.built.config
 	c.Concurrency = w.work.Concurrency
-	c.Handler = reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error { return w.handle(ctx, p, m) })
+	c.Handler = reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error { return w.handle(ctx, p, m) })
 	p.client = client
 	if w.design.Once {
 		once, err := l.once(w.work)
@@ -238,7 +238,7 @@ func (w *worker) End(l *Life) {
 }
 
 // handle processes a message as its plan specifies.
-func (w *worker) handle(ctx context.Context, p *process, d *reprise.Message) error {
+func (w *worker) handle(ctx context.Context, p *process, d *reprise.Delivery) error {
 	select {
 	case <-p.dead:
 		return errDead

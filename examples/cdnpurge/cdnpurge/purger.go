@@ -48,7 +48,7 @@ func (e *StatusError) Error() string {
 // Handler returns the handler for a worker. The body of a message is a JSON array of objects, and its routing key is
 // their kind.
 func (p *Purger) Handler() reprise.Handler {
-	return reprise.JSON(func(ctx context.Context, objects []json.RawMessage, m *reprise.Message) error {
+	return reprise.JSON(func(ctx context.Context, objects []json.RawMessage, m *reprise.Delivery) error {
 		return p.Purge(ctx, m.RoutingKey, objects)
 	})
 }

@@ -32,7 +32,7 @@ func purger(api http.HandlerFunc) *cdnpurge.Purger {
 }
 
 func handle(t *testing.T, p *cdnpurge.Purger, kind, body string) error {
-	return p.Handler().Handle(t.Context(), &reprise.Message{RoutingKey: kind, Body: []byte(body)})
+	return p.Handler().Handle(t.Context(), &reprise.Delivery{Message: reprise.Message{RoutingKey: kind, Body: []byte(body)}})
 }
 
 // The response of the API determines the outcome of a message.

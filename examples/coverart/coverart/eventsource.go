@@ -220,7 +220,7 @@ func eventMessage(id int64, action string, content []byte) (*reprise.Message, er
 // Completes returns a handler that calls next, and marks the event of the message as completed after next has succeeded.
 // If it cannot, the message is retried, so next must be idempotent, as the handlers of Indexer are.
 func Completes(db *sql.DB, next reprise.Handler) reprise.Handler {
-	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 		if err := next.Handle(ctx, m); err != nil {
 			return err
 		}

@@ -198,7 +198,7 @@ func TestCompletesAfterSuccess(t *testing.T) {
 	var handled []string
 	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 		Queue: preset.CoverArtIndexQueue, Strategy: design.Strategy(),
-		Handler: coverart.Completes(db, reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: coverart.Completes(db, reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			handled = append(handled, fmt.Sprintf("%s at attempt %d", m.Body, m.Attempt))
 			if len(handled) == 1 {
 				return errors.New("503 SlowDown")

@@ -26,7 +26,7 @@ type Indexer struct {
 }
 
 // Index handles an index event.
-func (x *Indexer) Index(ctx context.Context, m *reprise.Message) error {
+func (x *Indexer) Index(ctx context.Context, m *reprise.Delivery) error {
 	gid, err := ParseIndex(m.Body)
 	if err != nil {
 		return reprise.Park(err)
@@ -35,7 +35,7 @@ func (x *Indexer) Index(ctx context.Context, m *reprise.Message) error {
 }
 
 // Delete handles a delete event.
-func (x *Indexer) Delete(ctx context.Context, m *reprise.Message) error {
+func (x *Indexer) Delete(ctx context.Context, m *reprise.Delivery) error {
 	d, err := ParseDelete(m.Body)
 	if err != nil {
 		return reprise.Park(err)
@@ -44,7 +44,7 @@ func (x *Indexer) Delete(ctx context.Context, m *reprise.Message) error {
 }
 
 // Move handles a move event.
-func (x *Indexer) Move(ctx context.Context, m *reprise.Message) error {
+func (x *Indexer) Move(ctx context.Context, m *reprise.Delivery) error {
 	v, err := ParseMove(m.Body)
 	if err != nil {
 		return reprise.Park(err)

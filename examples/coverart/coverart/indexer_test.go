@@ -38,8 +38,8 @@ func newIndexer(t *testing.T) (*coverart.Indexer, *fakeArchive, *bytes.Buffer) {
 	}, a, &log
 }
 
-func message(body string) *reprise.Message {
-	return &reprise.Message{Body: []byte(body), MessageID: "1"}
+func message(body string) *reprise.Delivery {
+	return &reprise.Delivery{Message: reprise.Message{Body: []byte(body), MessageID: "1"}}
 }
 
 func parked(err error) bool {

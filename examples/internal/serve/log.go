@@ -58,13 +58,13 @@ func (l *log) Observe(e reprise.Event) {
 func (l *log) line(e reprise.Event, what string) {
 	name := e.MessageID
 	switch {
-	case e.Message == nil:
+	case e.Delivery == nil:
 		l.received++ // the worker parked the message without an attempt
 		if name == "" {
 			name = "no id"
 		}
-	case name == "" || e.Message.MessageIDAssigned:
-		name = fmt.Sprintf("%.40q", e.Message.Body)
+	case name == "" || e.Delivery.MessageIDAssigned:
+		name = fmt.Sprintf("%.40q", e.Delivery.Body)
 	}
 	fmt.Fprintf(l.out, "%s  %-*s  %s  attempt %d: %s\n", time.Now().Format(time.TimeOnly), l.width, e.Queue, name, e.Attempt, what)
 }

@@ -31,7 +31,7 @@ func Fails(body []byte, fallback int) int {
 
 // rule returns the handler of the service. As in the design, attempts by other programs also count.
 func rule(all int) reprise.HandlerFunc {
-	return func(_ context.Context, m *reprise.Message) error {
+	return func(_ context.Context, m *reprise.Delivery) error {
 		n := Fails(m.Body, all)
 		switch {
 		case n == Never:

@@ -31,7 +31,7 @@
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 //		Queue:    "active_staking_queue",
 //		Strategy: staking.Design{}.Strategy(),
-//		Handler: reprise.JSON(func(ctx context.Context, e staking.ActiveStaking, m *reprise.Message) error {
+//		Handler: reprise.JSON(func(ctx context.Context, e staking.ActiveStaking, m *reprise.Delivery) error {
 //			return db.Book(ctx, e)
 //		}),
 //	})

@@ -14,7 +14,7 @@ import (
 // delay queue, and continues their count.
 func TestWorkerWithoutPresetContinuesCount(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
-		down := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("down") })
+		down := reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return errors.New("down") })
 		old := b.Work(t, reprise.WorkerConfig{Queue: "btc_info_queue", Handler: down, Strategy: staking.Design{}.Strategy()})
 		b.Publish(t, &reprise.Message{RoutingKey: "btc_info_queue", Body: []byte("{}")})
 		old.Await(t, 2)
@@ -22,7 +22,7 @@ func TestWorkerWithoutPresetContinuesCount(t *testing.T) {
 
 		w := b.Work(t, reprise.WorkerConfig{Queue: "btc_info_queue", Handler: down, Policy: reprise.Policy{MaxAttempts: 4}})
 		b.Drain(t)
-		if got := w.Attempts(); len(got) != 2 || got[0].Message.Attempt != 3 || len(got[0].Message.Errors) != 2 {
+		if got := w.Attempts(); len(got) != 2 || got[0].Delivery.Attempt != 3 || len(got[0].Delivery.Errors) != 2 {
 			t.Errorf("attempts: got %+v, want 2, the first of them attempt 3 with 2 errors", got)
 		}
 		if n := len(b.Messages(t, "btc_info_queue.failed")); n != 1 {

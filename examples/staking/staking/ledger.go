@@ -139,7 +139,7 @@ func booking[E any, P interface {
 	Event
 }](l *Ledger,
 ) reprise.Handler {
-	return reprise.JSON(func(_ context.Context, e E, _ *reprise.Message) error { return l.Book(P(&e)) })
+	return reprise.JSON(func(_ context.Context, e E, _ *reprise.Delivery) error { return l.Book(P(&e)) })
 }
 
 // Serve books the messages of q until q is stopped or ctx is done. It has the same effect as a worker with Handler, but

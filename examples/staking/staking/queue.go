@@ -100,7 +100,7 @@ type Queue struct {
 // Received is the result of Receive. It contains the body, the properties and the headers of the first publication, and
 // the recorded errors of earlier attempts.
 type Received struct {
-	*reprise.Message
+	*reprise.Delivery
 
 	// Receipt identifies the message for Delete, Requeue and Park. It can be used only once, with the Queue that
 	// received the message, and only while the connection and the channel that received the message are open.
@@ -240,10 +240,10 @@ func (q *Queue) Stop(ctx context.Context) error {
 
 // handle waits until the receiver settles the message, the channel of the message is closed, or ctx is done. If the
 // channel is closed, handle returns nil, and the acknowledgement on the closed channel has no effect.
-func (q *Queue) handle(ctx context.Context, m *reprise.Message) error {
+func (q *Queue) handle(ctx context.Context, m *reprise.Delivery) error {
 	receipt, held := q.receipts.issue()
 	select {
-	case q.received <- Received{Message: m, Receipt: receipt, RetryAttempts: m.Attempt - 1}:
+	case q.received <- Received{Delivery: m, Receipt: receipt, RetryAttempts: m.Attempt - 1}:
 	case <-held:
 	case <-ctx.Done():
 	}

@@ -33,7 +33,7 @@ func TestQueueRejectsReceiptsOfEarlierConnections(t *testing.T) {
 			m := receive(t, q)
 			again[string(m.Body)] = m
 		}
-		if again["first"].Message == nil || again["second"].Message == nil {
+		if again["first"].Delivery == nil || again["second"].Delivery == nil {
 			t.Fatalf("received: got %v, want both messages", again)
 		}
 		for verb, err := range map[string]error{

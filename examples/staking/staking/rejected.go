@@ -59,7 +59,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 
 	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 		Queue: RejectedQueue, Strategy: d.Design.Strategy(),
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			if m.Attempt == 1 {
 				return errors.New("not now")
 			}

@@ -113,7 +113,7 @@ func TestWorkerInteroperatesWithOriginalClient(t *testing.T) {
 			Queue:    name,
 			Strategy: short(queueType).Strategy(),
 			Policy:   reprise.Policy{MaxAttempts: 5},
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 				attempts <- m.Attempt
 				return errors.New("down")
 			}),

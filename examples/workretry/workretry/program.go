@@ -24,7 +24,7 @@ type program struct {
 }
 
 // begin starts a program. The function handle receives the wire of the program.
-func begin(ctx context.Context, b Broker, cfg reprise.WorkerConfig, handle func(*wire, *reprise.Message) error) (*program, error) {
+func begin(ctx context.Context, b Broker, cfg reprise.WorkerConfig, handle func(*wire, *reprise.Delivery) error) (*program, error) {
 	p := &program{wire: newWire(b.dial()), ended: make(chan struct{})}
 	var err error
 	p.client, err = reprise.Dial(ctx, b.URL, &reprise.Config{
@@ -33,7 +33,7 @@ func begin(ctx context.Context, b Broker, cfg reprise.WorkerConfig, handle func(
 	if err != nil {
 		return nil, err
 	}
-	cfg.Handler = reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error { return handle(p.wire, m) })
+	cfg.Handler = reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error { return handle(p.wire, m) })
 	cfg.Prefetch = 1 // so that all frames on the wire that settle a message belong to one message
 	cfg.DrainTimeout = time.Millisecond
 	w, err := reprise.NewWorker(p.client, cfg)

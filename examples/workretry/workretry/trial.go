@@ -103,7 +103,7 @@ func (t *trial) begin(ctx context.Context) (*program, error) {
 
 // handle runs an attempt. If the attempt fails and the job has a fault, handle arms this fault, which then interrupts
 // the settlement of the message.
-func (t *trial) handle(w *wire, m *reprise.Message) error {
+func (t *trial) handle(w *wire, m *reprise.Delivery) error {
 	j := jobOf(m.Body)
 	t.mu.Lock()
 	defer t.mu.Unlock()

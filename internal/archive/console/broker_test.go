@@ -44,8 +44,8 @@ func TestPublishAPI(t *testing.T) {
 	if got := get[api.Published](t, ask(t, d, "POST", "/api/v1/publish", message, bearer(secrets[Operate]))); got.MessageID != "m-1" {
 		t.Errorf("published message: got %+v, want MessageID m-1", got)
 	}
-	var found []*reprise.Message
-	if err := broker().Peek(t.Context(), "orders", 10, func(m *reprise.Message) { found = append(found, m) }); err != nil {
+	var found []*reprise.Delivery
+	if err := broker().Peek(t.Context(), "orders", 10, func(m *reprise.Delivery) { found = append(found, m) }); err != nil {
 		t.Fatal(err)
 	}
 	if len(found) != 1 || string(found[0].Body) != text || found[0].Headers["n"] != int32(7) || found[0].ContentType != "application/json" || found[0].Priority != 3 {
@@ -246,8 +246,8 @@ func TestPublishPage(t *testing.T) {
 	if body := ask(t, c, "GET", location, nil, operator).Body.String(); !strings.Contains(body, "Message published.") {
 		t.Errorf("GET %s: got %s, want \"Message published.\"", location, body)
 	}
-	var found []*reprise.Message
-	if err := broker().Peek(t.Context(), "orders", 10, func(m *reprise.Message) { found = append(found, m) }); err != nil {
+	var found []*reprise.Delivery
+	if err := broker().Peek(t.Context(), "orders", 10, func(m *reprise.Delivery) { found = append(found, m) }); err != nil {
 		t.Fatal(err)
 	}
 	if len(found) != 1 || string(found[0].Body) != `{"id":7,"sum":1.10}` || found[0].Headers["n"] != int64(7) || found[0].MessageID != "m-7" {

@@ -66,7 +66,7 @@ func Marks(workers []reprise.WorkerConfig) []topology.Marks {
 // several do, it returns the queue that the header of the message names or, without the header, the queue that
 // receives messages with the routing key. If none of these workers consumes the queue that the header names, the
 // function returns the name of the failed queue.
-func Origin(workers []reprise.WorkerConfig) func(*reprise.Message) string {
+func Origin(workers []reprise.WorkerConfig) func(*reprise.Delivery) string {
 	type origin struct {
 		queue string
 		keys  []string
@@ -84,7 +84,7 @@ func Origin(workers []reprise.WorkerConfig) func(*reprise.Message) string {
 			parked[queue] = append(parked[queue], o)
 		}
 	}
-	return func(m *reprise.Message) string {
+	return func(m *reprise.Delivery) string {
 		candidates := slices.Clone(parked[m.Queue])
 		if len(candidates) > 1 {
 			named, written := m.Headers[topology.HeaderQueue].(string)
@@ -113,9 +113,9 @@ func Published() []reprise.WorkerConfig {
 }
 
 // PublishedOrigin is Origin for Published. For a message with the header, the returned function returns "".
-func PublishedOrigin() func(*reprise.Message) string {
+func PublishedOrigin() func(*reprise.Delivery) string {
 	known := Origin(Published())
-	return func(m *reprise.Message) string {
+	return func(m *reprise.Delivery) string {
 		if _, written := m.Headers[topology.HeaderQueue]; written {
 			return ""
 		}

@@ -16,12 +16,12 @@ func TestPublishedQueueDependsOnRoutingKey(t *testing.T) {
 	for key, want := range map[string]string{
 		"index": "cover-art-archive.index", "delete": "cover-art-archive.delete", "move": "cover-art-archive.move", "other": "",
 	} {
-		m := &reprise.Message{Queue: "cover-art-archive.failed", RoutingKey: key}
+		m := &reprise.Delivery{Message: reprise.Message{RoutingKey: key}, Queue: "cover-art-archive.failed"}
 		if got := of(m); got != want {
 			t.Errorf("key %s: got queue %q, want %q", key, got, want)
 		}
 	}
-	if got := of(&reprise.Message{Queue: "orders.failed", RoutingKey: "index"}); got != "" {
+	if got := of(&reprise.Delivery{Message: reprise.Message{RoutingKey: "index"}, Queue: "orders.failed"}); got != "" {
 		t.Errorf("message of another failed queue: got queue %q", got)
 	}
 }
@@ -47,7 +47,7 @@ func TestOriginIgnoresForgedHeader(t *testing.T) {
 		{"cover-art-archive.failed", "refunds", "move", "cover-art-archive.failed"},
 		{"cover-art-archive.failed", "", "other", ""},
 	} {
-		m := &reprise.Message{Queue: tc.failed, RoutingKey: tc.key, Headers: map[string]any{}}
+		m := &reprise.Delivery{Message: reprise.Message{RoutingKey: tc.key, Headers: map[string]any{}}, Queue: tc.failed}
 		if tc.header != "" {
 			m.Headers[topology.HeaderQueue] = tc.header
 		}

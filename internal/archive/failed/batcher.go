@@ -42,8 +42,8 @@ type batcher struct {
 
 	mu      sync.Mutex
 	waiting []*entry
-	unacked map[*reprise.Message]ID // stored, but the result of the ack is not known yet
-	settled []ID                    // acked, but not yet reported to the store
+	unacked map[*reprise.Delivery]ID // stored, but the result of the ack is not known yet
+	settled []ID                     // acked, but not yet reported to the store
 
 	name     string // unique name of this batcher, the prefix of its session names
 	sessions int
@@ -55,7 +55,7 @@ type batcher struct {
 // entry is a message that is not stored yet.
 type entry struct {
 	arrival   queuedMessage
-	message   *reprise.Message
+	message   *reprise.Delivery
 	retryAt   time.Time     // time of the next attempt, if the store refused only this message; otherwise zero
 	done      chan struct{} // closed when the message is stored
 	abandoned bool          // the caller of add no longer waits for the message
@@ -82,7 +82,7 @@ const refusedFor = time.Minute
 func newBatcher(store ingestStore, maxSize int, log *slog.Logger) *batcher {
 	return &batcher{
 		store: store, maxSize: maxSize, log: log, name: rand.Text(),
-		wake: newSignal(), unacked: map[*reprise.Message]ID{},
+		wake: newSignal(), unacked: map[*reprise.Delivery]ID{},
 	}
 }
 
@@ -103,7 +103,7 @@ func (b *batcher) start(ctx context.Context) (stop func()) {
 }
 
 // add blocks until the message is stored, and then returns nil. If ctx is done first, it returns the cause.
-func (b *batcher) add(ctx context.Context, m *reprise.Message, a queuedMessage) error {
+func (b *batcher) add(ctx context.Context, m *reprise.Delivery, a queuedMessage) error {
 	e := &entry{arrival: a, message: m, done: make(chan struct{})}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, e)
@@ -126,7 +126,7 @@ func (b *batcher) add(ctx context.Context, m *reprise.Message, a queuedMessage) 
 }
 
 // acked records the result of the ack of a stored message.
-func (b *batcher) acked(m *reprise.Message, err error) {
+func (b *batcher) acked(m *reprise.Delivery, err error) {
 	b.mu.Lock()
 	id, found := b.unacked[m]
 	delete(b.unacked, m)

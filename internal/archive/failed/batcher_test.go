@@ -33,7 +33,7 @@ func newTaker(t *testing.T, a *memory, most int) *taker {
 func (k *taker) give(ctx context.Context, body string, redelivered bool, ack error) <-chan error {
 	stored := make(chan error, 1)
 	go func() {
-		m := &reprise.Message{Body: []byte(body), Redelivered: redelivered}
+		m := &reprise.Delivery{Message: reprise.Message{Body: []byte(body)}, Redelivered: redelivered}
 		err := k.add(ctx, m, queuedMessage{Message: Message{FailedQueue: "q.failed", Content: Content{Body: m.Body}}, Redelivered: redelivered})
 		if err == nil {
 			k.acked(m, ack)

@@ -20,7 +20,7 @@ type collector[T any] struct {
 	topology topology.Topology // declaration of the queue
 	waits    string            // log message for reports that cannot be recorded yet
 
-	read func(*reprise.Message) (T, bool)
+	read func(*reprise.Delivery) (T, bool)
 	note func(context.Context, []T) error // in one transaction
 }
 
@@ -28,7 +28,7 @@ type collector[T any] struct {
 func newOutcomes(c *reprise.Client, a *Archive, log *slog.Logger) *collector[protocol.Outcome] {
 	return &collector[protocol.Outcome]{
 		client: c, archive: a, log: log, queue: a.outcomeQueue(), topology: a.outcomeTopology(), waits: "outcomes wait",
-		read: func(m *reprise.Message) (protocol.Outcome, bool) { return protocol.ReadOutcome(m.Headers) },
+		read: func(m *reprise.Delivery) (protocol.Outcome, bool) { return protocol.ReadOutcome(m.Headers) },
 		note: a.noteOutcomes,
 	}
 }
@@ -66,7 +66,7 @@ func (c *collector[T]) consume(ctx context.Context) error {
 	w, err := reprise.NewWorker(c.client, reprise.WorkerConfig{
 		Queue:        c.queue,
 		Topology:     c.topology,
-		Handler:      reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error { return c.take(ctx, m, arrived) }),
+		Handler:      reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error { return c.take(ctx, m, arrived) }),
 		AsDelivered:  true,
 		Strategy:     receiveOnly(),
 		Concurrency:  maxReports,
@@ -97,7 +97,7 @@ var errNoReport = errors.New("message is not a report")
 
 // take passes the report in m to gather and waits until the report is recorded or dropped. If m is not a report, take
 // ignores it.
-func (c *collector[T]) take(ctx context.Context, m *reprise.Message, arrived chan<- *report[T]) error {
+func (c *collector[T]) take(ctx context.Context, m *reprise.Delivery, arrived chan<- *report[T]) error {
 	it, ok := c.read(m)
 	if !ok {
 		c.log.Warn("report ignored", "queue", m.Queue, "message_id", m.MessageID, "error", errNoReport)

@@ -28,7 +28,7 @@ type system struct {
 	replayer *Replayer
 
 	mu     sync.Mutex
-	broken func(m *reprise.Message) error
+	broken func(m *reprise.Delivery) error
 }
 
 func newSystem(t *testing.T, b *reprisetest.Broker) *system {
@@ -40,7 +40,7 @@ func newSystem(t *testing.T, b *reprisetest.Broker) *system {
 			Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
 			Bindings:  []topology.Binding{{Exchange: "shop", Queue: "orders", RoutingKey: "order.*"}},
 		},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if s.broken == nil {
@@ -72,7 +72,7 @@ func (s *system) ingest(t *testing.T) {
 	})
 }
 
-func (s *system) breaks(f func(*reprise.Message) error) {
+func (s *system) breaks(f func(*reprise.Delivery) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.broken = f
@@ -85,7 +85,7 @@ func (s *system) publish(t *testing.T, n int) {
 	}
 }
 
-func down(m *reprise.Message) error {
+func down(m *reprise.Delivery) error {
 	return fmt.Errorf("POST /orders: 503 after %dms", 100+len(m.Errors))
 }
 
@@ -129,7 +129,7 @@ func TestFailedMessageIsArchivedAndReplayed(t *testing.T) {
 			t.Fatalf("got %d attempts, want 40", len(again))
 		}
 		for i, x := range again {
-			m := x.Message
+			m := x.Delivery
 			if m.Attempt != 1 || m.Errors != nil || m.Exchange != "shop" || m.RoutingKey != "order.new" || m.MessageID != s.all[i].Properties.MessageID ||
 				len(m.Headers) != 0 {
 				t.Errorf("replayed message %d: got ID %s, attempt %d, exchange %q, key %q, headers %v, want attempt 1 through shop with order.new, without headers", i, m.MessageID, m.Attempt, m.Exchange, m.RoutingKey, m.Headers)
@@ -142,13 +142,13 @@ func TestFailedMessageIsArchivedAndReplayed(t *testing.T) {
 // they fail with a different error, the replay continues.
 func TestReplayStopsOnRepeatedFailure(t *testing.T) {
 	for name, tc := range map[string]struct {
-		broken func(*reprise.Message) error
+		broken func(*reprise.Delivery) error
 		plan   Plan
 		stops  bool
 	}{
 		"same error":            {down, Plan{Rate: 1}, true},
-		"same but for a number": {func(*reprise.Message) error { return reprise.Park(errors.New("POST /orders: 503 after 7ms")) }, Plan{Rate: 1}, true},
-		"another error":         {func(*reprise.Message) error { return reprise.Park(errors.New("no such customer")) }, Plan{Rate: 1}, false},
+		"same but for a number": {func(*reprise.Delivery) error { return reprise.Park(errors.New("POST /orders: 503 after 7ms")) }, Plan{Rate: 1}, true},
+		"another error":         {func(*reprise.Delivery) error { return reprise.Park(errors.New("no such customer")) }, Plan{Rate: 1}, false},
 		"IgnoreSame":            {down, Plan{Rate: 1, IgnoreSame: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestReplayStopsOnRepeatedFailure(t *testing.T) {
 // others.
 func TestReplaySendsCanaryFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
-		broken   func(*reprise.Message) error
+		broken   func(*reprise.Delivery) error
 		succeeds bool // the worker reports the success of the canary
 		sent     int64
 		why      string
@@ -191,7 +191,7 @@ func TestReplaySendsCanaryFirst(t *testing.T) {
 	}{
 		"succeeds":   {nil, true, 20, "", 10 * time.Second},
 		"no outcome": {nil, false, 1, "the canary is unproven: it has no outcome after 5m0s", 5*time.Minute + time.Second},
-		"fails":      {func(*reprise.Message) error { return reprise.Park(errors.New("no such customer")) }, false, 1, "the canary failed again: no such customer", 10 * time.Second},
+		"fails":      {func(*reprise.Delivery) error { return reprise.Park(errors.New("no such customer")) }, false, 1, "the canary failed again: no such customer", 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSystem(t, func(t *testing.T, s *system) {
@@ -228,7 +228,7 @@ func TestArchiveAndReplaySurviveBrokerFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSystem(t, func(t *testing.T, s *system) {
-				s.breaks(func(*reprise.Message) error { return reprise.Park(errors.New("broken")) })
+				s.breaks(func(*reprise.Delivery) error { return reprise.Park(errors.New("broken")) })
 				s.publish(t, 30)
 				fault(t, s.broker)
 				s.broker.Drain(t)
@@ -248,7 +248,7 @@ func TestArchiveAndReplaySurviveBrokerFaults(t *testing.T) {
 				s.broker.Drain(t)
 				arrived := map[string]bool{}
 				for _, x := range s.worker.Attempts()[before:] {
-					arrived[x.Message.MessageID] = true
+					arrived[x.Delivery.MessageID] = true
 				}
 				if r.State != ReplayDone || s.states()[Replayed] != kept || len(arrived) != 31 {
 					t.Errorf("got %d different messages, want 31; states %v, replay %+v", len(arrived), s.states(), r)
@@ -263,7 +263,7 @@ func TestIngestSurvivesLongArchiveOutage(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		synctest.Wait() // the consumer has started
 		s.failing(func(string) error { return errDown }, nil)
-		s.breaks(func(*reprise.Message) error { return reprise.Park(errors.New("broken")) })
+		s.breaks(func(*reprise.Delivery) error { return reprise.Park(errors.New("broken")) })
 		s.publish(t, 150) // more than the prefetch
 		time.Sleep(100 * time.Minute)
 		s.broker.Cut()

@@ -56,11 +56,11 @@ func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyCo
 	for n < cfg.Limit {
 		size, removed := 0, 0
 		var noted error
-		pick := func(m *reprise.Message) (picked, last bool) {
+		pick := func(m *reprise.Delivery) (picked, last bool) {
 			size += len(m.Body)
 			return true, size > emptyBytes
 		}
-		_, _, err := c.Sift(ctx, cfg.Queue, min(emptyBatch, cfg.Limit-n), pick, func(batch []*reprise.Message) []reprise.Verdict {
+		_, _, err := c.Sift(ctx, cfg.Queue, min(emptyBatch, cfg.Limit-n), pick, func(batch []*reprise.Delivery) []reprise.Verdict {
 			verdicts := make([]reprise.Verdict, len(batch))
 			var saved []*arrival
 			for i, m := range batch {

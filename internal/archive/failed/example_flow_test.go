@@ -46,7 +46,7 @@ func Example() {
 	done := make(chan string)
 	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 		Queue: "orders",
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			if !mended {
 				return reprise.Park(errors.New("no such customer: 4711"))
 			}

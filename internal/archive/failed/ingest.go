@@ -33,7 +33,7 @@ type IngestConfig struct {
 	// the headers x-reprise-queue and x-first-death-queue; other x-death entries; the name of the failed queue without
 	// ".failed". If this yields the failed queue itself, the work queue is not known, and a replay needs Plan.To.
 	// Origin receives the message as delivered. Default: nil.
-	Origin func(*reprise.Message) string
+	Origin func(*reprise.Delivery) string
 
 	// Batch is the maximum number of messages of a queue in one transaction. These messages and their bodies are in
 	// memory until they are stored. The Ingest holds at most 32 messages of a queue at a time, even if Batch is larger.
@@ -153,13 +153,13 @@ func newIngest(c *reprise.Client, a ingestStore, cfg IngestConfig) (*Ingest, err
 func (in *Ingest) worker(queue, owner string, b *batcher) (*reprise.Worker, error) {
 	return reprise.NewWorker(in.client, reprise.WorkerConfig{
 		Queue: queue,
-		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 			a := take(m, in.cfg.Origin)
 			a.Owner = owner
 			return b.add(ctx, m, a)
 		}),
 		AsDelivered:  true,
-		Acked:        func(m *reprise.Message, err error) { b.acked(m, err) },
+		Acked:        func(m *reprise.Delivery, err error) { b.acked(m, err) },
 		Strategy:     receiveOnly(),
 		Concurrency:  min(in.cfg.Batch, maxTaken),
 		Prefetch:     min(in.cfg.Batch, maxTaken),

@@ -44,7 +44,7 @@ func TestOutcomesWithNonReportingConsumers(t *testing.T) {
 		var ours []string
 		w, err := reprise.NewWorker(p.client, reprise.WorkerConfig{
 			Queue: p.work,
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 				mu.Lock()
 				defer mu.Unlock()
 				ours = append(ours, m.MessageID)

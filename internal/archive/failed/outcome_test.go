@@ -22,7 +22,7 @@ import (
 type replayEnv struct {
 	*wire
 	work     string
-	fails    func(*reprise.Message) error
+	fails    func(*reprise.Delivery) error
 	replayer *Replayer
 	stop     func() // stops the worker
 }
@@ -31,12 +31,12 @@ type replayEnv struct {
 func newReplayEnv(t *testing.T, url string, n int, policy reprise.Policy) *replayEnv {
 	t.Helper()
 	w := newWire(t, url)
-	p := &replayEnv{wire: w, work: w.queue("work", nil), fails: func(*reprise.Message) error { return errors.New("failure") }}
+	p := &replayEnv{wire: w, work: w.queue("work", nil), fails: func(*reprise.Delivery) error { return errors.New("failure") }}
 	failedQueue := topology.FailedQueue(p.work)
 	worker := func(policy reprise.Policy) func() {
 		x, err := reprise.NewWorker(w.client, reprise.WorkerConfig{
 			Queue: p.work, Policy: policy,
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error { return p.fails(m) }),
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error { return p.fails(m) }),
 		})
 		must(t, err)
 		return w.runs(x.Run)
@@ -76,7 +76,7 @@ func (p *replayEnv) replay(plan Plan, until func(*Replay) bool) *Replay {
 func TestReplayOutcomes(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newReplayEnv(t, b.URL, 6, reprise.Policy{MaxAttempts: 1})
-		p.fails = func(m *reprise.Message) error {
+		p.fails = func(m *reprise.Delivery) error {
 			if _, asks := m.Headers[protocol.HeaderOutcome]; asks {
 				t.Error("handler received the header with the report request")
 			}
@@ -116,7 +116,7 @@ func TestOutcomeAfterRetries(t *testing.T) {
 		p := newReplayEnv(t, b.URL, 2, reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Millisecond)})
 		var broken atomic.Bool
 		broken.Store(true)
-		p.fails = func(m *reprise.Message) error {
+		p.fails = func(m *reprise.Delivery) error {
 			if broken.Load() {
 				return fmt.Errorf("attempt %d fails", m.Attempt)
 			}
@@ -138,12 +138,12 @@ func TestOutcomeAfterRetries(t *testing.T) {
 func TestReplayWaitsForCanaryOutcome(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, tc := range map[string]struct {
-			fails func(*reprise.Message) error
+			fails func(*reprise.Delivery) error
 			until func(*Replay) bool
 			why   string
 		}{
-			"success": {func(*reprise.Message) error { return nil }, func(r *Replay) bool { return r.State == ReplayDone && r.Succeeded == 3 }, ""},
-			"retry": {func(*reprise.Message) error { return errors.New("no such shard") }, func(r *Replay) bool {
+			"success": {func(*reprise.Delivery) error { return nil }, func(r *Replay) bool { return r.State == ReplayDone && r.Succeeded == 3 }, ""},
+			"retry": {func(*reprise.Delivery) error { return errors.New("no such shard") }, func(r *Replay) bool {
 				return r.State == ReplayStopped && r.Sent == 1
 			}, "a message failed its first attempt: no such shard"},
 		} {
@@ -254,14 +254,14 @@ func TestSuccessRemainsIfMessageWithCopiedHeadersFails(t *testing.T) {
 		mail := p.queue("mail", nil)
 		failing, err := reprise.NewWorker(p.client, reprise.WorkerConfig{
 			Queue: mail, Policy: reprise.Policy{MaxAttempts: 1},
-			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("no such mailbox") }),
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return errors.New("no such mailbox") }),
 		})
 		must(t, err)
 		p.runs(failing.Run)
 		p.deleteLater(topology.FailedQueue(mail))
 		testkit.Eventually(t, longest, func() error { _, err := p.client.Depth(t.Context(), topology.FailedQueue(mail)); return err })
 		p.ingest(p.client, topology.FailedQueue(mail))
-		p.fails = func(m *reprise.Message) error { // the handler publishes a second message with the same headers
+		p.fails = func(m *reprise.Delivery) error { // the handler publishes a second message with the same headers
 			return p.client.Publish(context.WithoutCancel(t.Context()), &reprise.Message{RoutingKey: mail, MessageID: "mail of " + m.MessageID, Headers: m.Headers})
 		}
 		r := p.replay(Plan{IgnoreSame: true}, func(r *Replay) bool { return r.Succeeded+r.Back > 0 })
@@ -284,7 +284,7 @@ func TestFailedCanaryStopsReplayDespiteSuccessfulRetry(t *testing.T) {
 		work := w.queue("work", nil)
 		worker, err := reprise.NewWorker(w.client, reprise.WorkerConfig{
 			Queue: work, Policy: reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Millisecond)},
-			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 				if m.Attempt == 1 {
 					return errors.New("first attempt")
 				}

@@ -25,7 +25,7 @@ type place struct {
 // both headers. But if the message was dead-lettered, the broker has put its own entry before the publisher's.) Wait
 // queues dead-letter messages that expire, and messages that an operator retries early. Therefore an entry names a work
 // queue if its reason is not "expired" and its queue is neither a wait queue nor the failed queue.
-func placeOf(m *reprise.Message, h topology.History, died []death, origin func(*reprise.Message) string) place {
+func placeOf(m *reprise.Delivery, h topology.History, died []death, origin func(*reprise.Delivery) string) place {
 	if origin != nil {
 		if queue := origin(m); queue != "" {
 			return place{queue: queue}

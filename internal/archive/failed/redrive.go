@@ -151,7 +151,7 @@ func (d *redrive) count(n int) {
 
 // move is the handler. It returns an error only after ctx is done. The worker then requeues the message, and the broker
 // restores its position.
-func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
+func (d *redrive) move(ctx context.Context, m *reprise.Delivery) error {
 	d.count(1) // until the worker calls acked
 	out, err := d.message(ctx, m)
 	if err == nil {
@@ -169,7 +169,7 @@ func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
 }
 
 // message returns the message to publish for a message of the failed queue.
-func (d *redrive) message(ctx context.Context, m *reprise.Message) (*reprise.Message, error) {
+func (d *redrive) message(ctx context.Context, m *reprise.Delivery) (*reprise.Message, error) {
 	if m.Headers[topology.HeaderReplay] == d.mark {
 		return nil, fmt.Errorf("message %s was sent and has failed again, and is now before the remaining messages of queue %s (pause the worker, or correct the cause first)", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From))
 	}
@@ -214,7 +214,7 @@ func (d *redrive) publish(ctx context.Context, m *reprise.Message) error {
 const redriveGrace = 4 * time.Second
 
 // acked receives the result of the acknowledgement of a message that was sent.
-func (d *redrive) acked(_ *reprise.Message, err error) {
+func (d *redrive) acked(_ *reprise.Delivery, err error) {
 	d.progressMu.Lock()
 	defer d.progressMu.Unlock()
 	d.mu.Lock()
@@ -255,7 +255,7 @@ type RedriveConfig struct {
 	To   *Target // destination; nil: the work queue in which each message failed
 
 	// Origin returns the work queue in which a message failed: see IngestConfig.Origin. Default: none.
-	Origin func(*reprise.Message) string
+	Origin func(*reprise.Delivery) string
 
 	// Believe decides whether to send a message to a work queue that only a header names. The publisher may have
 	// written this header (x-reprise-queue or x-first-death-queue). If Believe returns false, Redrive stops and returns
@@ -310,7 +310,7 @@ func (c RedriveConfig) Validate() error {
 }
 
 // target returns the route of a message, and, if c.To is not set, the work queue in which the message failed.
-func (c RedriveConfig) target(ctx context.Context, m *reprise.Message, r *router) (place, route, error) {
+func (c RedriveConfig) target(ctx context.Context, m *reprise.Delivery, r *router) (place, route, error) {
 	a := take(m, c.Origin)
 	at := placeOf(m, historyOf(m.Headers), deaths(m.Headers), c.Origin).orByName(c.From)
 	to, err := r.to(ctx, sentFrom{at.queue, c.From, a.Exchange, a.RoutingKey}, c.To)

@@ -33,7 +33,7 @@ func TestRedriveBesideFailingWorkerSendsOnce(t *testing.T) {
 				}
 				var mu sync.Mutex
 				seen := map[string]int{}
-				worker, err := reprise.NewWorker(w.client, reprise.WorkerConfig{Queue: work, Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+				worker, err := reprise.NewWorker(w.client, reprise.WorkerConfig{Queue: work, Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 					mu.Lock()
 					defer mu.Unlock()
 					seen[m.MessageID]++

@@ -72,7 +72,7 @@ func TestRedriveContinuesAfterUnstartedMessage(t *testing.T) {
 		begins("a message that did not start")
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := d.move(gone, &reprise.Message{}); err == nil { // its work queue is not known
+		if err := d.move(gone, &reprise.Delivery{}); err == nil { // its work queue is not known
 			t.Fatal("message was sent")
 		}
 		begins("a requeued message")

@@ -54,7 +54,7 @@ func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig
 	}
 	// A Peek at only some of the messages would change the order of a quorum queue, so cfg.Limit does not limit it.
 	looked := 0
-	err = c.Peek(ctx, cfg.From, min(depth, maxLook), func(m *reprise.Message) {
+	err = c.Peek(ctx, cfg.From, min(depth, maxLook), func(m *reprise.Delivery) {
 		if looked++; looked > found {
 			return
 		}

@@ -55,7 +55,7 @@ func TestLookBeforeRedrive(t *testing.T) {
 		}
 		claimed := func(d Destination) Destination { d.Claimed = true; return d }
 		unknown := func(d Destination) Destination { d.Unknown = true; return d }
-		knows := func(m *reprise.Message) string { // as an IngestConfig.Origin
+		knows := func(m *reprise.Delivery) string { // as an IngestConfig.Origin
 			if m.Headers[topology.HeaderQueue] == work {
 				return work
 			}
@@ -101,7 +101,7 @@ func TestPlaceOfMarksClaims(t *testing.T) {
 		"header, expired in a wait queue":    {topology.Table{"x-death": death("orders.wait", "expired"), topology.HeaderQueue: "refunds"}, place{"refunds", true}},
 		"no headers":                         {nil, place{}},
 	} {
-		m := &reprise.Message{Queue: "orders.failed", Headers: tc.headers}
+		m := &reprise.Delivery{Message: reprise.Message{Headers: tc.headers}, Queue: "orders.failed"}
 		if got := placeOf(m, historyOf(m.Headers), deaths(m.Headers), nil); got != tc.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
 		}

@@ -243,7 +243,7 @@ func containsID(rows []Waiting, id WaitingID) bool {
 // found is a selected message in the wait queue.
 type found struct {
 	row Waiting
-	m   *reprise.Message
+	m   *reprise.Delivery
 	err error
 }
 
@@ -263,7 +263,7 @@ func (x *waitingAct) sift(ctx context.Context) error {
 	var all []*found
 	var atLimit bool // whether a message has reached maxLooks
 	rows := map[WaitingID]bool{}
-	pick := func(m *reprise.Message) (picked, last bool) {
+	pick := func(m *reprise.Delivery) (picked, last bool) {
 		if n, _ := amqpvalue.Integer(m.Headers["x-delivery-count"]); n >= maxLooks {
 			atLimit = true
 			return false, true
@@ -280,7 +280,7 @@ func (x *waitingAct) sift(ctx context.Context) error {
 		return true, false
 	}
 	var settled []Waiting
-	looked, more, err := x.r.client.Sift(looking, x.place.wait, maxSift, pick, func([]*reprise.Message) []reprise.Verdict {
+	looked, more, err := x.r.client.Sift(looking, x.place.wait, maxSift, pick, func([]*reprise.Delivery) []reprise.Verdict {
 		verdicts := x.settle(ctx, all)
 		for i, f := range all {
 			if verdicts[i] != reprise.Requeue && !containsID(settled, f.row.ID) {
@@ -320,7 +320,7 @@ func (x *waitingAct) sift(ctx context.Context) error {
 }
 
 // sameAttempt reports whether a message is the attempt in the row, and not another message with the same ID.
-func (x *waitingAct) sameAttempt(w Waiting, m *reprise.Message) bool {
+func (x *waitingAct) sameAttempt(w Waiting, m *reprise.Delivery) bool {
 	n := x.design.attempts(m, x.place.queue)
 	return n == 0 || n == w.Attempt
 }
@@ -401,7 +401,7 @@ func (x *waitingAct) declareLater(ctx context.Context) error {
 // the wait queue, the worker has already moved the header CC, and the user-id of another user, to Reprise headers.
 // Otherwise copy moves them.
 func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
-	out := *f.m
+	out := f.m.Message
 	d := x.design.delivery(f.m, x.place.queue)
 	var hop topology.Hop
 	var err error

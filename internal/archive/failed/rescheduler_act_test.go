@@ -40,7 +40,7 @@ func newActorFrom(w *wire, n int) *actor {
 	t := w.T
 	t.Helper()
 	x := &actor{}
-	x.retryingWorker = newRetryingFrom(w, testkit.Name(t, "work"), topology.Strategy{}, func(m *reprise.Message) error {
+	x.retryingWorker = newRetryingFrom(w, testkit.Name(t, "work"), topology.Strategy{}, func(m *reprise.Delivery) error {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.handled = append(x.handled, fmt.Sprint(m.MessageID, "/", m.Attempt))
@@ -100,10 +100,10 @@ func (x *actor) attempts() []string {
 // may publish copies in any order.
 func (x *actor) order(n int) (ids []string) {
 	x.Helper()
-	_, _, err := x.client.Sift(x.Context(), x.wait, n, func(m *reprise.Message) (picked, last bool) {
+	_, _, err := x.client.Sift(x.Context(), x.wait, n, func(m *reprise.Delivery) (picked, last bool) {
 		ids = append(ids, m.MessageID)
 		return false, false
-	}, func([]*reprise.Message) []reprise.Verdict { return nil })
+	}, func([]*reprise.Delivery) []reprise.Verdict { return nil })
 	must(x.T, err)
 	return ids
 }

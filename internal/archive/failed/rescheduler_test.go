@@ -21,13 +21,13 @@ type retryingWorker struct {
 	stop func() // stops the worker
 }
 
-func newRetrying(t *testing.T, url string, s topology.Strategy, fails func(*reprise.Message) error) *retryingWorker {
+func newRetrying(t *testing.T, url string, s topology.Strategy, fails func(*reprise.Delivery) error) *retryingWorker {
 	t.Helper()
 	return newRetryingFrom(newWire(t, url), testkit.Name(t, "work"), s, fails)
 }
 
 // newRetryingFrom is like newRetrying, but uses an existing broker and archive, and the given work queue.
-func newRetryingFrom(w *wire, work string, s topology.Strategy, fails func(*reprise.Message) error) *retryingWorker {
+func newRetryingFrom(w *wire, work string, s topology.Strategy, fails func(*reprise.Delivery) error) *retryingWorker {
 	t, url := w.T, w.url
 	t.Helper()
 	x := &retryingWorker{wire: w, work: work}
@@ -41,7 +41,7 @@ func newRetryingFrom(w *wire, work string, s topology.Strategy, fails func(*repr
 	announced := announce(t, url)
 	worker, err := reprise.NewWorker(announced, reprise.WorkerConfig{
 		Queue: x.work, Strategy: s, Policy: reprise.Policy{MaxAttempts: 5, Backoff: backoff.Fixed(time.Hour)},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error { return fails(m) }),
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error { return fails(m) }),
 	})
 	must(t, err)
 	x.stop = w.runs(worker.Run)
@@ -93,7 +93,7 @@ func TestWaitingListsMessagesOfWorker(t *testing.T) {
 			"levels":         {topology.Strategy{Route: topology.Levels{}}, ""},
 		} {
 			t.Run(name, func(t *testing.T) {
-				x := newRetrying(t, b.URL, test.s, func(*reprise.Message) error { return errors.New("no customer 4711") })
+				x := newRetrying(t, b.URL, test.s, func(*reprise.Delivery) error { return errors.New("no customer 4711") })
 				for i := range 3 {
 					x.publish(x.work, nil, fmt.Sprint(i))
 				}

@@ -352,7 +352,7 @@ func TestRoutingToGivenQueue(t *testing.T) {
 
 // If a program has removed x-death from its copy, x-first-death-exchange contains the original exchange.
 func TestRouteLearntFromFirstDeath(t *testing.T) {
-	m := &reprise.Message{Queue: "orders.failed", RoutingKey: "order.new", Headers: map[string]any{"x-first-death-exchange": "shop", "x-first-death-queue": "orders"}}
+	m := &reprise.Delivery{Message: reprise.Message{RoutingKey: "order.new", Headers: map[string]any{"x-first-death-exchange": "shop", "x-first-death-queue": "orders"}}, Queue: "orders.failed"}
 	if got := take(m, nil); got.Exchange != "shop" || got.RoutingKey != "order.new" || got.Queue != "orders" {
 		t.Errorf("got exchange %q, key %q, queue %q, want shop, order.new, orders", got.Exchange, got.RoutingKey, got.Queue)
 	}

@@ -14,7 +14,7 @@ import (
 // written when the message was parked: a Trail, the marks of the presets, or the x-death header of the broker. A
 // publisher can forge all of them, so the results are only informative, and the archive stores the content unchanged.
 // If origin returns a queue, a replay sends the message to that queue: see IngestConfig.Origin.
-func take(m *reprise.Message, origin func(*reprise.Message) string) queuedMessage {
+func take(m *reprise.Delivery, origin func(*reprise.Delivery) string) queuedMessage {
 	h := historyOf(m.Headers)
 	died := deaths(m.Headers)
 	out := Message{
@@ -68,7 +68,7 @@ func historyOf(headers topology.Table) topology.History {
 	return h
 }
 
-func contentOf(m *reprise.Message) Content {
+func contentOf(m *reprise.Delivery) Content {
 	return Content{
 		Body:    m.Body,
 		Headers: m.Headers,

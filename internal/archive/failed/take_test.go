@@ -74,7 +74,7 @@ func TestTakeReadsHistory(t *testing.T) {
 			known{Exchange: "dlx", RoutingKey: "delivered", First: -1, Last: -1},
 		},
 	} {
-		m := &reprise.Message{Queue: "orders.failed", Exchange: "dlx", RoutingKey: "delivered", Headers: tc.headers, Redelivered: true, Expiration: 1500 * time.Millisecond}
+		m := &reprise.Delivery{Message: reprise.Message{Exchange: "dlx", RoutingKey: "delivered", Headers: tc.headers, Expiration: 1500 * time.Millisecond}, Queue: "orders.failed", Redelivered: true}
 		got := take(m, nil)
 		since := func(t time.Time) time.Duration {
 			if t.IsZero() {
@@ -94,11 +94,11 @@ func TestTakeReadsHistory(t *testing.T) {
 
 // The result of IngestConfig.Origin takes precedence over all headers of a message.
 func TestOriginTakesPrecedence(t *testing.T) {
-	m := &reprise.Message{Queue: "orders.failed", Headers: topology.Table{
+	m := &reprise.Delivery{Message: reprise.Message{Headers: topology.Table{
 		topology.HeaderQueue: "refunds", "x-death": []any{topology.Table{"reason": "rejected", "queue": "gifts"}},
-	}}
+	}}, Queue: "orders.failed"}
 	for knows, want := range map[string]string{"orders": "orders", "": "gifts", "orders.failed": "orders.failed"} {
-		if got := take(m, func(*reprise.Message) string { return knows }).Queue; got != want {
+		if got := take(m, func(*reprise.Delivery) string { return knows }).Queue; got != want {
 			t.Errorf("origin %q: got queue %q, want %q", knows, got, want)
 		}
 	}

@@ -109,7 +109,7 @@ func (r *Rescheduler) examine(ctx context.Context, p waitingPlace) (watched, boo
 		return watched{}, false
 	}
 	now.peeked = r.archive.now()
-	_ = r.client.Peek(ctx, p.wait, 1, func(m *reprise.Message) { now.blocked = !design.waits(m) }) // after an error, the state is unknown
+	_ = r.client.Peek(ctx, p.wait, 1, func(m *reprise.Delivery) { now.blocked = !design.waits(m) }) // after an error, the state is unknown
 	awaitRequeued(ctx, r.client, p.wait, depth)
 	if now.blocked {
 		now.failedQueue = design.strategy.Route.Failed(topology.Delivery{Queue: p.queue}).RoutingKey

@@ -28,7 +28,7 @@ func TestBlockedDelayQueueIsReported(t *testing.T) {
 		w.deleteLater(delay, work+"_failed")
 		design := preset.Staking{Queues: []string{work}, RetryDelay: 2 * time.Second}
 		var attempts atomic.Int64
-		x := newRetryingFrom(w, work, design.Strategy(), func(*reprise.Message) error {
+		x := newRetryingFrom(w, work, design.Strategy(), func(*reprise.Delivery) error {
 			if attempts.Add(1) == 1 {
 				return errors.New("not yet")
 			}
@@ -87,7 +87,7 @@ func TestWaitingDelayQueueIsNotBlocked(t *testing.T) {
 		work := testkit.Name(t, "work") + "_staking_queue"
 		w.deleteLater(work+"_delay", work+"_failed")
 		design := preset.Staking{Queues: []string{work}, RetryDelay: time.Hour}
-		x := newRetryingFrom(w, work, design.Strategy(), func(*reprise.Message) error { return errors.New("not yet") })
+		x := newRetryingFrom(w, work, design.Strategy(), func(*reprise.Delivery) error { return errors.New("not yet") })
 		must(t, w.client.Publish(t.Context(), &reprise.Message{RoutingKey: work, MessageID: "retried"}))
 		x.list(1)
 		testkit.Eventually(t, longest, func() bool { return w.depth(work+"_delay") == 1 })

@@ -98,7 +98,7 @@ func appendDesign(all []waitDesign, p waitingPlace, s topology.Strategy, longer 
 
 // returns reports whether the broker returns a message of the wait queue to the given work queue. Several work queues
 // can share a wait queue, and the routing key decides between them.
-func (x waitDesign) returns(m *reprise.Message, queue string) bool {
+func (x waitDesign) returns(m *reprise.Delivery, queue string) bool {
 	exchange := x.exchange()
 	others := func(b topology.Binding) bool { return b.Exchange == exchange && b.Queue != queue }
 	return exchange == "" || !slices.ContainsFunc(x.topology.Bindings, others) || x.topology.Leads(exchange, m.RoutingKey, queue)
@@ -113,17 +113,17 @@ func (x waitDesign) exchange() string {
 
 // waits reports whether the broker will dead-letter a message from the wait queue. A message without an expiration
 // would wait forever, unless the queue has a delay.
-func (x waitDesign) waits(m *reprise.Message) bool {
+func (x waitDesign) waits(m *reprise.Delivery) bool {
 	return m.Expiration > 0 || x.wait.Args["x-message-ttl"] != nil
 }
 
 // delivery returns a waiting message as the worker would receive it.
-func (x waitDesign) delivery(m *reprise.Message, queue string) topology.Delivery {
+func (x waitDesign) delivery(m *reprise.Delivery, queue string) topology.Delivery {
 	return topology.Delivery{Queue: queue, Exchange: m.Exchange, RoutingKey: m.RoutingKey, Headers: m.Headers}
 }
 
 // attempts returns the number of attempts in the headers of a waiting message, or 0 if it is unknown.
-func (x waitDesign) attempts(m *reprise.Message, queue string) int {
+func (x waitDesign) attempts(m *reprise.Delivery, queue string) int {
 	if _, broker := x.strategy.Marks.(topology.Deaths); broker {
 		return x.strategy.Marks.Read(x.delivery(m, queue)).Attempts
 	}
@@ -144,7 +144,7 @@ func copiedHeaders(headers topology.Table) topology.Table {
 // parked returns the headers of a parked copy. A message that a worker copied into the wait queue already has the
 // failed attempt in its headers. A message that the broker dead-lettered does not, so parked adds the attempt from
 // the list.
-func (x waitDesign) parked(m *reprise.Message, w Waiting, reason string) topology.Table {
+func (x waitDesign) parked(m *reprise.Delivery, w Waiting, reason string) topology.Table {
 	headers := copiedHeaders(m.Headers)
 	delete(headers, topology.HeaderWaits)
 	if _, broker := x.strategy.Marks.(topology.Deaths); !broker {

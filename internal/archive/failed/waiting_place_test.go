@@ -93,7 +93,7 @@ func TestActsOnWaitingMessagesOfOtherDesigns(t *testing.T) {
 func (c designCase) test(t *testing.T, w *wire) {
 	var mu sync.Mutex
 	var handled []string
-	x := newRetryingFrom(w, c.work, c.strategy, func(m *reprise.Message) error {
+	x := newRetryingFrom(w, c.work, c.strategy, func(m *reprise.Delivery) error {
 		mu.Lock()
 		defer mu.Unlock()
 		handled = append(handled, fmt.Sprint(m.MessageID, "/", m.Attempt, "/", m.RoutingKey))
@@ -186,7 +186,7 @@ func (c designCase) test(t *testing.T, w *wire) {
 func TestActKeepsAutoDeleteWaitQueue(t *testing.T) {
 	design := preset.CDNPurgePublished()
 	design.First, design.AutoDelete = time.Hour, true
-	x := newRetryingFrom(newWire(t, testkit.Embedded(t).URL), design.Queue, design.Strategy(), func(*reprise.Message) error { return errors.New("no") })
+	x := newRetryingFrom(newWire(t, testkit.Embedded(t).URL), design.Queue, design.Strategy(), func(*reprise.Delivery) error { return errors.New("no") })
 	must(t, x.client.Publish(t.Context(), &reprise.Message{Exchange: design.Exchange, RoutingKey: "routing-key-a", MessageID: "1"}))
 	x.list(1)
 	for _, do := range []WaitingDo{RetryNow, ParkNow} {

@@ -171,10 +171,10 @@ func TestReplayedMessageHasAllAttempts(t *testing.T) {
 				queue := testkit.Name(t, "work")
 				w.deleteLater(queue, queue+".failed", queue+".wait", queue+".retry")
 				var mu sync.Mutex
-				var seen []*reprise.Message
+				var seen []*reprise.Delivery
 				worker, err := reprise.NewWorker(w.client, reprise.WorkerConfig{
 					Queue: queue, Strategy: s.strategy, Policy: reprise.Policy{MaxAttempts: attempts, Backoff: backoff.Fixed(10 * time.Millisecond)},
-					Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+					Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 						mu.Lock()
 						defer mu.Unlock()
 						seen = append(seen, m)

@@ -42,7 +42,7 @@ func TestRiseReportsOutage(t *testing.T) {
 		var down atomic.Bool
 		b.WorkWith(t, client, reprise.WorkerConfig{
 			Queue: "orders", Policy: reprise.Policy{MaxAttempts: 2, Backoff: backoff.Fixed(20 * time.Second)},
-			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 				time.Sleep(30 * time.Millisecond)
 				if down.Load() {
 					return errors.New("connection refused")

@@ -17,7 +17,7 @@ import (
 var errNotNow = errors.New("not now")
 
 // obey is a handler that follows the instruction in the body.
-func obey(_ context.Context, m *reprise.Message) error {
+func obey(_ context.Context, m *reprise.Delivery) error {
 	switch {
 	case strings.HasPrefix(string(m.Body), "twice") && m.Attempt < 2:
 		return errNotNow
@@ -51,7 +51,7 @@ func TestBalanced(t *testing.T) {
 	t.Run("ready and unacked", func(t *testing.T) {
 		runEnv(t, func(t *testing.T, h *env) {
 			proceed := make(chan struct{})
-			h.orders(t, func(context.Context, *reprise.Message) error { <-proceed; return nil }, func(c *reprise.WorkerConfig) {
+			h.orders(t, func(context.Context, *reprise.Delivery) error { <-proceed; return nil }, func(c *reprise.WorkerConfig) {
 				c.Concurrency, c.Prefetch = 1, 1
 			})
 			h.line(t)
@@ -95,7 +95,7 @@ func TestBalanced(t *testing.T) {
 	})
 	t.Run("lost connection without duplicates", func(t *testing.T) {
 		runEnv(t, func(t *testing.T, h *env) {
-			h.orders(t, func(ctx context.Context, m *reprise.Message) error {
+			h.orders(t, func(ctx context.Context, m *reprise.Delivery) error {
 				time.Sleep(10 * time.Second)
 				return obey(ctx, m)
 			})

@@ -65,7 +65,7 @@ func run(ctx context.Context, listen, pictures, readme string) error {
 
 // handler returns a handler that fails for the given percentage of messages. Failed messages are retried after an hour.
 func handler(percent int) reprise.Handler {
-	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 		select {
 		case <-time.After(time.Duration(5+rand.IntN(30)) * time.Millisecond):
 		case <-ctx.Done():

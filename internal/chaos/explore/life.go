@@ -11,7 +11,7 @@ import (
 // A Life is the course of a message from its delivery until it is finally settled or redelivered.
 type Life struct {
 	Name   string
-	handle func(m *reprise.Message) error
+	handle func(m *reprise.Delivery) error
 
 	// frames returns the number of frames in the life. The slice all contains the recorded frames.
 	frames func(all []testkit.Crossing) int
@@ -22,7 +22,7 @@ var (
 	// Retry is the life of a message that fails and is retried.
 	Retry = Life{
 		Name: "retry",
-		handle: func(m *reprise.Message) error {
+		handle: func(m *reprise.Delivery) error {
 			if m.Attempt > 1 {
 				return reprise.Park(errScripted)
 			}
@@ -37,14 +37,14 @@ var (
 	// Park is the life of a message that is parked immediately.
 	Park = Life{
 		Name:   "park",
-		handle: func(*reprise.Message) error { return reprise.Park(errScripted) },
+		handle: func(*reprise.Delivery) error { return reprise.Park(errScripted) },
 		frames: func(all []testkit.Crossing) int { return len(all) },
 	}
 
 	// Done is the life of a message that does not fail. It is the same for all ways.
 	Done = Life{
 		Name:   "done",
-		handle: func(*reprise.Message) error { return nil },
+		handle: func(*reprise.Delivery) error { return nil },
 		frames: func(all []testkit.Crossing) int { return len(all) },
 	}
 )

@@ -75,7 +75,7 @@ func (x *explorer) begin() (*program, error) {
 func (x *explorer) config() reprise.WorkerConfig {
 	cfg := reprise.WorkerConfig{
 		Queue: x.queue,
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			if m.MessageID == warmUp {
 				return nil
 			}

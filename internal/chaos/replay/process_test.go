@@ -145,7 +145,7 @@ func work(ctx context.Context) error {
 	w, err := reprise.NewWorker(c, reprise.WorkerConfig{
 		Queue: workQueue, Concurrency: 8, CrashLimit: -1,
 		Policy: reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Second)},
-		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
 			switch n := m.MessageID[len(m.MessageID)-1] % 5; {
 			case n == 0:
 				return reprise.Park(errors.Join(errors.New("refused"), note(noteRefused, m.MessageID)))

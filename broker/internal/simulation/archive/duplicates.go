@@ -33,7 +33,7 @@ func (s *System) protectedWorkers(ctx context.Context, p *Process) ([]reprise.Wo
 	if err != nil {
 		return nil, err
 	}
-	inTx, err := idempotent.Tx(store, idempotent.TxConfig{Logger: p.Logger}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+	inTx, err := idempotent.Tx(store, idempotent.TxConfig{Logger: p.Logger}, func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
 		var o Order
 		if err := json.Unmarshal(m.Body, &o); err != nil {
 			return reprise.Park(errUnknown)
@@ -66,7 +66,7 @@ func (s *System) donePath() string {
 }
 
 // refuses is like handle, but does not record an effect.
-func (s *System) refuses(m *reprise.Message, o Order) error {
+func (s *System) refuses(m *reprise.Delivery, o Order) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.recordKey(m, o)
@@ -76,7 +76,7 @@ func (s *System) refuses(m *reprise.Message, o Order) error {
 // trackHandling records the messages that a process is handling, from before the claim until the message is marked as done.
 func (s *System) trackHandling(p *Process) reprise.Middleware {
 	return func(next reprise.Handler) reprise.Handler {
-		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 			var o Order
 			_ = json.Unmarshal(m.Body, &o)
 			at := func(add int) {

@@ -28,8 +28,8 @@ type Config struct {
 
 	Heartbeat time.Duration
 
-	Queues    []string                      // failed queues that the process moves to the archive
-	Origin    func(*reprise.Message) string // passed to IngestConfig
+	Queues    []string                       // failed queues that the process moves to the archive
+	Origin    func(*reprise.Delivery) string // passed to IngestConfig
 	Routing   failed.Routing
 	Retention time.Duration
 	Tokens    []console.Token

@@ -318,7 +318,7 @@ func failedQueues() []string {
 }
 
 // origin returns the work queue of a message in a failed queue, as `reprise up` does.
-func origin(m *reprise.Message) string {
+func origin(m *reprise.Delivery) string {
 	switch m.Queue {
 	case "orders.failed":
 		return Orders
@@ -336,7 +336,7 @@ func accounts() []ledger.Account {
 func (s *System) workers() []reprise.WorkerConfig {
 	policy := reprise.Policy{MaxAttempts: max(1, s.Attempts), Backoff: backoff.Fixed(2 * time.Second)}
 	handler := func(queue string) reprise.Handler {
-		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error { return s.handle(queue, m) })
+		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error { return s.handle(queue, m) })
 	}
 	return []reprise.WorkerConfig{
 		{
@@ -393,7 +393,7 @@ func (s *System) work(ctx context.Context, p *Process, observer reprise.Observer
 var errUnknown = errors.New("the body is not an order")
 
 // handle is the handler of all workers. It records an effect or returns an error.
-func (s *System) handle(queue string, m *reprise.Message) error {
+func (s *System) handle(queue string, m *reprise.Delivery) error {
 	var o Order
 	if err := json.Unmarshal(m.Body, &o); err != nil {
 		return reprise.Park(errUnknown)
@@ -409,7 +409,7 @@ func (s *System) handle(queue string, m *reprise.Message) error {
 }
 
 // recordKey records the message ID that a handler has received for an order. The caller holds the lock.
-func (s *System) recordKey(m *reprise.Message, o Order) {
+func (s *System) recordKey(m *reprise.Delivery, o Order) {
 	if s.keys[o.N] == nil {
 		s.keys[o.N] = map[string]bool{}
 	}

@@ -136,7 +136,7 @@ func noStore(err error) bool {
 }
 
 func pauseWithoutStore(next reprise.Handler) reprise.Handler {
-	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 		err := next.Handle(ctx, m)
 		if noStore(err) {
 			return reprise.PauseFor(storePause, err)

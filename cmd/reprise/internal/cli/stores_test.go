@@ -45,11 +45,11 @@ func TestWorkerPausesWhileStoreIsDown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+			h := reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 				t.Error("message was handled")
 				return nil
 			})
-			err = reprise.Chain(h, cfg.Middleware...).Handle(t.Context(), &reprise.Message{MessageID: "m"})
+			err = reprise.Chain(h, cfg.Middleware...).Handle(t.Context(), &reprise.Delivery{Message: reprise.Message{MessageID: "m"}})
 			later, ok := errors.AsType[*reprise.RetryAfterError](err)
 			if !ok || later.Pause != tt.pause || later.Delay <= 0 {
 				t.Fatalf("got error %v", err)

@@ -263,7 +263,7 @@ func (w namedWorker) run(ctx context.Context) error {
 type interruptedHandlers struct{ handlers atomic.Int64 }
 
 func (c *interruptedHandlers) middleware(next reprise.Handler) reprise.Handler {
-	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 		err := next.Handle(ctx, m)
 		if err != nil && errors.Is(context.Cause(ctx), reprise.ErrDrainTimeout) {
 			c.handlers.Add(1)

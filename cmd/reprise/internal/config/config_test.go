@@ -31,7 +31,7 @@ func environment(name string) (string, bool) {
 }
 
 // idle is a handler that completes the configuration of a worker.
-var idle = reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil })
+var idle = reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil })
 
 func mustParse(t *testing.T, text string) *Config {
 	t.Helper()

@@ -40,17 +40,17 @@ func (v value) debounce(longest time.Duration) *reprise.Debounce {
 //
 //	key: body
 //	key: {header: customer}
-func (v value) key() (func(*reprise.Message) string, bool) {
+func (v value) key() (func(*reprise.Delivery) string, bool) {
 	if v.isMapping() {
 		name, ok := mapping("key", func(f *fields, name *string) {
 			if !read(f, "header", name, text("customer")) {
 				f.missing(v.name+" has no header; write {header: NAME}, body or routing-key", "header")
 			}
 		})(v)
-		return func(m *reprise.Message) string { return handler.Text(m.Headers[name]) }, ok
+		return func(m *reprise.Delivery) string { return handler.Text(m.Headers[name]) }, ok
 	}
-	routingKey := func(m *reprise.Message) string { return m.RoutingKey }
-	key, ok := choose(is("body", bodyKey), is("routing-key", routingKey), is[func(*reprise.Message) string]("{header: NAME}", nil))(v)
+	routingKey := func(m *reprise.Delivery) string { return m.RoutingKey }
+	key, ok := choose(is("body", bodyKey), is("routing-key", routingKey), is[func(*reprise.Delivery) string]("{header: NAME}", nil))(v)
 	if ok && key == nil {
 		return nil, v.fail("%s must not have quotes: remove them", v.name)
 	}
@@ -58,7 +58,7 @@ func (v value) key() (func(*reprise.Message) string, bool) {
 }
 
 // bodyKey returns a hash, so that the key of a long body is short.
-func bodyKey(m *reprise.Message) string {
+func bodyKey(m *reprise.Delivery) string {
 	if len(m.Body) == 0 {
 		return ""
 	}

@@ -138,11 +138,11 @@ func TestImmediateRetries(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			runs, began := 0, time.Now()
-			h := reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+			h := reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 				runs++
 				return errors.New("failed")
 			})
-			err := reprise.Chain(h, worker(t, "immediate: "+text).Middleware...).Handle(t.Context(), &reprise.Message{})
+			err := reprise.Chain(h, worker(t, "immediate: "+text).Middleware...).Handle(t.Context(), &reprise.Delivery{})
 			if err == nil || runs != want.runs || time.Since(began) != want.took {
 				t.Errorf("%s: got %d runs in %s, want %d in %s; error %v", text, runs, time.Since(began), want.runs, want.took, err)
 			}
@@ -151,16 +151,16 @@ func TestImmediateRetries(t *testing.T) {
 }
 
 func TestDebounceKeys(t *testing.T) {
-	m := func(body, routingKey string, customer any) *reprise.Message {
-		return &reprise.Message{Body: []byte(body), RoutingKey: routingKey, Headers: map[string]any{"customer": customer}}
+	m := func(body, routingKey string, customer any) *reprise.Delivery {
+		return &reprise.Delivery{Message: reprise.Message{Body: []byte(body), RoutingKey: routingKey, Headers: map[string]any{"customer": customer}}}
 	}
-	for text, tt := range map[string]struct{ same, other, none *reprise.Message }{
+	for text, tt := range map[string]struct{ same, other, none *reprise.Delivery }{
 		"body":               {m("a", "y", 2), m("b", "x", 1), m("", "x", 1)},
 		"routing-key":        {m("b", "x", 2), m("a", "y", 1), m("a", "", 1)},
 		"{header: customer}": {m("b", "y", "1"), m("a", "x", 2), m("a", "x", nil)},
 	} {
 		first := m("a", "x", int64(1))
-		for _, key := range []func(*reprise.Message) string{
+		for _, key := range []func(*reprise.Delivery) string{
 			worker(t, "debounce: {window: 10s, key: "+text+"}").Debounce.Key,
 			worker(t, "duplicates: {store: memory, key: "+text+"}").Duplicates.Key,
 		} {
@@ -170,7 +170,9 @@ func TestDebounceKeys(t *testing.T) {
 		}
 	}
 	d := worker(t, "debounce: 10s").Debounce
-	say := func(id, body string) string { return d.Key(&reprise.Message{MessageID: id, Body: []byte(body)}) }
+	say := func(id, body string) string {
+		return d.Key(&reprise.Delivery{Message: reprise.Message{MessageID: id, Body: []byte(body)}})
+	}
 	if d.Window != 10*time.Second || say("1", "same") != say("2", "same") || say("1", "same") == say("1", "other") {
 		t.Errorf("got %+v, want a window of 10s and the body as the key", d)
 	}

@@ -52,7 +52,7 @@ workers:
 // the message is parked after its first attempt, regardless of the policy.
 func expect(t *testing.T, p reprise.Policy, h reprise.Handler, code, want int) {
 	t.Helper()
-	err := h.Handle(t.Context(), &reprise.Message{})
+	err := h.Handle(t.Context(), &reprise.Delivery{})
 	if got := p.Decide(err, max(want, 1), 0); got.Retry {
 		t.Errorf("code %d: retried after %d attempts", code, max(want, 1))
 	}

@@ -163,6 +163,6 @@ func (f *fields) pace(w *Worker) {
 // validate returns the error, if any, that the library would return for the worker.
 func (w Worker) validate() error {
 	c := w.WorkerConfig
-	c.Handler = reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }) // placeholder for the later handler
+	c.Handler = reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }) // placeholder for the later handler
 	return c.Validate()
 }

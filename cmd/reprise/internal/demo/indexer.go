@@ -72,7 +72,7 @@ func newIndexer(o Options, catalog []release) *indexer {
 
 // count returns a handler that records the successes of h.
 func (x *indexer) count(h reprise.HandlerFunc) reprise.HandlerFunc {
-	return func(ctx context.Context, m *reprise.Message) error {
+	return func(ctx context.Context, m *reprise.Delivery) error {
 		err := h(ctx, m)
 		if err == nil {
 			x.mu.Lock()
@@ -90,7 +90,7 @@ func (x *indexer) successes() map[string]int {
 	return maps.Clone(x.handled)
 }
 
-func (x *indexer) setNote(m *reprise.Message, text string) {
+func (x *indexer) setNote(m *reprise.Delivery, text string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.notes[m.MessageID] = text
@@ -102,7 +102,7 @@ func (x *indexer) note(id string) string {
 	return x.notes[id]
 }
 
-func (x *indexer) index(ctx context.Context, m *reprise.Message) error {
+func (x *indexer) index(ctx context.Context, m *reprise.Delivery) error {
 	fields, err := parse("index", m.Body, "gid")
 	if err != nil {
 		return reprise.Park(err)
@@ -118,7 +118,7 @@ func (x *indexer) index(ctx context.Context, m *reprise.Message) error {
 	return x.store.put(ctx, bucket(gid)+"/"+bucket(gid)+"_mb_metadata.xml")
 }
 
-func (x *indexer) delete(ctx context.Context, m *reprise.Message) error {
+func (x *indexer) delete(ctx context.Context, m *reprise.Delivery) error {
 	fields, err := parse("delete", m.Body, "id", "gid")
 	if err != nil {
 		return reprise.Park(err)
@@ -126,7 +126,7 @@ func (x *indexer) delete(ctx context.Context, m *reprise.Message) error {
 	return x.store.delete(ctx, imageKey(fields[1], fields[0]))
 }
 
-func (x *indexer) move(ctx context.Context, m *reprise.Message) error {
+func (x *indexer) move(ctx context.Context, m *reprise.Delivery) error {
 	fields, err := parse("move", m.Body, "id", "old gid", "new gid")
 	if err != nil {
 		return reprise.Park(err)

@@ -153,7 +153,7 @@ func (a *accounts) askBroker(c *reprise.Client) error {
 		preset.CoverArtRetryQueue, preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue,
 		preset.CoverArtFailedQueue,
 	} {
-		err := c.Peek(context.Background(), queue, math.MaxInt, func(m *reprise.Message) {
+		err := c.Peek(context.Background(), queue, math.MaxInt, func(m *reprise.Delivery) {
 			switch {
 			case !strings.HasPrefix(m.MessageID, a.prefix): // message of an earlier run or of another program
 			case queue == preset.CoverArtFailedQueue:
@@ -169,7 +169,7 @@ func (a *accounts) askBroker(c *reprise.Client) error {
 	return nil
 }
 
-func exceptions(m *reprise.Message) (texts []string) {
+func exceptions(m *reprise.Delivery) (texts []string) {
 	list, _ := m.Headers[preset.CoverArtExceptionsHeader].([]any)
 	for _, x := range list {
 		if s, ok := x.(string); ok {

@@ -35,7 +35,7 @@ import (
 const maxErrorText = 4 << 10
 
 // logger returns the logger of one attempt, with the attributes of the message.
-func logger(l *slog.Logger, m *reprise.Message) *slog.Logger {
+func logger(l *slog.Logger, m *reprise.Delivery) *slog.Logger {
 	if l == nil {
 		return slog.New(slog.DiscardHandler)
 	}

@@ -18,7 +18,7 @@ const (
 const ours = "REPRISE_"
 
 // environment returns the environment of the program for one attempt.
-func (e *Exec) environment(m *reprise.Message, log *slog.Logger) []string {
+func (e *Exec) environment(m *reprise.Delivery, log *slog.Logger) []string {
 	var env []string
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, ours) {

@@ -20,7 +20,7 @@ import (
 )
 
 // environmentOf runs a program with configuration e and returns the environment that the program gets for m.
-func environmentOf(t *testing.T, e ExecConfig, m *reprise.Message) map[string]string {
+func environmentOf(t *testing.T, e ExecConfig, m *reprise.Delivery) map[string]string {
 	t.Helper()
 	e.Dir = t.TempDir()
 	e.Command = []string{"sh", "-c", "env -0 > env"}
@@ -58,7 +58,7 @@ func TestEnvironment(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if got := environmentOf(t, ExecConfig{}, &reprise.Message{Queue: "q", Attempt: 1}); len(got) != 4 {
+	if got := environmentOf(t, ExecConfig{}, &reprise.Delivery{Queue: "q", Attempt: 1}); len(got) != 4 {
 		t.Errorf("message without properties: got %v, want len 4", got)
 	}
 }
@@ -67,10 +67,10 @@ func TestEnvironment(t *testing.T) {
 // does not affect other variables.
 func TestEnvironmentOmitsInvalidValues(t *testing.T) {
 	var log testkit.Buffer
-	m := &reprise.Message{Queue: "q", Type: "a\x00b", Headers: map[string]any{
+	m := &reprise.Delivery{Message: reprise.Message{Type: "a\x00b", Headers: map[string]any{
 		"a.b": "first", "a-b": "second", "NUL": "x\x00y", "big": strings.Repeat("x", maxVariable+1),
 		"ok": "fine", "with\nline=break": "1\n2", "größe": "XL",
-	}}
+	}}, Queue: "q"}
 	got := environmentOf(t, ExecConfig{Logger: textLog(&log)}, m)
 	want := map[string]string{
 		"REPRISE_QUEUE": "q", "REPRISE_HEADER_OK": "fine", "REPRISE_HEADER_A_B": "second",
@@ -87,7 +87,7 @@ func TestEnvironmentOmitsInvalidValues(t *testing.T) {
 
 // Because of the limits of the environment, a program starts regardless of the size of the headers.
 func TestEnvironmentIsLimited(t *testing.T) {
-	m := &reprise.Message{Queue: "q", Headers: map[string]any{}}
+	m := &reprise.Delivery{Message: reprise.Message{Headers: map[string]any{}}, Queue: "q"}
 	for i := range 2000 {
 		m.Headers[strings.Repeat("h", 200)+string(rune('a'+i%26))+time.Duration(i).String()] = strings.Repeat("v", 1000)
 	}

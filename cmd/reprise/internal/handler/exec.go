@@ -155,7 +155,7 @@ func (e *Exec) missing(err error) error {
 }
 
 // Handle implements [reprise.Handler].
-func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
+func (e *Exec) Handle(ctx context.Context, m *reprise.Delivery) error {
 	log := logger(e.cfg.Logger, m)
 	if e.cfg.Timeout > 0 {
 		var cancel context.CancelFunc

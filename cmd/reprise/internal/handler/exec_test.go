@@ -69,7 +69,7 @@ func TestExecBody(t *testing.T) {
 	for i := range body {
 		body[i] = byte(i * i >> 8)
 	}
-	if err := e.Handle(bounded(t), &reprise.Message{Body: body}); err != nil {
+	if err := e.Handle(bounded(t), &reprise.Delivery{Message: reprise.Message{Body: body}}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(filepath.Join(dir, "body"))
@@ -81,7 +81,7 @@ func TestExecBody(t *testing.T) {
 // A program may ignore its input, even a large input.
 func TestExecIgnoresInput(t *testing.T) {
 	for _, script := range []string{"exit 0", "exec <&-; exit 0"} {
-		if err := shell(t, script).Handle(bounded(t), &reprise.Message{Body: make([]byte, 4<<20)}); err != nil {
+		if err := shell(t, script).Handle(bounded(t), &reprise.Delivery{Message: reprise.Message{Body: make([]byte, 4<<20)}}); err != nil {
 			t.Errorf("script %s: got error %v", script, err)
 		}
 	}

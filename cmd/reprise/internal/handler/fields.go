@@ -21,7 +21,7 @@ type field struct {
 const maxLastError = 1 << 10
 
 // fields returns the properties of m, the most important first, followed by its headers.
-func fields(m *reprise.Message) []field {
+func fields(m *reprise.Delivery) []field {
 	var all []field
 	add := func(name, value string) {
 		if value != "" {

@@ -101,7 +101,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 func (h *HTTP) Close() { h.client.CloseIdleConnections() }
 
 // Handle implements [reprise.Handler].
-func (h *HTTP) Handle(ctx context.Context, m *reprise.Message) error {
+func (h *HTTP) Handle(ctx context.Context, m *reprise.Delivery) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.cfg.Timeout, &timeoutError{h.cfg.Timeout})
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.cfg.URL, bytes.NewReader(m.Body))

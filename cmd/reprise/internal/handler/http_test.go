@@ -145,14 +145,14 @@ func TestHTTPPreventsHeaderInjection(t *testing.T) {
 	nasty := []string{
 		"a\r\nX-Injected: yes", "\n", "naïve €", "100%", " blanks ", "\x00\x7f\xff", "tab\there", `"quoted", list`, "",
 	}
-	m := &reprise.Message{
+	m := reprise.Message{
 		MessageID: nasty[0], ContentType: "text/plain\r\nX-Injected: yes", RoutingKey: "a%2Eb",
 		Headers: map[string]any{"bad\r\nX-Injected: yes\r\n": "v", "a:b c": "w", "": "nameless"},
 	}
 	for i, value := range nasty {
 		m.Headers[fmt.Sprint("v", i)] = value
 	}
-	if err := h.Handle(bounded(t), m); err != nil {
+	if err := h.Handle(bounded(t), &reprise.Delivery{Message: m}); err != nil {
 		t.Fatal(err)
 	}
 	if got.Get("X-Injected") != "" {
@@ -189,7 +189,7 @@ func TestHTTPHeadersAreLimited(t *testing.T) {
 	h := service(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
 	var log testkit.Buffer
 	h.cfg.Logger = textLog(&log)
-	m := &reprise.Message{Queue: "q", Headers: map[string]any{"big": strings.Repeat("x", maxHeader+1), "blanks": strings.Repeat("\n", maxHeader/2)}}
+	m := &reprise.Delivery{Message: reprise.Message{Headers: map[string]any{"big": strings.Repeat("x", maxHeader+1), "blanks": strings.Repeat("\n", maxHeader/2)}}, Queue: "q"}
 	for i := range 1000 {
 		m.Headers[fmt.Sprint("z", strings.Repeat("ä", 80), i)] = strings.Repeat("v", 200)
 	}

@@ -17,7 +17,7 @@ const (
 )
 
 // header sets the headers of req, the request of one attempt.
-func (h *HTTP) header(req *http.Request, m *reprise.Message) {
+func (h *HTTP) header(req *http.Request, m *reprise.Delivery) {
 	req.Header.Set("User-Agent", "reprise")
 	b := budget{one: maxHeader, all: maxHeaders}
 	for _, f := range fields(m) {

@@ -26,28 +26,17 @@ func TestMain(m *testing.M) {
 }
 
 // full returns a message with all properties.
-func full() *reprise.Message {
-	return &reprise.Message{
-		Body:            []byte("the body"),
-		Exchange:        "shop",
-		RoutingKey:      "order.new",
-		ContentType:     "text/plain; charset=utf-8",
-		ContentEncoding: "identity",
-		CorrelationID:   "c-1",
-		ReplyTo:         "answers",
-		MessageID:       "m-1",
-		Type:            "order",
-		AppID:           "till",
-		UserID:          "guest",
-		Priority:        7,
-		Timestamp:       time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)),
-		Expiration:      90 * time.Second,
-		Queue:           "orders",
-		Attempt:         3,
-		Errors:          []reprise.AttemptError{{Error: "first"}, {Error: "second"}},
-		FirstFailed:     time.Date(2026, 1, 2, 3, 5, 0, 0, time.UTC),
-		Redelivered:     true,
-		Headers:         map[string]any{"tenant-id": "acme", "tries": int32(3)},
+func full() *reprise.Delivery {
+	return &reprise.Delivery{
+		Message: reprise.Message{
+			Body: []byte("the body"), Exchange: "shop", RoutingKey: "order.new",
+			ContentType: "text/plain; charset=utf-8", ContentEncoding: "identity", CorrelationID: "c-1", ReplyTo: "answers",
+			MessageID: "m-1", Type: "order", AppID: "till", UserID: "guest", Priority: 7,
+			Timestamp: time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)), Expiration: 90 * time.Second,
+			Headers: map[string]any{"tenant-id": "acme", "tries": int32(3)},
+		},
+		Queue: "orders", Attempt: 3, Errors: []reprise.AttemptError{{Error: "first"}, {Error: "second"}},
+		FirstFailed: time.Date(2026, 1, 2, 3, 5, 0, 0, time.UTC), Redelivered: true,
 	}
 }
 

@@ -18,7 +18,7 @@ var traceShapes = map[string]*regexp.Regexp{
 
 // traceHeaders returns the valid headers of W3C Trace Context of a message. Handlers also get them under their own names,
 // which libraries for tracing read. If names differ only in case, the name in lower case is last.
-func traceHeaders(m *reprise.Message) iter.Seq2[string, string] {
+func traceHeaders(m *reprise.Delivery) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		for _, key := range slices.Sorted(maps.Keys(m.Headers)) {
 			name := strings.ToLower(key)

@@ -25,7 +25,7 @@ func TestTraceContext(t *testing.T) {
 	} {
 		var got http.Header
 		h := service(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
-		m := &reprise.Message{Queue: "q", Attempt: 1, Headers: c.headers}
+		m := &reprise.Delivery{Message: reprise.Message{Headers: c.headers}, Queue: "q", Attempt: 1}
 		if err := h.Handle(bounded(t), m); err != nil {
 			t.Fatal(err)
 		}
