@@ -46,6 +46,10 @@ var leftOut = []struct{ what, why string }{
 		"a quorum queue of RabbitMQ treats the cancelled and the new consumer as one",
 	},
 	{
+		"a consumer with a higher priority than the single active consumer of a quorum queue",
+		"if it is cancelled before it becomes active, and the channel of the active consumer then closes, RabbitMQ keeps the active consumer, and its messages stay unacked",
+	},
+	{
 		"transient queues",
 		"whether RabbitMQ permits them depends on its configuration",
 	},

@@ -121,7 +121,7 @@ func removeRaces(s script) script {
 		}
 		next := append(slices.Clone(kept), o)
 		g := graphOf(next)
-		if g.racy() || transactional(next) && g.meet(g.all) || expiresInPriorityQueue(s, o) || autoAckWithPrefetch(s, o) {
+		if g.racy() || transactional(next) && g.meet(g.all) || expiresInPriorityQueue(s, o) || autoAckWithPrefetch(s, o) || replacesActive(s, kept, o) {
 			continue
 		}
 		if p, ok := o.(publish); ok && p.props.Headers != nil && p.exchange == "" {
@@ -202,6 +202,17 @@ func expiresInPriorityQueue(s script, o operation) bool {
 func autoAckWithPrefetch(s script, o operation) bool {
 	c, ok := o.(consume)
 	return ok && c.noAck && c.prefetch > 0 && (slices.ContainsFunc(s, expiring) || slices.ContainsFunc(s, limited))
+}
+
+// replacesActive reports whether an operation starts a consumer that may replace the single active consumer of a quorum queue.
+func replacesActive(s, before script, o operation) bool {
+	c, ok := o.(consume)
+	return ok && slices.ContainsFunc(s, func(o operation) bool {
+		return declaredWith(o, "x-single-active-consumer") == true && declaredWith(o, "x-queue-type") == "quorum" && o.(method).m.(*amqpwire.QueueDeclare).Queue == c.queue
+	}) && slices.ContainsFunc(before, func(o operation) bool {
+		other, ok := o.(consume)
+		return ok && other.queue == c.queue && other.priority < c.priority
+	})
 }
 
 // expiresInLimitedQueue reports whether a script has messages that expire immediately, and queues with a small limit.
