@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // timeout is the maximum duration of each step on a page.
@@ -289,7 +290,18 @@ func TestPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages = append(pages, Page{"message-long", fmt.Sprint("/messages/", ids[0])}, Page{"group-long", "/groups?order=last&queue=" + queue})
+	m, err := shop.Archive.Get(t.Context(), ids[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shop.Client.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: queue}, {Name: strings.Repeat("unbroken", 25)}}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, form := range []string{"/groups/%d", "/groups/merge?id=%[1]d&id=1", "/discard?group=%d", "/erase?group=%d", "/replays/new?group=%d"} {
+		pages = append(pages, Page{"long", fmt.Sprintf(form, m.Group)})
+	}
+	pages = append(pages, Page{"message-long", fmt.Sprint("/messages/", ids[0])}, Page{"edit-long", fmt.Sprintf("/messages/%d/edit", ids[0])},
+		Page{"groups-long", "/groups?order=last&queue=" + queue}, Page{"purge-long", "/queues/purge?queue=" + queue})
 	for _, look := range []struct {
 		width  int
 		scheme string

@@ -49,6 +49,7 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 		{"purge-none", "/queues/purge?queue=orders.failed"},
 		{"audit", "/audit"},
 		{"ledger", "/ledger"},
+		{"retrying-long", "/retrying?error=0123456789abcdef"},
 		{"missing", "/nowhere"},
 	}
 	groups, _, err := a.Groups(ctx, failed.GroupFilter{MostFailed: true}, failed.Page{Size: 50})
@@ -66,6 +67,7 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 		Page{"merge", fmt.Sprintf("/groups/merge?id=%d&id=%d", g.ID, groups[0].ID)},
 		Page{"replay-new", fmt.Sprintf("/replays/new?group=%d", g.ID)},
 		Page{"discard", fmt.Sprintf("/discard?group=%d", g.ID)},
+		Page{"restore", "/restore?all=true"},
 		Page{"erase", fmt.Sprintf("/erase?group=%d", g.ID)},
 		Page{"erase-none", fmt.Sprintf("/erase?group=%d&text=nothing+like+this", g.ID)},
 	)

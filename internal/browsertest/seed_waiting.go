@@ -3,6 +3,7 @@ package browsertest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
@@ -20,6 +21,7 @@ func seedWaiting(ctx context.Context, a *failed.Archive, now time.Time) error {
 		{"orders", "<b>no customer</b> %d\u202ereversed", 3},
 		{"invoices", "dial tcp 10.0.0.%d:5432: connect: connection refused", 17},
 		{"invoices.of.a.team.with.a.long.name", "render page %d", 2},
+		{"invoices", strings.Repeat("0123456789abcdef", 12) + " %d", 1},
 	} {
 		r := protocol.RetryReport{Queue: w.queue, Host: "web-1"}
 		for i := range w.n {
