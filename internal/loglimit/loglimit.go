@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Limit permits a number of log messages per minute. The zero value permits one. A Limit is safe for concurrent use.
+// Limit permits a number of log messages per minute. The zero value permits one, and a nil Limit permits all. A Limit is
+// safe for concurrent use.
 type Limit struct {
 	Burst int // permitted messages per minute; default: 1
 
@@ -20,6 +21,9 @@ type Limit struct {
 // Due counts an event, and reports whether the caller should log it. omitted is the number of events since the last
 // logged one for which Due has returned false.
 func (l *Limit) Due() (omitted int, due bool) {
+	if l == nil {
+		return 0, true
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now := time.Now(); l.minute.IsZero() || now.Sub(l.minute) >= time.Minute {

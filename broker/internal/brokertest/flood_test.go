@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
@@ -78,38 +80,52 @@ func TestTooManyOpenFilesAreLoggedOncePerMinute(t *testing.T) {
 func TestClientsCannotFloodLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		config broker.Config
+		open   func(t *testing.T, b *broker.Broker)
 		logs   string
 		most   int
 	}{
-		"connections above the limit": {broker.Config{MaxConnections: 1}, "connection refused", 10},
-		"invalid handshakes":          {broker.Config{}, "connection ended", 100},
+		"connections above the limit": {broker.Config{MaxConnections: 1}, knock, "connection refused", 10},
+		"invalid handshakes":          {broker.Config{}, knock, "connection ended", 100},
+		"connection exceptions":       {broker.Config{}, failConnection, "closing the connection", 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log testkit.Buffer
 				c.config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				b, _ := start(t, c.config)
-				knock := func() {
-					conn, err := b.DialContext(t.Context(), "", "")
-					must(t, err)
-					go func() { _, _ = conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")) }()
-					_, _ = io.Copy(io.Discard, conn)
-					_ = conn.Close()
-				}
 				for range 300 {
-					knock()
+					c.open(t, b)
 				}
 				if found := loggedLines(&log, c.logs); len(found) != c.most {
 					t.Errorf("got %d lines, want %d", len(found), c.most)
 				}
 				time.Sleep(time.Minute)
-				knock()
+				c.open(t, b)
 				synctest.Wait()
 				found := loggedLines(&log, c.logs)
 				if len(found) != c.most+1 || strings.Contains(found[c.most], "omitted=0") || !strings.Contains(found[c.most], "omitted=") {
-					t.Errorf("got %q, want one more line with the number of omitted lines", found[c.most:])
+					t.Errorf("got %q, want one more line with the number of omitted lines", found)
 				}
 			})
 		})
+	}
+}
+
+// knock opens a connection that is not an AMQP connection.
+func knock(t *testing.T, b *broker.Broker) {
+	conn, err := b.DialContext(t.Context(), "", "")
+	must(t, err)
+	go func() { _, _ = conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")) }()
+	_, _ = io.Copy(io.Discard, conn)
+	_ = conn.Close()
+}
+
+// failConnection opens a connection that the broker closes because of an error of the client.
+func failConnection(t *testing.T, b *broker.Broker) {
+	conn := dial(t, b)
+	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+	must(t, channel(t, conn).Publish("", "q", false, true, amqp.Publishing{})) // RabbitMQ does not support the flag immediate
+	if err := <-closed; err == nil {
+		t.Fatal("connection was not closed with an error")
 	}
 }

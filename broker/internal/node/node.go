@@ -32,7 +32,7 @@ var ErrClosed = errors.New("broker: shut down")
 // Config configures a node.
 type Config struct {
 	Log      *slog.Logger
-	Sessions session.Config // New sets the fields VHost, Access, Budget, Alarms, Store, Stats and Log
+	Sessions session.Config // New sets the fields VHost, Access, Budget, Alarms, Store, Stats, Log and Failures
 
 	// MemoryLimit is the total size of messages, in bytes, above which the node blocks publishers.
 	MemoryLimit int64
@@ -71,7 +71,7 @@ type Node struct {
 	registry *registry.Registry
 	begun    bool
 
-	loggedRefused, loggedEnds loglimit.Limit // clients can cause any number of these log messages
+	loggedRefused loglimit.Limit // clients can cause any number of these log messages
 
 	mu          sync.Mutex
 	closed      bool
@@ -100,7 +100,7 @@ func New(config Config) (*Node, error) {
 		live:        make(map[*session.Session]struct{}),
 		closing:     make(chan struct{}),
 
-		loggedRefused: loglimit.Limit{Burst: 10}, loggedEnds: loglimit.Limit{Burst: 100},
+		loggedRefused: loglimit.Limit{Burst: 10},
 	}
 	n.Alarms = alarm.Set{n.Memory.Alarm()}
 	if config.Store != nil {
@@ -115,6 +115,7 @@ func New(config Config) (*Node, error) {
 	n.sessions.Store = config.Store
 	n.sessions.Stats = n.Stats
 	n.sessions.Log = config.Log
+	n.sessions.Failures = &loglimit.Limit{Burst: 100}
 	if !n.begun {
 		n.AddVHost("/")
 		n.VHost("/").SetAbout(vhost.About{Description: "Default virtual host"})
@@ -245,7 +246,7 @@ func (n *Node) logEnd(conn net.Conn, err error) {
 	level := logLevel(err)
 	if level < slog.LevelWarn {
 		n.config.Log.Log(context.Background(), level, "connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
-	} else if omitted, due := n.loggedEnds.Due(); due {
+	} else if omitted, due := n.sessions.Failures.Due(); due {
 		n.config.Log.Log(context.Background(), level, "connection ended", "peer", conn.RemoteAddr().String(), "reason", err, "omitted", omitted)
 	}
 }

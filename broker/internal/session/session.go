@@ -40,6 +40,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/loglimit"
 )
 
 const (
@@ -76,6 +77,8 @@ type Config struct {
 	Stats *stats.Node
 
 	Log *slog.Logger
+	// Failures limits the log messages about failed connections, because clients can cause any number of them. It may be nil.
+	Failures *loglimit.Limit
 }
 
 // Session is the server side of one AMQP connection. Serve must be called once. The other exported methods are safe
@@ -220,7 +223,9 @@ func (s *Session) fail(e *exception.Error, method amqpwire.MethodID) {
 	if s.closing.Swap(true) {
 		return
 	}
-	s.log.Warn("closing the connection", "error", e, "method", method)
+	if omitted, due := s.config.Failures.Due(); due {
+		s.log.Warn("closing the connection", "error", e, "method", method, "omitted", omitted)
+	}
 	s.release()
 	s.sendClose(e, method)
 }
