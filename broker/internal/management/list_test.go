@@ -27,3 +27,17 @@ func TestPaginateLimitsRegularExpression(t *testing.T) {
 		}
 	}
 }
+
+// A filter that begins with .* stays within the limit for many queues with long names that do not match.
+func TestPaginateMatchesLongNamesOfManyQueues(t *testing.T) {
+	var queues []fields
+	for range 2000 {
+		queues = append(queues, fields{"name": strings.Repeat("orders.", 36)})
+	}
+	for expression, found := range map[string]int{".*foo.*": 0, ".*?foo": 0, ".*orders.*": 2000, "foo": 0, "^.*foo": 0} {
+		query := url.Values{"page": {"1"}, "use_regex": {"true"}, "name": {expression}}
+		if page, err := paginate(iter.Seq[element](listOf(queues)), query, filterSteps); err != nil || page["filtered_count"] != found {
+			t.Errorf("%s: got %v queues and error %v, want %d", expression, page["filtered_count"], err, found)
+		}
+	}
+}

@@ -41,6 +41,9 @@ var expressions = map[string][]string{
 	`a{65535}`:                     {},
 	`a{65536}`:                     nil,
 	`^..$`:                         {"ab", "ª", "Å", "×"},
+	`.*b.*`:                        {"ab", "aab", "abb", "abab", "a.b", "A-b", "b", "abc", "cab", "tab\t", "nb\u00a0"},
+	`.*?c|.*\.b`:                   {"a.b", "abc", "c", "cab", "café"},
+	`.*+b`:                         {},
 	`(*UTF)^..$`:                   {"ab", "éé"},
 	`^\w$`:                         {"a", "b", "c", "8", "K", "_"},
 	`(?-i)[[:upper:]]`:             {"A-b", "K"},
@@ -115,7 +118,7 @@ func TestRegularExpressions(t *testing.T) {
 }
 
 // expressionParts are parts of random expressions.
-var expressionParts = strings.Split(`a b ab . ^ $ \b \B \w \W \d \s \h \v \R \N [ab] [^a] [a-c] [[:alpha:]] [\w.-] [\d-] \. - | | | * + ? {2} {1,2} {0,} {,1} {1 ++ *+ ?+ *? +? ?? `+
+var expressionParts = strings.Split(`a b ab . .* .* .*? ^ $ \b \B \w \W \d \s \h \v \R \N [ab] [^a] [a-c] [[:alpha:]] [\w.-] [\d-] \. - | | | * + ? {2} {1,2} {0,} {,1} {1 ++ *+ ?+ *? +? ?? `+
 	`( ) (a) (b) (?:a|b) (?:ab)+ (a|ab) (?=a) (?!a) (?=.*b) (?<=a) (?<!b) (?<=a|bb) (?<!a{1,2}) (?> (?: ( ( ) ) ) (?i) (?-i) (?s) (?m) (?x) (?i:A) (?-i:A) `+
 	`\1 \2 \g{1} \g{-1} \k<x> (?<x>a) (?<x>.) (?'y'b) (?P=x) (?1) (?2) (?R) (?&x) (?(1)a|b) (?(<x>)a|b) (?(?=a)ab|b) (?|(a)|(b)) (?#c) \Q.\E \x61 \x{62} \141 \K \A \z \Z \G é É x _ 8 A \pL \p{Lu} \PL ] } {`, " ")
 

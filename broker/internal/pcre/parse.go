@@ -35,7 +35,8 @@ func Compile(pattern string, caseless bool) (r *Regexp, err error) {
 	text := p.start(pattern)
 	p.text, p.offset = p.symbols(text), len(pattern)-len(text)
 	p.groups = []*group{{}}
-	p.groups[0].body = p.alternatives()
+	all := p.alternatives()
+	p.groups[0].body, p.lines = all, len(all) == 1 && strings.HasPrefix(text, ".*")
 	if p.at < len(p.text) {
 		p.fail("unmatched closing parenthesis")
 	}

@@ -20,6 +20,7 @@ const (
 type Regexp struct {
 	groups []*group // by number; element 0 is the whole expression
 	utf    bool     // the expression matches characters instead of bytes
+	lines  bool     // the expression begins with .*, so a match that begins inside a line also begins with the line
 }
 
 // MatchString reports whether s contains a match. It returns false if the match needs too many steps.
@@ -33,6 +34,9 @@ func (r *Regexp) MatchWithin(remaining *int, s string) bool {
 	m := &matcher{Regexp: r, text: r.symbols(s), limit: min(MaxSteps, *remaining)}
 	found := false
 	for start := 0; start <= len(m.text) && !found && !m.exhausted; start++ {
+		if r.lines && start > 0 && m.text[start-1] != '\n' {
+			continue
+		}
 		m.captured = slices.Repeat([]span{unset}, len(r.groups))
 		m.steps += len(m.captured) / perStep
 		found = m.matches(r.groups[0].body, start)
