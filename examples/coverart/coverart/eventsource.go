@@ -51,7 +51,8 @@ type Publisher interface {
 // image would otherwise overtake a copy that waits for a retry. The event of a parked message remains running, and its
 // children wait, until the message is replayed. Workers must not use Debounce, because the table has at most one queued
 // event for an action and an entity. Do not run artwork-indexer at the same time: it marks events as failed that run for
-// longer than 2.5 minutes.
+// longer than 2.5 minutes. Do not run the original Perl program on the same queues either: the retries that it publishes
+// have no message ID, so their events remain running.
 type EventSource struct {
 	DB        *sql.DB // a database with the schema artwork_indexer, with the driver pgx
 	Publisher Publisher

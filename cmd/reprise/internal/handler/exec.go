@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -141,6 +142,8 @@ func (e *Exec) missing(err error) error {
 		return fmt.Errorf("%s cannot be executed although it has the permission (its file system may be mounted with noexec, or the permission may be that of another user)", e.path)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%s is not executable (use chmod +x)", e.path)
+	case errors.Is(err, syscall.ETXTBSY):
+		return fmt.Errorf("cannot start %s: another process has the file open for writing (write to a new file, and rename it)", e.path)
 	}
 	if err := e.checkScript(e.path); err != nil { // the system reports a missing interpreter like a missing program
 		return err

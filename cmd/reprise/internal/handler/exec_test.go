@@ -269,6 +269,27 @@ func TestExecMissing(t *testing.T) {
 	}
 }
 
+// A program that is being replaced, or that the file system does not execute, names the cause, and the message is retried.
+func TestExecNamesCauseOfUnavailableProgram(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "charge")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e := newExec(t, ExecConfig{Command: []string{program}})
+	open, err := os.OpenFile(program, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := e.Handle(bounded(t), full())
+	expect(t, busy, "cannot start "+program+": another process has the file open for writing (write to a new file, and rename it)")
+	if err := open.Close(); err != nil || kind(busy) != "retry" {
+		t.Errorf("got error %v, kind %s, want a retry", err, kind(busy))
+	}
+	// A test cannot mount a file system without privileges, so it passes the error of such a start.
+	expect(t, e.missing(&os.PathError{Op: "fork/exec", Path: program, Err: syscall.EACCES}), program+" cannot be executed although it has the permission (its file system may be mounted with noexec")
+	expect(t, e.Handle(bounded(t), full()), "")
+}
+
 // The check finds a script that an interpreter would miss when the first message arrives.
 func TestExecChecksScriptOfInterpreter(t *testing.T) {
 	dir := t.TempDir()
