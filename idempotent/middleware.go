@@ -19,7 +19,7 @@ import (
 //
 //	no key                               (Warn: handled without protection, see HandleKeyless)
 //	duplicate        key                 (Info: acknowledged without running the handler)
-//	busy             key, left, delay    (Info: retried after delay)
+//	busy             key, left, delay    (Info: retried after delay; Warn if left exceeds an hour)
 //	claim lost       key, reason         (Warn: the context of the handler is canceled)
 //	not released     key, error          (Warn: the key is busy until the lease ends)
 //	not remembered   key, error          (Error: the effect has happened, a duplicate would repeat it)

@@ -1,6 +1,7 @@
 package idempotent
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -45,7 +46,11 @@ func refused(log *slog.Logger, m *reprise.Delivery, key string, got Claim) error
 	case Busy:
 		before := busyBefore(m)
 		delay := backOff(got.Left, before)
-		log.Info("busy", "left", got.Left, "delay", delay)
+		level := slog.LevelInfo
+		if got.Left > longestBusy { // the clock was wrong at the time of the claim, or the lease is very long
+			level = slog.LevelWarn
+		}
+		log.Log(context.Background(), level, "busy", "left", got.Left, "delay", delay)
 		err := fmt.Errorf("%w: key %q stays claimed for %s", ErrBusy, key, got.Left)
 		return reprise.Annotate(reprise.RetryAfter(delay, err), map[string]any{HeaderBusy: before + 1})
 	}

@@ -1,7 +1,11 @@
 package idempotent_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,4 +62,22 @@ func TestRetryKeepsBusyCount(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A claim that a process made while the clock was a day fast delays its message, with a warning.
+func TestLongBusyKeyIsLoggedAsWarning(t *testing.T) {
+	for left, level := range map[time.Duration]string{time.Minute: "INFO", 24 * time.Hour: "WARN"} {
+		var log bytes.Buffer
+		store := new(idempotent.Memory)
+		if c, err := store.Claim(t.Context(), "orders/order-1", "killed", left); err != nil || c.State != idempotent.Claimed {
+			t.Fatalf("Claim: got %v (%v), want claimed", c.State, err)
+		}
+		h := protect(t, store, idempotent.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(context.Context, *reprise.Delivery) error { return nil })
+		if err := h.Handle(t.Context(), &reprise.Delivery{Message: reprise.Message{MessageID: "order-1"}, Queue: "orders"}); !errors.Is(err, idempotent.ErrBusy) {
+			t.Fatalf("Handle: got %v, want ErrBusy", err)
+		}
+		if !strings.Contains(log.String(), "level="+level) || !strings.Contains(log.String(), "key=orders/order-1") {
+			t.Errorf("rest of the lease %s: got log %q, want level %s and the key", left, log.String(), level)
+		}
+	}
 }
