@@ -20,11 +20,14 @@ import (
 // work queue without a worker, it derives them from the names and the dead-letter arguments of queues.
 func NewGraph(t topology.Topology, works []string, workers []graph.Worker, counts map[string]graph.Count) *graph.Graph {
 	b := graphBuilder{
-		Graph: &graph.Graph{}, names: map[string]bool{},
+		Graph: &graph.Graph{}, names: map[string]bool{}, parked: map[string]bool{},
 		index: map[string]int{}, waits: map[string]*waits{}, ways: map[way]int{}, into: map[string][]string{},
 	}
 	for _, q := range t.Queues {
 		b.names[q.Name] = true
+		if key, ok := q.Args["x-dead-letter-routing-key"].(string); ok && q.Args["x-dead-letter-exchange"] == "" && slices.Contains(works, q.Name) {
+			b.parked[key] = true
+		}
 	}
 	b.queues(t, works)
 	b.exchanges(t)
@@ -74,11 +77,12 @@ func (b *graphBuilder) labels() {
 
 type graphBuilder struct {
 	*graph.Graph
-	names map[string]bool   // names of all queues
-	index map[string]int    // indices of nodes, by ID and by the IDs of the queues and exchanges that a node combines
-	waits map[string]*waits // by the ID of the node that combines the wait queues
-	ways  map[way]int       // indices of edges
-	into  map[string][]string
+	names  map[string]bool   // names of all queues
+	parked map[string]bool   // queues to which known work queues dead-letter messages directly
+	index  map[string]int    // indices of nodes, by ID and by the IDs of the queues and exchanges that a node combines
+	waits  map[string]*waits // by the ID of the node that combines the wait queues
+	ways   map[way]int       // indices of edges
+	into   map[string][]string
 }
 
 // way identifies an edge. Edges with the same start and the same end have different reasons.

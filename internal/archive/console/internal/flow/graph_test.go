@@ -157,6 +157,39 @@ func TestGraphKinds(t *testing.T) {
 	}
 }
 
+// A queue with any name is a failed queue if a known work queue dead-letters its messages to the queue, and they do not
+// return from it. Without the workers' configuration, for example in a console of its own, only this shows its kind.
+func TestGraphHasFailedQueueOfAnyName(t *testing.T) {
+	shared := topology.ParkIn{Queue: "shop.dead"}
+	found := shared.Topology("orders").Merge(shared.Topology("invoices"))
+	found.Queues = append(
+		found.Queues,
+		topology.Queue{Name: "orders.later", Args: topology.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "plain"}},
+		topology.Queue{Name: "plain"},
+		topology.Queue{Name: "imports", Args: topology.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "imports.again"}},
+		topology.Queue{Name: "imports.again", Args: topology.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "imports", "x-message-ttl": int64(5000)}},
+	)
+	g := NewGraph(found, []string{"orders", "invoices", "imports"}, nil, nil)
+	got := map[graph.Kind][]string{}
+	for _, n := range g.Nodes {
+		got[n.Kind] = append(got[n.Kind], n.Name)
+	}
+	if d := cmp.Diff(map[graph.Kind][]string{
+		graph.Work: {"imports", "invoices", "orders", "orders.later", "plain"}, graph.Failed: {"shop.dead"}, graph.Wait: {"imports.again"},
+	}, got); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{
+		"imports -retried-> imports.again: rejected",
+		"imports.again -returns-> imports: after 5s",
+		"invoices -parked-> shop.dead: parked",
+		"orders -parked-> shop.dead: parked",
+		"orders.later -retried-> plain: rejected",
+	}, ways(g)); d != "" {
+		t.Error(d)
+	}
+}
+
 // levels returns the queues and exchanges of topology.Levels for a delay of five seconds.
 func levels(t *testing.T, queue string) topology.Topology {
 	t.Helper()

@@ -20,7 +20,7 @@ func (b *graphBuilder) kindOf(q topology.Queue, works []string) (graph.Kind, str
 	_, back := q.Args["x-dead-letter-exchange"]
 	switch {
 	case slices.Contains(works, q.Name) || q.Args["x-dead-letter-routing-key"] == topology.FailedQueue(q.Name):
-	case b.isFailed(q.Name):
+	case b.isFailed(q.Name) || b.parked[q.Name] && !back:
 		return graph.Failed, "failed queue"
 	case waits && back:
 		return graph.Wait, "wait queue, " + graph.Duration(ttl)

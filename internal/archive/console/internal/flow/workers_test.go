@@ -40,6 +40,10 @@ func TestGraphOfKnownWorkers(t *testing.T) {
 			config: reprise.WorkerConfig{Queue: "orders", Policy: short},
 			found:  topology.Buckets{}.Topology("orders"),
 		},
+		"another failed queue": {
+			config: reprise.WorkerConfig{Queue: "orders", Policy: short, Strategy: topology.Strategy{Route: topology.ParkIn{Queue: "shop.dead"}}},
+			found:  topology.ParkIn{Queue: "shop.dead"}.Topology("orders"),
+		},
 		"requeuing":  {config: reprise.WorkerConfig{Queue: "orders", Policy: short, Strategy: topology.Strategy{Route: topology.Requeuing{}}}},
 		"cover art":  {config: reprise.WorkerConfig{Queue: preset.CoverArtIndexQueue, Policy: short, Strategy: preset.CoverArt{}.Strategy()}, found: preset.CoverArt{}.Topology()},
 		"staking":    {config: reprise.WorkerConfig{Queue: preset.StakingActiveQueue, Policy: short, Strategy: preset.Staking{}.Strategy()}, found: preset.Staking{}.Topology()},
