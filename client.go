@@ -6,6 +6,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/announce"
+	"github.com/reprisemq/reprise/internal/inner"
 	"github.com/reprisemq/reprise/internal/publish"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -144,4 +145,18 @@ func (c *Config) linkConfig(purpose string) amqpconn.LinkConfig {
 var linkEvents = map[amqpconn.Change]EventKind{
 	amqpconn.Connected: EventConnected, amqpconn.Disconnected: EventDisconnected,
 	amqpconn.Blocked: EventBlocked, amqpconn.Unblocked: EventUnblocked,
+}
+
+func init() {
+	inner.Of = func(client any) inner.Client {
+		c := client.(*Client)
+		return inner.Client{
+			Consuming: c.consuming, Publishing: c.publishing, Reconnect: c.cfg.Reconnect, Publish: c.publishOwn,
+			Read: func(d *amqpconn.Delivery, queue string) any {
+				m := messageOf(d, queue, amqpconn.CloneTable(d.Headers))
+				return &m
+			},
+			Refused: aboutQueue, Explain: explainDeclare,
+		}
+	}
 }

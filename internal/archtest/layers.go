@@ -27,11 +27,12 @@ internal/archive/console/internal/show, internal/archive/console/internal/figure
 internal/archive/api, internal/archive/notification, internal/graph                                      | broker/internal/queue, broker/internal/registry, broker/internal/diskstore
 internal/archive/ledger, internal/archive/history                                                        | broker/internal/store
 internal/archive/failed                                                                                  | broker/internal/route, broker/internal/exception
-internal/archive/fleet, internal/archive/design, breaker, idempotent, prommetrics, oteltrace             | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
+internal/archive/fleet, internal/archive/sift, internal/archive/design                                   | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
+breaker, idempotent, prommetrics, oteltrace                                                              |
 internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson                                |
 .                                                                                                        |
 internal/consume                                                                                         |
-internal/ack, internal/publish, internal/announce                                                        |
+internal/ack, internal/publish, internal/announce, internal/inner                                        |
 internal/amqpconn                                                                                        |
 internal/preset, internal/protocol, internal/retry                                                       |
 topology                                                                                                 |

@@ -81,7 +81,7 @@ func pausable(r *raw) (queue string, s topology.Strategy) {
 
 func control(t *testing.T, c client, command protocol.Command) {
 	t.Helper()
-	if err := c.Control(t.Context(), command); err != nil {
+	if err := fleet.Control(t.Context(), c.Client, command); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -189,7 +189,7 @@ func TestQueuePauseStopsAllWorkers(t *testing.T) {
 		operator = dial(t, b.URL)
 		list, _ = watching(t, operator)
 		listed(t, list, queue, 2, protocol.WorkerPaused)
-		if p, paused, err := operator.QueuePause(t.Context(), queue); !paused || err != nil || p.By != "ann" {
+		if p, paused, err := fleet.QueuePause(t.Context(), operator.Client, queue); !paused || err != nil || p.By != "ann" {
 			t.Errorf("pause of the queue: got %+v, %t, %v; want a pause by ann", p, paused, err)
 		}
 		if n := h.count(); n != 0 {
@@ -198,7 +198,7 @@ func TestQueuePauseStopsAllWorkers(t *testing.T) {
 		control(t, operator, protocol.Command{Do: protocol.DoResume, Queue: queue})
 		h.wait(t, 10)
 		listed(t, list, queue, 2, protocol.WorkerConsuming)
-		if _, paused, err := operator.QueuePause(t.Context(), queue); paused || err != nil {
+		if _, paused, err := fleet.QueuePause(t.Context(), operator.Client, queue); paused || err != nil {
 			t.Errorf("queue is still paused: %t, %v", paused, err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/archive/sift"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -127,8 +128,8 @@ func TestPeekAndSiftReturnMessages(t *testing.T) {
 				if err := c.Peek(t.Context(), queue, messages, func(*reprise.Delivery) { seen++ }); err != nil {
 					t.Fatal(err)
 				}
-				sifted, _, err := c.Sift(t.Context(), queue, messages, func(*reprise.Delivery) (picked, last bool) { return false, false },
-					func([]*reprise.Delivery) []reprise.Verdict { return nil })
+				sifted, _, err := sift.Queue(t.Context(), c.Client, queue, messages, func(*reprise.Delivery) (picked, last bool) { return false, false },
+					func([]*reprise.Delivery) []sift.Verdict { return nil })
 				depth, depthErr := c.Depth(t.Context(), queue)
 				if seen != messages || sifted != messages || depth != messages || err != nil || depthErr != nil {
 					t.Fatalf("%s, round %d: Peek saw %d, Sift saw %d and %d remain (errors %v, %v), want %d", kind, round, seen, sifted, depth, err, depthErr, messages)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/archive/sift"
 	"github.com/reprisemq/reprise/internal/params"
 )
 
@@ -60,8 +61,8 @@ func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyCo
 			size += len(m.Body)
 			return true, size > emptyBytes
 		}
-		_, _, err := c.Sift(ctx, cfg.Queue, min(emptyBatch, cfg.Limit-n), pick, func(batch []*reprise.Delivery) []reprise.Verdict {
-			verdicts := make([]reprise.Verdict, len(batch))
+		_, _, err := sift.Queue(ctx, c, cfg.Queue, min(emptyBatch, cfg.Limit-n), pick, func(batch []*reprise.Delivery) []sift.Verdict {
+			verdicts := make([]sift.Verdict, len(batch))
 			var saved []*arrival
 			for i, m := range batch {
 				if !cfg.Drop {
@@ -73,7 +74,7 @@ func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyCo
 					e.m.State, e.m.Discarded = Discarded, cfg.Reason
 					saved = append(saved, &e)
 				}
-				verdicts[i] = reprise.Acknowledge
+				verdicts[i] = sift.Acknowledge
 				removed++
 			}
 			if removed == 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/internal/archive/sift"
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -24,7 +25,7 @@ const (
 
 	// siftLimit is the maximum time for one pass of an act over a wait queue. An act that has found its messages
 	// continues to read the other messages until half of this time has passed, and requeues them all together, so that
-	// they keep their order: see Client.Sift.
+	// they keep their order: see sift.Queue.
 	siftLimit = 10 * time.Second
 
 	// maxLooks is the value of x-delivery-count at which Act stops reading. Before RabbitMQ 4.3, each read counts as a
@@ -280,10 +281,10 @@ func (x *waitingAct) sift(ctx context.Context) error {
 		return true, false
 	}
 	var settled []Waiting
-	looked, more, err := x.r.client.Sift(looking, x.place.wait, maxSift, pick, func([]*reprise.Delivery) []reprise.Verdict {
+	looked, more, err := sift.Queue(looking, x.r.client, x.place.wait, maxSift, pick, func([]*reprise.Delivery) []sift.Verdict {
 		verdicts := x.settle(ctx, all)
 		for i, f := range all {
-			if verdicts[i] != reprise.Requeue && !containsID(settled, f.row.ID) {
+			if verdicts[i] != sift.Requeue && !containsID(settled, f.row.ID) {
 				settled = append(settled, f.row)
 			}
 		}
@@ -342,11 +343,11 @@ func (x *waitingAct) unsettled(all []*found, id WaitingID) {
 }
 
 // settle publishes the copies, if any, and returns a verdict for each found message.
-func (x *waitingAct) settle(ctx context.Context, all []*found) []reprise.Verdict {
-	verdicts := make([]reprise.Verdict, len(all))
+func (x *waitingAct) settle(ctx context.Context, all []*found) []sift.Verdict {
+	verdicts := make([]sift.Verdict, len(all))
 	if x.act.Do == RetryNow {
 		for i := range verdicts {
-			verdicts[i] = reprise.DeadLetter
+			verdicts[i] = sift.DeadLetter
 		}
 		return verdicts
 	}
@@ -378,7 +379,7 @@ func (x *waitingAct) settle(ctx context.Context, all []*found) []reprise.Verdict
 	}
 	for i, f := range all {
 		if f.err == nil {
-			verdicts[i] = reprise.Acknowledge
+			verdicts[i] = sift.Acknowledge
 		}
 	}
 	return verdicts

@@ -15,6 +15,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/archive/sift"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
@@ -100,10 +101,10 @@ func (x *actor) attempts() []string {
 // may publish copies in any order.
 func (x *actor) order(n int) (ids []string) {
 	x.Helper()
-	_, _, err := x.client.Sift(x.Context(), x.wait, n, func(m *reprise.Delivery) (picked, last bool) {
+	_, _, err := sift.Queue(x.Context(), x.client, x.wait, n, func(m *reprise.Delivery) (picked, last bool) {
 		ids = append(ids, m.MessageID)
 		return false, false
-	}, func([]*reprise.Delivery) []reprise.Verdict { return nil })
+	}, func([]*reprise.Delivery) []sift.Verdict { return nil })
 	must(x.T, err)
 	return ids
 }

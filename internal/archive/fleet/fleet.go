@@ -11,7 +11,7 @@
 // worker publishes its state (protocol.WorkerStatus) to an exchange, and each List has a separate queue. When Run
 // starts, the List requests a status from all workers.
 //
-// To pause and resume workers, see reprise.Client.Control.
+// To pause and resume workers, see [Control].
 //
 // The package imports only the standard library and the packages reprise and topology.
 package fleet
@@ -87,7 +87,7 @@ func (l *List) Observe(f func(protocol.WorkerStatus)) {
 // permission, or if the client is closed. Run can be called again.
 func (l *List) Run(ctx context.Context) error {
 	l.end(nil)
-	err := l.client.WatchWorkers(ctx, l.add)
+	err := watch(ctx, l.client, l.add)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -108,9 +108,9 @@ func (l *List) Err() error {
 	return l.err
 }
 
-// Control sends a command to workers: see reprise.Client.Control.
+// Control sends a command to workers: see [Control].
 func (l *List) Control(ctx context.Context, command protocol.Command) error {
-	return l.client.Control(ctx, command)
+	return Control(ctx, l.client, command)
 }
 
 // add updates the list with a status.

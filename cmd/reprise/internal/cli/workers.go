@@ -197,7 +197,7 @@ func (c *pauseCmd) Run(ctx context.Context, streams IO) error {
 		if lasts > 0 {
 			p.Until = p.At.Add(lasts)
 		}
-		if err := client.Control(ctx, protocol.Command{Do: protocol.DoPause, Queue: c.Queue, Worker: id, Pause: p}); err != nil {
+		if err := fleet.Control(ctx, client, protocol.Command{Do: protocol.DoPause, Queue: c.Queue, Worker: id, Pause: p}); err != nil {
 			return noListener(err)
 		}
 		return c.report(ctx, streams, list, c.Queue, id, protocol.WorkerPaused)
@@ -229,7 +229,7 @@ func (c *resumeCmd) Run(ctx context.Context, streams IO) error {
 			return err
 		}
 		if id == "" {
-			_, paused, err := client.QueuePause(ctx, c.Queue)
+			_, paused, err := fleet.QueuePause(ctx, client, c.Queue)
 			if err != nil {
 				return err
 			}
@@ -237,7 +237,7 @@ func (c *resumeCmd) Run(ctx context.Context, streams IO) error {
 				return fmt.Errorf("queue %s is not paused (see reprise workers)", brief.Quoted(c.Queue))
 			}
 		}
-		if err := client.Control(ctx, protocol.Command{Do: protocol.DoResume, Queue: c.Queue, Worker: id}); err != nil {
+		if err := fleet.Control(ctx, client, protocol.Command{Do: protocol.DoResume, Queue: c.Queue, Worker: id}); err != nil {
 			return noListener(err)
 		}
 		return c.report(ctx, streams, list, c.Queue, id, protocol.WorkerConsuming)

@@ -1,0 +1,31 @@
+// Package inner gives the archive and the command line what a *reprise.Client does not export.
+package inner
+
+import (
+	"context"
+
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/amqpconn"
+)
+
+// Of returns the inside of a *reprise.Client. Package reprise sets it.
+var Of func(client any) Client
+
+// Client is the inside of a *reprise.Client.
+type Client struct {
+	Consuming, Publishing *amqpconn.Link
+	Reconnect             backoff.Backoff
+
+	// Publish publishes a message that is not the program's, so neither an observer nor BeforePublish sees it. It returns
+	// when the broker has confirmed the message.
+	Publish func(ctx context.Context, exchange, key string, msg *amqpconn.Message) error
+
+	// Read returns a *reprise.Delivery with the message as it was delivered.
+	Read func(d *amqpconn.Delivery, queue string) any
+
+	// Refused converts a refusal of a request about a queue to a *reprise.QueueError. It returns other errors unchanged.
+	Refused func(queue string, err error) error
+
+	// Explain converts the refusal of a declaration to a *reprise.DeclareError.
+	Explain func(kind, name string, err error) error
+}
