@@ -91,10 +91,10 @@ type Config struct {
 	// prefix of consumer tags. At most 200 bytes. Default: "reprise".
 	Name string
 
-	// Announce makes the workers of this client visible to operators, in package fleet, the console and `reprise workers`.
-	// Operators can pause them with Client.Control, the console or `reprise pause`. Workers also report retries with a delay of
-	// a second or more. The client declares the exchanges protocol.WorkersExchange, protocol.ControlExchange and
-	// protocol.RetriesExchange, and, for each work queue, a queue that stores its pause: protocol.PauseQueue. If the broker
+	// Announce makes the workers of this client visible to operators, in the console and `reprise workers`.
+	// Operators can pause them in the console or with `reprise pause`. Workers also report retries with a delay of
+	// a second or more. The client declares the exchanges reprise.workers, reprise.control and reprise.retries, and, for each
+	// work queue, a queue that stores its pause, reprise.paused.{queue}: see docs/worker-protocol.md. If the broker
 	// user may not declare an object, the client omits the object and logs this once. A worker with AsDelivered is not
 	// announced. Default: false, because a library should not declare unrequested objects on a shared broker.
 	Announce bool

@@ -138,7 +138,7 @@ func (e *DeclareError) Error() string {
 func (e *DeclareError) Unwrap() error { return e.Err }
 
 // PausedError reports a pause that an operator has requested. Worker.Status returns it during such a pause, and it is
-// the Err of EventPaused. Its fields are the fields of protocol.Pause.
+// the Err of EventPaused.
 type PausedError struct {
 	Of     string    // "queue" if all workers of the queue are paused, "worker" if only this worker is
 	By     string    // name of the operator; not verified

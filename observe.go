@@ -62,7 +62,7 @@ const (
 	EventCopyFailed                       // the broker did not confirm the copy of a failed message, and the worker publishes it again; Err, Delay.
 	EventCopyRefused                      // the broker permanently refuses the copy of a failed message, and the worker parks the message in another way; Err
 	EventTimeoutNear                      // unacked for most of the acknowledgement timeout; Took. See WorkerConfig.ConsumerTimeout
-	EventUnreported                       // the worker could not report the outcome to the archive that replayed the message; Err. See protocol.OutcomeRequest
+	EventUnreported                       // the worker could not report the outcome to the archive that replayed the message; Err. See docs/failed-messages.md
 
 	// Events of a worker.
 	EventConsuming   // the worker starts to consume
