@@ -50,6 +50,10 @@ var leftOut = []struct{ what, why string }{
 		"if it is cancelled before it becomes active, and the channel of the active consumer then closes, RabbitMQ keeps the active consumer, and its messages stay unacked",
 	},
 	{
+		"a queue that is deleted, and declared again with another type",
+		"a channel of RabbitMQ that has used the deleted queue keeps its state: if the channel publishes to the new queue, RabbitMQ closes the connection with 541",
+	},
+	{
 		"transient queues",
 		"whether RabbitMQ permits them depends on its configuration",
 	},

@@ -121,7 +121,7 @@ func removeRaces(s script) script {
 		}
 		next := append(slices.Clone(kept), o)
 		g := graphOf(next)
-		if g.racy() || transactional(next) && g.meet(g.all) || expiresInPriorityQueue(s, o) || autoAckWithPrefetch(s, o) || replacesActive(s, kept, o) {
+		if g.racy() || transactional(next) && g.meet(g.all) || expiresInPriorityQueue(s, o) || autoAckWithPrefetch(s, o) || replacesActive(s, kept, o) || changesType(kept, o) {
 			continue
 		}
 		if p, ok := o.(publish); ok && p.props.Headers != nil && p.exchange == "" {
@@ -213,6 +213,30 @@ func replacesActive(s, before script, o operation) bool {
 		other, ok := o.(consume)
 		return ok && other.queue == c.queue && other.priority < c.priority
 	})
+}
+
+// changesType reports whether an operation declares a queue that was deleted, with another type.
+func changesType(before script, o operation) bool {
+	queueDeclare := func(o operation) *amqpwire.QueueDeclare {
+		m, _ := o.(method)
+		d, _ := m.m.(*amqpwire.QueueDeclare)
+		return d
+	}
+	next := queueDeclare(o)
+	if next == nil {
+		return false
+	}
+	deleted, changed := false, false
+	for _, b := range before {
+		if m, ok := b.(method); ok {
+			d, deletes := m.m.(*amqpwire.QueueDelete)
+			deleted = deleted || deletes && d.Queue == next.Queue
+		}
+		if d := queueDeclare(b); d != nil && d.Queue == next.Queue {
+			changed = changed || declaredWith(b, "x-queue-type") != declaredWith(o, "x-queue-type")
+		}
+	}
+	return deleted && changed
 }
 
 // expiresInLimitedQueue reports whether a script has messages that expire immediately, and queues with a small limit.
