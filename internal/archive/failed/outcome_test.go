@@ -65,7 +65,8 @@ func (p *replayEnv) replay(plan Plan, until func(*Replay) bool) *Replay {
 	testkit.Eventually(p.T, longest, func() error {
 		r, err = p.archive.Replay(p.Context(), r.ID)
 		if err == nil && !until(r) {
-			err = fmt.Errorf("got replay %+v", r)
+			m, _ := p.archive.Get(p.Context(), 1)
+			err = fmt.Errorf("got replay %+v; message 1: outcome %s %s", r, m.Outcome, m.WhyUnknown)
 		}
 		return err
 	})

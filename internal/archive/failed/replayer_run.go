@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/reprisemq/reprise"
 )
 
 // run is the execution of a replay.
@@ -138,7 +140,12 @@ func (x *run) ask(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if err := x.outcomes.declare(limited); err != nil {
+	err := x.outcomes.declare(limited)
+	for errors.Is(err, reprise.ErrDisconnected) && limited.Err() == nil {
+		// RabbitMQ 3.10 closes the connection if the collector declares the same quorum queue at the same time.
+		err = x.outcomes.declare(limited)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
