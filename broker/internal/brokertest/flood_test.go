@@ -87,6 +87,7 @@ func TestClientsCannotFloodLog(t *testing.T) {
 		"connections above the limit": {broker.Config{MaxConnections: 1}, knock, "connection refused", 10},
 		"invalid handshakes":          {broker.Config{}, knock, "connection ended", 100},
 		"connection exceptions":       {broker.Config{}, failConnection, "closing the connection", 100},
+		"memory limits":               {broker.Config{ConnectionMemoryLimit: attackLimit, MaxMessageSize: 256 << 10}, exhaustMemory, "closing the connection", 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -128,4 +129,15 @@ func failConnection(t *testing.T, b *broker.Broker) {
 	if err := <-closed; err == nil {
 		t.Fatal("connection was not closed with an error")
 	}
+}
+
+// exhaustMemory opens a connection that exceeds the memory limit of a connection.
+func exhaustMemory(t *testing.T, b *broker.Broker) {
+	r := dialRaw(t, b, nil)
+	defer close(r.out)
+	for i := range attackLimit / 100_000 {
+		attacks["unfinished bodies"].step(r, i)
+	}
+	r.read()
+	_ = r.conn.Close()
 }

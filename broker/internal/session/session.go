@@ -308,7 +308,9 @@ func (s *Session) exceeded(e budget.Excess) {
 	s.lock()
 	defer s.unlock()
 	err := excess(e)
-	s.log.Warn("closing the connection", "error", err, "kept", e.Used)
+	if omitted, due := s.config.Failures.Due(); due {
+		s.log.Warn("closing the connection", "error", err, "kept", e.Used, "omitted", omitted)
+	}
 	s.out.drop()
 	s.release()
 	s.sendClose(err, 0)
