@@ -152,6 +152,7 @@ func init() {
 		c := client.(*Client)
 		return inner.Client{
 			Consuming: c.consuming, Publishing: c.publishing, Reconnect: c.cfg.Reconnect, Publish: c.publishOwn,
+			Declare: func(ctx context.Context, t topology.Topology) error { return c.declare(ctx, c.publishing, t) },
 			Read: func(d *amqpconn.Delivery, queue string) any {
 				m := messageOf(d, queue, amqpconn.CloneTable(d.Headers))
 				return &m

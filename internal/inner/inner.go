@@ -6,6 +6,7 @@ import (
 
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Of returns the inside of a *reprise.Client. Package reprise sets it.
@@ -15,6 +16,10 @@ var Of func(client any) Client
 type Client struct {
 	Consuming, Publishing *amqpconn.Link
 	Reconnect             backoff.Backoff
+
+	// Declare is like reprise.Client.Declare, but uses the connection of Publish. In a cluster, its node knows the objects
+	// when Declare returns.
+	Declare func(ctx context.Context, t topology.Topology) error
 
 	// Publish publishes a message that is not the program's, so neither an observer nor BeforePublish sees it. It returns
 	// when the broker has confirmed the message.

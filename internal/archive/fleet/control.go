@@ -94,11 +94,12 @@ func sendCommand(ctx context.Context, client *reprise.Client, command protocol.C
 	if err != nil {
 		return err
 	}
-	if err := client.Declare(ctx, protocol.Workers()); err != nil {
+	c := inner.Of(client)
+	if err := c.Declare(ctx, protocol.Workers()); err != nil {
 		return err
 	}
 	msg := amqpconn.Message{ContentType: "application/json", Timestamp: time.Now(), Body: body}
-	return inner.Of(client).Publish(ctx, protocol.ControlExchange, command.Queue, &msg)
+	return c.Publish(ctx, protocol.ControlExchange, command.Queue, &msg)
 }
 
 func pauseQueue(ctx context.Context, client *reprise.Client, queue string, p protocol.Pause) error {
@@ -119,10 +120,11 @@ func pauseQueue(ctx context.Context, client *reprise.Client, queue string, p pro
 		return err
 	}
 	msg.Body = body
-	if err := client.Declare(ctx, topology.Topology{Queues: []topology.Queue{q}}); err != nil {
+	c := inner.Of(client)
+	if err := c.Declare(ctx, topology.Topology{Queues: []topology.Queue{q}}); err != nil {
 		return err
 	}
-	return inner.Of(client).Publish(ctx, "", q.Name, &msg)
+	return c.Publish(ctx, "", q.Name, &msg)
 }
 
 func resumeQueue(ctx context.Context, client *reprise.Client, queue string) error {
