@@ -37,7 +37,7 @@ type Config struct {
 
 	// CrashLimit is the number of consumers that a message can terminate before it is parked. Default: 5 on quorum
 	// queues of RabbitMQ 4.3 and later, and otherwise no limit, because earlier versions also count each return of a
-	// message by Stop. On RabbitMQ 4.0 to 4.2, use a value below 20; [Design] documents the reason.
+	// message by Stop. On RabbitMQ 4.0 to 4.2, use a value below 20; docs/interop.md documents the reason.
 	CrashLimit int
 
 	// Client configures the connections, for example TLS, and the logger. Default: nil.
