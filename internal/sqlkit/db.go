@@ -46,8 +46,10 @@ type longKey struct{}
 // still have WriteLimit.
 func Long(ctx context.Context) context.Context { return context.WithValue(ctx, longKey{}, true) }
 
+func isLong(ctx context.Context) bool { return ctx.Value(longKey{}) != nil }
+
 func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	if ctx.Value(longKey{}) != nil {
+	if isLong(ctx) {
 		limit = LongLimit
 	}
 	return context.WithTimeout(ctx, limit)

@@ -61,18 +61,21 @@ func (d *DB) Rows(ctx context.Context, query string, args ...any) Rows {
 			return
 		}
 		begun := time.Now()
-		// A long query also fails after ReadLimit if the database does not respond at all.
-		connecting, connected := context.WithTimeout(ctx, ReadLimit)
-		defer connected()
-		conn, err := d.pool.Conn(connecting)
-		if err != nil {
-			yield(nil, explain(err, begun))
-			return
+		queryContext := d.pool.QueryContext
+		if isLong(ctx) { // it also fails after ReadLimit if the database does not respond at all
+			connecting, connected := context.WithTimeout(ctx, ReadLimit)
+			defer connected()
+			conn, err := d.pool.Conn(connecting)
+			if err != nil {
+				yield(nil, explain(err, begun))
+				return
+			}
+			defer conn.Close()
+			queryContext = conn.QueryContext
 		}
-		defer conn.Close()
 		ctx, cancel := limited(ctx, ReadLimit)
 		defer cancel()
-		for row, err := range rowsOf(func() (*sql.Rows, error) { return conn.QueryContext(ctx, d.sql(query), args...) }) {
+		for row, err := range rowsOf(func() (*sql.Rows, error) { return queryContext(ctx, d.sql(query), args...) }) {
 			if !yield(row, explain(err, begun)) {
 				return
 			}

@@ -1,7 +1,11 @@
 package sqlkit_test
 
 import (
+	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -60,5 +64,49 @@ func TestAsJSONReturnsEncodingError(t *testing.T) {
 	}
 	if _, err := sqlkit.AsJSON(func() {}).Value(); err == nil {
 		t.Error("function: got no error")
+	}
+}
+
+// restartedDB is a database that has restarted: the idle connections of the pool fail, and new connections work.
+type restartedDB struct{ epoch int }
+
+func (d *restartedDB) Connect(context.Context) (driver.Conn, error) {
+	return &restartedConn{db: d, epoch: d.epoch}, nil
+}
+func (*restartedDB) Driver() driver.Driver { return nil }
+
+type restartedConn struct {
+	db    *restartedDB
+	epoch int
+}
+
+func (*restartedConn) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
+func (*restartedConn) Begin() (driver.Tx, error)           { return nil, errors.ErrUnsupported }
+func (*restartedConn) Close() error                        { return nil }
+
+func (c *restartedConn) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {
+	if c.epoch < c.db.epoch {
+		return nil, driver.ErrBadConn
+	}
+	return noRows{}, nil
+}
+
+type noRows struct{}
+
+func (noRows) Columns() []string         { return []string{"n"} }
+func (noRows) Close() error              { return nil }
+func (noRows) Next([]driver.Value) error { return io.EOF }
+
+// A query does not fail because the database has restarted since the pool last used a connection.
+func TestRowsUseNewConnectionAfterRestart(t *testing.T) {
+	d := &restartedDB{}
+	pool := sql.OpenDB(d)
+	defer pool.Close()
+	db := sqlkit.New(pool, sqlkit.PostgreSQL, "t_")
+	for range 3 {
+		for _, err := range db.Rows(t.Context(), "SELECT n FROM {t}") {
+			t.Errorf("after %d restarts: %v", d.epoch, err)
+		}
+		d.epoch++
 	}
 }
