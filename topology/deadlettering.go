@@ -28,7 +28,7 @@ const DefaultDeadLetteringDelay = time.Minute
 // the whole path, unless a queue has an x-dead-letter-routing-key. A message that was published directly to its queue
 // (through the default exchange) has the queue name as its routing key, so RetryExchange in the following example would
 // drop it. Reprise cannot change the routing key, because it does not publish a copy. If you expect such messages, bind
-// the queues with that key, too, as preset.WorkRetry does, or use MessageTTL.
+// the queues with that key, too, or use MessageTTL.
 //
 //	topology.DeadLettering{
 //		Delay:         5 * time.Minute,

@@ -36,7 +36,7 @@ func (t Topology) routesByKey(name string) (Exchange, error) {
 }
 
 // Return returns the exchange through which messages return to their work queue after the wait, if the strategy's Route
-// sets one. Otherwise it returns false, for example with Buckets and preset.Staking, whose copies return directly to the
+// sets one. Otherwise it returns false, for example with Buckets, whose copies return directly to the
 // work queue.
 func (s Strategy) Return() (exchange string, ok bool) {
 	switch r := unwrap(s.WithDefaults().Route).(type) {
