@@ -280,7 +280,7 @@ func explainDeclare(kind, name string, err error) error {
 	case amqpconn.NotFound:
 		advice = "another object that it needs was not found; declare that object too"
 	case amqpconn.AccessRefused:
-		advice = refusedAdvice(kind)
+		advice = refusedAdvice(kind, refusal.Text)
 	case amqpconn.InternalError:
 		advice = "the broker does not permit a deprecated feature; declare it without the feature, or permit the feature in the broker"
 	case amqpconn.ResourceLocked:
@@ -289,11 +289,17 @@ func explainDeclare(kind, name string, err error) error {
 	return &DeclareError{Kind: kind, Name: name, Advice: advice, Err: refusal}
 }
 
+// deadLetterRefused matches the refusal of a queue that the user may declare, but not with its dead-letter exchange.
+var deadLetterRefused = regexp.MustCompile(`access to exchange '(.*)' in vhost`)
+
 // refusedAdvice returns the advice for a user without permission. If the object existed and the user had another permission
 // for it, the declaration would have succeeded.
-func refusedAdvice(kind string) string {
+func refusedAdvice(kind, refusal string) string {
 	if kind == "binding" {
 		return "the user may not bind it; grant the write permission for the destination and the read permission for the source, or declare the binding as another user"
+	}
+	if m := deadLetterRefused.FindStringSubmatch(refusal); m != nil && kind == "queue" {
+		return fmt.Sprintf("its dead-letter exchange requires the write permission for the exchange %q; grant it, or declare the queue as another user", m[1])
 	}
 	return "it does not exist, or the user has no permission for it, or its name is reserved; declare it as another user, or grant the configure permission (or, if it exists, read or write)"
 }

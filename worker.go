@@ -123,7 +123,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer (*owner)(w).Interrupted(ErrClosed, 0)
 	err = w.consumer.Run(ctx, w.life.force)
 	if errors.Is(err, consume.ErrStream) {
-		return &DeclareError{Kind: "queue", Name: w.cfg.Queue, Advice: "a worker must not consume a stream, because it would skip earlier messages (bind a quorum queue to the same exchange, or use a stream client)", Err: err}
+		return &DeclareError{Kind: "queue", Name: w.cfg.Queue, Advice: "a worker must not consume a stream", Err: err}
 	}
 	return err
 }

@@ -164,16 +164,22 @@ func wait(done <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 // consume keeps a session open until ctx is done. If the last session is still open, consume returns it for the drain.
 func (c *Consumer) consume(ctx context.Context) (*session, error) {
 	retrier := retry.Retrier{Schedule: c.Reconnect}
-	first, careful := true, false
+	first, careful, stream := true, false, false
 	for ctx.Err() == nil {
 		began := time.Now()
 		s, permanent, err := c.open(ctx, careful)
 		if err == nil {
 			first = false
-			if err = s.serve(ctx); err == nil {
-				return s, nil
+			if stream { // a subscription would skip messages until the next message shows again that the queue is a stream
+				err = s.checkQueue()
+			}
+			if err == nil {
+				if err = s.serve(ctx); err == nil {
+					return s, nil
+				}
 			}
 			s.abandon(err)
+			stream = stream || errors.Is(err, ErrStream)
 			careful = s.conn.Unreadable()
 		}
 		switch {

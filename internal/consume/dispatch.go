@@ -154,7 +154,7 @@ func (d *Delivery) attempt() {
 }
 
 // ErrStream means that the queue is a stream. A consumer would skip its earlier messages, and a stream ignores acks.
-var ErrStream = errors.New("queue is a stream")
+var ErrStream = errors.New("queue is a stream, and a worker would skip its earlier messages (bind a quorum queue to the same exchange, or use a stream client)")
 
 // checkSource returns ErrStream if the queue is a stream. It asks the broker only if the message has the header that RabbitMQ
 // adds in a stream. The header does not suffice, because a program can copy the message to another queue.

@@ -84,6 +84,26 @@ func TestDeclareExplainsRefusals(t *testing.T) {
 	})
 }
 
+// A queue with a dead-letter exchange requires two further permissions. The advice names the missing one.
+func TestRefusedDeadLetterExchangeIsExplained(t *testing.T) {
+	t.Parallel()
+	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
+		r := newRaw(t, b.URL)
+		url := otherUser(t, b.URL, api)
+		permit(t, api, url, ".*", "^$")
+		c := dial(t, url)
+		queue := testkit.Name(t, "queue")
+		r.deleteQueues(queue)
+		err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{
+			Name: queue, Args: topology.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"},
+		}}})
+		e, ok := errors.AsType[*reprise.DeclareError](err)
+		if want := `requires the write permission for the exchange "amq.default"`; !ok || !strings.Contains(e.Advice, want) {
+			t.Errorf("got %v, want advice %q", err, want)
+		}
+	})
+}
+
 // dialFailingDeclare connects to a broker in memory that responds to the first declaration of a queue with an internal
 // error that contains the given reason.
 func dialFailingDeclare(t *testing.T, reason string) client {

@@ -1,6 +1,7 @@
 package workertest
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -63,5 +64,41 @@ func TestWorkerRefusesStream(t *testing.T) {
 		if n := handled.count(); n != 0 {
 			t.Errorf("%d messages of the stream were handled", n)
 		}
+		keepsRefusing(t, c, r, stream)
 	})
+}
+
+// keepsRefusing runs a worker with KeepDeclaring on a stream. After the first message, which shows that the queue is a stream,
+// the worker must not consume again, and must report the reason.
+func keepsRefusing(t *testing.T, c client, r *raw, stream string) {
+	t.Helper()
+	w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
+		Queue: stream, KeepDeclaring: true, Handler: newScript(func(*reprise.Delivery) error { return nil }),
+		Topology: topology.Topology{Queues: []topology.Queue{{Name: stream, IfAbsent: true}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}()
+	const interrupted = "consuming interrupted"
+	testkit.Eventually(t, timeout, func() bool {
+		r.publish("", stream, amqp.Publishing{})
+		return c.log.count(interrupted) > 0
+	})
+	sessions := c.log.count("consuming")
+	c.log.wait(t, interrupted, c.log.count(interrupted)+2)
+	if n := c.log.count("consuming"); n != sessions {
+		t.Errorf("worker consumed the stream another %d times", n-sessions)
+	}
+	if err := w.Status().Err; err == nil || !strings.Contains(err.Error(), "bind a quorum queue") {
+		t.Errorf("Status: got %v, want the reason and the remedy", err)
+	}
 }
