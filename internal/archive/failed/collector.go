@@ -20,6 +20,8 @@ type collector[T any] struct {
 	topology topology.Topology // declaration of the queue
 	waits    string            // log message for reports that cannot be recorded yet
 
+	declaring chan struct{} // has one element while a caller declares the queue
+
 	read func(*reprise.Delivery) (T, bool)
 	note func(context.Context, []T) error // in one transaction
 }
@@ -28,16 +30,25 @@ type collector[T any] struct {
 func newOutcomes(c *reprise.Client, a *Archive, log *slog.Logger) *collector[protocol.Outcome] {
 	return &collector[protocol.Outcome]{
 		client: c, archive: a, log: log, queue: a.outcomeQueue(), topology: a.outcomeTopology(), waits: "outcomes wait",
-		read: func(m *reprise.Delivery) (protocol.Outcome, bool) { return protocol.ReadOutcome(m.Headers) },
-		note: a.noteOutcomes,
+		declaring: make(chan struct{}, 1),
+		read:      func(m *reprise.Delivery) (protocol.Outcome, bool) { return protocol.ReadOutcome(m.Headers) },
+		note:      a.noteOutcomes,
 	}
 }
 
 // maxReports is the maximum number of unacked reports, and the maximum number of reports in one transaction.
 const maxReports = 64
 
+// declare declares the queue, one caller at a time: RabbitMQ 3.10 closes the connection, with all its consumers, if two callers
+// create the same quorum queue.
 func (c *collector[T]) declare(ctx context.Context) (err error) {
 	defer annotate(&err, "cannot declare queue %s", c.queue)
+	select {
+	case c.declaring <- struct{}{}:
+		defer func() { <-c.declaring }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	return c.client.Declare(ctx, c.topology)
 }
 
@@ -62,6 +73,9 @@ func (c *collector[T]) collect(ctx context.Context) {
 // the queue fails. Later failures do not end it, because its worker reconnects and redeclares a deleted queue.
 // Therefore collect counts only failures before the first success.
 func (c *collector[T]) consume(ctx context.Context) error {
+	if err := c.declare(ctx); err != nil {
+		return err
+	}
 	arrived := make(chan *report[T])
 	w, err := reprise.NewWorker(c.client, reprise.WorkerConfig{
 		Queue:        c.queue,

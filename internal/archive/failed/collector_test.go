@@ -71,7 +71,7 @@ func (w *wire) occupy(queue string) {
 // If a declaration fails, the error names the queue.
 func TestCollectorNamesTheQueueItCannotDeclare(t *testing.T) {
 	w, _, _ := newCollecting(t, testkit.Embedded(t).URL)
-	c := &collector[protocol.RetryReport]{client: w.client, queue: w.archive.retriesTopology().Queues[0].Name, topology: w.archive.retriesTopology()}
+	c := &collector[protocol.RetryReport]{client: w.client, queue: w.archive.retriesTopology().Queues[0].Name, topology: w.archive.retriesTopology(), declaring: make(chan struct{}, 1)}
 	w.deleteLater(c.queue)
 	w.occupy(c.queue)
 	if err := c.declare(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "failed: cannot declare queue "+c.queue+": ") {

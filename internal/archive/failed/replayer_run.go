@@ -142,7 +142,7 @@ func (x *run) ask(ctx context.Context) error {
 	defer cancel()
 	err := x.outcomes.declare(limited)
 	for errors.Is(err, reprise.ErrDisconnected) && limited.Err() == nil {
-		// RabbitMQ 3.10 closes the connection if the collector declares the same quorum queue at the same time.
+		// another process may have created the queue at the same time: see collector.declare
 		err = x.outcomes.declare(limited)
 	}
 	if err != nil {

@@ -66,8 +66,9 @@ func (r *Rescheduler) Run(ctx context.Context) error {
 	t := a.retriesTopology()
 	reports := &collector[protocol.RetryReport]{
 		client: r.client, archive: a, log: r.cfg.Logger, queue: t.Queues[0].Name, topology: t, waits: "retries wait",
-		read: func(m *reprise.Delivery) (protocol.RetryReport, bool) { return protocol.ReadRetryReport(m.Body) },
-		note: a.noteRetries,
+		declaring: make(chan struct{}, 1),
+		read:      func(m *reprise.Delivery) (protocol.RetryReport, bool) { return protocol.ReadRetryReport(m.Body) },
+		note:      a.noteRetries,
 	}
 	var running sync.WaitGroup
 	running.Go(func() { reports.collect(ctx) })
