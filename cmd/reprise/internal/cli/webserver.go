@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,10 @@ type limitedLog struct {
 }
 
 func (w *limitedLog) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("panic serving")) { // a fault of the program, which clients must not hide behind their own
+		w.log.Error(strings.TrimSpace(string(b)))
+		return len(b), nil
+	}
 	if omitted, due := w.limit.Due(); due {
 		w.log.Warn(strings.TrimSpace(string(b)), "omitted", omitted)
 	}

@@ -136,7 +136,7 @@ func TestWebServerLogsErrors(t *testing.T) {
 	client.CloseIdleConnections()
 	s.stop()
 	var line struct{ Level, Msg string }
-	if err := json.Unmarshal(logged.Bytes(), &line); err != nil || line.Level != "WARN" || !strings.Contains(line.Msg, "a handler's fault") {
+	if err := json.Unmarshal(logged.Bytes(), &line); err != nil || line.Level != "ERROR" || !strings.Contains(line.Msg, "a handler's fault") {
 		t.Errorf("log: got %q: %v", logged.String(), err)
 	}
 }
@@ -150,5 +150,9 @@ func TestErrorsOfWebServerDoNotFloodLog(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "level=WARN"); n != 10 {
 		t.Errorf("got %d log messages about 1000 errors, want 10", n)
+	}
+	errors.Print("http: panic serving 192.0.2.1:1: no such message")
+	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+		t.Errorf("got %d log messages about the panic of a page, want 1", n)
 	}
 }
