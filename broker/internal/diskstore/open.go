@@ -113,9 +113,7 @@ func (d *disk) openDatabase() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := d.warnClock(path); err != nil {
-		return err
-	}
+	d.warnClock(path)
 	d.releaseReserve()
 	if err := d.track(path, v); err != nil {
 		return err
