@@ -66,7 +66,8 @@ type Message struct {
 // origin, the properties and the headers from the copy. It omits the headers that the worker added to the copy (except
 // the headers of Annotate), and the dead-letter history of RabbitMQ (x-death and related headers).
 //
-// To publish a delivered message again, pass &d.Message to Publish.
+// To publish a delivered message again, pass &d.Message to Publish. It is then a new message: the header CC has an effect again, and
+// the broker refuses the UserID of another user.
 type Delivery struct {
 	Message
 
