@@ -47,8 +47,8 @@ var (
 	ErrInvalidMessage = amqpconn.ErrInvalidMessage
 
 	// ErrCopyRefused is returned by Worker.Status and Worker.Healthy while the worker holds messages that it can neither
-	// retry nor park, because the broker refuses their copies, and their queue does not dead-letter into the failed queue. The
-	// error string contains the reason.
+	// retry nor park, because the broker refuses their copies, and their queue does not dead-letter into the failed queue, or because a
+	// full queue has refused the copies for a minute (then also ErrNacked). The error string contains the reason.
 	ErrCopyRefused = errors.New("reprise: broker refuses copies of failed messages")
 
 	// ErrStillRunning is returned by Worker.Status and Worker.Healthy while the broker has redelivered a message whose

@@ -13,6 +13,9 @@ import (
 // unroutedPause is the time for which a missing destination may still appear, for example during an import of definitions.
 const unroutedPause = time.Minute
 
+// fullPause is the time after which a worker reports a full queue that refuses copies, and processes the messages behind them.
+const fullPause = time.Minute
+
 // refusedPause is the minimum time between two attempts to publish a copy that the broker has refused permanently.
 const refusedPause = time.Minute
 

@@ -210,10 +210,10 @@ func (w *Worker) ackThenPublish(d *delivery, p *plan) *Event {
 // copy permanently, publishCopy replaces p by the next plan. It returns nil if that plan has no copy.
 func (w *Worker) publishCopy(ctx context.Context, d *delivery, p *plan, sole bool) error {
 	retrier := retry.Retrier{Schedule: w.client.cfg.Reconnect}
-	refused := false // permanently
-	release := func() {}
+	refused := false // permanently, or by a full queue for a while
+	holding, release := false, func() {}
 	defer func() { release() }()
-	for {
+	for first := time.Now(); ; {
 		began := time.Now()
 		err := w.client.publishCopy(ctx, p, func() {
 			w.logger(d, p).Warn("confirm is late", "to", p.to(), "after", time.Since(began))
@@ -236,12 +236,15 @@ func (w *Worker) publishCopy(ctx context.Context, d *delivery, p *plan, sole boo
 					refused = false
 					continue
 				}
-				release()
-				release = w.hold(d, err)
 				delay = max(delay, refusedPause)
-				if !sole {
-					pause = w.untilDrain
-				}
+			}
+			full := !refused && errors.Is(err, ErrNacked) && began.Sub(first) >= fullPause
+			if refused || full && !holding {
+				release()
+				holding, release = true, w.hold(d, err)
+			}
+			if refused = refused || full; refused && !sole {
+				pause = w.untilDrain
 			}
 			w.logger(d, p).Warn("copy failed", "to", p.to(), "error", err, retry.Next(delay))
 			w.observe(Event{Kind: EventCopyFailed, MessageID: d.id, Attempt: d.Attempt, Delay: delay, Err: err})

@@ -393,3 +393,60 @@ func TestMessageIsParkedWithoutMarks(t *testing.T) {
 		}
 	})
 }
+
+// If a full queue refuses the copies of failed messages for a minute, the worker reports it and processes the messages behind
+// them. When the queue has room, the messages are parked after their only attempt.
+func TestLastingNackIsReported(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		const failing = 8
+		c := dial()
+		full := topology.Topology{Queues: []topology.Queue{{Name: "work.failed", Args: topology.Table{"x-max-length": 1, "x-overflow": "reject-publish"}}}}
+		if err := c.Declare(t.Context(), full); err != nil {
+			t.Fatal(err)
+		}
+		r.publish("", "work.failed", amqp.Publishing{MessageId: "first"})
+		h := newScript(func(m *reprise.Delivery) error {
+			if m.MessageID == "good" {
+				return nil
+			}
+			return reprise.Park(errScripted)
+		})
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: h, Topology: full, Concurrency: 1, Prefetch: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(t.Context()) }()
+		c.log.wait(t, "consuming", 1)
+		for i := range failing {
+			r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(i)})
+		}
+		r.publish("", "work", amqp.Publishing{MessageId: "good"})
+		time.Sleep(30 * time.Second)
+		if err := w.Status().Err; err != nil {
+			t.Errorf("status after 30 s: got %v, want none, because the queue may soon have room", err)
+		}
+		time.Sleep(5 * time.Minute)
+		if err := w.Status().Err; !errors.Is(err, reprise.ErrCopyRefused) || !errors.Is(err, reprise.ErrNacked) {
+			t.Errorf("status after 5 min: got %v, want ErrCopyRefused and ErrNacked", err)
+		}
+		if n := h.count(); n != failing+1 {
+			t.Errorf("attempts: got %d, want %d", n, failing+1)
+		}
+		for range failing {
+			r.take("work.failed")
+		}
+		time.Sleep(5 * time.Minute)
+		if err := w.Status().Err; err != nil {
+			t.Errorf("status after the queue has room: got %v", err)
+		}
+		r.take("work.failed")
+		if n := h.count(); n != failing+1 {
+			t.Errorf("attempts after the queue has room: got %d, want %d", n, failing+1)
+		}
+		if err := errors.Join(w.Shutdown(t.Context()), <-ended); err != nil {
+			t.Error(err)
+		}
+	})
+}
