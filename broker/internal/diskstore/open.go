@@ -103,6 +103,10 @@ func (d *disk) open() error {
 		return err
 	}
 	d.holdReserve()
+	if free, err := d.Free(); err == nil && d.low() {
+		d.log.Warn("disk has no room for a reserve; if it fills up, the broker may not start again until space is free "+
+			"(use a larger disk)", "directory", d.dir, "free", free, "required", 2*d.reserve)
+	}
 	return nil
 }
 

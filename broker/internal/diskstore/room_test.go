@@ -1,10 +1,13 @@
 package diskstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -258,5 +261,22 @@ func TestOpenOnFullDisk(t *testing.T) {
 	}
 	if err := d.Close(true); err != nil {
 		t.Error(err)
+	}
+}
+
+// The reserve lets the broker start on a full disk. On a disk that is too small for it, the log says so.
+func TestMissingReserveIsLogged(t *testing.T) {
+	for capacity, want := range map[int64]bool{48 << 20: true, 1 << 30: false} {
+		var log bytes.Buffer
+		s, err := Open(Options{Dir: "data", Log: slog.New(slog.NewTextHandler(&log, nil)), FS: newSmallFS(capacity)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(false); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "no room for a reserve"); got != want {
+			t.Errorf("capacity %d: warning is %t, want %t; log: %s", capacity, got, want, log.String())
+		}
 	}
 }
