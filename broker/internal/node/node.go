@@ -71,7 +71,8 @@ type Node struct {
 	registry *registry.Registry
 	begun    bool
 
-	loggedRefused loglimit.Limit // clients can cause any number of these log messages
+	// Clients can cause any number of these log messages. Each kind has a limit of its own, so that none hides another.
+	loggedRefused, loggedUnchecked, loggedEnd loglimit.Limit
 
 	mu          sync.Mutex
 	closed      bool
@@ -100,7 +101,9 @@ func New(config Config) (*Node, error) {
 		live:        make(map[*session.Session]struct{}),
 		closing:     make(chan struct{}),
 
-		loggedRefused: loglimit.Limit{Burst: 10},
+		loggedRefused:   loglimit.Limit{Burst: 10},
+		loggedUnchecked: loglimit.Limit{Burst: 10},
+		loggedEnd:       loglimit.Limit{Burst: 100},
 	}
 	n.Alarms = alarm.Set{n.Memory.Alarm()}
 	if config.Store != nil {
@@ -243,21 +246,17 @@ func (n *Node) Serve(conn net.Conn) error {
 
 // logEnd logs why a connection ended.
 func (n *Node) logEnd(conn net.Conn, err error) {
-	level := logLevel(err)
-	if level < slog.LevelWarn {
-		n.config.Log.Log(context.Background(), level, "connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
-	} else if omitted, due := n.sessions.Failures.Due(); due {
-		n.config.Log.Log(context.Background(), level, "connection ended", "peer", conn.RemoteAddr().String(), "reason", err, "omitted", omitted)
+	limit := &n.loggedEnd
+	if unchecked, ok := errors.AsType[*access.WaitError](err); ok {
+		if !unchecked.Held { // a client can cause any number of them in a second
+			n.config.Log.Debug("connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
+			return
+		}
+		limit = &n.loggedUnchecked
 	}
-}
-
-// logLevel returns the level at which to log the reason for the end of a connection. If the login was refused without a
-// delay, it returns the debug level, because clients can cause any number of these entries.
-func logLevel(err error) slog.Level {
-	if refused, ok := errors.AsType[*access.WaitError](err); ok && !refused.Held {
-		return slog.LevelDebug
+	if omitted, due := limit.Due(); due {
+		n.config.Log.Warn("connection ended", "peer", conn.RemoteAddr().String(), "reason", err, "omitted", omitted)
 	}
-	return slog.LevelWarn
 }
 
 // Wait waits for the duration d and returns true. If the node is shut down during the wait, Wait returns false.
