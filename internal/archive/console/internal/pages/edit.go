@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,8 +53,12 @@ func (p *Pages) edit(c *web.Call, id failed.ID) error {
 	to, err := keepEdit(c, do, e, content)
 	if errors.Is(err, failed.ErrState) {
 		// Another act has changed the message. If it was an edit, the page shows both edits.
-		if e, _, again := readEdition(c, id); again != nil || e.moved() {
-			return cmp.Or(again, showEdit(c, e))
+		e, _, again := readEdition(c, id)
+		switch {
+		case again != nil:
+			return again
+		case e.moved():
+			return showEdit(c, e)
 		}
 	}
 	if err != nil {
