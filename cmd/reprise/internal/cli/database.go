@@ -36,7 +36,8 @@ func openSQLite(path string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := url.URL{Scheme: "file", Path: path, RawQuery: "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"}
+	// mode=rw: private creates the file. A new connection must not create it again after it was deleted.
+	u := url.URL{Scheme: "file", Path: path, RawQuery: "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&mode=rw"}
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
 		return nil, err
