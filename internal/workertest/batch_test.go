@@ -299,7 +299,7 @@ func TestTooLargeMessagesCostOneChannel(t *testing.T) {
 		c := dial(t, b.URL)
 		queue := queueFor(t, r, c, nil)
 		huge := make([]byte, limit+1)
-		var fine []string
+		var fine, larger []string
 		batch := numbered(300, func(int) (string, string) { return "", queue })
 		for i, m := range batch {
 			if i == 100 || i == 150 {
@@ -308,6 +308,7 @@ func TestTooLargeMessagesCostOneChannel(t *testing.T) {
 			}
 			if i%50 == 20 {
 				m.Body = huge[:(i+1)<<10] // larger than all earlier messages
+				larger = append(larger, m.MessageID)
 			}
 			fine = append(fine, m.MessageID)
 		}
@@ -325,7 +326,17 @@ func TestTooLargeMessagesCostOneChannel(t *testing.T) {
 		if n := c.log.count("channel closed"); n != 1 {
 			t.Errorf("channel was closed %d times, want 1", n)
 		}
-		if ids := r.drained(queue); strings.Join(ids, " ") != strings.Join(fine, " ") {
+		// A broker that is busy for more than 10 s with a message of a new size may get the following messages first.
+		ids := r.drained(queue)
+		small := func(ids []string) string {
+			return strings.Join(slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(larger, id) }), " ")
+		}
+		if small(ids) != small(fine) {
+			t.Errorf("arrived messages: got %v, want the order %v", ids, fine)
+		}
+		slices.Sort(ids)
+		slices.Sort(fine)
+		if !slices.Equal(ids, fine) {
 			t.Errorf("arrived messages: got %v, want %v", ids, fine)
 		}
 		if n := c.log.count("connection lost"); n != 0 {
