@@ -90,7 +90,9 @@ func TestListShowsManyNewMessages(t *testing.T) {
 		fail(t, shop, "orders", fmt.Sprint("number ", i))
 	}
 	shows(t, b, ".news button", "Show more than 50 new failures")
-	do(t, b, chromedp.Click(chromedp.CSS(".news button")), chromedp.Click(link("Show more")), chromedp.WaitVisible(chromedp.CSS("#rows tr:nth-child(56)")))
+	do(t, b, chromedp.Click(chromedp.CSS(".news button")), chromedp.WaitVisible(chromedp.CSS("#rows tr:nth-child(50)")))
+	shows(t, b, "#live", "Live") // otherwise the script of the new page may not handle the click yet
+	do(t, b, chromedp.Click(link("Show more")), chromedp.WaitVisible(chromedp.CSS("#rows tr:nth-child(56)")))
 	do(t, b, chromedp.Click(chromedp.CSS("#rows tr:nth-child(56) input")))
 	shows(t, b, "[data-picked]", "1 selected")
 	checkProblems(t, b)
