@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/prommetrics"
 )
 
@@ -171,7 +172,7 @@ func (h *health) paused() string {
 	var b strings.Builder
 	for _, w := range h.workers {
 		if p, ok := errors.AsType[*reprise.PausedError](w.Status().Pause); ok {
-			fmt.Fprintf(&b, "queue %s: %s\n", w.queue, oneLine(strings.TrimPrefix(p.Error(), "reprise: ")))
+			fmt.Fprintf(&b, "queue %s: %s\n", w.queue, oneLine(protocol.Pause(*p).String()))
 		}
 	}
 	return b.String()
