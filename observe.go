@@ -37,9 +37,7 @@ func (g *guardedObserver) Observe(e Event) {
 	if err == nil {
 		return
 	}
-	if omitted, due := g.limit.Due(); due {
-		g.log.Error("observer failed", "event", e.Kind.String(), "error", err, "omitted", omitted)
-	}
+	g.limit.Log(g.log, slog.LevelError, "observer failed", "event", e.Kind.String(), "error", err)
 }
 
 // EventKind is the kind of an Event.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"log/slog"
 	"math"
 	"sync"
 	"time"
@@ -141,9 +142,7 @@ func (d *Delivery) End(result error, pause time.Duration, reason error) {
 	c := d.session.consumer
 	if d.record != nil {
 		if err := guard.Call("breaker", func() error { d.record(result); return nil }); err != nil {
-			if omitted, due := c.loggedBreaker.Due(); due {
-				c.Log.Error("breaker failed", "error", err, "omitted", omitted)
-			}
+			c.loggedBreaker.Log(c.Log, slog.LevelError, "breaker failed", "error", err)
 		}
 	}
 	c.pauser.pause(pause, reason)

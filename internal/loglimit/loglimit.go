@@ -3,6 +3,8 @@
 package loglimit
 
 import (
+	"context"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -16,6 +18,13 @@ type Limit struct {
 	minute  time.Time // start of the current minute
 	logged  int       // number of messages in the current minute
 	omitted int
+}
+
+// Log counts an event, and logs it with the attribute omitted if it is due.
+func (l *Limit) Log(log *slog.Logger, level slog.Level, message string, args ...any) {
+	if omitted, due := l.Due(); due {
+		log.Log(context.Background(), level, message, append(args, "omitted", omitted)...)
+	}
 }
 
 // Due counts an event, and reports whether the caller should log it. omitted is the number of events since the last

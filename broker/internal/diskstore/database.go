@@ -3,6 +3,7 @@ package diskstore
 import (
 	"cmp"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -45,8 +46,8 @@ const backgroundPause = 100 * time.Millisecond
 func (d *disk) backgroundError(err error) {
 	if pebble.IsCorruptionError(err) || errors.Is(err, ErrDamaged) {
 		d.damageOnce.Do(func() { close(d.damaged) })
-	} else if omitted, due := d.loggedBackground.Due(); due {
-		d.log.Error("background work of the database failed", "directory", d.dir, "error", err, "omitted", omitted)
+	} else {
+		d.loggedBackground.Log(d.log, slog.LevelError, "background work of the database failed", "directory", d.dir, "error", err)
 	}
 	time.Sleep(backgroundPause)
 }

@@ -223,9 +223,7 @@ func (n *Node) Serve(conn net.Conn) error {
 		return ErrClosed
 	}
 	if limit := n.config.MaxConnections; limit > 0 && len(n.live) >= limit {
-		if omitted, due := n.loggedRefused.Due(); due {
-			n.config.Log.Warn("connection refused; connection limit reached", "peer", conn.RemoteAddr().String(), "limit", limit, "omitted", omitted)
-		}
+		n.loggedRefused.Log(n.config.Log, slog.LevelWarn, "connection refused; connection limit reached", "peer", conn.RemoteAddr().String(), "limit", limit)
 		_ = conn.Close()
 		return nil
 	}
@@ -254,9 +252,7 @@ func (n *Node) logEnd(conn net.Conn, err error) {
 		}
 		limit = &n.loggedUnchecked
 	}
-	if omitted, due := limit.Due(); due {
-		n.config.Log.Warn("connection ended", "peer", conn.RemoteAddr().String(), "reason", err, "omitted", omitted)
-	}
+	limit.Log(n.config.Log, slog.LevelWarn, "connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
 }
 
 // Wait waits for the duration d and returns true. If the node is shut down during the wait, Wait returns false.

@@ -223,9 +223,7 @@ func (s *Session) fail(e *exception.Error, method amqpwire.MethodID) {
 	if s.closing.Swap(true) {
 		return
 	}
-	if omitted, due := s.config.Failures.Due(); due {
-		s.log.Warn("closing the connection", "error", e, "method", method, "omitted", omitted)
-	}
+	s.config.Failures.Log(s.log, slog.LevelWarn, "closing the connection", "error", e, "method", method)
 	s.release()
 	s.sendClose(e, method)
 }
@@ -308,9 +306,7 @@ func (s *Session) exceeded(e budget.Excess) {
 	s.lock()
 	defer s.unlock()
 	err := excess(e)
-	if omitted, due := s.config.Failures.Due(); due {
-		s.log.Warn("closing the connection", "error", err, "kept", e.Used, "omitted", omitted)
-	}
+	s.config.Failures.Log(s.log, slog.LevelWarn, "closing the connection", "error", err, "kept", e.Used)
 	s.out.drop()
 	s.release()
 	s.sendClose(err, 0)

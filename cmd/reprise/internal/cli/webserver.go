@@ -68,9 +68,7 @@ func (w *limitedLog) Write(b []byte) (int, error) {
 		w.log.Error(strings.TrimSpace(string(b)))
 		return len(b), nil
 	}
-	if omitted, due := w.limit.Due(); due {
-		w.log.Warn(strings.TrimSpace(string(b)), "omitted", omitted)
-	}
+	w.limit.Log(w.log, slog.LevelWarn, strings.TrimSpace(string(b)))
 	return len(b), nil
 }
 

@@ -196,10 +196,8 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Delivery) error {
 	stdout.flush()
 	stderr.flush()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		if omitted, due := e.loggedOpen.Due(); due {
-			log.Warn("the program exited, but its children kept its output open; the rest of the output is ignored",
-				"program", e.cfg.Command[0], "omitted", omitted)
-		}
+		e.loggedOpen.Log(log, slog.LevelWarn, "the program exited, but its children kept its output open; the rest of the output is ignored",
+			"program", e.cfg.Command[0])
 	}
 	if failed && e.ends(ctx) {
 		return context.Cause(ctx)

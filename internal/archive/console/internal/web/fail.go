@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -24,9 +25,7 @@ func (c *Call) fail(err error) {
 		}
 	}
 	if c.Unavailable = errors.Is(err, failed.ErrUnavailable); c.Unavailable {
-		if omitted, due := c.loggedUnavailable.Due(); due {
-			c.Logger.Warn("archive unavailable", "method", c.R.Method, "path", c.R.URL.Path, "actor", c.Who.Actor, "err", err, "omitted", omitted)
-		}
+		c.loggedUnavailable.Log(c.Logger, slog.LevelWarn, "archive unavailable", "method", c.R.Method, "path", c.R.URL.Path, "actor", c.Who.Actor, "err", err)
 	}
 	if f.RetryAfter > 0 {
 		c.W.Header().Set("Retry-After", strconv.Itoa(f.RetryAfter))
