@@ -62,7 +62,7 @@ func TestMessageAgeExcludesRequestedDelay(t *testing.T) {
 		}
 		synctest.Wait()
 		got := map[float64]uint64{}
-		for _, family := range gather(t, m) {
+		for _, family := range value(registry(t, m).Gather())(t) {
 			if family.GetName() == histogram {
 				for _, b := range family.GetMetric()[0].GetHistogram().GetBucket() {
 					got[b.GetUpperBound()] = b.GetCumulativeCount()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/prommetrics"
@@ -43,7 +42,7 @@ func TestNewUsesConfiguredBuckets(t *testing.T) {
 		t.Helper()
 		m := newMetrics(t, config)
 		m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "q"})
-		for _, family := range gather(t, m) {
+		for _, family := range value(registry(t, m).Gather())(t) {
 			if family.GetName() == name {
 				for _, b := range family.GetMetric()[0].GetHistogram().GetBucket() {
 					bounds = append(bounds, b.GetUpperBound())
@@ -71,8 +70,8 @@ func TestNewExportsNativeHistograms(t *testing.T) {
 		m := newMetrics(t, prommetrics.Config{NativeHistograms: native})
 		m.Observe(reprise.Event{Kind: reprise.EventRetried, Queue: "q", Attempt: 1, Delay: time.Minute})
 		n := 0
-		for _, family := range gather(t, m) {
-			if family.GetType() != dto.MetricType_HISTOGRAM {
+		for _, family := range value(registry(t, m).Gather())(t) {
+			if family.GetType().String() != "HISTOGRAM" {
 				continue
 			}
 			n++

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/prometheus/common/expfmt"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
@@ -73,24 +71,27 @@ func Example() {
 	fmt.Println(<-running)
 
 	// In a program: http.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	text, err := testutil.GatherAndFormat(registry, expfmt.TypeTextPlain, "reprise_attempts_total", "reprise_attempts_running")
+	families, err := registry.Gather()
 	if err != nil {
 		fmt.Println(err)
+		return
 	}
-	os.Stdout.Write(text)
+	for _, family := range families {
+		if family.GetName() != "reprise_attempts_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			fmt.Println(metric.GetLabel()[0].GetValue(), metric.GetCounter().GetValue())
+		}
+	}
 	// Output:
 	// <nil>
-	// # HELP reprise_attempts_running Handlers that are running now.
-	// # TYPE reprise_attempts_running gauge
-	// reprise_attempts_running{queue="orders"} 0
-	// # HELP reprise_attempts_total Attempts by outcome.
-	// # TYPE reprise_attempts_total counter
-	// reprise_attempts_total{outcome="done",queue="orders"} 1
-	// reprise_attempts_total{outcome="dropped",queue="orders"} 0
-	// reprise_attempts_total{outcome="given_back",queue="orders"} 0
-	// reprise_attempts_total{outcome="lost",queue="orders"} 0
-	// reprise_attempts_total{outcome="parked",queue="orders"} 0
-	// reprise_attempts_total{outcome="retried",queue="orders"} 2
+	// done 1
+	// dropped 0
+	// given_back 0
+	// lost 0
+	// parked 0
+	// retried 2
 }
 
 // In this example, a label distinguishes two clients in one process.

@@ -2,15 +2,13 @@ package prommetrics_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise"
@@ -38,39 +36,20 @@ func TestMetricsOfForeignNamesAreReadable(t *testing.T) {
 			done[strings.ToValidUTF8(name, "\uFFFD")]++
 			consuming[strings.ToValidUTF8(name, "\uFFFD")]++
 		}
-		families := scrape(t, m)
-		for name, want := range map[string]map[string]float64{"reprise_attempts_total": done, "reprise_consuming": consuming} {
-			got := map[string]float64{}
-			for _, metric := range families[name].GetMetric() {
-				labels := map[string]string{}
-				for _, l := range metric.GetLabel() {
-					labels[l.GetName()] = l.GetValue()
-				}
-				if outcome := labels["outcome"]; outcome != "" && outcome != "done" {
-					continue
-				}
-				got[labels["queue"]] += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
-			}
+		server := httptest.NewServer(promhttp.HandlerFor(registry(t, m), promhttp.HandlerOpts{}))
+		defer server.Close()
+		if err := testutil.ScrapeAndCompare(server.URL, strings.NewReader(""), "no metric"); err != nil { // parses all metrics, and compares none
+			rt.Errorf("Prometheus cannot read the metrics: %v", err)
+		}
+		got := samples(t, m)
+		for format, want := range map[string]map[string]float64{
+			`attempts_total{outcome="done",queue=%q}`: done, `consuming{queue=%q}`: consuming,
+		} {
 			for queue, n := range want {
-				if got[queue] != n {
-					rt.Errorf("%s of queue %q: got %v, want %v", name, queue, got[queue], n)
+				if sample := fmt.Sprintf(format, queue); got[sample] != n {
+					rt.Errorf("%s: got %v, want %v", sample, got[sample], n)
 				}
 			}
 		}
 	})
-}
-
-// scrape serves the metrics, and parses them as Prometheus does.
-func scrape(t *testing.T, m *prommetrics.Metrics) map[string]*dto.MetricFamily {
-	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(m)
-	w := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(w.Body)
-	if w.Code != 200 || err != nil {
-		t.Fatalf("metrics: got status %d, error %v", w.Code, err)
-	}
-	return families
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 
 	"github.com/reprisemq/reprise/prommetrics"
@@ -25,17 +24,25 @@ func newMetrics(t testing.TB, cfg prommetrics.Config) *prommetrics.Metrics {
 	return m
 }
 
-func gather(t testing.TB, c prometheus.Collector) []*dto.MetricFamily {
+// registry returns a registry that contains only a collector.
+func registry(t testing.TB, c prometheus.Collector) *prometheus.Registry {
 	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(c); err != nil {
+	r := prometheus.NewPedanticRegistry()
+	if err := r.Register(c); err != nil {
 		t.Fatal(err)
 	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
+	return r
+}
+
+// value returns a function that returns v, or fails a test if err is not nil.
+func value[V any](v V, err error) func(t testing.TB) V {
+	return func(t testing.TB) V {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
-	return families
 }
 
 // samples returns the values of all metrics of a collector. The names omit the prefix. A histogram has two values, the count
@@ -43,16 +50,16 @@ func gather(t testing.TB, c prometheus.Collector) []*dto.MetricFamily {
 func samples(t testing.TB, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
-	for _, family := range gather(t, c) {
+	for _, family := range value(registry(t, c).Gather())(t) {
 		name := strings.TrimPrefix(family.GetName(), "reprise_")
 		for _, m := range family.GetMetric() {
-			labels := labelled(m)
-			switch family.GetType() {
-			case dto.MetricType_COUNTER:
+			labels := labelled(m.GetLabel())
+			switch family.GetType().String() {
+			case "COUNTER":
 				all[name+labels] = m.GetCounter().GetValue()
-			case dto.MetricType_GAUGE:
+			case "GAUGE":
 				all[name+labels] = m.GetGauge().GetValue()
-			case dto.MetricType_HISTOGRAM:
+			case "HISTOGRAM":
 				all[name+"_count"+labels] = float64(m.GetHistogram().GetSampleCount())
 				all[name+"_sum"+labels] = m.GetHistogram().GetSampleSum()
 			default:
@@ -63,9 +70,12 @@ func samples(t testing.TB, c prometheus.Collector) map[string]float64 {
 	return all
 }
 
-func labelled(m *dto.Metric) string {
+func labelled[L interface {
+	GetName() string
+	GetValue() string
+}](labels []L) string {
 	var pairs []string
-	for _, l := range m.GetLabel() {
+	for _, l := range labels {
 		pairs = append(pairs, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 	}
 	if len(pairs) == 0 {
@@ -89,7 +99,7 @@ func changed(before, after map[string]float64) map[string]float64 {
 func described(t testing.TB, c prometheus.Collector) map[string]metric {
 	t.Helper()
 	all := map[string]metric{}
-	for _, family := range gather(t, c) {
+	for _, family := range value(registry(t, c).Gather())(t) {
 		m := metric{kind: strings.ToLower(family.GetType().String()), labels: map[string][]string{}}
 		for _, sample := range family.GetMetric() {
 			for _, l := range sample.GetLabel() {

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
@@ -25,8 +24,9 @@ func metrics(t *testing.T, b *broker.Broker, path string) (samples map[string]st
 	if got := w.Header().Get("Content-Type"); w.Code != 200 || got != "text/plain; version=0.0.4; charset=utf-8" {
 		t.Fatalf("response: got %d %s, want 200 and text/plain", w.Code, got)
 	}
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	if _, err := parser.TextToMetricFamilies(strings.NewReader(w.Body.String())); err != nil {
+	server := httptest.NewServer(b.Metrics())
+	defer server.Close()
+	if err := testutil.ScrapeAndCompare(server.URL+path, strings.NewReader(""), "no metric"); err != nil { // parses all metrics, and compares none
 		t.Fatalf("%s: Prometheus cannot read the metrics: %v", path, err)
 	}
 	sample := regexp.MustCompile(`^([a-z0-9_]+)(\{[a-z_]+="(?:[^"\\]|\\[\\n"])*"(?:,[a-z_]+="(?:[^"\\]|\\[\\n"])*")*\})? (\S+)$`)

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/protocol"
@@ -32,9 +31,9 @@ type health struct {
 	metrics *prommetrics.Metrics
 	ending  <-chan struct{} // closed at the start of the drain
 	stores  []dependency
-	check   singleflight.Group
 
 	mu      sync.Mutex
+	check   *check       // the running check, or nil
 	address string       // host:port of an external broker, or ""
 	broker  http.Handler // metrics of the broker in this process; nil: none, or not started yet
 	client  *reprise.Client
@@ -139,27 +138,47 @@ func (h *health) brokerMetrics(w http.ResponseWriter, r *http.Request) {
 // checkTimeout limits a check, because probes usually have a timeout of a few seconds.
 const checkTimeout = 3 * time.Second
 
+// check is a check for all requests that arrive before it is complete.
+type check struct {
+	complete chan struct{}
+	wrong    []string // set before complete is closed
+}
+
+// checking returns the running check, or starts one. Only one check runs at a time, because a check opens channels, and
+// clients may send requests at any rate.
+func (h *health) checking() *check {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.check == nil {
+		c := &check{complete: make(chan struct{})}
+		h.check = c
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+			defer cancel()
+			c.wrong = h.wrong(ctx)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.check = nil
+			close(c.complete)
+		}()
+	}
+	return h.check
+}
+
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
-	// A check opens channels, and clients may send requests at any rate. Therefore only one check runs at a time.
-	running := h.check.DoChan("", func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
-		defer cancel()
-		return h.wrong(ctx), nil
-	})
-	var wrong []string
+	c := h.checking()
 	select {
-	case result := <-running:
-		wrong, _ = result.Val.([]string)
+	case <-c.complete:
 	case <-r.Context().Done():
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if len(wrong) == 0 {
+	if len(c.wrong) == 0 {
 		_, _ = io.WriteString(w, "ok\n"+h.paused())
 		return
 	}
 	w.WriteHeader(http.StatusServiceUnavailable)
-	for _, line := range wrong {
+	for _, line := range c.wrong {
 		_, _ = io.WriteString(w, line+"\n")
 	}
 }

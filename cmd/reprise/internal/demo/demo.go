@@ -34,9 +34,8 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"net/url"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/preset"
@@ -219,11 +218,20 @@ var errEnough = errors.New("no more work")
 // work runs the producer and the workers, and returns after all of them have stopped. The producer stops when ctx is
 // done or after the last event. The workers stop when settled returns. StopWaiting stops both.
 func (r *run) work(ctx context.Context) error {
-	parts, working := errgroup.WithContext(context.WithoutCancel(ctx))
+	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	var parts sync.WaitGroup
+	start := func(part func() error) { // the first error stops all parts
+		parts.Go(func() {
+			if err := part(); err != nil {
+				stop(err)
+			}
+		})
+	}
 	publishing, stopPublishing := context.WithCancel(working)
 	defer context.AfterFunc(ctx, stopPublishing)()
 	for _, w := range r.workers {
-		parts.Go(func() error { return w.Run(working) })
+		start(func() error { return w.Run(working) })
 	}
 	r.producer = &producer{client: r.client, store: r.indexer.store, tracker: r.tracker, prefix: newPrefix(), interval: r.o.Spread / time.Duration(r.o.Events)}
 	every := period
@@ -231,11 +239,11 @@ func (r *run) work(ctx context.Context) error {
 		r.producer.limit, every = r.o.Events, r.o.Events
 	}
 	published := make(chan struct{})
-	parts.Go(func() error {
+	start(func() error {
 		defer close(published)
 		return r.producer.run(publishing, plan(r.o.Seed, r.catalog, every))
 	})
-	parts.Go(func() error {
+	start(func() error {
 		select {
 		case <-r.o.StopWaiting:
 			return errEnough
@@ -243,7 +251,7 @@ func (r *run) work(ctx context.Context) error {
 			return nil
 		}
 	})
-	parts.Go(func() error {
+	start(func() error {
 		select {
 		case <-published:
 			return r.settled(working)
@@ -251,7 +259,8 @@ func (r *run) work(ctx context.Context) error {
 			return nil
 		}
 	})
-	if err := parts.Wait(); err != errEnough {
+	parts.Wait()
+	if err := context.Cause(working); err != errEnough {
 		return err
 	}
 	return nil
