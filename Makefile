@@ -9,6 +9,9 @@ ROUNDS ?= 500
 ARGS ?=
 PKG ?=
 
+# tool builds the named program of the module internal/tools, and is the command that runs it in this folder, with a prefix.
+tool = go build -C internal/tools -o ../../bin/tools/ ./$(1) && $(2) bin/tools/$(notdir $(1))
+
 .PHONY: help
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +30,7 @@ build: ## build bin/reprise
 
 .PHONY: release
 release: ## build the files of a release into dist (VERSION=v0.1.0)
-	go run ./internal/tools/release -version "$$VERSION" $(ARGS)
+	$(call tool,release) -version "$$VERSION" $(ARGS)
 
 .PHONY: release-test
 release-test: ## build a release twice, install the Debian package and run the image (root on Debian)
@@ -41,6 +44,7 @@ test: ## run all tests, with RabbitMQ and PostgreSQL (ARGS='-run TestX ./broker'
 test-short: ## run the fast tests, which need only Go and git
 	go test -short $(or $(ARGS),./...)
 	$(if $(ARGS),,go test -C examples -short ./...)
+	$(if $(ARGS),,go test -C internal/tools -short ./...)
 
 .PHONY: fresh
 fresh: ## run the first commands of README.md on a minimal Debian system (root on Debian)
@@ -74,11 +78,11 @@ bench-broker: ## compare the embedded broker with RabbitMQ (without ARGS: list t
 
 .PHONY: story
 story: ## find, correct and replay 12,000 of 20,000 failures in a browser, and print clicks and seconds
-	go test ./internal/browsertest -run TestOperatorFixesBulkFailure -count=1 -v -timeout 15m -story.failures 20000
+	go test -C internal/tools ./browsertest -run TestOperatorFixesBulkFailure -count=1 -v -timeout 15m -story.failures 20000
 
 .PHONY: bench-pages
 bench-pages: ## measure the console's pages with 1,000,000 failures (ARGS='-sqlite FILE -postgres URL')
-	go run ./internal/tools/pagebench $(ARGS)
+	$(call tool,pagebench) $(ARGS)
 
 .PHONY: bench-worker
 bench-worker: ## compare the worker library with handwritten consumers (without ARGS: list the benchmarks)
@@ -92,7 +96,7 @@ hostile: build ## run hostile clients, and print the broker's memory and the lat
 
 .PHONY: simulate-reverts
 simulate-reverts: ## restore old faults, one at a time, and print the faults that LIVES (100) simulated systems find
-	nice -n 10 go run ./internal/tools/reverts -lives $(or $(LIVES),100) $(ARGS)
+	$(call tool,reverts,nice -n 10) -lives $(or $(LIVES),100) $(ARGS)
 
 .PHONY: soak-broker
 soak-broker: ## kill the broker ROUNDS times (500), simulate power failures, and damage all its files
@@ -105,11 +109,11 @@ assets: ## download the third-party scripts of the console and the site
 
 .PHONY: site
 site: ## build the documentation site (bin/site/index.html)
-	go run ./internal/tools/site -out bin/site
+	$(call tool,site) -out bin/site
 
 .PHONY: screenshots
 screenshots: ## take screenshots of the console's pages (bin/screenshots, docs/images)
-	go run ./internal/browsertest/demo -pictures bin/screenshots -readme docs/images
+	$(call tool,browsertest/demo) -pictures bin/screenshots -readme docs/images
 
 .PHONY: soak-replay
 soak-replay: ## kill the processes that replay, archive and handle MESSAGES messages (100000)
@@ -130,4 +134,4 @@ simulate: ## simulate complete systems with faults for FOR (1h), from SEED (1) o
 
 .PHONY: clean
 clean: ## remove build results (RabbitMQ stays in ~/.cache/reprise)
-	rm -rf bin dist internal/interop/node/node_modules internal/browsertest/axe/node_modules coverage coverage.*
+	rm -rf bin dist internal/interop/node/node_modules internal/tools/browsertest/axe/node_modules coverage coverage.*

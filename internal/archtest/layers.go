@@ -58,7 +58,6 @@ var TestPackages = []string{
 	"broker/internal/vhosttest",
 	"internal/archtest",
 	"internal/backofftest",
-	"internal/browsertest/...",
 	"internal/chaos/...",
 	"internal/docstest",
 	"internal/interop",

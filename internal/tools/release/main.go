@@ -1,7 +1,7 @@
 // Release builds the files of a release into a directory.
 //
-//	go run ./internal/tools/release -version v1.2.3
-//	go run ./internal/tools/release -version v1.2.3 -targets linux/amd64
+//	make release VERSION=v1.2.3
+//	make release VERSION=v1.2.3 ARGS='-targets linux/amd64'
 //
 // For each target, the command writes an archive with the program, its manual page and completions. For each Linux
 // target, it also writes a Debian package and an OCI image. SHA256SUMS contains the checksums of all files. Builds of

@@ -1,9 +1,9 @@
 // Reverts adds faults, one at a time, to a copy of the tree, and reports which of them the simulation or the tests find:
 //
-//	go run ./internal/tools/reverts                     100 lives for each old fault, as a table in Markdown
-//	go run ./internal/tools/reverts -only 03,08         some of them
-//	go run ./internal/tools/reverts -tests              runs the tests that must find each old fault and each sabotage
-//	go run ./internal/tools/reverts -tests -only queue/ some of them
+//	make simulate-reverts                             100 lives for each old fault, as a table in Markdown
+//	make simulate-reverts ARGS='-only 03,08'          some of them
+//	make simulate-reverts ARGS='-tests'               runs the tests that must find each old fault and each sabotage
+//	make simulate-reverts ARGS='-tests -only queue/'  some of them
 //
 // The first row of the table of lives is the unchanged tree. With -tests, each test first runs on the unchanged tree, where
 // it must pass. A fault is found if a test fails that passed before. The command exits with status 1 if a fault is not found.

@@ -1,7 +1,7 @@
 // Command site builds the documentation site from the Markdown files of the repository. A browser can open the pages without
 // a server, because links are relative and the search runs in the browser.
 //
-//	go run ./internal/tools/site -out bin/site
+//	make site
 //
 // The file docs/site.yaml lists the pages and their order. A document that is not in the list, two documents for the same
 // page, a link to a missing file and a link to a missing heading are errors.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/reprisemq/reprise/internal/browsertest"
+	"github.com/reprisemq/reprise/internal/tools/browsertest"
 )
 
 // takePictures writes NAME-WIDTH-SCHEME.png for each page, and the pictures of the README.

@@ -17,7 +17,7 @@ func TestDocumentationSite(t *testing.T) {
 	b := newBrowser(t)
 	script, err := os.ReadFile(filepath.Join("axe", "node_modules", "axe-core", "axe.min.js"))
 	if err != nil {
-		t.Skip("needs the npm package axe-core: run npm ci in internal/browsertest/axe, or make test")
+		t.Skip("needs the npm package axe-core: run npm ci in internal/tools/browsertest/axe, or make test")
 	}
 	out := buildSite(t)
 	do(t, b, chromedp.Navigate("file://"+out+"/index.html"), chromedp.WaitVisible(chromedp.CSS("main")))
@@ -118,8 +118,8 @@ func TestSiteSearch(t *testing.T) {
 func buildSite(t *testing.T) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "site")
-	build := exec.CommandContext(t.Context(), "go", "run", "./internal/tools/site", "-out", out)
-	build.Dir = filepath.Join("..", "..")
+	build := exec.CommandContext(t.Context(), "go", "run", ".", "-root", filepath.Join("..", "..", ".."), "-out", out)
+	build.Dir = filepath.Join("..", "site")
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

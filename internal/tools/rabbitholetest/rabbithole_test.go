@@ -1,22 +1,75 @@
-package managementtest
+package rabbitholetest
 
 import (
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	rabbithole "github.com/michaelklishin/rabbit-hole/v2"
 	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
 
+	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// rabbitHoleClient returns a client from rabbit-hole, the library that most Go programs use for RabbitMQ's management API.
-func rabbitHoleClient(t *testing.T, b *target) *rabbithole.Client {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// published is the maximum duration until the management API contains a change. RabbitMQ publishes statistics every five seconds.
+const published = 2 * time.Minute
+
+// client is a client of a broker's management API.
+type client struct {
+	*rabbithole.Client
+	amqp, api string // URLs; api does not include the path /api
+	transport http.RoundTripper
+}
+
+// each runs a test as two subtests, with the embedded broker and with RabbitMQ, and with a new virtual host.
+func each(t *testing.T, test func(t *testing.T, c client, vhost string)) {
+	run := func(name string, start func(t *testing.T) (amqp, api string)) {
+		t.Run(name, func(t *testing.T) {
+			c := client{transport: testkit.HTTPClient(t).Transport}
+			c.amqp, c.api = start(t)
+			c.Client = c.as(t, "guest", "guest")
+			vhost := testkit.Name(t, "rabbithole")
+			done(t, 201)(c.PutVhost(vhost, rabbithole.VhostSettings{}))
+			t.Cleanup(func() { done(t, 204)(c.DeleteVhost(vhost)) })
+			test(t, c, vhost)
+		})
+	}
+	run("embedded", func(t *testing.T) (amqp, api string) {
+		b, api := testkit.EmbeddedManaged(t, broker.Config{})
+		return b.URL, api
+	})
+	for _, b := range testkit.RabbitMQs() {
+		if b.Version == "4.3" {
+			run(b.Name, func(t *testing.T) (amqp, api string) {
+				b.Require(t)
+				return b.URL, b.ManagementURL(t)
+			})
+		}
+	}
+}
+
+// as returns a client of the same API for another user.
+func (c client) as(t *testing.T, user, password string) *rabbithole.Client {
 	t.Helper()
-	c := get[*rabbithole.Client](t)(rabbithole.NewClient(b.api, "guest", "guest"))
-	c.SetTransport(b.client.Transport)
-	return c
+	other := get[*rabbithole.Client](t)(rabbithole.NewClient(c.api, user, password))
+	other.SetTransport(c.transport)
+	return other
+}
+
+func get[T any](t *testing.T) func(v T, err error) T {
+	t.Helper()
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
 }
 
 // done returns a function that fails the test unless the response has one of the wanted statuses.
@@ -35,9 +88,8 @@ func done(t *testing.T, wanted ...int) func(*http.Response, error) {
 	}
 }
 
-func TestRabbitHoleTopology(t *testing.T) {
-	both(t, func(t *testing.T, b *target) {
-		c, vhost := rabbitHoleClient(t, b), b.vhost(t)
+func TestTopology(t *testing.T) {
+	each(t, func(t *testing.T, c client, vhost string) {
 		done(t, 201)(c.DeclareExchange(vhost, "x/1", rabbithole.ExchangeSettings{Type: "topic", Durable: true}))
 		done(t, 204)(c.DeclareExchange(vhost, "x/1", rabbithole.ExchangeSettings{Type: "topic", Durable: true}))
 		done(t, 201)(c.DeclareQueue(vhost, "q 1", rabbithole.QueueSettings{
@@ -80,10 +132,10 @@ func TestRabbitHoleTopology(t *testing.T) {
 	})
 }
 
-func TestRabbitHoleConnections(t *testing.T) {
-	both(t, func(t *testing.T, b *target) {
-		c, vhost := rabbitHoleClient(t, b), b.vhost(t)
-		conn := b.dial(t, vhost)
+func TestConnections(t *testing.T) {
+	each(t, func(t *testing.T, c client, vhost string) {
+		conn := get[*amqp.Connection](t)(amqp.DialConfig(c.amqp, amqp.Config{Vhost: vhost, Properties: amqp.Table{"connection_name": t.Name()}}))
+		t.Cleanup(func() { _ = conn.Close() })
 		closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 		ch := get[*amqp.Channel](t)(conn.Channel())
 		get[amqp.Queue](t)(ch.QueueDeclare("q", true, false, false, false, nil))
@@ -113,12 +165,11 @@ func TestRabbitHoleConnections(t *testing.T) {
 	})
 }
 
-func TestRabbitHoleUsers(t *testing.T) {
-	both(t, func(t *testing.T, b *target) {
-		c, vhost := rabbitHoleClient(t, b), b.vhost(t)
+func TestUsers(t *testing.T) {
+	each(t, func(t *testing.T, c client, vhost string) {
 		user := vhost + "-user"
 		done(t, 201)(c.PutUser(user, rabbithole.UserSettings{Password: "s3cret", Tags: rabbithole.UserTags{"management"}}))
-		t.Cleanup(func() { b.call(t, "DELETE", "/api/users/"+user, "") })
+		t.Cleanup(func() { done(t, 204, 404)(c.DeleteUser(user)) })
 		u := get[*rabbithole.UserInfo](t)(c.GetUser(user))
 		if u.HashingAlgorithm != "rabbit_password_hashing_sha256" || u.PasswordHash == "" || len(u.Tags) != 1 {
 			t.Errorf("unexpected user: %+v", u)
@@ -127,8 +178,8 @@ func TestRabbitHoleUsers(t *testing.T) {
 			PasswordHash:     rabbithole.Base64EncodedSaltedPasswordHashSHA256("other"),
 			HashingAlgorithm: rabbithole.HashingAlgorithmSHA256, Tags: rabbithole.UserTags{"management"},
 		}))
-		if status, text := b.callAs(t, user, "other", "GET", "/api/whoami", ""); status != 200 {
-			t.Errorf("login with a hash from another client: got %d, want 200: %s", status, text)
+		if w, err := c.as(t, user, "other").Whoami(); err != nil || w.Name != user {
+			t.Errorf("login with a hash from another client: got %+v, %v", w, err)
 		}
 		done(t, 201)(c.UpdatePermissionsIn(vhost, user, rabbithole.Permissions{Configure: ".*", Write: ".*", Read: "^a"}))
 		p := get[rabbithole.PermissionInfo](t)(c.GetPermissionsIn(vhost, user))
@@ -146,9 +197,8 @@ func TestRabbitHoleUsers(t *testing.T) {
 	})
 }
 
-func TestRabbitHoleReads(t *testing.T) {
-	both(t, func(t *testing.T, b *target) {
-		c, vhost := rabbitHoleClient(t, b), b.vhost(t)
+func TestReads(t *testing.T) {
+	each(t, func(t *testing.T, c client, vhost string) {
 		o := get[*rabbithole.Overview](t)(c.Overview())
 		if o.RabbitMQVersion == "" || len(o.ExchangeTypes) < 4 || o.Node == "" {
 			t.Errorf("unexpected overview: %+v", o)

@@ -271,7 +271,7 @@ func TestPages(t *testing.T) {
 	b := newBrowser(t)
 	script, err := os.ReadFile(filepath.Join("axe", "node_modules", "axe-core", "axe.min.js"))
 	if err != nil {
-		t.Skip("needs the npm package axe-core: run npm ci in internal/browsertest/axe, or make test")
+		t.Skip("needs the npm package axe-core: run npm ci in internal/tools/browsertest/axe, or make test")
 	}
 	shop := newShop(t, ShopConfig{Seeded: true, Handlers: map[string]reprise.Handler{
 		"orders":     reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),

@@ -1,7 +1,7 @@
 // Demo serves the console of a shop with generated data, or takes pictures of all its pages, light and dark, wide and narrow.
 //
-//	go run ./internal/browsertest/demo                    # open the URL that it prints
-//	go run ./internal/browsertest/demo -pictures DIR        # or: make screenshots
+//	go run -C internal/tools ./browsertest/demo   # open the URL that it prints
+//	make screenshots
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/internal/browsertest"
+	"github.com/reprisemq/reprise/internal/tools/browsertest"
 )
 
 func main() {
