@@ -10,7 +10,6 @@ require (
 	github.com/minio/minio-go/v7 v7.4.1
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/reprisemq/reprise v0.0.0
-	go.uber.org/goleak v1.3.0
 	gonum.org/v1/plot v0.17.0
 	pgregory.net/rapid v1.3.0
 )

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
-	"go.uber.org/goleak"
-	_ "modernc.org/sqlite" // driver "sqlite"
+	_ "modernc.org/sqlite"             // driver "sqlite"
 
 	"github.com/reprisemq/reprise/idempotent"
+	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // timeout limits the wait for expected events. No test depends on a short timeout.
 const timeout = 2 * time.Minute

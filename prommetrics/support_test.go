@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
+	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/prommetrics"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 func newMetrics(t testing.TB, cfg prommetrics.Config) *prommetrics.Metrics {
 	t.Helper()

@@ -12,14 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/reprisetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // child is the name of an environment variable. It is set if the test binary runs itself to observe a failing test.
 const child = "REPRISETEST_CHILD"

@@ -11,13 +11,9 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
 
 const timeout = 2 * time.Minute
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestProxyForwardsAllData(t *testing.T) {
 	s := newEcho(t)

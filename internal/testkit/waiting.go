@@ -9,7 +9,7 @@ import (
 // TestMain of packages whose tests mostly wait for brokers, processes and timers.
 type Waiting struct{ *testing.M }
 
-// Run implements goleak.TestingM.
+// Run runs the tests.
 func (w Waiting) Run() int {
 	flag.Parse()
 	given := false

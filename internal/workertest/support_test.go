@@ -13,7 +13,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"go.uber.org/goleak"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
@@ -21,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Waiting{M: m}) }
+func TestMain(m *testing.M) { testkit.Main(testkit.Waiting{M: m}) }
 
 // timeout is the maximum time that tests wait for an expected event. No test needs a short timeout.
 const timeout = 2 * time.Minute

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"go.uber.org/goleak"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
@@ -15,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // within is the maximum time that a test waits for an expected event.
 const within = 2 * time.Minute

@@ -3,7 +3,7 @@ package console
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
@@ -22,7 +20,7 @@ func TestMain(m *testing.M) {
 		Reap(os.Stdin)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	testkit.Main(m)
 }
 
 // full returns a message with all properties.
