@@ -113,7 +113,13 @@ const sendable = PropertyContentType | PropertyContentEncoding | PropertyHeaders
 // Has reports whether the set contains all of the given properties.
 func (s PropertySet) Has(all PropertySet) bool { return s&all == all }
 
-// AttemptError describes an earlier attempt that failed.
+// AttemptError describes an earlier attempt that failed. Its fields are
+//
+//	Attempt  int           // from 1
+//	Time     time.Time     // end of the attempt; whole seconds
+//	Error    string        // possibly truncated
+//	Host     string        // host of the handler
+//	Duration time.Duration // run time of the handler; whole milliseconds
 type AttemptError = topology.AttemptError
 
 // encode returns the message for publishing, or ErrInvalidMessage.

@@ -24,7 +24,8 @@ var (
 // Store saves the state of a broker, so that the state outlives the process. Package broker/disk provides the
 // implementation disk.Dir.
 //
-// Store is an interface, so that programs that use only in-memory brokers do not link a database.
+// Store is an interface, so that programs that use only in-memory brokers do not link a database. Other modules cannot
+// implement it, because its method returns an internal type.
 type Store interface {
 	// Open opens the store. The broker closes the store in Shutdown.
 	Open(*slog.Logger) (store.Store, error)

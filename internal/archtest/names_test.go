@@ -77,6 +77,48 @@ func TestDocumentsMentionOnlyExistingFiles(t *testing.T) {
 	}
 }
 
+// go doc does not show the fields of a type that is an alias for a type in another package. Therefore the comment of such an
+// alias lists them.
+func TestCommentsOfAliasesListFields(t *testing.T) {
+	fields := map[string][]*ast.Ident{} // by package and type
+	comments := map[string]string{}     // of aliases in public packages, by the package and name of the other type
+	walk(t, ".go", func(path string) {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		public := !strings.Contains(path, "/internal/") && !strings.HasPrefix(path, root+"/examples/")
+		for _, d := range file.Decls {
+			decl, ok := d.(*ast.GenDecl)
+			if !ok || decl.Tok != token.TYPE {
+				continue
+			}
+			for _, s := range decl.Specs {
+				spec := s.(*ast.TypeSpec)
+				other, ok := spec.Type.(*ast.SelectorExpr)
+				switch {
+				case !ok:
+					fields[file.Name.Name+"."+spec.Name.Name] = members(spec.Type)
+				case spec.Assign.IsValid() && public:
+					comments[other.X.(*ast.Ident).Name+"."+other.Sel.Name] = decl.Doc.Text() + spec.Doc.Text()
+				}
+			}
+		}
+	})
+	checked := 0
+	for name, comment := range comments {
+		for _, field := range fields[name] {
+			checked++
+			if field.IsExported() && !regexp.MustCompile(`(?m)^\t.*\b`+field.Name+`\b`).MatchString(comment) {
+				t.Errorf("comment of the alias for %s: field %s not found", name, field.Name)
+			}
+		}
+	}
+	if checked < 15 {
+		t.Errorf("fields of aliases: got %d, want at least 15", checked)
+	}
+}
+
 // exported returns the names that can follow a package name or the name of an exported type. It merges the members of
 // types that have the same name.
 func exported(t *testing.T, internal bool) map[string]map[string]bool {
