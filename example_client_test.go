@@ -128,6 +128,49 @@ func ExampleConfig_beforePublish() {
 	// <nil>
 }
 
+// A publisher that may start before the worker declares the queues of the worker. A repeated declaration has no effect.
+func ExampleClient_Declare() {
+	ctx := context.Background()
+	b, client := connect(ctx, topology.Queue{Name: "orders"})
+	defer b.Shutdown(ctx)
+	defer client.Close(ctx)
+
+	for range 2 {
+		fmt.Println(client.Declare(ctx, topology.Buckets{}.Topology("invoices")))
+	}
+	for _, q := range b.Queues() {
+		fmt.Println(q.Name)
+	}
+	// Output:
+	// <nil>
+	// <nil>
+	// invoices
+	// invoices.failed
+	// orders
+}
+
+// A program reads the first messages of a queue without removing them.
+func ExampleClient_Peek() {
+	ctx := context.Background()
+	b, client := connect(ctx, topology.Queue{Name: "orders"})
+	defer b.Shutdown(ctx)
+	defer client.Close(ctx)
+	for _, body := range []string{"order 1", "order 2", "order 3"} {
+		if err := client.Publish(ctx, &reprise.Message{RoutingKey: "orders", Body: []byte(body)}); err != nil {
+			fmt.Println(err)
+		}
+	}
+
+	err := client.Peek(ctx, "orders", 2, func(m *reprise.Delivery) { fmt.Printf("%s\n", m.Body) })
+	fmt.Println(err)
+	fmt.Println(client.Depth(ctx, "orders"))
+	// Output:
+	// order 1
+	// order 2
+	// <nil>
+	// 3 <nil>
+}
+
 // A reminder for tomorrow waits in the broker, and is as durable as any other message.
 func ExampleClient_PublishIn() {
 	ctx := context.Background()

@@ -27,9 +27,11 @@ func run(cfg reprise.WorkerConfig, finished <-chan struct{}, bodies ...string) {
 		return
 	}
 	defer client.Close(ctx)
-	if err := client.Declare(ctx, cfg.Strategy.WithDefaults().Route.Topology(cfg.Queue)); err != nil {
-		fmt.Println(err)
-		return
+	for _, t := range []topology.Topology{cfg.Topology, cfg.Strategy.WithDefaults().Route.Topology(cfg.Queue)} {
+		if err := client.Declare(ctx, t); err != nil {
+			fmt.Println(err)
+			return
+		}
 	}
 	for i, body := range bodies {
 		m := &reprise.Message{RoutingKey: cfg.Queue, MessageID: fmt.Sprint("id-", i+1), Body: []byte(body)}
@@ -94,6 +96,75 @@ func ExampleHandler() {
 	// attempt 1
 	// attempt 2
 	// attempt 3
+}
+
+// The order cannot be processed before its customer exists. This is not a failure, so the attempt does not count.
+func ExampleSnooze() {
+	done := make(chan struct{})
+	runs := 0
+	run(reprise.WorkerConfig{
+		Queue:  "orders",
+		Policy: reprise.Policy{MaxAttempts: 1},
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
+			if runs++; runs < 4 {
+				return reprise.Snooze(10*time.Millisecond, errors.New("customer not imported yet"))
+			}
+			fmt.Printf("run %d of attempt %d\n", runs, m.Attempt)
+			close(done)
+			return nil
+		}),
+	}, done, "order 1")
+	// Output: run 4 of attempt 1
+}
+
+// Each attempt has a time limit.
+func ExampleTimeout() {
+	done := make(chan struct{})
+	run(reprise.WorkerConfig{
+		Queue:      "orders",
+		Policy:     reprise.Policy{Backoff: backoff.Fixed(time.Millisecond)},
+		Middleware: []reprise.Middleware{reprise.Timeout(20 * time.Millisecond)},
+		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
+			if m.Attempt == 1 {
+				<-ctx.Done() // the service does not respond
+				return ctx.Err()
+			}
+			fmt.Println(m.Errors[0].Error)
+			close(done)
+			return nil
+		}),
+	}, done, "order 1")
+	// Output: reprise: attempt timed out (20ms): context deadline exceeded
+}
+
+// To keep the order of messages, only one of several workers consumes the queue (single active consumer), that worker
+// handles one message at a time, and it repeats a failed handler immediately.
+func ExampleWorkerConfig_singleActiveConsumer() {
+	done := make(chan struct{})
+	queues := topology.Buckets{}.Topology("orders")
+	queues.Queues[0].Args["x-single-active-consumer"] = true
+	failed := false
+	run(reprise.WorkerConfig{
+		Queue:       "orders",
+		Topology:    queues,
+		Concurrency: 1,
+		Middleware:  []reprise.Middleware{reprise.Immediate(30, 10*time.Millisecond)},
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
+			if !failed {
+				failed = true
+				return errors.New("the till is busy")
+			}
+			fmt.Printf("%s\n", m.Body)
+			if string(m.Body) == "order 3" {
+				close(done)
+			}
+			return nil
+		}),
+	}, done, "order 1", "order 2", "order 3")
+	// Output:
+	// order 1
+	// order 2
+	// order 3
 }
 
 // Middleware is a function that wraps a handler.

@@ -15,19 +15,6 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func ExampleBuckets() {
-	for _, delay := range []time.Duration{0, 999 * time.Millisecond, time.Second, 1300 * time.Millisecond, 4 * time.Hour} {
-		hop, err := topology.Buckets{}.Wait(topology.Delivery{Queue: "orders"}, delay)
-		fmt.Println(delay, "→", hop.RoutingKey, "expires", hop.TTL, err)
-	}
-	// Output:
-	// 0s → orders.wait.0-1000 expires 1ms <nil>
-	// 999ms → orders.wait.0-1000 expires 999ms <nil>
-	// 1s → orders.wait.1000-1250 expires 1s <nil>
-	// 1.3s → orders.wait.1250-1562 expires 1.3s <nil>
-	// 4h0m0s → orders.wait.11744152-14680190 expires 4h0m0s <nil>
-}
-
 func buckets() *rapid.Generator[topology.Buckets] {
 	return rapid.Custom(func(t *rapid.T) topology.Buckets {
 		b := topology.Buckets{

@@ -1,7 +1,6 @@
 package topologytest
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"strings"
@@ -138,20 +137,4 @@ func TestCountUpToleratesAnyHeader(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Other programs have retried this message twice.
-func ExampleCountUp() {
-	marks := topology.CountUp{Header: "x-processing-attempts"}
-	d := topology.Delivery{Queue: "orders", Headers: topology.Table{"x-processing-attempts": int64(2), "own": "kept"}}
-
-	history := marks.Read(d)
-	fmt.Println("attempts made:", history.Attempts)
-	headers := marks.Retry(d.Headers, topology.Failure{
-		AttemptError: topology.AttemptError{Attempt: history.Attempts + 1, Error: "down"}, History: history, Queue: "orders",
-	})
-	fmt.Printf("%T %[1]v, %v\n", headers["x-processing-attempts"], headers["own"])
-	// Output:
-	// attempts made: 2
-	// int32 3, kept
 }

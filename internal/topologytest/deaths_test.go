@@ -1,7 +1,6 @@
 package topologytest
 
 import (
-	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -23,22 +22,6 @@ func died(queue string, rounds int64) []any {
 // forged returns an x-death header that a publisher forges to get unlimited retries.
 func forged(queue string) []any {
 	return []any{topology.Table{"reason": "rejected", "queue": queue, "count": int64(1 << 40)}}
-}
-
-func ExampleDeaths() {
-	d := topology.Delivery{Queue: "orders", RoutingKey: "orders", Redelivered: true, Headers: topology.Table{
-		"x-delivery-count": int64(5), // three rejections, two crashes
-		"x-death": []any{
-			topology.Table{"queue": "orders.retry", "reason": "expired", "count": int64(3)},
-			topology.Table{"queue": "orders", "reason": "rejected", "count": int64(3), "exchange": "shop", "routing-keys": []any{"order.new"}},
-		},
-	}}
-	h := topology.Deaths{}.Read(d)
-	fmt.Println(h.Attempts, "attempts before, published to", h.Exchange, h.RoutingKey)
-	fmt.Println(crashCount(topology.Deaths{}, d), "crashes")
-	// Output:
-	// 3 attempts before, published to shop order.new
-	// 2 crashes
 }
 
 func TestDeathsCountRejections(t *testing.T) {

@@ -1,7 +1,6 @@
 package topologytest
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"strconv"
@@ -25,31 +24,6 @@ func waited(expiration string, count int64) []any {
 // workerCopy returns the headers of an expired copy that a worker published.
 func workerCopy(attempts, waits int64, death []any) topology.Table {
 	return topology.Table{"x-reprise-attempts": attempts, "x-reprise-queue": "q", "x-reprise-waits": waits, "x-death": death}
-}
-
-func ExampleExpirations() {
-	d := topology.Delivery{Queue: "purge", Headers: topology.Table{"x-death": []any{
-		topology.Table{"queue": "purge.wait", "reason": "expired", "count": int64(1), "original-expiration": "87214"},
-	}}}
-	h := topology.Expirations{}.Read(d)
-	fmt.Println(h.Attempts, "attempts before") // after 10 s, 30 s and about 90 s
-	// Output: 3 attempts before
-}
-
-func ExampleGrowingTTL() {
-	route := topology.GrowingTTL{Jitter: -1}
-	d := topology.Delivery{Queue: "purge"}
-	hop, err := route.Wait(d, time.Hour) // the route ignores the delay of the policy
-	fmt.Println(hop.RoutingKey, hop.TTL, err)
-
-	d.Headers = topology.Table{"x-death": []any{
-		topology.Table{"queue": "purge.wait", "reason": "expired", "count": int64(1), "original-expiration": "10000"},
-	}}
-	hop, err = route.Wait(d, time.Hour)
-	fmt.Println(hop.RoutingKey, hop.TTL, err)
-	// Output:
-	// purge.wait 10s <nil>
-	// purge.wait 30s <nil>
 }
 
 func TestExpirationsDetermineAttempts(t *testing.T) {

@@ -1,7 +1,6 @@
 package topologytest
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,33 +11,6 @@ import (
 
 	"github.com/reprisemq/reprise/topology"
 )
-
-func ExampleLevels() {
-	hop, err := topology.Levels{}.Wait(topology.Delivery{Queue: "orders"}, 6*time.Second)
-	fmt.Println(hop.Delay, "in", hop.Stations, "queues, from", hop.Exchange, err)
-	for _, name := range slices.Sorted(maps.Keys(hop.Headers)) {
-		fmt.Println(name, hop.Headers[name])
-	}
-	for _, q := range hop.Topology.Queues {
-		fmt.Println(q.Name, "delays by", q.Args["x-message-ttl"], "ms")
-	}
-	// Output:
-	// 6s in 3 queues, from orders.level.3 <nil>
-	// x-reprise-level-01 true
-	// x-reprise-level-02 false
-	// x-reprise-level-03 true
-	// orders.level.0 delays by 1000 ms
-	// orders.level.1 delays by 1000 ms
-	// orders.level.2 delays by 2000 ms
-	// orders.level.3 delays by 4000 ms
-}
-
-func ExampleLevels_Schedule() {
-	hop, err := topology.Levels{}.Schedule("invoices", "eu.reminder", 30*24*time.Hour)
-	fmt.Println(hop.Exchange, hop.RoutingKey, hop.Delay, err)
-	// Output:
-	// exchange.invoices.level-22 eu.reminder 720h0m0s <nil>
-}
 
 // arrival describes the destination of a message and the time that it spends in wait queues.
 type arrival struct {

@@ -1,7 +1,6 @@
 package topologytest
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -10,22 +9,6 @@ import (
 
 	"github.com/reprisemq/reprise/topology"
 )
-
-func ExampleDelayedRetry() {
-	route := topology.DelayedRetry{Min: 5 * time.Second, Max: time.Minute}
-	for _, before := range []int64{0, 1, 2, 40} {
-		d := topology.Delivery{Queue: "orders", Redelivered: before > 0, Headers: topology.Table{"x-delivery-count": before}}
-		hop, err := route.Wait(d, 0)
-		fmt.Println("attempt", topology.Deliveries{}.Read(d).Attempts+1, "failed:", hop.Way, hop.Delay, err)
-	}
-	fmt.Println(route.Topology("orders").For("4.0.5"))
-	// Output:
-	// attempt 1 failed: Requeue 5s <nil>
-	// attempt 2 failed: Requeue 10s <nil>
-	// attempt 3 failed: Requeue 15s <nil>
-	// attempt 41 failed: Requeue 1m0s <nil>
-	// topology: broker must be RabbitMQ 4.3.3 or later: got "4.0.5" (earlier versions ignore arguments of this topology; use another route, such as Buckets)
-}
 
 // The worker requeues the message without publishing a copy. The work queue counts deliveries. At its delivery limit, which
 // is higher than the MaxAttempts of a usual Policy, the broker dead-letters the message to the failed queue.

@@ -14,36 +14,6 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func ExampleMessageTTL() {
-	hop, err := topology.MessageTTL{}.Wait(topology.Delivery{Queue: "orders"}, 1500*time.Millisecond)
-	fmt.Println(hop.RoutingKey, "expires", hop.TTL, err)
-
-	// An existing system can route copies to its wait queues through an exchange.
-	route := topology.MessageTTL{
-		WaitAddress:    topology.Address{Exchange: "common_dlx", Key: "{queue}_routing_key"},
-		Infrastructure: topology.Topology{Exchanges: []topology.Exchange{{Name: "common_dlx", Kind: topology.Direct}} /* … */},
-	}
-	hop, err = route.Wait(topology.Delivery{Queue: "orders"}, 5*time.Second)
-	fmt.Println(hop.Exchange, hop.RoutingKey, "expires", hop.TTL, err)
-	// Output:
-	// orders.wait expires 1.5s <nil>
-	// common_dlx orders_routing_key expires 5s <nil>
-}
-
-func ExampleDeadLettering() {
-	route := topology.DeadLettering{Delay: 5 * time.Minute}
-	hop, err := route.Wait(topology.Delivery{Queue: "orders"}, time.Second)
-	fmt.Println(hop.Way, "and wait", hop.Delay, err)
-	for _, q := range route.Topology("orders").Queues {
-		fmt.Printf("%s → %v\n", q.Name, q.Args["x-dead-letter-routing-key"])
-	}
-	// Output:
-	// DeadLetter and wait 5m0s <nil>
-	// orders.retry → orders
-	// orders.failed → <nil>
-	// orders → orders.retry
-}
-
 // routes contains the routes that need no settings besides the name of a work queue.
 var routes = []topology.Route{
 	topology.Buckets{},
