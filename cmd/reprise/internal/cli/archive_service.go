@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
+	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/archive"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // archiveService runs an archive, and serves its console.
@@ -54,6 +57,15 @@ func newArchiveService(cfg archiveServiceConfig, log *slog.Logger) (*archiveServ
 	d.archive.Notify.Sent = func(result string) { d.notified(result) }
 	d.archive.Later, d.archive.Logger, d.archive.ConsoleElsewhere = true, log, d.listen == ""
 	return d, nil
+}
+
+// useEmbedded prepares the service for the embedded broker of this process; see serveFigures.
+func (d *archiveService) useEmbedded() {
+	d.archive.Sample = embeddedSample
+	if d.listen != "" {
+		d.figures = newPipeListener()
+		d.archive.Management = &archive.Management{URL: "http://broker", User: guest, Password: guest, Client: d.figures.client()}
+	}
 }
 
 // check returns the configuration errors that can be detected before the service connects or listens.
@@ -108,7 +120,7 @@ func (d *archiveService) parts() []dependency {
 	if d == nil {
 		return nil
 	}
-	return []dependency{{"archive", d.db.name, d.Healthy}, {"ledger", d.db.name, d.LedgerHealthy}}
+	return []dependency{{kind: "archive", name: d.db.name, healthy: d.Healthy}, {kind: "ledger", name: d.db.name, healthy: d.LedgerHealthy}}
 }
 
 // run runs the archive until ctx is canceled or a part fails. It calls failed if the server of the console stops.
@@ -128,7 +140,7 @@ func (d *archiveService) run(ctx context.Context, failed func(error)) error {
 		running.Go(func() { d.watchTokens(ctx) })
 	}
 	d.db.private()
-	return d.Run(ctx)
+	return d.Archive.Run(ctx)
 }
 
 // linkWarning describes notifications whose links work only on this machine, or on no machine.
@@ -148,7 +160,7 @@ func notifyOf(n *config.Notify) (archive.Notify, error) {
 		return archive.Notify{}, nil
 	}
 	to := archive.Notify{Gather: n.Gather, Cooldown: n.Cooldown, Growth: n.Growth}
-	if err := readAuthorities(n); err != nil {
+	if err := n.ReadAuthorities(); err != nil {
 		return to, err
 	}
 	for _, w := range n.Webhooks {
@@ -159,16 +171,6 @@ func notifyOf(n *config.Notify) (archive.Notify, error) {
 		to.Webhooks = append(to.Webhooks, hook)
 	}
 	return to, nil
-}
-
-// readAuthorities reads the files of the webhooks' authorities.
-func readAuthorities(n *config.Notify) error {
-	for i := range n.Webhooks {
-		if err := n.Webhooks[i].ReadFile(); err != nil {
-			return fmt.Errorf("webhook %s: %w", n.Webhooks[i].Name(), err)
-		}
-	}
-	return nil
 }
 
 // observe returns an observer that also passes events to the archive.
@@ -191,3 +193,36 @@ func (d *archiveService) close() {
 	}
 	_ = d.db.Close() // all changes are committed
 }
+
+// runner returns a runner that never fails, so that the workers continue if the service fails. Failed messages then stay
+// in their queues.
+func (d *archiveService) runner(client *reprise.Client, workers ...archive.Worker) reprise.Runner {
+	if d == nil {
+		return reprise.RunnerFunc(func(context.Context) error { return nil })
+	}
+	d.Connect(client, workers...)
+	return reprise.RunnerFunc(func(ctx context.Context) error {
+		_ = d.run(ctx, func(err error) { d.log.Error("server of the console stopped", "error", err) }) // the archive logs errors
+		return nil
+	})
+}
+
+// serveFigures serves the management API of the embedded broker only to this process. The console uses the same API for
+// all brokers.
+func (d *archiveService) serveFigures(management http.Handler) *webServer {
+	if d == nil || d.figures == nil {
+		return &webServer{}
+	}
+	return serveWeb("figures of the broker", d.figures, management, d.log)
+}
+
+// inspector returns a function that reads queues from the management API, or nil if the console does not know the API.
+func (d *archiveService) inspector() func(context.Context, string) (topology.Queue, error) {
+	if d == nil || d.archive.Management == nil {
+		return nil
+	}
+	return d.archive.Management.Queue
+}
+
+// embeddedSample is the interval of the ledger's samples with the embedded broker, which reports current figures.
+const embeddedSample = 3 * time.Second

@@ -56,7 +56,7 @@ func (c *auditCmd) Run(ctx context.Context, streams IO) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(streams.result(c.JSON, a, auditText(a, tableWidth(streams))), verdict(a))
+		return errors.Join(streams.result(c.JSON, a, auditText(a, streams.Width())), verdict(a))
 	})
 }
 

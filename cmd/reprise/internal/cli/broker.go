@@ -2,26 +2,16 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"net/netip"
-	"net/url"
 	"os"
-	"slices"
-	"time"
 
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // passwordVariable is the environment variable with the password of the broker's user.
 const passwordVariable = "REPRISE_BROKER_PASSWORD"
-
-// guest is RabbitMQ's default user. With the default password, the broker accepts this user only from this machine.
-const guest = "guest"
 
 type brokerCmd struct {
 	Run     runCmd     `cmd:"" default:"withargs" help:"Run a broker on this machine (the default)."`
@@ -104,7 +94,6 @@ func (c *runCmd) checkLimits() error {
 
 // Run runs a broker until a signal arrives.
 func (c *runCmd) Run(streams IO, stop *signals) (err error) {
-	setHeapFloor()
 	if err := c.checkLimits(); err != nil {
 		return err
 	}
@@ -235,87 +224,4 @@ func (c *runCmd) credentials(streams IO) (user, password string, err error) {
 		return "", "", usagef("--user %s requires a password (use --password-file FILE, or set %s)", c.User, passwordVariable)
 	}
 	return "", "", nil
-}
-
-// network returns the network for an address. An IPv4 address has the network tcp4, so that 0.0.0.0 does not include IPv6.
-func network(addr string) string {
-	host, _, _ := net.SplitHostPort(addr)
-	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
-		return "tcp4"
-	}
-	return "tcp"
-}
-
-func listen(addr string) (net.Listener, error) {
-	l, err := net.Listen(network(addr), addr)
-	if err == nil {
-		return l, nil
-	}
-	if _, ok := errors.AsType[*net.AddrError](err); ok {
-		return nil, usagef("cannot listen on %s (use HOST:PORT, such as 127.0.0.1:5600)", brief.Quoted(addr))
-	}
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		err = op.Err
-	}
-	hint := "another program may use the port; port 0 selects a free port"
-	if errors.Is(err, fs.ErrPermission) {
-		hint = "ports below 1024 require a privilege, on Linux the capability CAP_NET_BIND_SERVICE"
-	}
-	return nil, fmt.Errorf("cannot listen on %s: %w (%s)", addr, err, hint)
-}
-
-func loopback(a net.Addr) bool {
-	tcp, ok := a.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
-}
-
-// brokerURL returns the URL for clients on this machine, without a user if none is known, and without a password
-// unless it is the default. The URL ends with the port, which means the virtual host "/" to all clients. With a slash
-// after the port, clients that follow the URI specification, such as librabbitmq, connect to the virtual host "".
-func brokerURL(scheme string, a net.Addr, user, password string) string {
-	u := url.URL{Scheme: scheme, Host: a.String()}
-	if user != "" {
-		u.User = url.User(user)
-	}
-	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		u.Host = net.JoinHostPort("localhost", fmt.Sprint(tcp.Port))
-	}
-	if user == guest && password == guest {
-		u.User = url.UserPassword(user, password)
-	}
-	return u.String()
-}
-
-// shutdownTimeout is the time that clients have to close their connections.
-const shutdownTimeout = 5 * time.Second
-
-// shutdown stops a broker gracefully. A second signal closes the connections immediately.
-func shutdown(b *broker.Broker, served <-chan error, stop *signals) error {
-	interrupted, cancel := until(stop.again)
-	defer cancel()
-	ctx, cancel := context.WithTimeout(interrupted, shutdownTimeout)
-	defer cancel()
-	err := b.Shutdown(ctx)
-	if ctx.Err() != nil { // closing the connections of unresponsive clients is not a failure
-		err = without(err, ctx.Err())
-	}
-	if served == nil {
-		return err
-	}
-	if ended := <-served; !errors.Is(ended, broker.ErrClosed) {
-		err = errors.Join(err, ended)
-	}
-	return err
-}
-
-// without returns the joined error without err.
-func without(joined, err error) error {
-	several, ok := joined.(interface{ Unwrap() []error })
-	if !ok {
-		if joined == err {
-			return nil
-		}
-		return joined
-	}
-	return errors.Join(slices.DeleteFunc(slices.Clone(several.Unwrap()), func(e error) bool { return e == err })...)
 }

@@ -53,7 +53,7 @@ func (c *brokerCheckCmd) Run(streams IO) error {
 	complete := listQueues(streams.Stdout, found)
 	_, err = fmt.Fprintf(streams.Stdout, "the old files are in %s\nlater changes that only a damaged file had are lost, and not counted\n", absolute(found.Aside))
 	if err == nil && !complete {
-		err = stoppedError{errors.New("cannot salvage all messages (see the incomplete queues in the list)")}
+		err = stopped(errors.New("cannot salvage all messages (see the incomplete queues in the list)"))
 	}
 	return err
 }

@@ -11,8 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -20,39 +18,8 @@ import (
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
-	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/brief"
 )
-
-// Exit codes of all commands.
-const (
-	ExitOK     = 0
-	ExitFailed = 1 // attempted and failed: no broker, no route, interrupted handlers
-	ExitUsage  = 2 // not attempted: invalid flags or configuration
-	ExitEnded  = 3 // started but not completed: a stopped replay, an interrupted redrive
-)
-
-// IO provides the streams and variables of a process.
-type IO struct {
-	Stdin  io.Reader
-	Stdout io.Writer
-	Stderr io.Writer
-	Lookup func(string) (string, bool) // looks up environment variables
-}
-
-// Process returns the IO of this process.
-func Process() IO {
-	return IO{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Lookup: os.LookupEnv}
-}
-
-// result prints the result of a command, as JSON or as text.
-func (s IO) result(asJSON bool, value any, text string) error {
-	if asJSON {
-		return terminal.WriteJSON(s.Stdout, value)
-	}
-	_, err := io.WriteString(s.Stdout, text)
-	return err
-}
 
 // commands contains all commands, in the order in which the help lists them.
 type commands struct {
@@ -132,7 +99,7 @@ func Main(args []string, streams IO) int {
 		err = repeated(command)
 	}
 	if err != nil {
-		return report(streams, usageError{hint(command, err)})
+		return report(streams, usage(hint(command, err)))
 	}
 	stop := notify(context.Background())
 	defer stop.release()
@@ -154,21 +121,6 @@ func repeated(command *kong.Context) error {
 	}
 	return nil
 }
-
-// usageError is a mistake on the command line.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// stoppedError means that the command stopped gracefully before its work was complete.
-type stoppedError struct{ error }
-
-func (e stoppedError) Unwrap() error { return e.error }
-
-// errPrinted is the error of a command whose result already describes the failure. It determines only the exit code.
-var errPrinted = errors.New("result already printed")
 
 // missing returns the required argument that a command lacks.
 func missing(command *kong.Context, err error) *kong.Positional {
@@ -220,32 +172,12 @@ func hint(command *kong.Context, err error) error {
 
 // report prints an error and returns its exit code.
 func report(streams IO, err error) int {
-	if err == nil {
-		return ExitOK
-	}
 	if problems, ok := errors.AsType[*config.Problems](err); ok {
 		// Each problem begins with its position, as in the output of compilers.
 		fmt.Fprintln(streams.Stderr, problems)
-		return ExitUsage
-	}
-	if !errors.Is(err, errPrinted) {
+	} else if err != nil && !errors.Is(err, errPrinted) {
 		// An error can contain text of messages and of other programs, which must not control the terminal.
 		fmt.Fprintln(streams.Stderr, "reprise:", strings.ReplaceAll(brief.Visible(textOf(err)), "\r", ""))
 	}
-	if _, ok := errors.AsType[usageError](err); ok {
-		return ExitUsage
-	}
-	if _, ok := errors.AsType[stoppedError](err); ok {
-		return ExitEnded
-	}
-	return ExitFailed
-}
-
-// textOf formats an error without the package prefixes "reprise" and "failed", which do not help users.
-func textOf(err error) string {
-	text := err.Error()
-	for _, name := range []string{"reprise", "failed"} {
-		text = strings.ReplaceAll(strings.TrimPrefix(text, name+": "), ": "+name+": ", ": ")
-	}
-	return text
+	return exitCode(err)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // errNoAnswer is returned if standard input has no answer, for example in a cron job.
-var errNoAnswer = stoppedError{errors.New("no answer; no changes made (--yes confirms)")}
+var errNoAnswer = stopped(errors.New("no answer; no changes made (--yes confirms)"))
 
 // confirm asks a question. Only y and yes, in upper or lower case, mean yes. The answer can also come from a pipe. Each
 // action on messages that flags select calls confirm, unless --yes is set.
@@ -33,8 +33,8 @@ func confirm(ctx context.Context, streams IO, question string) (bool, error) {
 			fmt.Fprintln(streams.Stderr)
 			return false, errNoAnswer
 		}
-		return false, stoppedError{errors.New("canceled; no changes made")}
+		return false, stopped(errors.New("canceled; no changes made"))
 	case <-ctx.Done():
-		return false, stoppedError{errors.New("interrupted; no changes made")}
+		return false, stopped(errors.New("interrupted; no changes made"))
 	}
 }

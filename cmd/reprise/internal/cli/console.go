@@ -6,20 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/archive"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
-	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/internal/mgmtapi"
-	"github.com/reprisemq/reprise/internal/pemfile"
 )
-
-// defaultConsole is the default address of a console, also for reprise failed.
-const defaultConsole = "127.0.0.1:15600"
 
 type consoleCmd struct {
 	Run   consoleRunCmd `cmd:"" default:"withargs" help:"Run the archive and the console (the default)."`
@@ -78,7 +71,7 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 		err = d.check()
 	}
 	if err != nil {
-		return usageError{err}
+		return usage(err)
 	}
 	warning := d.linkWarning()
 	stop.serve(log)
@@ -99,7 +92,7 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 		return fmt.Errorf("cannot print the URL: %w", err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- unlessStopped(stop, c.serve(stop.ctx, d, health, log)) }()
+	go func() { ended <- stop.unless(c.serve(stop.ctx, d, health, log)) }()
 	select {
 	case err := <-ended:
 		return err
@@ -165,7 +158,7 @@ func (c *consoleRunCmd) config() (archiveServiceConfig, error) {
 			return cfg, usagef("--notify: %w", err)
 		}
 		if a.Notify, err = notifyOf(notify); err != nil {
-			return cfg, usageError{err}
+			return cfg, usage(err)
 		}
 	}
 	if c.Management != "" {
@@ -176,27 +169,4 @@ func (c *consoleRunCmd) config() (archiveServiceConfig, error) {
 		a.Management = (*archive.Management)(m)
 	}
 	return cfg, nil
-}
-
-// consoleManagement returns the management API at rawURL, with the user and the password in the URL, or guest by default.
-func consoleManagement(flag, rawURL, vhost string) (*console.Management, error) {
-	u, err := managementURL(flag, rawURL)
-	if err != nil {
-		return nil, err
-	}
-	m := &console.Management{VHost: vhost, User: guest, Password: guest}
-	if u.User != nil {
-		m.User = u.User.Username()
-		m.Password, _ = u.User.Password()
-	}
-	if path := u.Query().Get("cacertfile"); path != "" {
-		trusted, err := pemfile.Authorities(path)
-		if err != nil {
-			return nil, usagef("%s: %w", flag, err)
-		}
-		m.Client = &http.Client{Timeout: mgmtapi.Timeout, Transport: pemfile.Transport(trusted)}
-	}
-	u.User, u.RawQuery = nil, ""
-	m.URL = u.String()
-	return m, nil
 }

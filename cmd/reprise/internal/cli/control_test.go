@@ -43,7 +43,7 @@ func TestStopWaitsForBackup(t *testing.T) {
 		}
 		select {
 		case <-stopped:
-		case <-time.After(timeout):
+		case <-time.After(time.Minute):
 			t.Fatalf("second signal %v: serveControl does not stop", forced)
 		}
 		if err := <-asked; (err != nil) != forced {
@@ -61,12 +61,6 @@ func TestControlSocketPathIsTooLong(t *testing.T) {
 	serveControl(nil, dir, nil, slog.New(slog.NewTextHandler(&text, nil)))()
 	if !strings.Contains(text.String(), "too long for a socket") {
 		t.Errorf("log: got %s, want \"too long for a socket\"", &text)
-	}
-	if err := (&backupCmd{Data: dir}).unanswered(); !strings.Contains(err.Error(), "socket is too long") {
-		t.Errorf("long path: got error %v", err)
-	}
-	if err := (&backupCmd{Data: "short"}).unanswered(); !strings.Contains(err.Error(), "another process uses it and has no control socket") {
-		t.Errorf("missing socket: got error %v", err)
 	}
 }
 

@@ -1,12 +1,13 @@
 package cli
 
 import (
-	"context"
+	"net/http"
 	"net/url"
 	"strings"
 
-	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/internal/pemfile"
 )
 
 // managementURL parses the URL of a management API. The URL may contain a user and a password, and the
@@ -41,22 +42,25 @@ func virtualHost(rawURL string) string {
 	return "/"
 }
 
-// queueCounts returns the depths of the queues in a virtual host, from a management API.
-func queueCounts(ctx context.Context, rawURL, vhost string) (map[string]graph.Count, error) {
-	m, err := consoleManagement("--management", rawURL, vhost)
+// consoleManagement returns the management API at rawURL, with the user and the password in the URL, or guest by default.
+func consoleManagement(flag, rawURL, vhost string) (*console.Management, error) {
+	u, err := managementURL(flag, rawURL)
 	if err != nil {
 		return nil, err
 	}
-	api := mgmtapi.API{URL: m.URL, User: m.User, Password: m.Password, Client: m.Client}
-	queues, err := api.Queues(ctx, vhost)
-	if err != nil {
-		return nil, err
+	m := &console.Management{VHost: vhost, User: guest, Password: guest}
+	if u.User != nil {
+		m.User = u.User.Username()
+		m.Password, _ = u.User.Password()
 	}
-	counts := map[string]graph.Count{}
-	for _, q := range queues {
-		if q.Ready.Known && q.Unacked.Known {
-			counts[q.Name] = graph.Count{Ready: q.Ready.Value, Unacked: q.Unacked.Value}
+	if path := u.Query().Get("cacertfile"); path != "" {
+		trusted, err := pemfile.Authorities(path)
+		if err != nil {
+			return nil, usagef("%s: %w", flag, err)
 		}
+		m.Client = &http.Client{Timeout: mgmtapi.Timeout, Transport: pemfile.Transport(trusted)}
 	}
-	return counts, nil
+	u.User, u.RawQuery = nil, ""
+	m.URL = u.String()
+	return m, nil
 }

@@ -1,20 +1,25 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"syscall"
+	"time"
 
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/broker/disk"
 )
 
-// startBroker calls [broker.New]. It returns a usage error if the data directory is not a directory.
+// startBroker sets the floor of the heap and calls [broker.New]. It returns a usage error if the data directory is not a
+// directory.
 func startBroker(config broker.Config) (*broker.Broker, error) {
+	setHeapFloor()
 	b, err := broker.New(config)
 	if errors.Is(err, syscall.ENOTDIR) {
-		return nil, usageError{err}
+		return nil, usage(err)
 	}
 	return b, err
 }
@@ -48,4 +53,38 @@ func absolute(path string) string {
 		return abs
 	}
 	return path
+}
+
+// shutdownTimeout is the time that clients have to close their connections.
+const shutdownTimeout = 5 * time.Second
+
+// shutdown stops a broker gracefully. A second signal closes the connections immediately.
+func shutdown(b *broker.Broker, served <-chan error, stop *signals) error {
+	interrupted, cancel := until(stop.again)
+	defer cancel()
+	ctx, cancel := context.WithTimeout(interrupted, shutdownTimeout)
+	defer cancel()
+	err := b.Shutdown(ctx)
+	if ctx.Err() != nil { // closing the connections of unresponsive clients is not a failure
+		err = without(err, ctx.Err())
+	}
+	if served == nil {
+		return err
+	}
+	if ended := <-served; !errors.Is(ended, broker.ErrClosed) {
+		err = errors.Join(err, ended)
+	}
+	return err
+}
+
+// without returns the joined error without err.
+func without(joined, err error) error {
+	several, ok := joined.(interface{ Unwrap() []error })
+	if !ok {
+		if joined == err {
+			return nil
+		}
+		return joined
+	}
+	return errors.Join(slices.DeleteFunc(slices.Clone(several.Unwrap()), func(e error) bool { return e == err })...)
 }

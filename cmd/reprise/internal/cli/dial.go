@@ -6,12 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"net/netip"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/retry"
 )
 
 // dial connects to a broker, or to the embedded broker at its default address if rawURL is "". An invalid URL is a
@@ -78,9 +84,52 @@ func (c *greetedConn) Write(p []byte) (int, error) {
 	return skip + n, err
 }
 
+// closeTimeout is the time that a command that runs until it is stopped gives its client to close its connections.
+const closeTimeout = 5 * time.Second
+
 // hangUp closes a client. Connections that are still open after the timeout are closed when the process exits.
 func hangUp(c *reprise.Client, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	_ = c.Close(ctx)
+}
+
+// defaultURL is the URL of the embedded broker with its default settings.
+const defaultURL = "amqp://guest:guest@" + config.DefaultListen
+
+// guest is RabbitMQ's default user. With the default password, the broker accepts this user only from this machine.
+const guest = "guest"
+
+// network returns the network for an address. An IPv4 address has the network tcp4, so that 0.0.0.0 does not include IPv6.
+func network(addr string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+		return "tcp4"
+	}
+	return "tcp"
+}
+
+// brokerURL returns the URL for clients on this machine, without a user if none is known, and without a password
+// unless it is the default. The URL ends with the port, which means the virtual host "/" to all clients. With a slash
+// after the port, clients that follow the URI specification, such as librabbitmq, connect to the virtual host "".
+func brokerURL(scheme string, a net.Addr, user, password string) string {
+	u := url.URL{Scheme: scheme, Host: a.String()}
+	if user != "" {
+		u.User = url.User(user)
+	}
+	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		u.Host = net.JoinHostPort("localhost", fmt.Sprint(tcp.Port))
+	}
+	if user == guest && password == guest {
+		u.User = url.UserPassword(user, password)
+	}
+	return u.String()
+}
+
+// newWaiting returns a logger that prints why a command waits. The reason replaces %s in format. The argument again
+// is the minimum time between two lines.
+func newWaiting(w io.Writer, format string, again time.Duration) *slog.Logger {
+	return retry.ReasonLogger(again, func(reason string) {
+		fmt.Fprintf(w, "reprise: "+format+"\n", terminal.OneLine(reason))
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/testkit"
@@ -25,7 +26,7 @@ func TestDialEmbedded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer hangUp(client, timeout)
+		defer hangUp(client, time.Minute)
 		err = client.Publish(t.Context(), &reprise.Message{RoutingKey: testkit.Name(t, "missing"), Body: []byte("x")})
 		if !errors.Is(err, reprise.ErrUnroutable) {
 			t.Errorf("got %v, want %v", err, reprise.ErrUnroutable)
@@ -52,7 +53,7 @@ func TestDialEmbeddedOtherServers(t *testing.T) {
 				_ = conn.Close()
 			}
 		}()
-		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err = reprise.Dial(ctx, "amqp://guest:guest@"+l.Addr().String(), &reprise.Config{Dial: dialEmbedded})
 		if err == nil || !strings.Contains(err.Error(), "the server does not use AMQP; check the port") {

@@ -20,7 +20,6 @@ type embeddedBroker struct {
 }
 
 func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embeddedBroker, error) {
-	setHeapFloor()
 	b, err := startBroker(broker.Config{
 		Logger: slog.New(quietBroker{Handler: log.Handler()}), Store: dataDir(cfg.Data),
 		// The workers and local publishers use this user, regardless of the users in the data directory.

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -99,29 +97,4 @@ func confirmFound(ctx context.Context, streams IO, s *api.Selection, verb string
 	}
 	s.AtMost, s.Through = found.Messages, found.Through
 	return confirm(ctx, streams, fmt.Sprintf("%s %s?", verb, terminal.Plural(int(found.Messages), "message")))
-}
-
-// printDone prints the result of an action. The argument named is the number of messages that were selected by ID.
-func printDone(streams IO, done api.Done, err error, asJSON bool, what string, named int) error {
-	if err != nil {
-		return err
-	}
-	if done.DryRun {
-		what = "would be " + what
-	}
-	err = streams.result(asJSON, done, terminal.Plural(int(done.Messages), "message")+" "+what+"\n")
-	return cmp.Or(err, checkAllChanged(named, done.Messages))
-}
-
-// checkAllChanged returns an error if the action did not apply to all messages that were selected by ID.
-func checkAllChanged(named int, done int64) error {
-	switch rest := named - int(done); {
-	case named == 1 && rest == 1:
-		return errors.New("message not changed (see its state with `reprise failed show ID`)")
-	case rest == 1:
-		return fmt.Errorf("1 of %s not changed (see its state with `reprise failed show ID`)", terminal.Plural(named, "message"))
-	case rest > 1:
-		return fmt.Errorf("%d of %s not changed (see their states with `reprise failed show ID`)", rest, terminal.Plural(named, "message"))
-	}
-	return nil
 }

@@ -123,7 +123,7 @@ func (c *failedEditCmd) replay(ctx context.Context, streams IO, client *api.Clie
 			return err
 		}
 	}
-	return c.follow(ctx, streams, client, r, 0, c.JSON, 1)
+	return follow(ctx, c.serverFlags, streams, client, r, 0, c.JSON, 1)
 }
 
 // edited returns the content after the changes from flags or from the editor.

@@ -89,7 +89,7 @@ func (c *failedImportCmd) Run(ctx context.Context, streams IO) error {
 	if c.File != "-" {
 		file, err := os.Open(c.File)
 		if err != nil {
-			return usageError{err}
+			return usage(err)
 		}
 		defer file.Close()
 		if info, err := file.Stat(); err == nil {

@@ -13,8 +13,8 @@ import (
 
 // follow waits until a replay has stopped, then waits at most the duration verify for the outcomes, and prints the
 // result. The argument picked is the number of messages that were selected by ID.
-func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client, r api.Replay, verify time.Duration, asJSON bool, picked int) error {
-	r, err := f.wait(ctx, streams, client, r)
+func follow(ctx context.Context, f serverFlags, streams IO, client *api.Client, r api.Replay, verify time.Duration, asJSON bool, picked int) error {
+	r, err := waitForReplay(ctx, f, streams, client, r)
 	if err != nil {
 		return err
 	}
@@ -31,20 +31,20 @@ func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client,
 	case err != nil:
 		return err
 	case isSent(r) && r.Refused > 0:
-		return stoppedError{fmt.Errorf("cannot send %s; they are still failed (see `reprise failed ls --refused-by %d`)", terminal.Plural(int(r.Refused), "message"), r.ID)}
+		return stopped(fmt.Errorf("cannot send %s; they are still failed (see `reprise failed ls --refused-by %d`)", terminal.Plural(int(r.Refused), "message"), r.ID))
 	case isSent(r) && verify > 0 && r.Succeeded < r.Sent:
-		return stoppedError{fmt.Errorf("%d of %s have not succeeded: `reprise failed ls --state all --sent-by %d` shows their outcomes", r.Sent-r.Succeeded, terminal.Plural(int(r.Sent), "message"), r.ID)}
+		return stopped(fmt.Errorf("%d of %s have not succeeded: `reprise failed ls --state all --sent-by %d` shows their outcomes", r.Sent-r.Succeeded, terminal.Plural(int(r.Sent), "message"), r.ID))
 	case isSent(r):
 		return checkAllChanged(picked, r.Total)
 	}
-	return stoppedError{errPrinted} // the result contains the state
+	return stopped(errPrinted) // the result contains the state
 }
 
 // polling is the interval between requests for the progress of a replay.
 const polling = 300 * time.Millisecond
 
-// wait shows the progress of a replay until it has stopped. If ctx is canceled, wait cancels the replay.
-func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r api.Replay) (api.Replay, error) {
+// waitForReplay shows the progress of a replay until it has stopped. If ctx is canceled, it cancels the replay.
+func waitForReplay(ctx context.Context, f serverFlags, streams IO, client *api.Client, r api.Replay) (api.Replay, error) {
 	bar := newProgress(streams, "sending")
 	defer bar.end()
 	wrong := 0
@@ -53,7 +53,7 @@ func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r
 		select {
 		case <-time.After(polling):
 		case <-ctx.Done():
-			later, stop := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+			later, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 			defer stop()
 			cancelled, err := cancelReplay(later, client, r.ID, "interrupted")
 			if err != nil {

@@ -48,7 +48,7 @@ func (c *failedGroupsCmd) Run(ctx context.Context, streams IO) error {
 	if c.Order == "most" {
 		f.Order = "failed"
 	}
-	now, width := time.Now(), tableWidth(streams)
+	now, width := time.Now(), streams.Width()
 	return c.ask(streams, func(client *api.Client) error {
 		return listing[api.Group]{
 			limit: c.Limit, json: c.JSON, none: "no groups", more: true,

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
@@ -63,11 +64,17 @@ func (l listing[T]) print(streams IO) error {
 	case l.drop != nil:
 		l.table = l.table.without(l.drop)
 	}
-	if err := l.table.write(streams.Stdout, tableWidth(streams)); err != nil {
+	if err := l.table.write(streams.Stdout, streams.Width()); err != nil {
 		return err
 	}
 	if after != "" && l.more {
 		fmt.Fprintf(streams.Stderr, "more messages match (--limit %d shows twice as many, --limit 0 all)\n", 2*l.limit)
 	}
 	return nil
+}
+
+// causeLine returns the first line of a recorded error, which is the cause. The output of the handler follows.
+func causeLine(text string) string {
+	cause, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return cause
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/api"
@@ -94,12 +93,6 @@ func (c *failedLsCmd) line(m api.Summary, now time.Time) []string {
 		cells = append(cells, m.Refused)
 	}
 	return append(cells, m.Detail, text)
-}
-
-// causeLine returns the first line of a recorded error, which is the cause. The output of the handler follows.
-func causeLine(text string) string {
-	cause, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return cause
 }
 
 // refusals reports whether the list selects messages that could not be sent. If so, the list shows the reasons.

@@ -108,7 +108,7 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 	case c.Detach:
 		return cmp.Or(streams.result(false, r, fmt.Sprintln(r.ID)), checkAllChanged(len(c.IDs), r.Total))
 	}
-	return c.follow(ctx, streams, client, r, c.Verify, c.JSON, len(c.IDs))
+	return follow(ctx, c.serverFlags, streams, client, r, c.Verify, c.JSON, len(c.IDs))
 }
 
 // preview prints the number of messages that would be sent, by destination.

@@ -2,14 +2,11 @@ package cli
 
 import (
 	"cmp"
-	"reflect"
 	"strings"
-	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/brief"
-	"github.com/reprisemq/reprise/internal/params"
 )
 
 // selection contains the flags that select messages. A message must match all given flags.
@@ -72,29 +69,9 @@ func (s *selection) filter(state string) (failed.Filter, error) {
 		f.Headers[name] = value
 	}
 	if err := f.Validate(); err != nil {
-		return f, usageError{err}
+		return f, usage(err)
 	}
 	return f, nil
-}
-
-// given sets a condition to the value of its flag, if the flag is given. An empty or zero value is an error.
-func given[T string | int | int64, C ~string | ~int | ~int64](name string, value *T, condition *C) error {
-	var zero T
-	switch {
-	case value == nil:
-	case *value == zero:
-		return usagef("--%s must not be empty: got %v", name, quoteEmpty(*value))
-	default:
-		reflect.ValueOf(condition).Elem().Set(reflect.ValueOf(*value).Convert(reflect.TypeFor[C]()))
-	}
-	return nil
-}
-
-func quoteEmpty(v any) any {
-	if v == "" {
-		return `""`
-	}
-	return v
 }
 
 // some returns the selection for an action. A selection of all messages requires --all, to prevent mistakes.
@@ -109,16 +86,4 @@ func (s *selection) some(all bool) (api.Selection, error) {
 		return api.Selection{}, usagef("--all and other flags of a selection exclude each other")
 	}
 	return api.Selection{Filter: f, All: all}, nil
-}
-
-// moment is a time on the command line: a date, or a duration before now.
-type moment time.Time
-
-func (m moment) time() time.Time { return time.Time(m) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (m *moment) UnmarshalText(text []byte) error {
-	t, err := params.ReadTime(string(text), time.Now(), time.Local)
-	*m = moment(t)
-	return err
 }

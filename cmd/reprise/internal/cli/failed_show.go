@@ -49,6 +49,6 @@ func (c *failedShowCmd) Run(ctx context.Context, streams IO) error {
 		if err != nil {
 			return err
 		}
-		return streams.result(false, m, messageText(m, acts.Acts, content, time.Now(), tableWidth(streams)))
+		return streams.result(false, m, messageText(m, acts.Acts, content, time.Now(), streams.Width()))
 	})
 }

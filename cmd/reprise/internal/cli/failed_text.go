@@ -24,7 +24,7 @@ func messageText(m api.Message, acts []failed.Act, content api.Content, now time
 	var b strings.Builder
 	field := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, "%-11s %s\n", name, wrapped(value, width, 12))
+			fmt.Fprintf(&b, "%-11s %s\n", name, terminal.Fill(value, width, 12))
 		}
 	}
 	state := m.State
@@ -253,15 +253,6 @@ func harmless(s string) string {
 
 func indented(s string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\n", "\n  ") + "\n"
-}
-
-// wrapped breaks a text into indented lines.
-func wrapped(s string, width, indent int) string {
-	s = terminal.OneLine(s)
-	if width <= indent+20 {
-		return s
-	}
-	return strings.Join(terminal.Wrap(s, width-indent), "\n"+strings.Repeat(" ", indent))
 }
 
 func bytesText(n int) string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
 type graphCmd struct {
@@ -34,7 +35,7 @@ Examples:
 func (c *graphCmd) Run(ctx context.Context, streams IO) error {
 	cfg, err := config.Load(c.Config)
 	if err != nil {
-		return usageError{err}
+		return usage(err)
 	}
 	workers, err := workersOf(cfg.Workers, c.Queue, c.Config)
 	if err != nil {
@@ -69,4 +70,24 @@ func graphWorkers(workers []config.Worker) (all []graph.Worker) {
 		all = append(all, graph.Of(w.WorkerConfig))
 	}
 	return all
+}
+
+// queueCounts returns the depths of the queues in a virtual host, from a management API.
+func queueCounts(ctx context.Context, rawURL, vhost string) (map[string]graph.Count, error) {
+	m, err := consoleManagement("--management", rawURL, vhost)
+	if err != nil {
+		return nil, err
+	}
+	api := mgmtapi.API{URL: m.URL, User: m.User, Password: m.Password, Client: m.Client}
+	queues, err := api.Queues(ctx, vhost)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]graph.Count{}
+	for _, q := range queues {
+		if q.Ready.Known && q.Unacked.Known {
+			counts[q.Name] = graph.Count{Ready: q.Ready.Value, Unacked: q.Unacked.Value}
+		}
+	}
+	return counts, nil
 }

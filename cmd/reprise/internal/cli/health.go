@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/prommetrics"
 )
@@ -37,15 +38,13 @@ type health struct {
 	address string       // host:port of an external broker, or ""
 	broker  http.Handler // metrics of the broker in this process; nil: none, or not started yet
 	client  *reprise.Client
-	workers []namedWorker
+	workers []healthWorker
 }
 
-// namedWorker is a worker with its queue.
-type namedWorker struct {
+// healthWorker is a worker with its queue.
+type healthWorker struct {
 	*reprise.Worker
-	queue  string
-	config reprise.WorkerConfig
-	cut    *interruptedHandlers
+	queue string
 }
 
 // serveHealth serves health and metrics at addr, and monitors databases, until stop is called. If addr is "", it only
@@ -118,7 +117,7 @@ func (h *health) dials(address string) {
 }
 
 // works sets the client and the workers after the process has connected.
-func (h *health) works(c *reprise.Client, workers []namedWorker) {
+func (h *health) works(c *reprise.Client, workers []healthWorker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.client, h.workers = c, workers
@@ -191,7 +190,7 @@ func (h *health) paused() string {
 	var b strings.Builder
 	for _, w := range h.workers {
 		if p, ok := errors.AsType[*reprise.PausedError](w.Status().Pause); ok {
-			fmt.Fprintf(&b, "queue %s: %s\n", w.queue, oneLine(protocol.Pause(*p).String()))
+			fmt.Fprintf(&b, "queue %s: %s\n", w.queue, terminal.OneLine(protocol.Pause(*p).String()))
 		}
 	}
 	return b.String()
@@ -219,12 +218,12 @@ func (h *health) wrong(ctx context.Context) []string {
 	var unusable []string
 	asking.Go(func() { unusable = h.unusable(ctx) })
 	if err := client.Healthy(ctx); err != nil {
-		wrong = append(wrong, broker+": "+oneLine(textOf(err)))
+		wrong = append(wrong, broker+": "+terminal.OneLine(textOf(err)))
 	}
 	for _, w := range workers {
 		err := w.Status().Err
 		if err != nil && (len(wrong) == 0 || errors.Is(err, reprise.ErrNotConsuming)) {
-			wrong = append(wrong, fmt.Sprintf("queue %s: %s", w.queue, oneLine(textOf(err))))
+			wrong = append(wrong, fmt.Sprintf("queue %s: %s", w.queue, terminal.OneLine(textOf(err))))
 		}
 	}
 	asking.Wait()

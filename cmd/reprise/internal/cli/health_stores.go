@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/archive"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 // dependency is a database that the process requires.
@@ -41,7 +42,7 @@ func (h *health) unusable(ctx context.Context) (wrong []string) {
 
 // wrongWithStore formats an error without the prefix that names the store.
 func wrongWithStore(err error) string {
-	text := oneLine(textOf(err))
+	text := terminal.OneLine(textOf(err))
 	for _, prefix := range []string{"failed: ", "cannot check the archive: ", "ledger: ", "idempotent: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}

@@ -1,15 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"os"
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 // printHelp prints the help of a command. It keeps the line breaks of examples, which kong would remove.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
-	width := min(widthOr80(IO{Stdout: ctx.Stdout, Lookup: os.LookupEnv}), 100)
+	width := min(cmp.Or(IO{Stdout: ctx.Stdout, Lookup: os.LookupEnv}.Width(), 80), 100)
 	options.WrapUpperBound = width
 	node := ctx.Selected()
 	if node == nil {
@@ -37,7 +40,7 @@ func filled(text string, width int) string {
 	var lines, paragraph []string
 	end := func() {
 		if paragraph != nil {
-			lines, paragraph = append(lines, wrapped(strings.Join(paragraph, " "), width, 0)), nil
+			lines, paragraph = append(lines, terminal.Fill(strings.Join(paragraph, " "), width, 0)), nil
 		}
 	}
 	for line := range strings.SplitSeq(text, "\n") {

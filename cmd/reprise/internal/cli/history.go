@@ -41,9 +41,9 @@ func (c *historyCmd) Run(ctx context.Context, streams IO) error {
 		if err != nil {
 			return err
 		}
-		text := historyText(h, tableWidth(streams))
+		text := historyText(h, streams.Width())
 		if c.Queue != "" {
-			text = queueHistoryText(h, tableWidth(streams))
+			text = queueHistoryText(h, streams.Width())
 		}
 		return streams.result(c.JSON, h, text)
 	})

@@ -26,7 +26,7 @@ func TestManagementOfEmbeddedBroker(t *testing.T) {
 		t.Fatal(wrong)
 	}
 	defer d.close()
-	web := d.serveFigures(&embeddedBroker{Broker: b})
+	web := d.serveFigures(b.Management())
 	defer web.stop()
 	management := console.Management(*d.archive.Management)
 	found, err := management.Bindings(t.Context())

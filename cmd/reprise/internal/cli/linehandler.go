@@ -9,7 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 // lineHandler writes a log for terminals, one event per line:
@@ -54,7 +55,7 @@ func lineAttr(groups []string, a slog.Attr) slog.Attr {
 
 // Handle implements [slog.Handler].
 func (h lineHandler) Handle(ctx context.Context, r slog.Record) error {
-	line := fmt.Sprintf("%-5s %s", r.Level, oneLine(r.Message))
+	line := fmt.Sprintf("%-5s %s", r.Level, terminal.OneLine(r.Message))
 	switch {
 	case h.journal:
 		line = fmt.Sprintf("<%d>%s", priority(r.Level), line)
@@ -96,18 +97,4 @@ func priority(l slog.Level) int {
 		return 6
 	}
 	return 7
-}
-
-// oneLine replaces control characters, so that untrusted text, such as the output of a program, cannot control the
-// terminal.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t' || r == '\n':
-			return ' '
-		case unicode.IsPrint(r):
-			return r
-		}
-		return '\uFFFD'
-	}, s)
 }

@@ -63,7 +63,7 @@ func (c *markLsCmd) Run(ctx context.Context, streams IO) error {
 		if err != nil {
 			return err
 		}
-		return streams.result(c.JSON, all, marksText(all.Marks, tableWidth(streams)))
+		return streams.result(c.JSON, all, marksText(all.Marks, streams.Width()))
 	})
 }
 

@@ -35,10 +35,10 @@ Exit codes: 0 all webhooks accepted the message, 1 a webhook did not, 2 the file
 func (c *notifyTestCmd) Run(ctx context.Context, streams IO) error {
 	n, console, err := config.LoadNotify(c.Config)
 	if err == nil {
-		err = readAuthorities(n)
+		err = n.ReadAuthorities()
 	}
 	if err != nil {
-		return usageError{err}
+		return usage(err)
 	}
 	if console == "" {
 		console = "http://" + defaultConsole

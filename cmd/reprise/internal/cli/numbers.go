@@ -3,8 +3,10 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -89,4 +91,31 @@ func address(text string, target reflect.Value) error {
 	}
 	target.SetString(text)
 	return nil
+}
+
+// given sets a condition to the value of its flag, if the flag is given. An empty or zero value is an error.
+func given[T string | int | int64, C ~string | ~int | ~int64](name string, value *T, condition *C) error {
+	var zero T
+	switch {
+	case value == nil:
+	case *value == zero:
+		return usagef("--%s must not be empty: got %v", name, quoteEmpty(*value))
+	default:
+		reflect.ValueOf(condition).Elem().Set(reflect.ValueOf(*value).Convert(reflect.TypeFor[C]()))
+	}
+	return nil
+}
+
+func quoteEmpty(v any) any {
+	if v == "" {
+		return `""`
+	}
+	return v
+}
+
+// firstLine returns the first line of a file with a secret.
+func firstLine(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSuffix(line, "\r"), err
 }

@@ -15,9 +15,6 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// defaultURL is the URL of the embedded broker with its default settings.
-const defaultURL = "amqp://guest:guest@" + config.DefaultListen
-
 type publishCmd struct {
 	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default amqp://guest:guest@127.0.0.1:5600."`
 	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"Maximum time to connect, and maximum time to publish each message. Default ${default}."`

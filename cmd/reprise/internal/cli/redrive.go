@@ -98,9 +98,9 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	if c.Config != "" {
 		cfg, err := config.Load(c.Config)
 		if err != nil {
-			return usageError{err}
+			return usage(err)
 		}
-		workers = workerConfigs(cfg.Workers)
+		workers = cfg.WorkerConfigs()
 		redrive.Origin, redrive.Marks = design.Origin(workers), design.Marks(workers)
 		url = cmp.Or(url, configuredBroker(cfg))
 	}
@@ -184,16 +184,15 @@ func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to
 	if err := streams.result(c.JSON, r, r.text(to)+"\n"); err != nil {
 		return err
 	}
-	_, stopped := errors.AsType[stoppedError](err)
 	switch {
-	case stopped:
+	case exitCode(err) == ExitEnded:
 		return err
 	case err == nil && !r.DryRun && r.Sent < r.Found:
-		return stoppedError{errors.New("another consumer received the remaining messages")}
+		return stopped(errors.New("another consumer received the remaining messages"))
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return stoppedError{errors.New("interrupted; messages not sent remain in the queue")}
+		return stopped(errors.New("interrupted; messages not sent remain in the queue"))
 	}
 	hint := ""
 	if claimed, ok := errors.AsType[*failed.ClaimError](err); ok {

@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
 	"strings"
 
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
@@ -97,4 +101,37 @@ func (c *redriveCmd) believe(ctx context.Context, streams IO, r redriveResult) (
 		err = &failed.ClaimError{Queue: claimed[0]}
 	}
 	return func(queue string) bool { return c.Trust || slices.Contains(claimed, queue) }, true, err
+}
+
+// routingOf returns the known routes to the queues of workers.
+func routingOf(workers []reprise.WorkerConfig, m *console.Management) failed.Routing {
+	r := failed.Routing{Workers: workers}
+	if m != nil {
+		r.Bindings = m.Bindings
+	}
+	return r
+}
+
+// warningLogger prints the warnings of a redrive, except about destinations that the user has seen, and passes on all
+// other records.
+type warningLogger struct {
+	slog.Handler
+	w     io.Writer
+	shown *bool // the user has seen the destinations
+}
+
+// Handle implements [slog.Handler].
+func (l warningLogger) Handle(ctx context.Context, r slog.Record) error {
+	attrs := map[string]string{}
+	r.Attrs(func(a slog.Attr) bool { attrs[a.Key] = a.Value.String(); return true })
+	switch {
+	case r.Message == "redrive sends by queue name" && !*l.shown:
+		fmt.Fprintf(l.w, "reprise: warning: messages are sent to %s by its name: %s\n", terminal.OneLine(attrs["queue"]), terminal.OneLine(attrs["warning"]))
+	case r.Message == "cannot read bindings":
+		fmt.Fprintf(l.w, "reprise: warning: cannot read the bindings: %s\n", terminal.OneLine(attrs["error"]))
+	case strings.HasPrefix(r.Message, "redrive sends"):
+	default:
+		return l.Handler.Handle(ctx, r)
+	}
+	return nil
 }

@@ -144,7 +144,7 @@ func (c *waitingGroupsCmd) Run(ctx context.Context, streams IO) error {
 		if err != nil {
 			return err
 		}
-		return streams.result(c.JSON, s, waitingText(s, time.Now(), tableWidth(streams)))
+		return streams.result(c.JSON, s, waitingText(s, time.Now(), streams.Width()))
 	})
 }
 
@@ -294,7 +294,7 @@ func (c *waitingAct) act(ctx context.Context, streams IO, do failed.WaitingDo, d
 		}
 		err = streams.result(c.JSON, done, b.String())
 		if len(done.Refused) > 0 || done.Unsure > 0 {
-			err = cmp.Or(err, error(stoppedError{errors.New("some messages are unchanged, or their state is unknown")}))
+			err = cmp.Or(err, stopped(errors.New("some messages are unchanged, or their state is unknown")))
 		}
 		return err
 	})

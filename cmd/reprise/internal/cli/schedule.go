@@ -90,7 +90,7 @@ func (c *scheduleCmd) subject(flags []*kong.Flag) (subject, error) {
 	}
 	cfg, err := config.Load(c.Config)
 	if err != nil {
-		return subject{}, usageError{err}
+		return subject{}, usage(err)
 	}
 	w, err := c.worker(cfg)
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *scheduleCmd) policy(flags []*kong.Flag) (p reprise.Policy, given []stri
 	}
 	p = reprise.Policy{MaxAttempts: c.Attempts, GiveUpAfter: c.GiveUpAfter, Backoff: delays}
 	if err := p.Validate(); err != nil {
-		return p, given, usageError{err}
+		return p, given, usage(err)
 	}
 	return p, given, nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"net"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 )
@@ -33,16 +32,5 @@ func TestNotifySystemd(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	if err := notifySystemd("READY=1"); err != nil {
 		t.Errorf("notifySystemd without systemd: got %v, want nil", err)
-	}
-}
-
-// A broker with another file system can write a backup that this process does not see.
-func TestBackupMustBeVisible(t *testing.T) {
-	dir := t.TempDir()
-	if err := (&backupCmd{To: dir}).visible(); err != nil {
-		t.Errorf("existing backup: got %v, want nil", err)
-	}
-	if err := (&backupCmd{To: filepath.Join(dir, "missing")}).visible(); err == nil || !strings.Contains(err.Error(), "next to the data directory") {
-		t.Errorf("missing backup: got %v, want an error with advice", err)
 	}
 }

@@ -97,3 +97,11 @@ func until(closed <-chan struct{}) (context.Context, context.CancelFunc) {
 	}()
 	return ctx, cancel
 }
+
+// unless returns nil if a signal has stopped the command, and otherwise err.
+func (s *signals) unless(err error) error {
+	if s.ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

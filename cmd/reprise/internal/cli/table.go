@@ -3,7 +3,6 @@ package cli
 import (
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -113,28 +112,6 @@ func (t *textTable) widths(width int) (widths []int, fits bool) {
 		widths[widest]--
 	}
 	return widths, true
-}
-
-// tableWidth returns the maximum width of a line: the width of the terminal, or COLUMNS without a terminal, but at
-// least 40. 0 means no limit.
-func tableWidth(streams IO) int {
-	if width := terminal.Width(streams.Stdout); width > 0 {
-		return max(width, 40)
-	}
-	if text, ok := streams.Lookup("COLUMNS"); ok {
-		if width, err := strconv.Atoi(text); err == nil && width > 0 {
-			return max(width, 40)
-		}
-	}
-	return 0
-}
-
-// widthOr80 returns tableWidth, or 80 if tableWidth has no limit.
-func widthOr80(streams IO) int {
-	if width := tableWidth(streams); width > 0 {
-		return width
-	}
-	return 80
 }
 
 // cutMiddle shortens a text in the middle, because an error begins with the action and ends with the cause.

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // parseTarget parses the value of --to: a queue, or EXCHANGE/KEY. The form /QUEUE, with the default exchange, permits a
@@ -31,3 +34,29 @@ func targetText(t *failed.Target) string {
 	}
 	return "the exchange " + t.Exchange + " with the key " + t.RoutingKey
 }
+
+// wayText describes a queue, and the route to it unless messages are published directly to it.
+func wayText(queue, exchange, key string, keys bool) string {
+	switch {
+	case exchange == "":
+		return terminal.OneLine(key)
+	case keys:
+		return fmt.Sprintf("%s by exchange %s, each with its own key", terminal.OneLine(queue), terminal.OneLine(exchange))
+	}
+	return fmt.Sprintf("%s by exchange %s with key %s", terminal.OneLine(queue), terminal.OneLine(exchange), brief.Quoted(key))
+}
+
+// warningText formats a warning about the messages of the previous line. If the messages are refused, it adds the flag
+// that permits them.
+func warningText(warning string, refused bool) string {
+	switch {
+	case warning == "":
+		return ""
+	case refused:
+		return "\n    not sent, because only the queue name leads there: " + terminal.OneLine(warning) + "\n    (" + otherRoutes + ")"
+	}
+	return "\n    warning: " + terminal.OneLine(warning)
+}
+
+// otherRoutes are the remedies for a message that can return by queue name only.
+const otherRoutes = "--management URL or a preset in -c FILE shows the route, --to EXCHANGE/KEY sets it, --by-queue-name permits the queue name"

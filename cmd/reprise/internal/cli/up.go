@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/archive"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/amqpconn"
@@ -47,12 +48,12 @@ Example of a file; docs/reprise.example.yaml has all keys:
 func (c *upCmd) Run(streams IO, stop *signals) error {
 	cfg, err := config.Load(c.Config)
 	if err != nil {
-		return usageError{err}
+		return usage(err)
 	}
 	log := c.logger(streams.Stderr)
 	parts, err := newParts(cfg, log)
 	if err != nil {
-		return usageError{err}
+		return usage(err)
 	}
 	warnings := slices.DeleteFunc([]string{leftoverMessages(c.Config, cfg), parts.archive.linkWarning()}, func(s string) bool { return s == "" })
 	if c.Connect && !c.Check {
@@ -164,32 +165,34 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 		log.Warn("cannot report readiness", "error", err)
 	}
 	if err := parts.stores.prepare(stop.ctx, log); err != nil {
-		return unlessStopped(stop, err)
+		return stop.unless(err)
 	}
 	client, hangUp, err := connect(stop, cfg, health, parts.archive, log)
 	if err != nil {
-		return unlessStopped(stop, err)
+		return stop.unless(err)
 	}
 	defer func() { err = errors.Join(err, hangUp()) }()
 
-	var workers []namedWorker
+	var (
+		consuming []reprise.Runner
+		watched   []healthWorker
+		archived  []archive.Worker
+	)
 	for _, conf := range parts.workers {
 		cut := &interruptedHandlers{}
 		conf.Middleware = append([]reprise.Middleware{cut.middleware}, conf.Middleware...)
 		conf.KeepDeclaring = len(parts.workers) > 1 // a conflict of one queue does not stop the other workers
 		worker, err := reprise.NewWorker(client, conf)
 		if err != nil {
-			return usageError{err}
+			return usage(err)
 		}
-		workers = append(workers, namedWorker{Worker: worker, queue: conf.Queue, config: conf, cut: cut})
+		consuming = append(consuming, reprise.RunnerFunc(runningWorker{worker, conf.Queue, cut}.run))
+		watched = append(watched, healthWorker{Worker: worker, queue: conf.Queue})
+		archived = append(archived, archive.Worker{Worker: worker, Config: conf})
 	}
-	health.works(client, workers)
-	var consuming []reprise.Runner
-	for _, w := range workers {
-		consuming = append(consuming, reprise.RunnerFunc(w.run))
-	}
+	health.works(client, watched)
 	var group reprise.Group
-	group.Add(parts.archive.runner(client, workers))
+	group.Add(parts.archive.runner(client, archived...))
 	group.Add(consuming...) // the workers stop before the archive service, which archives the messages that they park last
 	group.Add(reprise.RunnerFunc(func(ctx context.Context) error {
 		select {
@@ -224,7 +227,7 @@ func checkBroker(ctx context.Context, cfg *config.Config, parts *parts, log *slo
 	for _, conf := range parts.workers {
 		worker, err := reprise.NewWorker(client, conf)
 		if err != nil {
-			return nil, usageError{err}
+			return nil, usage(err)
 		}
 		if err := worker.Check(ctx); err != nil {
 			conflicts = append(conflicts, fmt.Errorf("queue %s: %w", conf.Queue, err))
@@ -241,16 +244,8 @@ func checkBroker(ctx context.Context, cfg *config.Config, parts *parts, log *slo
 	return warnings, errors.Join(conflicts...)
 }
 
-// unlessStopped returns nil if a signal has stopped the command, and otherwise err.
-func unlessStopped(stop *signals, err error) error {
-	if stop.ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
 // run runs a worker until ctx is canceled. The worker limits the time of its drain.
-func (w namedWorker) run(ctx context.Context) error {
+func (w runningWorker) run(ctx context.Context) error {
 	err := cmp.Or(w.Run(ctx), w.cut.error())
 	if err != nil {
 		return fmt.Errorf("queue %s: %w", w.queue, err)
@@ -279,10 +274,6 @@ func (c *interruptedHandlers) error() error {
 	return nil
 }
 
-// closeTimeout is the maximum time for the client to close its connections when the command stops, and for the
-// cancellation of a replay.
-const closeTimeout = 5 * time.Second
-
 // connect returns a client of the configured broker or of an embedded broker, and a function that closes the client
 // and stops the embedded broker, if any.
 func connect(stop *signals, cfg *config.Config, health *health, archive *archiveService, log *slog.Logger) (*reprise.Client, func() error, error) {
@@ -295,7 +286,7 @@ func connect(stop *signals, cfg *config.Config, health *health, archive *archive
 			return nil, nil, err
 		}
 		health.hasBroker(b.Metrics())
-		figures := archive.serveFigures(b)
+		figures := archive.serveFigures(b.Management())
 		endBroker = func() error {
 			figures.stop()
 			return b.end(stop, log)
@@ -313,4 +304,11 @@ func connect(stop *signals, cfg *config.Config, health *health, archive *archive
 		hangUp(client, closeTimeout)
 		return endBroker()
 	}, nil
+}
+
+// runningWorker is a worker of the configuration.
+type runningWorker struct {
+	*reprise.Worker
+	queue string
+	cut   *interruptedHandlers
 }

@@ -84,13 +84,3 @@ func (s *webServer) stop() {
 	}
 	<-s.done
 }
-
-// webURL returns the local URL of a server with this address.
-func webURL(a net.Addr) string { return "http://" + webHost(a) }
-
-func webHost(a net.Addr) string {
-	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		return net.JoinHostPort("localhost", fmt.Sprint(tcp.Port))
-	}
-	return a.String()
-}

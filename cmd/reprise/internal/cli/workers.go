@@ -105,7 +105,7 @@ func (c *workersCmd) Run(ctx context.Context, streams IO) error {
 			return err
 		}
 		all := api.WorkersOf(list.Workers(), c.Queue)
-		return streams.result(c.JSON, all, workersText(all, c.Messages, time.Now(), tableWidth(streams)))
+		return streams.result(c.JSON, all, workersText(all, c.Messages, time.Now(), streams.Width()))
 	})
 }
 

@@ -115,6 +115,15 @@ type Exec struct {
 // Pair is a name with a value. A slice of pairs keeps the order of the file.
 type Pair struct{ Name, Value string }
 
+// WorkerConfigs returns the configurations of the workers for the library.
+func (c *Config) WorkerConfigs() []reprise.WorkerConfig {
+	var all []reprise.WorkerConfig
+	for _, w := range c.Workers {
+		all = append(all, w.WorkerConfig)
+	}
+	return all
+}
+
 // Load parses the file at path, or standard input if path is "-". If the file contains errors, it returns *[Problems].
 func Load(path string) (*Config, error) {
 	data, lookup, err := readFile(path)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"fmt"
 	"net/url"
 	"slices"
 	"time"
@@ -64,6 +65,16 @@ func (v value) notify() (*Notify, bool) {
 		read(f, "growth", &n.Growth, integer(1, 1_000_000_000))
 	})
 	return n, true
+}
+
+// ReadAuthorities reads the files of the webhooks' authorities.
+func (n *Notify) ReadAuthorities() error {
+	for i := range n.Webhooks {
+		if err := n.Webhooks[i].ReadFile(); err != nil {
+			return fmt.Errorf("webhook %s: %w", n.Webhooks[i].Name(), err)
+		}
+	}
+	return nil
 }
 
 // webhook reads a receiver of notifications.

@@ -62,6 +62,15 @@ func Wrap(s string, width int) []string {
 	return append(lines, line)
 }
 
+// Fill breaks a text into lines of at most width columns. All lines except the first are indented.
+func Fill(s string, width, indent int) string {
+	s = OneLine(s)
+	if width <= indent+20 {
+		return s
+	}
+	return strings.Join(Wrap(s, width-indent), "\n"+strings.Repeat(" ", indent))
+}
+
 // Plural returns n followed by the noun, such as "1 message" or "2 messages".
 func Plural(n int, what string) string {
 	if n == 1 {
