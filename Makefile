@@ -26,7 +26,7 @@ demo: build ## run a worker and a broker for 15 seconds
 
 .PHONY: build
 build: ## build bin/reprise
-	go build -trimpath -ldflags '-X github.com/reprisemq/reprise/cmd/reprise/internal/cli.version='"$$VERSION" -o bin/reprise ./cmd/reprise
+	go build -trimpath -ldflags '-X github.com/reprisemq/reprise/cmd/reprise/internal/version.version='"$$VERSION" -o bin/reprise ./cmd/reprise
 
 .PHONY: release
 release: ## build the files of a release into dist (VERSION=v0.1.0)

@@ -6,8 +6,9 @@ import (
 	"os"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/cli"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 func main() {
-	os.Exit(cli.Main(os.Args[1:], cli.Process()))
+	os.Exit(cli.Main(os.Args[1:], terminal.Process()))
 }

@@ -146,7 +146,7 @@ func (r *release) number() string { return strings.TrimPrefix(r.version, "v") }
 func (r *release) compile(program, system, arch string) error {
 	env := []string{"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOAMD64=", "GOARM64=", "GOOS=" + system, "GOARCH=" + arch}
 	_, err := output(".", env, "go", "build", "-trimpath", "-buildvcs=false", "-o", program,
-		"-ldflags", "-s -w -X github.com/reprisemq/reprise/cmd/reprise/internal/cli.version="+r.version, "./cmd/reprise")
+		"-ldflags", "-s -w -X github.com/reprisemq/reprise/cmd/reprise/internal/version.version="+r.version, "./cmd/reprise")
 	return err
 }
 

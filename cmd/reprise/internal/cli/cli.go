@@ -1,7 +1,8 @@
-// Package cli implements the commands of the program reprise, their output and their exit codes.
+// Package cli parses the command line of the program reprise, runs the command and prints its error.
 //
-// Each command is a struct. Its fields are the flags and arguments. Its Run method uses the streams and variables of
-// an [IO], so that the package neither accesses os.Stdout nor calls os.Exit.
+// Each command is a struct in one of the packages whose names end with cmd. Its fields are the flags and arguments. Its
+// Run method uses the streams and variables of a [terminal.IO], so that the package neither accesses os.Stdout nor calls
+// os.Exit.
 //
 // Results, such as addresses, message IDs and the version, go to stdout. Logs and errors go to stderr. docs/cli.md is the
 // specification for users.
@@ -16,35 +17,48 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/brokercmd"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/consolecmd"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/failedcmd"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/flags"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/plancmd"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/queuecmd"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/remote"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/reportcmd"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/serve"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/upcmd"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/version"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // commands contains all commands, in the order in which the help lists them.
 type commands struct {
-	Up         upCmd         `cmd:"" help:"Run the workers of a configuration file."`
-	Broker     brokerCmd     `cmd:"" help:"Run a broker on this machine."`
-	Publish    publishCmd    `cmd:"" help:"Publish a message."`
-	Schedule   scheduleCmd   `cmd:"" help:"Show the times of retries and of parking."`
-	Failed     failedCmd     `cmd:"" help:"Inspect, edit, replay and discard failed messages."`
-	Waiting    waitingCmd    `cmd:"" help:"Inspect, retry, postpone and park messages in wait queues."`
-	Console    consoleCmd    `cmd:"" help:"Run the message archive and the web console."`
-	Notify     notifyCmd     `cmd:"" help:"Test the webhooks of notifications."`
-	Audit      auditCmd      `cmd:"" help:"Reconcile incoming messages with processed and failed messages."`
-	Workers    workersCmd    `cmd:"" help:"List the workers of all processes."`
-	Pause      pauseCmd      `cmd:"" help:"Pause the workers of a queue."`
-	Resume     resumeCmd     `cmd:"" help:"Resume paused workers."`
-	History    historyCmd    `cmd:"" help:"Show throughput, failures and handling times of queues."`
-	Mark       markCmd       `cmd:"" help:"Mark an event in the history, such as a deployment."`
-	Redrive    redriveCmd    `cmd:"" help:"Move messages from a failed queue back to their queues, without an archive."`
-	Purge      purgeCmd      `cmd:"" help:"Remove messages from a queue."`
-	Topology   topologyCmd   `cmd:"" help:"Show the queues of a configuration."`
-	Demo       demoCmd       `cmd:"" help:"Run a demonstration: a cover art indexer with failures."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
-	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
-	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
-	Man        manCmd        `cmd:"" name:"__man" hidden:""`
+	Up         upcmd.Command      `cmd:"" help:"Run the workers of a configuration file."`
+	Broker     brokercmd.Command  `cmd:"" help:"Run a broker on this machine."`
+	Publish    queuecmd.Publish   `cmd:"" help:"Publish a message."`
+	Schedule   plancmd.Schedule   `cmd:"" help:"Show the times of retries and of parking."`
+	Failed     failedcmd.Command  `cmd:"" help:"Inspect, edit, replay and discard failed messages."`
+	Waiting    queuecmd.Waiting   `cmd:"" help:"Inspect, retry, postpone and park messages in wait queues."`
+	Console    consolecmd.Command `cmd:"" help:"Run the message archive and the web console."`
+	Notify     consolecmd.Notify  `cmd:"" help:"Test the webhooks of notifications."`
+	Audit      reportcmd.Audit    `cmd:"" help:"Reconcile incoming messages with processed and failed messages."`
+	Workers    queuecmd.Workers   `cmd:"" help:"List the workers of all processes."`
+	Pause      queuecmd.Pause     `cmd:"" help:"Pause the workers of a queue."`
+	Resume     queuecmd.Resume    `cmd:"" help:"Resume paused workers."`
+	History    reportcmd.History  `cmd:"" help:"Show throughput, failures and handling times of queues."`
+	Mark       reportcmd.Mark     `cmd:"" help:"Mark an event in the history, such as a deployment."`
+	Redrive    queuecmd.Redrive   `cmd:"" help:"Move messages from a failed queue back to their queues, without an archive."`
+	Purge      queuecmd.Purge     `cmd:"" help:"Remove messages from a queue."`
+	Topology   plancmd.Topology   `cmd:"" help:"Show the queues of a configuration."`
+	Demo       demoCmd            `cmd:"" help:"Run a demonstration: a cover art indexer with failures."`
+	Version    version.Command    `cmd:"" help:"Print the version."`
+	Completion completionCmd      `cmd:"" help:"Print a completion script for a shell."`
+	Complete   completeCmd        `cmd:"" name:"__complete" hidden:""`
+	Man        manCmd             `cmd:"" name:"__man" hidden:""`
 }
 
 const description = `Processes messages from RabbitMQ: retries failed messages later, loses none, and does not block the others.
@@ -57,13 +71,13 @@ const description = `Processes messages from RabbitMQ: retries failed messages l
 Exit codes: 0 done, 1 failed, 2 invalid flags or configuration, 3 started but not completed.`
 
 // newParser returns a parser for the command line.
-func newParser(streams IO, options ...kong.Option) (*kong.Kong, error) {
-	parser, err := kong.New(&commands{}, slices.Concat(numbers, options, []kong.Option{
+func newParser(streams terminal.IO, options ...kong.Option) (*kong.Kong, error) {
+	parser, err := kong.New(&commands{}, slices.Concat(flags.Mappers, options, []kong.Option{
 		kong.Name("reprise"),
 		kong.Description(description),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true}),
 		kong.Help(printHelp),
-		kong.Vars{"console": defaultConsole, "byQueueName": "Send messages by the name of their queue if no other route to it is known. Default: refuse."},
+		kong.Vars{"console": remote.DefaultAddress, "byQueueName": "Send messages by the name of their queue if no other route to it is known. Default: refuse."},
 		kong.Writers(streams.Stdout, streams.Stderr),
 		kong.BindTo(context.Background(), (*context.Context)(nil)),
 	})...)
@@ -75,10 +89,10 @@ func newParser(streams IO, options ...kong.Option) (*kong.Kong, error) {
 
 // Main runs the command in args and returns the exit code of the process. SIGINT and SIGTERM stop the command
 // gracefully. SIGHUP does the same, except in commands that run until they are stopped.
-func Main(args []string, streams IO) int {
-	if len(args) == 1 && args[0] == reapCommand { // internal command; runs before the parser to keep the process small
+func Main(args []string, streams terminal.IO) int {
+	if len(args) == 1 && args[0] == upcmd.ReapCommand { // internal command; runs before the parser to keep the process small
 		handler.Reap(streams.Stdin)
-		return ExitOK
+		return exit.CodeOK
 	}
 	ended := -1 // set after the help was printed
 	parser, err := newParser(streams, kong.Exit(func(code int) { ended = code }))
@@ -99,11 +113,11 @@ func Main(args []string, streams IO) int {
 		err = repeated(command)
 	}
 	if err != nil {
-		return report(streams, usage(hint(command, err)))
+		return report(streams, exit.Usage(hint(command, err)))
 	}
-	stop := notify(context.Background())
-	defer stop.release()
-	command.BindTo(stop.ctx, (*context.Context)(nil))
+	stop := serve.Catch(context.Background())
+	defer stop.Release()
+	command.BindTo(stop.Ctx, (*context.Context)(nil))
 	return report(streams, command.Run(streams, stop))
 }
 
@@ -171,13 +185,13 @@ func hint(command *kong.Context, err error) error {
 }
 
 // report prints an error and returns its exit code.
-func report(streams IO, err error) int {
+func report(streams terminal.IO, err error) int {
 	if problems, ok := errors.AsType[*config.Problems](err); ok {
 		// Each problem begins with its position, as in the output of compilers.
 		fmt.Fprintln(streams.Stderr, problems)
-	} else if err != nil && !errors.Is(err, errPrinted) {
+	} else if err != nil && !errors.Is(err, exit.ErrPrinted) {
 		// An error can contain text of messages and of other programs, which must not control the terminal.
-		fmt.Fprintln(streams.Stderr, "reprise:", strings.ReplaceAll(brief.Visible(textOf(err)), "\r", ""))
+		fmt.Fprintln(streams.Stderr, "reprise:", strings.ReplaceAll(brief.Visible(exit.Text(err)), "\r", ""))
 	}
-	return exitCode(err)
+	return exit.Code(err)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 type completionCmd struct {
@@ -26,7 +27,7 @@ add it to the file for all sessions:
 }
 
 // Run prints the completion script.
-func (c *completionCmd) Run(streams IO) error {
+func (c *completionCmd) Run(streams terminal.IO) error {
 	_, err := io.WriteString(streams.Stdout, completionScripts[c.Shell])
 	return err
 }
@@ -105,7 +106,7 @@ type completeCmd struct {
 }
 
 // Run prints the candidates.
-func (c *completeCmd) Run(streams IO, command *kong.Context) error {
+func (c *completeCmd) Run(streams terminal.IO, command *kong.Context) error {
 	if len(c.Words) == 0 {
 		c.Words = []string{""}
 	}

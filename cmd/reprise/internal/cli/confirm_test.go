@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 // Without --yes, a command that can change many messages asks, and obeys the answer, also if the answer comes from a
@@ -26,7 +28,7 @@ func TestActionsAskUnlessYes(t *testing.T) {
 		"waiting park":     {"--queue", "orders", "--reason", "x"},
 		"redrive":          nil, // needs a broker: see redrive.txtar
 	}
-	parser, err := newParser(IO{Stdout: io.Discard, Stderr: io.Discard, Lookup: func(string) (string, bool) { return "", false }})
+	parser, err := newParser(terminal.IO{Stdout: io.Discard, Stderr: io.Discard, Lookup: func(string) (string, bool) { return "", false }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +65,7 @@ func TestActionsAskUnlessYes(t *testing.T) {
 					all = append(all, c.flag)
 				}
 				var out, errs bytes.Buffer
-				code := Main(all, IO{Stdin: strings.NewReader(c.answer), Stdout: &out, Stderr: &errs, Lookup: func(string) (string, bool) { return "", false }})
+				code := Main(all, terminal.IO{Stdin: strings.NewReader(c.answer), Stdout: &out, Stderr: &errs, Lookup: func(string) (string, bool) { return "", false }})
 				server.Close()
 				if code != c.want || acts > 0 != c.acts {
 					t.Errorf("answer %q, flag %q: exit code %d, %d acts; want %d, %v\n%s%s", c.answer, c.flag, code, acts, c.want, c.acts, &out, &errs)

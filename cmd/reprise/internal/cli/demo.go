@@ -8,6 +8,9 @@ import (
 
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/demo"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/dial"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/serve"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 type demoCmd struct {
@@ -34,19 +37,19 @@ Examples:
 }
 
 // Run runs the demo.
-func (c *demoCmd) Run(streams IO, stop *signals) (err error) {
+func (c *demoCmd) Run(streams terminal.IO, stop *serve.Signals) (err error) {
 	o := demo.Options{
 		BrokerURL: c.URL, Once: c.Once, Events: c.Events, Seed: c.Seed, RetryDelay: c.RetryDelay, FaultRate: c.Faults,
-		Out: streams.Stdout, StopWaiting: stop.again,
+		Out: streams.Stdout, StopWaiting: stop.Again,
 	}
 	if c.Faults == 0 {
 		o.FaultRate = -1
 	}
 	switch {
 	case c.Verbose:
-		o.Logger = logFlags{LogLevel: slog.LevelInfo}.logger(streams.Stderr)
+		o.Logger = serve.LogFlags{LogLevel: slog.LevelInfo}.Logger(streams.Stderr)
 	case c.URL != "":
-		o.Logger = newWaiting(streams.Stderr, "waiting for the broker: %s", time.Minute)
+		o.Logger = dial.Waiting(streams.Stderr, "waiting for the broker: %s", time.Minute)
 	}
 	if c.URL == "" {
 		b, err := broker.New(broker.Config{})
@@ -60,5 +63,5 @@ func (c *demoCmd) Run(streams IO, stop *signals) (err error) {
 		}()
 		o.Dial = b.DialContext
 	}
-	return demo.Run(stop.ctx, o)
+	return demo.Run(stop.Ctx, o)
 }

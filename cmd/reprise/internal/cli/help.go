@@ -12,7 +12,7 @@ import (
 
 // printHelp prints the help of a command. It keeps the line breaks of examples, which kong would remove.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
-	width := min(cmp.Or(IO{Stdout: ctx.Stdout, Lookup: os.LookupEnv}.Width(), 80), 100)
+	width := min(cmp.Or(terminal.IO{Stdout: ctx.Stdout, Lookup: os.LookupEnv}.Width(), 80), 100)
 	options.WrapUpperBound = width
 	node := ctx.Selected()
 	if node == nil {

@@ -6,16 +6,19 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/version"
 )
 
 // manCmd prints the manual page reprise(1), generated from the commands. The release build runs it.
 type manCmd struct{}
 
 // Run prints the page.
-func (manCmd) Run(streams IO, command *kong.Context) error {
+func (manCmd) Run(streams terminal.IO, command *kong.Context) error {
 	var b strings.Builder
 	app := command.Model.Node
-	fmt.Fprintf(&b, ".TH REPRISE 1 \"\" \"reprise %s\" \"User Commands\"\n", roff(programVersion()))
+	fmt.Fprintf(&b, ".TH REPRISE 1 \"\" \"reprise %s\" \"User Commands\"\n", roff(version.String()))
 	summary, examples, _ := strings.Cut(description, "\n")
 	examples, exits, _ := strings.Cut(examples, "Exit codes: ")
 	b.WriteString(".SH NAME\nreprise \\- reliable message processing on RabbitMQ\n")

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 var update = goflag.Bool("update", false, "write docs/commands.md")
@@ -41,7 +43,7 @@ the flags with their defaults. [cli.md](cli.md) describes exit codes, variables 
 
 // markdown returns the index of all commands. The flags of a group are listed once, at the end.
 func markdown(t *testing.T) string {
-	parser, err := newParser(IO{Stdout: t.Output(), Stderr: t.Output(), Lookup: os.LookupEnv})
+	parser, err := newParser(terminal.IO{Stdout: t.Output(), Stderr: t.Output(), Lookup: os.LookupEnv})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 
 // programs contains the programs that scripts can run as separate processes.
 var programs = map[string]func(){
-	"reprise": func() { os.Exit(Main(os.Args[1:], Process())) },
+	"reprise": func() { os.Exit(Main(os.Args[1:], terminal.Process())) },
 }
 
 // TestScript runs the scripts in testdata/script. In addition to the commands of testscript, scripts have

@@ -5,13 +5,16 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 // run runs the command without environment variables and returns the exit code and the standard error.
 func run(args ...string) (int, string) {
 	var out, errs bytes.Buffer
 	unset := func(string) (string, bool) { return "", false }
-	code := Main(args, IO{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Lookup: unset})
+	code := Main(args, terminal.IO{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Lookup: unset})
 	return code, errs.String()
 }
 
@@ -67,9 +70,9 @@ func TestUsageErrors(t *testing.T) {
 		"notify test":                                        "file reprise.yaml not found (create it, or pass another file with -c FILE)",
 		"completion tcsh":                                    "<shell> must be one of \"bash\",\"zsh\",\"fish\" but got \"tcsh\" (see reprise completion --help)",
 	} {
-		status := ExitUsage
+		status := exit.CodeUsage
 		if strings.HasPrefix(want, "cannot reach") {
-			status = ExitFailed
+			status = exit.CodeFailed
 		}
 		if code, got := run(strings.Fields(args)...); code != status || got != "reprise: "+want+"\n" {
 			t.Errorf("reprise %s: got exit code %d, want %d\ngot  %swant reprise: %s", args, code, status, got, want)
@@ -110,7 +113,7 @@ func TestConfigurationErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, got := run("up", "--check")
-		if line, _, _ := strings.Cut(got, "\n"); code != ExitUsage || line != "reprise.yaml:"+want {
+		if line, _, _ := strings.Cut(got, "\n"); code != exit.CodeUsage || line != "reprise.yaml:"+want {
 			t.Errorf("%q: got exit code %d\ngot  %s\nwant reprise.yaml:%s", file, code, line, want)
 		}
 	}

@@ -1,5 +1,0 @@
-package cli
-
-type topologyCmd struct {
-	Graph graphCmd `cmd:"" help:"Draw the exchanges and queues of a configuration."`
-}

@@ -1,0 +1,322 @@
+// Package upcmd implements reprise up, which runs the workers of a configuration file.
+package upcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/archive"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/archiving"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/dial"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/health"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/serve"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/version"
+	"github.com/reprisemq/reprise/internal/amqpconn"
+)
+
+// Command is reprise up.
+type Command struct {
+	Config         string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"Configuration file. Default ${default}."`
+	Check          bool   `help:"Only check the configuration and its files."`
+	Connect        bool   `help:"With --check, also ask the broker whether existing queues and exchanges conflict, and whether existing work queues can lose messages. This declares nothing."`
+	serve.LogFlags `group:"Log:"`
+}
+
+// Help implements kong.HelpProvider.
+func (Command) Help() string {
+	return `Each worker of the file consumes one queue and passes its messages to a program (exec) or a service (http). Failed
+messages are retried; messages without further retries move to the failed queue QUEUE.failed. Without "broker:" in the
+file, reprise runs a broker in this process and stores its data in the directory reprise-data next to the file, or in
+the directory of "data:".
+
+Ctrl-C (or SIGTERM) drains: running handlers finish, and other messages return to their queues. A second Ctrl-C stops
+immediately.
+
+Example of a file; docs/reprise.example.yaml has all keys:
+  workers:
+    - queue: orders
+      http: http://127.0.0.1:8080/orders
+    - queue: thumbnails
+      exec: [./thumbnail.py, --fast]
+      backoff: {initial: 5s, max: 10m}
+`
+}
+
+// Run runs the workers until a signal arrives.
+func (c *Command) Run(streams terminal.IO, stop *serve.Signals) error {
+	cfg, err := config.Load(c.Config)
+	if err != nil {
+		return exit.Usage(err)
+	}
+	log := c.Logger(streams.Stderr)
+	parts, err := newParts(cfg, log)
+	if err != nil {
+		return exit.Usage(err)
+	}
+	warnings := slices.DeleteFunc([]string{leftoverMessages(c.Config, cfg), parts.archive.LinkWarning()}, func(s string) bool { return s == "" })
+	if c.Connect && !c.Check {
+		return exit.Usagef("--connect requires --check")
+	}
+	if c.Check {
+		defer parts.close()
+		if c.Connect {
+			risks, err := checkBroker(stop.Ctx, cfg, parts, log)
+			if err != nil {
+				return err
+			}
+			warnings = append(warnings, risks...)
+		}
+		for _, w := range warnings {
+			fmt.Fprintf(streams.Stderr, "%s: warning: %s\n", c.Config, w)
+		}
+		_, err := fmt.Fprintf(streams.Stdout, "%s: ok, %s\n", c.Config, terminal.Plural(len(cfg.Workers), "worker"))
+		return err
+	}
+
+	for _, w := range warnings {
+		log.Warn(w)
+	}
+	stop.Serve(log)
+	ended := make(chan error, 1)
+	go func() {
+		err := c.run(stop, cfg, parts, log)
+		parts.close()
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-stop.Again:
+		// Programs would continue as orphans. Everything else stops with this process, and the broker redelivers
+		// unsettled messages.
+		parts.handlers.kill()
+		return errors.New("stopped immediately; unsettled messages are redelivered")
+	}
+}
+
+// parts contains everything that the workers need.
+type parts struct {
+	handlers *handlers
+	stores   *stores
+	archive  *archiving.Service // nil: no archive
+	workers  []reprise.WorkerConfig
+}
+
+// newParts creates the parts and reports invalid ones. It does not connect.
+func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
+	handlers, missing, err := newHandlers(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	stores, unusable := newStores(cfg)
+	archive, wrong := configuredArchiveService(cfg, log)
+	p := &parts{handlers, stores, archive, nil}
+	if addresses, err := amqpconn.ParseURL(cfg.Broker); err == nil { // Broker is empty or valid
+		if err := addresses.CheckFiles(); err != nil {
+			wrong = append(wrong, config.Problem{Position: cfg.BrokerAt, Text: err.Error()})
+		}
+	}
+	if err := cfg.Refuse(slices.Concat(missing, unusable, wrong)...); err != nil {
+		p.close()
+		return nil, err
+	}
+	for i, w := range cfg.Workers {
+		conf, err := stores.protect(i, w, log)
+		if err == nil {
+			conf.Handler = handlers.of[i]
+			err = conf.Validate()
+		}
+		if err != nil {
+			p.close()
+			return nil, fmt.Errorf("queue %s: %w", w.Queue, err)
+		}
+		p.workers = append(p.workers, conf)
+	}
+	return p, nil
+}
+
+func (p *parts) close() {
+	p.handlers.close()
+	p.stores.close()
+	if p.archive != nil {
+		p.archive.Close()
+	}
+}
+
+// run connects to a broker or starts one, and runs the workers.
+func (c *Command) run(stop *serve.Signals, cfg *config.Config, parts *parts, log *slog.Logger) (err error) {
+	if parts.archive != nil {
+		if err := parts.archive.Open(); err != nil {
+			return err
+		}
+	}
+	checks, web, unserve, err := health.Serve(stop.Ctx.Done(), cfg.Metrics, log, append(parts.stores.parts(), parts.archive.Stores()...)...)
+	if err != nil {
+		return err
+	}
+	defer unserve()
+	if parts.archive != nil {
+		parts.archive.Serve(checks.Metrics.Notified)
+	}
+	// The configuration is valid, and the ports are open. The broker and the databases can still be unavailable.
+	if err := notifySystemd("READY=1"); err != nil {
+		log.Warn("cannot report readiness", "error", err)
+	}
+	if err := parts.stores.prepare(stop.Ctx, log); err != nil {
+		return stop.Unless(err)
+	}
+	client, hangUp, err := connect(stop, cfg, checks, parts.archive, log)
+	if err != nil {
+		return stop.Unless(err)
+	}
+	defer func() { err = errors.Join(err, hangUp()) }()
+
+	var (
+		consuming []reprise.Runner
+		watched   []health.Worker
+		archived  []archive.Worker
+	)
+	for _, conf := range parts.workers {
+		cut := &interruptedHandlers{}
+		conf.Middleware = append([]reprise.Middleware{cut.middleware}, conf.Middleware...)
+		conf.KeepDeclaring = len(parts.workers) > 1 // a conflict of one queue does not stop the other workers
+		worker, err := reprise.NewWorker(client, conf)
+		if err != nil {
+			return exit.Usage(err)
+		}
+		consuming = append(consuming, reprise.RunnerFunc(runningWorker{worker, conf.Queue, cut}.run))
+		watched = append(watched, health.Worker{Worker: worker, Queue: conf.Queue})
+		archived = append(archived, archive.Worker{Worker: worker, Config: conf})
+	}
+	checks.Works(client, watched)
+	var group reprise.Group
+	group.Add(parts.archive.Runner(client, archived...))
+	group.Add(consuming...) // the workers stop before the archive service, which archives the messages that they park last
+	group.Add(reprise.RunnerFunc(func(ctx context.Context) error {
+		select {
+		case err := <-web.Failed: // a failure of the web server does not stop the workers
+			log.Error("server of metrics and health stopped", "error", err)
+			<-ctx.Done()
+		case <-ctx.Done():
+		}
+		if stop.Ctx.Err() != nil {
+			log.Info("draining: running handlers finish, other messages are requeued (press Ctrl-C again to stop immediately)")
+		}
+		return nil
+	}))
+	return group.Run(stop.Ctx)
+}
+
+// checkBroker returns all conflicts of the workers' queues and exchanges with objects on the broker, and warnings about work
+// queues that can lose messages.
+func checkBroker(ctx context.Context, cfg *config.Config, parts *parts, log *slog.Logger) (warnings []string, err error) {
+	if cfg.Broker == "" {
+		return nil, exit.Usagef("--connect requires \"broker:\" in the configuration file")
+	}
+	const timeout = 30 * time.Second
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out after %s", timeout))
+	defer cancel()
+	client, err := dial.Broker(ctx, cfg.Broker, &reprise.Config{Logger: log, Name: "reprise up --check", Inspect: parts.archive.Inspector()})
+	if err != nil {
+		return nil, err
+	}
+	defer dial.HangUp(client, dial.CloseTimeout)
+	var conflicts []error
+	for _, conf := range parts.workers {
+		worker, err := reprise.NewWorker(client, conf)
+		if err != nil {
+			return nil, exit.Usage(err)
+		}
+		if err := worker.Check(ctx); err != nil {
+			conflicts = append(conflicts, fmt.Errorf("queue %s: %w", conf.Queue, err))
+			continue
+		}
+		risks, err := worker.Risks(ctx)
+		if err != nil {
+			risks = []string{"cannot read the arguments: " + err.Error()}
+		}
+		for _, risk := range risks {
+			warnings = append(warnings, fmt.Sprintf("queue %s: %s", conf.Queue, risk))
+		}
+	}
+	return warnings, errors.Join(conflicts...)
+}
+
+// run runs a worker until ctx is canceled. The worker limits the time of its drain.
+func (w runningWorker) run(ctx context.Context) error {
+	err := cmp.Or(w.Run(ctx), w.cut.error())
+	if err != nil {
+		return fmt.Errorf("queue %s: %w", w.queue, err)
+	}
+	return nil
+}
+
+// interruptedHandlers counts the handlers that were canceled because a drain timed out. Worker.Run returns nil after
+// such a drain, because the messages were requeued.
+type interruptedHandlers struct{ handlers atomic.Int64 }
+
+func (c *interruptedHandlers) middleware(next reprise.Handler) reprise.Handler {
+	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
+		err := next.Handle(ctx, m)
+		if err != nil && errors.Is(context.Cause(ctx), reprise.ErrDrainTimeout) {
+			c.handlers.Add(1)
+		}
+		return err
+	})
+}
+
+func (c *interruptedHandlers) error() error {
+	if n := c.handlers.Load(); n > 0 {
+		return fmt.Errorf("the drain timeout interrupted %s; their messages were requeued", terminal.Plural(int(n), "handler"))
+	}
+	return nil
+}
+
+// connect returns a client of the configured broker or of an embedded broker, and a function that closes the client
+// and stops the embedded broker, if any.
+func connect(stop *serve.Signals, cfg *config.Config, checks *health.Checks, archive *archiving.Service, log *slog.Logger) (*reprise.Client, func() error, error) {
+	options := &reprise.Config{Logger: log, Name: "reprise up", Announce: !cfg.Silent, Version: version.String()}
+	options.Observer = archive.Observe(checks.Metrics)
+	url, endBroker := cfg.Broker, func() error { return nil }
+	if url == "" {
+		b, err := startEmbedded(stop, cfg, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		checks.HasBroker(b.Metrics())
+		figures := archive.ServeFigures(b.Management())
+		endBroker = func() error {
+			figures.Stop()
+			return b.end(stop, log)
+		}
+		url, options.Dial = b.url, b.DialContext
+	} else if addresses, err := amqpconn.ParseURL(url); err == nil {
+		checks.Dials(addresses.String())
+	}
+	options.Inspect = archive.Inspector()
+	client, err := dial.Broker(stop.Ctx, url, options)
+	if err != nil {
+		return nil, nil, errors.Join(err, endBroker())
+	}
+	return client, func() error {
+		dial.HangUp(client, dial.CloseTimeout)
+		return endBroker()
+	}, nil
+}
+
+// runningWorker is a worker of the configuration.
+type runningWorker struct {
+	*reprise.Worker
+	queue string
+	cut   *interruptedHandlers
+}
