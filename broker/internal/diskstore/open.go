@@ -102,8 +102,7 @@ func (d *disk) open() error {
 		_ = lock.Close()
 		return err
 	}
-	d.holdReserve()
-	if free, err := d.Free(); err == nil && d.low() {
+	if free, err := d.holdReserve(); err == nil && d.low(free) {
 		d.log.Warn("disk has no room for a reserve; if it fills up, the broker may not start again until space is free "+
 			"(use a larger disk)", "directory", d.dir, "free", free, "required", 2*d.reserve)
 	}

@@ -19,34 +19,32 @@ const (
 	reserveBytes = 64 << 20
 )
 
-// holdReserve creates or completes the reserve, unless the disk is almost full. Without a reserve, the store works, but
-// Open can fail on a full disk.
-func (d *disk) holdReserve() {
-	if d.low() {
-		return
+// holdReserve creates or completes the reserve, unless the disk is almost full, and returns the free space before. Without
+// a reserve, the store works, but Open can fail on a full disk.
+func (d *disk) holdReserve() (free uint64, err error) {
+	if free, err = d.Free(); err != nil || d.low(free) {
+		return free, err
 	}
 	fs, name := d.fs.FS, d.fs.PathJoin(d.dir, reserveFile)
 	f, err := fs.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return
+		return free, err
 	}
 	if err := errors.Join(f.Preallocate(0, d.reserve), f.Sync(), f.Close()); err != nil {
 		_ = fs.Remove(name) // the file system is full, or does not support the reservation of space
 	}
+	return free, nil
 }
 
 // releaseReserve removes the reserve if the disk is almost full.
 func (d *disk) releaseReserve() {
-	if d.low() {
+	if free, err := d.Free(); err != nil || d.low(free) {
 		_ = d.fs.FS.Remove(d.fs.PathJoin(d.dir, reserveFile))
 	}
 }
 
-// low reports whether the disk is almost full.
-func (d *disk) low() bool {
-	free, err := d.Free()
-	return err != nil || free < 2*uint64(d.reserve)
-}
+// low reports whether a disk with this free space is almost full.
+func (d *disk) low(free uint64) bool { return free < 2*uint64(d.reserve) }
 
 // MakeRoom implements [store.Store]. A compaction writes the remaining messages before it deletes the old files. If the
 // disk does not have space for them, MakeRoom leaves the work to Pebble's own compactions, which are small. No compaction
@@ -65,7 +63,7 @@ func (d *disk) MakeRoom(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		defer d.holdReserve()
+		defer func() { _, _ = d.holdReserve() }()
 		if !d.spaceFor(min(d.remaining(), d.fs.tracker.size(isTable))) {
 			return nil
 		}
