@@ -111,5 +111,9 @@ type Event struct {
 	// message was removed from the Queue, not that it was processed.
 	AsDelivered bool
 
+	// Rejected reports that the worker rejected the delivery instead of acknowledging it, as the Strategy requires. Set only
+	// in EventRetried and EventParked.
+	Rejected bool
+
 	Err error // cause of a failure; nil without a failure
 }

@@ -351,10 +351,10 @@ func (w *Worker) conclude(d *delivery, p *plan) Event {
 		if w.log.Enabled(context.Background(), slog.LevelWarn) {
 			w.logger(d, p).Warn("retry", "delay", p.hop.Delay, "error", logged(text))
 		}
-		return Event{Kind: EventRetried, Delay: p.hop.Delay, Err: errText(text)}
+		return Event{Kind: EventRetried, Rejected: p.verb != ack.Ack, Delay: p.hop.Delay, Err: errText(text)}
 	case EventParked:
 		w.logger(d, p).Error("parked", "to", p.to(), "reason", p.failure.Reason, "error", logged(text))
-		return Event{Kind: EventParked, Err: errText(text)}
+		return Event{Kind: EventParked, Rejected: p.verb != ack.Ack, Err: errText(text)}
 	}
 	if w.log.Enabled(context.Background(), slog.LevelDebug) {
 		exchange, key := d.History.OriginAt(d.At)

@@ -21,7 +21,7 @@ type Account struct {
 	Account     Text         `json:"account"`
 	State       string       `json:"state"` // opening, balanced, differs or unknown
 	Since       time.Time    `json:"since,omitzero"`
-	At          time.Time    `json:"at"` // time of the last sample
+	At          time.Time    `json:"at"` // time of the sample
 	In          int64        `json:"in"`
 	Done        int64        `json:"done"`
 	Ready       int64        `json:"ready"`

@@ -35,10 +35,10 @@ type Book struct {
 }
 
 // entry contains the counts of a queue.
-type entry struct{ Done, Debounced, Retried, Parked, Dropped, Lost, Refused int64 }
+type entry struct{ Done, Debounced, Retried, Parked, Dropped, Lost, Refused, Rejected int64 }
 
 func (e entry) minus(x entry) entry {
-	return entry{e.Done - x.Done, e.Debounced - x.Debounced, e.Retried - x.Retried, e.Parked - x.Parked, e.Dropped - x.Dropped, e.Lost - x.Lost, e.Refused - x.Refused}
+	return entry{e.Done - x.Done, e.Debounced - x.Debounced, e.Retried - x.Retried, e.Parked - x.Parked, e.Dropped - x.Dropped, e.Lost - x.Lost, e.Refused - x.Refused, e.Rejected - x.Rejected}
 }
 
 func (e entry) plus(x entry) entry { return e.minus(entry{}.minus(x)) }
@@ -98,6 +98,9 @@ func (b *Book) Observe(e reprise.Event) {
 	n, counts := effects[e.Kind]
 	if !counts {
 		return
+	}
+	if e.Rejected {
+		n.Rejected = 1
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

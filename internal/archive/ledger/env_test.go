@@ -125,7 +125,7 @@ func (h *env) publish(t *testing.T, bodies ...string) {
 // line waits until the samples show the current state, and returns the line of the account orders.
 func (h *env) line(t *testing.T) ledger.Line {
 	t.Helper()
-	time.Sleep(time.Minute)
+	time.Sleep(75 * time.Second) // an exact opening requires four equal samples
 	report, err := h.ledger.Report(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,9 @@
 package ledger
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // sample contains the figures of an account, and the period during which they did not change.
 type sample struct {
@@ -40,6 +43,26 @@ func slack(samples []sample, i int) (int64, bool) {
 type opening struct {
 	terms
 	slack int64
+}
+
+// silent returns the number of messages that consumers without a book have certainly acknowledged between two samples, of
+// which the later one is the newest possible sample. The counts of the broker and of the workers may be older than their
+// sample, but not older than the sample before. Because they only increase, the counts at the time of a sample are between
+// the sample and the next sample.
+func silent(samples []sample) int64 {
+	n, most := int64(0), int64(math.MaxInt64)
+	for i := range samples {
+		x, next := &samples[i], &samples[i]
+		if !x.still() {
+			if i == len(samples)-1 {
+				break
+			}
+			next = &samples[i+1]
+		}
+		n = x.terms[taken] - next.terms.accounted() - most
+		most = min(most, next.terms[taken]-x.terms.accounted())
+	}
+	return max(n, 0)
 }
 
 // step is a change in the discrepancy by more than the slack.

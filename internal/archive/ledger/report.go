@@ -29,13 +29,13 @@ func (r *Report) Balanced() bool {
 	return !slices.ContainsFunc(r.Accounts, func(l Line) bool { return l.State == Differs })
 }
 
-// Line is the state of an account at the last sample. In equals Done + Ready + Unacked + Waiting + Failed + Replayed +
+// Line is the state of an account at the last sample whose slack is known. In equals Done + Ready + Unacked + Waiting + Failed + Replayed +
 // Discarded + Removed + Missing.
 type Line struct {
 	Name  string
 	State State
 	Since time.Time // time at which the account was opened
-	At    time.Time // time of the last sample
+	At    time.Time // time of the sample
 
 	In        int64 // initial messages, and messages published since
 	Done      int64
@@ -97,33 +97,46 @@ func (l *Ledger) Report(ctx context.Context) (*Report, error) {
 		if err != nil {
 			return nil, fmt.Errorf("ledger: account %s: %w", a.name, err)
 		}
+		silent, err := l.silent(ctx, r.At, &a, pages)
+		if err != nil {
+			return nil, fmt.Errorf("ledger: account %s: %w", a.name, err)
+		}
 		if len(samples) > 0 {
-			r.Accounts = append(r.Accounts, l.line(r.At, a, samples, pages))
+			r.Accounts = append(r.Accounts, l.line(r.At, a, samples, pages, silent))
 		}
 	}
 	return r, nil
 }
 
-func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) Line {
+// silent returns the number of messages that consumers without a book have certainly acknowledged since an inexact opening
+// of an account. An exact opening does not require it, because the equation then contains each message. It returns 0 if a
+// process stopped without a last report, because the acknowledgements may be from this process.
+func (l *Ledger) silent(ctx context.Context, now time.Time, a *account, pages []page) (int64, error) {
+	if a.slack == 0 || slices.ContainsFunc(pages, func(p page) bool {
+		return slices.Contains(a.work, p.queue) && p.died(now) && p.seen.After(a.opened.Add(-2*p.every))
+	}) {
+		return 0, nil
+	}
+	samples, err := l.samples(ctx, a.name, a.opened.Add(-l.cfg.Every*3/2)) // the sample before the opening, too
+	return silent(samples), err
+}
+
+func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page, silent int64) Line {
 	last := samples[len(samples)-1]
 	line := Line{Name: a.name, Since: a.opened, At: last.until, Note: a.note, State: Opening}
-	from := a.opening
 	if a.opened.IsZero() {
-		from.terms = last.terms
-	}
-	line.fill(&from.terms, &last.terms)
-	if a.opened.IsZero() {
+		line.fill(&last.terms, &last.terms)
 		return line
 	}
 	// Use the last sample whose slack is known.
-	lastSlack, judged := int64(0), last.terms
+	judged := last.terms
 	for i := len(samples) - 1; i >= 0; i-- {
 		if s, known := slack(samples, i); known {
-			lastSlack, judged = s, samples[i].terms
+			line.At, line.Slack, judged = samples[i].until, a.slack+s, samples[i].terms
 			break
 		}
 	}
-	line.Slack = a.slack + lastSlack
+	line.fill(&a.terms, &judged)
 	reports := slices.ContainsFunc(pages, func(p page) bool { return slices.Contains(a.work, p.queue) })
 	switch {
 	case !reports:
@@ -146,13 +159,17 @@ func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) 
 	judged[taken] = last.terms[taken]
 	if n := judged.unreported(&a.terms) + line.Slack; line.explainedBy(n) {
 		line.State, line.Differences = Unknown, nil
-		line.Note = deliveries(n) + " acknowledged by consumers that do not report to the ledger: the number of handled messages is unknown"
+		line.Note = deliveries(n) + unreportedNote
 		if line.Slack > 0 {
 			line.Note = "up to " + line.Note
 		}
+	} else if silent > 0 && len(line.Differences) == 0 {
+		line.State, line.Note = Unknown, "at least "+deliveries(silent)+unreportedNote
 	}
 	return line
 }
+
+const unreportedNote = " acknowledged by consumers that do not report to the ledger: the number of handled messages is unknown"
 
 // explainedBy reports whether the only discrepancies are missing messages, and at most n acknowledgements of consumers that
 // do not report explain all of them.

@@ -64,7 +64,7 @@ func (s *store) Healthy(ctx context.Context) error {
 
 // samples returns the samples of an account since a time, oldest first.
 func (s *store) samples(ctx context.Context, account string, since time.Time) ([]sample, error) {
-	return samplesOf(s.db.Rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 AND at >= $2 ORDER BY at`, []byte(account), sqlkit.Millis(since)))
+	return samplesOf(s.db.Rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 AND until >= $2 ORDER BY at`, []byte(account), sqlkit.Millis(since)))
 }
 
 // last returns the n newest samples of an account, oldest first.

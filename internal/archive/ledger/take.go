@@ -110,8 +110,13 @@ func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time,
 			return err
 		}
 	}
+	old := *r
 	if r.open(after) {
-		if err := l.begin(ctx, r); err != nil {
+		silent, err := l.silent(ctx, now, &old, pages)
+		if err == nil && silent == 0 {
+			err = l.begin(ctx, r)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -207,27 +212,26 @@ func (x *sample) workers(a Account, pages []page) {
 			x.terms[dropped] += p.Dropped
 			x.terms[lost] += p.Lost
 			x.terms[refused] += p.Refused
+			x.terms[rejected] += p.Rejected
 		}
 	}
 }
 
-// open opens the account with the newest sample whose slack is known. The slack of a sample without activity is 0. If the
-// account was opened during activity, open corrects the opening with a later sample without activity, unless the deviation
-// exceeds the slack. The account is then exact. The result reports whether the account has changed.
+// open opens the account with the newest sample whose slack is known. An exact opening requires four equal samples: a
+// message that returned from a wait queue can be in no figure of two of them, and would later be a surplus.
+//
+// If the account was opened during activity, open opens it again with a later sample without activity, unless the
+// deviation exceeds the slack. It does not correct the first opening, because losses within the slack would become part
+// of the correction. The result reports whether the account has changed.
 func (r *account) open(newest []sample) bool {
 	for i := len(newest) - 1; i >= 0; i-- {
 		s, known := slack(newest, i)
-		if !known || i == 0 && s > 0 { // the first sample does not show the activity before it
+		if !known || (i == 0 || s == 0) && newest[i].times < 4 { // the first sample does not show the activity before it
 			continue
 		}
-		if r.opened.IsZero() {
+		again := r.slack > 0 && s == 0 && newest[i].at.After(r.opened) && abs(newest[i].missing(&r.terms)) <= r.slack
+		if r.opened.IsZero() || again {
 			r.opened, r.opening = newest[i].at, opening{newest[i].terms, s}
-			return true
-		}
-		wrong := newest[i].missing(&r.terms)
-		if r.slack > 0 && s == 0 && abs(wrong) <= r.slack && newest[i].at.After(r.opened) {
-			r.terms[published] += wrong
-			r.slack = 0
 			return true
 		}
 	}

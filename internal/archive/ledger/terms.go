@@ -32,6 +32,8 @@ const (
 
 	got // requested from the work queue by basic.get, accumulated
 
+	rejected // part of retried and gaveUp: by a rejection; accumulated by the workers
+
 	termCount
 )
 
@@ -94,14 +96,20 @@ func (t *terms) sum(of []term) (n int64) {
 
 func abs(n int64) int64 { return max(n, -n) }
 
-// acknowledged returns the number of acknowledgements in the work queue since before that no worker has reported. It is
-// negative if workers reject messages instead of acknowledging them.
-func (t *terms) acknowledged(before *terms) int64 {
-	settled := []term{done, debounced, retried, gaveUp, lost}
-	return t[taken] - before[taken] - (t.sum(settled) - before.sum(settled))
+// acked returns the number of deliveries that the workers have acknowledged.
+func (t *terms) acked() int64 {
+	return t.sum([]term{done, debounced, retried, gaveUp, lost}) - t[rejected]
 }
 
-// unreported is acknowledged without the messages that were requested by basic.get, for example by an operator.
+// acknowledged returns the number of acknowledgements in the work queue since before that no worker has reported.
+func (t *terms) acknowledged(before *terms) int64 {
+	return t[taken] - before[taken] - (t.acked() - before.acked())
+}
+
+// accounted is acked and the messages that were requested by basic.get, for example by an operator.
+func (t *terms) accounted() int64 { return t.acked() + t[got] }
+
+// unreported is acknowledged without the messages that were requested by basic.get.
 func (t *terms) unreported(before *terms) int64 {
-	return t.acknowledged(before) - (t[got] - before[got])
+	return t[taken] - before[taken] - (t.accounted() - before.accounted())
 }

@@ -30,8 +30,8 @@ have processed, that wait in queues and that failed. The command prints each dis
 ledger needs a console with a management API: reprise console --management, or reprise up with management: under
 console: (not necessary with the embedded broker). Workers of reprise up with archive: report to the ledger.
 
-AGE is the time since the account was opened; earlier messages are not included. Figures are from the last sample,
-which is up to 15 s old. On a narrow terminal, the table omits columns that contain only zeros.
+AGE is the time since the account was opened; earlier messages are not included. Figures are from a sample, which is up
+to 15 s old, or 30 s during traffic. On a narrow terminal, the table omits columns that contain only zeros.
 
 Examples:
   reprise audit
@@ -124,7 +124,7 @@ func auditText(a api.Ledger, width int) string {
 	for _, l := range a.Accounts {
 		name := terminal.OneLine(string(l.Account))
 		if !l.At.IsZero() && l.At.Before(newest) {
-			say("%s: as of %s, and no sample since\n", name, sampled(l.At))
+			say("%s: as of %s\n", name, sampled(l.At))
 		}
 		if l.State == "balanced" && l.Slack > 0 {
 			say("%s: the count is approximate (±%d): messages moved during the count; run it again after a minute without traffic\n", name, l.Slack)
