@@ -38,14 +38,14 @@ func (c Config) groupText(queue, errorText string) string {
 			continue
 		}
 		if at := r.Error.FindStringSubmatchIndex(errorText); at != nil {
-			return cmp.Or(oneLine(string(r.Error.ExpandString(nil, r.Name, errorText, at))), fingerprint(errorText))
+			return cmp.Or(groupName(string(r.Error.ExpandString(nil, r.Name, errorText, at))), fingerprint(errorText))
 		}
 	}
 	return fingerprint(errorText)
 }
 
-// oneLine returns a text as the text of a group.
-func oneLine(s string) string {
+// groupName returns a name as the text of a group: on one line, and not longer than other texts.
+func groupName(s string) string {
 	return cut(strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "?"), maxFingerprint)
 }
 
@@ -92,7 +92,7 @@ func (t *tx) grouped(id GroupID) (g grouped, err error) {
 // Merge moves the messages in several transactions. After an error, call Regroup to move the remaining messages.
 func (a *Archive) Merge(ctx context.Context, ids []GroupID, name string, who Actor) (into GroupID, err error) {
 	defer annotate(&err, "cannot merge groups")
-	if name = oneLine(name); name == "" || len(ids) == 0 {
+	if name = groupName(name); name == "" || len(ids) == 0 {
 		return 0, fmt.Errorf("%w: a merge must have groups and a name", ErrInvalid)
 	}
 	if err := who.validate(); err != nil {

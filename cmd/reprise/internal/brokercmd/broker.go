@@ -3,8 +3,10 @@ package brokercmd
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 
@@ -232,4 +234,20 @@ func (c *runCmd) credentials(streams terminal.IO) (user, password string, err er
 		return "", "", exit.Usagef("--user %s requires a password (use --password-file FILE, or set %s)", c.User, passwordVariable)
 	}
 	return "", "", nil
+}
+
+// serveManagement serves the management API of the broker, if it is configured.
+func (c *runCmd) serveManagement(b *broker.Broker, secure *tls.Config, log *slog.Logger) (*serve.WebServer, error) {
+	if c.Management == "" {
+		return &serve.WebServer{}, nil
+	}
+	l, err := serve.Listen(c.Management)
+	if err != nil {
+		return nil, fmt.Errorf("--management: %w", err)
+	}
+	if err := c.private(b, "--management "+c.Management, l); err != nil {
+		return nil, err
+	}
+	log.Info("serving the management API", "url", scheme("http", "https", secure)+"://"+serve.WebHost(l.Addr())+"/api/")
+	return serve.Web("--management", overTLS(l, withoutClientCertificates(secure)), serve.ProgressDeadlines(b.Management()), log), nil
 }

@@ -46,8 +46,15 @@ func (c *actsCmd) Run(ctx context.Context, streams terminal.IO) error {
 	return c.Ask(streams, func(client *api.Client) error {
 		return remote.Listing[failed.Act]{
 			Limit: c.Limit, JSON: c.JSON, None: "no acts", More: true,
-			Table: terminal.NewTable(terminal.Column{Name: "ACT", Right: true}, terminal.Column{Name: "TIME"}, terminal.Column{Name: "ACTOR", Least: 12}, terminal.Column{Name: "ACTION"},
-				terminal.Column{Name: "SUBJECT", Least: 8}, terminal.Column{Name: "MESSAGES", Right: true}, terminal.Column{Name: "REASON", Least: 20, Ends: true}),
+			Table: terminal.NewTable([]terminal.Column{
+				{Name: "ACT", Right: true},
+				{Name: "TIME"},
+				{Name: "ACTOR", Least: 12},
+				{Name: "ACTION"},
+				{Name: "SUBJECT", Least: 8},
+				{Name: "MESSAGES", Right: true},
+				{Name: "REASON", Least: 20, Ends: true},
+			}),
 			Fetch: func(p api.Page) ([]failed.Act, string, error) {
 				page, err := client.Acts(ctx, f, p)
 				return page.Acts, page.Next, err

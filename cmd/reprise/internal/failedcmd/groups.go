@@ -55,8 +55,16 @@ func (c *groupsCmd) Run(ctx context.Context, streams terminal.IO) error {
 	return c.Ask(streams, func(client *api.Client) error {
 		return remote.Listing[api.Group]{
 			Limit: c.Limit, JSON: c.JSON, None: "no groups", More: true,
-			Table: terminal.NewTable(terminal.Column{Name: "GROUP", Right: true}, terminal.Column{Name: "QUEUE", Least: 12}, terminal.Column{Name: "FAILED", Right: true},
-				terminal.Column{Name: "ALL", Right: true}, terminal.Column{Name: "FIRST"}, terminal.Column{Name: "LAST"}, terminal.Column{Name: "TREND"}, terminal.Column{Name: "ERROR", Least: 20, Ends: true}),
+			Table: terminal.NewTable([]terminal.Column{
+				{Name: "GROUP", Right: true},
+				{Name: "QUEUE", Least: 12},
+				{Name: "FAILED", Right: true},
+				{Name: "ALL", Right: true},
+				{Name: "FIRST"},
+				{Name: "LAST"},
+				{Name: "TREND"},
+				{Name: "ERROR", Least: 20, Ends: true},
+			}),
 			Drop: func(_ int, column terminal.Column) bool { return column.Name == "FIRST" && width > 0 && width < 100 },
 			Fetch: func(p api.Page) ([]api.Group, string, error) {
 				page, err := client.Groups(ctx, f, p)

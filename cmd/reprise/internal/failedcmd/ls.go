@@ -42,7 +42,7 @@ func (c *lsCmd) Run(ctx context.Context, streams terminal.IO) error {
 	now, detailed := time.Now(), false
 	return c.Ask(streams, func(client *api.Client) error {
 		l := remote.Listing[api.Summary]{
-			Limit: c.Limit, JSON: c.JSON, None: "no messages", Table: terminal.NewTable(c.columns()...), More: true,
+			Limit: c.Limit, JSON: c.JSON, None: "no messages", Table: terminal.NewTable(c.columns()), More: true,
 			Fetch: func(p api.Page) ([]api.Summary, string, error) {
 				page, err := client.Messages(ctx, f, p)
 				return page.Messages, page.Next, err

@@ -51,8 +51,18 @@ func (c *replaysCmd) list(ctx context.Context, streams terminal.IO, client *api.
 	now := time.Now()
 	return remote.Listing[api.Replay]{
 		Limit: c.Limit, JSON: c.JSON, None: "no replays",
-		Table: terminal.NewTable(terminal.Column{Name: "ID", Right: true}, terminal.Column{Name: "STATE"}, terminal.Column{Name: "BEGUN"}, terminal.Column{Name: "SENT", Right: true},
-			terminal.Column{Name: "OF", Right: true}, terminal.Column{Name: "REFUSED", Right: true, Spare: true}, terminal.Column{Name: "SUCCEEDED", Right: true}, terminal.Column{Name: "FAILED AGAIN", Right: true}, terminal.Column{Name: "BY", Least: 12}, terminal.Column{Name: "WHY", Least: 20, Ends: true}),
+		Table: terminal.NewTable([]terminal.Column{
+			{Name: "ID", Right: true},
+			{Name: "STATE"},
+			{Name: "BEGUN"},
+			{Name: "SENT", Right: true},
+			{Name: "OF", Right: true},
+			{Name: "REFUSED", Right: true, Spare: true},
+			{Name: "SUCCEEDED", Right: true},
+			{Name: "FAILED AGAIN", Right: true},
+			{Name: "BY", Least: 12},
+			{Name: "WHY", Least: 20, Ends: true},
+		}),
 		Fetch: func(p api.Page) ([]api.Replay, string, error) {
 			page, err := client.Replays(ctx, p)
 			return page.Replays, page.Next, err

@@ -104,7 +104,7 @@ func attemptsText(m api.Message, width int) string {
 	if len(m.Errors) == 0 {
 		return ""
 	}
-	t := terminal.NewTable(terminal.Column{Name: "ATTEMPT", Right: true}, terminal.Column{Name: "ENDED"}, terminal.Column{Name: "TOOK", Right: true}, terminal.Column{Name: "HOST", Least: 10}, terminal.Column{Name: "ERROR", Least: 20})
+	t := terminal.NewTable([]terminal.Column{{Name: "ATTEMPT", Right: true}, {Name: "ENDED"}, {Name: "TOOK", Right: true}, {Name: "HOST", Least: 10}, {Name: "ERROR", Least: 20}})
 	for i, e := range m.Errors {
 		when, took := "-", "-"
 		if !e.Time.IsZero() {
@@ -118,10 +118,7 @@ func attemptsText(m api.Message, width int) string {
 			t.Add("…", "", "", "", fmt.Sprintf("(%s are not recorded)", terminal.Plural(m.ErrorsDropped, "attempt")))
 		}
 	}
-	var b strings.Builder
-	b.WriteString("\n")
-	_ = t.Write(&b, width) // writes to a Builder do not fail
-	return b.String()
+	return "\n" + t.Text(width)
 }
 
 func propertiesText(shown api.Properties) string {

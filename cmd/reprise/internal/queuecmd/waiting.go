@@ -105,8 +105,14 @@ func (c *waitingLsCmd) Run(ctx context.Context, streams terminal.IO) error {
 	return c.Ask(streams, func(client *api.Client) error {
 		return remote.Listing[api.Waiting]{
 			Limit: c.Limit, JSON: c.JSON, None: "no messages wait for a retry", More: true,
-			Table: terminal.NewTable(terminal.Column{Name: "ID", Right: true}, terminal.Column{Name: "QUEUE", Least: 12}, terminal.Column{Name: "DUE"}, terminal.Column{Name: "ATTEMPTS", Right: true},
-				terminal.Column{Name: "MESSAGE", Least: 8}, terminal.Column{Name: "ERROR", Least: 20, Ends: true}),
+			Table: terminal.NewTable([]terminal.Column{
+				{Name: "ID", Right: true},
+				{Name: "QUEUE", Least: 12},
+				{Name: "DUE"},
+				{Name: "ATTEMPTS", Right: true},
+				{Name: "MESSAGE", Least: 8},
+				{Name: "ERROR", Least: 20, Ends: true},
+			}),
 			Fetch: func(p api.Page) ([]api.Waiting, string, error) {
 				page, err := client.Waiting(ctx, f, p)
 				return page.Messages, page.Next, err
@@ -155,8 +161,15 @@ func (c *waitingGroupsCmd) Run(ctx context.Context, streams terminal.IO) error {
 // waitingText formats the waiting messages as a table, with notes.
 func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 	var b strings.Builder
-	table := terminal.NewTable(terminal.Column{Name: "GROUP"}, terminal.Column{Name: "QUEUE", Least: 12}, terminal.Column{Name: "WAITING", Right: true}, terminal.Column{Name: "DUE", Right: true},
-		terminal.Column{Name: "ATTEMPTS", Right: true}, terminal.Column{Name: "NEXT"}, terminal.Column{Name: "ERROR", Least: 20, Ends: true})
+	table := terminal.NewTable([]terminal.Column{
+		{Name: "GROUP"},
+		{Name: "QUEUE", Least: 12},
+		{Name: "WAITING", Right: true},
+		{Name: "DUE", Right: true},
+		{Name: "ATTEMPTS", Right: true},
+		{Name: "NEXT"},
+		{Name: "ERROR", Least: 20, Ends: true},
+	})
 	for _, g := range s.Groups {
 		table.Add(g.Group[:min(8, len(g.Group))], string(g.Queue), strconv.FormatInt(g.Counts.Messages, 10), strconv.FormatInt(g.Counts.Due, 10),
 			strconv.Itoa(g.Counts.Attempts), terminal.Ago(g.Counts.Next, now), cmp.Or(g.Text, "(no error is known)"))
@@ -164,7 +177,7 @@ func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 	if len(s.Groups) == 0 {
 		b.WriteString("no messages wait for a retry\n")
 	} else {
-		_ = table.Write(&b, width) // writes to a Builder do not fail
+		b.WriteString(table.Text(width))
 	}
 	if s.Missing > 0 {
 		fmt.Fprintf(&b, "%d retries of the last day are missing: the list has room for %d\n", s.Missing, failed.MaxWaiting)

@@ -121,9 +121,20 @@ func workersText(all api.Workers, messages bool, now time.Time, width int) strin
 		return "no workers (a Go program announces its workers with Config.Announce)\n"
 	}
 	var b strings.Builder
-	table := terminal.NewTable(terminal.Column{Name: "QUEUE", Least: 12}, terminal.Column{Name: "WORKER"}, terminal.Column{Name: "HOST", Least: 8}, terminal.Column{Name: "PID", Right: true}, terminal.Column{Name: "VERSION", Least: 8},
-		terminal.Column{Name: "STATE"}, terminal.Column{Name: "BUSY", Right: true}, terminal.Column{Name: "LONGEST", Right: true}, terminal.Column{Name: "SUCCEEDED", Right: true}, terminal.Column{Name: "FAILED", Right: true}, terminal.Column{Name: "UP", Right: true})
-	handled := terminal.NewTable(terminal.Column{Name: "WORKER"}, terminal.Column{Name: "MESSAGE", Least: 12}, terminal.Column{Name: "ATTEMPT", Right: true}, terminal.Column{Name: "FOR", Right: true})
+	table := terminal.NewTable([]terminal.Column{
+		{Name: "QUEUE", Least: 12},
+		{Name: "WORKER"},
+		{Name: "HOST", Least: 8},
+		{Name: "PID", Right: true},
+		{Name: "VERSION", Least: 8},
+		{Name: "STATE"},
+		{Name: "BUSY", Right: true},
+		{Name: "LONGEST", Right: true},
+		{Name: "SUCCEEDED", Right: true},
+		{Name: "FAILED", Right: true},
+		{Name: "UP", Right: true},
+	})
+	handled := terminal.NewTable([]terminal.Column{{Name: "WORKER"}, {Name: "MESSAGE", Least: 12}, {Name: "ATTEMPT", Right: true}, {Name: "FOR", Right: true}})
 	var notes []string
 	for _, w := range all.Workers {
 		longest := "-"
@@ -151,13 +162,12 @@ func workersText(all api.Workers, messages bool, now time.Time, width int) strin
 			notes = append(notes, "worker "+w.ID+": "+terminal.OneLine(w.Trouble))
 		}
 	}
-	_ = table.Write(&b, width) // writes to a Builder do not fail
+	b.WriteString(table.Text(width))
 	for _, note := range unique(notes) {
 		b.WriteString(note + "\n")
 	}
 	if messages && len(handled.Rows) > 0 {
-		b.WriteString("\n")
-		_ = handled.Write(&b, width)
+		b.WriteString("\n" + handled.Text(width))
 	}
 	return b.String()
 }

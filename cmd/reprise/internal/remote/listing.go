@@ -2,6 +2,7 @@ package remote
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
@@ -66,7 +67,7 @@ func (l Listing[T]) Print(streams terminal.IO) error {
 	case l.Drop != nil:
 		l.Table = l.Table.Without(l.Drop)
 	}
-	if err := l.Table.Write(streams.Stdout, streams.Width()); err != nil {
+	if _, err := io.WriteString(streams.Stdout, l.Table.Text(streams.Width())); err != nil {
 		return err
 	}
 	if after != "" && l.More {

@@ -90,9 +90,21 @@ func sampled(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UT
 // auditText returns a table of the accounts, and details of its lines.
 func auditText(a api.Ledger, width int) string {
 	var b strings.Builder
-	table := terminal.NewTable(terminal.Column{Name: "ACCOUNT", Least: 12}, terminal.Column{Name: "STATE"}, terminal.Column{Name: "AGE"}, terminal.Column{Name: "IN", Right: true}, terminal.Column{Name: "DONE", Right: true},
-		terminal.Column{Name: "READY", Right: true, Spare: true}, terminal.Column{Name: "UNACKED", Right: true, Spare: true}, terminal.Column{Name: "WAITING", Right: true, Spare: true}, terminal.Column{Name: "FAILED", Right: true},
-		terminal.Column{Name: "REPLAYED", Right: true, Spare: true}, terminal.Column{Name: "DISCARDED", Right: true, Spare: true}, terminal.Column{Name: "REMOVED", Right: true, Spare: true}, terminal.Column{Name: "MISSING", Right: true})
+	table := terminal.NewTable([]terminal.Column{
+		{Name: "ACCOUNT", Least: 12},
+		{Name: "STATE"},
+		{Name: "AGE"},
+		{Name: "IN", Right: true},
+		{Name: "DONE", Right: true},
+		{Name: "READY", Right: true, Spare: true},
+		{Name: "UNACKED", Right: true, Spare: true},
+		{Name: "WAITING", Right: true, Spare: true},
+		{Name: "FAILED", Right: true},
+		{Name: "REPLAYED", Right: true, Spare: true},
+		{Name: "DISCARDED", Right: true, Spare: true},
+		{Name: "REMOVED", Right: true, Spare: true},
+		{Name: "MISSING", Right: true},
+	})
 	for _, l := range a.Accounts {
 		missing := "-"
 		if l.State == "differs" {
@@ -109,7 +121,7 @@ func auditText(a api.Ledger, width int) string {
 		table.Add(append(cells, missing)...)
 	}
 	if len(a.Accounts) > 0 {
-		_ = table.Write(&b, width) // writes to a Builder do not fail
+		b.WriteString(table.Text(width))
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
 	var newest time.Time

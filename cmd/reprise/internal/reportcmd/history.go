@@ -56,8 +56,15 @@ func historyText(h api.History, width int) string {
 	if len(h.Queues) == 0 {
 		return "no history (it is recorded while a console runs)\n"
 	}
-	table := terminal.NewTable(terminal.Column{Name: "QUEUE", Least: 12}, terminal.Column{Name: "SUCCEEDED", Right: true}, terminal.Column{Name: "FAILURES", Right: true},
-		terminal.Column{Name: "P50", Right: true}, terminal.Column{Name: "P95", Right: true}, terminal.Column{Name: "P99", Right: true}, terminal.Column{Name: "FAILURES IN " + strings.ToUpper(h.Range)})
+	table := terminal.NewTable([]terminal.Column{
+		{Name: "QUEUE", Least: 12},
+		{Name: "SUCCEEDED", Right: true},
+		{Name: "FAILURES", Right: true},
+		{Name: "P50", Right: true},
+		{Name: "P95", Right: true},
+		{Name: "P99", Right: true},
+		{Name: "FAILURES IN " + strings.ToUpper(h.Range)},
+	})
 	var notes []string
 	for _, q := range h.Queues {
 		table.Add(string(q.Queue), count(q.Total.Succeeded), count(q.Total.Failures), tookText(q.Total.P50), tookText(q.Total.P95), tookText(q.Total.P99),
@@ -67,7 +74,7 @@ func historyText(h api.History, width int) string {
 		}
 	}
 	var b strings.Builder
-	_ = table.Write(&b, width) // writes to a Builder do not fail
+	b.WriteString(table.Text(width))
 	for _, n := range notes {
 		b.WriteString(n + "\n")
 	}
@@ -91,8 +98,15 @@ func queueHistoryText(h api.History, width int) string {
 			fmt.Fprintf(&b, "mark %d at %s: %s\n", m.ID, sampled(m.Time), terminal.OneLine(m.Text))
 		}
 	}
-	table := terminal.NewTable(terminal.Column{Name: "FROM (UTC)"}, terminal.Column{Name: "SUCCEEDED", Right: true}, terminal.Column{Name: "FAILURES", Right: true}, terminal.Column{Name: "RETRIED", Right: true},
-		terminal.Column{Name: "PARKED", Right: true}, terminal.Column{Name: "HIGHEST P95", Right: true}, terminal.Column{Name: "RECORDED"})
+	table := terminal.NewTable([]terminal.Column{
+		{Name: "FROM (UTC)"},
+		{Name: "SUCCEEDED", Right: true},
+		{Name: "FAILURES", Right: true},
+		{Name: "RETRIED", Right: true},
+		{Name: "PARKED", Right: true},
+		{Name: "HIGHEST P95", Right: true},
+		{Name: "RECORDED"},
+	})
 	for part := range slices.Chunk(q.Points, rowsOf[h.Range]) {
 		var sum api.Activity
 		recorded := 0
@@ -116,9 +130,7 @@ func queueHistoryText(h api.History, width int) string {
 		}
 		table.Add(part[0].Start.UTC().Format("2006-01-02 15:04"), count(sum.Succeeded), count(sum.Failures), count(sum.Retried), count(sum.Parked), tookText(sum.P95), whole)
 	}
-	b.WriteString("\n")
-	_ = table.Write(&b, width)
-	return b.String()
+	return b.String() + "\n" + table.Text(width)
 }
 
 // rowsOf contains the number of intervals in a row of the table, by time range. A row covers 5 minutes, 1 hour or 12 hours.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/flags"
@@ -75,7 +74,7 @@ func marksText(marks []api.Mark, width int) string {
 	if len(marks) == 0 {
 		return "no marks\n"
 	}
-	table := terminal.NewTable(terminal.Column{Name: "ID", Right: true}, terminal.Column{Name: "TIME"}, terminal.Column{Name: "QUEUE", Least: 8}, terminal.Column{Name: "BY", Least: 8}, terminal.Column{Name: "TEXT", Least: 20})
+	table := terminal.NewTable([]terminal.Column{{Name: "ID", Right: true}, {Name: "TIME"}, {Name: "QUEUE", Least: 8}, {Name: "BY", Least: 8}, {Name: "TEXT", Least: 20}})
 	for _, m := range marks {
 		queue := string(m.Queue)
 		if queue == "" {
@@ -83,9 +82,7 @@ func marksText(marks []api.Mark, width int) string {
 		}
 		table.Add(strconv.FormatInt(m.ID, 10), sampled(m.Time), queue, m.By, m.Text)
 	}
-	var b strings.Builder
-	_ = table.Write(&b, width) // writes to a Builder do not fail
-	return b.String()
+	return table.Text(width)
 }
 
 type markRmCmd struct {

@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -24,7 +23,7 @@ type Table struct {
 }
 
 // NewTable returns a table without rows.
-func NewTable(columns ...Column) *Table { return &Table{columns: columns} }
+func NewTable(columns []Column) *Table { return &Table{columns: columns} }
 
 // Add adds a line. It replaces control characters and line breaks with spaces, because the text may be untrusted.
 func (t *Table) Add(cells ...string) {
@@ -50,8 +49,8 @@ func (t *Table) Without(drop func(i int, c Column) bool) *Table {
 	return kept
 }
 
-// Write writes the table. Lines have at most the given width; 0 means no limit.
-func (t *Table) Write(w io.Writer, width int) error {
+// Text returns the table. Lines have at most the given width; 0 means no limit.
+func (t *Table) Text(width int) string {
 	widths, fits := t.widths(width)
 	if !fits {
 		t = t.Without(func(i int, c Column) bool {
@@ -81,8 +80,7 @@ func (t *Table) Write(w io.Writer, width int) error {
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 const columnGap = "  "

@@ -13,19 +13,16 @@ import (
 // truncated enough.
 func TestTextTableFitsTerminal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		table := NewTable(Column{Name: "ID", Right: true}, Column{Name: "QUEUE", Least: 12}, Column{Name: "ERROR", Least: 20, Ends: true})
+		table := NewTable([]Column{{Name: "ID", Right: true}, {Name: "QUEUE", Least: 12}, {Name: "ERROR", Least: 20, Ends: true}})
 		rows := rapid.IntRange(0, 5).Draw(t, "rows")
 		for range rows {
 			table.Add(rapid.StringMatching(`[0-9]{1,6}`).Draw(t, "id"), rapid.String().Draw(t, "queue"), rapid.String().Draw(t, "error"))
 		}
 		width := rapid.IntRange(42, 200).Draw(t, "width")
-		var b strings.Builder
-		if err := table.Write(&b, width); err != nil {
-			t.Fatal(err)
-		}
-		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+		got := table.Text(width)
+		lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
 		if len(lines) != rows+1 {
-			t.Fatalf("got %d lines, want %d:\n%s", len(lines), rows+1, b.String())
+			t.Fatalf("got %d lines, want %d:\n%s", len(lines), rows+1, got)
 		}
 		for _, line := range lines {
 			if w := TextWidth(line); w > width {
@@ -39,50 +36,41 @@ func TestTextTableFitsTerminal(t *testing.T) {
 }
 
 func TestTextTable(t *testing.T) {
-	table := NewTable(Column{Name: "N", Right: true}, Column{Name: "FIRST"}, Column{Name: "ERROR", Least: 8})
+	table := NewTable([]Column{{Name: "N", Right: true}, {Name: "FIRST"}, {Name: "ERROR", Least: 8}})
 	table.Add("7", "now", "a line\nand \x1b[31manother")
 	table.Add("12", "1h ago", "日本語の長い文字列です")
 	table = table.Without(func(_ int, c Column) bool { return c.Name == "FIRST" })
-	var b strings.Builder
-	if err := table.Write(&b, 20); err != nil {
-		t.Fatal(err)
-	}
+	got := table.Text(20)
 	want := " N  ERROR\n 7  a line and [31m…\n12  日本語の長い文…\n"
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
 // Errors of one service often start with the same URL and differ only at the end, so the table cuts them in the middle.
 func TestTextTableCutsMiddle(t *testing.T) {
-	table := NewTable(Column{Name: "N"}, Column{Name: "ERROR", Least: 10, Ends: true})
+	table := NewTable([]Column{{Name: "N"}, {Name: "ERROR", Least: 10, Ends: true}})
 	table.Add("1", "POST http://shop/orders: 503 Service Unavailable: shard 3 is down")
 	table.Add("2", "POST http://shop/orders: 404 Not Found: no such customer")
 	table.Add("3", "日本語の長い文字列です。日本語の長い文字列です")
-	var b strings.Builder
-	if err := table.Write(&b, 30); err != nil {
-		t.Fatal(err)
-	}
+	got := table.Text(30)
 	want := "N  ERROR\n1  POST htt…e: shard 3 is down\n2  POST htt…: no such customer\n3  日本語の…語の長い文字列です\n"
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
 func TestTableOmitsZeroColumnsThatDoNotFit(t *testing.T) {
-	table := NewTable(Column{Name: "ACCOUNT"}, Column{Name: "IN"}, Column{Name: "WAITING", Spare: true}, Column{Name: "REMOVED", Spare: true})
+	table := NewTable([]Column{{Name: "ACCOUNT"}, {Name: "IN"}, {Name: "WAITING", Spare: true}, {Name: "REMOVED", Spare: true}})
 	table.Add("orders", "0", "7", "0")
 	for width, want := range map[int]string{
 		0:  "ACCOUNT  IN  WAITING  REMOVED\norders   0   7        0\n",
 		29: "ACCOUNT  IN  WAITING  REMOVED\norders   0   7        0\n",
 		28: "ACCOUNT  IN  WAITING\norders   0   7\n",
 	} {
-		var b strings.Builder
-		if err := table.Write(&b, width); err != nil {
-			t.Fatal(err)
-		}
-		if b.String() != want {
-			t.Errorf("width %d: got\n%s\nwant\n%s", width, b.String(), want)
+		got := table.Text(width)
+		if got != want {
+			t.Errorf("width %d: got\n%s\nwant\n%s", width, got, want)
 		}
 	}
 }
