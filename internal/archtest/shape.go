@@ -15,6 +15,7 @@ import (
 const (
 	maxFileLines    = 500 // of a file that is not generated
 	maxRootFiles    = 24  // of package reprise, without tests
+	maxFiles        = 35  // of any other package, without tests
 	maxCommentLines = 40  // of a package comment
 )
 
@@ -28,8 +29,12 @@ func checkShape(root string, packages []Package) (found []Violation, err error) 
 			continue
 		}
 		name := short(p.ImportPath)
-		if name == "." && len(p.GoFiles) > maxRootFiles {
-			report("files of "+name, "got %d files, want at most %d", len(p.GoFiles), maxRootFiles)
+		most := maxFiles
+		if name == "." {
+			most = maxRootFiles
+		}
+		if len(p.GoFiles) > most {
+			report("files of "+name, "got %d files, want at most %d (divide the package)", len(p.GoFiles), most)
 		}
 		comment := 0
 		for _, file := range append(p.GoFiles, p.testFiles()...) {

@@ -48,8 +48,7 @@ type Config struct {
 	Tokens string // file of the console's tokens; "": none
 }
 
-// New returns a Service, and the configuration errors that can be detected before the service
-// connects or listens.
+// New returns a Service, and the configuration errors that can be detected before it connects or listens.
 func New(cfg Config, log *slog.Logger) (*Service, error) {
 	d := &Service{Config: cfg, log: log, web: &serve.WebServer{}}
 	var err error

@@ -196,7 +196,7 @@ func (c *Command) run(stop *serve.Signals, cfg *config.Config, parts *parts, log
 		if err != nil {
 			return exit.Usage(err)
 		}
-		consuming = append(consuming, reprise.RunnerFunc(runningWorker{worker, conf.Queue, cut}.run))
+		consuming = append(consuming, consumer(worker, conf.Queue, cut))
 		watched = append(watched, health.Worker{Worker: worker, Queue: conf.Queue})
 		archived = append(archived, archive.Worker{Worker: worker, Config: conf})
 	}
@@ -254,13 +254,14 @@ func checkBroker(ctx context.Context, cfg *config.Config, parts *parts, log *slo
 	return warnings, errors.Join(conflicts...)
 }
 
-// run runs a worker until ctx is canceled. The worker limits the time of its drain.
-func (w runningWorker) run(ctx context.Context) error {
-	err := cmp.Or(w.Run(ctx), w.cut.error())
-	if err != nil {
-		return fmt.Errorf("queue %s: %w", w.queue, err)
-	}
-	return nil
+// consumer returns a runner for a worker. The worker limits the time of its drain.
+func consumer(w *reprise.Worker, queue string, cut *interruptedHandlers) reprise.Runner {
+	return reprise.RunnerFunc(func(ctx context.Context) error {
+		if err := cmp.Or(w.Run(ctx), cut.error()); err != nil {
+			return fmt.Errorf("queue %s: %w", queue, err)
+		}
+		return nil
+	})
 }
 
 // interruptedHandlers counts the handlers that were canceled because a drain timed out. Worker.Run returns nil after
@@ -314,13 +315,6 @@ func connect(stop *serve.Signals, cfg *config.Config, checks *health.Checks, arc
 		dial.HangUp(client, dial.CloseTimeout)
 		return endBroker()
 	}, nil
-}
-
-// runningWorker is a worker of the configuration.
-type runningWorker struct {
-	*reprise.Worker
-	queue string
-	cut   *interruptedHandlers
 }
 
 // notifySystemd sends a state, such as READY=1, to systemd if the unit has Type=notify. See sd_notify(3).
