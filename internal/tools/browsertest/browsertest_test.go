@@ -14,7 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/internal/archive/console"
+	"github.com/reprisemq/reprise/archive"
+	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -276,7 +277,7 @@ func TestPages(t *testing.T) {
 	shop := newShop(t, ShopConfig{Seeded: true, Handlers: map[string]reprise.Handler{
 		"orders":     reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),
 		"thumbnails": reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),
-	}, Breakers: map[string]string{"orders": "open"}})
+	}, Breakers: map[string]breaker.State{"orders": breaker.Open}})
 	pages, err := Pages(t.Context(), shop.Archive)
 	if err != nil {
 		t.Fatal(err)
@@ -335,8 +336,8 @@ func TestPages(t *testing.T) {
 // After the login with a token, the user sees the requested page.
 func TestSignIn(t *testing.T) {
 	b := newBrowser(t)
-	secret, hash := console.NewToken()
-	shop := newShop(t, ShopConfig{Seeded: true, Tokens: []console.Token{{Name: "anna", Role: console.View, Hash: hash}}})
+	secret, hash := archive.NewToken()
+	shop := newShop(t, ShopConfig{Seeded: true, Tokens: []archive.Token{{Name: "anna", Role: "view", Hash: hash}}})
 	do(t, b, chromedp.Navigate(shop.URL+"/groups"))
 	shows(t, b, "h1", "Sign in")
 	do(t, b, chromedp.SendKeys(chromedp.ID("f-token"), "guess"))

@@ -3,6 +3,7 @@ package browsertest
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -14,7 +15,7 @@ import (
 func fail(t *testing.T, shop *Shop, queue string, errors ...string) {
 	t.Helper()
 	for _, text := range errors {
-		m := failed.Message{FailedQueue: queue + ".failed", Error: text, LastFailed: shop.Clock.Now()}
+		m := failed.Message{FailedQueue: queue + ".failed", Error: text, LastFailed: time.Now()}
 		if _, err := shop.Archive.Add(t.Context(), []failed.Message{m}); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/reprisemq/reprise/internal/archive/console"
+	"github.com/reprisemq/reprise/archive"
 )
 
 // prefixProxy is a proxy that serves a console under /reprise/ and another site under /.
@@ -63,8 +63,8 @@ func (p *prefixProxy) takeEscaped() []string {
 // Behind a proxy with a path prefix, all pages work and no URL is outside the prefix.
 func TestPrefixBehindProxy(t *testing.T) {
 	b := newBrowser(t)
-	secret, hash := console.NewToken()
-	shop := newShop(t, ShopConfig{Seeded: true, Prefix: "/reprise", Tokens: []console.Token{{Name: "anna", Role: console.Operate, Hash: hash}}})
+	secret, hash := archive.NewToken()
+	shop := newShop(t, ShopConfig{Seeded: true, Prefix: "/reprise", Tokens: []archive.Token{{Name: "anna", Role: "operate", Hash: hash}}})
 	proxy := newPrefixProxy(t, shop.URL)
 	do(t, b, chromedp.Navigate(proxy.URL+"/reprise/groups?order=last"))
 	do(t, b, chromedp.SendKeys(chromedp.ID("f-token"), secret))

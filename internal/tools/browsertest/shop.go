@@ -15,13 +15,11 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/archive"
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/internal/archive/fleet"
-	"github.com/reprisemq/reprise/internal/archive/history"
-	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -31,11 +29,10 @@ type ShopConfig struct {
 	Listen   string                     // console address; default: a free local port
 	Handlers map[string]reprise.Handler // worker handlers by queue
 	Attempts int                        // maximum attempts per worker
-	Breakers map[string]string          // displayed circuit breaker state by queue
+	Breakers map[string]breaker.State   // displayed circuit breaker by queue
 	Seeded   bool                       // whether to add the failures of a month
-	Tokens   []console.Token
-	Prefix   string // console.Config.Prefix
-	Redact   []failed.Rule
+	Tokens   []archive.Token
+	Prefix   string // archive.Console.Prefix
 }
 
 // Shop is a small shop that runs all parts of Reprise in this process: a broker with its management API, workers, and an archive
@@ -44,7 +41,6 @@ type Shop struct {
 	URL     string // URL of the console, without the prefix
 	Archive *failed.Archive
 	Client  *reprise.Client
-	Clock   *Clock
 
 	stop []func()
 }
@@ -59,7 +55,7 @@ func Topology(queue string) topology.Topology {
 
 // Open starts a shop. The caller must close it.
 func Open(ctx context.Context, cfg ShopConfig) (*Shop, error) {
-	s := &Shop{Clock: &Clock{}}
+	s := &Shop{}
 	if err := s.open(ctx, cfg); err != nil {
 		s.Close()
 		return nil, err
@@ -92,73 +88,35 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 		return err
 	}
 	s.atEnd(func(context.Context) { _ = db.Close() })
-	books, err := ledger.Open(ctx, db, ledger.Config{Dialect: failed.SQLite, Every: time.Second})
+	if s.Archive, err = failed.Open(ctx, db, failed.Config{Dialect: failed.SQLite}); err != nil {
+		return err
+	}
+	workers := cfg.workers()
+	a, err := archive.Open(ctx, archive.Config{
+		DB: db, Dialect: archive.SQLite, Workers: workers, Sample: time.Second,
+		Management: &archive.Management{URL: management, User: "guest", Password: "guest"},
+		Console:    archive.Console{Prefix: cfg.Prefix, Tokens: cfg.Tokens, TraceURL: "https://traces.example.com/trace/{trace_id}"},
+	})
 	if err != nil {
 		return err
 	}
-	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: failed.SQLite, Every: time.Second})
-	if err != nil {
-		return err
-	}
-	if s.Client, err = reprise.Dial(ctx, "amqp://guest:guest@shop/", &reprise.Config{Dial: b.DialContext, Observer: book, Announce: true, Version: "v1.4.0"}); err != nil {
+	if s.Client, err = reprise.Dial(ctx, "amqp://guest:guest@shop/", &reprise.Config{Dial: b.DialContext, Observer: a.Observer(), Announce: true, Version: "v1.4.0"}); err != nil {
 		return err
 	}
 	s.atEnd(func(ctx context.Context) { _ = s.Client.Close(ctx) })
-	if s.Archive, err = failed.Open(ctx, db, failed.Config{Dialect: failed.SQLite, Clock: s.Clock.Now, Redact: cfg.Redact}); err != nil {
-		return err
-	}
-	past, err := history.Open(ctx, db, history.Config{Dialect: failed.SQLite, Clock: s.Clock.Now})
-	if err != nil {
-		return err
-	}
 	if cfg.Seeded {
 		if err := s.fillImports(ctx); err != nil {
 			return err
 		}
 	}
-	workers, err := s.work(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	replayer, err := failed.NewReplayer(s.Client, s.Archive, failed.ReplayerConfig{Poll: 100 * time.Millisecond})
-	if err != nil {
-		return err
-	}
-	s.run(replayer.Run)
-	rescheduler, err := failed.NewRescheduler(s.Client, s.Archive, failed.ReschedulerConfig{})
-	if err != nil {
-		return err
-	}
-	s.run(rescheduler.Run)
-	s.run(book.Run)
-	list := fleet.New(s.Client)
-	list.Observe(past.Observe)
-	s.run(list.Run)
-	s.run(func(ctx context.Context) error {
-		past.Run(ctx, history.Sources{Archive: s.Archive})
-		return nil
-	})
-	s.run(func(ctx context.Context) error {
-		var accounts []ledger.Account
-		for _, w := range workers {
-			accounts = append(accounts, ledger.Account{Work: []string{w.Queue}})
-		}
-		from := ledger.Sources{Archive: s.Archive, Broker: &ledger.Management{URL: management, User: "guest", Password: "guest"}}
-		books.Run(ctx, from, func() []ledger.Account { return accounts })
-		return nil
-	})
-	c, err := console.New(console.Config{
-		Archive: s.Archive, Replayer: replayer, Workers: func() []console.Worker { return workers }, Tokens: cfg.Tokens, Ledger: books, Fleet: list, Rescheduler: rescheduler, History: past, Broker: func() *reprise.Client { return s.Client }, Prefix: cfg.Prefix,
-		TraceURL:   "https://traces.example.com/trace/{trace_id}",
-		Management: &console.Management{URL: management, User: "guest", Password: "guest"},
-	})
-	if err != nil {
+	s.run(a.Run)
+	if err := s.work(ctx, cfg, a, workers); err != nil {
 		return err
 	}
 	if cfg.Listen == "" {
 		cfg.Listen = "127.0.0.1:0"
 	}
-	s.URL, err = s.serve(cfg.Listen, c)
+	s.URL, err = s.serve(cfg.Listen, a.Handler())
 	return err
 }
 
@@ -175,39 +133,51 @@ func (s *Shop) fillImports(ctx context.Context) error {
 	return nil
 }
 
-// work starts a worker and an ingest for each queue.
-func (s *Shop) work(ctx context.Context, cfg ShopConfig) ([]console.Worker, error) {
-	var workers []console.Worker
-	var parked []string
+// workers returns a worker for each queue.
+func (cfg ShopConfig) workers() (all []reprise.WorkerConfig) {
 	for queue, handler := range cfg.Handlers {
-		w, err := reprise.NewWorker(s.Client, reprise.WorkerConfig{
+		all = append(all, reprise.WorkerConfig{
 			Queue: queue, Handler: handler, Topology: Topology(queue), Concurrency: 4,
 			Policy: reprise.Policy{MaxAttempts: max(cfg.Attempts, 1), Backoff: backoff.Fixed(time.Millisecond)},
 		})
+	}
+	return all
+}
+
+// work starts the workers, and connects the archive.
+func (s *Shop) work(ctx context.Context, cfg ShopConfig, a *archive.Archive, workers []reprise.WorkerConfig) error {
+	var all []archive.Worker
+	for _, c := range workers {
+		w, err := reprise.NewWorker(s.Client, c)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		// Customers may publish before the worker has declared its queue.
-		if err := s.Client.Declare(ctx, topology.Buckets{}.Topology(queue).Merge(Topology(queue))); err != nil {
-			return nil, err
+		if err := s.Client.Declare(ctx, topology.Buckets{}.Topology(c.Queue).Merge(c.Topology)); err != nil {
+			return err
 		}
 		s.run(w.Run)
-		shown := console.Worker{Queue: queue, State: func() error { return w.Status().Err }}
-		if state, ok := cfg.Breakers[queue]; ok {
-			shown.Breaker = func() string { return state }
+		if state, ok := cfg.Breakers[c.Queue]; ok {
+			c.Breaker = breakerIn(state)
 		}
-		workers = append(workers, shown)
-		parked = append(parked, topology.FailedQueue(queue))
+		all = append(all, archive.Worker{Worker: w, Config: c})
 	}
-	if parked == nil {
-		return nil, nil
+	a.Connect(s.Client, all...)
+	return nil
+}
+
+// breakerIn returns a circuit breaker in a state.
+func breakerIn(state breaker.State) *breaker.Breaker {
+	c := breaker.Config{Failures: 1, OpenFor: time.Hour}
+	if state == breaker.HalfOpen {
+		c.OpenFor = time.Nanosecond
 	}
-	ingest, err := failed.NewIngest(s.Client, s.Archive, failed.IngestConfig{Queues: parked})
-	if err != nil {
-		return nil, err
+	b, _ := breaker.New(c) // the configuration is valid
+	if state != breaker.Closed {
+		record, _ := b.Allow()
+		record(errors.New("service is unavailable"))
 	}
-	s.run(ingest.Run)
-	return workers, nil
+	return b
 }
 
 // atEnd registers f for Close. Close calls the functions in reverse order.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/internal/tools/browsertest"
 )
 
@@ -44,7 +45,7 @@ func run(ctx context.Context, listen, pictures, readme string) error {
 	shop, err := browsertest.Open(ctx, browsertest.ShopConfig{
 		Dir: dir, Listen: listen, Attempts: 10, Seeded: true,
 		Handlers: map[string]reprise.Handler{"orders": handler(2), "invoices": handler(1), "thumbnails": handler(6), "emails": handler(1)},
-		Breakers: map[string]string{"orders": "closed", "invoices": "closed", "thumbnails": "half-open"},
+		Breakers: map[string]breaker.State{"orders": breaker.Closed, "invoices": breaker.Closed, "thumbnails": breaker.HalfOpen},
 	})
 	if err != nil {
 		return err
