@@ -38,16 +38,7 @@ type Webhook struct {
 	Secret string // if empty, messages are not signed
 	Events []Kind // if empty, all kinds
 
-	CACertFile  string         // PEM file with the authorities of the receiver's certificate, for ReadFile
-	Authorities *x509.CertPool // nil: the authorities of the system
-}
-
-// ReadFile sets Authorities to the certificates in CACertFile, if there is such a file.
-func (w *Webhook) ReadFile() (err error) {
-	if w.CACertFile != "" {
-		w.Authorities, err = pemfile.Authorities(w.CACertFile)
-	}
-	return err
+	Authorities *x509.CertPool // of the receiver's certificate; nil: the authorities of the system
 }
 
 // Validate returns an error for an unusable webhook. The error does not contain the values of URL and Secret.

@@ -159,23 +159,13 @@ func (d *Service) LinkWarning() string {
 	return fmt.Sprintf("links in notifications begin with http://%s, the address of the console's listener (set console.url to the address for browsers)", d.Listen)
 }
 
-// Notify converts the configuration of notifications, and reads the files of the webhooks' authorities.
+// Notify returns the configuration of notifications, after it has read the files of the webhooks' authorities.
 func Notify(n *config.Notify) (archive.Notify, error) {
 	if n == nil {
 		return archive.Notify{}, nil
 	}
-	to := archive.Notify{Gather: n.Gather, Cooldown: n.Cooldown, Growth: n.Growth}
-	if err := n.ReadAuthorities(); err != nil {
-		return to, err
-	}
-	for _, w := range n.Webhooks {
-		hook := archive.Webhook{URL: w.URL, Format: string(w.Format), Secret: w.Secret, Authorities: w.Authorities}
-		for _, kind := range w.Events {
-			hook.Events = append(hook.Events, string(kind))
-		}
-		to.Webhooks = append(to.Webhooks, hook)
-	}
-	return to, nil
+	err := n.ReadAuthorities()
+	return n.Notify, err
 }
 
 // Observe returns an observer that also passes events to the archive.

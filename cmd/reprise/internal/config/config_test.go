@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/archive"
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/idempotent"
 	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/internal/archive/notification"
 	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -99,14 +99,14 @@ func TestExample(t *testing.T) {
 			Management: "http://reprise:secret@rabbit.example.com:15672", URL: "https://ops.example.com/reprise",
 		},
 		Notify: &Notify{
-			Webhooks: []notification.Webhook{
-				{
-					URL: "https://hooks.example.com/T000", Format: notification.Slack,
-					Events: []notification.Kind{notification.NewGroup, notification.GroupGrows, notification.ReplayStopped},
+			Notify: archive.Notify{
+				Webhooks: []archive.Webhook{
+					{URL: "https://hooks.example.com/T000", Format: "slack", Events: []string{"new-group", "group-growth", "replay-stopped"}},
+					{URL: "https://ops.example.com/hooks/reprise", Format: "json", Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
 				},
-				{URL: "https://ops.example.com/hooks/reprise", Format: notification.JSON, Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", CACertFile: "/etc/ca.pem"},
+				Gather: 30 * time.Second, Cooldown: time.Hour, Growth: 100,
 			},
-			Gather: 30 * time.Second, Cooldown: time.Hour, Growth: 100,
+			CACertFiles: []string{"", "/etc/ca.pem"},
 		},
 		Workers: []Worker{
 			{

@@ -7,15 +7,21 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reprisemq/reprise/archive"
 	"github.com/reprisemq/reprise/internal/archive/notification"
+	"github.com/reprisemq/reprise/internal/pemfile"
 )
 
-// Notify configures the webhooks for notifications.
+// Notify configures the webhooks for notifications. ReadAuthorities sets their Authorities.
 type Notify struct {
-	Webhooks []notification.Webhook
-	Gather   time.Duration // 0: the default, as for Cooldown and Growth
-	Cooldown time.Duration
-	Growth   int
+	archive.Notify
+	CACertFiles []string // PEM file with the authorities of each webhook's certificate, or ""
+}
+
+// webhook is a webhook with its PEM file.
+type webhook struct {
+	archive.Webhook
+	caCertFile string
 }
 
 // LoadNotify reads the webhooks and the console URL from a file. The URL is "" if the file does not set it. LoadNotify
@@ -53,11 +59,12 @@ func LoadNotify(path string) (n *Notify, console string, err error) {
 func (v value) notify() (*Notify, bool) {
 	n := &Notify{}
 	v.short("notify", "webhooks", "[{url: https://example.com/reprise}]", func(x value) {
-		n.Webhooks, _ = list("a list of webhooks such as [{url: https://example.com/reprise}]", mapping("a webhook", (*fields).webhook))(x)
-		for i, w := range n.Webhooks {
-			if slices.ContainsFunc(n.Webhooks[:i], func(other notification.Webhook) bool { return other.URL == w.URL }) {
+		all, _ := list("a list of webhooks such as [{url: https://example.com/reprise}]", mapping("a webhook", (*fields).webhook))(x)
+		for _, w := range all {
+			if slices.ContainsFunc(n.Webhooks, func(other archive.Webhook) bool { return other.URL == w.URL }) {
 				x.fail("two webhooks have the same url: merge them")
 			}
+			n.Webhooks, n.CACertFiles = append(n.Webhooks, w.Webhook), append(n.CACertFiles, w.caCertFile)
 		}
 	}, func(f *fields) {
 		read(f, "gather", &n.Gather, duration(time.Second))
@@ -69,36 +76,41 @@ func (v value) notify() (*Notify, bool) {
 
 // ReadAuthorities reads the files of the webhooks' authorities.
 func (n *Notify) ReadAuthorities() error {
-	for i := range n.Webhooks {
-		if err := n.Webhooks[i].ReadFile(); err != nil {
-			return fmt.Errorf("webhook %s: %w", n.Webhooks[i].Name(), err)
+	for i, file := range n.CACertFiles {
+		if file == "" {
+			continue
+		}
+		w := &n.Webhooks[i]
+		var err error
+		if w.Authorities, err = pemfile.Authorities(file); err != nil {
+			return fmt.Errorf("webhook %s: %w", (&notification.Webhook{URL: w.URL}).Name(), err)
 		}
 	}
 	return nil
 }
 
 // webhook reads a receiver of notifications.
-func (f *fields) webhook(w *notification.Webhook) {
-	w.Format = notification.JSON
+func (f *fields) webhook(w *webhook) {
+	w.Format = string(notification.JSON)
 	if !read(f, "url", &w.URL, value.httpURL) {
 		f.missing("a webhook needs a url: add url: https://example.com/reprise", "url")
 	}
-	read(f, "format", &w.Format, choose(is("json", notification.JSON), is("slack", notification.Slack), is("teams", notification.Teams)))
-	read(f, "cacertfile", &w.CACertFile, path("ca.pem"))
+	read(f, "format", &w.Format, oneOf(string(notification.JSON), string(notification.Slack), string(notification.Teams)))
+	read(f, "cacertfile", &w.caCertFile, path("ca.pem"))
 	f.with("secret", func(x value) {
 		var ok bool
 		if w.Secret, _, ok = x.expanded("whsec_…"); !ok {
 			return
 		}
-		if err := (&notification.Webhook{URL: "http://localhost", Format: w.Format, Secret: w.Secret}).Validate(); err != nil {
+		if err := (&notification.Webhook{URL: "http://localhost", Format: notification.JSON, Secret: w.Secret}).Validate(); err != nil {
 			x.fail("%s: %v", x.name, err) // the error does not contain the URL
 		}
 	})
-	var kinds []choice[notification.Kind]
+	var kinds []string
 	for _, k := range notification.Kinds() {
-		kinds = append(kinds, is(string(k), k))
+		kinds = append(kinds, string(k))
 	}
-	read(f, "events", &w.Events, list("a list of events such as [new-group, replay-stopped]", choose(kinds...)))
+	read(f, "events", &w.Events, list("a list of events such as [new-group, replay-stopped]", oneOf(kinds...)))
 }
 
 // httpURL reads a URL that may contain a secret. Errors never contain the URL.

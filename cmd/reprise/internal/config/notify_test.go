@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/reprisemq/reprise/internal/archive/notification"
+	"github.com/reprisemq/reprise/archive"
 )
 
 const notifyRest = "\narchive: sqlite:failed.db\nconsole: 127.0.0.1:15600\nworkers: [{queue: a, exec: [b]}]\n"
@@ -22,19 +22,17 @@ func TestNotify(t *testing.T) {
 		}
 		return environment(name)
 	}
-	for text, want := range map[string]*Notify{
-		"notify: [{url: 'http://127.0.0.1:8080/'}]": {Webhooks: []notification.Webhook{{URL: "http://127.0.0.1:8080/", Format: notification.JSON}}},
+	for text, notify := range map[string]archive.Notify{
+		"notify: [{url: 'http://127.0.0.1:8080/'}]": {Webhooks: []archive.Webhook{{URL: "http://127.0.0.1:8080/", Format: "json"}}},
 		"notify: {webhooks: [{url: '${WEBHOOK_URL}', format: slack, events: [new-group, breaker-open]}], gather: 1m, cooldown: 2h, growth: 7}": {
-			Webhooks: []notification.Webhook{{
-				URL: "https://hooks.example.com/T000/hush", Format: notification.Slack,
-				Events: []notification.Kind{notification.NewGroup, notification.BreakerOpen},
-			}},
-			Gather: time.Minute, Cooldown: 2 * time.Hour, Growth: 7,
+			Webhooks: []archive.Webhook{{URL: "https://hooks.example.com/T000/hush", Format: "slack", Events: []string{"new-group", "breaker-open"}}},
+			Gather:   time.Minute, Cooldown: 2 * time.Hour, Growth: 7,
 		},
 		"notify: [{url: 'https://a/', secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}]": {
-			Webhooks: []notification.Webhook{{URL: "https://a/", Format: notification.JSON, Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}},
+			Webhooks: []archive.Webhook{{URL: "https://a/", Format: "json", Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}},
 		},
 	} {
+		want := &Notify{Notify: notify, CACertFiles: []string{""}}
 		c, err := Parse("test.yaml", []byte(text+notifyRest), lookup)
 		if err != nil {
 			t.Errorf("%s:\n%v", text, err)

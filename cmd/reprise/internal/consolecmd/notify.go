@@ -11,6 +11,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/remote"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/internal/archive/notification"
 )
 
 // Notify is reprise notify.
@@ -48,10 +49,12 @@ func (c *notifyTestCmd) Run(ctx context.Context, streams terminal.IO) error {
 	}
 	lines := make([]string, len(n.Webhooks))
 	errs := make([]error, len(n.Webhooks))
+	hooks := make([]notification.Webhook, len(n.Webhooks))
 	var trying sync.WaitGroup
 	for i, w := range n.Webhooks {
+		hooks[i] = notification.Webhook{URL: w.URL, Format: notification.Format(w.Format), Secret: w.Secret, Authorities: w.Authorities}
 		trying.Go(func() {
-			answer, err := w.Try(ctx, console)
+			answer, err := hooks[i].Try(ctx, console)
 			switch {
 			case answer == nil:
 				lines[i], errs[i] = err.Error(), err
@@ -65,7 +68,7 @@ func (c *notifyTestCmd) Run(ctx context.Context, streams terminal.IO) error {
 	}
 	trying.Wait()
 	refused := 0
-	for i, w := range n.Webhooks {
+	for i, w := range hooks {
 		if errs[i] != nil {
 			refused++
 		}
