@@ -122,7 +122,7 @@ func (c *runCmd) Run(streams terminal.IO, stop *serve.Signals) (err error) {
 	log := c.Logger(streams.Stderr)
 	stop.Serve(log)
 	config := broker.Config{
-		Logger: log, Store: localbroker.Store(data), DiskLimit: int64(c.DiskLimit), MemoryLimit: int64(c.MemoryLimit),
+		Logger: log, DiskLimit: int64(c.DiskLimit), MemoryLimit: int64(c.MemoryLimit),
 		ConnectionMemoryLimit: int64(c.ConnectionMemoryLimit), TotalConnectionMemoryLimit: int64(c.TotalConnectionMemoryLimit),
 		TopologyMemoryLimit: int64(c.TopologyMemoryLimit), MaxMessageSize: int(c.MaxMessageSize),
 	}
@@ -134,7 +134,7 @@ func (c *runCmd) Run(streams terminal.IO, stop *serve.Signals) (err error) {
 			return exit.Usagef("--definitions: %w", err)
 		}
 	}
-	b, err := localbroker.Start(config)
+	b, err := localbroker.Start(data, config)
 	if err != nil {
 		return err
 	}

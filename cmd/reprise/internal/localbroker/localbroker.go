@@ -17,23 +17,18 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/serve"
 )
 
-// Start sets the floor of the heap and calls [broker.New]. It returns a usage error if the data directory is not a
-// directory.
-func Start(config broker.Config) (*broker.Broker, error) {
+// Start sets the floor of the heap and starts a broker with a data directory, or without one if dir is "". It returns a
+// usage error if the data directory is not a directory.
+func Start(dir string, config broker.Config) (*broker.Broker, error) {
 	setHeapFloor()
+	if dir != "" {
+		config.Store = disk.Dir(dir)
+	}
 	b, err := broker.New(config)
 	if errors.Is(err, syscall.ENOTDIR) {
 		return nil, exit.Usage(err)
 	}
 	return b, err
-}
-
-// Store returns the store of a broker with the data directory dir, or nil if dir is "".
-func Store(dir string) broker.Store {
-	if dir == "" {
-		return nil
-	}
-	return disk.Dir(dir)
 }
 
 // LogData logs the data directory, and the numbers of queues and messages in it.

@@ -163,11 +163,16 @@ func configuredBroker(cfg *config.Config) string {
 
 // routing returns the known routes to the work queues.
 func (c *Redrive) routing(workers []reprise.WorkerConfig, url string) (failed.Routing, error) {
+	r := failed.Routing{Workers: workers}
 	if c.Management == "" {
-		return routingOf(workers, nil), nil
+		return r, nil
 	}
 	m, err := dial.Management("--management", c.Management, dial.VirtualHost(url))
-	return routingOf(workers, m), err
+	if err != nil {
+		return r, err
+	}
+	r.Bindings = m.Bindings
+	return r, nil
 }
 
 // logger returns a logger that reports every 30 s that the command is waiting for the broker.

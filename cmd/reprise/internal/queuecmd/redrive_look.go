@@ -10,10 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/destination"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
@@ -102,15 +100,6 @@ func (c *Redrive) believe(ctx context.Context, streams terminal.IO, r redriveRes
 		err = &failed.ClaimError{Queue: claimed[0]}
 	}
 	return func(queue string) bool { return c.Trust || slices.Contains(claimed, queue) }, true, err
-}
-
-// routingOf returns the known routes to the queues of workers.
-func routingOf(workers []reprise.WorkerConfig, m *console.Management) failed.Routing {
-	r := failed.Routing{Workers: workers}
-	if m != nil {
-		r.Bindings = m.Bindings
-	}
-	return r
 }
 
 // warningLogger prints the warnings of a redrive, except about destinations that the user has seen, and passes on all

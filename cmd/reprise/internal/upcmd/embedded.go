@@ -25,8 +25,8 @@ type embeddedBroker struct {
 }
 
 func startEmbedded(stop *serve.Signals, cfg *config.Config, log *slog.Logger) (*embeddedBroker, error) {
-	b, err := localbroker.Start(broker.Config{
-		Logger: slog.New(quietBroker{Handler: log.Handler()}), Store: localbroker.Store(cfg.Data),
+	b, err := localbroker.Start(cfg.Data, broker.Config{
+		Logger: slog.New(quietBroker{Handler: log.Handler()}),
 		// The workers and local publishers use this user, regardless of the users in the data directory.
 		TemporaryUsers: map[string]string{dial.Guest: dial.Guest},
 	})
