@@ -20,7 +20,7 @@ func (c *Client) declare(ctx context.Context, l *amqpconn.Link, t topology.Topol
 }
 
 // declareOrCheck makes sure that all objects in t exist. If checkOnly is set, it creates nothing, and only reports existing objects
-// that differ from their declarations. It uses a separate channel, because the broker closes the channel when it
+// that differ from their declarations, and missing objects that the user may not create. It uses a separate channel, because the broker closes the channel when it
 // refuses a request.
 func (c *Client) declareOrCheck(ctx context.Context, l *amqpconn.Link, t topology.Topology, checkOnly bool) error {
 	if err := checkTopology(t); err != nil {
@@ -71,12 +71,17 @@ type declaration struct {
 // all declares all objects. It reports all refusals, and stops at other errors.
 func (d *declaration) all(ctx context.Context, t topology.Topology) error {
 	for _, e := range t.Exchanges {
-		err := d.object(func(passive bool) error {
+		err := d.object(func(how request) error {
 			return d.try(ctx, func(ch *amqpconn.Channel) error {
-				if passive {
+				switch e := e; how {
+				case passive:
 					return ch.CheckExchange(ctx, e.Name)
+				case impossible:
+					e.Args = with(e.Args, "alternate-exchange", false)
+					fallthrough
+				default:
+					return ch.DeclareExchange(ctx, e)
 				}
-				return ch.DeclareExchange(ctx, e)
 			})
 		})
 		if !d.goesOn("exchange", e.Name, err) {
@@ -111,21 +116,45 @@ func (d *declaration) goesOn(kind, name string, err error) bool {
 	return refused
 }
 
+// request is a way to declare an object.
+type request int
+
+const (
+	active     request = iota
+	passive            // only checks that the object exists
+	impossible         // cannot create the object, because of an invalid argument, which the broker checks after the permissions
+)
+
 // object declares an object. If the user may not configure the object, it only has to exist.
-func (d *declaration) object(declare func(passive bool) error) error {
+func (d *declaration) object(declare func(request) error) error {
 	if d.checkOnly {
-		if err := declare(true); err != nil {
-			if refusedWith(err, amqpconn.NotFound) {
-				return nil
-			}
-			return err
+		if err := declare(passive); err != nil {
+			return missing(err, declare)
 		}
 	}
-	err := declare(false)
-	if refusedWith(err, amqpconn.AccessRefused) && declare(true) == nil {
+	err := declare(active)
+	if refusedWith(err, amqpconn.AccessRefused) && declare(passive) == nil {
 		return nil
 	}
 	return err
+}
+
+// missing returns an error if the object does not exist, according to err, and the user may not create it.
+func missing(err error, declare func(request) error) error {
+	if !refusedWith(err, amqpconn.NotFound) {
+		return err
+	}
+	if err := declare(impossible); !refusedWith(err, amqpconn.PreconditionFailed) {
+		return err
+	}
+	return nil
+}
+
+// with returns a copy of args with an additional argument.
+func with(args topology.Table, name string, value any) topology.Table {
+	args = args.Clone()
+	args[name] = value
+	return args
 }
 
 // try sends a request on an open channel. If the broker refuses the request and closes the channel, the next request
@@ -144,21 +173,24 @@ func (d *declaration) try(ctx context.Context, request func(ch *amqpconn.Channel
 }
 
 func (d *declaration) queue(ctx context.Context, q topology.Queue) error {
-	declare := func(passive bool) error {
-		return d.try(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareQueue(ctx, q, passive) })
+	declare := func(how request) error {
+		q := q
+		if how == impossible {
+			q.Args = with(q.Args, locator, noLocator)
+		}
+		return d.try(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareQueue(ctx, q, how == passive) })
 	}
 	if !q.IfAbsent {
 		return d.object(declare)
 	}
-	if err := declare(true); !refusedWith(err, amqpconn.NotFound) || d.checkOnly {
-		if refusedWith(err, amqpconn.NotFound) {
-			return nil
-		}
+	if err := declare(passive); !refusedWith(err, amqpconn.NotFound) {
 		return err
+	} else if d.checkOnly {
+		return missing(err, declare)
 	}
-	err := declare(false)
+	err := declare(active)
 	if refusedWith(err, amqpconn.PreconditionFailed) {
-		return declare(true) // another program has since declared the queue with different arguments
+		return declare(passive) // another program has since declared the queue with different arguments
 	}
 	return err
 }
@@ -204,8 +236,7 @@ func (d *declaration) learn(ctx context.Context, name string) (q topology.Queue,
 	q = topology.Queue{Name: name, Args: topology.Table{}}
 	for range maxArguments {
 		declared := q
-		declared.Args = q.Args.Clone()
-		declared.Args[locator] = noLocator
+		declared.Args = with(q.Args, locator, noLocator)
 		err = d.try(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareQueue(ctx, declared, false) })
 		refusal, _ := amqpconn.RefusedChannel(err)
 		if err == nil || refusal == nil {

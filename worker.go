@@ -174,8 +174,8 @@ func (w *Worker) Status() Status {
 	return Status{cmp.Or(w.status, w.held.err(), w.hung), w.pause}
 }
 
-// Check asks the broker whether the objects that the worker declares conflict with existing objects. It declares nothing. It
-// returns the errors that Client.Declare would return.
+// Check asks the broker whether the objects that the worker declares conflict with existing objects, and whether the user may
+// create missing objects. It declares nothing. It returns the errors that Client.Declare would return.
 func (w *Worker) Check(ctx context.Context) error {
 	return w.client.declareOrCheck(ctx, w.client.consuming, w.cfg.topology(), true)
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -180,5 +181,59 @@ func TestMissingObjectsWithoutConfigurePermission(t *testing.T) {
 				t.Errorf("got %v, want an error that names %s", err, q)
 			}
 		}
+	})
+}
+
+// A check reports each missing object that the user may not create. It creates nothing, whatever the user may do.
+func TestCheckReportsMissingPermissions(t *testing.T) {
+	const none = "^$"
+	eachUser(t, func(t *testing.T, admin *reprise.Client, as func(configure, write, read string) *reprise.Client, remove func(path string)) {
+		work, post := testkit.Name(t, "check"), testkit.Name(t, "post")
+		failed := topology.FailedQueue(work)
+		objects := []string{work, failed, post}
+		cfg := reprise.WorkerConfig{
+			Queue: work, Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),
+			Topology: topology.Topology{
+				Exchanges: []topology.Exchange{{Name: post, Kind: topology.Fanout}},
+				Bindings:  []topology.Binding{{Exchange: post, Queue: work}},
+			},
+		}
+		check := func(configure string) error {
+			t.Helper()
+			w, err := reprise.NewWorker(as(configure, ".*", ".*"), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return w.Check(t.Context())
+		}
+		refuses := func(configure string, missing ...string) {
+			t.Helper()
+			err := check(configure)
+			for _, name := range objects {
+				if reported := err != nil && strings.Contains(err.Error(), fmt.Sprintf("%q", name)); reported != slices.Contains(missing, name) {
+					t.Errorf("configure %s: got error %v, want the missing objects %q", configure, err, missing)
+				}
+			}
+			if len(missing) > 0 && !strings.Contains(fmt.Sprint(err), "does not exist") {
+				t.Errorf("configure %s: got error %v, want the cause", configure, err)
+			}
+		}
+		refuses(none, objects...)
+		refuses("^"+work+"$", failed, post)
+		refuses(".*")
+		for _, queue := range []string{work, failed} {
+			if _, err := admin.Depth(t.Context(), queue); err == nil {
+				t.Errorf("the check has created queue %s", queue)
+			}
+		}
+		if err := admin.Publish(t.Context(), &reprise.Message{Exchange: post}); !strings.Contains(fmt.Sprint(err), "does not exist") {
+			t.Errorf("publish to exchange %s: got error %v, want that the exchange does not exist", post, err)
+		}
+
+		if err := admin.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: failed}}}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { remove("/api/queues/%2F/" + failed) })
+		refuses(none, work, post)
 	})
 }

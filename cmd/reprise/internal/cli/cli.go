@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -162,6 +163,9 @@ func subcommands(command *kong.Context) []string {
 	return names
 }
 
+// notValue matches the error if a flag is followed by another flag, or by a value that looks like a flag.
+var notValue = regexp.MustCompile(`^(--\S+): expected \S+ value but got "(.*)" \((?:short|long) flag`)
+
 // hint extends a command line error with a reference to the help.
 func hint(command *kong.Context, err error) error {
 	where := "reprise --help"
@@ -174,6 +178,9 @@ func hint(command *kong.Context, err error) error {
 	if strings.Contains(err.Error(), `but got "EOL"`) { // a flag without a value at the end
 		flag, _, _ := strings.Cut(err.Error(), ":")
 		err = fmt.Errorf("%s takes a value", flag)
+	}
+	if m := notValue.FindStringSubmatch(err.Error()); m != nil {
+		err = fmt.Errorf("%s takes a value: got %s (write %s=%s if this is the value)", m[1], m[2], m[1], m[2])
 	}
 	if wanted := missing(command, err); wanted != nil {
 		err = fmt.Errorf("%s is missing: %s", wanted.Summary(), strings.TrimSuffix(strings.ToLower(wanted.Help[:1])+wanted.Help[1:], "."))

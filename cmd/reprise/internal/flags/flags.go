@@ -2,10 +2,12 @@
 package flags
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -26,18 +28,32 @@ var Mappers = []kong.Option{
 	kong.KindMapper(reflect.Uint64, flag(natural)),
 	kong.KindMapper(reflect.Float64, flag(decimal)),
 	kong.TypeMapper(reflect.TypeFor[time.Duration](), flag(timespan)),
+	kong.TypeMapper(reflect.TypeFor[Moment](), flag(unmarshaled)),
+	kong.TypeMapper(reflect.TypeFor[PerSecond](), flag(unmarshaled)),
+	kong.TypeMapper(reflect.TypeFor[Size](), flag(unmarshaled)),
 	kong.NamedMapper("address", flag(address)),
 }
 
-// flag returns a mapper that parses the value of a flag with the function read.
+// flag returns a mapper that parses the value of a flag with the function read. A negative value is not a flag, so that read can
+// explain the permitted values.
 func flag(read func(text string, target reflect.Value) error) kong.MapperFunc {
 	return func(ctx *kong.DecodeContext, target reflect.Value) error {
+		if text := fmt.Sprint(ctx.Scan.Peek().Value); negative.MatchString(text) {
+			ctx.Scan.Pop()
+			return read(text, target)
+		}
 		token, err := ctx.Scan.PopValue("number")
 		if err != nil {
 			return err
 		}
 		return read(fmt.Sprint(token.Value), target)
 	}
+}
+
+var negative = regexp.MustCompile(`^-[.\d]`)
+
+func unmarshaled(text string, target reflect.Value) error {
+	return target.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
 }
 
 func whole(text string, target reflect.Value) error {

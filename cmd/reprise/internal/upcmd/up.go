@@ -30,7 +30,7 @@ import (
 type Command struct {
 	Config         string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"Configuration file. Default ${default}."`
 	Check          bool   `help:"Only check the configuration and its files."`
-	Connect        bool   `help:"With --check, also ask the broker whether existing queues and exchanges conflict, and whether existing work queues can lose messages. This declares nothing."`
+	Connect        bool   `help:"With --check, also ask the broker whether existing queues and exchanges conflict, whether the user may create missing ones, and whether existing work queues can lose messages. This declares nothing."`
 	serve.LogFlags `group:"Log:"`
 }
 
