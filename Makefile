@@ -121,7 +121,7 @@ soak-replay: ## kill the processes that replay, archive and handle MESSAGES mess
 
 .PHONY: soak-properties
 soak-properties: ## run the property tests with CHECKS cases (1000)
-	go test ./internal/archive/failed ./broker/internal/queue ./conformance -run 'TestArchiveMatchesModel|TestExportAndImport|TestSearchAcceptsAnyText|TestPagesAreStable|TestAQueueOnDisk|TestDifferential' \
+	go test ./internal/archive/store ./broker/internal/queue ./conformance -run 'TestArchiveMatchesModel|TestExportAndImport|TestSearchAcceptsAnyText|TestPagesAreStable|TestAQueueOnDisk|TestDifferential' \
 		-count=1 -timeout 0 -rapid.checks $(or $(CHECKS),1000) $(ARGS)
 
 .PHONY: soak-publish

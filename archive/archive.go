@@ -17,10 +17,11 @@ import (
 	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/archive/notification"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
@@ -43,14 +44,14 @@ type Archive struct {
 	client   *reprise.Client // nil: Connect was not called yet
 	workers  []Worker
 	emptied  []string // failed queues
-	ingests  []*failed.Ingest
+	ingests  []*ingest.Ingest
 }
 
 // phase contains the parts of an Archive that exist. Open or Run adds the first group, and Run the second group. A phase
 // does not change, so that a request sees all or none of the parts of a group.
 type phase struct {
 	name  string
-	store *failed.Archive
+	store *store.Archive
 	past  *history.History
 	books *ledger.Ledger   // nil: none
 	web   *console.Console // nil: none
@@ -106,7 +107,7 @@ func (a *Archive) open(ctx context.Context, reach func(what, name string, open f
 				return err
 			}
 		}
-		p.store, err = failed.Open(ctx, a.cfg.DB, a.cfg.store())
+		p.store, err = store.Open(ctx, a.cfg.DB, a.cfg.store())
 		return err
 	})
 	if err != nil {
@@ -178,7 +179,7 @@ func (a *Archive) SetTokens(tokens []Token) error {
 		return errors.New("archive: SetTokens: the old and the new list of tokens must not be empty")
 	}
 	c := a.cfg.console(all)
-	c.Archive = &failed.Archive{}
+	c.Archive = &store.Archive{}
 	if err := c.Validate(); err != nil {
 		return err
 	}

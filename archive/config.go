@@ -16,9 +16,10 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/console"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/archive/notification"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -98,11 +99,11 @@ const (
 	PostgreSQL Dialect = "PostgreSQL" // 11 or later
 )
 
-func (d Dialect) kit() failed.Dialect {
+func (d Dialect) kit() store.Dialect {
 	if d == PostgreSQL {
-		return failed.PostgreSQL
+		return store.PostgreSQL
 	}
-	return failed.SQLite
+	return store.SQLite
 }
 
 // Field selects a value in messages. Exactly one of its fields is set.
@@ -207,7 +208,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("archive: Config must have Workers, Queues or Management, to find the failed queues"))
 	}
 	if len(queues) > 0 {
-		errs = append(errs, failed.IngestConfig{Queues: queues}.Validate())
+		errs = append(errs, ingest.Config{Queues: queues}.Validate())
 	}
 	if c.Keep < 0 {
 		errs = append(errs, fmt.Errorf("archive: Config.Keep must not be negative: got %s (0 keeps messages indefinitely)", c.Keep))
@@ -217,7 +218,7 @@ func (c Config) Validate() error {
 	errs = append(errs, c.replays().Validate(), ledger.Config{Dialect: c.Dialect.kit(), Every: c.Sample}.Validate())
 	tokens, err := c.Console.tokens()
 	shown := c.console(tokens)
-	shown.Archive = &failed.Archive{} // opened later
+	shown.Archive = &store.Archive{} // opened later
 	errs = append(errs, err, shown.Validate(), c.Console.checkURL())
 	for _, w := range c.Notify.webhooks() {
 		if err := w.Validate(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
+	"github.com/reprisemq/reprise/internal/archive/waiting"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
 
@@ -53,16 +54,16 @@ func (a *late) Control(ctx context.Context, command protocol.Command) error {
 	return errNotConnected
 }
 
-func (a *late) Blocked() []failed.BlockedQueue {
+func (a *late) Blocked() []waiting.BlockedQueue {
 	if l := a.link(); l != nil {
 		return l.rescheduler.Blocked()
 	}
 	return nil
 }
 
-func (a *late) Act(ctx context.Context, act failed.WaitingAct, who failed.Actor) (failed.WaitingResult, error) {
+func (a *late) Act(ctx context.Context, act waiting.Act, who failed.Actor) (waiting.Result, error) {
 	if l := a.link(); l != nil {
 		return l.rescheduler.Act(ctx, act, who)
 	}
-	return failed.WaitingResult{}, errNotConnected
+	return waiting.Result{}, errNotConnected
 }

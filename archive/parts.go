@@ -10,6 +10,8 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/archive/notification"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/graph"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/topology"
@@ -26,8 +28,8 @@ func (c Config) queues() []string {
 	return all
 }
 
-func (c Config) store() failed.Config {
-	s := failed.Config{Dialect: c.Dialect.kit(), Retention: c.Keep, Logger: c.Logger}
+func (c Config) store() store.Config {
+	s := store.Config{Dialect: c.Dialect.kit(), Retention: c.Keep, Logger: c.Logger}
 	for _, f := range c.Redact {
 		s.Redact = append(s.Redact, failed.Rule(f))
 	}
@@ -35,10 +37,10 @@ func (c Config) store() failed.Config {
 		s.Columns = append(s.Columns, failed.Rule(f))
 	}
 	for _, g := range c.Groups {
-		s.Groups = append(s.Groups, failed.GroupRule(g))
+		s.Groups = append(s.Groups, store.GroupRule(g))
 	}
 	for queue, keep := range c.KeepByQueue {
-		s.Rules = append(s.Rules, failed.RetentionRule{Queue: queue, Retention: keep})
+		s.Rules = append(s.Rules, store.RetentionRule{Queue: queue, Retention: keep})
 	}
 	return s
 }
@@ -59,16 +61,16 @@ func (c Config) origin() func(*reprise.Delivery) string {
 }
 
 // routing returns the known routes to the work queues.
-func (c Config) routing() failed.Routing {
-	r := failed.Routing{Workers: c.known()}
+func (c Config) routing() replay.Routing {
+	r := replay.Routing{Workers: c.known()}
 	if c.Management != nil {
 		r.Bindings = console.Management(*c.Management).Bindings
 	}
 	return r
 }
 
-func (c Config) replays() failed.ReplayerConfig {
-	return failed.ReplayerConfig{Routing: c.routing(), Marks: design.Marks(c.Workers), Logger: c.Logger}
+func (c Config) replays() replay.Config {
+	return replay.Config{Routing: c.routing(), Marks: design.Marks(c.Workers), Logger: c.Logger}
 }
 
 // console returns the configuration of a console, without the archive and the parts that run.

@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
 	"github.com/reprisemq/reprise/internal/archive/history"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/archive/notification"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/waiting"
 	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 	"github.com/reprisemq/reprise/topology"
@@ -89,10 +91,10 @@ func (a *Archive) connect() (*link, error) {
 	l.fleet.Observe(p.past.Observe)
 	if !a.cfg.ConsoleElsewhere {
 		var err error
-		if l.replayer, err = failed.NewReplayer(a.client, p.store, a.cfg.replays()); err != nil {
+		if l.replayer, err = replay.New(a.client, p.store, a.cfg.replays()); err != nil {
 			return nil, err
 		}
-		if l.rescheduler, err = failed.NewRescheduler(a.client, p.store, failed.ReschedulerConfig{Logger: a.cfg.Logger}); err != nil {
+		if l.rescheduler, err = waiting.New(a.client, p.store, waiting.Config{Logger: a.cfg.Logger}); err != nil {
 			return nil, err
 		}
 	}
@@ -107,8 +109,8 @@ type link struct {
 	a           *Archive
 	client      *reprise.Client
 	fleet       *fleet.List
-	replayer    *failed.Replayer    // nil: none
-	rescheduler *failed.Rescheduler // nil: none
+	replayer    *replay.Replayer     // nil: none
+	rescheduler *waiting.Rescheduler // nil: none
 }
 
 // tasks are functions that run until one of them fails, or until the context is canceled.
@@ -211,7 +213,7 @@ func (l *link) find(ctx context.Context, found func([]string)) {
 
 // ingest moves messages from queues into the archive until ctx is canceled.
 func (l *link) ingest(ctx context.Context, queues []string) error {
-	in, err := failed.NewIngest(l.client, l.store, failed.IngestConfig{Queues: queues, Origin: l.a.cfg.origin(), Logger: l.a.cfg.Logger})
+	in, err := ingest.New(l.client, l.store, ingest.Config{Queues: queues, Origin: l.a.cfg.origin(), Logger: l.a.cfg.Logger})
 	if err != nil {
 		return err
 	}

@@ -194,7 +194,7 @@ var getting = rapid.Custom(func(t *rapid.T) operation {
 
 var settling = rapid.Custom(func(t *rapid.T) operation {
 	return settle{
-		clientIndex: someClient.Draw(t, "client"), how: one(t, acked, nacked, requeued, rejected, failed),
+		clientIndex: someClient.Draw(t, "client"), how: one(t, acked, nacked, requeued, rejected, returned),
 		nth: rapid.IntRange(0, 3).Draw(t, "nth"), multiple: sometimes.Draw(t, "multiple"),
 	}
 })
@@ -234,7 +234,7 @@ var deleting = rapid.Custom(func(t *rapid.T) operation {
 
 var mistake = rapid.Custom(func(t *rapid.T) operation {
 	c := someClient.Draw(t, "client")
-	how := one(t, acked, nacked, requeued, rejected, failed)
+	how := one(t, acked, nacked, requeued, rejected, returned)
 	return one[operation](t,
 		settleUnknown{c, how, 999, false},
 		settleAgain{c, how},

@@ -173,7 +173,7 @@ const (
 	nacked   how = "nack"
 	requeued how = "nack-requeue"
 	rejected how = "reject"
-	failed   how = "reject-requeue"
+	returned how = "reject-requeue"
 )
 
 func (h how) method(tag uint64, multiple bool) amqpwire.Method {
@@ -183,7 +183,7 @@ func (h how) method(tag uint64, multiple bool) amqpwire.Method {
 	case nacked, requeued:
 		return &amqpwire.BasicNack{DeliveryTag: tag, Multiple: multiple, Requeue: h == requeued}
 	}
-	return &amqpwire.BasicReject{DeliveryTag: tag, Requeue: h == failed}
+	return &amqpwire.BasicReject{DeliveryTag: tag, Requeue: h == returned}
 }
 
 func (o settle) do(p *player) string {
@@ -195,7 +195,7 @@ func (o settle) do(p *player) string {
 		return "nothing to settle"
 	}
 	d := ln.pending[o.nth%len(ln.pending)]
-	multiple := o.multiple && o.how != rejected && o.how != failed && !p.hasMixedSources(ln) && !p.hasSharedQueue(ln)
+	multiple := o.multiple && o.how != rejected && o.how != returned && !p.hasMixedSources(ln) && !p.hasSharedQueue(ln)
 	tag := d.tag
 	var settled, left []pendingDelivery
 	for _, other := range ln.pending {

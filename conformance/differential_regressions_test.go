@@ -156,7 +156,7 @@ var regressions = []struct {
 		get{queue: "q0"},
 		settle{how: rejected},
 		get{queue: "q0"},
-		settle{how: failed},
+		settle{how: returned},
 		get{queue: "q0"},
 	}},
 	{"an alternate exchange applies if no key matches, not per key", script{

@@ -16,7 +16,9 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
-	failures "github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
+	"github.com/reprisemq/reprise/internal/archive/replay"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -79,7 +81,7 @@ func TestRolesWithoutConfigurePermission(t *testing.T) {
 	eachUser(t, func(t *testing.T, admin *reprise.Client, as func(configure, write, read string) *reprise.Client, remove func(path string)) {
 		ctx := t.Context()
 		work := testkit.Name(t, "role")
-		failed, wait := topology.FailedQueue(work), work+".wait.0-1000"
+		failedQueue, wait := topology.FailedQueue(work), work+".wait.0-1000"
 		buckets := topology.Buckets{}
 		hop, err := buckets.Wait(topology.Delivery{Queue: work}, time.Millisecond)
 		if err != nil {
@@ -89,7 +91,7 @@ func TestRolesWithoutConfigurePermission(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			for _, q := range []string{work, failed, wait} {
+			for _, q := range []string{work, failedQueue, wait} {
 				remove("/api/queues/%2F/" + q)
 			}
 		})
@@ -116,32 +118,32 @@ func TestRolesWithoutConfigurePermission(t *testing.T) {
 		testkit.Eventually(t, timeout, func() bool { return attempts.Load() == 2 })
 
 		archive := openArchive(t)
-		archivist := as(none, none, "^"+failed+"$")
-		ingest, err := failures.NewIngest(archivist, archive, failures.IngestConfig{Queues: []string{failed}})
+		archivist := as(none, none, "^"+failedQueue+"$")
+		ingest, err := ingest.New(archivist, archive, ingest.Config{Queues: []string{failedQueue}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		runUntilEnd(t, ingest.Run)
 		testkit.Eventually(t, timeout, func() bool {
-			n, err := archive.Export(ctx, failures.Filter{}, io.Discard)
+			n, err := archive.Export(ctx, failed.Filter{}, io.Discard)
 			return err == nil && n == 1
 		})
 
 		console := as(none, `^amq\.default$`, "^"+work+`(\.failed)?$`)
-		replayer, err := failures.NewReplayer(console, archive, failures.ReplayerConfig{})
+		replayer, err := replay.New(console, archive, replay.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		runUntilEnd(t, replayer.Run)
 		mended.Store(1)
-		if _, err := archive.BeginReplay(ctx, failures.Plan{Filter: failures.Filter{All: true}}, "cli:test"); err != nil {
+		if _, err := archive.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{All: true}}, "cli:test"); err != nil {
 			t.Fatal(err)
 		}
 		replayer.Wake()
 		testkit.Eventually(t, timeout, func() bool { return attempts.Load() == 3 })
 
 		reader := as(none, none, "^"+work+`(\.failed)?$`)
-		for _, q := range []string{work, failed} {
+		for _, q := range []string{work, failedQueue} {
 			if _, err := reader.Depth(ctx, q); err != nil {
 				t.Errorf("depth of %s: %v", q, err)
 			}

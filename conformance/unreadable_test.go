@@ -14,7 +14,10 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/amqpwire"
-	failures "github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -104,11 +107,11 @@ func TestUnreadableHeaders(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		failed := topology.FailedQueue(work)
+		failedQueue := topology.FailedQueue(work)
 		must(client.Declare(ctx, topology.Buckets{}.Topology(work)))
 		must(client.Declare(ctx, topology.Topology{Queues: []topology.Queue{{Name: out}}}))
 		t.Cleanup(func() {
-			for _, queue := range []string{work, failed, out} {
+			for _, queue := range []string{work, failedQueue, out} {
 				r.send(1, &amqpwire.QueueDelete{Queue: queue})
 				expect(r, &amqpwire.QueueDeleteOk{})
 			}
@@ -138,7 +141,7 @@ func TestUnreadableHeaders(t *testing.T) {
 		parked := func() {
 			t.Helper()
 			testkit.Eventually(t, timeout, func() error {
-				if n, err := client.Depth(ctx, failed); n != len(unreadable) {
+				if n, err := client.Depth(ctx, failedQueue); n != len(unreadable) {
 					return fmt.Errorf("%d messages are parked: %w", n, err)
 				}
 				mu.Lock()
@@ -157,7 +160,7 @@ func TestUnreadableHeaders(t *testing.T) {
 		}
 
 		seen := 0
-		must(client.Peek(ctx, failed, 100, func(m *reprise.Delivery) {
+		must(client.Peek(ctx, failedQueue, 100, func(m *reprise.Delivery) {
 			if _, packed := m.Headers[reprise.HeaderUnreadable].([]byte); packed && strings.Contains(fmt.Sprint(m.Headers["x-reprise-errors"]), "readable") {
 				seen++
 			}
@@ -167,27 +170,27 @@ func TestUnreadableHeaders(t *testing.T) {
 		}
 
 		archive := openArchive(t)
-		ingest, err := failures.NewIngest(client, archive, failures.IngestConfig{Queues: []string{failed}})
+		ingest, err := ingest.New(client, archive, ingest.Config{Queues: []string{failedQueue}})
 		must(err)
 		stopIngest := runUntilEnd(t, ingest.Run)
 		testkit.Eventually(t, timeout, func() error {
-			n, err := archive.Count(ctx, failures.Filter{})
+			n, err := archive.Count(ctx, failed.Filter{})
 			if err == nil && int(n.N) != len(unreadable) {
 				err = fmt.Errorf("%d messages are archived", n.N)
 			}
 			return err
 		})
 		stopIngest()
-		replayer, err := failures.NewReplayer(client, archive, failures.ReplayerConfig{})
+		replayer, err := replay.New(client, archive, replay.Config{})
 		must(err)
 		runUntilEnd(t, replayer.Run)
-		_, err = archive.BeginReplay(ctx, failures.Plan{Filter: failures.Filter{All: true}}, "cli:test")
+		_, err = archive.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{All: true}}, "cli:test")
 		must(err)
 		replayer.Wake()
 		parked()
 		stopWorker()
 
-		_, sent, err := failures.Redrive(ctx, client, failures.RedriveConfig{From: failed, To: &failures.Target{RoutingKey: out}})
+		_, sent, err := replay.Redrive(ctx, client, replay.RedriveConfig{From: failedQueue, To: &failed.Target{RoutingKey: out}})
 		if err != nil || sent != len(unreadable) {
 			t.Fatalf("redrive: got %d sent, %v; want %d", sent, err, len(unreadable))
 		}
@@ -287,20 +290,20 @@ func TestArchiveStoresOversizeHeaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		archive := openArchive(t)
-		ingest, err := failures.NewIngest(client, archive, failures.IngestConfig{Queues: []string{foreign}})
+		ingest, err := ingest.New(client, archive, ingest.Config{Queues: []string{foreign}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		stop := runUntilEnd(t, ingest.Run)
 		testkit.Eventually(t, timeout, func() error {
-			n, err := archive.Count(t.Context(), failures.Filter{})
+			n, err := archive.Count(t.Context(), failed.Filter{})
 			if err == nil && n.N != messages+1 {
 				err = fmt.Errorf("%d messages are archived", n.N)
 			}
 			return err
 		})
 		stop()
-		all, _, err := archive.List(t.Context(), failures.Filter{}, failures.Page{Size: messages + 1})
+		all, _, err := archive.List(t.Context(), failed.Filter{}, store.Page{Size: messages + 1})
 		if err != nil {
 			t.Fatal(err)
 		}

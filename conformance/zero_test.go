@@ -17,7 +17,10 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/amqpwire"
-	failures "github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -132,14 +135,14 @@ func (r *raw) getEncoded(queue string) []byte {
 	return h.Properties
 }
 
-func openArchive(t *testing.T) *failures.Archive {
+func openArchive(t *testing.T) *store.Archive {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "failed.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	a, err := failures.Open(t.Context(), db, failures.Config{Dialect: failures.SQLite})
+	a, err := store.Open(t.Context(), db, store.Config{Dialect: store.SQLite})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,30 +237,30 @@ func TestZeroPropertiesSurvive(t *testing.T) {
 
 		// Archive, export, import, edit and replay.
 		first, second := openArchive(t), openArchive(t)
-		ingest, err := failures.NewIngest(client, first, failures.IngestConfig{Queues: []string{topology.FailedQueue(work)}})
+		ingest, err := ingest.New(client, first, ingest.Config{Queues: []string{topology.FailedQueue(work)}})
 		must(err)
 		stopIngest := runUntilEnd(t, ingest.Run)
 		var exported bytes.Buffer
 		testkit.Eventually(t, timeout, func() bool {
 			exported.Reset()
-			n, err := first.Export(ctx, failures.Filter{}, &exported)
+			n, err := first.Export(ctx, failed.Filter{}, &exported)
 			return err == nil && n == messages
 		})
 		stopIngest()
 		if _, err := second.Import(ctx, &exported, "cli:test"); err != nil {
 			t.Fatal(err)
 		}
-		for m, err := range second.Each(ctx, failures.Filter{}) {
+		for m, err := range second.Each(ctx, failed.Filter{}) {
 			must(err)
 			c := m.Content
 			c.Headers = c.Headers.Clone()
 			c.Headers["edited"] = true
 			must(second.Edit(ctx, m.ID, m.Revision, c, "cli:test"))
 		}
-		replayer, err := failures.NewReplayer(client, second, failures.ReplayerConfig{})
+		replayer, err := replay.New(client, second, replay.Config{})
 		must(err)
 		runUntilEnd(t, replayer.Run)
-		_, err = second.BeginReplay(ctx, failures.Plan{Filter: failures.Filter{All: true}}, "cli:test")
+		_, err = second.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{All: true}}, "cli:test")
 		must(err)
 		replayer.Wake()
 		testkit.Eventually(t, timeout, count(4))
@@ -266,7 +269,7 @@ func TestZeroPropertiesSurvive(t *testing.T) {
 			return err == nil && n == messages
 		})
 
-		_, sent, err := failures.Redrive(ctx, client, failures.RedriveConfig{From: topology.FailedQueue(work)})
+		_, sent, err := replay.Redrive(ctx, client, replay.RedriveConfig{From: topology.FailedQueue(work)})
 		if err != nil || sent != messages {
 			t.Fatalf("redrive: got %d sent, %v; want %d", sent, err, messages)
 		}

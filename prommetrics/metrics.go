@@ -52,7 +52,7 @@ func New(cfg Config) (*Metrics, error) {
 }
 
 // Store records whether a database that the program needs is available. The name identifies the database, for example
-// "archive". Call Store after each health check, such as failed.Archive.Healthy.
+// "archive". Call Store after each health check, such as store.Archive.Healthy.
 func (m *Metrics) Store(name string, up bool) {
 	value := 0.
 	if up {

@@ -33,6 +33,9 @@ internal/archive/console/internal/fault, internal/archive/console/internal/flow 
 internal/archive/console/internal/show, internal/archive/console/internal/figures                        | broker/internal/vhost, broker/internal/access
 internal/archive/api, internal/archive/notification, internal/graph                                      | broker/internal/queue, broker/internal/registry, broker/internal/diskstore
 internal/archive/ledger, internal/archive/history                                                        | broker/internal/store
+internal/archive/ingest, internal/archive/replay, internal/archive/waiting                               |
+internal/archive/background                                                                              |
+internal/archive/store                                                                                   |
 internal/archive/failed                                                                                  | broker/internal/route, broker/internal/exception
 internal/archive/fleet, internal/archive/sift, internal/archive/design                                   | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
 breaker, idempotent, prommetrics, oteltrace                                                              |
@@ -63,6 +66,7 @@ var TestPackages = []string{
 	"broker/internal/nodetest",
 	"broker/internal/simulation/...",
 	"broker/internal/vhosttest",
+	"internal/archive/archivetest",
 	"internal/archtest",
 	"internal/backofftest",
 	"internal/chaos/...",

@@ -16,6 +16,9 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -24,10 +27,10 @@ import (
 type way struct {
 	name   string
 	parked bool // whether a worker parks the message first
-	routed bool // whether the way depends on failed.Routing
+	routed bool // whether the way depends on replay.Routing
 
 	// send sends the messages on their way. It returns the number of messages that Reprise refused.
-	send func(s *sharedSystem, t *testing.T, r failed.Routing) (refused int)
+	send func(s *sharedSystem, t *testing.T, r replay.Routing) (refused int)
 }
 
 var ways = []way{
@@ -62,7 +65,7 @@ func TestMessagesTravelToForeignPrograms(t *testing.T) {
 						}
 						f, failedQueue, strategy := of(t, b)
 						s := newSharedSystem(t, b, f, failedQueue, strategy)
-						r := map[string]failed.Routing{
+						r := map[string]replay.Routing{
 							"preset":         {Workers: []reprise.WorkerConfig{{Queue: f.queue, Strategy: strategy}}},
 							"management API": {Bindings: m.Bindings},
 						}[source]
@@ -76,7 +79,7 @@ func TestMessagesTravelToForeignPrograms(t *testing.T) {
 }
 
 // travel sends the messages on their way and compares the result with the expected result.
-func (s *sharedSystem) travel(t *testing.T, w way, r failed.Routing, refuses bool) {
+func (s *sharedSystem) travel(t *testing.T, w way, r replay.Routing, refuses bool) {
 	t.Helper()
 	deliveries, err := s.ch.Consume(s.queue, "program", false, false, false, false, nil)
 	ok(t, err)
@@ -162,7 +165,7 @@ func (s *sharedSystem) consumeForeign(t *testing.T, w way) {
 }
 
 // retry lets a worker fail the messages, and stops it after their retries have begun.
-func (s *sharedSystem) retry(t *testing.T, _ failed.Routing) (refused int) {
+func (s *sharedSystem) retry(t *testing.T, _ replay.Routing) (refused int) {
 	s.publish(t, "new")
 	again := make(chan string, len(travelers))
 	stop := s.work(t, func(ctx context.Context, m *reprise.Delivery) error {
@@ -186,7 +189,7 @@ func (s *sharedSystem) retry(t *testing.T, _ failed.Routing) (refused int) {
 
 // shovel moves parked messages to their original target, without changes. Only the headers of Reprise, or the design,
 // specify this target.
-func (s *sharedSystem) shovel(t *testing.T, _ failed.Routing) (refused int) {
+func (s *sharedSystem) shovel(t *testing.T, _ replay.Routing) (refused int) {
 	for range travelers {
 		take(t, s.ch, s.failedQueue, func(d amqp.Delivery) error {
 			exchange, key := s.exchange, d.RoutingKey
@@ -200,34 +203,34 @@ func (s *sharedSystem) shovel(t *testing.T, _ failed.Routing) (refused int) {
 	return 0
 }
 
-func (s *sharedSystem) redrive(t *testing.T, r failed.Routing) (refused int) {
-	_, sent, err := failed.Redrive(t.Context(), s.client, failed.RedriveConfig{
+func (s *sharedSystem) redrive(t *testing.T, r replay.Routing) (refused int) {
+	_, sent, err := replay.Redrive(t.Context(), s.client, replay.RedriveConfig{
 		From: s.failedQueue, Routing: r, Origin: func(*reprise.Delivery) string { return s.queue },
 	})
-	if _, byName := errors.AsType[*failed.RouteError](err); !byName {
+	if _, byName := errors.AsType[*replay.RouteError](err); !byName {
 		ok(t, err)
 	}
 	return len(travelers) - sent
 }
 
-func (s *sharedSystem) replay(t *testing.T, r failed.Routing) (refused int) {
+func (s *sharedSystem) replay(t *testing.T, r replay.Routing) (refused int) {
 	return s.replayTo(t, r, nil)
 }
 
-func (s *sharedSystem) replayToQueue(t *testing.T, r failed.Routing) (refused int) {
+func (s *sharedSystem) replayToQueue(t *testing.T, r replay.Routing) (refused int) {
 	return s.replayTo(t, r, &failed.Target{RoutingKey: s.queue})
 }
 
-func (s *sharedSystem) replayTo(t *testing.T, r failed.Routing, to *failed.Target) (refused int) {
+func (s *sharedSystem) replayTo(t *testing.T, r replay.Routing, to *failed.Target) (refused int) {
 	s.ingest(t)
 	replay, err := s.archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}, To: to}, "me")
 	ok(t, err)
 	return s.finish(t, r, replay.ID)
 }
 
-func (s *sharedSystem) edit(t *testing.T, r failed.Routing) (refused int) {
+func (s *sharedSystem) edit(t *testing.T, r replay.Routing) (refused int) {
 	s.ingest(t)
-	list, _, err := s.archive.List(t.Context(), failed.Filter{All: true}, failed.Page{Size: 10})
+	list, _, err := s.archive.List(t.Context(), failed.Filter{All: true}, store.Page{Size: 10})
 	ok(t, err)
 	for _, m := range list {
 		whole, err := s.archive.Get(t.Context(), m.ID)
@@ -242,8 +245,8 @@ func (s *sharedSystem) edit(t *testing.T, r failed.Routing) (refused int) {
 }
 
 // finish sends the messages of a replay.
-func (s *sharedSystem) finish(t *testing.T, r failed.Routing, id failed.ReplayID) (refused int) {
-	replayer, err := failed.NewReplayer(s.client, s.archive, failed.ReplayerConfig{Routing: r})
+func (s *sharedSystem) finish(t *testing.T, r replay.Routing, id failed.ReplayID) (refused int) {
+	replayer, err := replay.New(s.client, s.archive, replay.Config{Routing: r})
 	ok(t, err)
 	replay, err := replayer.Finish(t.Context(), id)
 	ok(t, err)
@@ -251,7 +254,7 @@ func (s *sharedSystem) finish(t *testing.T, r failed.Routing, id failed.ReplayID
 }
 
 // schedule schedules messages with a client that has a worker of the design.
-func (s *sharedSystem) schedule(t *testing.T, _ failed.Routing) (refused int) {
+func (s *sharedSystem) schedule(t *testing.T, _ replay.Routing) (refused int) {
 	_, err := reprise.NewWorker(s.client, reprise.WorkerConfig{
 		Queue: s.queue, Strategy: s.strategy, Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),
 	})
@@ -296,7 +299,7 @@ func (s *sharedSystem) work(t *testing.T, handle reprise.HandlerFunc) (stop func
 // ingest moves the parked messages to the archive.
 func (s *sharedSystem) ingest(t *testing.T) {
 	t.Helper()
-	in, err := failed.NewIngest(s.client, s.archive, failed.IngestConfig{
+	in, err := ingest.New(s.client, s.archive, ingest.Config{
 		Queues: []string{s.failedQueue}, Origin: func(*reprise.Delivery) string { return s.queue },
 	})
 	ok(t, err)
@@ -320,7 +323,7 @@ type sharedSystem struct {
 	client      *reprise.Client
 	ch          *amqp.Channel // of the program
 	closed      <-chan *amqp.Error
-	archive     *failed.Archive
+	archive     *store.Archive
 }
 
 func newSharedSystem(t *testing.T, b testkit.Target, f *foreignProgram, failedQueue string, strategy topology.Strategy) *sharedSystem {
@@ -366,7 +369,7 @@ func newSharedSystem(t *testing.T, b testkit.Target, f *foreignProgram, failedQu
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "failed.db")+"?_pragma=synchronous(OFF)")
 	ok(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	s.archive, err = failed.Open(t.Context(), db, failed.Config{Dialect: failed.SQLite})
+	s.archive, err = store.Open(t.Context(), db, store.Config{Dialect: store.SQLite})
 	ok(t, err)
 	return s
 }

@@ -4,7 +4,7 @@ import "context"
 
 // Functions that record the results of a replay's messages, as a failed.Replayer does. Package failed sets them.
 var (
-	// Sent records that messages of a replay were sent and confirmed. The archive is a *failed.Archive.
+	// Sent records that messages of a replay were sent and confirmed. The archive is a *store.Archive.
 	Sent func(ctx context.Context, archive any, replay int64, messages ...int64) error
 
 	// Refused records that a message of a replay cannot be sent, and why.

@@ -5,24 +5,25 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/params"
 )
 
 // Acts is one page of the audit log.
 type Acts struct {
-	Acts []failed.Act `json:"acts"`
-	Next string       `json:"next,omitempty"`
+	Acts []store.Act `json:"acts"`
+	Next string      `json:"next,omitempty"`
 }
 
-// ActNames are the parameter names of a failed.ActFilter.
+// ActNames are the parameter names of a store.ActFilter.
 var ActNames = []string{"actor", "text", "since", "until", "message"}
 
-func actFields(f *failed.ActFilter) []any {
+func actFields(f *store.ActFilter) []any {
 	return []any{(*params.Text)((*string)(&f.Actor)), (*params.Text)(&f.Text), &f.Since, &f.Until, &f.Message}
 }
 
 // ActValues returns a filter as URL parameters.
-func ActValues(f failed.ActFilter) url.Values {
+func ActValues(f store.ActFilter) url.Values {
 	v := url.Values{}
 	for i, field := range actFields(&f) {
 		if !params.IsZero(field) {
@@ -33,7 +34,7 @@ func ActValues(f failed.ActFilter) url.Values {
 }
 
 // ParseActs reads a filter from URL parameters.
-func ParseActs(v url.Values, now time.Time) (f failed.ActFilter, err error) {
+func ParseActs(v url.Values, now time.Time) (f store.ActFilter, err error) {
 	r := params.Reader{Values: v, Now: now}
 	for i, field := range actFields(&f) {
 		r.Read(ActNames[i], field)
@@ -60,7 +61,7 @@ type Done struct {
 	Left     int64 `json:"left,omitempty"`    // Erase: number of messages that it skips because their replay is running
 	Through  int64 `json:"through,omitempty"` // dry run: send it as Selection.Through to exclude messages that arrive later
 
-	States failed.Counts `json:"states,omitzero"` // Erase: number of messages in each state
+	States store.Counts `json:"states,omitzero"` // Erase: number of messages in each state
 }
 
 // Mute excludes a group from notifications.

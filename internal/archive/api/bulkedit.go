@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -80,7 +81,7 @@ type EditSample struct {
 }
 
 // EditPreviewOf converts a preview to its JSON form, without the samples.
-func EditPreviewOf(v failed.EditPreview) EditPreview {
+func EditPreviewOf(v store.EditPreview) EditPreview {
 	shown := EditPreview{Changed: v.Changed, Unchanged: v.Unchanged, Impossible: v.Impossible, Reasons: []EditReason{}, Samples: []EditSample{}, More: v.More}
 	for _, r := range v.Reasons {
 		shown.Reasons = append(shown.Reasons, EditReason(r))

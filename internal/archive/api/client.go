@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -176,8 +177,8 @@ func (c *Client) Messages(ctx context.Context, f failed.Filter, p Page) (Message
 }
 
 // Count returns the number of messages that f selects.
-func (c *Client) Count(ctx context.Context, f failed.Filter) (failed.Total, error) {
-	return get[failed.Total](ctx, c, "messages/count", f.Values())
+func (c *Client) Count(ctx context.Context, f failed.Filter) (store.Total, error) {
+	return get[store.Total](ctx, c, "messages/count", f.Values())
 }
 
 // Message returns a message with its content.
@@ -316,7 +317,7 @@ func (c *Client) Queues(ctx context.Context) (Queues, error) {
 }
 
 // Acts returns a page of the audit log, newest first.
-func (c *Client) Acts(ctx context.Context, f failed.ActFilter, p Page) (Acts, error) {
+func (c *Client) Acts(ctx context.Context, f store.ActFilter, p Page) (Acts, error) {
 	return get[Acts](ctx, c, "acts", p.in(ActValues(f)))
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -31,14 +32,14 @@ type fakeReplayer struct{}
 func (fakeReplayer) Wake() {}
 
 // serve starts a console with two failed messages. It returns a client, the archive and the URL of the console.
-func serve(t testing.TB, cfg console.Config) (*api.Client, *failed.Archive, string) {
+func serve(t testing.TB, cfg console.Config) (*api.Client, *store.Archive, string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "failed.db")+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	archive, err := failed.Open(t.Context(), db, failed.Config{Dialect: failed.SQLite})
+	archive, err := store.Open(t.Context(), db, store.Config{Dialect: store.SQLite})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func TestClient(t *testing.T) {
 		{"dry run of replay", func() (api.Done, error) { p, err := c.WouldReplay(ctx, api.Plan{Selection: all}); return p.Done, err }, api.Done{Messages: 2, DryRun: true, Through: 2}},
 		{"dry run of erase", func() (api.Done, error) {
 			return c.Erase(ctx, api.Erase{Selection: all}, true)
-		}, api.Done{Messages: 2, DryRun: true, Through: 2, States: failed.Counts{Failed: 2}}},
+		}, api.Done{Messages: 2, DryRun: true, Through: 2, States: store.Counts{Failed: 2}}},
 		{"dry run of purge", func() (api.Done, error) { return c.Purge(ctx, true) }, api.Done{DryRun: true}},
 		{"purge", func() (api.Done, error) { return c.Purge(ctx, false) }, api.Done{}},
 	} {
@@ -198,7 +199,7 @@ func TestClient(t *testing.T) {
 	if len(queues.Queues) != 1 || queues.Queues[0].Counts.Failed != 2 || ledger.Kept {
 		t.Errorf("got queues %+v, want len(Queues) 1, Queues[0].Counts.Failed 2; ledger %+v", queues, ledger)
 	}
-	acts, err := c.Acts(ctx, failed.ActFilter{}, api.Page{Size: 100})
+	acts, err := c.Acts(ctx, store.ActFilter{}, api.Page{Size: 100})
 	must(err)
 	if len(acts.Acts) != 6 || acts.Acts[5].Verb != "edit" {
 		t.Errorf("audit log: got %+v, want len(Acts) 6, Acts[5].Verb edit", acts)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -155,7 +156,7 @@ type Revision struct {
 }
 
 // RevisionSummaryOf converts an edit to an entry in a list.
-func RevisionSummaryOf(e failed.Revision) RevisionSummary {
+func RevisionSummaryOf(e store.Revision) RevisionSummary {
 	return RevisionSummary{Number: e.Number, Time: e.Time, Actor: string(e.Actor), Replay: int64(e.Replay)}
 }
 

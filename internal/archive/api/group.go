@@ -8,23 +8,24 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/params"
 )
 
 // Group summarizes the failures of a work queue that have the same fingerprint.
 type Group struct {
-	ID      int64           `json:"id"`
-	Queue   Text            `json:"queue"`
-	Text    string          `json:"text"` // error with blanked IDs, addresses and numbers other than codes; "": unknown
-	Example string          `json:"example"`
-	Counts  failed.Counts   `json:"counts"`
-	First   time.Time       `json:"first"`
-	Last    time.Time       `json:"last"`
-	Hours   []failed.Bucket `json:"hours"`          // 24 entries, oldest first
-	Days    []failed.Bucket `json:"days"`           // 30 entries, oldest first
-	Muted   time.Time       `json:"muted,omitzero"` // end of the mute; no notification mentions the group before this time
-	Merged  bool            `json:"merged,omitzero"`
+	ID      int64          `json:"id"`
+	Queue   Text           `json:"queue"`
+	Text    string         `json:"text"` // error with blanked IDs, addresses and numbers other than codes; "": unknown
+	Example string         `json:"example"`
+	Counts  store.Counts   `json:"counts"`
+	First   time.Time      `json:"first"`
+	Last    time.Time      `json:"last"`
+	Hours   []store.Bucket `json:"hours"`          // 24 entries, oldest first
+	Days    []store.Bucket `json:"days"`           // 30 entries, oldest first
+	Muted   time.Time      `json:"muted,omitzero"` // end of the mute; no notification mentions the group before this time
+	Merged  bool           `json:"merged,omitzero"`
 }
 
 // Groups is one page of a list of groups.
@@ -34,7 +35,7 @@ type Groups struct {
 }
 
 // GroupOf converts a group to its JSON form.
-func GroupOf(g failed.Group) Group {
+func GroupOf(g store.Group) Group {
 	return Group{
 		ID: int64(g.ID), Queue: Text(g.Queue), Text: g.Text, Example: g.Example, Counts: g.Counts,
 		First: g.First, Last: g.Last, Hours: g.Hours, Days: g.Days, Muted: g.Muted, Merged: g.Merged,
@@ -42,15 +43,15 @@ func GroupOf(g failed.Group) Group {
 }
 
 // Forever reports whether a group with the given value of Muted stays muted until a user unmutes it.
-func Forever(muted time.Time) bool { return !muted.Before(failed.MutedForever) }
+func Forever(muted time.Time) bool { return !muted.Before(store.MutedForever) }
 
 // Queue summarizes the archived messages of a work queue.
 type Queue struct {
-	Queue  Text          `json:"queue"`
-	Counts failed.Counts `json:"counts"`
-	Purged int64         `json:"purged"`          // messages that the retention removed
-	Oldest time.Time     `json:"oldest,omitzero"` // last failure of the oldest message in state failed
-	Newest time.Time     `json:"newest,omitzero"`
+	Queue  Text         `json:"queue"`
+	Counts store.Counts `json:"counts"`
+	Purged int64        `json:"purged"`          // messages that the retention removed
+	Oldest time.Time    `json:"oldest,omitzero"` // last failure of the oldest message in state failed
+	Newest time.Time    `json:"newest,omitzero"`
 }
 
 // Queues contains all work queues that have, or had, archived messages.
@@ -59,7 +60,7 @@ type Queues struct {
 }
 
 // QueueOf converts a summary of a work queue to its JSON form.
-func QueueOf(q failed.QueueSummary) Queue {
+func QueueOf(q store.QueueSummary) Queue {
 	return Queue{Queue: Text(q.Queue), Counts: q.Counts, Purged: q.Purged, Oldest: q.Oldest, Newest: q.Newest}
 }
 
@@ -79,9 +80,9 @@ const (
 	anyState = "all"
 )
 
-// Filter converts f to a [failed.GroupFilter].
-func (f GroupFilter) Filter() failed.GroupFilter {
-	return failed.GroupFilter{Queue: string(f.Queue), State: failed.State(f.State), Text: f.Text, MostFailed: f.Order == byFailed}
+// Filter converts f to a [store.GroupFilter].
+func (f GroupFilter) Filter() store.GroupFilter {
+	return store.GroupFilter{Queue: string(f.Queue), State: failed.State(f.State), Text: f.Text, MostFailed: f.Order == byFailed}
 }
 
 // GroupNames contains the parameter names of a GroupFilter.

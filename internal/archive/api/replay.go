@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/replay"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -74,7 +75,7 @@ type Destination struct {
 
 	// Queue is the work queue of the messages. Keys reports whether the messages have different routing keys; each
 	// message then keeps its key. Route specifies how the target is known. Warning is set if only the name of Queue
-	// leads to it, and Refused if the messages would therefore not be sent; see failed.Destination.
+	// leads to it, and Refused if the messages would therefore not be sent; see replay.Destination.
 	Queue   Text   `json:"queue,omitempty"`
 	Keys    bool   `json:"keys,omitempty"`
 	Route   string `json:"route,omitempty"`
@@ -83,7 +84,7 @@ type Destination struct {
 }
 
 // PreviewOf converts destinations to a preview.
-func PreviewOf(all []failed.Destination) Preview {
+func PreviewOf(all []replay.Destination) Preview {
 	p := Preview{Done: Done{DryRun: true}, Destinations: make([]Destination, len(all))}
 	for i, d := range all {
 		p.Messages += d.Messages

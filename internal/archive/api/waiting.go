@@ -8,7 +8,8 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/archive/waiting"
 	"github.com/reprisemq/reprise/internal/params"
 )
 
@@ -27,7 +28,7 @@ type Waiting struct {
 }
 
 // WaitingOf converts a waiting message to its JSON form.
-func WaitingOf(w failed.Waiting) Waiting {
+func WaitingOf(w store.Waiting) Waiting {
 	return Waiting{
 		ID: int64(w.ID), Queue: Text(w.Queue), Wait: Text(w.Wait), MessageID: Text(w.MessageID), Host: Text(w.Host),
 		Attempt: w.Attempt, Failed: w.Failed, Due: w.Due, Error: Text(w.Error), Group: w.Group,
@@ -104,10 +105,10 @@ func (f *WaitingFilter) fields() []any {
 }
 
 // Filter converts f to a [failed.WaitingFilter].
-func (f WaitingFilter) Filter() (out failed.WaitingFilter) {
-	out = failed.WaitingFilter{Queue: string(f.Queue), Group: f.Group, Attempt: f.Attempt, Before: f.Before, Error: string(f.Error)}
+func (f WaitingFilter) Filter() (out store.WaitingFilter) {
+	out = store.WaitingFilter{Queue: string(f.Queue), Group: f.Group, Attempt: f.Attempt, Before: f.Before, Error: string(f.Error)}
 	for _, id := range f.IDs {
-		out.IDs = append(out.IDs, failed.WaitingID(id))
+		out.IDs = append(out.IDs, store.WaitingID(id))
 	}
 	return out
 }
@@ -146,9 +147,9 @@ type WaitingAct struct {
 	Reason string        `json:"reason,omitempty"`
 }
 
-// Act converts a to a [failed.WaitingAct].
-func (a WaitingAct) Act(do failed.WaitingDo) failed.WaitingAct {
-	return failed.WaitingAct{Do: do, Filter: a.Filter.Filter(), All: a.All, AtMost: a.AtMost, Delay: time.Duration(a.Delay), Reason: a.Reason}
+// Act converts a to a [waiting.Act].
+func (a WaitingAct) Act(do waiting.Do) waiting.Act {
+	return waiting.Act{Do: do, Filter: a.Filter.Filter(), All: a.All, AtMost: a.AtMost, Delay: time.Duration(a.Delay), Reason: a.Reason}
 }
 
 // WaitingDone is the result of an act. Selected is the sum of the other numbers.
@@ -168,7 +169,7 @@ type WaitingRefusal struct {
 }
 
 // WaitingDoneOf converts a result to its JSON form.
-func WaitingDoneOf(r failed.WaitingResult) WaitingDone {
+func WaitingDoneOf(r waiting.Result) WaitingDone {
 	d := WaitingDone{Selected: r.Selected, Done: r.Done, Gone: r.Gone, Unsure: r.Unsure, Refused: []WaitingRefusal{}}
 	for _, x := range r.Refused {
 		d.Refused = append(d.Refused, WaitingRefusal(x))
@@ -187,6 +188,6 @@ func (c *Client) WaitingSummary(ctx context.Context, f WaitingFilter) (WaitingSu
 }
 
 // ActOnWaiting acts on waiting messages. A dry run only counts the messages.
-func (c *Client) ActOnWaiting(ctx context.Context, do failed.WaitingDo, a WaitingAct, dryRun bool) (WaitingDone, error) {
+func (c *Client) ActOnWaiting(ctx context.Context, do waiting.Do, a WaitingAct, dryRun bool) (WaitingDone, error) {
 	return call[WaitingDone](ctx, c, http.MethodPost, fmt.Sprintf("waiting/%s", do), dry(dryRun), a)
 }

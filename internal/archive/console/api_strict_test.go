@@ -8,12 +8,13 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // twoFailed returns a console with two messages in state failed, and a function that checks that no action has changed
 // them.
 func twoFailed(t *testing.T) (*Console, func()) {
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	add(t, a, nil)
 	add(t, a, func(m *failed.Message) { m.Queue = "mails" })
 	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
@@ -111,5 +112,34 @@ func TestAPIRejectsAmbiguousNames(t *testing.T) {
 	edit := `{"revision":0,"headers":{"a":"x","A":"y","filter":[{"int32":1},{"int32":1}]}}`
 	if m := get[api.Message](t, ask(t, c, "PUT", "/api/v1/messages/1/edit", edit)); m.Revision != 1 {
 		t.Errorf("revision: got %d, want 1", m.Revision)
+	}
+}
+
+// Each operation in the OpenAPI description succeeds, with a response that matches the description.
+func TestOperationsMatchDescription(t *testing.T) {
+	a := newArchive(t, store.Config{Retention: 1 << 62})
+	add(t, a, nil)
+	add(t, a, nil)
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}, Ledger: newFakeLedger(t).Ledger, Fleet: newFakeFleet(), History: newPast(t), Broker: newBroker(t), Rescheduler: &fakeRescheduler{}}))
+	for _, line := range []string{
+		"GET ledger", `POST ledger/accept {"account":"orders","reason":"x"}`, "GET openapi.json", "GET me", "GET messages", "GET messages/count", "GET messages/export", "GET messages/1",
+		"GET messages/1/body", `PUT messages/1/edit {"revision":0,"text":"a"}`, "GET messages/1/diff", "GET messages/1/revisions", "GET messages/1/revisions/1",
+		"DELETE messages/1/edit?revision=1", `POST discard {"all":true,"reason":"x"}`, `POST restore {"all":true}`, `POST erase {"filter":{"text":"nobody"},"reason":"x"}`, "POST purge",
+		"GET groups", "GET groups/1", `PUT groups/1/mute {}`, "DELETE groups/1/mute", `POST groups/merge {"groups":[1],"name":"renamed"}`, `POST groups/regroup {}`, "DELETE groups/2/merge", "GET queues", `POST replays {"filter":{"ids":[1]}}`, "GET replays", "GET replays/1",
+		`POST replays/1/cancel {}`, `POST messages/1/replay {"revision":0,"text":"b"}`, "GET acts", `POST publish {"exchange":"","routing_key":"orders","text":"x"}`, `POST queues/purge {"queue":"orders","limit":1,"reason":"x"}`, "GET workers", `POST workers/pause {"queue":"orders"}`, `POST workers/resume {"queue":"orders"}`, "GET history?range=7d", "GET marks", `POST marks {"text":"v2.5","time":"2026-03-01T11:00:00Z"}`, "DELETE marks/1", "GET waiting", "GET waiting/summary", `POST waiting/retry {"all":true,"filter":{}}`, `POST waiting/postpone {"all":true,"filter":{},"delay":"1h"}`, `POST waiting/park {"all":true,"filter":{}}`,
+	} {
+		method, rest, _ := strings.Cut(line, " ")
+		path, body, _ := strings.Cut(rest, " ")
+		if w := ask(t, d, method, "/api/v1/"+path, body); w.Code > 299 {
+			t.Errorf("%s: got status %d, want 2xx; body %s", line, w.Code, w.Body)
+		}
+	}
+	if w := ask(t, d, "POST", "/api/v1/messages/import", "\n", header("Content-Type", "application/x-ndjson")); w.Code != http.StatusOK {
+		t.Errorf("import: got status %d, want 200; body %s", w.Code, w.Body)
+	}
+	for name := range operations(d.doc) {
+		if !d.seen[name] {
+			t.Errorf("%s was not tested", name)
+		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -27,7 +28,7 @@ import (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // newArchive returns a new, empty archive.
-func newArchive(t testing.TB, cfg failed.Config) *failed.Archive {
+func newArchive(t testing.TB, cfg store.Config) *store.Archive {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "failed.db")
 	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
@@ -35,8 +36,8 @@ func newArchive(t testing.TB, cfg failed.Config) *failed.Archive {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	cfg.Dialect = failed.SQLite
-	a, err := failed.Open(t.Context(), db, cfg)
+	cfg.Dialect = store.SQLite
+	a, err := store.Open(t.Context(), db, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func newArchive(t testing.TB, cfg failed.Config) *failed.Archive {
 
 // add archives a message that failed in the queue "orders", and returns its ID. If change is not nil, add calls it to
 // modify the message first.
-func add(t testing.TB, a *failed.Archive, change func(*failed.Message)) failed.ID {
+func add(t testing.TB, a *store.Archive, change func(*failed.Message)) failed.ID {
 	t.Helper()
 	m := failed.Message{
 		Queue: "orders", FailedQueue: "orders.failed", Exchange: "shop", RoutingKey: "order.new",
@@ -78,7 +79,7 @@ func (w *fakeReplayer) Wake() { w.wakes.Add(1) }
 func newConsole(t testing.TB, cfg Config) *Console {
 	t.Helper()
 	if cfg.Archive == nil {
-		cfg.Archive = newArchive(t, failed.Config{})
+		cfg.Archive = newArchive(t, store.Config{})
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))

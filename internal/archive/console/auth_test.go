@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/pages"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/throttle"
 )
 
@@ -360,7 +360,7 @@ func TestActorHeader(t *testing.T) {
 
 func TestConfigValidate(t *testing.T) {
 	_, hash := NewToken()
-	archive := newArchive(t, failed.Config{})
+	archive := newArchive(t, store.Config{})
 	for _, tc := range []struct {
 		want string
 		cfg  Config
@@ -403,7 +403,7 @@ func TestConsoleConfigIsImmutable(t *testing.T) {
 		}
 	}
 	list, secrets := tokens()
-	cfg := Config{Archive: newArchive(t, failed.Config{}), Tokens: list}
+	cfg := Config{Archive: newArchive(t, store.Config{}), Tokens: list}
 	c := newConsole(t, cfg)
 	cfg.Tokens[0].Role = Admin
 	for role, secret := range secrets {

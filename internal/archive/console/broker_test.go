@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -66,7 +67,7 @@ func TestPublishAPI(t *testing.T) {
 		wrong.change(&p)
 		refused(t, ask(t, d, "POST", "/api/v1/publish", p, bearer(secrets[Operate])), wrong.status, "")
 	}
-	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.ActFilter{}, failed.Page{})
+	acts, _, err := c.cfg.Archive.Acts(t.Context(), store.ActFilter{}, store.Page{})
 	if err != nil || len(acts) != 1 || acts[0].Verb != "publish" || acts[0].Actor != "operate-er" || acts[0].Details["routing_key"] != "orders" || acts[0].Details["message_id"] != "m-1" {
 		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
@@ -184,7 +185,7 @@ func TestPurgePage(t *testing.T) {
 	if n := len(states(t, c.cfg.Archive)); n != 3 || depth() != 0 {
 		t.Errorf("got %d saved messages, want 3, got depth %d, want 0", n, depth())
 	}
-	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.ActFilter{}, failed.Page{})
+	acts, _, err := c.cfg.Archive.Acts(t.Context(), store.ActFilter{}, store.Page{})
 	if err != nil || len(acts) != 2 || acts[0].Actor != "admin-er" || acts[0].Details["saved"] != false || acts[1].Details["queue"] != "orders" {
 		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
@@ -253,7 +254,7 @@ func TestPublishPage(t *testing.T) {
 	if len(found) != 1 || string(found[0].Body) != `{"id":7,"sum":1.10}` || found[0].Headers["n"] != int64(7) || found[0].MessageID != "m-7" {
 		t.Errorf("messages in the queue: got %+v, want 1 with the content of the form", found)
 	}
-	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.ActFilter{}, failed.Page{})
+	acts, _, err := c.cfg.Archive.Acts(t.Context(), store.ActFilter{}, store.Page{})
 	if err != nil || len(acts) != 1 || acts[0].Verb != "publish" || acts[0].Actor != "operate-er" || acts[0].Details["routing_key"] != "orders" {
 		t.Errorf("audit log: got %+v, %v", acts, err)
 	}

@@ -15,9 +15,10 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -25,14 +26,14 @@ import (
 // Config configures a Console. Archive is required.
 type Config struct {
 	// Archive stores the failed messages. The console does not close the archive. Required.
-	Archive *failed.Archive
+	Archive *store.Archive
 
 	// Replayer sends replays. Default: none; users cannot start replays.
 	Replayer Replayer
 
-	// Routing is the ReplayerConfig.Routing of the Replayer. The console uses it to show the destinations of messages.
+	// Routing is the replay.Config.Routing of the Replayer. The console uses it to show the destinations of messages.
 	// Default: none; the console does not show destinations.
-	Routing failed.Routing
+	Routing replay.Routing
 
 	// Management is the source of the broker's live figures. Default: none; pages do not show these figures.
 	Management *Management

@@ -1,4 +1,4 @@
-// Package console serves web pages and a JSON API for failed messages in a [failed.Archive].
+// Package console serves web pages and a JSON API for failed messages in a [store.Archive].
 //
 //	c, err := console.New(console.Config{Archive: archive, Replayer: replayer})
 //	http.Serve(listener, c)

@@ -9,7 +9,7 @@ import (
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	"github.com/reprisemq/reprise/internal/archive/console"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // This example creates a console for an archive, and sends a request to it. Without tokens, the console accepts only
@@ -22,7 +22,7 @@ func ExampleNew() {
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1) // otherwise, each connection would open a separate in-memory database
-	archive, err := failed.Open(context.Background(), db, failed.Config{Dialect: failed.SQLite})
+	archive, err := store.Open(context.Background(), db, store.Config{Dialect: store.SQLite})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/topology"
 )
 
 // The CSV file has a row for each message. No cell contains a formula, regardless of the separator that a spreadsheet
 // program expects.
 func TestExportCSV(t *testing.T) {
-	a := newArchive(t, failed.Config{Redact: []failed.Rule{{Header: "x-token"}}})
+	a := newArchive(t, store.Config{Redact: []failed.Rule{{Header: "x-token"}}})
 	texts := []string{
 		"=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r\n=1", " \u00a0=1", "＝1+1", "a;=1+1", "a;\"=1+1", "a\n=1", "a\t=1", "a|=1", "x,y \"quoted\"",
 		"=HYPERLINK(\"http://a\",\"b\")", "\xff=1", "'=1", ";;=1", "timeout: -1",
@@ -85,7 +86,7 @@ func TestMessagePageLinksToTrace(t *testing.T) {
 		"": true, "https://a/{trace_id}": true, "http://a:16686/trace/{trace_id}?s={span_id}": true,
 		"https://a/": false, "javascript:{trace_id}": false, "/{trace_id}": false, "https://{trace_id}": true,
 	} {
-		cfg := Config{Archive: newArchive(t, failed.Config{}), TraceURL: form}
+		cfg := Config{Archive: newArchive(t, store.Config{}), TraceURL: form}
 		if err := cfg.Validate(); (err == nil) != valid {
 			t.Errorf("TraceURL %q: got error %v", form, err)
 		}

@@ -21,6 +21,8 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/internal/testkit/hostile"
 	"github.com/reprisemq/reprise/topology"
@@ -75,7 +77,7 @@ var sameValues = cmp.Options{
 // edited and imported without a change of their content.
 func TestForeignMessagesAffectOnlyTheirCells(t *testing.T) {
 	const n = 150
-	a := newArchive(t, failed.Config{Redact: []failed.Rule{{Header: "x-token"}}})
+	a := newArchive(t, store.Config{Redact: []failed.Rule{{Header: "x-token"}}})
 	client := archiveForeign(t, a, n)
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}, Broker: func() *reprise.Client { return client }}))
 
@@ -107,7 +109,7 @@ func TestForeignMessagesAffectOnlyTheirCells(t *testing.T) {
 }
 
 // archiveForeign publishes n drawn messages to a failed queue, and archives them.
-func archiveForeign(t *testing.T, a *failed.Archive, n int) *reprise.Client {
+func archiveForeign(t *testing.T, a *store.Archive, n int) *reprise.Client {
 	t.Helper()
 	b := testkit.Embedded(t)
 	client, err := reprise.Dial(t.Context(), b.URL, nil)
@@ -132,7 +134,7 @@ func archiveForeign(t *testing.T, a *failed.Archive, n int) *reprise.Client {
 			t.Fatal(err)
 		}
 	}
-	ingest, err := failed.NewIngest(client, a, failed.IngestConfig{Queues: []string{"orders.failed"}})
+	ingest, err := ingest.New(client, a, ingest.Config{Queues: []string{"orders.failed"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +168,7 @@ func checkAnswer(t *testing.T, d *checkedConsole, path string) {
 }
 
 // checkForeign shows and edits a message.
-func checkForeign(t *testing.T, d *checkedConsole, a *failed.Archive, id int64) {
+func checkForeign(t *testing.T, d *checkedConsole, a *store.Archive, id int64) {
 	t.Helper()
 	api1 := fmt.Sprintf("/api/v1/messages/%d", id)
 	for _, path := range []string{fmt.Sprintf("/messages/%d", id), fmt.Sprintf("/messages/%d/edit", id), api1 + "/revisions"} {
@@ -200,14 +202,14 @@ func checkForeign(t *testing.T, d *checkedConsole, a *failed.Archive, id int64) 
 }
 
 // checkImport exports all messages, and imports them into another archive.
-func checkImport(t *testing.T, d *checkedConsole, a *failed.Archive, n int) {
+func checkImport(t *testing.T, d *checkedConsole, a *store.Archive, n int) {
 	t.Helper()
 	w := ask(t, d, "GET", "/api/v1/messages/export?format=jsonl", nil)
 	lines := w.Body.Bytes()
 	if w.Code != http.StatusOK || bytes.Count(lines, []byte("\n")) != n {
 		t.Fatalf("export: got status %d and %d lines, want %d", w.Code, bytes.Count(lines, []byte("\n")), n)
 	}
-	other := newArchive(t, failed.Config{})
+	other := newArchive(t, store.Config{})
 	into := newConsole(t, Config{Archive: other, Replayer: &fakeReplayer{}})
 	if w := ask(t, into, "POST", "/api/v1/messages/import", lines, header("Content-Type", "application/x-ndjson")); w.Code != http.StatusOK {
 		t.Fatalf("import: got status %d: %.300s", w.Code, w.Body)
@@ -218,7 +220,7 @@ func checkImport(t *testing.T, d *checkedConsole, a *failed.Archive, n int) {
 }
 
 // contents counts the messages of an archive by content.
-func contents(t *testing.T, a *failed.Archive, n int) map[string]int {
+func contents(t *testing.T, a *store.Archive, n int) map[string]int {
 	t.Helper()
 	found := map[string]int{}
 	for id := range n {

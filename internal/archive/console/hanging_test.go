@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
@@ -27,16 +27,16 @@ func TestAnswersInTimeWhileDatabaseHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		a, err := failed.Open(t.Context(), db, failed.Config{Dialect: failed.SQLite})
+		a, err := store.Open(t.Context(), db, store.Config{Dialect: store.SQLite})
 		if err != nil {
 			t.Fatal(err)
 		}
 		add(t, a, nil)
 		cfg := Config{Archive: a, Replayer: &fakeReplayer{}}
-		if cfg.Ledger, err = ledger.Open(t.Context(), db, ledger.Config{Dialect: failed.SQLite}); err != nil {
+		if cfg.Ledger, err = ledger.Open(t.Context(), db, ledger.Config{Dialect: store.SQLite}); err != nil {
 			t.Fatal(err)
 		}
-		if cfg.History, err = history.Open(t.Context(), db, history.Config{Dialect: failed.SQLite}); err != nil {
+		if cfg.History, err = history.Open(t.Context(), db, history.Config{Dialect: store.SQLite}); err != nil {
 			t.Fatal(err)
 		}
 		c := newConsole(t, cfg)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/api"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
 
@@ -25,7 +25,7 @@ func newPast(t testing.TB) *history.History {
 	}
 	t.Cleanup(func() { db.Close() })
 	now := noon.Add(-50 * time.Minute)
-	h, err := history.Open(t.Context(), db, history.Config{Dialect: failed.SQLite, Clock: func() time.Time { return now }})
+	h, err := history.Open(t.Context(), db, history.Config{Dialect: store.SQLite, Clock: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func newPast(t testing.TB) *history.History {
 func atNoon() time.Time { return noon }
 
 func TestHistoryAPI(t *testing.T) {
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}))
 	one := get[api.History](t, ask(t, d, "GET", "/api/v1/history?queue=orders&range=1h", nil))
 	if one.Range != "1h" || time.Duration(one.Step) != time.Minute || !one.Now.Equal(noon) || len(one.Queues) != 1 || len(one.Marks) != 1 {
@@ -90,7 +90,7 @@ func TestHistoryAPI(t *testing.T) {
 }
 
 func TestMarksAPI(t *testing.T) {
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}))
 	m := get[api.Mark](t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{Text: "v2.5", Queue: "orders", Time: noon.Add(-time.Minute)}))
 	if m.ID != 2 || m.Text != "v2.5" || m.Queue != "orders" || !m.Time.Equal(noon.Add(-time.Minute)) || m.By == "" {
@@ -105,7 +105,7 @@ func TestMarksAPI(t *testing.T) {
 	refused(t, ask(t, d, "DELETE", "/api/v1/marks/2", nil), http.StatusNotFound, "mark 2 not found")
 	refused(t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{}), http.StatusBadRequest, "text must not be empty")
 	refused(t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{Text: "x", Time: noon.Add(time.Hour)}), http.StatusBadRequest, "must not be in the future")
-	acts, _, err := a.Acts(t.Context(), failed.ActFilter{}, failed.Page{})
+	acts, _, err := a.Acts(t.Context(), store.ActFilter{}, store.Page{})
 	if err != nil || len(acts) != 2 || acts[1].Verb != "mark" || acts[1].Subject != "mark/2" || acts[1].Details["text"] != "v2.5" || acts[0].Verb != "remove mark" {
 		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
@@ -156,7 +156,7 @@ func TestHistoryPage(t *testing.T) {
 
 func TestMarksPage(t *testing.T) {
 	list, secrets := tokens()
-	a, past := newArchive(t, failed.Config{}), newPast(t)
+	a, past := newArchive(t, store.Config{}), newPast(t)
 	c := newConsole(t, Config{Archive: a, History: past, Clock: atNoon, Tokens: list})
 	operator := bearer(secrets[Operate])
 	page := ask(t, c, "GET", "/history?queue=orders&range=1h", nil, operator).Body.String()
@@ -194,13 +194,13 @@ func TestMarksPage(t *testing.T) {
 		marks[2].Queue != "orders" || !marks[2].At.Equal(noon.Add(-30*time.Minute)) || marks[2].By != "operate-er" {
 		t.Errorf("marks: got %+v, want len 3, [0].Text v2.6, [0].Queue \"\", [2].Queue orders, [2].By operate-er; error %v", marks, err)
 	}
-	if acts, _, err := a.Acts(t.Context(), failed.ActFilter{}, failed.Page{}); err != nil || len(acts) != 2 || acts[0].Verb != "mark" {
+	if acts, _, err := a.Acts(t.Context(), store.ActFilter{}, store.Page{}); err != nil || len(acts) != 2 || acts[0].Verb != "mark" {
 		t.Errorf("audit log: got %+v, want len 2, [0].Verb mark; error %v", acts, err)
 	}
 }
 
 func TestOverviewShowsTrends(t *testing.T) {
-	a := newArchive(t, failed.Config{Clock: atNoon})
+	a := newArchive(t, store.Config{Clock: atNoon})
 	add(t, a, nil)
 	body := ask(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}), "GET", "/", nil).Body.String()
 	if !strings.Contains(body, `href="/history?queue=orders&amp;range=24h" aria-label="History of orders: 960 failures in the last 24 hours"`) {

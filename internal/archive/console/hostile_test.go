@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -72,7 +73,7 @@ func TestAPIReturnsHostileMessagesUnchanged(t *testing.T) {
 	}
 	for name, content := range contents {
 		t.Run(strings.ToValidUTF8(strings.Map(printable, name), "?"), func(t *testing.T) {
-			a := newArchive(t, failed.Config{})
+			a := newArchive(t, store.Config{})
 			id := add(t, a, func(m *failed.Message) {
 				m.Content = content
 				if len(name) < 100 {
@@ -145,7 +146,7 @@ func printable(r rune) rune {
 
 // For any query, the API returns a list or an error with status 400.
 func TestAPIAcceptsHostileQueries(t *testing.T) {
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	add(t, a, nil)
 	list, secrets := tokens()
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Tokens: list}))

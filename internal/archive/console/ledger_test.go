@@ -11,8 +11,8 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/api"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // fakeLedger is a ledger with the account orders and a simulated broker.
@@ -36,10 +36,10 @@ func newFakeLedger(t testing.TB) *fakeLedger {
 	t.Cleanup(func() { db.Close() })
 	b := &fakeLedger{t: t, now: noon, queues: map[string]ledger.Figures{"orders": {}}}
 	clock := func() time.Time { return b.now }
-	if b.Ledger, err = ledger.Open(t.Context(), db, ledger.Config{Dialect: failed.SQLite, Clock: clock}); err != nil {
+	if b.Ledger, err = ledger.Open(t.Context(), db, ledger.Config{Dialect: store.SQLite, Clock: clock}); err != nil {
 		t.Fatal(err)
 	}
-	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: failed.SQLite, Clock: clock})
+	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestLedgerAPI(t *testing.T) {
 	b := newFakeLedger(t)
 	b.queues["orders"] = ledger.Figures{Published: 5, Messages: 2}
 	b.pass()
-	d := newCheckedConsole(t, newConsole(t, Config{Archive: newArchive(t, failed.Config{}), Ledger: b.Ledger}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: newArchive(t, store.Config{}), Ledger: b.Ledger}))
 	a := get[api.Ledger](t, ask(t, d, "GET", "/api/v1/ledger", nil))
 	if !a.Kept || a.Balanced || len(a.Accounts) != 1 {
 		t.Fatalf("ledger: got %+v, want Kept true, len(Accounts) 1", a)
@@ -91,7 +91,7 @@ func TestLedgerAPI(t *testing.T) {
 }
 
 func TestConsoleWithoutLedger(t *testing.T) {
-	d := newCheckedConsole(t, newConsole(t, Config{Archive: newArchive(t, failed.Config{})}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: newArchive(t, store.Config{})}))
 	if a := get[api.Ledger](t, ask(t, d, "GET", "/api/v1/ledger", nil)); a.Kept || a.Balanced {
 		t.Errorf("ledger: got %+v, want Kept false, Balanced false", a)
 	}
@@ -103,7 +103,7 @@ func TestConsoleWithoutLedger(t *testing.T) {
 
 func TestLedgerPage(t *testing.T) {
 	b := newFakeLedger(t)
-	c := newConsole(t, Config{Archive: newArchive(t, failed.Config{}), Ledger: b.Ledger})
+	c := newConsole(t, Config{Archive: newArchive(t, store.Config{}), Ledger: b.Ledger})
 	page := func() string {
 		w := ask(t, c, "GET", "/ledger", nil)
 		if w.Code != http.StatusOK {

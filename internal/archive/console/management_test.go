@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise/internal/archive/console/internal/figures"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
@@ -47,7 +47,7 @@ func TestPagesContainUnexpectedFigures(t *testing.T) {
 			}
 			_, _ = w.Write([]byte(`[{"name":"odd",` + odd + `},{"name":"orders","messages_ready":11,"messages_unacknowledged":2,"consumers":1,"message_stats":{"publish_details":{"rate":40}}}]`))
 		}))
-		c := newConsole(t, Config{Archive: newArchive(t, failed.Config{}), Management: &Management{URL: management.URL}})
+		c := newConsole(t, Config{Archive: newArchive(t, store.Config{}), Management: &Management{URL: management.URL}})
 		page := text(ask(t, c, "GET", "/", nil).Body.String())
 		for _, row := range []string{want, "orders 13 40 – 0 1 0"} {
 			if !strings.Contains(page, row) {

@@ -8,9 +8,10 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
-func addErrors(t *testing.T, a *failed.Archive, queue string, texts ...string) {
+func addErrors(t *testing.T, a *store.Archive, queue string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if _, err := a.Add(t.Context(), []failed.Message{{Queue: queue, Error: text}}); err != nil {
@@ -69,7 +70,7 @@ func TestMergeAPI(t *testing.T) {
 		}
 	}
 	call("POST", "merge", `{"groups": [1, 2], "name": "blocked"}`, http.StatusOK, `"merged":true`)
-	groups, _, err := c.cfg.Archive.Groups(t.Context(), failed.GroupFilter{Text: "blocked"}, failed.Page{})
+	groups, _, err := c.cfg.Archive.Groups(t.Context(), store.GroupFilter{Text: "blocked"}, store.Page{})
 	if err != nil || len(groups) != 1 {
 		t.Fatalf("got groups %v, %v, want one", groups, err)
 	}

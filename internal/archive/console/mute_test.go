@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // The page of a group mutes the group for a period, or until a user unmutes it.
@@ -64,7 +64,7 @@ func TestMuteAPI(t *testing.T) {
 			t.Errorf("%s %s %s: got status %d, want %d; body %s", x.method, x.path, x.body, w.Code, x.status, w.Body)
 		}
 	}
-	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.ActFilter{}, failed.Page{})
+	acts, _, err := c.cfg.Archive.Acts(t.Context(), store.ActFilter{}, store.Page{})
 	if err != nil || len(acts) < 3 || acts[0].Verb != "unmute" || acts[1].Verb != "mute" || acts[1].Details["until"] == nil || acts[0].Subject != "group/1" {
 		t.Errorf("audit log: got %+v, %v", acts, err)
 	}

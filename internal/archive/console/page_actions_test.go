@@ -12,10 +12,11 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // states returns the state of every message in an archive.
-func states(t *testing.T, a *failed.Archive) map[failed.ID]failed.State {
+func states(t *testing.T, a *store.Archive) map[failed.ID]failed.State {
 	t.Helper()
 	all := map[failed.ID]failed.State{}
 	for m, err := range a.Each(t.Context(), failed.Filter{}) {
@@ -62,7 +63,7 @@ func fieldsOf(body string) url.Values {
 }
 
 // threeGroups archives three error groups of 3, 2 and 4 messages, in two queues.
-func threeGroups(t *testing.T, a *failed.Archive) {
+func threeGroups(t *testing.T, a *store.Archive) {
 	t.Helper()
 	for _, g := range []struct {
 		queue, error string
@@ -78,7 +79,7 @@ func TestActionsApplyToFilterOfPage(t *testing.T) {
 	group2 := []failed.ID{4, 5}
 	for _, page := range []string{"/groups/2", "/messages?group=2", "/messages?text=stock&queue=orders", "/messages?error=" + url.QueryEscape("no stock")} {
 		for path, reason := range map[string]string{"/discard": "tested", "/replays": ""} {
-			a := newArchive(t, failed.Config{})
+			a := newArchive(t, store.Config{})
 			threeGroups(t, a)
 			c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 			to := path
@@ -107,7 +108,7 @@ func TestActionsApplyToFilterOfPage(t *testing.T) {
 // An action accepts only a valid selection. It refuses an unknown, malformed or empty selection, so that such a
 // selection does not apply to all messages. A refused action has no effect.
 func TestPagesRefuseInvalidSelections(t *testing.T) {
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	threeGroups(t, a)
 	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 	before := states(t, a)
@@ -223,7 +224,7 @@ func TestActionsExcludeMessagesThatArriveAfterThePage(t *testing.T) {
 		from       failed.State
 	}{{"/replays/new", "/replays", failed.Failed}, {"/discard", "/discard", failed.Failed}, {"/restore", "/restore", failed.Discarded}, {"/erase", "/erase", failed.Failed}} {
 		for _, query := range []string{"group=2", "queue=orders", "text=stock", "min_attempts=1"} {
-			a := newArchive(t, failed.Config{})
+			a := newArchive(t, store.Config{})
 			threeGroups(t, a)
 			c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 			arrive := func() {
@@ -275,15 +276,15 @@ func TestActionsExcludeMessagesThatArriveAfterThePage(t *testing.T) {
 func TestActionsRefuseMoreMessagesThanShown(t *testing.T) {
 	for _, act := range []struct {
 		form, path string
-		move       func(*failed.Archive, failed.Filter) (int64, error)
+		move       func(*store.Archive, failed.Filter) (int64, error)
 	}{
-		{"/replays/new", "/replays", func(a *failed.Archive, f failed.Filter) (int64, error) { return a.Restore(t.Context(), f, "test") }},
-		{"/discard", "/discard", func(a *failed.Archive, f failed.Filter) (int64, error) { return a.Restore(t.Context(), f, "test") }},
-		{"/restore", "/restore", func(a *failed.Archive, f failed.Filter) (int64, error) {
+		{"/replays/new", "/replays", func(a *store.Archive, f failed.Filter) (int64, error) { return a.Restore(t.Context(), f, "test") }},
+		{"/discard", "/discard", func(a *store.Archive, f failed.Filter) (int64, error) { return a.Restore(t.Context(), f, "test") }},
+		{"/restore", "/restore", func(a *store.Archive, f failed.Filter) (int64, error) {
 			return a.Discard(t.Context(), f, "tested", "test")
 		}},
 	} {
-		a := newArchive(t, failed.Config{})
+		a := newArchive(t, store.Config{})
 		threeGroups(t, a)
 		c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 		failing := func(m *failed.Message) { m.Queue, m.FailedQueue, m.Error = "orders", "orders.failed", "no stock" }
@@ -325,7 +326,7 @@ func TestActionsRefuseMoreMessagesThanShown(t *testing.T) {
 
 // After a discard, the link to the discarded messages has the same filter as the discard.
 func TestDiscardResultLinksToSameFilter(t *testing.T) {
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	threeGroups(t, a)
 	c := newConsole(t, Config{Archive: a})
 	v := fieldsOf(ask(t, c, "GET", "/discard?text=stock", nil).Body.String())
@@ -347,7 +348,7 @@ func TestDiscardResultLinksToSameFilter(t *testing.T) {
 // If another user has discarded some of the messages in the meantime, an undo would also restore these messages, so the
 // page does not offer an undo.
 func TestUndoIsHiddenAfterConcurrentDiscard(t *testing.T) {
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	threeGroups(t, a)
 	c := newConsole(t, Config{Archive: a})
 	form := ask(t, c, "GET", "/discard?id=4&id=5", nil).Body.String()
@@ -374,7 +375,7 @@ func TestActionsCountMessagesBeforeConfirmation(t *testing.T) {
 		{"/discard", "/discard", "reason", "tested"}, {"/replays/new", "/replays", "rate", "7"}, {"/restore", "/restore", "", "stock"},
 	} {
 		t.Run(act.path, func(t *testing.T) {
-			a := newArchive(t, failed.Config{})
+			a := newArchive(t, store.Config{})
 			more := func(n int) {
 				t.Helper()
 				all := make([]failed.Message, n)

@@ -11,10 +11,11 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // threeOrders archives three messages. An edit that sets the amount to 5 changes only the first of them.
-func threeOrders(t *testing.T, a *failed.Archive) {
+func threeOrders(t *testing.T, a *store.Archive) {
 	t.Helper()
 	for _, body := range []string{`{"amount":9,"to":"<b>"}`, `{"amount":5}`, `text`} {
 		add(t, a, func(m *failed.Message) { m.Body = []byte(body) })
@@ -64,7 +65,7 @@ func TestReplayFormPreviewsEdit(t *testing.T) {
 			t.Errorf("%s: got status %d, want 200", name, status)
 		}
 	}
-	if all, _, err := c.cfg.Archive.Replays(t.Context(), failed.Page{}); err != nil || len(all) != 0 {
+	if all, _, err := c.cfg.Archive.Replays(t.Context(), store.Page{}); err != nil || len(all) != 0 {
 		t.Fatalf("replays: got %+v, want none; error %v", all, err)
 	}
 	// If more messages have failed since the preview, the replay does not start, and the page shows a new preview.
@@ -111,7 +112,7 @@ func TestReplayFormReportsInvalidEdit(t *testing.T) {
 			t.Errorf("%v: got status %d, want 422, error of the field %.300q", tc.form, status, after)
 		}
 	}
-	if all, _, err := c.cfg.Archive.Replays(t.Context(), failed.Page{}); err != nil || len(all) != 0 {
+	if all, _, err := c.cfg.Archive.Replays(t.Context(), store.Page{}); err != nil || len(all) != 0 {
 		t.Fatalf("replays: got %+v, want none; error %v", all, err)
 	}
 }
@@ -120,7 +121,7 @@ func TestReplayFormReportsInvalidEdit(t *testing.T) {
 func TestBulkEditByOperatorSparesSecrets(t *testing.T) {
 	list, secrets := tokens()
 	c := newConsole(t, Config{
-		Tokens: list, Replayer: &fakeReplayer{}, Archive: newArchive(t, failed.Config{Redact: []failed.Rule{{Path: "card"}, {Header: "x-token"}}}),
+		Tokens: list, Replayer: &fakeReplayer{}, Archive: newArchive(t, store.Config{Redact: []failed.Rule{{Path: "card"}, {Header: "x-token"}}}),
 	})
 	add(t, c.cfg.Archive, nil) // with a card number and a token
 	plan := api.Plan{Selection: api.Selection{All: true}, Edit: &api.BulkEdit{
@@ -167,7 +168,7 @@ func TestReplayRefusesEditWithoutEffect(t *testing.T) {
 	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "changes none of the selected messages") {
 		t.Errorf("API: got status %d, want 400 with the reason: %s", w.Code, w.Body)
 	}
-	if list, _, err := c.cfg.Archive.List(t.Context(), failed.Filter{States: []failed.State{failed.Failed}}, failed.Page{}); err != nil || len(list) != 3 {
+	if list, _, err := c.cfg.Archive.List(t.Context(), failed.Filter{States: []failed.State{failed.Failed}}, store.Page{}); err != nil || len(list) != 3 {
 		t.Errorf("got %d failed messages, %v, want 3", len(list), err)
 	}
 	form.Set("send_unchanged", "yes")

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // The page erases the displayed messages after the user has entered their number.
 func TestErasePage(t *testing.T) {
 	list, secrets := tokens()
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	threeGroups(t, a)
 	c := newConsole(t, Config{Archive: a, Tokens: list, Replayer: &fakeReplayer{}})
 	admin, operator := bearer(secrets[Admin]), bearer(secrets[Operate])
@@ -79,7 +80,7 @@ func TestErasePage(t *testing.T) {
 // A search erases the messages in all states, also if the list shows only one state or nothing, and names what a running
 // replay keeps.
 func TestErasePageCoversAllStates(t *testing.T) {
-	a := newArchive(t, failed.Config{Redact: []failed.Rule{{Path: "card"}}})
+	a := newArchive(t, store.Config{Redact: []failed.Rule{{Path: "card"}}})
 	var messages []failed.Message
 	for range 4 {
 		messages = append(messages, failed.Message{Queue: "orders", FailedQueue: "orders.failed", Error: "declined", Content: failed.Content{Body: []byte(`{"card":"4711"}`)}})
@@ -120,7 +121,7 @@ func TestErasePageCoversAllStates(t *testing.T) {
 
 // The audit page finds acts by actor and reason, and undoes one discard. The history of a message names each act.
 func TestAuditPageUndoesOneAct(t *testing.T) {
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	threeGroups(t, a)
 	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 	discard := func(f failed.Filter, reason string, who failed.Actor) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/replay"
 	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -33,7 +34,7 @@ func TestReplayFormShowsDestinations(t *testing.T) {
 // The page shows the exchange and the routing key of each message, and warns of messages that a replay would route
 // differently from the original publication.
 func TestReplayFormShowsRoutes(t *testing.T) {
-	c := newConsole(t, Config{Replayer: &fakeReplayer{}, Routing: failed.Routing{Bindings: func(context.Context) (topology.Topology, error) {
+	c := newConsole(t, Config{Replayer: &fakeReplayer{}, Routing: replay.Routing{Bindings: func(context.Context) (topology.Topology, error) {
 		return topology.Topology{
 			Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
 			Bindings: []topology.Binding{

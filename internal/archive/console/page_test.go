@@ -10,6 +10,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -34,7 +35,7 @@ var tags = regexp.MustCompile(`<[^>]*>`)
 // Every page shows the contents of messages as plain text, and contains no inline script or style.
 func TestPagesShowMarkupAsText(t *testing.T) {
 	for _, text := range hostileTexts {
-		a := newArchive(t, failed.Config{})
+		a := newArchive(t, store.Config{})
 		id := add(t, a, func(m *failed.Message) {
 			m.Queue, m.FailedQueue, m.Exchange, m.RoutingKey, m.Error, m.Reason = text, text, text, text, text, text
 			m.Errors[0].Error, m.Errors[0].Host = text, text
@@ -95,7 +96,7 @@ func TestPagesByRole(t *testing.T) {
 // placeholder.
 func TestPagesHideSecrets(t *testing.T) {
 	list, secrets := tokens()
-	a := newArchive(t, failed.Config{Redact: []failed.Rule{{Header: "x-token"}, {Path: "card.number"}}})
+	a := newArchive(t, store.Config{Redact: []failed.Rule{{Header: "x-token"}, {Path: "card.number"}}})
 	id := add(t, a, nil)
 	m, err := a.Get(t.Context(), id)
 	if err != nil {

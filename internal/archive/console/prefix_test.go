@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // A console with a prefix responds under the prefix, and all URLs in its pages begin with the prefix.
@@ -61,7 +61,7 @@ func TestValidatePrefix(t *testing.T) {
 		"": true, "/reprise": true, "/ops/reprise/": true, "/v1.2_a~b-c": true,
 		"reprise": false, "/": false, "//host": false, "/../a": false, "/a//b": false, "/{a}": false, "/a b": false, "/a?b": false, "/%41": false, "/é": false,
 	} {
-		cfg := Config{Archive: newArchive(t, failed.Config{}), Prefix: prefix}
+		cfg := Config{Archive: newArchive(t, store.Config{}), Prefix: prefix}
 		if err := cfg.Validate(); (err == nil) != valid {
 			t.Errorf("prefix %q: got error %v", prefix, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -16,7 +17,7 @@ var secretRules = []failed.Rule{{Header: "X-Token"}, {Path: "card.number"}}
 
 // Users without the role Admin can neither read nor export secrets, nor find them with a search.
 func TestSecretsAreHidden(t *testing.T) {
-	a := newArchive(t, failed.Config{Redact: secretRules})
+	a := newArchive(t, store.Config{Redact: secretRules})
 	id := add(t, a, nil)
 	m, err := a.Get(t.Context(), id)
 	if err != nil {
@@ -98,7 +99,7 @@ func TestSecretsSurviveEdits(t *testing.T) {
 		{"body changed", bodyOf(`{"order":18,"card":{"number":"[redacted]"}}`), nil},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
-			a := newArchive(t, failed.Config{Redact: secretRules})
+			a := newArchive(t, store.Config{Redact: secretRules})
 			id := add(t, a, func(m *failed.Message) { m.Headers = before })
 			list, secrets := tokens()
 			d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Tokens: list}))
@@ -132,7 +133,7 @@ func TestSecretsSurviveEdits(t *testing.T) {
 
 // A body that is hidden because it cannot be parsed remains hidden, even if a user specifies a content type.
 func TestSecretsSurviveContentTypeChange(t *testing.T) {
-	a := newArchive(t, failed.Config{Redact: secretRules})
+	a := newArchive(t, store.Config{Redact: secretRules})
 	id := add(t, a, func(m *failed.Message) { m.Body = []byte("\x1f\x8bhunter2") })
 	list, secrets := tokens()
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Tokens: list}))

@@ -11,18 +11,19 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 var submission = regexp.MustCompile(`name="submission" value="([^"]+)"`)
 
 // A form that is submitted twice acts once, even if messages that match its filter arrive between the two requests.
 func TestFormActsOnce(t *testing.T) {
-	arrive := func(t *testing.T, a *failed.Archive) {
+	arrive := func(t *testing.T, a *store.Archive) {
 		for range 2 {
 			add(t, a, func(m *failed.Message) { m.Queue = "orders" })
 		}
 	}
-	discarded := func(t *testing.T, a *failed.Archive) {
+	discarded := func(t *testing.T, a *store.Archive) {
 		arrive(t, a)
 		if _, err := a.Discard(t.Context(), failed.Filter{Queue: "orders"}, "tested", "me"); err != nil {
 			t.Fatal(err)
@@ -31,7 +32,7 @@ func TestFormActsOnce(t *testing.T) {
 	for path, tc := range map[string]struct {
 		page   string
 		fill   url.Values
-		arrive func(*testing.T, *failed.Archive)
+		arrive func(*testing.T, *store.Archive)
 	}{
 		"/discard": {"/discard?queue=orders", url.Values{"reason": {"tested"}}, arrive},
 		"/restore": {"/restore?queue=orders", nil, discarded},
@@ -39,7 +40,7 @@ func TestFormActsOnce(t *testing.T) {
 		"/replays": {"/replays/new?queue=orders", nil, arrive},
 	} {
 		t.Run(path[1:], func(t *testing.T) {
-			a := newArchive(t, failed.Config{})
+			a := newArchive(t, store.Config{})
 			c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 			tc.arrive(t, a)
 			page := ask(t, c, "GET", tc.page, nil).Body.String()
@@ -70,7 +71,7 @@ func TestFormActsOnce(t *testing.T) {
 
 // A refused form can be corrected and submitted again from the same page.
 func TestInvalidFormCanBeResubmitted(t *testing.T) {
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 	add(t, a, func(m *failed.Message) { m.Queue = "orders" })
 	page := ask(t, c, "GET", "/discard?queue=orders", nil).Body.String()
@@ -127,7 +128,7 @@ func TestBrokerFormActsOnce(t *testing.T) {
 // An API request with the Idempotency-Key of an earlier request has no effect. Without a key, each request has an
 // effect.
 func TestIdempotencyKeyPreventsRepetition(t *testing.T) {
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 	discard := func(key string) int {
 		add(t, a, func(m *failed.Message) { m.Queue = "orders" })

@@ -11,28 +11,30 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/archive/waiting"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testhook"
 )
 
 // fakeRescheduler records actions.
 type fakeRescheduler struct {
-	acts []failed.WaitingAct
-	res  failed.WaitingResult
+	acts []waiting.Act
+	res  waiting.Result
 	err  error
 }
 
-func (r *fakeRescheduler) Blocked() []failed.BlockedQueue {
-	return []failed.BlockedQueue{{Queue: "stakes", WaitQueue: "stakes_delay", FailedQueue: "stakes_failed", Messages: 7}}
+func (r *fakeRescheduler) Blocked() []waiting.BlockedQueue {
+	return []waiting.BlockedQueue{{Queue: "stakes", WaitQueue: "stakes_delay", FailedQueue: "stakes_failed", Messages: 7}}
 }
 
-func (r *fakeRescheduler) Act(_ context.Context, act failed.WaitingAct, _ failed.Actor) (failed.WaitingResult, error) {
+func (r *fakeRescheduler) Act(_ context.Context, act waiting.Act, _ failed.Actor) (waiting.Result, error) {
 	r.acts = append(r.acts, act)
 	return r.res, r.err
 }
 
 // waits archives the report of a worker with n messages that wait for a retry in a queue.
-func waits(t testing.TB, a *failed.Archive, queue string, n int) {
+func waits(t testing.TB, a *store.Archive, queue string, n int) {
 	t.Helper()
 	now := a.Config().Clock()
 	r := protocol.RetryReport{Queue: queue, Host: "web-1"}
@@ -52,10 +54,10 @@ func waits(t testing.TB, a *failed.Archive, queue string, n int) {
 }
 
 func TestWaitingAPI(t *testing.T) {
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	waits(t, a, "orders", 3)
 	waits(t, a, "mails", 1)
-	r := &fakeRescheduler{res: failed.WaitingResult{Selected: 3, Done: 1, Gone: 1, Refused: []failed.WaitingRefusal{{Why: "it is full", Messages: 1}}}}
+	r := &fakeRescheduler{res: waiting.Result{Selected: 3, Done: 1, Gone: 1, Refused: []waiting.WaitingRefusal{{Why: "it is full", Messages: 1}}}}
 	crew := newFakeFleet()
 	for i := range crew.workers {
 		crew.workers[i].Queue, crew.workers[i].Counts.Retried = "refunds", 1
@@ -91,7 +93,7 @@ func TestWaitingAPI(t *testing.T) {
 	if done.Selected != 3 || done.Done != 1 || done.Gone != 1 || done.Refused[0].Why != "it is full" {
 		t.Errorf("postpone: got %+v, want Selected 3, Done 1, Gone 1, Refused[0].Why \"it is full\"", done)
 	}
-	if act := r.acts[0]; act.Do != failed.Postpone || act.Filter.Queue != "orders" || act.AtMost != 3 || act.Delay != 2*time.Hour || act.Reason != "down" {
+	if act := r.acts[0]; act.Do != waiting.Postpone || act.Filter.Queue != "orders" || act.AtMost != 3 || act.Delay != 2*time.Hour || act.Reason != "down" {
 		t.Errorf("action: got %+v, want to postpone 3 messages of orders by 2h", act)
 	}
 	for _, body := range []string{`{"filter":{}}`, `{"filter":{"queue":"orders"},"delay":"2h"}`, `{"filter":{"group":"x"}}`, `{"all":true,"filter":{"queue":"orders"}}`} {
@@ -111,7 +113,7 @@ func TestWaitingAPI(t *testing.T) {
 }
 
 func TestWaitingPage(t *testing.T) {
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	r := &fakeRescheduler{}
 	c := newConsole(t, Config{Archive: a, Rescheduler: r, Fleet: newFakeFleet()})
 	empty := ask(t, c, "GET", "/retrying", nil)
@@ -157,11 +159,11 @@ func TestWaitingPage(t *testing.T) {
 		t.Errorf("action on more messages: status %d, want 409", got)
 	}
 	r.err, r.acts = nil, nil
-	r.res = failed.WaitingResult{Selected: 3, Done: 1, Gone: 1, Refused: []failed.WaitingRefusal{{Why: "x", Messages: 1}}}
+	r.res = waiting.Result{Selected: 3, Done: 1, Gone: 1, Refused: []waiting.WaitingRefusal{{Why: "x", Messages: 1}}}
 	if got := post("do=postpone&queue=orders&at_most=3&delay=90m&reason=down"); got != http.StatusSeeOther {
 		t.Errorf("postpone: status %d, want 303", got)
 	}
-	if act := r.acts[0]; act.Do != failed.Postpone || act.Delay != 90*time.Minute || act.AtMost != 3 || act.Reason != "down" || act.Filter.Queue != "orders" {
+	if act := r.acts[0]; act.Do != waiting.Postpone || act.Delay != 90*time.Minute || act.AtMost != 3 || act.Reason != "down" || act.Filter.Queue != "orders" {
 		t.Errorf("action: got %+v, want to postpone 3 messages of orders by 1h30m", act)
 	}
 	// The form for picked rows selects the messages by ID.

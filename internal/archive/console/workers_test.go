@@ -13,8 +13,8 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/api"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
 
@@ -53,7 +53,7 @@ func newFakeFleet() *fakeFleet {
 
 func TestWorkersAPI(t *testing.T) {
 	crew := newFakeFleet()
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Fleet: crew}))
 	all := get[api.Workers](t, ask(t, d, "GET", "/api/v1/workers", nil))
 	if len(all.Workers) != 4 || all.Problem != "" {
@@ -97,7 +97,7 @@ func TestWorkersAPI(t *testing.T) {
 	if crew.commands[1].Worker != "aaaa" || !crew.commands[1].Pause.Until.IsZero() {
 		t.Errorf("second command: got %+v, want Worker aaaa", crew.commands[1])
 	}
-	acts, _, err := a.Acts(t.Context(), failed.ActFilter{}, failed.Page{})
+	acts, _, err := a.Acts(t.Context(), store.ActFilter{}, store.Page{})
 	if err != nil || len(acts) != 4 || acts[3].Verb != "pause" || acts[3].Subject != "queue/orders" || acts[3].Details["reason"] != "down" || acts[2].Subject != "worker/aaaa" {
 		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
@@ -116,13 +116,13 @@ func TestPauseRefusedByBroker(t *testing.T) {
 	} {
 		crew := newFakeFleet()
 		crew.err = tc.err
-		a := newArchive(t, failed.Config{})
+		a := newArchive(t, store.Config{})
 		c := newConsole(t, Config{Archive: a, Fleet: crew})
 		w := ask(t, c, "POST", "/api/v1/workers/pause", api.Pause{Queue: "orders"})
 		if w.Code != tc.status {
 			t.Errorf("%v: status %d, want %d: %s", tc.err, w.Code, tc.status, w.Body)
 		}
-		if acts, _, err := a.Acts(t.Context(), failed.ActFilter{}, failed.Page{}); err != nil || len(acts) != 0 {
+		if acts, _, err := a.Acts(t.Context(), store.ActFilter{}, store.Page{}); err != nil || len(acts) != 0 {
 			t.Errorf("audit log: got %+v, want none; error %v", acts, err)
 		}
 		if all := get[api.Workers](t, ask(t, c, "GET", "/api/v1/workers", nil)); all.Problem == "" {
@@ -181,7 +181,7 @@ func TestOverviewShowsPausedQueue(t *testing.T) {
 			{"name": "idle", "vhost": "/", "messages_ready": 7, "messages_unacknowledged": 0, "consumers": 0}]`)
 	}))
 	t.Cleanup(management.Close)
-	a := newArchive(t, failed.Config{})
+	a := newArchive(t, store.Config{})
 	d := newConsole(t, Config{Archive: a, Fleet: newFakeFleet(), Management: &Management{URL: management.URL}})
 	page := ask(t, d, "GET", "/", nil).Body.String()
 	for queue, want := range map[string]string{"mails": "paused", "idle": "none"} {

@@ -79,7 +79,7 @@ const (
 
 // Validate returns ErrInvalid if the edit is empty or invalid.
 func (e *BulkEdit) Validate() error {
-	_, err := e.compile(nil)
+	_, err := e.Compile(nil)
 	return err
 }
 
@@ -108,8 +108,8 @@ func pluralize(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// editor is a compiled BulkEdit.
-type editor struct {
+// Editor is a compiled BulkEdit.
+type Editor struct {
 	*BulkEdit
 	patch   *jsonpatch.Patch // nil: no patch
 	regexps []*regexp.Regexp // parallel to Replace; an element is nil if Old is literal
@@ -117,11 +117,11 @@ type editor struct {
 	secrets []Rule
 }
 
-func (e *BulkEdit) compile(secrets []Rule) (*editor, error) {
-	invalid := func(format string, args ...any) (*editor, error) {
+func (e *BulkEdit) Compile(secrets []Rule) (*Editor, error) {
+	invalid := func(format string, args ...any) (*Editor, error) {
 		return nil, fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 	}
-	x := &editor{BulkEdit: e, secrets: secrets}
+	x := &Editor{BulkEdit: e, secrets: secrets}
 	if e.Patch == "" && len(e.Replace)+len(e.SetHeaders)+len(e.RemoveHeaders) == 0 {
 		return invalid("edit must not be empty (set a patch, a text or a header)")
 	}
@@ -174,11 +174,11 @@ func (e *BulkEdit) compile(secrets []Rule) (*editor, error) {
 			return invalid("header %s must not be edited (it belongs to Reprise or the broker)", brief.Quoted(name))
 		}
 	}
-	text, err := encodeTable(e.SetHeaders)
+	text, err := EncodeTable(e.SetHeaders)
 	if err != nil {
 		return invalid("%w", err)
 	}
-	x.set, err = decodeTable(text)
+	x.set, err = DecodeTable(text)
 	return x, err
 }
 
@@ -197,30 +197,30 @@ func checkTemplate(x *regexp.Regexp, template string) error {
 	return nil
 }
 
-// errUneditable matches every error of type uneditable.
-var errUneditable = errors.New("not edited")
+// ErrUneditable matches every error of type uneditable.
+var ErrUneditable = errors.New("not edited")
 
 // uneditable is the reason why an edit is not possible or has no effect. Its text contains no part of the message
 // except the content encoding, so that equal problems can be counted.
 type uneditable string
 
 func (e uneditable) Error() string        { return string(e) }
-func (e uneditable) Is(target error) bool { return target == errUneditable }
+func (e uneditable) Is(target error) bool { return target == ErrUneditable }
 
 const (
-	errUnchanged uneditable = "the edit has no effect"
-	errSecrets   uneditable = "the message has secrets that the editor may not see"
+	ErrUnchanged uneditable = "the edit has no effect"
+	ErrSecrets   uneditable = "the message has secrets that the editor may not see"
 )
 
-// apply returns the edited content, which shares memory with c. It returns errUnchanged if the edit has no effect, or
+// Apply returns the edited content, which shares memory with c. It returns errUnchanged if the edit has no effect, or
 // another error of type uneditable if the edit is not possible.
-func (x *editor) apply(c Content) (Content, error) {
+func (x *Editor) Apply(c Content) (Content, error) {
 	if x.SpareSecrets && c.isRedacted(x.secrets) {
-		return c, errSecrets
+		return c, ErrSecrets
 	}
 	out := c
 	if x.patch != nil || len(x.Replace) > 0 {
-		if !c.Properties.plain() {
+		if !c.Properties.Plain() {
 			return c, uneditable(fmt.Sprintf("the body has a content encoding (%s)", brief.Quoted(c.Properties.ContentEncoding)))
 		}
 		var err error
@@ -238,20 +238,20 @@ func (x *editor) apply(c Content) (Content, error) {
 	}
 	same := tablejson.Equal(out.Headers, c.Headers)
 	if same && bytes.Equal(out.Body, c.Body) {
-		return c, errUnchanged
+		return c, ErrUnchanged
 	}
 	return out, nil
 }
 
-// sent returns the content that a replay sends for a message: the edited content, or the unchanged content if the
+// Sent returns the content that a replay sends for a message: the edited content, or the unchanged content if the
 // edit permits that. Its errors are of type uneditable.
-func (x *editor) sent(c Content) (Content, error) {
-	out, err := x.apply(c)
+func (x *Editor) Sent(c Content) (Content, error) {
+	out, err := x.Apply(c)
 	send := x.SendImpossible
 	switch err {
-	case nil, errSecrets:
+	case nil, ErrSecrets:
 		return out, err
-	case errUnchanged:
+	case ErrUnchanged:
 		send = x.SendUnchanged
 	}
 	if send {
@@ -260,7 +260,7 @@ func (x *editor) sent(c Content) (Content, error) {
 	return c, err
 }
 
-func (x *editor) body(body []byte) ([]byte, error) {
+func (x *Editor) body(body []byte) ([]byte, error) {
 	limit := max(maxEditResult, len(body))
 	var err error
 	if x.patch != nil {

@@ -120,5 +120,18 @@ func TestBulkEditValidate(t *testing.T) {
 			t.Errorf("edit %+v: got error %v, want ErrInvalid", edit, err)
 		}
 	}
-	check(t, (&failed.BulkEdit{Replace: []failed.Replacement{{Old: "(?P<name>a)", New: "${name}$$5", Regexp: true}}}).Validate())
+	valid := failed.BulkEdit{Replace: []failed.Replacement{{Old: "(?P<name>a)", New: "${name}$$5", Regexp: true}}}
+	if err := valid.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func value[V any](v V, err error) func(*testing.T) V {
+	return func(t *testing.T) V {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
 }

@@ -12,14 +12,14 @@ type actionError struct {
 	err  error
 }
 
-func withAction(err error, format string, args ...any) error {
+func WithAction(err error, format string, args ...any) error {
 	return &actionError{fmt.Sprintf(format, args...), err}
 }
 
-// annotate wraps the error of a function with the failed action. Defer it with a pointer to the named result.
-func annotate(err *error, format string, args ...any) {
+// Annotate wraps the error of a function with the failed action. Defer it with a pointer to the named result.
+func Annotate(err *error, format string, args ...any) {
 	if *err != nil {
-		*err = withAction(*err, format, args...)
+		*err = WithAction(*err, format, args...)
 	}
 }
 

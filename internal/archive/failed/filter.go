@@ -269,7 +269,7 @@ func (f Filter) String() string {
 		part := fmt.Sprintf(c.words, wordsOf(field))
 		switch n := len(f.IDs); {
 		case c.Name == "id" && n > maxNamed:
-			part = fmt.Sprintf("%d messages picked by hand, among them %s", n, join(f.IDs[:maxNamed], ", "))
+			part = fmt.Sprintf("%d messages picked by hand, among them %s", n, Join(f.IDs[:maxNamed], ", "))
 		case c.Name == "id" && n == 1:
 			part = fmt.Sprint("message ", f.IDs[0])
 		case c.Name == "id" && n == 0:
@@ -290,9 +290,9 @@ func wordsOf(field any) any {
 	case *time.Time:
 		return x.UTC().Format("2006-01-02 15:04:05 UTC")
 	case *[]ID:
-		return join(*x, ", ")
+		return Join(*x, ", ")
 	case *[]State:
-		return join(*x, " or ")
+		return Join(*x, " or ")
 	case *params.Texts:
 		var pairs []string
 		for _, name := range slices.Sorted(maps.Keys(*x)) {
@@ -303,7 +303,7 @@ func wordsOf(field any) any {
 	return reflect.ValueOf(field).Elem()
 }
 
-func join[T any](list []T, separator string) string {
+func Join[T any](list []T, separator string) string {
 	texts := make([]string, len(list))
 	for i, x := range list {
 		texts[i] = fmt.Sprint(x)
@@ -361,16 +361,16 @@ func (f Filter) Validate() error {
 	return nil
 }
 
-// checkForAct returns ErrInvalid if the filter is empty and All is not set.
-func (f Filter) checkForAct() error {
+// CheckForAct returns ErrInvalid if the filter is empty and All is not set.
+func (f Filter) CheckForAct() error {
 	if f.IsZero() && !f.All {
 		return fmt.Errorf("%w: Filter must not be empty (Filter{All: true} selects all messages)", ErrInvalid)
 	}
 	return nil
 }
 
-// allows returns ErrState if n is more than Filter.AtMost.
-func (f Filter) allows(n int64) error {
+// Allows returns ErrState if n is more than Filter.AtMost.
+func (f Filter) Allows(n int64) error {
 	if f.AtMost > 0 && n > f.AtMost {
 		return fmt.Errorf("%w: filter must select at most %d messages: got %d", ErrState, f.AtMost, n)
 	}
@@ -381,12 +381,12 @@ func (f Filter) allows(n int64) error {
 // short.
 const maxLogged = 100
 
-// describe returns the filter for the audit log.
-func (f Filter) describe() map[string]any { return f.described("") }
+// Describe returns the filter for the audit log.
+func (f Filter) Describe() map[string]any { return f.Described("") }
 
-// described returns the filter for the audit log. If instead is not empty, it replaces each free text: Text, Error
+// Described returns the filter for the audit log. If instead is not empty, it replaces each free text: Text, Error
 // and Headers.
-func (f Filter) described(instead string) map[string]any {
+func (f Filter) Described(instead string) map[string]any {
 	if instead != "" {
 		for _, text := range []*string{&f.Text, &f.Error} {
 			if *text != "" {
@@ -414,9 +414,9 @@ func (f Filter) described(instead string) map[string]any {
 	return details
 }
 
-// subject returns the subject of an action on the selected messages, for the audit log: "message/ID" for a single ID,
+// Subject returns the subject of an action on the selected messages, for the audit log: "message/ID" for a single ID,
 // "group/ID" for a group, or "".
-func (f Filter) subject() string {
+func (f Filter) Subject() string {
 	if len(f.IDs) == 1 {
 		return fmt.Sprint("message/", f.IDs[0])
 	}
@@ -426,28 +426,9 @@ func (f Filter) subject() string {
 	return ""
 }
 
-// hasOnlyCounters reports whether the filter sets only conditions for which the archive has counters: queue, states and
+// HasOnlyCounters reports whether the filter sets only conditions for which the archive has counters: queue, states and
 // group.
-func (f Filter) hasOnlyCounters() bool {
+func (f Filter) HasOnlyCounters() bool {
 	f.Queue, f.States, f.Group = "", nil, 0
 	return f.IsZero()
-}
-
-// Page selects a part of a list.
-type Page struct {
-	// After is the cursor that the previous page returned; "" selects the first page.
-	After string
-	Size  int // maximum number of items; default 50, at most 1000
-}
-
-// Default and maximum of Page.Size.
-const (
-	defaultPageSize = 50
-	maxPageSize     = 1000
-)
-
-// Total is a number of items. If counting takes too long, the count stops early and sets More.
-type Total struct {
-	N    int64 `json:"n"`
-	More bool  `json:"more,omitempty"` // the list has more than N items
 }

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxFingerprint is the length of the prefix of an error that its fingerprint covers.
-const maxFingerprint = 4 << 10
+// MaxFingerprint is the length of the prefix of an error that its fingerprint covers.
+const MaxFingerprint = 4 << 10
 
-// fingerprint returns the common part of errors that differ only in details. It uses the first line, because a stack trace
+// Fingerprint returns the common part of errors that differ only in details. It uses the first line, because a stack trace
 // or the output of a program may follow. It replaces numbers, IDs, keys, addresses and times with "*". It also replaces
 // quoted strings that contain such a detail or are names (see nameLike). It keeps codes: exit statuses, signals, HTTP
 // statuses, SQLSTATE, and numbers that the error calls a code or an errno.
@@ -22,8 +22,8 @@ const maxFingerprint = 4 << 10
 //
 // Failures of one queue with the same fingerprint form a Group. The function is pure and idempotent. The result is at
 // most 4 KiB long and not longer than the error.
-func fingerprint(errorText string) string {
-	s := cut(strings.ToValidUTF8(cut(firstLine(errorText), maxFingerprint), "?"), maxFingerprint)
+func Fingerprint(errorText string) string {
+	s := Cut(strings.ToValidUTF8(Cut(firstLine(errorText), MaxFingerprint), "?"), MaxFingerprint)
 	s = quotes.Replace(s)
 	for {
 		before := s
@@ -131,7 +131,7 @@ var (
 func blankWords(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
-		end := strings.IndexFunc(s, func(r rune) bool { return !isWord(r) })
+		end := strings.IndexFunc(s, func(r rune) bool { return !IsWord(r) })
 		if end == 0 {
 			_, end = utf8.DecodeRuneInString(s)
 			b.WriteString(s[:end])
@@ -159,7 +159,7 @@ func blankWord(w string) string {
 	return w[:first] + "*"
 }
 
-func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
+func IsWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
 
 // blankQuoted replaces quoted strings that contain "*" and no code, and quoted names. An apostrophe within a word does not start a
 // quotation.
@@ -242,11 +242,11 @@ func setOf(words string) map[string]bool {
 
 func wordBefore(s string) bool {
 	r, _ := utf8.DecodeLastRuneInString(s)
-	return isWord(r) || r == '*' || s != "" && s[len(s)-1] >= hidden
+	return IsWord(r) || r == '*' || s != "" && s[len(s)-1] >= hidden
 }
 
-// cut returns the longest prefix of s that has at most n bytes and ends at a character boundary.
-func cut(s string, n int) string {
+// Cut returns the longest prefix of s that has at most n bytes and ends at a character boundary.
+func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -2,6 +2,7 @@ package failed
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -187,8 +188,8 @@ type Summary struct {
 	Size                 int // size of the body on arrival, in bytes
 }
 
-// queuedMessage is a message that an Ingest takes from a failed queue.
-type queuedMessage struct {
+// Arrived is a message that an Ingest takes from a failed queue.
+type Arrived struct {
 	Message
 
 	// Redelivered is the redelivered flag of the delivery. Only a redelivered message can already be in the archive.
@@ -198,7 +199,14 @@ type queuedMessage struct {
 	// later session, the broker may redeliver messages of earlier sessions.
 	Session string
 
-	// Owner is the owner of the lease of FailedQueue, see claimQueue. ingest returns ErrState if Owner was not the last
+	// Owner is the owner of the lease of FailedQueue, see ClaimQueue. ingest returns ErrState if Owner was not the last
 	// owner to claim the lease. If Owner is empty, ingest does not require a lease.
 	Owner string
+}
+
+func (who Actor) Validate() error {
+	if who == "" {
+		return fmt.Errorf("%w: Actor must not be empty (example: \"cli:root@host\")", ErrInvalid)
+	}
+	return nil
 }

@@ -10,36 +10,36 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// place is the work queue in which a message failed. queue is "" if it is not known.
-type place struct {
-	queue string
+// Place is the work queue in which a message failed. queue is "" if it is not known.
+type Place struct {
+	Queue string
 
 	// claimed reports whether only a header, which the publisher may have written, names the queue. A replay must not
 	// trust this header, because a publisher could choose the destination of the message.
-	claimed bool
+	Claimed bool
 }
 
-// placeOf returns the work queue in which a message failed. The result of origin takes precedence, unless it is "". The
+// PlaceOf returns the work queue in which a message failed. The result of origin takes precedence, unless it is "". The
 // broker's x-death header takes precedence over the header of a Reprise worker, because a worker removes x-death from a
 // message that it parks, and any publisher can write the header of a worker. (Before RabbitMQ 4 a publisher can write
 // both headers. But if the message was dead-lettered, the broker has put its own entry before the publisher's.) Wait
 // queues dead-letter messages that expire, and messages that an operator retries early. Therefore an entry names a work
 // queue if its reason is not "expired" and its queue is neither a wait queue nor the failed queue.
-func placeOf(m *reprise.Delivery, h topology.History, died []death, origin func(*reprise.Delivery) string) place {
+func PlaceOf(m *reprise.Delivery, h topology.History, died []death, origin func(*reprise.Delivery) string) Place {
 	if origin != nil {
 		if queue := origin(m); queue != "" {
-			return place{queue: queue}
+			return Place{Queue: queue}
 		}
 	}
 	for _, d := range died {
 		if d.reason != "expired" && d.queue != m.Queue && !amqpvalue.IsWaitQueue(d.queue) {
-			return place{queue: d.queue}
+			return Place{Queue: d.queue}
 		}
 	}
-	claim := func(queue string) place {
-		named := queue == namedBy(m.Queue) // the name of the failed queue confirms the claim
+	claim := func(queue string) Place {
+		named := queue == NamedBy(m.Queue) // the name of the failed queue confirms the claim
 		broker := slices.ContainsFunc(died, func(d death) bool { return d.queue == queue })
-		return place{queue, !named && !broker}
+		return Place{queue, !named && !broker}
 	}
 	if h.Queue != "" {
 		return claim(h.Queue)
@@ -49,17 +49,17 @@ func placeOf(m *reprise.Delivery, h topology.History, died []death, origin func(
 	}
 	for _, d := range died {
 		if !amqpvalue.IsWaitQueue(d.queue) {
-			return place{queue: d.queue}
+			return Place{Queue: d.queue}
 		}
 	}
-	return place{}
+	return Place{}
 }
 
-// namedBy derives the name of the work queue from the name of a failed queue: see topology.FailedQueue.
-func namedBy(failedQueue string) string { return strings.TrimSuffix(failedQueue, ".failed") }
+// NamedBy derives the name of the work queue from the name of a failed queue: see topology.FailedQueue.
+func NamedBy(failedQueue string) string { return strings.TrimSuffix(failedQueue, ".failed") }
 
-// orByName returns p. If p has no queue, orByName derives it from the name of the failed queue.
-func (p place) orByName(failedQueue string) place {
-	p.queue = cmp.Or(p.queue, namedBy(failedQueue))
+// OrByName returns p. If p has no queue, orByName derives it from the name of the failed queue.
+func (p Place) OrByName(failedQueue string) Place {
+	p.Queue = cmp.Or(p.Queue, NamedBy(failedQueue))
 	return p
 }

@@ -1,10 +1,12 @@
 package failed
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -28,7 +30,7 @@ var zeroFlags = map[string]reprise.PropertySet{
 	"type": reprise.PropertyType, "app-id": reprise.PropertyAppID,
 }
 
-func (p Properties) table() topology.Table {
+func (p Properties) Table() topology.Table {
 	t := make(topology.Table)
 	for name, s := range p.texts() {
 		if *s != "" || p.Zero&zeroFlags[name] != 0 {
@@ -47,7 +49,7 @@ func (p Properties) table() topology.Table {
 	return t
 }
 
-func propertiesOf(t topology.Table) (p Properties) {
+func PropertiesOf(t topology.Table) (p Properties) {
 	for name, s := range p.texts() {
 		var found bool
 		if *s, found = t[name].(string); found && *s == "" {
@@ -65,7 +67,7 @@ func propertiesOf(t topology.Table) (p Properties) {
 	return p
 }
 
-func tablesOf(attempts []reprise.AttemptError) []any {
+func TablesOf(attempts []reprise.AttemptError) []any {
 	out := make([]any, len(attempts))
 	for i, e := range attempts {
 		t := topology.Table{"attempt": int64(e.Attempt), "error": e.Error, "host": e.Host, "duration": int64(e.Duration)}
@@ -77,7 +79,7 @@ func tablesOf(attempts []reprise.AttemptError) []any {
 	return out
 }
 
-func attemptsOf(tables []any) []reprise.AttemptError {
+func AttemptsOf(tables []any) []reprise.AttemptError {
 	var out []reprise.AttemptError
 	for _, v := range tables {
 		t, _ := v.(topology.Table)
@@ -91,4 +93,20 @@ func attemptsOf(tables []any) []reprise.AttemptError {
 		out = append(out, e)
 	}
 	return out
+}
+
+func DecodeTable(text string) (topology.Table, error) {
+	t, err := tablejson.Decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return t, nil
+}
+
+func EncodeTable(t topology.Table) (string, error) {
+	text, err := tablejson.Encode(t)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrUnstorable, err)
+	}
+	return text, nil
 }

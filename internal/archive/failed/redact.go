@@ -34,8 +34,8 @@ func (r Rule) Validate() error {
 // maxJSONDepth limits the recursion in redactor.value.
 const maxJSONDepth = 1000
 
-// redacted replaces a secret.
-const redacted = "[redacted]"
+// Redacted replaces a secret.
+const Redacted = "[redacted]"
 
 // Redact returns a copy of the message in which "[redacted]" replaces secrets. The copy shares memory with m, which is
 // not modified. If rules is empty, Redact returns m. If any rule has a Path, Redact hides the whole body if it is
@@ -56,7 +56,7 @@ func (m *Message) Redact(rules []Rule) *Message {
 
 // Redact applies the rules to a Content, such as the content of a Revision. See Message.Redact.
 func (c Content) Redact(rules []Rule) Content {
-	names := hiddenNames(rules)
+	names := HiddenNames(rules)
 	var paths [][]string
 	for _, r := range rules {
 		if r.Path != "" {
@@ -68,16 +68,16 @@ func (c Content) Redact(rules []Rule) Content {
 	}
 	switch {
 	case len(paths) == 0 || len(c.Body) == 0:
-	case !c.Properties.plain():
-		c.Body = []byte(redacted) // the body is encoded, and a viewer may decode it
+	case !c.Properties.Plain():
+		c.Body = []byte(Redacted) // the body is encoded, and a viewer may decode it
 	case isJSON(c):
 		c.Body = redactJSON(c.Body, paths)
 	}
 	return c
 }
 
-// hiddenNames returns the names of the headers that the rules hide, in lower case.
-func hiddenNames(rules []Rule) map[string]bool {
+// HiddenNames returns the names of the headers that the rules hide, in lower case.
+func HiddenNames(rules []Rule) map[string]bool {
 	names := make(map[string]bool)
 	for _, r := range rules {
 		if r.Header != "" {
@@ -97,7 +97,7 @@ func redactTable(t topology.Table, names map[string]bool) topology.Table {
 	t = maps.Clone(t)
 	for name, v := range t {
 		if names[strings.ToLower(name)] {
-			t[name] = redacted
+			t[name] = Redacted
 		} else {
 			t[name] = redactValue(v, names)
 		}
@@ -121,12 +121,12 @@ func redactValue(v any, names map[string]bool) any {
 	return v
 }
 
-// hiddenTexts yields the scalar values that Redact hides in a value of a header table. The argument hidden reports whether it hides the
+// HiddenTexts yields the scalar values that Redact hides in a value of a header table. The argument hidden reports whether it hides the
 // whole value.
-func hiddenTexts(v any, names map[string]bool, hidden bool, yield func(string)) {
+func HiddenTexts(v any, names map[string]bool, hidden bool, yield func(string)) {
 	table := func(t map[string]any) {
 		for name, v := range t {
-			hiddenTexts(v, names, hidden || names[strings.ToLower(name)], yield)
+			HiddenTexts(v, names, hidden || names[strings.ToLower(name)], yield)
 		}
 	}
 	switch x := v.(type) {
@@ -136,10 +136,10 @@ func hiddenTexts(v any, names map[string]bool, hidden bool, yield func(string)) 
 		table(x)
 	case []any:
 		for _, e := range x {
-			hiddenTexts(e, names, hidden, yield)
+			HiddenTexts(e, names, hidden, yield)
 		}
 	case []byte:
-		hiddenTexts(string(x), names, hidden, yield)
+		HiddenTexts(string(x), names, hidden, yield)
 	default:
 		if text, ok := tablejson.Text(x); ok && hidden {
 			yield(text)
@@ -167,7 +167,7 @@ func redactJSON(body []byte, paths [][]string) []byte {
 		}
 	}
 	if err != nil {
-		return []byte(redacted)
+		return []byte(Redacted)
 	}
 	return append(w.out, body[w.copied:]...)
 }
@@ -201,7 +201,7 @@ func (w *redactor) value(paths [][]string, depth int) error {
 			return errors.New("offset of the decoder does not match the value")
 		}
 		w.out = append(w.out, w.in[w.copied:start]...)
-		w.out = append(w.out, `"`+redacted+`"`...)
+		w.out = append(w.out, `"`+Redacted+`"`...)
 		w.copied = end
 		return nil
 	}

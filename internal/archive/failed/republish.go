@@ -2,8 +2,6 @@ package failed
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,9 +33,9 @@ func isAttemptHeader(header string, marks []topology.Marks) bool {
 		slices.ContainsFunc(marks, func(m topology.Marks) bool { return m.Owns(header) })
 }
 
-// stash moves three values to headers from which a worker restores them for its handler. If a copy had these values, the
+// Stash moves three values to headers from which a worker restores them for its handler. If a copy had these values, the
 // broker would also route it by the header CC, refuse the user-id of another user, and let the copy expire.
-func stash(headers map[string]any, userID, expiration string) {
+func Stash(headers map[string]any, userID, expiration string) {
 	keep := func(name string, value any) {
 		if _, found := headers[name]; !found { // a stashed value is older, so it is the original value
 			headers[name] = value
@@ -56,8 +54,8 @@ func stash(headers map[string]any, userID, expiration string) {
 	}
 }
 
-// resetAttempts returns a message to publish, without the headers of earlier attempts. See stash.
-func resetAttempts(c Content, marks []topology.Marks) *reprise.Message {
+// ResetAttempts returns a message to publish, without the headers of earlier attempts. See stash.
+func ResetAttempts(c Content, marks []topology.Marks) *reprise.Message {
 	headers := make(map[string]any, len(c.Headers)+1)
 	for name, value := range c.Headers {
 		if !isAttemptHeader(name, marks) {
@@ -65,7 +63,7 @@ func resetAttempts(c Content, marks []topology.Marks) *reprise.Message {
 		}
 	}
 	p := c.Properties
-	stash(headers, p.UserID, p.Expiration)
+	Stash(headers, p.UserID, p.Expiration)
 	return &reprise.Message{
 		Body:            c.Body,
 		Headers:         headers,
@@ -83,35 +81,17 @@ func resetAttempts(c Content, marks []topology.Marks) *reprise.Message {
 	}
 }
 
-// errUnknownQueue is returned if the work queue of a message is not known. Publishing the message to the failed queue
-// would archive it again, and no worker would receive it.
-var errUnknownQueue = errors.New("queue in which the message failed is unknown (set a destination)")
-
-// to returns the route of a message to the target or, if target is nil, to the queue in which the message failed. All
-// replays, redrives and previews use it. The caller sends the message only if route.check permits it.
-func (r *router) to(ctx context.Context, m sentFrom, target *Target) (route, error) {
-	switch {
-	case target != nil && target.Exchange != "":
-		return r.toExchange(ctx, *target)
-	case target != nil:
-		return r.toQueue(ctx, m, target.RoutingKey)
-	case m.queue == "" || m.queue == m.failedQueue:
-		return route{}, errUnknownQueue
-	}
-	return r.of(ctx, m)
-}
-
-// replayMessage returns the message that a replay publishes for m. If m has no message ID, replayMessage derives an
+// ReplayMessage returns the message that a replay publishes for m. If m has no message ID, replayMessage derives an
 // ID from m, so that a duplicate can be detected.
-func replayMessage(m *Message, id ReplayID, to route, marks []topology.Marks) *reprise.Message {
-	out := resetAttempts(m.Current(), marks)
+func ReplayMessage(m *Message, id ReplayID, to Target, marks []topology.Marks) *reprise.Message {
+	out := ResetAttempts(m.Current(), marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
 	out.Headers[topology.HeaderReplay] = fmt.Sprintf("%d/%d", id, m.ID)
-	out.MessageID = m.sentID()
+	out.MessageID = m.SentID()
 	return out
 }
 
-// sentID returns the message ID with which a replay publishes m.
-func (m *Message) sentID() string {
+// SentID returns the message ID with which a replay publishes m.
+func (m *Message) SentID() string {
 	return cmp.Or(m.Current().Properties.MessageID, fmt.Sprintf("failed-%d-%d", m.ID, m.Archived.UnixMilli()))
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// take returns the message that the archive stores for a delivery from a failed queue. It reads the headers that were
+// Take returns the message that the archive stores for a delivery from a failed queue. It reads the headers that were
 // written when the message was parked: a Trail, the marks of the presets, or the x-death header of the broker. A
 // publisher can forge all of them, so the results are only informative, and the archive stores the content unchanged.
-// If origin returns a queue, a replay sends the message to that queue: see IngestConfig.Origin.
-func take(m *reprise.Delivery, origin func(*reprise.Delivery) string) queuedMessage {
-	h := historyOf(m.Headers)
-	died := deaths(m.Headers)
+// If origin returns a queue, a replay sends the message to that queue: see ingest.Config.Origin.
+func Take(m *reprise.Delivery, origin func(*reprise.Delivery) string) Arrived {
+	h := HistoryOf(m.Headers)
+	died := Deaths(m.Headers)
 	out := Message{
 		FailedQueue: m.Queue,
-		Queue:       placeOf(m, h, died, origin).queue,
+		Queue:       PlaceOf(m, h, died, origin).Queue,
 		Attempts:    h.Attempts,
 		Errors:      h.Errors, ErrorsDropped: h.ErrorsDropped,
 		FirstFailed: h.FirstFailed,
 		Exchange:    m.Exchange, RoutingKey: m.RoutingKey,
-		Content: contentOf(m),
+		Content: ContentOf(m),
 	}
 	out.Reason, _ = m.Headers[topology.HeaderReason].(string)
 	if n := len(h.Errors); n > 0 {
@@ -52,12 +52,12 @@ func take(m *reprise.Delivery, origin func(*reprise.Delivery) string) queuedMess
 	if h.Queue != "" {
 		out.Exchange, out.RoutingKey = h.Exchange, h.RoutingKey
 	}
-	return queuedMessage{Message: out, Redelivered: m.Redelivered}
+	return Arrived{Message: out, Redelivered: m.Redelivered}
 }
 
-// historyOf reads the marks of a Trail, a CountDown and a CountUp. A message can have marks of several of them, because
+// HistoryOf reads the marks of a Trail, a CountDown and a CountUp. A message can have marks of several of them, because
 // their headers differ.
-func historyOf(headers topology.Table) topology.History {
+func HistoryOf(headers topology.Table) topology.History {
 	d := topology.Delivery{Headers: headers}
 	h := topology.Trail{}.Read(d)
 	if down := (topology.CountDown{Header: headerRetries, Errors: headerExceptions}).Read(d); len(h.Errors) == 0 {
@@ -68,7 +68,7 @@ func historyOf(headers topology.Table) topology.History {
 	return h
 }
 
-func contentOf(m *reprise.Delivery) Content {
+func ContentOf(m *reprise.Delivery) Content {
 	return Content{
 		Body:    m.Body,
 		Headers: m.Headers,
@@ -99,9 +99,9 @@ type death struct {
 	time          time.Time
 }
 
-// deaths returns the entries of the x-death header, newest first. It skips invalid entries, which a broker does not
+// Deaths returns the entries of the x-death header, newest first. It skips invalid entries, which a broker does not
 // write.
-func deaths(headers topology.Table) []death {
+func Deaths(headers topology.Table) []death {
 	entries, _ := headers["x-death"].([]any)
 	var all []death
 	for _, e := range entries {

@@ -75,7 +75,7 @@ func TestTakeReadsHistory(t *testing.T) {
 		},
 	} {
 		m := &reprise.Delivery{Message: reprise.Message{Exchange: "dlx", RoutingKey: "delivered", Headers: tc.headers, Expiration: 1500 * time.Millisecond}, Queue: "orders.failed", Redelivered: true}
-		got := take(m, nil)
+		got := Take(m, nil)
 		since := func(t time.Time) time.Duration {
 			if t.IsZero() {
 				return -1
@@ -92,13 +92,13 @@ func TestTakeReadsHistory(t *testing.T) {
 	}
 }
 
-// The result of IngestConfig.Origin takes precedence over all headers of a message.
+// The result of ingest.Config.Origin takes precedence over all headers of a message.
 func TestOriginTakesPrecedence(t *testing.T) {
 	m := &reprise.Delivery{Message: reprise.Message{Headers: topology.Table{
 		topology.HeaderQueue: "refunds", "x-death": []any{topology.Table{"reason": "rejected", "queue": "gifts"}},
 	}}, Queue: "orders.failed"}
 	for knows, want := range map[string]string{"orders": "orders", "": "gifts", "orders.failed": "orders.failed"} {
-		if got := take(m, func(*reprise.Delivery) string { return knows }).Queue; got != want {
+		if got := Take(m, func(*reprise.Delivery) string { return knows }).Queue; got != want {
 			t.Errorf("origin %q: got queue %q, want %q", knows, got, want)
 		}
 	}
@@ -127,7 +127,7 @@ func TestReplayedMessageHasNoAttempts(t *testing.T) {
 		}
 		before := in.Headers.Clone()
 		m := &Message{ID: 17, Queue: "orders", Archived: time.UnixMilli(99), Content: in}
-		out := replayMessage(m, 4, route{Target: Target{RoutingKey: "orders"}}, []topology.Marks{topology.CountUp{Header: "tries"}})
+		out := ReplayMessage(m, 4, Target{RoutingKey: "orders"}, []topology.Marks{topology.CountUp{Header: "tries"}})
 		want := map[string]any{topology.HeaderReplay: "4/17"}
 		for name, value := range in.Headers {
 			if stay[name] {
@@ -162,7 +162,7 @@ func TestReplayedMessageHasNoAttempts(t *testing.T) {
 // A replay sends the edit instead of the original, to any target.
 func TestReplaySendsEdit(t *testing.T) {
 	m := &Message{ID: 1, Queue: "orders", Content: Content{Body: []byte("wrong")}, Edited: &Content{Body: []byte("right"), Headers: topology.Table{"fixed": true}}}
-	out := replayMessage(m, 2, route{Target: Target{Exchange: "shop", RoutingKey: "new"}}, nil)
+	out := ReplayMessage(m, 2, Target{Exchange: "shop", RoutingKey: "new"}, nil)
 	if string(out.Body) != "right" || out.Headers["fixed"] != true || out.Exchange != "shop" || out.RoutingKey != "new" {
 		t.Errorf("got message %+v, want the edit, sent to shop with key new", out)
 	}

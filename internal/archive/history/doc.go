@@ -3,7 +3,7 @@
 //
 //	fleet.List ─► Observe ─┐                       ┌─► Series, All ─► Series.Rises
 //	                       ├─► Run ─► totals ──────┤
-//	failed.Archive ────────┘                       └─► marks
+//	store.Archive ────────┘                       └─► marks
 //
 // Workers announce totals since their start (protocol.WorkerStatus). In one transaction, a History compares the totals
 // with the stored totals of the same worker, adds the difference, and stores the new totals. Therefore:

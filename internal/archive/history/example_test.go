@@ -7,9 +7,9 @@ import (
 	"log"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
 	"github.com/reprisemq/reprise/internal/archive/history"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // A program records a history in the database of its archive, and reads the history of a queue.
@@ -17,10 +17,10 @@ func Example() {
 	var (
 		ctx     context.Context
 		db      *sql.DB         // of the archive
-		archive *failed.Archive // in db
+		archive *store.Archive  // in db
 		client  *reprise.Client // connected to the broker
 	)
-	h, err := history.Open(ctx, db, history.Config{Dialect: failed.PostgreSQL})
+	h, err := history.Open(ctx, db, history.Config{Dialect: store.PostgreSQL})
 	if err != nil {
 		log.Fatal(err)
 	}

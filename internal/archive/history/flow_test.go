@@ -11,8 +11,8 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/reprisetest"
 )
 
@@ -31,8 +31,8 @@ func TestRiseReportsOutage(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		db := openSQLite(t)
 		db.SetMaxOpenConns(1)
-		archive := must(failed.Open(t.Context(), db.DB, failed.Config{Dialect: failed.SQLite}))(t)
-		h := must(Open(t.Context(), db.DB, Config{Dialect: failed.SQLite}))(t)
+		archive := must(store.Open(t.Context(), db.DB, store.Config{Dialect: store.SQLite}))(t)
+		h := must(Open(t.Context(), db.DB, Config{Dialect: store.SQLite}))(t)
 		client := b.Client(t, &reprise.Config{Announce: true})
 		list := fleet.New(client)
 		list.Observe(h.Observe)

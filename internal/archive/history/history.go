@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
@@ -30,7 +31,7 @@ const (
 // Config configures a History. Dialect is required.
 type Config struct {
 	// Dialect is the SQL dialect of the database.
-	Dialect failed.Dialect
+	Dialect store.Dialect
 
 	// Prefix is the prefix of the table names: at most 40 lowercase letters, digits and underscores, not starting with
 	// a digit. Default: "reprise_history_".
@@ -127,10 +128,10 @@ func (h *History) Observe(s protocol.WorkerStatus) {
 	h.observed[s.ID] = now
 }
 
-// Archive lists archived messages. *failed.Archive implements it.
+// Archive lists archived messages. *store.Archive implements it.
 type Archive interface {
 	// Failures returns up to n messages that arrived after the message with the given ID, in the order of arrival.
-	Failures(ctx context.Context, after failed.ID, n int) ([]failed.Failure, error)
+	Failures(ctx context.Context, after failed.ID, n int) ([]store.Failure, error)
 }
 
 // Sources contains the sources of Run, in addition to the observed statuses.

@@ -11,7 +11,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
 	_ "modernc.org/sqlite"             // driver "sqlite"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
@@ -19,7 +19,7 @@ import (
 // database is an empty database with a simulated clock.
 type database struct {
 	*sql.DB
-	dialect failed.Dialect
+	dialect store.Dialect
 	now     time.Time
 }
 
@@ -28,14 +28,14 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func eachDatabase(t *testing.T, test func(t *testing.T, db *database)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, openSQLite(t)) })
-	t.Run("postgres", func(t *testing.T) { test(t, open(t, failed.PostgreSQL, "pgx", pgtest.Schema(t))) })
+	t.Run("postgres", func(t *testing.T) { test(t, open(t, store.PostgreSQL, "pgx", pgtest.Schema(t))) })
 }
 
 func openSQLite(t testing.TB) *database {
-	return open(t, failed.SQLite, "sqlite", "file:"+filepath.Join(t.TempDir(), "test.db")+"?_pragma=synchronous(OFF)")
+	return open(t, store.SQLite, "sqlite", "file:"+filepath.Join(t.TempDir(), "test.db")+"?_pragma=synchronous(OFF)")
 }
 
-func open(t testing.TB, d failed.Dialect, driver, source string) *database {
+func open(t testing.TB, d store.Dialect, driver, source string) *database {
 	t.Helper()
 	db, err := sql.Open(driver, source)
 	if err != nil {
@@ -239,10 +239,10 @@ func TestForgedStatusesUseLimitedRows(t *testing.T) {
 
 func TestOpenRejectsInvalidArguments(t *testing.T) {
 	db := openSQLite(t)
-	if _, err := Open(t.Context(), nil, Config{Dialect: failed.SQLite}); err == nil {
+	if _, err := Open(t.Context(), nil, Config{Dialect: store.SQLite}); err == nil {
 		t.Error("Open accepts a nil database")
 	}
-	for _, cfg := range []Config{{}, {Dialect: failed.SQLite, Prefix: "A"}} {
+	for _, cfg := range []Config{{}, {Dialect: store.SQLite, Prefix: "A"}} {
 		if _, err := Open(t.Context(), db.DB, cfg); err == nil {
 			t.Errorf("Open accepts the config %+v", cfg)
 		}
@@ -251,7 +251,7 @@ func TestOpenRejectsInvalidArguments(t *testing.T) {
 	if _, err := db.Exec("UPDATE " + DefaultPrefix + "about SET value = '2' WHERE name = 'version'"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), db.DB, Config{Dialect: failed.SQLite}); err == nil {
+	if _, err := Open(t.Context(), db.DB, Config{Dialect: store.SQLite}); err == nil {
 		t.Error("Open accepts tables of a newer version")
 	}
 	if _, err := ParseRange("1y"); err == nil {

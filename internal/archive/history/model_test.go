@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
 
@@ -133,7 +134,7 @@ func addUp(t *rapid.T, db *database) {
 // Each archived message counts once, at the time of its failure, even if several processes record.
 func TestArrivalsCountOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db *database) {
-		archive := must(failed.Open(t.Context(), db.DB, failed.Config{Dialect: db.dialect, Clock: db.clock}))(t)
+		archive := must(store.Open(t.Context(), db.DB, store.Config{Dialect: db.dialect, Clock: db.clock}))(t)
 		one, two := db.history(t), db.history(t)
 		want := map[time.Time]uint64{}
 		n := 0

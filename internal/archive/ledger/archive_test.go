@@ -5,18 +5,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // archived is an archive with given figures. It records the times up to which outcomes are settled.
 type archived struct {
-	failed.QueueSummary
+	store.QueueSummary
 	settled []time.Time
 }
 
-func (a *archived) Queues(context.Context) ([]failed.QueueSummary, error) {
-	return []failed.QueueSummary{a.QueueSummary}, nil
+func (a *archived) Queues(context.Context) ([]store.QueueSummary, error) {
+	return []store.QueueSummary{a.QueueSummary}, nil
 }
 
 func (a *archived) SettleOutcomes(_ context.Context, _ []string, at time.Time) error {
@@ -37,17 +37,17 @@ func (d *simulation) passWith(t *testing.T, a *archived, n int) {
 
 // A message in the archive is not missing, whatever its state, even after a purge has removed it.
 func TestArchivedMessagesAreNotMissing(t *testing.T) {
-	for name, to := range map[string]failed.QueueSummary{
-		"failed":    {Counts: failed.Counts{Failed: 1}},
-		"replaying": {Counts: failed.Counts{Replaying: 1}},
-		"replayed":  {Counts: failed.Counts{Replayed: 1}},
-		"discarded": {Counts: failed.Counts{Discarded: 1}},
+	for name, to := range map[string]store.QueueSummary{
+		"failed":    {Counts: store.Counts{Failed: 1}},
+		"replaying": {Counts: store.Counts{Replaying: 1}},
+		"replayed":  {Counts: store.Counts{Replayed: 1}},
+		"discarded": {Counts: store.Counts{Discarded: 1}},
 		"purged":    {Purged: 1},
 	} {
 		d := newSimulation(t, openSQLite(t))
 		write, _ := d.process(t, "worker-1")
 		write(0)
-		a := &archived{QueueSummary: failed.QueueSummary{Queue: d.queue}}
+		a := &archived{QueueSummary: store.QueueSummary{Queue: d.queue}}
 		d.broker[d.queue] = ledger.Figures{Published: 1, Messages: 1}
 		d.passWith(t, a, 5)
 		a.QueueSummary = to
@@ -63,7 +63,7 @@ func TestArchivedMessagesAreNotMissing(t *testing.T) {
 // The broker's figures can be 10 s old, so a message that was sent later may be in flight although the queues were empty.
 func TestOutcomesSettleBeforeOldestFigures(t *testing.T) {
 	d := newSimulation(t, openSQLite(t))
-	a := &archived{QueueSummary: failed.QueueSummary{Queue: d.queue}}
+	a := &archived{QueueSummary: store.QueueSummary{Queue: d.queue}}
 	d.broker[d.queue] = ledger.Figures{}
 	for range 6 {
 		d.passWith(t, a, 1)

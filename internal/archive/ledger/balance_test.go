@@ -11,7 +11,9 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/replay"
 )
 
 var errNotNow = errors.New("not now")
@@ -113,12 +115,12 @@ func TestBalanced(t *testing.T) {
 			h.line(t)
 			h.publish(t, "never 1", "never 2", "never 3")
 			wants(t, h.line(t), ledger.Line{In: 3, Failed: 3})
-			ingest, err := failed.NewIngest(h.Client(t, nil), h.archive, failed.IngestConfig{Queues: []string{"orders.failed"}})
+			ingest, err := ingest.New(h.Client(t, nil), h.archive, ingest.Config{Queues: []string{"orders.failed"}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			run(t, ingest.Run)
-			replayer, err := failed.NewReplayer(h.Client(t, nil), h.archive, failed.ReplayerConfig{})
+			replayer, err := replay.New(h.Client(t, nil), h.archive, replay.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,7 @@ import (
 // Book counts the events of the workers in this process, and writes the counts to the database for a Ledger. Set it as the
 // Observer in the Config of their Client. A Book is safe for concurrent use.
 type Book struct {
-	store
+	database
 	cfg BookConfig
 	id  string // random ID of the process
 
@@ -54,7 +54,7 @@ func NewBook(db *sql.DB, cfg BookConfig) (*Book, error) {
 	}
 	cfg = cfg.withDefaults()
 	return &Book{
-		store: newStore(db, cfg.Dialect, cfg.Prefix), cfg: cfg, id: rand.Text(),
+		database: newDatabase(db, cfg.Dialect, cfg.Prefix), cfg: cfg, id: rand.Text(),
 		counts: map[string]entry{}, stored: map[string]entry{}, base: map[string]entry{},
 	}, nil
 }
@@ -68,7 +68,7 @@ func (b *Book) Healthy(ctx context.Context) error {
 	if !b.made.Load() {
 		return ErrNotOpen
 	}
-	return b.store.Healthy(ctx)
+	return b.database.Healthy(ctx)
 }
 
 var errNoDatabase = errors.New("ledger: database must not be nil (sql.Open returns one)")
@@ -201,7 +201,7 @@ type page struct {
 // died reports whether a process has missed several writes and has not recorded that it stopped.
 func (p *page) died(now time.Time) bool { return !p.ended && now.Sub(p.seen) > 4*p.every+time.Second }
 
-func (s *store) pages(ctx context.Context) (all []page, err error) {
+func (s *database) pages(ctx context.Context) (all []page, err error) {
 	var p page
 	var every int64
 	rows := s.db.Rows(ctx, `SELECT process, queue, name, counts, every, seen, ended FROM {book} ORDER BY seen`)
@@ -225,7 +225,7 @@ const (
 )
 
 // fold combines the rows of old processes into one row for each queue.
-func (s *store) fold(ctx context.Context, pages []page, now time.Time) error {
+func (s *database) fold(ctx context.Context, pages []page, now time.Time) error {
 	for _, p := range pages {
 		age := now.Sub(p.seen)
 		if p.process == past || age < diedAge && !(p.ended && age >= endedAge) {
@@ -238,7 +238,7 @@ func (s *store) fold(ctx context.Context, pages []page, now time.Time) error {
 	return nil
 }
 
-func (s *store) foldOne(ctx context.Context, p page, now time.Time) error {
+func (s *database) foldOne(ctx context.Context, p page, now time.Time) error {
 	return s.db.Transaction(ctx, s.dialect.Writing(), func(tx *sqlkit.Tx) error {
 		// Several ledgers may fold a page concurrently. Only the ledger that deletes the page adds it.
 		n, err := tx.Exec(`DELETE FROM {book} WHERE process = $1 AND queue = $2 AND seen = $3`, p.process, []byte(p.queue), sqlkit.Millis(p.seen))

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // Default values of the fields of Config and BookConfig.
@@ -22,7 +22,7 @@ const (
 // Config configures a Ledger. Dialect is required.
 type Config struct {
 	// Dialect is the SQL dialect of the database. Required.
-	Dialect failed.Dialect
+	Dialect store.Dialect
 
 	// Prefix is the prefix of the table names: at most 40 lower-case letters, digits and underscores, starting with a
 	// letter or an underscore. Books and Ledgers of the same workers must use the same Prefix. Default: "reprise_ledger_".
@@ -73,7 +73,7 @@ func (c Config) Validate() error {
 // BookConfig configures a Book. Dialect is required.
 type BookConfig struct {
 	// Dialect is the SQL dialect of the database. Required.
-	Dialect failed.Dialect
+	Dialect store.Dialect
 
 	// Prefix is the prefix of the table names: see Config.Prefix.
 	Prefix string
@@ -113,7 +113,7 @@ func (c BookConfig) Validate() error {
 
 var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
-func validateStore(d failed.Dialect, prefix string) error {
+func validateStore(d store.Dialect, prefix string) error {
 	if err := d.Validate(); err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/replay"
 )
 
 // The ledger detects each kind of failure. It reports the account, the number of messages, the window and the possible
@@ -62,7 +63,7 @@ func TestDiscrepancies(t *testing.T) {
 		{
 			name: "redriven without an archive", before: []string{"never"}, want: 1, reason: "1 message was acknowledged in the failed queue, and not archived",
 			wrong: func(t *testing.T, h *env) {
-				if _, _, err := failed.Redrive(t.Context(), h.Client(t, nil), failed.RedriveConfig{From: "orders.failed"}); err != nil {
+				if _, _, err := replay.Redrive(t.Context(), h.Client(t, nil), replay.RedriveConfig{From: "orders.failed"}); err != nil {
 					t.Fatal(err)
 				}
 			},

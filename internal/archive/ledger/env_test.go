@@ -15,8 +15,8 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/reprisetest"
 )
 
@@ -26,7 +26,7 @@ type env struct {
 	*reprisetest.Broker
 	file    string
 	db      *sql.DB
-	archive *failed.Archive
+	archive *store.Archive
 	ledger  *ledger.Ledger
 	client  *reprise.Client // client of the workers, with a book
 }
@@ -40,10 +40,10 @@ func runEnv(t *testing.T, test func(t *testing.T, h *env)) {
 		h.db = openFile(t, h.file)
 		h.client = b.Client(t, &reprise.Config{Observer: h.book(t, h.db, "worker 1")})
 		var err error
-		if h.archive, err = failed.Open(t.Context(), h.db, failed.Config{Dialect: failed.SQLite}); err != nil {
+		if h.archive, err = store.Open(t.Context(), h.db, store.Config{Dialect: store.SQLite}); err != nil {
 			t.Fatal(err)
 		}
-		if h.ledger, err = ledger.Open(t.Context(), h.db, ledger.Config{Dialect: failed.SQLite}); err != nil {
+		if h.ledger, err = ledger.Open(t.Context(), h.db, ledger.Config{Dialect: store.SQLite}); err != nil {
 			t.Fatal(err)
 		}
 		run(t, func(ctx context.Context) error {
@@ -70,7 +70,7 @@ func openFile(t *testing.T, path string) *sql.DB {
 // book returns a book, and runs it until t ends.
 func (h *env) book(t *testing.T, db *sql.DB, process string) *ledger.Book {
 	t.Helper()
-	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: failed.SQLite, Process: process})
+	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite, Process: process})
 	if err != nil {
 		t.Fatal(err)
 	}

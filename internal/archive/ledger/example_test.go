@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // In this example, a ledger detects that two published messages are missing. The example simulates the broker. In
@@ -29,14 +29,14 @@ func ExampleLedger() {
 	clock := func() time.Time { return now }
 	ctx := context.Background()
 
-	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: failed.SQLite, Clock: clock})
+	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite, Clock: clock})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	// client, err := reprise.Dial(ctx, url, &reprise.Config{Observer: book})
 
-	books, err := ledger.Open(ctx, db, ledger.Config{Dialect: failed.SQLite, Clock: clock})
+	books, err := ledger.Open(ctx, db, ledger.Config{Dialect: store.SQLite, Clock: clock})
 	if err != nil {
 		fmt.Println(err)
 		return

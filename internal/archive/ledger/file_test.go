@@ -7,19 +7,19 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // If the database file was deleted, the ledger reports an error, and does not report that all accounts are balanced.
 func TestLedgerReportsDeletedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	db := openFile(t, path)
-	l, err := ledger.Open(t.Context(), db, ledger.Config{Dialect: failed.SQLite})
+	l, err := ledger.Open(t.Context(), db, ledger.Config{Dialect: store.SQLite})
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: failed.SQLite})
+	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestLedgerReportsDeletedFile(t *testing.T) {
 func TestBookDoesNotCreateSecondFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	db := openFile(t, path)
-	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: failed.SQLite})
+	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,21 +9,22 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Ledger compares the figures of the broker, the workers and the archive. A Ledger is safe for concurrent use. Only one
 // Ledger at a time should take samples of an account.
 type Ledger struct {
-	store
+	database
 	cfg     Config
 	changes chan struct{}   // semaphore for changes to accounts
 	verdict map[string]bool // whether an account had a discrepancy in the last report, for the log
 }
 
-// Archive is the part of *failed.Archive that a Ledger uses.
+// Archive is the part of *store.Archive that a Ledger uses.
 type Archive interface {
-	Queues(ctx context.Context) ([]failed.QueueSummary, error)
+	Queues(ctx context.Context) ([]store.QueueSummary, error)
 	SettleOutcomes(ctx context.Context, queues []string, at time.Time) error
 }
 
@@ -43,7 +44,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	l := &Ledger{store: newStore(db, cfg.Dialect, cfg.Prefix), cfg: cfg, changes: make(chan struct{}, 1), verdict: map[string]bool{}}
+	l := &Ledger{database: newDatabase(db, cfg.Dialect, cfg.Prefix), cfg: cfg, changes: make(chan struct{}, 1), verdict: map[string]bool{}}
 	if err := l.db.Create(ctx, tables); err != nil {
 		return nil, fmt.Errorf("ledger: cannot open the ledger in %s: %w", cfg.Dialect, err)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -25,7 +27,7 @@ func TestReplaysToForeignConsumersSettle(t *testing.T) {
 		}
 		deleteAfter(t, b.url, map[string]string{"queue": queue})
 		db := openSQLite(t)
-		archive, err := failed.Open(t.Context(), db.DB, failed.Config{Dialect: failed.SQLite})
+		archive, err := store.Open(t.Context(), db.DB, store.Config{Dialect: store.SQLite})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +39,7 @@ func TestReplaysToForeignConsumersSettle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		replayer, err := failed.NewReplayer(client, archive, failed.ReplayerConfig{Poll: 10 * time.Millisecond})
+		replayer, err := replay.New(client, archive, replay.Config{Poll: 10 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}

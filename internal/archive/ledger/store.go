@@ -43,18 +43,18 @@ var tables = sqlkit.Tables{Version: 1, Lock: "7365417203", Statements: []string{
 	)`,
 }}
 
-type store struct {
+type database struct {
 	db      *sqlkit.DB
 	dialect sqlkit.Dialect
 }
 
-func newStore(db *sql.DB, d sqlkit.Dialect, prefix string) store {
-	return store{sqlkit.New(db, d, prefix), d}
+func newDatabase(db *sql.DB, d sqlkit.Dialect, prefix string) database {
+	return database{sqlkit.New(db, d, prefix), d}
 }
 
 // Healthy returns an error if it cannot read the tables. The error wraps failed.ErrUnavailable if the database is
 // unavailable. ctx should have a deadline.
-func (s *store) Healthy(ctx context.Context) error {
+func (s *database) Healthy(ctx context.Context) error {
 	var version string
 	if err := s.db.Row(ctx, `SELECT value FROM {about} WHERE name = 'version'`).Scan(&version); err != nil {
 		return fmt.Errorf("ledger: %w", err)
@@ -63,12 +63,12 @@ func (s *store) Healthy(ctx context.Context) error {
 }
 
 // samples returns the samples of an account since a time, oldest first.
-func (s *store) samples(ctx context.Context, account string, since time.Time) ([]sample, error) {
+func (s *database) samples(ctx context.Context, account string, since time.Time) ([]sample, error) {
 	return samplesOf(s.db.Rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 AND until >= $2 ORDER BY at`, []byte(account), sqlkit.Millis(since)))
 }
 
 // last returns the n newest samples of an account, oldest first.
-func (s *store) last(ctx context.Context, account string, n int) ([]sample, error) {
+func (s *database) last(ctx context.Context, account string, n int) ([]sample, error) {
 	all, err := samplesOf(s.db.Rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 ORDER BY at DESC LIMIT $2`, []byte(account), n))
 	slices.Reverse(all)
 	return all, err
@@ -86,7 +86,7 @@ func samplesOf(rows sqlkit.Rows) (all []sample, err error) {
 }
 
 // add saves a sample. If the terms have not changed, it extends the last sample instead.
-func (s *store) add(ctx context.Context, account string, last *sample, x sample) error {
+func (s *database) add(ctx context.Context, account string, last *sample, x sample) error {
 	if last != nil && last.terms == x.terms {
 		_, err := s.db.Write(ctx, `UPDATE {sample} SET until = $3, times = times + 1 WHERE account = $1 AND at = $2`, []byte(account), sqlkit.Millis(last.at), sqlkit.Millis(x.at))
 		return err
@@ -97,7 +97,7 @@ func (s *store) add(ctx context.Context, account string, last *sample, x sample)
 }
 
 // prune removes the oldest samples of an account. keep is the maximum number of samples that remain.
-func (s *store) prune(ctx context.Context, account string, keep int) error {
+func (s *database) prune(ctx context.Context, account string, keep int) error {
 	_, err := s.db.Write(ctx, `DELETE FROM {sample} WHERE account = $1 AND at <
 		(SELECT at FROM {sample} WHERE account = $1 ORDER BY at DESC LIMIT 1 OFFSET $2)`, []byte(account), keep-1)
 	return err
@@ -114,7 +114,7 @@ type account struct {
 	seen time.Time
 }
 
-func (s *store) accounts(ctx context.Context) (all []account, err error) {
+func (s *database) accounts(ctx context.Context) (all []account, err error) {
 	var a account
 	var queues [][]byte
 	rows := s.db.Rows(ctx, `SELECT name, work, raw, opened, opening, slack, note, seen FROM {account} ORDER BY name`)
@@ -132,7 +132,7 @@ func (s *store) accounts(ctx context.Context) (all []account, err error) {
 }
 
 // put saves the fields that change with each sample.
-func (s *store) put(ctx context.Context, a *account) error {
+func (s *database) put(ctx context.Context, a *account) error {
 	queues := make([][]byte, len(a.work))
 	for i, q := range a.work {
 		queues[i] = []byte(q)
@@ -144,7 +144,7 @@ func (s *store) put(ctx context.Context, a *account) error {
 }
 
 // begin saves the opening of an account.
-func (s *store) begin(ctx context.Context, a *account) error {
+func (s *database) begin(ctx context.Context, a *account) error {
 	_, err := s.db.Write(ctx, `UPDATE {account} SET opened = $2, opening = $3, slack = $4, note = $5 WHERE name = $1`,
 		[]byte(a.name), sqlkit.Millis(a.opened), sqlkit.AsJSON(a.terms), a.slack, []byte(a.note))
 	return err

@@ -14,14 +14,14 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
 type database struct {
 	*sql.DB
-	dialect failed.Dialect
+	dialect store.Dialect
 }
 
 // eachDatabase runs test once for each kind of database. It skips the PostgreSQL subtest if no server is configured.
@@ -33,7 +33,7 @@ func eachDatabase(t *testing.T, test func(t *testing.T, db database)) {
 
 func openSQLite(t *testing.T) database {
 	t.Helper()
-	return database{openFile(t, filepath.Join(t.TempDir(), "test.db")), failed.SQLite}
+	return database{openFile(t, filepath.Join(t.TempDir(), "test.db")), store.SQLite}
 }
 
 func openPostgres(t *testing.T) database {
@@ -43,7 +43,7 @@ func openPostgres(t *testing.T) database {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return database{db, failed.PostgreSQL}
+	return database{db, store.PostgreSQL}
 }
 
 // simulation is a ledger with a simulated broker and a simulated clock.
@@ -287,7 +287,7 @@ func TestAccountIsUnknownWhileClockIsBehind(t *testing.T) {
 func TestOpenWaitsForWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	writer := openFile(t, path)
-	if _, err := ledger.Open(t.Context(), writer, ledger.Config{Dialect: failed.SQLite}); err != nil {
+	if _, err := ledger.Open(t.Context(), writer, ledger.Config{Dialect: store.SQLite}); err != nil {
 		t.Fatal(err)
 	}
 	tx, err := writer.Begin()
@@ -297,14 +297,14 @@ func TestOpenWaitsForWriter(t *testing.T) {
 	if _, err := tx.Exec(`UPDATE reprise_ledger_about SET value = value`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ledger.Open(t.Context(), openFile(t, path), ledger.Config{Dialect: failed.SQLite}); err != nil {
+	if _, err := ledger.Open(t.Context(), openFile(t, path), ledger.Config{Dialect: store.SQLite}); err != nil {
 		t.Errorf("Open during another transaction: got error %v, want nil", err)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 
-	book, err := ledger.NewBook(writer, ledger.BookConfig{Dialect: failed.SQLite})
+	book, err := ledger.NewBook(writer, ledger.BookConfig{Dialect: store.SQLite})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func TestOpenWaitsForWriter(t *testing.T) {
 	for i := range 16 {
 		db := openFile(t, path)
 		opens.Go(func() {
-			cfg := ledger.Config{Dialect: failed.SQLite, Prefix: string(rune('a' + i/4))} // four callers create the same tables
+			cfg := ledger.Config{Dialect: store.SQLite, Prefix: string(rune('a' + i/4))} // four callers create the same tables
 			if _, err := ledger.Open(t.Context(), db, cfg); err != nil {
 				t.Error(err)
 			}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // Take takes a sample of each account. If it cannot read the figures of the broker or the archive, Take returns an
@@ -32,7 +32,7 @@ func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) err
 	if err != nil {
 		return err
 	}
-	var archived []failed.QueueSummary
+	var archived []store.QueueSummary
 	if from.Archive != nil {
 		if archived, err = from.Archive.Queues(ctx); err != nil {
 			return err
@@ -63,7 +63,7 @@ func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) err
 }
 
 // take adds a sample of an account, and opens the account if possible.
-func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time, figures map[string]Figures, archive Archive, archived []failed.QueueSummary, pages []page) error {
+func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time, figures map[string]Figures, archive Archive, archived []store.QueueSummary, pages []page) error {
 	before, err := l.last(ctx, r.name, 3)
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (x *sample) broker(a Account, r *account, figures map[string]Figures) {
 	r.raw = raw
 }
 
-func (x *sample) archive(a Account, archived []failed.QueueSummary) {
+func (x *sample) archive(a Account, archived []store.QueueSummary) {
 	for _, q := range archived {
 		if slices.Contains(a.Work, q.Queue) {
 			x.terms[failing] += q.Counts.Failed

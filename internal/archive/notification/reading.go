@@ -9,6 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // Reading summarizes an archive and a ledger at a point in time. The database stores only the fields that detect
@@ -54,7 +55,7 @@ func replayOf(p failed.Replay) Replay {
 const readGroups = 500
 
 // Read reads the archive a and the ledger l. l may be nil.
-func Read(ctx context.Context, a *failed.Archive, l *ledger.Ledger) (*Reading, error) {
+func Read(ctx context.Context, a *store.Archive, l *ledger.Ledger) (*Reading, error) {
 	r := &Reading{Time: a.Config().Clock().UTC()}
 	groups, err := a.RecentGroups(ctx, readGroups)
 	if err != nil {
@@ -64,7 +65,7 @@ func Read(ctx context.Context, a *failed.Archive, l *ledger.Ledger) (*Reading, e
 		r.Groups = append(r.Groups, Group{g.ID, g.Counts.Total(), g.Counts.Failed, g.Queue, g.Text, g.MutedAt(r.Time), g.Regrouped})
 		r.Newest = max(r.Newest, g.ID)
 	}
-	replays, _, err := a.Replays(ctx, failed.Page{})
+	replays, _, err := a.Replays(ctx, store.Page{})
 	if err != nil {
 		return nil, err
 	}

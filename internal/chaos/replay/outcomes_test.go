@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
@@ -117,7 +119,7 @@ func TestKilledProcessesKeepOutcomes(t *testing.T) {
 // system contains the processes: a broker with a disk, a worker, and a service that replays and archives.
 type system struct {
 	*testing.T
-	archive     *failed.Archive
+	archive     *store.Archive
 	log         string // file with the records of the worker
 	environment []string
 	running     map[string]*process
@@ -239,7 +241,7 @@ func serviceRole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := failed.NewReplayer(c, a, failed.ReplayerConfig{Lease: lease})
+	r, err := replay.New(c, a, replay.Config{Lease: lease})
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,9 @@ import (
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/broker/disk"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
@@ -38,7 +41,7 @@ const (
 // lease is the duration of the leases of a killed process.
 const lease = time.Second
 
-var roles = map[string]func(context.Context) error{"broker": serve, "replay": replay, "ingest": ingest, "worker": work, "service": serviceRole, "act": act}
+var roles = map[string]func(context.Context) error{"broker": serve, "replay": replayRole, "ingest": ingestRole, "worker": work, "service": serviceRole, "act": act}
 
 func TestMain(m *testing.M) {
 	role, found := roles[os.Getenv(roleVariable)]
@@ -69,13 +72,13 @@ func serve(context.Context) error {
 	return b.Serve(l)
 }
 
-// replay finishes the replay whose ID is in replayVariable.
-func replay(ctx context.Context) error {
+// replayRole finishes the replay whose ID is in replayVariable.
+func replayRole(ctx context.Context) error {
 	a, c, err := open(ctx)
 	if err != nil {
 		return err
 	}
-	r, err := failed.NewReplayer(c, a, failed.ReplayerConfig{Lease: lease})
+	r, err := replay.New(c, a, replay.Config{Lease: lease})
 	if err != nil {
 		return err
 	}
@@ -94,8 +97,8 @@ func replay(ctx context.Context) error {
 	return nil
 }
 
-// ingest adds messages to the archive until it is killed.
-func ingest(ctx context.Context) error {
+// ingestRole adds messages to the archive until it is killed.
+func ingestRole(ctx context.Context) error {
 	a, c, err := open(ctx)
 	if err != nil {
 		return err
@@ -104,8 +107,8 @@ func ingest(ctx context.Context) error {
 }
 
 // take adds messages to an archive until ctx is done.
-func take(ctx context.Context, a *failed.Archive, c *reprise.Client) error {
-	in, err := failed.NewIngest(c, a, failed.IngestConfig{Queues: []string{failedQueue}, Lease: lease})
+func take(ctx context.Context, a *store.Archive, c *reprise.Client) error {
+	in, err := ingest.New(c, a, ingest.Config{Queues: []string{failedQueue}, Lease: lease})
 	if err != nil {
 		return err
 	}
@@ -162,7 +165,7 @@ func work(ctx context.Context) error {
 	return w.Run(ctx)
 }
 
-func open(ctx context.Context) (*failed.Archive, *reprise.Client, error) {
+func open(ctx context.Context) (*store.Archive, *reprise.Client, error) {
 	_, a, err := openArchive(ctx, os.Getenv(archiveVariable))
 	if err != nil {
 		return nil, nil, err
@@ -171,12 +174,12 @@ func open(ctx context.Context) (*failed.Archive, *reprise.Client, error) {
 	return a, c, err
 }
 
-func openArchive(ctx context.Context, file string) (*sql.DB, *failed.Archive, error) {
+func openArchive(ctx context.Context, file string) (*sql.DB, *store.Archive, error) {
 	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := failed.Open(ctx, db, failed.Config{Dialect: failed.SQLite})
+	a, err := store.Open(ctx, db, store.Config{Dialect: store.SQLite})
 	return db, a, err
 }
 

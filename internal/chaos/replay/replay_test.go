@@ -10,13 +10,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 var messages = flag.Int("replay.messages", 1600, "number of messages to archive or to replay")
 
 // kills is the number of kills. batch is the maximum number of messages that a process may have sent without a record (see
-// failed.ReplayerConfig).
+// replay.Config).
 const (
 	kills = 3
 	batch = 100
@@ -30,7 +31,7 @@ const (
 // fixture contains a broker in a separate process and an archive in a file.
 type fixture struct {
 	*testing.T
-	archive     *failed.Archive
+	archive     *store.Archive
 	url         string
 	conn        *amqp.Connection
 	channel     *amqp.Channel

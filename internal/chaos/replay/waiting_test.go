@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/archive/waiting"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
 
-// actVariable is the environment variable that contains the failed.WaitingDo for the role act.
+// actVariable is the environment variable that contains the waiting.Do for the role act.
 const actVariable = "REPRISE_CHAOS_ACT"
 
 const (
@@ -30,13 +31,13 @@ func act(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := failed.NewRescheduler(c, a, failed.ReschedulerConfig{})
+	r, err := waiting.New(c, a, waiting.Config{})
 	if err != nil {
 		return err
 	}
 	fmt.Println("ready")
-	do := failed.WaitingAct{Do: failed.WaitingDo(os.Getenv(actVariable)), Filter: failed.WaitingFilter{Queue: workQueue}}
-	if do.Do == failed.Postpone {
+	do := waiting.Act{Do: waiting.Do(os.Getenv(actVariable)), Filter: store.WaitingFilter{Queue: workQueue}}
+	if do.Do == waiting.Postpone {
 		do.Delay = postponed
 	}
 	_, err = r.Act(ctx, do, "ann")
@@ -55,7 +56,7 @@ func TestKilledActLosesNoMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for do, to := range map[failed.WaitingDo]string{failed.RetryNow: workQueue, failed.ParkNow: failedQueue, failed.Postpone: later.RoutingKey} {
+	for do, to := range map[waiting.Do]string{waiting.RetryNow: workQueue, waiting.ParkNow: failedQueue, waiting.Postpone: later.RoutingKey} {
 		t.Run(string(do), func(t *testing.T) {
 			s := newFixture(t)
 			s.wait(wait)
@@ -84,8 +85,8 @@ func TestKilledActLosesNoMessage(t *testing.T) {
 				twice += there[fmt.Sprint(i)] + moved[fmt.Sprint(i)] - 1
 			}
 			t.Logf("killed at %d of %d moved messages, %d duplicates", len(moved), waits, twice)
-			if twice > copies || do == failed.RetryNow && twice > 0 {
-				t.Errorf("duplicates of %s: got %d, want at most %d, and 0 for %s", do, twice, copies, failed.RetryNow)
+			if twice > copies || do == waiting.RetryNow && twice > 0 {
+				t.Errorf("duplicates of %s: got %d, want at most %d, and 0 for %s", do, twice, copies, waiting.RetryNow)
 			}
 		})
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -34,7 +35,7 @@ import (
 type testConsole struct {
 	url     string
 	console atomic.Pointer[console.Console]
-	archive *failed.Archive
+	archive *store.Archive
 	db      *sql.DB
 }
 
@@ -42,13 +43,13 @@ type noReplayer struct{}
 
 func (noReplayer) Wake() {}
 
-func openArchive(t *testing.T, path string) (*failed.Archive, *sql.DB) {
+func openArchive(t *testing.T, path string) (*store.Archive, *sql.DB) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)&_pragma=synchronous(OFF)")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := failed.Open(t.Context(), db, failed.Config{Dialect: failed.SQLite})
+	a, err := store.Open(t.Context(), db, store.Config{Dialect: store.SQLite})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func threeGroups(t *testing.T) []byte {
 		}
 	}
 	for i := range groups {
-		list, _, err := a.List(ctx, failed.Filter{Group: failed.GroupID(i + 1)}, failed.Page{})
+		list, _, err := a.List(ctx, failed.Filter{Group: failed.GroupID(i + 1)}, store.Page{})
 		must(err)
 		_, err = a.Discard(ctx, failed.Filter{IDs: []failed.ID{list[0].ID}}, "prepared", "test")
 		must(err)
@@ -148,7 +149,7 @@ func threeGroups(t *testing.T) []byte {
 }
 
 // rows returns the properties of each message that an action can change, by message ID.
-func rows(t *testing.T, a *failed.Archive) map[failed.ID]string {
+func rows(t *testing.T, a *store.Archive) map[failed.ID]string {
 	t.Helper()
 	all := map[failed.ID]string{}
 	for m, err := range a.Each(t.Context(), failed.Filter{}) {
@@ -355,7 +356,7 @@ func expected(t *testing.T, b *Browser, d *testConsole, a action) (want []failed
 	case strings.HasSuffix(label, "again…"):
 		return ids(t, b, `[...document.querySelectorAll("[aria-labelledby=h-refused] tbody tr")].filter(r => r.innerText.includes("failed")).map(r => +r.querySelector("a.row").innerText)`), state
 	case label == "Cancel replay":
-		list, _, err := d.archive.List(t.Context(), failed.Filter{States: []failed.State{failed.Replaying}}, failed.Page{})
+		list, _, err := d.archive.List(t.Context(), failed.Filter{States: []failed.State{failed.Replaying}}, store.Page{})
 		if err != nil {
 			t.Fatal(err)
 		}

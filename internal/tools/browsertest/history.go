@@ -6,8 +6,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
 
@@ -29,7 +29,7 @@ var allTraffic = []traffic{
 // SeedHistory records the activity of a shop in the last six days, with more traffic by day, and unrecorded gaps of
 // three hours and six minutes. An outage of orders, from 34 to 13 minutes ago, begins two minutes after a mark. h must
 // use clock.
-func SeedHistory(ctx context.Context, db *sql.DB, h *history.History, a *failed.Archive, clock *Clock, now time.Time) error {
+func SeedHistory(ctx context.Context, db *sql.DB, h *history.History, a *store.Archive, clock *Clock, now time.Time) error {
 	defer clock.Release()
 	outage := func(t time.Time) bool {
 		ago := now.Sub(t)

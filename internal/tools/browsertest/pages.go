@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // Page is a page of the console, for checks and pictures.
@@ -17,7 +18,7 @@ func (p Page) IsError() bool {
 }
 
 // Pages returns a page of each kind, for an archive that Seed has filled.
-func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
+func Pages(ctx context.Context, a *store.Archive) ([]Page, error) {
 	all := []Page{
 		{"overview", "/"},
 		{"groups", "/groups"},
@@ -52,7 +53,7 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 		{"retrying-long", "/retrying?error=0123456789abcdef"},
 		{"missing", "/nowhere"},
 	}
-	groups, _, err := a.Groups(ctx, failed.GroupFilter{MostFailed: true}, failed.Page{Size: 50})
+	groups, _, err := a.Groups(ctx, store.GroupFilter{MostFailed: true}, store.Page{Size: 50})
 	if err != nil || len(groups) == 0 {
 		return all, err
 	}
@@ -82,7 +83,7 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 		{"message-discarded", failed.Filter{States: []failed.State{failed.Discarded}}},
 		{"message-hostile", failed.Filter{Error: "<script>"}},
 	} {
-		found, _, err := a.List(ctx, want.filter, failed.Page{Size: 1})
+		found, _, err := a.List(ctx, want.filter, store.Page{Size: 1})
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +97,7 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 			}
 		}
 	}
-	replays, _, err := a.Replays(ctx, failed.Page{Size: 10})
+	replays, _, err := a.Replays(ctx, store.Page{Size: 10})
 	if err != nil {
 		return nil, err
 	}

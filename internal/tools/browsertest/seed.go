@@ -17,6 +17,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -113,11 +114,11 @@ var seeded = sync.OnceValues(func() ([]byte, error) {
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	clock, now := &Clock{}, time.Now()
-	archive, err := failed.Open(ctx, db, failed.Config{Dialect: failed.SQLite, Clock: clock.Now})
+	archive, err := store.Open(ctx, db, store.Config{Dialect: store.SQLite, Clock: clock.Now})
 	if err != nil {
 		return nil, err
 	}
-	past, err := history.Open(ctx, db, history.Config{Dialect: failed.SQLite, Clock: clock.Now})
+	past, err := history.Open(ctx, db, history.Config{Dialect: store.SQLite, Clock: clock.Now})
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +136,7 @@ var seeded = sync.OnceValues(func() ([]byte, error) {
 
 // Seed fills an archive with the failures of a shop during a month, and with the actions of its operators. The archive
 // must use clock. The result depends only on now.
-func Seed(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) error {
+func Seed(ctx context.Context, a *store.Archive, clock *Clock, now time.Time) error {
 	defer clock.Release()
 	r := rand.New(rand.NewPCG(1, 2))
 	var all []failed.Message
@@ -163,7 +164,7 @@ func Seed(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) e
 }
 
 // act performs the actions of the operators.
-func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) error {
+func act(ctx context.Context, a *store.Archive, clock *Clock, now time.Time) error {
 	const anna, ben = failed.Actor("anna"), failed.Actor("ben")
 	clock.Set(now.Add(-26 * time.Hour))
 	if _, err := a.Discard(ctx, failed.Filter{Queue: "emails", Error: "index out of range"}, "sent by hand, ticket 4711", anna); err != nil {
@@ -171,7 +172,7 @@ func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) er
 	}
 	// A finished replay with failed publications, and a stopped replay.
 	clock.Set(now.Add(-5 * time.Hour))
-	if err := replay(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "invoices", Error: "exchange rate"}, Rate: 5, Ramp: true}, ben, 0.8, func(r *failed.Replay) error {
+	if err := replayPart(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "invoices", Error: "exchange rate"}, Rate: 5, Ramp: true}, ben, 0.8, func(r *failed.Replay) error {
 		clock.Set(r.Begun.Add(9 * time.Second))
 		if err := refuseRest(ctx, a, r); err != nil {
 			return err
@@ -181,7 +182,7 @@ func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) er
 		return err
 	}
 	clock.Set(now.Add(-2 * time.Hour))
-	if err := replay(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "thumbnails", Text: "UnidentifiedImageError"}, Rate: 10, Ramp: true, Canary: 2 * time.Minute}, anna, 0.05, func(r *failed.Replay) error {
+	if err := replayPart(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "thumbnails", Text: "UnidentifiedImageError"}, Rate: 10, Ramp: true, Canary: 2 * time.Minute}, anna, 0.05, func(r *failed.Replay) error {
 		clock.Set(r.Begun.Add(141 * time.Second))
 		return a.EndReplay(ctx, r.ID, failed.ReplayStopped, "message 17 failed again with the same error", "policy:same")
 	}); err != nil {
@@ -189,7 +190,7 @@ func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) er
 	}
 	// An edit, and a running replay.
 	clock.Set(now.Add(-14 * time.Minute))
-	list, _, err := a.List(ctx, failed.Filter{Queue: "orders", Error: "decode order"}, failed.Page{Size: 1})
+	list, _, err := a.List(ctx, failed.Filter{Queue: "orders", Error: "decode order"}, store.Page{Size: 1})
 	if err != nil {
 		return err
 	}
@@ -205,11 +206,11 @@ func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) er
 		}
 	}
 	clock.Set(now.Add(-40 * time.Second))
-	return replay(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "orders", Error: "503 Service Unavailable"}, Rate: 20, Ramp: true}, ben, 0.37, func(*failed.Replay) error { return nil })
+	return replayPart(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "orders", Error: "503 Service Unavailable"}, Rate: 20, Ramp: true}, ben, 0.37, func(*failed.Replay) error { return nil })
 }
 
-// replay begins a replay, records the given part of its messages as sent, and passes the replay to the function then.
-func replay(ctx context.Context, a *failed.Archive, p failed.Plan, who failed.Actor, part float64, then func(*failed.Replay) error) error {
+// replayPart begins a replay, records the given part of its messages as sent, and passes the replay to the function then.
+func replayPart(ctx context.Context, a *store.Archive, p failed.Plan, who failed.Actor, part float64, then func(*failed.Replay) error) error {
 	r, err := a.BeginReplay(ctx, p, who)
 	if err != nil {
 		return err
@@ -225,7 +226,7 @@ func replay(ctx context.Context, a *failed.Archive, p failed.Plan, who failed.Ac
 }
 
 // unsent returns the IDs of the unsent messages of the only running replay, the oldest failure first.
-func unsent(ctx context.Context, a *failed.Archive) (ids []int64, err error) {
+func unsent(ctx context.Context, a *store.Archive) (ids []int64, err error) {
 	for m, err := range a.Each(ctx, failed.Filter{States: []failed.State{failed.Replaying}}) {
 		if err != nil {
 			return nil, err
@@ -236,7 +237,7 @@ func unsent(ctx context.Context, a *failed.Archive) (ids []int64, err error) {
 }
 
 // refuseRest records that the remaining messages of a replay cannot be published.
-func refuseRest(ctx context.Context, a *failed.Archive, r *failed.Replay) error {
+func refuseRest(ctx context.Context, a *store.Archive, r *failed.Replay) error {
 	waiting, err := unsent(ctx, a)
 	if err != nil {
 		return err

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testhook"
 )
 
 // seedWaiting archives reports of workers about messages that wait for a retry.
-func seedWaiting(ctx context.Context, a *failed.Archive, now time.Time) error {
+func seedWaiting(ctx context.Context, a *store.Archive, now time.Time) error {
 	for _, w := range []struct {
 		queue, text string
 		n           int

@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -39,7 +39,7 @@ type ShopConfig struct {
 // with its console.
 type Shop struct {
 	URL     string // URL of the console, without the prefix
-	Archive *failed.Archive
+	Archive *store.Archive
 	Client  *reprise.Client
 
 	stop []func()
@@ -88,7 +88,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 		return err
 	}
 	s.atEnd(func(context.Context) { _ = db.Close() })
-	if s.Archive, err = failed.Open(ctx, db, failed.Config{Dialect: failed.SQLite}); err != nil {
+	if s.Archive, err = store.Open(ctx, db, store.Config{Dialect: store.SQLite}); err != nil {
 		return err
 	}
 	workers := cfg.workers()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -18,13 +19,13 @@ import (
 const span = 30 * 24 * time.Hour
 
 // fill adds failures to the archive until it contains n failures.
-func fill(ctx context.Context, db *sql.DB, d failed.Dialect, a *failed.Archive, n int) error {
+func fill(ctx context.Context, db *sql.DB, d store.Dialect, a *store.Archive, n int) error {
 	total, err := a.Count(ctx, failed.Filter{})
 	if err != nil || total.N >= int64(n) {
 		return err
 	}
 	// Inserts into PostgreSQL are faster without the word index, which is created at the end.
-	late := d == failed.PostgreSQL && n-int(total.N) > 100_000
+	late := d == store.PostgreSQL && n-int(total.N) > 100_000
 	if late {
 		if _, err := db.ExecContext(ctx, `DROP INDEX IF EXISTS reprise_failed_search_words`); err != nil {
 			return err
@@ -45,7 +46,7 @@ func fill(ctx context.Context, db *sql.DB, d failed.Dialect, a *failed.Archive, 
 			log.Printf("%s: %d of %d, %d messages per second", d, i, n, int(float64(i-int(total.N))/time.Since(begun).Seconds()))
 		}
 	}
-	if d == failed.SQLite {
+	if d == store.SQLite {
 		return nil
 	}
 	if late {
@@ -119,8 +120,8 @@ var kinds = []string{
 var names = []string{"Ada", "Grace", "Alan", "Edsger", "Barbara", "Donald", "Niklaus", "Tony", "Leslie", "Margaret", "Ken", "Dennis", "Frances", "Radia"}
 
 // act discards, edits and replays messages, so that lists and filters have results.
-func act(ctx context.Context, a *failed.Archive, finish func(context.Context) error) error {
-	if replays, _, err := a.Replays(ctx, failed.Page{}); err != nil || len(replays) > 0 {
+func act(ctx context.Context, a *store.Archive, finish func(context.Context) error) error {
+	if replays, _, err := a.Replays(ctx, store.Page{}); err != nil || len(replays) > 0 {
 		return err
 	}
 	const who = "cli:bench"

@@ -24,7 +24,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
 	_ "modernc.org/sqlite"             // driver "sqlite"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 type options struct {
@@ -63,12 +63,12 @@ func main() {
 func run(ctx context.Context, o options) error {
 	var results figures
 	if o.sqlite != "" {
-		if err := measure(ctx, o, failed.SQLite, "sqlite", "file:"+o.sqlite+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)", &results); err != nil {
+		if err := measure(ctx, o, store.SQLite, "sqlite", "file:"+o.sqlite+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)", &results); err != nil {
 			return fmt.Errorf("SQLite: %w", err)
 		}
 	}
 	if o.postgres != "" {
-		if err := measure(ctx, o, failed.PostgreSQL, "pgx", o.postgres, &results); err != nil {
+		if err := measure(ctx, o, store.PostgreSQL, "pgx", o.postgres, &results); err != nil {
 			return fmt.Errorf("PostgreSQL: %w", err)
 		}
 	}
@@ -97,7 +97,7 @@ func run(ctx context.Context, o options) error {
 }
 
 // measure opens a database as the reprise command does, fills it, and measures the pages.
-func measure(ctx context.Context, o options, d failed.Dialect, driver, source string, results *figures) error {
+func measure(ctx context.Context, o options, d store.Dialect, driver, source string, results *figures) error {
 	db, err := sql.Open(driver, source)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func measure(ctx context.Context, o options, d failed.Dialect, driver, source st
 	defer db.Close()
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
-	a, err := failed.Open(ctx, db, failed.Config{Dialect: d})
+	a, err := store.Open(ctx, db, store.Config{Dialect: d})
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // page is a kind of request.
@@ -28,8 +29,8 @@ type request struct{ method, path, body string }
 
 // pagesOf returns a request for each page and endpoint, and for each kind of filter. It omits exports, requests that change
 // data, and requests that do not read the archive.
-func pagesOf(ctx context.Context, a *failed.Archive) ([]page, error) {
-	groups, _, err := a.Groups(ctx, failed.GroupFilter{MostFailed: true}, failed.Page{Size: 500})
+func pagesOf(ctx context.Context, a *store.Archive) ([]page, error) {
+	groups, _, err := a.Groups(ctx, store.GroupFilter{MostFailed: true}, store.Page{Size: 500})
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,8 @@ import (
 	"log"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
 
@@ -16,7 +16,7 @@ import (
 const pastQueues = 50
 
 // fillPast records the history of pastQueues queues and of the failures in the archive.
-func fillPast(ctx context.Context, db *sql.DB, d failed.Dialect, a *failed.Archive) (*history.History, error) {
+func fillPast(ctx context.Context, db *sql.DB, d store.Dialect, a *store.Archive) (*history.History, error) {
 	h, err := history.Open(ctx, db, history.Config{Dialect: d})
 	if err != nil {
 		return nil, err

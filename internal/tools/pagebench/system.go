@@ -15,6 +15,9 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -28,14 +31,14 @@ const (
 type system struct {
 	broker   *broker.Broker
 	client   *reprise.Client
-	archive  *failed.Archive
-	replayer *failed.Replayer
+	archive  *store.Archive
+	replayer *replay.Replayer
 	console  *console.Console
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 }
 
-func newSystem(ctx context.Context, a *failed.Archive, past *history.History) (_ *system, err error) {
+func newSystem(ctx context.Context, a *store.Archive, past *history.History) (_ *system, err error) {
 	s := &system{archive: a}
 	if s.broker, err = broker.New(broker.Config{}); err != nil {
 		return nil, err
@@ -54,10 +57,10 @@ func newSystem(ctx context.Context, a *failed.Archive, past *history.History) (_
 	if err := s.client.Declare(ctx, declared); err != nil {
 		return nil, err
 	}
-	if s.replayer, err = failed.NewReplayer(s.client, a, failed.ReplayerConfig{}); err != nil {
+	if s.replayer, err = replay.New(s.client, a, replay.Config{}); err != nil {
 		return nil, err
 	}
-	ingest, err := failed.NewIngest(s.client, a, failed.IngestConfig{Queues: failedQueues})
+	ingest, err := ingest.New(s.client, a, ingest.Config{Queues: failedQueues})
 	if err != nil {
 		return nil, err
 	}

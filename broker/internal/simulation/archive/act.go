@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // discardRecord describes one discard. System.reasons contains it under the discard's unique reason.
@@ -81,7 +82,7 @@ type actOutcome struct {
 
 func (e actOutcome) outcome() string {
 	switch {
-	case e.status >= 500 || errors.Is(e.err, failed.ErrUnavailable):
+	case e.status >= 500 || errors.Is(e.err, store.ErrUnavailable):
 		return ", no answer"
 	case e.status == http.StatusConflict || errors.Is(e.err, failed.ErrState):
 		return ", refused"
@@ -140,7 +141,7 @@ func (s *System) checkOutcome(i intent, announced int64, e actOutcome, after map
 	}
 	accepted := e.status == http.StatusOK && e.err == nil
 	switch {
-	case e.status >= 500, errors.Is(e.err, failed.ErrUnavailable), errors.Is(e.err, errDead):
+	case e.status >= 500, errors.Is(e.err, store.ErrUnavailable), errors.Is(e.err, errDead):
 		if n > 0 && int64(len(expected)) > n { // the outcome is unknown, but the database must have changed all messages or none
 			violated("%d of %d messages were changed", n, len(expected))
 		}

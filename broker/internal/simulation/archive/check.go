@@ -11,6 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // Check verifies these promises at the end of a life. They summarize docs/failed-messages.md and docs/duplicates.md.
@@ -261,13 +262,13 @@ func (s *System) checkActs(all map[failed.ID]Row) {
 	}
 }
 
-func (s *System) auditLog() (all []failed.Act, err error) {
+func (s *System) auditLog() (all []store.Act, err error) {
 	a, err := s.openArchive()
 	if err != nil {
 		return nil, err
 	}
-	for page := (failed.Page{Size: 1000}); ; {
-		acts, next, err := a.Acts(context.Background(), failed.ActFilter{}, page)
+	for page := (store.Page{Size: 1000}); ; {
+		acts, next, err := a.Acts(context.Background(), store.ActFilter{}, page)
 		if err != nil {
 			return nil, err
 		}
@@ -283,7 +284,7 @@ func (s *System) checkReplays(all map[failed.ID]Row) {
 	if err != nil {
 		return
 	}
-	replays, _, err := a.Replays(context.Background(), failed.Page{Size: 1000})
+	replays, _, err := a.Replays(context.Background(), store.Page{Size: 1000})
 	if err != nil {
 		s.fail("simulation", "cannot read the replays: %v", err)
 		return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // These promises summarize docs/failed-messages.md.
@@ -258,7 +259,7 @@ func (s *System) expectReady(of []*Process, fault int, ready bool, since string)
 			s.fail(promiseGoesOn, "%s is not ready two minutes after %s: %v", p.Name, since, err)
 		case !ready && err == nil:
 			s.fail(promiseReady, "%s is ready, although %s", p.Name, since)
-		case !ready && !errors.Is(err, failed.ErrUnavailable):
+		case !ready && !errors.Is(err, store.ErrUnavailable):
 			s.fail(promiseReady, "unexpected state of %s after %s: %v", p.Name, since, err)
 		default:
 			s.strike("readiness checked")

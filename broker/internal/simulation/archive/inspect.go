@@ -9,13 +9,14 @@ import (
 	"path/filepath"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // inspector reads the file of an archive, unaffected by database faults in the processes.
 type inspector struct {
 	path    string
 	pool    *sql.DB
-	archive *failed.Archive
+	archive *store.Archive
 }
 
 func (i *inspector) close() {
@@ -30,7 +31,7 @@ func inspect(path string) (*inspector, error) {
 		return nil, err // otherwise SQLite would create the file
 	}
 	pool := sql.OpenDB(newDatabase(path))
-	a, err := failed.Open(context.Background(), pool, failed.Config{Dialect: failed.SQLite})
+	a, err := store.Open(context.Background(), pool, store.Config{Dialect: store.SQLite})
 	if err != nil {
 		_ = pool.Close()
 		return nil, err
@@ -49,7 +50,7 @@ type Row struct {
 func (r Row) open() bool { return r.State != failed.Replayed }
 
 // rowsOf returns all messages of an archive.
-func rowsOf(a *failed.Archive) (map[failed.ID]Row, error) {
+func rowsOf(a *store.Archive) (map[failed.ID]Row, error) {
 	all := map[failed.ID]Row{}
 	for m, err := range a.Each(context.Background(), failed.Filter{}) {
 		if err != nil {
@@ -72,7 +73,7 @@ func (s *System) Rows() (map[failed.ID]Row, error) {
 	epoch := s.epoch
 	s.mu.Unlock()
 	all := map[failed.ID]Row{}
-	for page := (failed.Page{Size: 1000}); ; {
+	for page := (store.Page{Size: 1000}); ; {
 		list, next, err := a.List(context.Background(), failed.Filter{}, page)
 		if err != nil {
 			return nil, err
@@ -93,7 +94,7 @@ func (s *System) Rows() (map[failed.ID]Row, error) {
 
 // fullMessage returns a message with all fields. It caches the first read, because most fields do
 // not change.
-func (s *System) fullMessage(a *failed.Archive, epoch int, id failed.ID) (Row, error) {
+func (s *System) fullMessage(a *store.Archive, epoch int, id failed.ID) (Row, error) {
 	key := resend{epoch: epoch, id: id}
 	s.mu.Lock()
 	r, found := s.rows[key]
@@ -114,7 +115,7 @@ func (s *System) fullMessage(a *failed.Archive, epoch int, id failed.ID) (Row, e
 }
 
 // openArchive returns the archive through a connection that faults of the processes do not affect.
-func (s *System) openArchive() (*failed.Archive, error) {
+func (s *System) openArchive() (*store.Archive, error) {
 	path := s.path()
 	s.mu.Lock()
 	have := s.inspector

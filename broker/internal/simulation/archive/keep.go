@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 const (
@@ -82,7 +83,7 @@ func (s *System) Export() {
 	}
 	pool := sql.OpenDB(newDatabase(s.newFileLocked()))
 	defer pool.Close()
-	other, err := failed.Open(context.Background(), pool, failed.Config{Dialect: failed.SQLite})
+	other, err := store.Open(context.Background(), pool, store.Config{Dialect: store.SQLite})
 	if err != nil {
 		s.fail("simulation", "cannot open an archive for the import: %v", err)
 		return

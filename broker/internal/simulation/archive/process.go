@@ -16,8 +16,10 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/console"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // Config is the configuration of a process. It corresponds to the command line and the configuration file.
@@ -29,8 +31,8 @@ type Config struct {
 	Heartbeat time.Duration
 
 	Queues    []string                       // failed queues that the process moves to the archive
-	Origin    func(*reprise.Delivery) string // passed to IngestConfig
-	Routing   failed.Routing
+	Origin    func(*reprise.Delivery) string // passed to ingest.Config
+	Routing   replay.Routing
 	Retention time.Duration
 	Tokens    []console.Token
 	Lease     time.Duration // lease of queues and replays; 0: the defaults
@@ -62,10 +64,10 @@ type Process struct {
 	ended   chan struct{}
 	err     error // why the process exited; valid after ended is closed
 
-	archive atomic.Pointer[failed.Archive] // nil: not open yet
+	archive atomic.Pointer[store.Archive] // nil: not open yet
 	console atomic.Pointer[console.Console]
-	ingest  atomic.Pointer[failed.Ingest]
-	sender  atomic.Pointer[failed.Replayer]
+	ingest  atomic.Pointer[ingest.Ingest]
+	sender  atomic.Pointer[replay.Replayer]
 	ledger  atomic.Pointer[ledger.Ledger]
 	cut     atomic.Int64 // number of times that its connections were cut
 
@@ -103,8 +105,8 @@ func Start(cfg Config, file string) *Process {
 
 // run runs the process until ctx is done.
 func (p *Process) run(ctx context.Context) error {
-	archive, err := await(ctx, func() (*failed.Archive, error) {
-		return failed.Open(ctx, p.pool, failed.Config{Dialect: failed.SQLite, Retention: p.Retention, Logger: p.Logger})
+	archive, err := await(ctx, func() (*store.Archive, error) {
+		return store.Open(ctx, p.pool, store.Config{Dialect: store.SQLite, Retention: p.Retention, Logger: p.Logger})
 	})
 	if err != nil {
 		return err
@@ -114,7 +116,7 @@ func (p *Process) run(ctx context.Context) error {
 	var book *ledger.Book
 	if p.Broker != nil {
 		books, err = await(ctx, func() (*ledger.Ledger, error) {
-			return ledger.Open(ctx, p.pool, ledger.Config{Dialect: failed.SQLite, Logger: p.Logger})
+			return ledger.Open(ctx, p.pool, ledger.Config{Dialect: store.SQLite, Logger: p.Logger})
 		})
 		if err != nil {
 			return err
@@ -122,7 +124,7 @@ func (p *Process) run(ctx context.Context) error {
 		p.ledger.Store(books)
 	}
 	if p.Work != nil {
-		if book, err = ledger.NewBook(p.pool, ledger.BookConfig{Dialect: failed.SQLite, Process: p.Name, Logger: p.Logger}); err != nil {
+		if book, err = ledger.NewBook(p.pool, ledger.BookConfig{Dialect: store.SQLite, Process: p.Name, Logger: p.Logger}); err != nil {
 			return err
 		}
 	}
@@ -147,14 +149,14 @@ func (p *Process) run(ctx context.Context) error {
 			}
 		})
 	}
-	replayer, err := failed.NewReplayer(client, archive, failed.ReplayerConfig{Routing: p.Routing, Lease: p.Lease, Poll: p.Poll, Logger: p.Logger})
+	replayer, err := replay.New(client, archive, replay.Config{Routing: p.Routing, Lease: p.Lease, Poll: p.Poll, Logger: p.Logger})
 	if err != nil {
 		return err
 	}
 	p.sender.Store(replayer)
 	run(replayer.Run)
 	if len(p.Queues) > 0 {
-		ingest, err := failed.NewIngest(client, archive, failed.IngestConfig{Queues: p.Queues, Origin: p.Origin, Lease: p.Lease, Logger: p.Logger})
+		ingest, err := ingest.New(client, archive, ingest.Config{Queues: p.Queues, Origin: p.Origin, Lease: p.Lease, Logger: p.Logger})
 		if err != nil {
 			return err
 		}
@@ -192,7 +194,7 @@ func await[T any](ctx context.Context, open func() (T, error)) (T, error) {
 			return opened, nil
 		case ctx.Err() != nil:
 			return opened, context.Cause(ctx)
-		case !errors.Is(err, failed.ErrUnavailable):
+		case !errors.Is(err, store.ErrUnavailable):
 			return opened, err
 		}
 		select {
@@ -280,7 +282,7 @@ func (p *Process) Cut() {
 }
 
 // Archive returns the archive, or nil if it is not open yet.
-func (p *Process) Archive() *failed.Archive { return p.archive.Load() }
+func (p *Process) Archive() *store.Archive { return p.archive.Load() }
 
 // Ledger returns the ledger, or nil if the process has no open ledger.
 func (p *Process) Ledger() *ledger.Ledger { return p.ledger.Load() }

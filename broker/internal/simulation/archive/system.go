@@ -17,6 +17,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/replay"
 	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -305,8 +306,8 @@ func (s *System) ledgerOf() ledger.Broker {
 	return s.Environment.Broker
 }
 
-func (s *System) routing() failed.Routing {
-	r := failed.Routing{Workers: s.workers()}
+func (s *System) routing() replay.Routing {
+	r := replay.Routing{Workers: s.workers()}
 	if s.Routed {
 		r.Bindings = s.Bindings
 	}

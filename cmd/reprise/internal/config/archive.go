@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Archive configures the message archive.
 type Archive struct {
-	failed.Config // only Redact, Columns, Groups, Retention and Rules
+	store.Config // only Redact, Columns, Groups, Retention and Rules
 
 	Store  string   // sqlite:PATH, or the URL of a PostgreSQL database
 	Queues []string // failed queues in addition to the queues of the workers
@@ -99,7 +100,7 @@ func (f *fields) part(list string, r *failed.Rule) {
 }
 
 // group reads a rule that names a group of failures.
-func (f *fields) group(r *failed.GroupRule) {
+func (f *fields) group(r *store.GroupRule) {
 	read(f, "queue", &r.Queue, amqpName("payments", 0))
 	if !read(f, "error", &r.Error, func(v value) (*regexp.Regexp, bool) {
 		written, ok := v.text("card (expired|blocked)")
@@ -120,7 +121,7 @@ func (f *fields) group(r *failed.GroupRule) {
 }
 
 // retention reads the retention time for the messages of a work queue.
-func (f *fields) retention(r *failed.RetentionRule) {
+func (f *fields) retention(r *store.RetentionRule) {
 	if !read(f, "queue", &r.Queue, amqpName("payments", 0)) {
 		f.missing("a retention needs a work queue; write queue: NAME", "queue")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/idempotent"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -84,12 +85,12 @@ func TestExample(t *testing.T) {
 		Broker:  "amqp://reprise:secret@rabbit.example.com:5672/",
 		Metrics: "127.0.0.1:9090",
 		Archive: &Archive{
-			Config: failed.Config{
+			Config: store.Config{
 				Retention: 90 * 24 * time.Hour,
-				Rules:     []failed.RetentionRule{{Queue: "orders", Retention: 30 * 24 * time.Hour}},
+				Rules:     []store.RetentionRule{{Queue: "orders", Retention: 30 * 24 * time.Hour}},
 				Redact:    []failed.Rule{{Header: "authorization"}, {Path: "card.number"}},
 				Columns:   []failed.Rule{{Path: "order_id"}, {Header: "x-tenant"}},
-				Groups:    []failed.GroupRule{{Error: regexp.MustCompile("card (expired|blocked)"), Name: "card $1"}},
+				Groups:    []store.GroupRule{{Error: regexp.MustCompile("card (expired|blocked)"), Name: "card $1"}},
 			},
 			Store:  "sqlite:/etc/failed.db",
 			Queues: []string{"legacy.failed"},

@@ -21,7 +21,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/health"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/serve"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
 )
 
 // Command is reprise console.
@@ -148,7 +148,7 @@ func (c *runCmd) config() (archiving.Config, error) {
 	}
 	a := &cfg.Settings
 	if len(c.Queue) > 0 {
-		if err := (failed.IngestConfig{Queues: c.Queue}).Validate(); err != nil {
+		if err := (ingest.Config{Queues: c.Queue}).Validate(); err != nil {
 			return cfg, exit.Usagef("--queue: %w", err)
 		}
 	} else if c.Management == "" {

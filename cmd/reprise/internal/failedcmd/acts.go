@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 type actsCmd struct {
@@ -41,10 +42,10 @@ func (c *actsCmd) Run(ctx context.Context, streams terminal.IO) error {
 	if c.Message < 0 {
 		return exit.Usagef("--message must be at least 1: got %d", c.Message)
 	}
-	f := failed.ActFilter{Actor: c.Actor, Text: c.Text, Since: c.Since.Time(), Until: c.Until.Time(), Message: failed.ID(c.Message)}
+	f := store.ActFilter{Actor: c.Actor, Text: c.Text, Since: c.Since.Time(), Until: c.Until.Time(), Message: failed.ID(c.Message)}
 	now := time.Now()
 	return c.Ask(streams, func(client *api.Client) error {
-		return remote.Listing[failed.Act]{
+		return remote.Listing[store.Act]{
 			Limit: c.Limit, JSON: c.JSON, None: "no acts", More: true,
 			Table: terminal.NewTable([]terminal.Column{
 				{Name: "ACT", Right: true},
@@ -55,11 +56,11 @@ func (c *actsCmd) Run(ctx context.Context, streams terminal.IO) error {
 				{Name: "MESSAGES", Right: true},
 				{Name: "REASON", Least: 20, Ends: true},
 			}),
-			Fetch: func(p api.Page) ([]failed.Act, string, error) {
+			Fetch: func(p api.Page) ([]store.Act, string, error) {
 				page, err := client.Acts(ctx, f, p)
 				return page.Acts, page.Next, err
 			},
-			Cells: func(a failed.Act) []string {
+			Cells: func(a store.Act) []string {
 				detail := func(name string) string {
 					if v, ok := a.Details[name]; ok {
 						return fmt.Sprint(v)

@@ -11,14 +11,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise/internal/archive/api"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/topology"
 )
 
-func buckets(numbers ...int64) []failed.Bucket {
-	var all []failed.Bucket
+func buckets(numbers ...int64) []store.Bucket {
+	var all []store.Bucket
 	for _, n := range numbers {
-		all = append(all, failed.Bucket{N: n})
+		all = append(all, store.Bucket{N: n})
 	}
 	return all
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/remote"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 type groupsCmd struct {
@@ -85,7 +85,7 @@ func (c *groupsCmd) Run(ctx context.Context, streams terminal.IO) error {
 var bars = []rune("▁▂▃▄▅▆▇█")
 
 // trend draws at most width bars. An empty bucket is a dot.
-func trend(buckets []failed.Bucket, width int) string {
+func trend(buckets []store.Bucket, width int) string {
 	if len(buckets) == 0 {
 		return ""
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 type replayCmd struct {
@@ -92,7 +93,7 @@ func (c *replayCmd) replay(ctx context.Context, streams terminal.IO, client *api
 			return remote.PrintDone(streams, api.Done{}, nil, c.JSON, "sent", len(c.IDs))
 		}
 		fmt.Fprint(streams.Stderr, c.destinationsText(done.Destinations), editPreviewText(done.Edit, plan.Edit))
-		if v := done.Edit; v != nil && (failed.EditPreview{Changed: v.Changed, Unchanged: v.Unchanged, Impossible: v.Impossible, More: v.More}).SendsNone(plan.Edit.BulkEdit()) {
+		if v := done.Edit; v != nil && (store.EditPreview{Changed: v.Changed, Unchanged: v.Unchanged, Impossible: v.Impossible, More: v.More}).SendsNone(plan.Edit.BulkEdit()) {
 			return errors.New("the edit changes none of the selected messages, so the replay would send none (correct the edit, or use --send-unchanged or --send-impossible)")
 		}
 		if ok, err := terminal.Confirm(ctx, streams, c.question(done)); !ok {

@@ -9,6 +9,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 type showCmd struct {
@@ -48,7 +49,7 @@ func (c *showCmd) Run(ctx context.Context, streams terminal.IO) error {
 		if c.JSON {
 			return streams.Result(true, m, "")
 		}
-		acts, err := client.Acts(ctx, failed.ActFilter{Message: failed.ID(c.ID)}, api.Page{})
+		acts, err := client.Acts(ctx, store.ActFilter{Message: failed.ID(c.ID)}, api.Page{})
 		if err != nil {
 			return err
 		}

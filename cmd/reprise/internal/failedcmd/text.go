@@ -15,12 +15,13 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
 )
 
 // messageText formats a message and the newest acts on it. The argument content is the edited or the original content.
-func messageText(m api.Message, acts []failed.Act, content api.Content, now time.Time, width int) string {
+func messageText(m api.Message, acts []store.Act, content api.Content, now time.Time, width int) string {
 	var b strings.Builder
 	field := func(name, value string) {
 		if value != "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/design"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/replay"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -94,7 +95,7 @@ func (c *Redrive) Run(ctx context.Context, streams terminal.IO) error {
 		return err
 	}
 	shown := false
-	redrive := failed.RedriveConfig{From: c.From, To: to, Limit: c.Limit, Rate: float64(c.Rate), ByQueueName: c.ByQueueName}
+	redrive := replay.RedriveConfig{From: c.From, To: to, Limit: c.Limit, Rate: float64(c.Rate), ByQueueName: c.ByQueueName}
 	redrive.Believe = func(string) bool { return c.Trust }
 	redrive.Logger = slog.New(warningLogger{c.logger(streams).Handler(), streams.Stderr, &shown})
 	workers := design.Published()
@@ -120,8 +121,8 @@ func (c *Redrive) Run(ctx context.Context, streams terminal.IO) error {
 
 	result := redriveResult{From: c.From, To: c.To, DryRun: c.DryRun}
 	if c.looks(to) {
-		var destinations []failed.Destination
-		result.Found, destinations, err = failed.LookBeforeRedrive(ctx, client, redrive)
+		var destinations []replay.Destination
+		result.Found, destinations, err = replay.LookBeforeRedrive(ctx, client, redrive)
 		result.Queues = redriveTargets(destinations)
 		for _, d := range destinations {
 			result.Looked += int(d.Messages)
@@ -136,7 +137,7 @@ func (c *Redrive) Run(ctx context.Context, streams terminal.IO) error {
 	if !c.DryRun && err == nil {
 		bar := terminal.NewProgress(streams, "sending")
 		redrive.Progress = func(found, sent int) { bar.Show(int64(sent), int64(found)) }
-		result.Found, result.Sent, err = failed.Redrive(ctx, client, redrive)
+		result.Found, result.Sent, err = replay.Redrive(ctx, client, redrive)
 		bar.End()
 	}
 	return c.report(ctx, streams, result, to, err)
@@ -162,8 +163,8 @@ func configuredBroker(cfg *config.Config) string {
 }
 
 // routing returns the known routes to the work queues.
-func (c *Redrive) routing(workers []reprise.WorkerConfig, url string) (failed.Routing, error) {
-	r := failed.Routing{Workers: workers}
+func (c *Redrive) routing(workers []reprise.WorkerConfig, url string) (replay.Routing, error) {
+	r := replay.Routing{Workers: workers}
 	if c.Management == "" {
 		return r, nil
 	}
@@ -205,10 +206,10 @@ func (c *Redrive) report(ctx context.Context, streams terminal.IO, r redriveResu
 		return exit.Stopped(errors.New("interrupted; messages not sent remain in the queue"))
 	}
 	hint := ""
-	if claimed, ok := errors.AsType[*failed.ClaimError](err); ok {
+	if claimed, ok := errors.AsType[*replay.ClaimError](err); ok {
 		hint = fmt.Sprintf("; --trust-headers believes it, --to names another queue than %s, -c FILE the configuration of the workers that know it", claimed.Queue)
 	}
-	if _, ok := errors.AsType[*failed.RouteError](err); ok {
+	if _, ok := errors.AsType[*replay.RouteError](err); ok {
 		hint = "; " + destination.OtherRoutes
 	}
 	if errors.Is(err, reprise.ErrPeekLimit) {

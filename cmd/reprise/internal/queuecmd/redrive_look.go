@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/destination"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/replay"
 )
 
 // redriveTarget is the destination of messages in a failed queue.
@@ -29,7 +30,7 @@ type redriveTarget struct {
 	Refused    bool   `json:"refused,omitempty"` // not sent without --by-queue-name
 }
 
-func redriveTargets(destinations []failed.Destination) []redriveTarget {
+func redriveTargets(destinations []replay.Destination) []redriveTarget {
 	var all []redriveTarget
 	for _, d := range destinations {
 		t := redriveTarget{Queue: cmp.Or(d.Queue, d.RoutingKey), Messages: d.Messages, Claimed: d.Claimed, Unknown: d.Unknown, Route: d.Route, Warning: d.Warning, Refused: d.Refused}
@@ -88,7 +89,7 @@ func (c *Redrive) believe(ctx context.Context, streams terminal.IO, r redriveRes
 	var claimed []string
 	for _, d := range r.Queues {
 		if d.Refused {
-			return nil, false, &failed.RouteError{Queue: d.Queue, Warning: d.Warning}
+			return nil, false, &replay.RouteError{Queue: d.Queue, Warning: d.Warning}
 		}
 		if d.Claimed && !c.Trust {
 			claimed = append(claimed, d.Queue)
@@ -97,7 +98,7 @@ func (c *Redrive) believe(ctx context.Context, streams terminal.IO, r redriveRes
 	fmt.Fprintf(streams.Stderr, "%s: %s%s\n", c.From, terminal.Plural(r.Found, "message"), targetsText(r.Queues, r.Looked, r.Found))
 	_, err = terminal.Confirm(ctx, streams, "Send them?")
 	if claimed != nil && errors.Is(err, terminal.ErrNoAnswer) {
-		err = &failed.ClaimError{Queue: claimed[0]}
+		err = &replay.ClaimError{Queue: claimed[0]}
 	}
 	return func(queue string) bool { return c.Trust || slices.Contains(claimed, queue) }, true, err
 }

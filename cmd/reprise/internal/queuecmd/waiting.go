@@ -16,7 +16,8 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/remote"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/archive/waiting"
 )
 
 // Waiting is reprise waiting.
@@ -180,7 +181,7 @@ func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 		b.WriteString(table.Text(width))
 	}
 	if s.Missing > 0 {
-		fmt.Fprintf(&b, "%d retries of the last day are missing: the list has room for %d\n", s.Missing, failed.MaxWaiting)
+		fmt.Fprintf(&b, "%d retries of the last day are missing: the list has room for %d\n", s.Missing, store.MaxWaiting)
 	}
 	for _, q := range s.Blocked {
 		fmt.Fprintf(&b, "blocked: %d messages in %s cannot return: %s; to unblock the queue: %s\n",
@@ -220,7 +221,7 @@ Examples:
 
 // Run retries messages.
 func (c *waitingRetryCmd) Run(ctx context.Context, streams terminal.IO) error {
-	return c.act(ctx, streams, failed.RetryNow, 0, "retried")
+	return c.act(ctx, streams, waiting.RetryNow, 0, "retried")
 }
 
 type waitingPostponeCmd struct {
@@ -240,7 +241,7 @@ Examples:
 
 // Run postpones messages.
 func (c *waitingPostponeCmd) Run(ctx context.Context, streams terminal.IO) error {
-	return c.act(ctx, streams, failed.Postpone, c.For, "postponed")
+	return c.act(ctx, streams, waiting.Postpone, c.For, "postponed")
 }
 
 type waitingParkCmd struct{ waitingAct }
@@ -257,12 +258,12 @@ Examples:
 
 // Run parks messages.
 func (c *waitingParkCmd) Run(ctx context.Context, streams terminal.IO) error {
-	return c.act(ctx, streams, failed.ParkNow, 0, "parked")
+	return c.act(ctx, streams, waiting.ParkNow, 0, "parked")
 }
 
 // act counts the messages, asks for confirmation if flags select the messages, and performs the action.
 // It does not act on more messages than it has counted.
-func (c *waitingAct) act(ctx context.Context, streams terminal.IO, do failed.WaitingDo, delay time.Duration, did string) error {
+func (c *waitingAct) act(ctx context.Context, streams terminal.IO, do waiting.Do, delay time.Duration, did string) error {
 	f, err := c.filter()
 	if err != nil {
 		return err

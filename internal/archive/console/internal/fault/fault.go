@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/params"
 )
 
@@ -68,7 +69,7 @@ func AsFailure(err error) *Failure {
 		return &Failure{Status: http.StatusConflict, Text: text, Advice: "nothing was changed: check the current state and try again"}
 	case errors.Is(err, failed.ErrInvalid):
 		return BadRequest(text, "correct the request; nothing was changed")
-	case errors.Is(err, failed.ErrUnavailable):
+	case errors.Is(err, store.ErrUnavailable):
 		return &Failure{Status: http.StatusServiceUnavailable, Text: text, Advice: "try again later; failed messages stay in their queues until then", RetryAfter: 5}
 	case errors.Is(err, failed.ErrUnstorable):
 		return &Failure{Status: http.StatusUnprocessableEntity, Text: text, Advice: "use only types that AMQP supports, with less nesting"}

@@ -9,6 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -85,7 +87,7 @@ func erase(c *web.Call) (done api.Done, err error) {
 		return done, err
 	}
 	f, err := selectionFilter(c, e.Selection, &done)
-	var n failed.Erasure
+	var n store.Erasure
 	switch {
 	case err != nil:
 		return done, err
@@ -207,7 +209,7 @@ func beginReplay(c *web.Call) error {
 	}
 	if done.DryRun {
 		plan.Through = done.Through
-		destinations, err := c.Archive.Destinations(c.R.Context(), plan.Plan(), c.Routing)
+		destinations, err := replay.Destinations(c.R.Context(), c.Archive, plan.Plan(), c.Routing)
 		if err != nil {
 			return err
 		}
@@ -255,7 +257,7 @@ func cancel(c *web.Call, id int64) (r api.Replay, err error) {
 	if err := c.Archive.EndReplay(c.R.Context(), failed.ReplayID(id), failed.ReplayCancelled, why.Reason, c.Who.Actor); err != nil {
 		return r, err
 	}
-	return replay(c, id)
+	return oneReplay(c, id)
 }
 
 func mute(c *web.Call, id int64) (g api.Group, err error) {

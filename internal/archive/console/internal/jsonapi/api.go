@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/waiting"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -66,7 +66,7 @@ func Routes() []web.Route {
 
 		{Method: "GET", Path: "/api/v1/replays", Role: access.View, Query: pageNames, Handle: page(replays)},
 		{Method: "POST", Path: "/api/v1/replays", Role: access.Operate, Query: dryRunName, Handle: beginReplay},
-		{Method: "GET", Path: "/api/v1/replays/{id}", Role: access.View, Handle: byID(replay)},
+		{Method: "GET", Path: "/api/v1/replays/{id}", Role: access.View, Handle: byID(oneReplay)},
 		{Method: "POST", Path: "/api/v1/replays/{id}/cancel", Role: access.Operate, Handle: byID(cancel)},
 
 		{Method: "GET", Path: "/api/v1/workers", Role: access.View, Handle: answer(workers)},
@@ -78,11 +78,11 @@ func Routes() []web.Route {
 		{Method: "POST", Path: "/api/v1/marks", Role: access.Operate, Handle: answer(addMark)},
 		{Method: "DELETE", Path: "/api/v1/marks/{id}", Role: access.Operate, Handle: byID(removeMark)},
 
-		{Method: "GET", Path: "/api/v1/waiting", Role: access.View, Query: slices.Concat(api.WaitingNames, pageNames), Handle: page(waiting)},
+		{Method: "GET", Path: "/api/v1/waiting", Role: access.View, Query: slices.Concat(api.WaitingNames, pageNames), Handle: page(waitingMessages)},
 		{Method: "GET", Path: "/api/v1/waiting/summary", Role: access.View, Query: api.WaitingNames, Handle: answer(waitingSummary)},
-		{Method: "POST", Path: "/api/v1/waiting/retry", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(failed.RetryNow)},
-		{Method: "POST", Path: "/api/v1/waiting/postpone", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(failed.Postpone)},
-		{Method: "POST", Path: "/api/v1/waiting/park", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(failed.ParkNow)},
+		{Method: "POST", Path: "/api/v1/waiting/retry", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(waiting.RetryNow)},
+		{Method: "POST", Path: "/api/v1/waiting/postpone", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(waiting.Postpone)},
+		{Method: "POST", Path: "/api/v1/waiting/park", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(waiting.ParkNow)},
 
 		{Method: "GET", Path: "/api/v1/acts", Role: access.View, Query: slices.Concat(api.ActNames, pageNames), Handle: page(acts)},
 	}, absentRoutes()...)

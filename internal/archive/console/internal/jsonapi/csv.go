@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // csvColumns are the columns of a list in CSV. They have the names of the JSON fields. The bodies and headers of
@@ -54,7 +55,7 @@ func writeCSV(c *web.Call, f failed.Filter, w io.Writer) error {
 	if err := out.Write(row); err != nil {
 		return err
 	}
-	page := failed.Page{Size: maxPageSize}
+	page := store.Page{Size: maxPageSize}
 	for {
 		messages, next, err := c.Archive.List(c.R.Context(), f, page)
 		if err != nil {

@@ -8,16 +8,17 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
-// maxPageSize is the maximum of failed.Page.Size.
+// maxPageSize is the maximum of store.Page.Size.
 const maxPageSize = 1000
 
 // page returns a handler that responds with a page of a list.
-func page[T any](f func(*web.Call, failed.Page) (T, error)) handler {
+func page[T any](f func(*web.Call, store.Page) (T, error)) handler {
 	return answer(func(c *web.Call) (v T, err error) {
-		p := failed.Page{After: c.Params.Get("after")}
+		p := store.Page{After: c.Params.Get("after")}
 		if text := c.Params.Get("size"); text != "" {
 			p.Size, err = strconv.Atoi(text)
 			if err != nil || p.Size < 1 || p.Size > maxPageSize {
@@ -28,7 +29,7 @@ func page[T any](f func(*web.Call, failed.Page) (T, error)) handler {
 	})
 }
 
-func messages(c *web.Call, p failed.Page) (m api.Messages, err error) {
+func messages(c *web.Call, p store.Page) (m api.Messages, err error) {
 	f, err := c.Filter()
 	if err != nil {
 		return m, err
@@ -45,10 +46,10 @@ func messages(c *web.Call, p failed.Page) (m api.Messages, err error) {
 	return m, err
 }
 
-func count(c *web.Call) (failed.Total, error) {
+func count(c *web.Call) (store.Total, error) {
 	f, err := c.Filter()
 	if err != nil {
-		return failed.Total{}, err
+		return store.Total{}, err
 	}
 	return c.Archive.Count(c.R.Context(), f)
 }
@@ -97,7 +98,7 @@ func diff(c *web.Call, id int64) (api.Diff, error) {
 	return difference(m.Content, *m.Edited), nil
 }
 
-func groups(c *web.Call, p failed.Page) (g api.Groups, err error) {
+func groups(c *web.Call, p store.Page) (g api.Groups, err error) {
 	f, err := api.ParseGroupFilter(web.Only(c.Params, api.GroupNames))
 	if err != nil {
 		return g, fault.BadFilter(err)
@@ -119,12 +120,12 @@ func queues(c *web.Call) (api.Queues, error) {
 	return api.Queues{Queues: convert(list, api.QueueOf)}, err
 }
 
-func replays(c *web.Call, p failed.Page) (api.Replays, error) {
+func replays(c *web.Call, p store.Page) (api.Replays, error) {
 	list, next, err := c.Archive.Replays(c.R.Context(), p)
 	return api.Replays{Replays: convert(list, api.ReplayOf), Next: next}, err
 }
 
-func replay(c *web.Call, id int64) (api.Replay, error) {
+func oneReplay(c *web.Call, id int64) (api.Replay, error) {
 	r, err := c.Archive.Replay(c.R.Context(), failed.ReplayID(id))
 	if err != nil {
 		return api.Replay{}, err
@@ -132,13 +133,13 @@ func replay(c *web.Call, id int64) (api.Replay, error) {
 	return api.ReplayOf(*r), nil
 }
 
-func acts(c *web.Call, p failed.Page) (api.Acts, error) {
+func acts(c *web.Call, p store.Page) (api.Acts, error) {
 	f, err := api.ParseActs(c.Params, c.Clock())
 	if err != nil {
 		return api.Acts{}, fault.BadRequest(err.Error(), "correct the parameter")
 	}
 	list, next, err := c.Archive.Acts(c.R.Context(), f, p)
-	return api.Acts{Acts: append([]failed.Act{}, list...), Next: next}, err
+	return api.Acts{Acts: append([]store.Act{}, list...), Next: next}, err
 }
 
 func ledgerReport(c *web.Call) (api.Ledger, error) {

@@ -4,7 +4,8 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/archive/waiting"
 )
 
 func waitingFilter(c *web.Call) (api.WaitingFilter, error) {
@@ -15,7 +16,7 @@ func waitingFilter(c *web.Call) (api.WaitingFilter, error) {
 	return f, err
 }
 
-func waiting(c *web.Call, p failed.Page) (v api.WaitingPage, err error) {
+func waitingMessages(c *web.Call, p store.Page) (v api.WaitingPage, err error) {
 	f, err := waitingFilter(c)
 	if err != nil {
 		return v, err
@@ -33,7 +34,7 @@ func waitingSummary(c *web.Call) (s api.WaitingSummary, err error) {
 }
 
 // actOnWaiting returns a handler for an action on waiting messages.
-func actOnWaiting(do failed.WaitingDo) handler {
+func actOnWaiting(do waiting.Do) handler {
 	return answer(func(c *web.Call) (done api.WaitingDone, err error) {
 		done.DryRun, err = c.Flag("dry_run")
 		if err != nil {

@@ -16,13 +16,14 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/params"
 )
 
 // actRow is an entry of the audit log.
 type actRow struct {
-	failed.Act
+	store.Act
 	Name string // name of the object
 	Href string // URL of the page about the object
 
@@ -44,7 +45,7 @@ func (p *Pages) audit(c *web.Call) error {
 		data.Wrong = wrong{invalid.Name, sentence(invalid.Err.Error())}
 		return render(c, http.StatusBadRequest, "audit", page{Title: "Audit log", Nav: "audit"}, data)
 	}
-	acts, next, err := c.Archive.Acts(c.R.Context(), f, failed.Page{After: c.Params.Get("after")})
+	acts, next, err := c.Archive.Acts(c.R.Context(), f, store.Page{After: c.Params.Get("after")})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/editor"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -80,7 +81,7 @@ func digestOf(e *failed.BulkEdit) string {
 
 // editPreview is the effect of an edit, prepared for a page.
 type editPreview struct {
-	failed.EditPreview
+	store.EditPreview
 	Digest                        string
 	Looked                        int64
 	SendUnchanged, SendImpossible bool

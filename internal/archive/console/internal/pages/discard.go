@@ -19,6 +19,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // maxUndo is the maximum number of messages in the undo parameter of a URL. To restore more messages, users select them
@@ -27,11 +28,11 @@ const maxUndo = 200
 
 // selection describes the messages to which an act applies.
 type selection struct {
-	Filter       failed.Filter // selects messages in one state
-	Words        string
-	failed.Total        // number of messages
-	Fields       []pair // fields of the confirmation form
-	Back         template.URL
+	Filter      failed.Filter // selects messages in one state
+	Words       string
+	store.Total        // number of messages
+	Fields      []pair // fields of the confirmation form
+	Back        template.URL
 
 	path  string     // path of Back
 	query url.Values // query of Back
@@ -120,11 +121,11 @@ func (s *selection) nav() string {
 }
 
 // counter counts the messages that a filter selects.
-type counter func(*web.Call, failed.Filter) (failed.Total, error)
+type counter func(*web.Call, failed.Filter) (store.Total, error)
 
 // countQuickly stops after several thousand messages, so that the page loads quickly. If it has counted all discarded
 // messages, it omits the erased ones, which cannot be restored.
-func countQuickly(c *web.Call, f failed.Filter) (failed.Total, error) {
+func countQuickly(c *web.Call, f failed.Filter) (store.Total, error) {
 	t, err := c.Archive.Count(c.R.Context(), f)
 	if err == nil && !t.More && slices.Equal(f.States, []failed.State{failed.Discarded}) {
 		return countExactly(c, f)
@@ -133,14 +134,14 @@ func countQuickly(c *web.Call, f failed.Filter) (failed.Total, error) {
 }
 
 // notCounted returns zero, for callers that count the messages themselves.
-func notCounted(*web.Call, failed.Filter) (failed.Total, error) { return failed.Total{}, nil }
+func notCounted(*web.Call, failed.Filter) (store.Total, error) { return store.Total{}, nil }
 
 // countShown is like countQuickly, for a form that confirms Filter.AtMost messages. If the quick count is not exact,
 // countShown returns the confirmed number. The archive refuses the act if the filter then selects more messages.
-func countShown(c *web.Call, f failed.Filter) (failed.Total, error) {
+func countShown(c *web.Call, f failed.Filter) (store.Total, error) {
 	t, err := countQuickly(c, f)
 	if t.More {
-		t = failed.Total{N: f.AtMost}
+		t = store.Total{N: f.AtMost}
 	}
 	return t, err
 }
@@ -148,7 +149,7 @@ func countShown(c *web.Call, f failed.Filter) (failed.Total, error) {
 // maxCounting limits the duration of countExactly.
 const maxCounting = 20 * time.Second
 
-func countExactly(c *web.Call, f failed.Filter) (failed.Total, error) {
+func countExactly(c *web.Call, f failed.Filter) (store.Total, error) {
 	ctx, cancel := context.WithTimeout(c.R.Context(), maxCounting)
 	defer cancel()
 	n, err := c.Archive.CountState(ctx, f, f.States[0])
@@ -158,7 +159,7 @@ func countExactly(c *web.Call, f failed.Filter) (failed.Total, error) {
 			Advice: "narrow the search, or use the command “reprise failed”",
 		}
 	}
-	return failed.Total{N: n}, err
+	return store.Total{N: n}, err
 }
 
 var errNonePicked = fault.BadRequest("no messages are selected", "go back and select messages")
@@ -196,7 +197,7 @@ func formSelection(c *web.Call, state failed.State) (s *selection, v url.Values,
 	if err != nil {
 		return nil, nil, false, err
 	}
-	s, err = readSelection(c, v, state, func(c *web.Call, f failed.Filter) (failed.Total, error) {
+	s, err = readSelection(c, v, state, func(c *web.Call, f failed.Filter) (store.Total, error) {
 		if isCounted = f.AtMost == 0; isCounted {
 			return countExactly(c, f)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // editForm shows a form with the content that a replay would currently send.
@@ -32,7 +33,7 @@ type edition struct {
 	Form *editor.EditFormView
 
 	Problem error
-	Theirs  *failed.Revision // concurrent edit by another user; nil: none
+	Theirs  *store.Revision // concurrent edit by another user; nil: none
 }
 
 // edit processes the form. It shows the differences, saves the edit, or saves the edit and begins a replay.
@@ -215,14 +216,14 @@ func showEdit(c *web.Call, e *edition) error {
 }
 
 // latest returns the latest edit of a message. If all edits were reverted, the result is an empty Revision.
-func latest(c *web.Call, m *failed.Message) (*failed.Revision, error) {
+func latest(c *web.Call, m *failed.Message) (*store.Revision, error) {
 	edits, err := c.Archive.Edits(c.R.Context(), m.ID)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(edits, func(e failed.Revision) bool { return e.Number == m.Revision })
+	i := slices.IndexFunc(edits, func(e store.Revision) bool { return e.Number == m.Revision })
 	if i < 0 {
-		return &failed.Revision{}, nil
+		return &store.Revision{}, nil
 	}
 	return &edits[i], nil
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // eraseForm is the form in which a user confirms the erasure of message contents.
 type eraseForm struct {
 	*selection
-	failed.Erasure
+	store.Erasure
 	Hidden  bool // the search includes values that the list does not find
 	Form    url.Values
 	Wrong   wrong

@@ -12,17 +12,18 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // groupRow is a group in a list.
 type groupRow struct {
-	failed.Group
+	store.Group
 	Name  string // single line
 	Spark show.ChartView
 }
 
-func groupRows(groups []failed.Group) []groupRow {
+func groupRows(groups []store.Group) []groupRow {
 	rows := make([]groupRow, len(groups))
 	for i, g := range groups {
 		rows[i] = groupRow{g, groupName(g), show.Spark(g.Hours)}
@@ -31,7 +32,7 @@ func groupRows(groups []failed.Group) []groupRow {
 }
 
 // groupName returns the first line of a group's error, in which placeholders replace the variable parts.
-func groupName(g failed.Group) string {
+func groupName(g store.Group) string {
 	if name := show.FirstLine(g.Text); name != "" {
 		return name
 	}
@@ -55,7 +56,7 @@ func (p *Pages) groups(c *web.Call) error {
 
 		TopNames []string // names of the top fields
 		Groups   []groupRow
-		Queues   []failed.QueueSummary
+		Queues   []store.QueueSummary
 		Tabs     []tab
 		All      template.URL // groups in any state
 		Next     template.URL // next page; "" on the last page
@@ -74,7 +75,7 @@ func (p *Pages) groups(c *web.Call) error {
 	}
 	f := shown.Filter()
 	data.Form = shown.Values()
-	groups, next, err := c.Archive.Groups(c.R.Context(), f, failed.Page{After: c.Params.Get("after")})
+	groups, next, err := c.Archive.Groups(c.R.Context(), f, store.Page{After: c.Params.Get("after")})
 	if err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ func (p *Pages) group(c *web.Call, id failed.GroupID) error {
 	}
 	waiting := failed.Filter{Group: g.ID, States: []failed.State{failed.Failed}}
 	data := struct {
-		Group           *failed.Group
+		Group           *store.Group
 		Name            string
 		Muted, Forever  bool
 		Queue           template.URL // groups of the queue

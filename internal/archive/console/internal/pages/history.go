@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -173,9 +173,9 @@ func (v *historyView) list(all web.Histories) {
 
 // historySpark returns a sparkline of the failures in the history of a queue.
 func historySpark(s history.Series, r history.Range) show.ChartView {
-	var buckets []failed.Bucket
+	var buckets []store.Bucket
 	for _, p := range s.Merged(48).Points {
-		buckets = append(buckets, failed.Bucket{Start: p.Start, N: int64(p.Failures())})
+		buckets = append(buckets, store.Bucket{Start: p.Start, N: int64(p.Failures())})
 	}
 	c := show.Spark(buckets)
 	c.Title = show.Plural(int64(s.Sum().Failures()), "failure") + " in the last " + rangeNames[r.Name]

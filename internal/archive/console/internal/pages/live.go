@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/figures"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // livePause is the minimum time between two notifications of a page. After liveBeat without an event, the console sends
@@ -26,7 +26,7 @@ const (
 // live notifies pages of changes in the archive, in the broker's queues or in the workers. It checks for changes only
 // while pages listen, and then once for all pages.
 type live struct {
-	archive *failed.Archive
+	archive *store.Archive
 	broker  *figures.Broker
 	done    *figures.DoneRates
 	fleet   web.Fleet // nil: workers are not listed
@@ -40,7 +40,7 @@ type stamps struct {
 	all     uint64 // includes the broker's figures, which change continuously
 }
 
-func NewLive(a *failed.Archive, b *figures.Broker, d *figures.DoneRates, f web.Fleet) *live {
+func NewLive(a *store.Archive, b *figures.Broker, d *figures.DoneRates, f web.Fleet) *live {
 	return &live{archive: a, broker: b, done: d, fleet: f, stamp: figures.Cached[stamps]{Age: livePause}}
 }
 
@@ -114,7 +114,7 @@ func (l *live) look(ctx context.Context) (s stamps, err error) {
 	}
 	l.rates.observe(time.Now(), running)
 	// The outcomes of a replay can arrive after its end.
-	latest, _, err := l.archive.Replays(ctx, failed.Page{})
+	latest, _, err := l.archive.Replays(ctx, store.Page{})
 	if err != nil {
 		return s, err
 	}

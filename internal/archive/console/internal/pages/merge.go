@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -36,7 +37,7 @@ func showMerge(c *web.Call, status int, v url.Values, problem string) error {
 	if len(ids) == 1 {
 		data.Title = "Rename group"
 	}
-	var groups []failed.Group
+	var groups []store.Group
 	for _, id := range ids {
 		g, err := c.Archive.Group(c.R.Context(), id)
 		if err != nil {
@@ -46,7 +47,7 @@ func showMerge(c *web.Call, status int, v url.Values, problem string) error {
 	}
 	data.Groups = groupRows(groups)
 	if !v.Has("name") {
-		data.Name = slices.MaxFunc(groups, func(a, b failed.Group) int { return cmp.Compare(a.Counts.Total(), b.Counts.Total()) }).Text
+		data.Name = slices.MaxFunc(groups, func(a, b store.Group) int { return cmp.Compare(a.Counts.Total(), b.Counts.Total()) }).Text
 	}
 	return render(c, status, "merge", page{Title: data.Title, Nav: "groups"}, data)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -43,7 +44,7 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 			return err
 		}
 	}
-	acts, _, err := c.Archive.Acts(ctx, failed.ActFilter{Message: m.ID}, failed.Page{Size: 100})
+	acts, _, err := c.Archive.Acts(ctx, store.ActFilter{Message: m.ID}, store.Page{Size: 100})
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func laterFailure(c *web.Call, m *failed.Message) (*failed.Summary, error) {
 	if f.Validate() != nil { // a search needs a word, and the message ID contains none
 		f.Text = ""
 	}
-	list, _, err := c.Archive.List(c.R.Context(), f, failed.Page{Size: 100})
+	list, _, err := c.Archive.List(c.R.Context(), f, store.Page{Size: 100})
 	if i := slices.IndexFunc(list, func(s failed.Summary) bool { return s.BackOf == m.ID }); i >= 0 {
 		return &list[i], err
 	}
@@ -122,7 +123,7 @@ func laterFailure(c *web.Call, m *failed.Message) (*failed.Summary, error) {
 
 // journey returns the history of a message since its publication. The parameter again is the message that failed again
 // after the replay, or nil. The argument acts contains the acts that discarded, restored, reverted, erased or purged the message.
-func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, again *failed.Summary, acts []failed.Act) []step {
+func journey(m *failed.Message, edits []store.Revision, replay *failed.Replay, again *failed.Summary, acts []store.Act) []step {
 	var steps []step
 	add := func(s step) { steps = append(steps, s) }
 	if t := m.Properties.Timestamp; !t.IsZero() {
@@ -319,7 +320,7 @@ func (p *Pages) revision(c *web.Call, id failed.ID) error {
 	}
 	data := struct {
 		M      *failed.Message
-		R      *failed.Revision
+		R      *store.Revision
 		Edit   editor.EditDiff
 		Body   show.BodyView
 		Hidden bool // the message contains secrets that the visitor may not see

@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -23,7 +24,7 @@ type messageList struct {
 	Filter   failed.Filter
 	Tabs     []tab
 	Messages []listed
-	Total    failed.Total
+	Total    store.Total
 	Next     template.URL
 	State    failed.State
 
@@ -38,13 +39,13 @@ type messageList struct {
 // listed is a message in a list.
 type listed struct {
 	failed.Summary
-	Detail string // see failed.Archive.Details
+	Detail string // see store.Archive.Details
 }
 
 // listMessages returns a page of messages.
 func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*messageList, error) {
 	ctx := c.R.Context()
-	messages, next, err := c.Archive.List(ctx, f, failed.Page{After: c.Params.Get("after")})
+	messages, next, err := c.Archive.List(ctx, f, store.Page{After: c.Params.Get("after")})
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // overview shows all work queues, the most frequent failures, and the running replays.
@@ -14,7 +15,7 @@ func (p *Pages) overview(c *web.Call) error {
 	if err != nil {
 		return err
 	}
-	groups, _, err := c.Archive.Groups(ctx, failed.GroupFilter{State: failed.Failed, MostFailed: true}, failed.Page{Size: 6})
+	groups, _, err := c.Archive.Groups(ctx, store.GroupFilter{State: failed.Failed, MostFailed: true}, store.Page{Size: 6})
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (p *Pages) overview(c *web.Call) error {
 
 // overviewSums contains totals over all queues.
 type overviewSums struct {
-	Counts                failed.Counts
+	Counts                store.Counts
 	Depth, Retrying       int64
 	In, Done              float64 // per second; In counts only queues with a known Done
 	DoneKnown             bool

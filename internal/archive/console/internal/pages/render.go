@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -142,7 +143,7 @@ var functions = template.FuncMap{
 	"tag":      show.Tag,
 
 	"shown_state": shownState,
-	"total":       func(t failed.Total) string { return show.Thousands(t.N) + more(t) },
+	"total":       func(t store.Total) string { return show.Thousands(t.N) + more(t) },
 	"textual":     func(name string) string { return failed.Filter{Queue: name}.Values().Get("queue") },
 	"dict":        dict,
 
@@ -181,7 +182,7 @@ func number(format func(int64) string) func(n any) (string, error) {
 	}
 }
 
-func more(t failed.Total) string {
+func more(t store.Total) string {
 	if t.More {
 		return "+"
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -79,7 +81,7 @@ func canaryThatStopped(c *web.Call, r *failed.Replay) (*canaryView, error) {
 	if r.State != failed.ReplayStopped || r.Plan.Canary == 0 || r.Sent != 1 {
 		return nil, nil
 	}
-	sent, _, err := c.Archive.List(c.R.Context(), failed.Filter{SentBy: r.ID}, failed.Page{Size: 1})
+	sent, _, err := c.Archive.List(c.R.Context(), failed.Filter{SentBy: r.ID}, store.Page{Size: 1})
 	if err != nil || len(sent) == 0 {
 		return nil, err
 	}
@@ -116,7 +118,7 @@ func (p *Pages) viewReplay(r failed.Replay, now time.Time) replayView {
 	if v.Running {
 		v.Rate = p.Live.rates.rate(now, &r)
 	}
-	if left := r.Remaining(v.Rate); v.Running && left > 0 && left < 30*24*time.Hour {
+	if left := replay.Remaining(&r, v.Rate); v.Running && left > 0 && left < 30*24*time.Hour {
 		v.Left = show.Short(max(left, time.Second))
 	}
 	v.Outcomes, v.CanaryResult = outcomesOf(&r), canaryResult(&r)
@@ -167,7 +169,7 @@ func describePlan(p failed.Plan) string {
 
 // replays lists the replays.
 func (p *Pages) replays(c *web.Call) error {
-	replays, next, err := c.Archive.Replays(c.R.Context(), failed.Page{After: c.Params.Get("after")})
+	replays, next, err := c.Archive.Replays(c.R.Context(), store.Page{After: c.Params.Get("after")})
 	if err != nil {
 		return err
 	}
@@ -188,18 +190,18 @@ func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 	if err != nil {
 		return err
 	}
-	returned, _, err := c.Archive.List(ctx, failed.Filter{Replay: r.ID}, failed.Page{Size: 10})
+	returned, _, err := c.Archive.List(ctx, failed.Filter{Replay: r.ID}, store.Page{Size: 10})
 	if err != nil {
 		return err
 	}
 	data := struct {
 		R        replayView
 		Refused  []failed.Summary
-		Waiting  failed.Total // messages that the replay could not send and that were not sent later
+		Waiting  store.Total // messages that the replay could not send and that were not sent later
 		Returned []failed.Summary
-		Carried  bool         // a replayer is available
-		Canary   *canaryView  // canary that stopped the replay; nil: none
-		Rest     failed.Total // failed messages that match the plan of a stopped or canceled replay
+		Carried  bool        // a replayer is available
+		Canary   *canaryView // canary that stopped the replay; nil: none
+		Rest     store.Total // failed messages that match the plan of a stopped or canceled replay
 
 		AllRefused, Again, AllReturned, ReplayRest template.URL
 	}{R: p.viewReplay(*r, c.Clock()), Returned: returned, Carried: c.Replayer != nil}
@@ -210,7 +212,7 @@ func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 	data.AllRefused = web.HrefMessages("/messages", failed.Filter{RefusedBy: r.ID})
 	if r.Refused > 0 {
 		f := failed.Filter{RefusedBy: r.ID}
-		if data.Refused, _, err = c.Archive.List(ctx, f, failed.Page{Size: 10}); err != nil {
+		if data.Refused, _, err = c.Archive.List(ctx, f, store.Page{Size: 10}); err != nil {
 			return err
 		}
 		f.States = []failed.State{failed.Failed}
@@ -236,7 +238,7 @@ func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 // replayForm shows the form for the settings of a new replay.
 func (p *Pages) replayForm(c *web.Call) error {
 	var where *sampleDestinations
-	s, err := pageSelection(c, failed.Failed, func(c *web.Call, f failed.Filter) (t failed.Total, err error) {
+	s, err := pageSelection(c, failed.Failed, func(c *web.Call, f failed.Filter) (t store.Total, err error) {
 		where, err = findWhereabouts(c, f)
 		if err != nil {
 			return t, err
@@ -386,28 +388,28 @@ func (p *Pages) cancelReplay(c *web.Call, id failed.ReplayID) error {
 
 // sampleDestinations contains the destinations of messages that a replay returns to their work queues.
 type sampleDestinations struct {
-	All     []failed.Destination // most messages first, up to maxDestinations
+	All     []replay.Destination // most messages first, up to maxDestinations
 	More    int                  // number of omitted destinations
 	Warned  bool                 // at least one of All has a Warning and is sent
 	Refused bool                 // at least one of All is sent only if the user permits the queue name
 	Unknown int64                // messages that cannot be sent, because their work queue is unknown
 	Looked  int64                // number of inspected messages; 0: all
 
-	Selected failed.Total
+	Selected store.Total
 }
 
 // maxDestinations is the maximum number of destinations on a page.
 const maxDestinations = 20
 
 func findWhereabouts(c *web.Call, f failed.Filter) (*sampleDestinations, error) {
-	all, total, err := c.Archive.Preview(c.R.Context(), failed.Plan{Filter: f}, c.Routing)
+	all, total, err := replay.Preview(c.R.Context(), c.Archive, failed.Plan{Filter: f}, c.Routing)
 	if err != nil {
 		return nil, err
 	}
 	w := &sampleDestinations{All: all[:min(len(all), maxDestinations)], Selected: total}
 	w.More = len(all) - len(w.All)
-	w.Warned = slices.ContainsFunc(w.All, func(d failed.Destination) bool { return d.Warning != "" && !d.Refused })
-	w.Refused = slices.ContainsFunc(w.All, func(d failed.Destination) bool { return d.Refused })
+	w.Warned = slices.ContainsFunc(w.All, func(d replay.Destination) bool { return d.Warning != "" && !d.Refused })
+	w.Refused = slices.ContainsFunc(w.All, func(d replay.Destination) bool { return d.Refused })
 	for _, d := range all {
 		if d.Unknown {
 			w.Unknown += d.Messages

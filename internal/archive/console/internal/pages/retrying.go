@@ -15,6 +15,8 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/archive/waiting"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -24,15 +26,15 @@ var (
 )
 
 // waitingVerbs contains the label and the past tense of each act on waiting messages.
-var waitingVerbs = map[failed.WaitingDo][2]string{
-	failed.RetryNow: {"Retry now", "retried"}, failed.Postpone: {"Postpone", "postponed"}, failed.ParkNow: {"Park", "parked"},
+var waitingVerbs = map[waiting.Do][2]string{
+	waiting.RetryNow: {"Retry now", "retried"}, waiting.Postpone: {"Postpone", "postponed"}, waiting.ParkNow: {"Park", "parked"},
 }
 
 // waitingLinks are the URLs of the forms of the acts.
 type waitingLinks struct{ Retry, Postpone, Park template.URL }
 
 func linksOf(f api.WaitingFilter) waitingLinks {
-	to := func(do failed.WaitingDo) template.URL {
+	to := func(do waiting.Do) template.URL {
 		v := f.Values()
 		if len(v) == 0 {
 			v.Set("all", "true")
@@ -40,7 +42,7 @@ func linksOf(f api.WaitingFilter) waitingLinks {
 		v.Set("do", string(do))
 		return web.Href("/retrying/act", v)
 	}
-	return waitingLinks{to(failed.RetryNow), to(failed.Postpone), to(failed.ParkNow)}
+	return waitingLinks{to(waiting.RetryNow), to(waiting.Postpone), to(waiting.ParkNow)}
 }
 
 type waitingGroupRow struct {
@@ -86,7 +88,7 @@ func selectOf(q url.Values, name, label string, options ...string) waitingSelect
 
 // waitingSelects returns the fields of the filter.
 func waitingSelects(c *web.Call, q url.Values) ([]waitingSelect, error) {
-	queues, err := c.Archive.WaitingQueues(c.R.Context(), failed.WaitingFilter{})
+	queues, err := c.Archive.WaitingQueues(c.R.Context(), store.WaitingFilter{})
 	names := []string{"", "All queues"}
 	for _, w := range queues {
 		f := api.WaitingFilter{Queue: api.Text(w.Queue)}
@@ -119,7 +121,7 @@ func (p *Pages) retrying(c *web.Call) error {
 		Known    bool
 	}{
 		Form: query, TopNames: []string{"queue", "group", "error", "attempt", "before", "id"}, Sought: len(query) > 0,
-		Room: failed.MaxWaiting, Known: c.Rescheduler != nil,
+		Room: store.MaxWaiting, Known: c.Rescheduler != nil,
 	}
 	page1 := page{Title: "Retrying", Nav: "retrying"}
 	var err error
@@ -137,7 +139,7 @@ func (p *Pages) retrying(c *web.Call) error {
 	if data.Summary, err = c.WaitingSummary(f); err != nil {
 		return err
 	}
-	list, next, err := c.Archive.Waiting(c.R.Context(), f.Filter(), failed.Page{After: c.Params.Get("after")})
+	list, next, err := c.Archive.Waiting(c.R.Context(), f.Filter(), store.Page{After: c.Params.Get("after")})
 	if err != nil {
 		return err
 	}
@@ -166,7 +168,7 @@ func (p *Pages) retrying(c *web.Call) error {
 // waitingFlash describes the result of the act that led to the page. It sets left if some of the selected messages may
 // be unchanged.
 func waitingFlash(v url.Values) (text string, left bool) {
-	verb, ok := waitingVerbs[failed.WaitingDo(v.Get("act"))]
+	verb, ok := waitingVerbs[waiting.Do(v.Get("act"))]
 	if !ok {
 		return "", false
 	}
@@ -186,7 +188,7 @@ func waitingFlash(v url.Values) (text string, left bool) {
 
 // waitingForm is the confirmation form of an act on waiting messages.
 type waitingForm struct {
-	Do             failed.WaitingDo
+	Do             waiting.Do
 	Verb           string
 	Words          string
 	N              int64
@@ -214,20 +216,20 @@ func showWaitingForm(c *web.Call, status int, form *waitingForm) error {
 }
 
 // waitingFormOf reads the selection of an act and counts the messages.
-func waitingFormOf(c *web.Call, v url.Values) (*waitingForm, failed.WaitingAct, error) {
-	do := failed.WaitingDo(v.Get("do"))
+func waitingFormOf(c *web.Call, v url.Values) (*waitingForm, waiting.Act, error) {
+	do := waiting.Do(v.Get("do"))
 	verb, ok := waitingVerbs[do]
 	if !ok {
-		return nil, failed.WaitingAct{}, fault.BadRequest(fmt.Sprintf("do must be retry, postpone or park: got %s", brief.Quoted(string(do))), "correct the form")
+		return nil, waiting.Act{}, fault.BadRequest(fmt.Sprintf("do must be retry, postpone or park: got %s", brief.Quoted(string(do))), "correct the form")
 	}
 	f, err := api.ParseWaitingFilter(web.Only(v, api.WaitingNames), c.Clock())
 	if err != nil {
-		return nil, failed.WaitingAct{}, fault.BadFilter(err)
+		return nil, waiting.Act{}, fault.BadFilter(err)
 	}
-	act := failed.WaitingAct{Do: do, Filter: f.Filter(), All: v.Get("all") == "true"}
+	act := waiting.Act{Do: do, Filter: f.Filter(), All: v.Get("all") == "true"}
 	checked := act
-	if do == failed.Postpone {
-		checked.Delay = failed.MinPostpone
+	if do == waiting.Postpone {
+		checked.Delay = waiting.MinPostpone
 	}
 	if err := web.CheckWaiting(checked); err != nil {
 		return nil, act, err
@@ -297,7 +299,7 @@ func (p *Pages) actOnWaiting(c *web.Call) error {
 		return errNoCount
 	}
 	act.Reason, form.Reason = strings.TrimSpace(v.Get("reason")), v.Get("reason")
-	if act.Do == failed.Postpone {
+	if act.Do == waiting.Postpone {
 		form.Delay = v.Get("delay")
 		if act.Delay, err = time.ParseDuration(form.Delay); err != nil || act.Validate() != nil {
 			form.Problem, form.Where = "Enter a time from 1s to 1193h, such as 2h.", "delay"

@@ -10,12 +10,13 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // searchForm is the search form above the list of messages, with its current values.
 type searchForm struct {
 	Form   url.Values
-	Queues []failed.QueueSummary
+	Queues []store.QueueSummary
 	Fields []searchField
 	Rest   []pair // conditions without a field in the form
 	Since  string // the selected time, if it is not an option of the form

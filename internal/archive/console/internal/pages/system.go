@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/flow"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/graph"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/protocol"
@@ -26,7 +26,7 @@ import (
 type system struct {
 	graph    *graph.Graph
 	figures  map[string]mgmtapi.Queue
-	archived map[string]failed.QueueSummary
+	archived map[string]store.QueueSummary
 	done     []ledger.Rate
 	problem  error // error of the management API; figures.ErrNoFigures if none is configured
 }
@@ -38,7 +38,7 @@ func (p *Pages) system(c *web.Call) (*system, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &system{archived: map[string]failed.QueueSummary{}}
+	s := &system{archived: map[string]store.QueueSummary{}}
 	workers := p.Workers()
 	works := make([]string, 0, len(summaries)+len(workers))
 	for _, q := range summaries {
@@ -96,7 +96,7 @@ type queueRow struct {
 	DoneKnown bool
 	Retrying  int64 // messages in its wait queues
 	Parked    int64 // messages in its failed queue, not yet in the archive
-	Archived  failed.QueueSummary
+	Archived  store.QueueSummary
 	Workers   int    // consumers according to the broker, or workers of this program
 	Paused    bool   // whether a worker does not consume because an operator has paused it
 	Stopped   string // reason why a worker of this program is not consuming; "": all are

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // ChartView is a bar chart in units of the SVG viewBox. The template draws the chart. The style sheet sets the colors.
@@ -37,18 +37,18 @@ type chartLabel struct {
 }
 
 // Hours returns the chart of the failures of g in the last 24 hours.
-func Hours(g failed.Group) ChartView {
+func Hours(g store.Group) ChartView {
 	return barChart(g.Hours, "Failures per hour, last 24 hours", "15:04 UTC", "15:04", 6)
 }
 
 // Days returns the chart of the failures of g in the last 30 days.
-func Days(g failed.Group) ChartView {
+func Days(g store.Group) ChartView {
 	return barChart(g.Days, "Failures per day, last 30 days", "Mon 2 Jan", "2 Jan", 7)
 }
 
 // barChart returns a chart with a bar for each bucket. The parameter every is the distance between labeled buckets. The
 // newest bucket is labeled.
-func barChart(buckets []failed.Bucket, title, exact, short string, every int) ChartView {
+func barChart(buckets []store.Bucket, title, exact, short string, every int) ChartView {
 	const width, height, left, top, bottom = 440, 150, 36, 10, 22
 	c := ChartView{Width: width, Height: height, Base: height - bottom, Title: title}
 	if len(buckets) == 0 {
@@ -88,7 +88,7 @@ func barChart(buckets []failed.Bucket, title, exact, short string, every int) Ch
 	return c
 }
 
-func nowWord(buckets []failed.Bucket) string {
+func nowWord(buckets []store.Bucket) string {
 	if n := len(buckets); n > 1 && buckets[n-1].Start.Sub(buckets[n-2].Start) >= 24*time.Hour {
 		return "today"
 	}
@@ -110,7 +110,7 @@ func ceiling(n int64) int64 {
 func round1(v float64) float64 { return float64(int64(v*10+0.5)) / 10 }
 
 // Spark returns a sparkline of 96×22 units for a table row.
-func Spark(buckets []failed.Bucket) ChartView {
+func Spark(buckets []store.Bucket) ChartView {
 	const width, height = 96, 22
 	c := ChartView{Width: width, Height: height, Base: height - 1}
 	most, total := int64(1), int64(0)

@@ -6,16 +6,16 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // Each bar starts at the base line and fits into the chart, and a single failure is visible.
 func TestBarChart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.Int64Range(0, 1_000_000), 1, 40).Draw(t, "counts")
-		buckets := make([]failed.Bucket, len(counts))
+		buckets := make([]store.Bucket, len(counts))
 		for i, n := range counts {
-			buckets[i] = failed.Bucket{Start: time.Unix(int64(i)*3600, 0), N: n}
+			buckets[i] = store.Bucket{Start: time.Unix(int64(i)*3600, 0), N: n}
 		}
 		c := barChart(buckets, "Failures", "15:04", "15:04", 6)
 		if len(c.Bars) != len(counts) || !c.Bars[len(counts)-1].Now {

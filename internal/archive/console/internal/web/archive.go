@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -62,7 +63,7 @@ func (c *Call) withoutHiddenSecrets(plan failed.Plan) failed.Plan {
 const EditSendsNone = "the edit changes none of the selected messages, so the replay would send none"
 
 // PreviewEdit returns the effect of a plan's edit on at most limit messages, as the visitor may see it.
-func (c *Call) PreviewEdit(plan failed.Plan, limit int) (failed.EditPreview, error) {
+func (c *Call) PreviewEdit(plan failed.Plan, limit int) (store.EditPreview, error) {
 	return c.Archive.PreviewEdit(c.R.Context(), c.withoutHiddenSecrets(plan), limit)
 }
 
@@ -95,7 +96,7 @@ const maxMute = 100 * 365 * 24 * 3600
 // Mute mutes a group for a number of seconds. If seconds is 0 or exceeds maxMute, the group stays muted until it is
 // unmuted.
 func (c *Call) Mute(id failed.GroupID, seconds int64) error {
-	until := failed.MutedForever
+	until := store.MutedForever
 	if seconds > 0 && seconds <= maxMute {
 		until = c.Archive.Config().Clock().Add(time.Duration(seconds) * time.Second)
 	}
@@ -172,7 +173,7 @@ func hides(shown, whole failed.Content) bool {
 }
 
 // Revision returns an edit as the visitor may see it, and reports whether parts are hidden.
-func (c *Call) Revision(id failed.ID, number int) (r *failed.Revision, isRedacted bool, err error) {
+func (c *Call) Revision(id failed.ID, number int) (r *store.Revision, isRedacted bool, err error) {
 	r, err = c.Archive.Revision(c.R.Context(), id, number)
 	rules := c.Secrets()
 	if err != nil || len(rules) == 0 {

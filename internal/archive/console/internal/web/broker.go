@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/ingest"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -70,8 +70,8 @@ func (c *Call) PurgeQueue(p api.PurgeQueue) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	cfg := failed.EmptyConfig{Queue: string(p.Queue), Limit: min(p.Limit, maxPurge), Reason: p.Reason, Drop: p.Drop}
-	n, err := c.Archive.EmptyQueue(c.R.Context(), client, cfg, c.Who.Actor)
+	cfg := ingest.EmptyConfig{Queue: string(p.Queue), Limit: min(p.Limit, maxPurge), Reason: p.Reason, Drop: p.Drop}
+	n, err := ingest.Empty(c.R.Context(), client, c.Archive, cfg, c.Who.Actor)
 	return n, ofBroker(err)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 // fail writes an error, as JSON or as a page.
@@ -24,7 +24,7 @@ func (c *Call) fail(err error) {
 			c.Logger.Error("request failed", "method", c.R.Method, "path", c.R.URL.Path, "actor", c.Who.Actor, "err", err)
 		}
 	}
-	if c.Unavailable = errors.Is(err, failed.ErrUnavailable); c.Unavailable {
+	if c.Unavailable = errors.Is(err, store.ErrUnavailable); c.Unavailable {
 		c.loggedUnavailable.Log(c.Logger, slog.LevelWarn, "archive unavailable", "method", c.R.Method, "path", c.R.URL.Path, "actor", c.Who.Actor, "err", err)
 	}
 	if f.RetryAfter > 0 {

@@ -19,6 +19,8 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/loglimit"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
@@ -30,9 +32,9 @@ type Server struct {
 	// adds the prefix to routes, Redirect adds it to redirects, and the templates add it to links.
 	Prefix string
 
-	Archive  *failed.Archive
+	Archive  *store.Archive
 	Replayer interface{ Wake() }
-	Routing  failed.Routing
+	Routing  replay.Routing
 	Ledger   *ledger.Ledger
 	Fleet    Fleet                  // if nil, the console does not list workers
 	History  *history.History       // if nil, the console does not record a history

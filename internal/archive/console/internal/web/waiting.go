@@ -10,11 +10,12 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/waiting"
 )
 
 // Rescheduler acts on waiting messages.
 type Rescheduler interface {
-	Act(ctx context.Context, act failed.WaitingAct, who failed.Actor) (failed.WaitingResult, error)
+	Act(ctx context.Context, act waiting.Act, who failed.Actor) (waiting.Result, error)
 }
 
 // WaitingSummary counts the waiting messages by queue and by group.
@@ -52,7 +53,7 @@ func (c *Call) WaitingSummary(f api.WaitingFilter) (s api.WaitingSummary, err er
 			s.Silent = append(s.Silent, queue)
 		}
 	}
-	if r, ok := c.Rescheduler.(interface{ Blocked() []failed.BlockedQueue }); ok {
+	if r, ok := c.Rescheduler.(interface{ Blocked() []waiting.BlockedQueue }); ok {
 		for _, b := range r.Blocked() {
 			s.Blocked = append(s.Blocked, api.WaitingBlocked{
 				Queue: api.Text(b.Queue), WaitQueue: api.Text(b.WaitQueue), Messages: b.Messages, Cause: api.Text(b.Cause()), Remedy: api.Text(b.Remedy()),
@@ -70,9 +71,9 @@ const actTimeout = 5 * time.Minute
 
 // ActOnWaiting acts on waiting messages. If the act fails partway, the result counts the messages processed before the
 // error and contains the error as a refusal.
-func (c *Call) ActOnWaiting(act failed.WaitingAct) (failed.WaitingResult, error) {
+func (c *Call) ActOnWaiting(act waiting.Act) (waiting.Result, error) {
 	if c.Rescheduler == nil {
-		return failed.WaitingResult{}, &fault.Failure{
+		return waiting.Result{}, &fault.Failure{
 			Status: http.StatusServiceUnavailable, Text: "this console is not connected to a broker", Advice: "start it with a broker: reprise console --url URL",
 		}
 	}
@@ -80,14 +81,14 @@ func (c *Call) ActOnWaiting(act failed.WaitingAct) (failed.WaitingResult, error)
 	defer cancel()
 	res, err := c.Rescheduler.Act(ctx, act, c.Who.Actor)
 	if err != nil && res.Selected > 0 { // res.Refused reports the remaining messages
-		res.Refused = append(res.Refused, failed.WaitingRefusal{Why: "stopped early: " + strings.TrimPrefix(err.Error(), "failed: ")})
+		res.Refused = append(res.Refused, waiting.WaitingRefusal{Why: "stopped early: " + strings.TrimPrefix(err.Error(), "failed: ")})
 		err = nil
 	}
 	return res, err
 }
 
 // CheckWaiting returns an error if the act is invalid. It does not read the archive.
-func CheckWaiting(act failed.WaitingAct) error {
+func CheckWaiting(act waiting.Act) error {
 	if err := act.Validate(); err != nil {
 		return fault.BadRequest(strings.TrimPrefix(err.Error(), "failed: invalid: "), "no message was changed")
 	}
