@@ -26,7 +26,38 @@ func parseDefinitions(text []byte) (d definitions, err error) {
 	if json.Unmarshal(text, &d) != nil || d == nil {
 		return nil, badRequest("failed_to_parse_json")
 	}
+	if name := repeated(json.NewDecoder(bytes.NewReader(text)), make([]string, 0, 64)); name != "" {
+		return nil, badRequest(fmt.Sprintf("%q must not occur twice in an object (nothing was imported)", name))
+	}
 	return d, nil
+}
+
+// repeated returns a name that an object in the next value contains twice, or "". The value is valid JSON. RabbitMQ ignores
+// the second value, and with it perhaps a list of queues. The names of the enclosing objects are in outer.
+func repeated(d *json.Decoder, outer []string) string {
+	token, _ := d.Token()
+	if token != json.Delim('[') && token != json.Delim('{') {
+		return ""
+	}
+	names := outer // appends overwrite the names of objects that ended
+	for d.More() {
+		if token == json.Delim('{') {
+			name, _ := d.Token()
+			names = append(names, name.(string))
+		}
+		if name := repeated(d, names); name != "" {
+			return name
+		}
+	}
+	_, _ = d.Token() // the end
+	names = names[len(outer):]
+	slices.Sort(names)
+	for i := range names {
+		if i > 0 && names[i] == names[i-1] {
+			return names[i]
+		}
+	}
+	return ""
 }
 
 func postDefinitions(c *call, where func() (*vhost.VHost, error)) (any, error) {

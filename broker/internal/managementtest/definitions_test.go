@@ -146,8 +146,11 @@ func TestImportRejectsUnsupportedObjects(t *testing.T) {
 		`{"vhosts":[{"name":"v","limits":{"max-queues":1}}]}`:                                                      "limits of virtual hosts are not supported",
 		`{"vhosts":[{"name":"v","metadata":{"default_queue_type":"quorum"}}]}`:                                     "default_queue_type must be classic: got quorum",
 		`{"queues":[{"name":"q","vhost":"/","arguments":{"x-queue-type":"stream"}}]}`:                              "queue \"q\"",
-		`{"queues":"q"}`: "queues must be a list",
-		`nonsense`:       "failed_to_parse_json",
+		`{"queues":[{"name":"q","vhost":"/"}],"queues":[]}`:                                                        "\"queues\" must not occur twice in an object (nothing was imported)",
+		`{"queues":[{"name":"q","vhost":"/","name":"r"}]}`:                                                         "\"name\" must not occur twice in an object",
+		`{"x":[1,{"a":{"b":1,"\u0062":2}}]}`:                                                                       "\"b\" must not occur twice in an object",
+		`{"queues":"q"}`:                                                                                           "queues must be a list",
+		`nonsense`:                                                                                                 "failed_to_parse_json",
 	} {
 		status, text := b.call(t, "POST", "/api/definitions", definitions)
 		var body struct{ Reason string }
