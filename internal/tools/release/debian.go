@@ -49,7 +49,7 @@ func (r *release) packDebian(program []byte, arch string, docs documents) error 
 			return fmt.Errorf("cannot write file of the package: %w", err)
 		}
 	}
-	nfpm, err := output("internal/tools/external", nil, "go", "tool", "-n", "nfpm")
+	nfpm, err := output("internal/tools", nil, "go", "tool", "-n", "nfpm")
 	if err != nil {
 		return err
 	}
