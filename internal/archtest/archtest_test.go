@@ -33,7 +33,7 @@ func TestProjectFollowsRules(t *testing.T) {
 // With an empty list of packages, TestProjectFollowsRules would pass.
 func TestListPackagesFindsProject(t *testing.T) {
 	packages := listPackages(t)
-	for _, want := range []string{Module, Module + "/broker", "slices", amqpClient} {
+	for _, want := range []string{Module, Module + "/broker", Module + "/internal/tools/site", "slices", amqpClient} {
 		if !slices.ContainsFunc(packages, func(p Package) bool { return p.ImportPath == want && len(p.GoFiles) > 0 && len(p.Imports) > 0 }) {
 			t.Errorf("package %s not found in the output of go list", want)
 		}
@@ -133,9 +133,19 @@ var listPackages = func(t *testing.T) []Package {
 	return packages
 }
 
-var list = sync.OnceValues(func() (packages []Package, _ error) {
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Name,Imports,GoFiles,TestGoFiles,XTestGoFiles", "./...")
-	cmd.Dir = root
+// list returns the packages of the project's module with their dependencies, and the packages of the module internal/tools.
+var list = sync.OnceValues(func() ([]Package, error) {
+	packages, err := goList(root, "-deps=true")
+	if err != nil {
+		return nil, err
+	}
+	tools, err := goList(root+"/internal/tools", "-deps=false")
+	return append(packages, tools...), err
+})
+
+func goList(dir, deps string) (packages []Package, _ error) {
+	cmd := exec.Command("go", "list", deps, "-json=ImportPath,Name,Imports,GoFiles,TestGoFiles,XTestGoFiles", "./...")
+	cmd.Dir = dir
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
@@ -151,4 +161,4 @@ var list = sync.OnceValues(func() (packages []Package, _ error) {
 		}
 		packages = append(packages, p)
 	}
-})
+}
