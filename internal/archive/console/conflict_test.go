@@ -1,6 +1,7 @@
 package console
 
 import (
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -53,4 +54,53 @@ func TestEditDetectsConflict(t *testing.T) {
 	if status, _, _ := post(t, c, "/messages/1/edit", url.Values{"do": {"save"}}); status == http.StatusSeeOther {
 		t.Error("form without a revision was accepted")
 	}
+}
+
+// An act of another user between the check of the message and the edit does not lose the form, and does not break the page.
+func TestEditDetectsConcurrentAct(t *testing.T) {
+	for name, concurrent := range map[string]struct {
+		act  func(t *testing.T, c *Console, id failed.ID) error
+		want string
+	}{
+		"discard": {func(t *testing.T, c *Console, id failed.ID) error {
+			_, err := c.cfg.Archive.Discard(t.Context(), failed.Filter{IDs: []failed.ID{id}}, "a test", "ann")
+			return err
+		}, "Message 1 is discarded"},
+		"edit": {func(t *testing.T, c *Console, id failed.ID) error {
+			return c.cfg.Archive.Edit(t.Context(), id, 0, failed.Content{Body: []byte("ann's")}, "ann")
+		}, "ann has edited this message since"},
+	} {
+		for _, do := range []string{"save", "replay"} {
+			t.Run(name+", "+do, func(t *testing.T) {
+				c := newConsole(t, Config{Replayer: &fakeReplayer{}})
+				id := add(t, c.cfg.Archive, nil)
+				mine := url.Values{"base": {"0"}, "revision": {"0"}, "body": {"ben's"}, "do": {do}}
+				status, _, body := post(t, c, "/messages/1/edit", mine, func(r *http.Request) {
+					// The page reads the form after the message.
+					r.Body = &interruptedBody{r.Body, func() {
+						if err := concurrent.act(t, c, id); err != nil {
+							t.Error(err)
+						}
+					}}
+				})
+				if status != http.StatusConflict || !strings.Contains(body, concurrent.want) {
+					t.Errorf("got status %d, want 409 and %q; body %s", status, concurrent.want, body)
+				}
+			})
+		}
+	}
+}
+
+// interruptedBody is the body of a request that calls act before its first byte.
+type interruptedBody struct {
+	io.ReadCloser
+	act func()
+}
+
+func (b *interruptedBody) Read(p []byte) (int, error) {
+	if b.act != nil {
+		b.act()
+		b.act = nil
+	}
+	return b.ReadCloser.Read(p)
 }
