@@ -39,9 +39,9 @@ func connect(ctx context.Context, queues ...string) (*broker.Broker, *reprise.Cl
 // A worker parks a message that it cannot process, the archive stores the message, and a replay sends it after the
 // cause is fixed.
 func Example() {
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	b, client := connect(ctx)
+	b, client := connect(ctx, "orders")
 	defer b.Shutdown(context.Background())
 	defer client.Close(context.Background())
 
@@ -75,9 +75,7 @@ func Example() {
 	must(err)
 	go replayer.Run(ctx)
 
-	for client.Publish(ctx, &reprise.Message{RoutingKey: "orders", Body: []byte("order 17")}) != nil {
-		time.Sleep(time.Millisecond) // the worker declares its queue
-	}
+	must(client.Publish(ctx, &reprise.Message{RoutingKey: "orders", Body: []byte("order 17")}))
 	var list []failed.Summary
 	for len(list) == 0 {
 		time.Sleep(time.Millisecond)

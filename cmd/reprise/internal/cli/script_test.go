@@ -102,6 +102,17 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // timeout is the maximum duration of a script or of a wait.
 const timeout = 2 * time.Minute
 
+// eventually reports whether a condition holds before the timeout.
+func eventually(condition func() bool) bool {
+	const pause = 2 * time.Millisecond
+	for deadline := time.Now().Add(timeout); !condition(); time.Sleep(pause) {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: await FILE REGEXP")
@@ -109,13 +120,13 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	re, err := regexp.Compile("(?m)" + args[1])
 	ts.Check(err)
 	var text []byte
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	found := eventually(func() bool {
 		text, err = os.ReadFile(ts.MkAbs(args[0]))
-		if err == nil && re.Match(text) {
-			return
-		}
+		return err == nil && re.Match(text)
+	})
+	if !found {
+		ts.Fatalf("%s has no %q:\n%s", args[0], args[1], text)
 	}
-	ts.Fatalf("%s has no %q:\n%s", args[0], args[1], text)
 }
 
 func brokerOf(ts *testscript.TestScript, neg bool, args []string) {
@@ -154,16 +165,16 @@ func answers(ts *testscript.TestScript, neg bool, args []string) {
 	await(ts, false, []string{args[0], `http://\S+:[0-9]+`})
 	url := regexp.MustCompile(`http://[^/\s]+`).FindString(ts.ReadFile(args[0])) + args[1]
 	var text []byte
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	found := eventually(func() bool {
 		answer, err := http.Get(url)
 		ts.Check(err)
 		text, err = io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
-		if err == nil && re.Match(text) {
-			return
-		}
+		return err == nil && re.Match(text)
+	})
+	if !found {
+		ts.Fatalf("%s does not answer %q:\n%s", url, args[2], text)
 	}
-	ts.Fatalf("%s does not answer %q:\n%s", url, args[2], text)
 }
 
 func consoleOf(ts *testscript.TestScript, neg bool, args []string) {
@@ -200,15 +211,14 @@ func isReceived(ts *testscript.TestScript, neg bool, args []string) {
 	re, err := regexp.Compile(args[0])
 	ts.Check(err)
 	x := ts.Value(requestsKey{}).(*requests)
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	found := eventually(func() bool {
 		x.mu.Lock()
-		found := slices.ContainsFunc(x.bodies, re.MatchString)
-		x.mu.Unlock()
-		if found {
-			return
-		}
+		defer x.mu.Unlock()
+		return slices.ContainsFunc(x.bodies, re.MatchString)
+	})
+	if !found {
+		ts.Fatalf("%q was not received: %q", args[0], x.bodies)
 	}
-	ts.Fatalf("%q was not received: %q", args[0], x.bodies)
 }
 
 func runUntil(ts *testscript.TestScript, neg bool, args []string) {
@@ -217,13 +227,13 @@ func runUntil(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	re, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	found := eventually(func() bool {
 		err = ts.Exec(args[1], args[2:]...)
-		if err == nil && re.MatchString(ts.ReadFile("stdout")) {
-			return
-		}
+		return err == nil && re.MatchString(ts.ReadFile("stdout"))
+	})
+	if !found {
+		ts.Fatalf("%q never printed %q: %v\n%s%s", args[1:], args[0], err, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	}
-	ts.Fatalf("%q never printed %q: %v\n%s%s", args[1:], args[0], err, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 }
 
 // refuseOnce responds to the first attempt of each message with 503.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -335,16 +336,21 @@ func TestNewExecRefusesInvalidConfig(t *testing.T) {
 }
 
 // waitFor waits until a program has written a line to the file, and returns this line.
-func waitFor(t *testing.T, file string) string {
+func waitFor(t *testing.T, file string) (line string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		if b, err := os.ReadFile(file); err == nil && strings.HasSuffix(string(b), "\n") {
-			return strings.TrimSpace(string(b))
+	testkit.Eventually(t, patience, func() error {
+		b, err := os.ReadFile(file)
+		if err == nil && !strings.HasSuffix(string(b), "\n") {
+			err = fmt.Errorf("file %s has no line: %q", file, b)
 		}
-	}
-	t.Fatalf("file %s was not written", file)
-	return ""
+		line = strings.TrimSpace(string(b))
+		return err
+	})
+	return line
 }
+
+// patience is the maximum time of a wait for another process.
+const patience = time.Minute
 
 // waitForExit waits until a process has exited. A zombie counts as exited.
 func waitForExit(t *testing.T, pid string) {
@@ -353,15 +359,15 @@ func waitForExit(t *testing.T, pid string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	testkit.Eventually(t, patience, func() error {
 		if errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
-			return
+			return nil
 		}
 		if stat, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil && strings.Contains(string(stat), ") Z ") {
-			return
+			return nil
 		}
-	}
-	t.Errorf("process %s is still running", pid)
+		return fmt.Errorf("process %s is still running", pid)
+	})
 }
 
 // After a cancellation, the program and its children first receive SIGTERM.

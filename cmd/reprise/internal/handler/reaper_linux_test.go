@@ -37,7 +37,7 @@ func TestReaperKillsChildrenOfUnregisteredProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, 2*time.Minute, func() bool {
+	testkit.Eventually(t, patience, func() bool {
 		command, _ := os.ReadFile("/proc/" + strings.TrimSpace(string(child)) + "/cmdline") // empty after the exit
 		return !bytes.Contains(command, []byte("sleep"))
 	})
@@ -71,10 +71,10 @@ func (p *dyingPipe) Write(line []byte) (int, error) {
 	if line[0] != '+' {
 		return p.WriteCloser.Write(line)
 	}
-	for {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(p.child); err == nil {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
-		time.Sleep(time.Millisecond)
 	}
+	panic("the program has not started its child")
 }
