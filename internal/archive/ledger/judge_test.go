@@ -331,6 +331,11 @@ func TestInexactOpeningIsReplaced(t *testing.T) {
 	if a.open(samples) {
 		t.Error("open succeeded twice")
 	}
+	almost := append(samples[:3:3], sample{at: moment(3), until: moment(5), times: 3, terms: terms{published: 40, done: 40}})
+	var b account
+	if b.open(almost[1:]) {
+		t.Errorf("opening with three equal samples: got time %s, want none, not even an older one", b.opened)
+	}
 	lossy := a
 	for _, c := range []struct {
 		missing int64

@@ -226,8 +226,11 @@ func (x *sample) workers(a Account, pages []page) {
 func (r *account) open(newest []sample) bool {
 	for i := len(newest) - 1; i >= 0; i-- {
 		s, known := slack(newest, i)
-		if !known || (i == 0 || s == 0) && newest[i].times < 4 { // the first sample does not show the activity before it
+		if !known {
 			continue
+		}
+		if (i == 0 || s == 0) && newest[i].times < 4 { // the first sample does not show the activity before it
+			return false
 		}
 		again := r.slack > 0 && s == 0 && newest[i].at.After(r.opened) && abs(newest[i].missing(&r.terms)) <= r.slack
 		if r.opened.IsZero() || again {
