@@ -29,8 +29,8 @@ func (r *Report) Balanced() bool {
 	return !slices.ContainsFunc(r.Accounts, func(l Line) bool { return l.State == Differs })
 }
 
-// Line is the state of an account at the last sample whose slack is known. In equals Done + Ready + Unacked + Waiting + Failed + Replayed +
-// Discarded + Removed + Missing.
+// Line is the state of an account at the last sample whose slack is known. In equals Done + Ready + Unacked + Waiting +
+// Failed + Replayed + Discarded + Removed + Missing.
 type Line struct {
 	Name  string
 	State State
