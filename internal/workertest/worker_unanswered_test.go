@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -20,9 +21,9 @@ var (
 	consumeOK     = []byte{0, 60, 0, 21}
 )
 
-// withholding returns an option that drops the nth response of a kind on the first consuming connection of the client. If
-// andAll is set, it also drops all later frames except heartbeats.
-func withholding(answer []byte, nth int, andAll bool) func(*reprise.Config) {
+// withholding returns an option that drops the responses of a kind, from the nth to the last, on the first consuming
+// connection of the client. With one set, it drops only the nth. With andAll set, it also drops all later frames except heartbeats.
+func withholding(answer []byte, nth int, one, andAll bool) func(*reprise.Config) {
 	return func(c *reprise.Config) {
 		memory, dials := c.Dial, int32(0)
 		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -37,7 +38,7 @@ func withholding(answer []byte, nth int, andAll bool) func(*reprise.Config) {
 					return nil
 				}
 				if bytes.HasPrefix(frame[7:], answer) {
-					if nth--; nth == 0 {
+					if nth--; nth == 0 || nth < 0 && !one {
 						dropping = andAll
 						return nil
 					}
@@ -55,12 +56,12 @@ func TestWorkerRepeatsUnansweredRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer      []byte
 		nth         int
-		andAll      bool
+		one, andAll bool
 		connections int // number of connections
 	}{
 		"declaring":            {answer: channelOpenOK, nth: 1, connections: 3},
-		"opening the channel":  {answer: channelOpenOK, nth: 2, connections: 3},
-		"setting the prefetch": {answer: qosOK, nth: 1, connections: 2},
+		"opening the channel":  {answer: channelOpenOK, nth: 2, connections: 3}, // also that of the declaration beside it
+		"setting the prefetch": {answer: qosOK, nth: 1, one: true, connections: 2},
 		"consuming":            {answer: consumeOK, nth: 1, andAll: true, connections: 3},
 		"acknowledging":        {answer: qosOK, nth: 2, andAll: true, connections: 3},
 	} {
@@ -70,7 +71,7 @@ func TestWorkerRepeatsUnansweredRequests(t *testing.T) {
 					t.Fatal(err)
 				}
 				r.publish("", "work", amqp.Publishing{})
-				c := dial(withholding(tc.answer, tc.nth, tc.andAll))
+				c := dial(withholding(tc.answer, tc.nth, tc.one, tc.andAll))
 				h := newScript(func(*reprise.Delivery) error { return nil })
 				known := make(chan error, 2)
 				w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
@@ -91,6 +92,7 @@ func TestWorkerRepeatsUnansweredRequests(t *testing.T) {
 				if took := time.Since(began); took > 3*time.Minute {
 					t.Errorf("duration of the recovery: got %s, want at most 3m", took)
 				}
+				synctest.Wait() // "connected" may be logged after the message is processed
 				if n := c.log.count("connected"); n != tc.connections {
 					t.Errorf("got %d connections, want %d", n, tc.connections)
 				}
