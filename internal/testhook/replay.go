@@ -2,7 +2,7 @@ package testhook
 
 import "context"
 
-// Functions that record the results of a replay's messages, as a failed.Replayer does. Package failed sets them.
+// Functions that record the results of a replay's messages, as a replay.Replayer does. Package store sets them.
 var (
 	// Sent records that messages of a replay were sent and confirmed. The archive is a *store.Archive.
 	Sent func(ctx context.Context, archive any, replay int64, messages ...int64) error

@@ -27,8 +27,10 @@ func Grace(ctx context.Context, d time.Duration) (context.Context, context.Cance
 // one.
 type Signal chan struct{}
 
+// NewSignal returns a Signal that nothing has sent yet.
 func NewSignal() Signal { return make(Signal, 1) }
 
+// Send wakes the receiver. It does not block.
 func (s Signal) Send() {
 	select {
 	case s <- struct{}{}:

@@ -17,13 +17,13 @@ type Lease struct {
 	Claim func(context.Context) (mine bool, err error)
 	Lease time.Duration
 
-	// fenced specifies whether the store refuses the writes of a former owner. If it does, the function may continue
+	// Fenced specifies whether the store refuses the writes of a former owner. If it does, the function may continue
 	// after the lease has expired, while the store does not respond.
 	Fenced bool
 }
 
 // Run calls f and renews the lease three times per lease duration until f returns, even after ctx is done. If another
-// owner takes the lease, or the lease expires and fenced is not set, run cancels the context of f and returns errTaken,
+// owner takes the lease, or the lease expires and Fenced is not set, Run cancels the context of f and returns ErrTaken,
 // unless f returns nil.
 func (h Lease) Run(ctx context.Context, f func(context.Context) error) error {
 	running, end := context.WithCancelCause(ctx)

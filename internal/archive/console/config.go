@@ -87,7 +87,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Replayer carries out the replays that users start. *failed.Replayer implements it.
+// Replayer carries out the replays that users start. *replay.Replayer implements it.
 type Replayer interface {
 	// Wake makes the Replayer look for new replays immediately instead of after its interval. It does not block.
 	Wake()
@@ -96,7 +96,7 @@ type Replayer interface {
 // Fleet lists workers and sends commands to them. *fleet.List implements it.
 type Fleet = web.Fleet
 
-// Rescheduler acts on messages that wait for a retry. *failed.Rescheduler implements it.
+// Rescheduler acts on messages that wait for a retry. *waiting.Rescheduler implements it.
 type Rescheduler = web.Rescheduler
 
 // Management accesses the management HTTP API of RabbitMQ or of the embedded broker.
@@ -112,7 +112,7 @@ func (m Management) api() mgmtapi.API {
 	return mgmtapi.API{URL: m.URL, User: m.User, Password: m.Password, Client: m.Client}
 }
 
-// Bindings returns the exchanges and bindings of the virtual host, for failed.Routing.
+// Bindings returns the exchanges and bindings of the virtual host, for replay.Routing.
 func (m Management) Bindings(ctx context.Context) (topology.Topology, error) {
 	return m.api().Topology(ctx, cmp.Or(m.VHost, "/"))
 }
@@ -142,7 +142,7 @@ var prefixForm = regexp.MustCompile(`^(/[A-Za-z0-9][A-Za-z0-9._~-]*)+/?$`)
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Archive == nil {
-		errs = append(errs, errors.New("console: Config.Archive must not be nil (use failed.Open)"))
+		errs = append(errs, errors.New("console: Config.Archive must not be nil (use store.Open)"))
 	}
 	if m := c.Management; m != nil {
 		if u, err := url.Parse(m.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

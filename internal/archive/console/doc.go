@@ -14,7 +14,7 @@
 // proxy may set for its own purposes. A token has one of three roles. Each role includes the permissions of the previous
 // roles:
 //
-//	view     read everything except for secrets (failed.Config.Redact)
+//	view     read everything except for secrets (store.Config.Redact)
 //	operate  replay, edit, discard, and undo
 //	admin    see secrets, import, purge
 //

@@ -12,6 +12,7 @@ type actionError struct {
 	err  error
 }
 
+// WithAction returns an error that describes the failed action and wraps err.
 func WithAction(err error, format string, args ...any) error {
 	return &actionError{fmt.Sprintf(format, args...), err}
 }

@@ -199,11 +199,12 @@ type Arrived struct {
 	// later session, the broker may redeliver messages of earlier sessions.
 	Session string
 
-	// Owner is the owner of the lease of FailedQueue, see ClaimQueue. ingest returns ErrState if Owner was not the last
-	// owner to claim the lease. If Owner is empty, ingest does not require a lease.
+	// Owner is the owner of the lease of FailedQueue, see ClaimQueue. AddDelivered returns ErrState if Owner was not the last
+	// owner to claim the lease. If Owner is empty, AddDelivered does not require a lease.
 	Owner string
 }
 
+// Validate returns ErrInvalid for an invalid name.
 func (who Actor) Validate() error {
 	if who == "" {
 		return fmt.Errorf("%w: Actor must not be empty (example: \"cli:root@host\")", ErrInvalid)

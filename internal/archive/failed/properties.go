@@ -30,6 +30,7 @@ var zeroFlags = map[string]reprise.PropertySet{
 	"type": reprise.PropertyType, "app-id": reprise.PropertyAppID,
 }
 
+// Table returns the properties that are present, by name.
 func (p Properties) Table() topology.Table {
 	t := make(topology.Table)
 	for name, s := range p.texts() {
@@ -49,6 +50,7 @@ func (p Properties) Table() topology.Table {
 	return t
 }
 
+// PropertiesOf is the inverse of Table.
 func PropertiesOf(t topology.Table) (p Properties) {
 	for name, s := range p.texts() {
 		var found bool
@@ -67,6 +69,7 @@ func PropertiesOf(t topology.Table) (p Properties) {
 	return p
 }
 
+// TablesOf returns a table for each attempt, for storage.
 func TablesOf(attempts []reprise.AttemptError) []any {
 	out := make([]any, len(attempts))
 	for i, e := range attempts {
@@ -79,6 +82,7 @@ func TablesOf(attempts []reprise.AttemptError) []any {
 	return out
 }
 
+// AttemptsOf is the inverse of TablesOf.
 func AttemptsOf(tables []any) []reprise.AttemptError {
 	var out []reprise.AttemptError
 	for _, v := range tables {

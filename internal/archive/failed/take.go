@@ -68,6 +68,7 @@ func HistoryOf(headers topology.Table) topology.History {
 	return h
 }
 
+// ContentOf returns the content of a delivery.
 func ContentOf(m *reprise.Delivery) Content {
 	return Content{
 		Body:    m.Body,

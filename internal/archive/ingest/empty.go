@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
-// EmptyConfig specifies the messages that EmptyQueue removes. Queue, Limit and Reason are required.
+// EmptyConfig specifies the messages that Empty removes. Queue, Limit and Reason are required.
 type EmptyConfig struct {
 	Queue  string
 	Limit  int    // maximum number of messages to remove, oldest first
@@ -33,7 +33,7 @@ func (c EmptyConfig) Validate() error {
 	return nil
 }
 
-// Limits of a batch of EmptyQueue.
+// Limits of a batch of Empty.
 const (
 	emptyBatch = 500
 	emptyBytes = 16 << 20 // total size of the bodies
@@ -41,12 +41,12 @@ const (
 
 // Empty removes ready messages from a queue, the oldest first, and returns their number. It removes at most
 // cfg.Limit messages. It does not use queue.purge, which would also remove messages that arrived after the operator
-// counted them. It does not remove unacked messages. While EmptyQueue runs, consumers receive the other messages of the
+// counted them. It does not remove unacked messages. While Empty runs, consumers receive the other messages of the
 // queue, but not the current batch of up to 500 messages.
 //
-// Unless cfg.Drop is set, EmptyQueue saves each message in the archive in state discarded before it removes the
+// Unless cfg.Drop is set, Empty saves each message in the archive in state discarded before it removes the
 // message. Restore and a replay can then return the message to its queue. A message that cannot be stored stays in the
-// queue. EmptyQueue writes an Act for each batch before it removes the batch. After a crash or an error between these
+// queue. Empty writes an Act for each batch before it removes the batch. After a crash or an error between these
 // two steps, the batch may be both in the archive and in the queue.
 //
 // If Drop is set and Queue is a work queue, the ledger reports the removed messages as missing.

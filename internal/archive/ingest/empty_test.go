@@ -12,9 +12,9 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// EmptyQueue removes the oldest messages up to its limit, saves them, and records the act. A replay returns them to
+// Empty removes the oldest messages up to its limit, saves them, and records the act. A replay returns them to
 // the queue.
-func TestEmptyQueue(t *testing.T) {
+func TestEmpty(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := archivetest.NewWire(t, b.URL)
 		queue := w.Queue("work", nil)

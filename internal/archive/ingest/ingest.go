@@ -132,6 +132,7 @@ func New(c *reprise.Client, a *store.Archive, cfg Config) (*Ingest, error) {
 	return NewFor(c, a, cfg)
 }
 
+// NewFor is a variant of New for any Store.
 func NewFor(c *reprise.Client, a Store, cfg Config) (*Ingest, error) {
 	if c == nil {
 		return nil, errors.New("ingest: New: client must not be nil")
@@ -231,7 +232,7 @@ func (in *Ingest) ingestQueue(ctx context.Context, queue string) error {
 	return nil
 }
 
-// ingestWithLease archives the messages of a queue until ctx is done. It returns errTaken if another process has taken
+// ingestWithLease archives the messages of a queue until ctx is done. It returns ErrTaken if another process has taken
 // the lease.
 func (in *Ingest) ingestWithLease(ctx context.Context, queue, owner string) error {
 	b := newBatcher(in.store, in.cfg.Batch, in.cfg.Logger)

@@ -39,7 +39,7 @@ const redrivePoll = 250 * time.Millisecond
 // Redrive waits, at most until ctx is done. It does not send messages that another consumer takes in the meantime.
 func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, sent int, err error) {
 	if c == nil {
-		return 0, 0, errors.New("failed: Redrive: client must not be nil")
+		return 0, 0, errors.New("replay: Redrive: client must not be nil")
 	}
 	if err := cfg.Validate(); err != nil {
 		return 0, 0, err

@@ -204,6 +204,8 @@ func New(c *reprise.Client, a *store.Archive, cfg Config) (*Replayer, error) {
 	return r, err
 }
 
+// NewFor is a variant of New for any Publisher and Store. Its messages do not request outcomes. secrets are the rules for
+// BulkEdit.SpareSecrets.
 func NewFor(c Publisher, a Store, cfg Config, secrets ...failed.Rule) (*Replayer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

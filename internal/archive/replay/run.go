@@ -272,7 +272,7 @@ func (x *run) retry(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// withLease runs f while this Replayer has the lease of the replay. It returns errTaken if another Replayer has the
+// withLease runs f while this Replayer has the lease of the replay. It returns ErrTaken if another Replayer has the
 // lease. If another Replayer takes the lease while f runs, withLease also cancels the context of f.
 func (x *run) withLease(ctx context.Context, f func(context.Context) error) error {
 	id, mine := x.replay.ID, false

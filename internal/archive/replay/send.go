@@ -94,7 +94,7 @@ func (x *run) publish(ctx context.Context, batch []*failed.Message) []publishRes
 	return all
 }
 
-// request adds a request for a report to a message and returns asked, or returns the reason why it adds no request.
+// request adds a request for a report to a message and returns store.Asked, or returns the reason why it adds no request.
 func (x *run) request(out *reprise.Message, id failed.ID, to route) store.UnaskedReason {
 	switch {
 	case x.secret == "":

@@ -191,7 +191,7 @@ func (t *tx) sentItem(id failed.ReplayID, message failed.ID) (*sentItem, error) 
 // have recorded the send yet, because its process was killed or is slower than the worker.
 func (t *tx) prove(s *sentItem, code int) error {
 	if !s.noted {
-		if err := t.MarkSent(s.replay, []failed.ID{s.message}, Asked); err != nil {
+		if err := t.markSent(s.replay, []failed.ID{s.message}, Asked); err != nil {
 			return err
 		}
 		s.noted, s.code = true, max(s.code, codePending)

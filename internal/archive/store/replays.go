@@ -103,7 +103,7 @@ func (a *Archive) UnsentOf(ctx context.Context, id failed.ReplayID, n int) (_ []
 }
 
 // MarkSent records that the broker has confirmed messages of a replay, and changes their state to replayed. The
-// parameter why is the reason why the messages did not request a report; the value asked means that they did. A caller
+// parameter why is the reason why the messages did not request a report; the value Asked means that they did. A caller
 // may pass a message more than once. If the replay is no longer running and the message is in state failed, its state
 // also becomes replayed, because it was sent.
 func (a *Archive) MarkSent(ctx context.Context, id failed.ReplayID, ids []failed.ID, why UnaskedReason) (err error) {
@@ -111,10 +111,10 @@ func (a *Archive) MarkSent(ctx context.Context, id failed.ReplayID, ids []failed
 	if len(ids) == 0 {
 		return nil
 	}
-	return a.write(ctx, func(tx *tx) error { return tx.MarkSent(id, ids, why) })
+	return a.write(ctx, func(tx *tx) error { return tx.markSent(id, ids, why) })
 }
 
-func (t *tx) MarkSent(id failed.ReplayID, ids []failed.ID, why UnaskedReason) error {
+func (t *tx) markSent(id failed.ReplayID, ids []failed.ID, why UnaskedReason) error {
 	var c countChanges
 	if err := t.replayed(id, ids, &c); err != nil {
 		return err
