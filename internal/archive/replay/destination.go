@@ -52,11 +52,11 @@ type Destination struct {
 // reads all selected messages.
 func Destinations(ctx context.Context, a *store.Archive, p failed.Plan, r Routing) (all []Destination, err error) {
 	defer failed.Annotate(&err, "cannot determine the destinations of messages")
-	to, err := newDestinations(ctx, a, p, r)
-	if err != nil {
+	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	if err := a.Origins(ctx, p.Filter, to.coarse(), to.add); err != nil {
+	to := destinations{ctx: ctx, plan: p, router: newRouter(r, a.Config().Logger)}
+	if err := a.Origins(ctx, p.Filter, to.coarse(), to.ready, to.add); err != nil {
 		return nil, err
 	}
 	return to.all(), nil
@@ -66,11 +66,11 @@ func Destinations(ctx context.Context, a *store.Archive, p failed.Plan, r Routin
 // destinations. It counts the selected messages as Archive.Count does.
 func Preview(ctx context.Context, a *store.Archive, p failed.Plan, r Routing) (all []Destination, t store.Total, err error) {
 	defer failed.Annotate(&err, "cannot determine the destinations of messages")
-	to, err := newDestinations(ctx, a, p, r)
-	if err != nil {
+	if err := p.Validate(); err != nil {
 		return nil, t, err
 	}
-	if t, err = a.SomeOrigins(ctx, p.Filter, to.coarse(), to.add); err != nil {
+	to := destinations{ctx: ctx, plan: p, router: newRouter(r, a.Config().Logger)}
+	if t, err = a.SomeOrigins(ctx, p.Filter, to.coarse(), to.ready, to.add); err != nil {
 		return nil, t, err
 	}
 	return to.all(), t, nil
@@ -84,14 +84,8 @@ type destinations struct {
 	router *router
 }
 
-// newDestinations reads the bindings that the routing needs, so that nothing is read during the query for the messages.
-func newDestinations(ctx context.Context, a *store.Archive, p failed.Plan, r Routing) (*destinations, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
-	d := &destinations{ctx: ctx, plan: p, router: newRouter(r, a.Config().Logger)}
-	return d, d.router.ask(ctx)
-}
+// ready reads the bindings that the routing needs, so that nothing is read during the query for the messages.
+func (d *destinations) ready() error { return d.router.ask(d.ctx) }
 
 // coarse reports whether only the failed queue of a message matters, because the plan sets the exchange.
 func (d *destinations) coarse() bool { return d.plan.To != nil && d.plan.To.Exchange != "" }

@@ -39,7 +39,7 @@ const redrivePoll = 250 * time.Millisecond
 // Redrive waits, at most until ctx is done. It does not send messages that another consumer takes in the meantime.
 func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, sent int, err error) {
 	if c == nil {
-		return 0, 0, errors.New("replay: Redrive: client must not be nil")
+		return 0, 0, errors.New("failed: Redrive: client must not be nil")
 	}
 	if err := cfg.Validate(); err != nil {
 		return 0, 0, err
@@ -299,16 +299,16 @@ type RedriveConfig struct {
 func (c RedriveConfig) Validate() error {
 	var errs []error
 	if c.From == "" {
-		errs = append(errs, errors.New("replay: RedriveConfig.From must not be empty (set the failed queue, such as orders.failed)"))
+		errs = append(errs, errors.New("failed: RedriveConfig.From must not be empty (set the failed queue, such as orders.failed)"))
 	}
 	if c.To != nil && *c.To == (failed.Target{}) {
-		errs = append(errs, errors.New("replay: RedriveConfig.To must have a routing key or an exchange (nil means the queue that each message failed in)"))
+		errs = append(errs, errors.New("failed: RedriveConfig.To must have a routing key or an exchange (nil means the queue that each message failed in)"))
 	}
 	if slices.Contains(c.Marks, nil) {
-		errs = append(errs, errors.New("replay: RedriveConfig.Marks must not contain nil"))
+		errs = append(errs, errors.New("failed: RedriveConfig.Marks must not contain nil"))
 	}
 	if c.Limit < 0 || !(c.Rate >= 0) { // !(x >= 0) also rejects NaN
-		errs = append(errs, fmt.Errorf("replay: RedriveConfig.Limit and Rate must not be negative: got %d and %v (0 means no limit)", c.Limit, c.Rate))
+		errs = append(errs, fmt.Errorf("failed: RedriveConfig.Limit and Rate must not be negative: got %d and %v (0 means no limit)", c.Limit, c.Rate))
 	}
 	return errors.Join(errs...)
 }

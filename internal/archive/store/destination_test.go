@@ -37,7 +37,9 @@ func TestDestinations(t *testing.T) {
 		byName.Route, byName.Refused = replay.RouteByName, true
 		byName.Warning = `consumers see the routing key “prints”, not the original key; a consumer that republishes with this key ` +
 			`may lose the message (exchange “shop” also routes the original key to “audit”)`
+		asked := 0
 		bound := replay.Routing{Bindings: func(context.Context) (topology.Topology, error) {
+			asked++
 			return topology.Topology{
 				Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
 				Bindings: []topology.Binding{
@@ -57,8 +59,12 @@ func TestDestinations(t *testing.T) {
 			"no queue":  {failed.Plan{Filter: failed.Filter{Queue: "none"}}, nil},
 			"elsewhere": {elsewhere, []replay.Destination{to(back("elsewhere", "prints.failed", 4)), to(back("elsewhere", "orders.failed", 3)), to(back("elsewhere", "dead", 1))}},
 		} {
+			asked = 0
 			if d := gocmp.Diff(tc.want, value(replay.Destinations(t.Context(), a, tc.plan, bound))(t)); d != "" {
 				t.Errorf("%s: destinations differ: %s", name, d)
+			}
+			if tc.want == nil && asked > 0 {
+				t.Errorf("%s: asked for the bindings %d times, although no message is selected", name, asked)
 			}
 			var selected store.Total
 			for _, d := range tc.want {

@@ -14,18 +14,19 @@ type Origin struct {
 }
 
 // Origins calls add with each distinct origin of the messages in state failed that a filter selects, and the number of these
-// messages. With coarse, it reports only the failed queue. Origins reads all selected messages.
-func (a *Archive) Origins(ctx context.Context, f failed.Filter, coarse bool, add func(Origin, int64) error) error {
+// messages. With coarse, it reports only the failed queue. Before it reads messages, it calls ready. It calls neither function if
+// the filter selects no messages. Origins reads all selected messages.
+func (a *Archive) Origins(ctx context.Context, f failed.Filter, coarse bool, ready func() error, add func(Origin, int64) error) error {
 	s, err := a.selection(ctx, f)
 	if err != nil || s == nil {
 		return err
 	}
-	return a.origins(sqlkit.Long(ctx), coarse, add, s.in(codes[failed.Failed]), s.args)
+	return a.origins(sqlkit.Long(ctx), coarse, ready, add, s.in(codes[failed.Failed]), s.args)
 }
 
 // SomeOrigins is a fast variant of Origins, which reads at most a few thousand messages. It counts the selected messages as
 // Count does.
-func (a *Archive) SomeOrigins(ctx context.Context, f failed.Filter, coarse bool, add func(Origin, int64) error) (t Total, err error) {
+func (a *Archive) SomeOrigins(ctx context.Context, f failed.Filter, coarse bool, ready func() error, add func(Origin, int64) error) (t Total, err error) {
 	f.All, f.States = false, []failed.State{failed.Failed}
 	s, err := a.selection(ctx, f)
 	if err != nil || s == nil {
@@ -42,11 +43,14 @@ func (a *Archive) SomeOrigins(ctx context.Context, f failed.Filter, coarse bool,
 			return t, err
 		}
 	}
-	return t, a.origins(ctx, coarse, add, a.d.in("m.pos", "$1")+` AND m.state = 0`, []any{list(a.d, at)})
+	return t, a.origins(ctx, coarse, ready, add, a.d.in("m.pos", "$1")+` AND m.state = 0`, []any{list(a.d, at)})
 }
 
 // origins groups the messages that match a condition on {message} AS m.
-func (a *Archive) origins(ctx context.Context, coarse bool, add func(Origin, int64) error, where string, args []any) error {
+func (a *Archive) origins(ctx context.Context, coarse bool, ready func() error, add func(Origin, int64) error, where string, args []any) error {
+	if err := ready(); err != nil {
+		return err
+	}
 	from := "q.name, m.failed_queue, m.exchange, m.routing_key"
 	if coarse {
 		from = "NULL, m.failed_queue, NULL, NULL"
