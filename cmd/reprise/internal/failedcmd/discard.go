@@ -2,7 +2,6 @@ package failedcmd
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
@@ -12,13 +11,10 @@ import (
 )
 
 type discardCmd struct {
-	selection      `group:"Selection:"`
-	All            bool   `help:"Select all messages in state failed."`
-	Reason         string `placeholder:"TEXT" help:"Reason, for the audit log. Required without --dry-run."`
-	DryRun         bool   `name:"dry-run" help:"Only count the messages."`
-	Yes            bool   `short:"y" help:"Do not ask for confirmation."`
-	JSON           bool   `name:"json" help:"Print JSON."`
-	remote.Console `group:"Console:"`
+	selection `group:"Selection:"`
+	All       bool   `help:"Select all messages in state failed."`
+	Reason    string `placeholder:"TEXT" help:"Reason, for the audit log. Required without --dry-run."`
+	remote.Act
 }
 
 // Help implements kong.HelpProvider.
@@ -41,25 +37,18 @@ func (c *discardCmd) Run(ctx context.Context, streams terminal.IO) error {
 	if strings.TrimSpace(c.Reason) == "" && !c.DryRun {
 		return exit.Usagef("--reason TEXT is required, for the audit log")
 	}
-	return c.Ask(streams, func(client *api.Client) error {
-		if !c.DryRun && !c.Yes && len(c.IDs) == 0 {
-			found, err := client.Discard(ctx, api.Discard{Selection: s, Reason: c.Reason}, true)
-			if ok, err := confirmFound(ctx, streams, &s, "Discard", found, err); !ok {
-				return remote.PrintDone(streams, api.Done{}, err, c.JSON, "discarded", 0)
-			}
-		}
-		done, err := client.Discard(ctx, api.Discard{Selection: s, Reason: c.Reason}, c.DryRun)
-		return remote.PrintDone(streams, done, err, c.JSON, "discarded", len(c.IDs))
+	return c.Perform(ctx, streams, remote.Action{
+		Did: "discarded", Verb: c.unlessNamed("Discard"), Named: len(c.IDs), Selection: &s,
+		Do: func(client *api.Client, dryRun bool) (api.Done, error) {
+			return client.Discard(ctx, api.Discard{Selection: s, Reason: c.Reason}, dryRun)
+		},
 	})
 }
 
 type undoCmd struct {
-	selection      `group:"Selection:"`
-	All            bool `help:"Select all discarded messages."`
-	DryRun         bool `name:"dry-run" help:"Only count the messages."`
-	Yes            bool `short:"y" help:"Do not ask for confirmation."`
-	JSON           bool `name:"json" help:"Print JSON."`
-	remote.Console `group:"Console:"`
+	selection `group:"Selection:"`
+	All       bool `help:"Select all discarded messages."`
+	remote.Act
 }
 
 // Help implements kong.HelpProvider.
@@ -79,24 +68,16 @@ func (c *undoCmd) Run(ctx context.Context, streams terminal.IO) error {
 	if err != nil {
 		return err
 	}
-	return c.Ask(streams, func(client *api.Client) error {
-		if !c.DryRun && !c.Yes && len(c.IDs) == 0 {
-			found, err := client.Restore(ctx, s, true)
-			if ok, err := confirmFound(ctx, streams, &s, "Restore", found, err); !ok {
-				return remote.PrintDone(streams, api.Done{}, err, c.JSON, "restored", 0)
-			}
-		}
-		done, err := client.Restore(ctx, s, c.DryRun)
-		return remote.PrintDone(streams, done, err, c.JSON, "restored", len(c.IDs))
+	return c.Perform(ctx, streams, remote.Action{
+		Did: "restored", Verb: c.unlessNamed("Restore"), Named: len(c.IDs), Selection: &s,
+		Do: func(client *api.Client, dryRun bool) (api.Done, error) { return client.Restore(ctx, s, dryRun) },
 	})
 }
 
-// confirmFound asks whether an action applies to the messages that a dry run has found, and limits the selection to them. It
-// returns false without an error if the dry run has found none.
-func confirmFound(ctx context.Context, streams terminal.IO, s *api.Selection, verb string, found api.Done, err error) (bool, error) {
-	if err != nil || found.Messages == 0 {
-		return false, err
+// unlessNamed returns the verb of the question, or "" if the user has named the messages by their IDs.
+func (s *selection) unlessNamed(verb string) string {
+	if len(s.IDs) > 0 {
+		return ""
 	}
-	s.AtMost, s.Through = found.Messages, found.Through
-	return terminal.Confirm(ctx, streams, fmt.Sprintf("%s %s?", verb, terminal.Plural(int(found.Messages), "message")))
+	return verb
 }

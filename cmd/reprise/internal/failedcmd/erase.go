@@ -2,7 +2,6 @@ package failedcmd
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
@@ -12,13 +11,10 @@ import (
 )
 
 type eraseCmd struct {
-	selection      `group:"Selection:"`
-	All            bool   `help:"Select all messages in all states."`
-	Reason         string `placeholder:"TEXT" help:"Reason, for the audit log, without personal data. Required without --dry-run."`
-	Yes            bool   `short:"y" help:"Do not ask for confirmation."`
-	DryRun         bool   `name:"dry-run" help:"Only count the messages."`
-	JSON           bool   `name:"json" help:"Print JSON."`
-	remote.Console `group:"Console:"`
+	selection `group:"Selection:"`
+	All       bool   `help:"Select all messages in all states."`
+	Reason    string `placeholder:"TEXT" help:"Reason, for the audit log, without personal data. Required without --dry-run."`
+	remote.Act
 }
 
 // Help implements kong.HelpProvider.
@@ -46,41 +42,10 @@ func (c *eraseCmd) Run(ctx context.Context, streams terminal.IO) error {
 	if strings.TrimSpace(c.Reason) == "" && !c.DryRun {
 		return exit.Usagef("--reason TEXT is required (the audit log keeps the text, so do not write personal data)")
 	}
-	return c.Ask(streams, func(client *api.Client) error {
-		e := api.Erase{Selection: s, Reason: c.Reason}
-		if !c.Yes || c.DryRun {
-			done, err := client.Erase(ctx, e, true)
-			if err != nil {
-				return err
-			}
-			if c.DryRun || done.Messages == 0 {
-				return printErased(streams, done, nil, c.JSON, 0)
-			}
-			if ok, err := terminal.Confirm(ctx, streams, fmt.Sprintf("Erase %s for good (%s)?", terminal.Plural(int(done.Messages), "message"), done.States.Words())); !ok {
-				return err
-			}
-			e.AtMost, e.Through = done.Messages, done.Through
-		}
-		done, err := client.Erase(ctx, e, false)
-		return printErased(streams, done, err, c.JSON, len(c.IDs))
+	return c.Perform(ctx, streams, remote.Action{
+		Did: "erased", Verb: "Erase", After: " for good", Named: len(c.IDs), Selection: &s,
+		Do: func(client *api.Client, dryRun bool) (api.Done, error) {
+			return client.Erase(ctx, api.Erase{Selection: s, Reason: c.Reason}, dryRun)
+		},
 	})
-}
-
-// printErased prints the result of an erasure. It returns an error if messages were not erased, because they belong to
-// a running replay.
-func printErased(streams terminal.IO, done api.Done, err error, asJSON bool, named int) error {
-	what := "erased"
-	if done.Messages > 0 && !asJSON {
-		what += " (" + done.States.Words() + ")"
-	}
-	if err = remote.PrintDone(streams, done, err, asJSON, what, named); err != nil || done.Left == 0 {
-		return err
-	}
-	if done.DryRun {
-		if !asJSON {
-			fmt.Fprintf(streams.Stderr, "reprise: %s would not be erased: a replay is running\n", terminal.Plural(int(done.Left), "message"))
-		}
-		return nil
-	}
-	return fmt.Errorf("%s not erased: a replay is running (repeat the command when it has ended)", terminal.Plural(int(done.Left), "message"))
 }

@@ -2,19 +2,13 @@ package failedcmd
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/remote"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
 )
 
-type purgeCmd struct {
-	Yes            bool `short:"y" help:"Do not ask for confirmation."`
-	DryRun         bool `name:"dry-run" help:"Only count the messages."`
-	JSON           bool `name:"json" help:"Print JSON."`
-	remote.Console `group:"Console:"`
-}
+type purgeCmd struct{ remote.Act }
 
 // Help implements kong.HelpProvider.
 func (purgeCmd) Help() string {
@@ -30,17 +24,8 @@ Examples:
 
 // Run removes messages.
 func (c *purgeCmd) Run(ctx context.Context, streams terminal.IO) error {
-	return c.Ask(streams, func(client *api.Client) error {
-		if c.DryRun || !c.Yes {
-			done, err := client.Purge(ctx, true)
-			if err != nil || c.DryRun || done.Messages == 0 {
-				return remote.PrintDone(streams, done, err, c.JSON, "removed", 0)
-			}
-			if ok, err := terminal.Confirm(ctx, streams, fmt.Sprintf("Remove %s for good?", terminal.Plural(int(done.Messages), "message"))); !ok {
-				return err
-			}
-		}
-		done, err := client.Purge(ctx, false)
-		return remote.PrintDone(streams, done, err, c.JSON, "removed", 0)
+	return c.Perform(ctx, streams, remote.Action{
+		Did: "removed", Verb: "Remove", After: " for good",
+		Do: func(client *api.Client, dryRun bool) (api.Done, error) { return client.Purge(ctx, dryRun) },
 	})
 }

@@ -21,21 +21,18 @@ import (
 )
 
 type replayCmd struct {
-	selection      `group:"Selection:"`
-	All            bool            `help:"Select all messages in state failed."`
-	To             string          `placeholder:"QUEUE" help:"Target: a queue, or EXCHANGE/KEY. Default: the queue of the failure."`
-	ByQueueName    bool            `name:"by-queue-name" help:"${byQueueName}"`
-	Rate           flags.PerSecond `placeholder:"N/s" help:"Maximum rate, such as 10/s, 100/m or 5000/h. Default: no limit."`
-	Ramp           bool            `help:"Start with one message per second, then 2, 5, 10 and so on, up to --rate."`
-	Canary         time.Duration   `placeholder:"TIME" help:"Send one message first and wait for its outcome for at most this time. Stop if its first attempt fails, or if it has no outcome."`
-	Verify         time.Duration   `placeholder:"TIME" help:"Wait for the outcomes of all messages for at most this time. The exit code is 3 unless all succeed."`
-	IgnoreSame     bool            `name:"ignore-same" help:"Continue if a message fails again with the same error. Default: stop."`
-	Detach         bool            `help:"Print the ID of the replay, and do not wait until the replay stops."`
-	Yes            bool            `short:"y" help:"Do not ask for confirmation."`
-	DryRun         bool            `name:"dry-run" help:"Only count the messages."`
-	JSON           bool            `name:"json" help:"Print JSON."`
-	bulkEditFlags  `group:"Edit:"`
-	remote.Console `group:"Console:"`
+	selection     `group:"Selection:"`
+	All           bool            `help:"Select all messages in state failed."`
+	To            string          `placeholder:"QUEUE" help:"Target: a queue, or EXCHANGE/KEY. Default: the queue of the failure."`
+	ByQueueName   bool            `name:"by-queue-name" help:"${byQueueName}"`
+	Rate          flags.PerSecond `placeholder:"N/s" help:"Maximum rate, such as 10/s, 100/m or 5000/h. Default: no limit."`
+	Ramp          bool            `help:"Start with one message per second, then 2, 5, 10 and so on, up to --rate."`
+	Canary        time.Duration   `placeholder:"TIME" help:"Send one message first and wait for its outcome for at most this time. Stop if its first attempt fails, or if it has no outcome."`
+	Verify        time.Duration   `placeholder:"TIME" help:"Wait for the outcomes of all messages for at most this time. The exit code is 3 unless all succeed."`
+	IgnoreSame    bool            `name:"ignore-same" help:"Continue if a message fails again with the same error. Default: stop."`
+	Detach        bool            `help:"Print the ID of the replay, and do not wait until the replay stops."`
+	bulkEditFlags `group:"Edit:"`
+	remote.Act
 }
 
 // Help implements kong.HelpProvider.

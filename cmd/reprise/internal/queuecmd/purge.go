@@ -13,14 +13,11 @@ import (
 
 // Purge is reprise purge.
 type Purge struct {
-	Queue          string `arg:"" help:"Work, wait or failed queue."`
-	Reason         string `placeholder:"TEXT" help:"Reason, for the audit log. Required without --dry-run."`
-	Limit          int    `placeholder:"N" help:"Maximum number of messages. Default: the messages that are ready at the start."`
-	Drop           bool   `help:"Do not archive the messages."`
-	Yes            bool   `short:"y" help:"Do not ask for confirmation."`
-	DryRun         bool   `name:"dry-run" help:"Only count the messages."`
-	JSON           bool   `name:"json" help:"Print JSON."`
-	remote.Console `group:"Console:"`
+	Queue  string `arg:"" help:"Work, wait or failed queue."`
+	Reason string `placeholder:"TEXT" help:"Reason, for the audit log. Required without --dry-run."`
+	Limit  int    `placeholder:"N" help:"Maximum number of messages. Default: the messages that are ready at the start."`
+	Drop   bool   `help:"Do not archive the messages."`
+	remote.Act
 }
 
 // Help implements kong.HelpProvider.
@@ -46,41 +43,34 @@ func (c *Purge) Run(ctx context.Context, streams terminal.IO) error {
 	case strings.TrimSpace(c.Reason) == "" && !c.DryRun:
 		return exit.Usagef("--reason TEXT is required (the audit log keeps the text)")
 	}
-	return c.Ask(streams, func(client *api.Client) error { return c.purge(ctx, streams, client) })
-}
-
-func (c *Purge) purge(ctx context.Context, streams terminal.IO, client *api.Client) error {
+	action := remote.Action{Did: "removed", Verb: "Remove", After: " from " + terminal.OneLine(c.Queue) + " and save them in the archive"}
+	if c.Drop {
+		action.After = " from " + terminal.OneLine(c.Queue) + " and drop them for good"
+	}
 	p := api.PurgeQueue{Queue: api.Text(c.Queue), Reason: c.Reason, Drop: c.Drop}
-	found, err := client.PurgeQueue(ctx, p, true)
-	if err != nil {
-		return err
-	}
-	if c.Limit > 0 {
-		found.Messages = min(found.Messages, int64(c.Limit))
-	}
-	if c.DryRun || found.Messages == 0 {
-		found.DryRun = c.DryRun
-		return remote.PrintDone(streams, found, nil, c.JSON, "removed", 0)
-	}
-	if !c.Yes {
-		action := "save them in the archive"
-		if c.Drop {
-			action = "drop them for good"
+	var total int64 // 0: not counted
+	action.Do = func(client *api.Client, dryRun bool) (api.Done, error) {
+		if total == 0 {
+			found, err := client.PurgeQueue(ctx, p, true)
+			if total = found.Messages; c.Limit > 0 {
+				total = min(total, int64(c.Limit))
+			}
+			if found.Messages = total; err != nil || dryRun {
+				return found, err
+			}
 		}
-		if ok, err := terminal.Confirm(ctx, streams, fmt.Sprintf("Remove %s from %s and %s?", terminal.Plural(int(found.Messages), "message"), terminal.OneLine(c.Queue), action)); !ok {
-			return err
+		var done api.Done
+		for done.Messages < total {
+			p.Limit = int(total - done.Messages)
+			some, err := client.PurgeQueue(ctx, p, false)
+			if done.Messages += some.Messages; err != nil {
+				return done, fmt.Errorf("%w; %s already removed", err, terminal.Plural(int(done.Messages), "message"))
+			}
+			if some.Messages == 0 { // other consumers have taken the messages
+				break
+			}
 		}
+		return done, nil
 	}
-	var done api.Done
-	for left := found.Messages; left > 0; left = found.Messages - done.Messages {
-		p.Limit = int(left)
-		some, err := client.PurgeQueue(ctx, p, false)
-		if done.Messages += some.Messages; err != nil {
-			return fmt.Errorf("%w; %s already removed", err, terminal.Plural(int(done.Messages), "message"))
-		}
-		if some.Messages == 0 { // other consumers have taken the messages
-			break
-		}
-	}
-	return remote.PrintDone(streams, done, nil, c.JSON, "removed", 0)
+	return c.Perform(ctx, streams, action)
 }

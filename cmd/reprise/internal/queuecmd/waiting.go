@@ -201,10 +201,7 @@ type waitingAct struct {
 	waitingSelection `group:"Waiting selection:"`
 	All              bool   `help:"Select all messages in wait queues."`
 	Reason           string `placeholder:"TEXT" help:"Reason, for the audit log."`
-	DryRun           bool   `name:"dry-run" help:"Only count the messages."`
-	Yes              bool   `short:"y" help:"Do not ask for confirmation."`
-	JSON             bool   `name:"json" help:"Print JSON."`
-	remote.Console   `group:"Console:"`
+	remote.Act
 }
 
 type waitingRetryCmd struct{ waitingAct }

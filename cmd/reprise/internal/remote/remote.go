@@ -91,28 +91,3 @@ func (f Console) Explained(err error) error {
 	}
 	return err
 }
-
-// PrintDone prints the result of an action. The argument named is the number of messages that were selected by ID.
-func PrintDone(streams terminal.IO, done api.Done, err error, asJSON bool, what string, named int) error {
-	if err != nil {
-		return err
-	}
-	if done.DryRun {
-		what = "would be " + what
-	}
-	err = streams.Result(asJSON, done, terminal.Plural(int(done.Messages), "message")+" "+what+"\n")
-	return cmp.Or(err, CheckAllChanged(named, done.Messages))
-}
-
-// CheckAllChanged returns an error if the action did not apply to all messages that were selected by ID.
-func CheckAllChanged(named int, done int64) error {
-	switch rest := named - int(done); {
-	case named == 1 && rest == 1:
-		return errors.New("message not changed (see its state with `reprise failed show ID`)")
-	case rest == 1:
-		return fmt.Errorf("1 of %s not changed (see its state with `reprise failed show ID`)", terminal.Plural(named, "message"))
-	case rest > 1:
-		return fmt.Errorf("%d of %s not changed (see their states with `reprise failed show ID`)", rest, terminal.Plural(named, "message"))
-	}
-	return nil
-}
