@@ -62,7 +62,11 @@ func (w *Worker) message(d *delivery) Delivery {
 	if w.cfg.AsDelivered {
 		return messageOf(&d.Delivery.Delivery, w.cfg.Queue, amqpconn.CloneTable(d.Headers))
 	}
-	m := messageOf(&d.Delivery.Delivery, w.cfg.Queue, w.visibleHeaders(d))
+	original := d.Delivery.Delivery
+	if expiration, ok := d.Headers[HeaderExpiration].(string); ok {
+		original.Expiration = expiration
+	}
+	m := messageOf(&original, w.cfg.Queue, w.visibleHeaders(d))
 	m.Attempt, m.FirstFailed = d.Attempt, d.History.FirstFailed
 	m.Errors, m.ErrorsDropped = append([]AttemptError(nil), d.History.Errors...), d.History.ErrorsDropped
 	m.Exchange, m.RoutingKey = d.History.OriginAt(d.At)
@@ -71,9 +75,6 @@ func (w *Worker) message(d *delivery) Delivery {
 	}
 	if user, ok := d.Headers[HeaderUserID].(string); ok && m.UserID == "" {
 		m.UserID = user
-	}
-	if expiration, ok := d.Headers[HeaderExpiration].(string); ok {
-		m.Expiration = amqpconn.ParseExpiration(expiration)
 	}
 	m.MessageID, m.MessageIDAssigned = d.id, d.id != d.MessageID
 	return m

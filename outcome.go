@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/guard"
@@ -243,33 +242,6 @@ func annotations(err error) topology.Table {
 		}
 	}
 	return all
-}
-
-// logged shortens the string of an error for the log. For a panic, the result is one line with the value and the location.
-// The stack has many lines and is recorded on the message.
-func logged(text string) string {
-	what, rest, found := strings.Cut(text, "\n\n")
-	if !found || !strings.HasPrefix(text, panicPrefix) {
-		return text
-	}
-	stack, more, _ := strings.Cut(rest, "\n\n") // notes that the worker added to the error
-	lines := strings.Split(stack, "\n")
-	for i := 0; i+1 < len(lines); i += 2 {
-		place, isFrame := strings.CutPrefix(lines[i+1], "\t")
-		if !isFrame {
-			break
-		}
-		if strings.HasPrefix(lines[i], "runtime.") { // frames of the runtime, for example for a nil pointer
-			continue
-		}
-		place, _, _ = strings.Cut(place, " +0x")
-		what += " (" + place + ")"
-		if more = strings.TrimSpace(more); more != "" {
-			what += "; " + more
-		}
-		return what
-	}
-	return text
 }
 
 // errText is an error that contains only its string.

@@ -8,6 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/ack"
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/guard"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/publish"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -22,6 +23,8 @@ type plan struct {
 	hop     topology.Hop     // of a failed message
 	reject  *rejection       // must be verified before the way rejecting; nil: any other way
 	failure topology.Failure // of a failed message
+	waits   string           // queue in which the message waits for its retry; "" if it is unknown or is not announced
+	reports []report         // sent before the plan is carried out
 }
 
 // way is a way to settle the delivery of a failed message. If a way is impossible, the planner chooses a later one.
@@ -49,6 +52,8 @@ type planner struct {
 	copies bool          // the route retries by copies
 	host   string        // recorded with errors
 	user   func() string // returns the user of the connection that publishes copies
+
+	announces bool // operators see waiting messages
 }
 
 func newPlanner(cfg *WorkerConfig, host string, user func() string) planner {
@@ -64,9 +69,20 @@ func newPlanner(cfg *WorkerConfig, host string, user func() string) planner {
 	return p
 }
 
-// plan returns the plan for a delivery after its attempt. A failure while the worker stops handlers is not the fault of the
-// message, and does not count.
+// plan returns the plan for a delivery after its attempt.
 func (pl *planner) plan(d *delivery, stopping bool, now time.Time) *plan {
+	p := pl.settling(d, stopping, now)
+	if reports := pl.reports(d, p); len(reports) > 0 {
+		reported := *p
+		reported.reports = reports
+		return &reported
+	}
+	return p
+}
+
+// settling returns the plan without reports. A failure while the worker stops handlers is not the fault of the message, and
+// does not count.
+func (pl *planner) settling(d *delivery, stopping bool, now time.Time) *plan {
 	switch {
 	case d.result.outcome == succeeded:
 		return &acknowledging
@@ -109,6 +125,7 @@ func (pl *planner) from(w way, d *delivery, f topology.Failure, reason error) *p
 			p.failure.Error += notes[w] + reason.Error()
 		}
 		if reason = guard.Call("strategy or policy", func() error { return pl.choose(d, p) }); reason == nil {
+			pl.announce(d, p)
 			return p
 		}
 		w, f = p.way, topology.Failure{AttemptError: p.failure.AttemptError, Reason: p.failure.Reason}
@@ -156,6 +173,16 @@ func (pl *planner) choose(d *delivery, p *plan) (err error) {
 	}
 	p.event, p.verb = EventRequeued, ack.NackRequeue
 	return nil
+}
+
+// announce sets the queue that operators see for a message that waits. After an error, the queue is unknown.
+func (pl *planner) announce(d *delivery, p *plan) {
+	if pl.announces && p.event == EventRetried && p.hop.Delay >= protocol.MinReportedRetry {
+		_ = guard.Call("strategy", func() error {
+			p.waits = pl.cfg.Strategy.WaitingIn(d.At, p.hop)
+			return nil
+		})
+	}
 }
 
 // settledBy sets the verb for a hop without a copy. It returns false if the hop needs a copy.

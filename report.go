@@ -18,50 +18,64 @@ import (
 // message without the report, because an unknown outcome is better than a message that is handled twice.
 const reportTimeout = 5 * time.Second
 
-// report sends the result of an attempt to the archive that replayed the message, and those of the other messages of its
-// burst, before the plan is carried out. If the process crashes in between, the redelivery repeats the report. A parked
-// message needs no report, because the archive receives it. ctx is the context of the handlers. It is canceled before the
-// worker closes the session, so a slow report does not prevent the settlement.
-func (w *Worker) report(ctx context.Context, d *delivery, p *plan) {
-	var result string
+// report is the result of an attempt for the archive that replayed the message.
+type report struct {
+	protocol.Outcome
+	to string            // queue
+	of *consume.Delivery // its message
+}
+
+// reports returns the reports that the messages of a delivery request. A parked message needs no report, because the archive
+// receives it.
+func (pl *planner) reports(d *delivery, p *plan) []report {
+	result := protocol.OutcomeSucceeded
 	switch p.event {
 	case EventDone:
-		result = protocol.OutcomeSucceeded
 	case EventRetried:
 		result = protocol.OutcomeRetrying
 	default:
-		return
+		return nil
 	}
-	if len(d.Burst) > 0 {
-		var burst sync.WaitGroup
-		defer burst.Wait()
-		for _, other := range d.Burst {
-			burst.Go(func() { w.reportOne(ctx, other, result, p.failure.Error) })
-		}
+	all := pl.addReport(nil, &d.Delivery, result, p.failure.Error)
+	for _, other := range d.Burst {
+		all = pl.addReport(all, other, result, p.failure.Error)
 	}
-	w.reportOne(ctx, &d.Delivery, result, p.failure.Error)
+	return all
 }
 
-// reportOne publishes the result to the queue that the outcome request of a replayed message names, and waits for the
-// confirm.
-func (w *Worker) reportOne(ctx context.Context, d *consume.Delivery, result, text string) {
+// addReport adds the report of a message, if it requests one.
+func (pl *planner) addReport(all []report, d *consume.Delivery, result, text string) []report {
 	request, asked := protocol.ReadOutcomeRequest(d.At.Headers)
-	if !asked || w.cfg.AsDelivered || !request.Asks(w.cfg.Queue, d.MessageID) {
-		return
+	if !asked || pl.cfg.AsDelivered || !request.Asks(pl.cfg.Queue, d.MessageID) {
+		return all
 	}
-	if d.Context().Err() != nil {
+	return append(all, report{to: request.To, of: d, Outcome: protocol.Outcome{
+		Replay: request.Replay, Key: request.Key, Queue: pl.cfg.Queue, Attempt: d.Attempt, Result: result, Error: text,
+	}})
+}
+
+// report sends the reports of a plan before the plan is carried out. If the process crashes in between, the redelivery
+// repeats them. ctx is the context of the handlers. It is canceled before the worker closes the session, so a slow report does
+// not prevent the settlement.
+func (w *Worker) report(ctx context.Context, reports []report) {
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	for _, r := range reports {
+		sending.Go(func() { w.reportOne(ctx, r) })
+	}
+}
+
+// reportOne sends a report and waits for the confirm.
+func (w *Worker) reportOne(ctx context.Context, r report) {
+	if r.of.Context().Err() != nil {
 		return // the broker redelivers the message
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(reportTimeout, d.Left()))
+	ctx, cancel := context.WithTimeout(ctx, min(reportTimeout, r.of.Left()))
 	defer cancel()
-	err := w.client.publishReport(ctx, request.To, protocol.Outcome{
-		Replay: request.Replay, Key: request.Key, Queue: w.cfg.Queue, Attempt: d.Attempt, Result: result, Error: text,
-	})
-	if err == nil {
-		return
+	if err := w.client.publishReport(ctx, r.to, r.Outcome); err != nil {
+		w.log.Warn("outcome not reported", "message_id", r.of.MessageID, "attempt", r.Attempt, "result", r.Result, "to", r.to, "error", err)
+		w.observe(Event{Kind: EventUnreported, MessageID: r.of.MessageID, Attempt: r.Attempt, Err: err})
 	}
-	w.log.Warn("outcome not reported", "message_id", d.MessageID, "attempt", d.Attempt, "result", result, "to", request.To, "error", err)
-	w.observe(Event{Kind: EventUnreported, MessageID: d.MessageID, Attempt: d.Attempt, Err: err})
 }
 
 // publishReport returns nil after the broker has confirmed the report. It does not publish if the broker blocks

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/ack"
@@ -91,7 +92,7 @@ func exhausted(d *delivery, p Policy) bool {
 // settle computes the plan of a delivery and carries it out.
 func (w *Worker) settle(ctx context.Context, d *delivery) {
 	p := w.planner.plan(d, ctx.Err() != nil, time.Now())
-	w.report(ctx, d, p)
+	w.report(ctx, p.reports)
 	if unsettled := w.carryOut(d, p); unsettled != nil {
 		w.settled(d, *unsettled)
 		return
@@ -372,6 +373,33 @@ func (w *Worker) logger(d *delivery, p *plan) *slog.Logger {
 	return w.log.With("message_id", id, "attempt", d.Attempt, "exchange", p.failure.Exchange, "routing_key", p.failure.RoutingKey)
 }
 
+// logged shortens the string of an error for the log. For a panic, the result is one line with the value and the location.
+// The stack has many lines and is recorded on the message.
+func logged(text string) string {
+	what, rest, found := strings.Cut(text, "\n\n")
+	if !found || !strings.HasPrefix(text, panicPrefix) {
+		return text
+	}
+	stack, more, _ := strings.Cut(rest, "\n\n") // notes that the worker added to the error
+	lines := strings.Split(stack, "\n")
+	for i := 0; i+1 < len(lines); i += 2 {
+		place, isFrame := strings.CutPrefix(lines[i+1], "\t")
+		if !isFrame {
+			break
+		}
+		if strings.HasPrefix(lines[i], "runtime.") { // frames of the runtime, for example for a nil pointer
+			continue
+		}
+		place, _, _ = strings.Cut(place, " +0x")
+		what += " (" + place + ")"
+		if more = strings.TrimSpace(more); more != "" {
+			what += "; " + more
+		}
+		return what
+	}
+	return text
+}
+
 // settled reports the final event of a delivery, and of the other messages of its burst, to the observer.
 func (w *Worker) settled(d *delivery, e Event) {
 	e.MessageID, e.Delivery, e.Attempt = d.id, d.handlerMessage(), d.Attempt
@@ -392,12 +420,9 @@ func (w *Worker) announceRetry(d *delivery, p *plan) {
 		return
 	}
 	f := &p.failure
-	x := protocol.Retry{MessageID: d.id, Attempt: d.Attempt, Failed: f.Time, Due: time.Now().Add(p.hop.Delay), Error: f.Error}
-	_ = guard.Call("strategy", func() error { // after an error, the wait queue is unknown
-		x.Wait = w.cfg.Strategy.WaitingIn(d.At, p.hop)
-		return nil
+	w.member.Retrying(protocol.Retry{
+		MessageID: d.id, Attempt: d.Attempt, Failed: f.Time, Due: time.Now().Add(p.hop.Delay), Wait: p.waits, Error: f.Error,
 	})
-	w.member.Retrying(x)
 }
 
 // tally counts an event for the status of the worker.

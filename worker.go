@@ -117,7 +117,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer end()
 	w.interrupt(fmt.Errorf("%w: Run has just started", ErrNotConsuming))
 	if agent := w.client.agent; agent != nil && !w.cfg.AsDelivered {
-		w.member = agent.Join(w.announced())
+		w.member, w.planner.announces = agent.Join(w.announced()), true
 		defer agent.Leave(w.member)
 	}
 	defer (*owner)(w).Interrupted(ErrClosed, 0)
