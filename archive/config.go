@@ -207,15 +207,20 @@ func (c Config) Validate() error {
 	if len(queues) == 0 && c.Management == nil {
 		errs = append(errs, errors.New("archive: Config must have Workers, Queues or Management, to find the failed queues"))
 	}
+	parts := []error{c.replays().Validate(), ledger.Config{Dialect: c.Dialect.kit(), Every: c.Sample}.Validate()}
 	if len(queues) > 0 {
-		errs = append(errs, ingest.Config{Queues: queues}.Validate())
+		parts = append(parts, ingest.Config{Queues: queues}.Validate())
 	}
 	if c.Keep < 0 {
 		errs = append(errs, fmt.Errorf("archive: Config.Keep must not be negative: got %s (0 keeps messages indefinitely)", c.Keep))
 	} else {
-		errs = append(errs, c.store().Validate())
+		parts = append(parts, c.store().Validate())
 	}
-	errs = append(errs, c.replays().Validate(), ledger.Config{Dialect: c.Dialect.kit(), Every: c.Sample}.Validate())
+	for _, err := range parts {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("archive: %w", err))
+		}
+	}
 	tokens, err := c.Console.tokens()
 	shown := c.console(tokens)
 	shown.Archive = &store.Archive{} // opened later

@@ -292,18 +292,9 @@ func (a *Archive) watch(ctx context.Context) {
 				err = nil
 			}
 			if err != nil && !broken[what] && ctx.Err() == nil {
-				a.notifier.Report(notification.StoreUnavailable, "store/"+what, "The "+what+" is unavailable", a.phase.Load().name+": "+problem(err))
+				a.notifier.Report(notification.StoreUnavailable, "store/"+what, "The "+what+" is unavailable", a.phase.Load().name+": "+strings.Join(strings.Fields(err.Error()), " "))
 			}
 			broken[what] = err != nil
 		}
 	}
-}
-
-// problem formats an error of a store on one line, without the prefixes that name the package and the action.
-func problem(err error) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	for _, prefix := range []string{"failed: ", "cannot check the archive: ", "ledger: "} {
-		text = strings.TrimPrefix(text, prefix)
-	}
-	return text
 }

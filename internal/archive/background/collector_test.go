@@ -77,7 +77,7 @@ func TestCollectorNamesTheQueueItCannotDeclare(t *testing.T) {
 	c := NewCollector[protocol.RetryReport](w.Client, nil, w.Archive.RetriesTopology(), "", nil, nil)
 	w.DeleteLater(c.queue)
 	occupy(w, c.queue)
-	if err := c.Declare(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "failed: cannot declare queue "+c.queue+": ") {
+	if err := c.Declare(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "cannot declare queue "+c.queue+": ") {
 		t.Error(err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrTaken is returned if another process has the lease.
-var ErrTaken = errors.New("failed: another process has the lease")
+var ErrTaken = errors.New("another process has the lease")
 
 // Lease renews a lease while a function runs.
 type Lease struct {

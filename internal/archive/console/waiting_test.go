@@ -103,7 +103,7 @@ func TestWaitingAPI(t *testing.T) {
 		t.Errorf("actions after refused requests: got %+v, want len 1", r.acts)
 	}
 	// If an error occurs midway, the response includes the results up to this error.
-	r.err = errors.New("failed: the connection is lost")
+	r.err = errors.New("the connection is lost")
 	done = get[api.WaitingDone](t, ask(t, d, "POST", "/api/v1/waiting/retry", `{"all":true,"filter":{}}`))
 	if done.Done != 1 || !strings.Contains(done.Refused[len(done.Refused)-1].Why, "stopped early") {
 		t.Errorf("retry with an error: got %+v, want Done 1 and the error", done)

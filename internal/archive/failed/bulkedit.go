@@ -119,7 +119,7 @@ type Editor struct {
 
 func (e *BulkEdit) Compile(secrets []Rule) (*Editor, error) {
 	invalid := func(format string, args ...any) (*Editor, error) {
-		return nil, fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+		return nil, Invalid(format, args...)
 	}
 	x := &Editor{BulkEdit: e, secrets: secrets}
 	if e.Patch == "" && len(e.Replace)+len(e.SetHeaders)+len(e.RemoveHeaders) == 0 {

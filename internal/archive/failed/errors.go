@@ -1,31 +1,19 @@
 package failed
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
-// actionError describes the failed action and wraps its cause. The message has the prefix "failed: " only once, even if
-// the cause has the same prefix.
-type actionError struct {
-	what string
-	err  error
-}
+// invalidError is an ErrInvalid with a text of its own.
+type invalidError struct{ error }
 
-// WithAction returns an error that describes the failed action and wraps err.
-func WithAction(err error, format string, args ...any) error {
-	return &actionError{fmt.Sprintf(format, args...), err}
-}
+func (e invalidError) Is(target error) bool { return target == ErrInvalid }
+func (e invalidError) Unwrap() error        { return e.error }
+
+// Invalid returns an error that wraps ErrInvalid. Its text is the formatted text alone.
+func Invalid(format string, args ...any) error { return invalidError{fmt.Errorf(format, args...)} }
 
 // Annotate wraps the error of a function with the failed action. Defer it with a pointer to the named result.
 func Annotate(err *error, format string, args ...any) {
 	if *err != nil {
-		*err = WithAction(*err, format, args...)
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
 	}
 }
-
-func (e *actionError) Error() string {
-	return "failed: " + e.what + ": " + strings.TrimPrefix(e.err.Error(), "failed: ")
-}
-
-func (e *actionError) Unwrap() error { return e.err }

@@ -311,17 +311,11 @@ func Join[T any](list []T, separator string) string {
 	return strings.Join(texts, separator)
 }
 
-// invalidFilter is an ErrInvalid whose text does not contain "failed: invalid".
-type invalidFilter string
-
-func (e invalidFilter) Error() string        { return string(e) }
-func (e invalidFilter) Is(target error) bool { return target == ErrInvalid }
-
 // Validate returns a *FilterError that wraps ErrInvalid if conditions are invalid or contradict each other.
 // FilterError.Param names the condition. If several are involved, it names one of them or is empty.
 func (f Filter) Validate() error {
 	invalid := func(param, format string, args ...any) error {
-		return &FilterError{param, invalidFilter(fmt.Sprintf(format, args...))}
+		return &FilterError{param, Invalid(format, args...)}
 	}
 	for _, text := range []struct{ name, value string }{{"text", f.Text}, {"error", f.Error}} {
 		// Almost every error contains blanks, so such a filter would select almost all messages.
@@ -364,7 +358,7 @@ func (f Filter) Validate() error {
 // CheckForAct returns ErrInvalid if the filter is empty and All is not set.
 func (f Filter) CheckForAct() error {
 	if f.IsZero() && !f.All {
-		return fmt.Errorf("%w: Filter must not be empty (Filter{All: true} selects all messages)", ErrInvalid)
+		return Invalid("Filter must not be empty (Filter{All: true} selects all messages)")
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package failed
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -40,19 +39,19 @@ type Actor string
 var (
 	// ErrNotFound is returned if the archive does not contain the message, revision, group or replay, or if a new
 	// replay would have no messages.
-	ErrNotFound = errors.New("failed: not found")
+	ErrNotFound = errors.New("not found")
 
 	// ErrState is returned if the state of a message or a replay does not allow the
 	// action, or if it has changed since the caller read it. The archive is unchanged.
-	ErrState = errors.New("failed: wrong state")
+	ErrState = errors.New("wrong state")
 
 	// ErrInvalid is returned for an invalid argument.
-	ErrInvalid = errors.New("failed: invalid")
+	ErrInvalid = errors.New("invalid")
 
 	// ErrUnstorable is returned if the archive cannot store a message, because a header has a type
 	// that AMQP does not define, or is nested deeper than AMQP clients can read. Delivered messages
 	// do not have such headers.
-	ErrUnstorable = errors.New("failed: cannot store message")
+	ErrUnstorable = errors.New("cannot store message")
 )
 
 // Message is a failed message with all its recorded details.
@@ -207,7 +206,7 @@ type Arrived struct {
 // Validate returns ErrInvalid for an invalid name.
 func (who Actor) Validate() error {
 	if who == "" {
-		return fmt.Errorf("%w: Actor must not be empty (example: \"cli:root@host\")", ErrInvalid)
+		return Invalid("Actor must not be empty (example: \"cli:root@host\")")
 	}
 	return nil
 }

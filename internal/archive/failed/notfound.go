@@ -8,7 +8,7 @@ type NotFoundError struct {
 	ID   int64
 }
 
-func (e *NotFoundError) Error() string { return fmt.Sprintf("failed: %s %d not found", e.What, e.ID) }
+func (e *NotFoundError) Error() string { return fmt.Sprintf("%s %d not found", e.What, e.ID) }
 
 // Is reports whether target is ErrNotFound.
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }

@@ -1,7 +1,6 @@
 package failed
 
 import (
-	"fmt"
 	"math"
 	"time"
 )
@@ -113,13 +112,13 @@ func (r *Replay) Left() int64 { return r.Total - r.Sent - r.Refused }
 // Validate returns ErrInvalid for invalid fields.
 func (p Plan) Validate() error {
 	if p.Rate < 0 || math.IsNaN(p.Rate) || math.IsInf(p.Rate, 0) {
-		return fmt.Errorf("%w: Plan.Rate must be a finite number of messages per second, not negative: got %v (0 means no limit)", ErrInvalid, p.Rate)
+		return Invalid("Plan.Rate must be a finite number of messages per second, not negative: got %v (0 means no limit)", p.Rate)
 	}
 	if p.To != nil && *p.To == (Target{}) {
-		return fmt.Errorf("%w: Plan.To must have a routing key or an exchange (nil means the queue that each message failed in)", ErrInvalid)
+		return Invalid("Plan.To must have a routing key or an exchange (nil means the queue that each message failed in)")
 	}
 	if p.Canary < 0 {
-		return fmt.Errorf("%w: Plan.Canary must not be negative: got %s (0 means no canary)", ErrInvalid, p.Canary)
+		return Invalid("Plan.Canary must not be negative: got %s (0 means no canary)", p.Canary)
 	}
 	if p.Edit != nil {
 		return p.Edit.Validate()

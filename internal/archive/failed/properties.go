@@ -102,7 +102,7 @@ func AttemptsOf(tables []any) []reprise.AttemptError {
 func DecodeTable(text string) (topology.Table, error) {
 	t, err := tablejson.Decode(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, Invalid("%w", err)
 	}
 	return t, nil
 }

@@ -26,7 +26,7 @@ type Rule struct {
 // Validate returns an error unless exactly one field is set.
 func (r Rule) Validate() error {
 	if (r.Header == "") == (r.Path == "") {
-		return fmt.Errorf("%w: rule must have either a Header or a Path: got %+v", ErrInvalid, r)
+		return Invalid("rule must have either a Header or a Path: got %+v", r)
 	}
 	return nil
 }

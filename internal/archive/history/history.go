@@ -50,10 +50,10 @@ var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 // Validate reports missing and invalid fields and explains how to fix them.
 func (c Config) Validate() error {
 	if err := c.Dialect.Validate(); err != nil {
-		return fmt.Errorf("history: Config.%w", err)
+		return fmt.Errorf("history.Config.%w", err)
 	}
 	if c.Prefix != "" && !prefixes.MatchString(c.Prefix) {
-		return fmt.Errorf("history: Config.Prefix must be at most 40 lowercase letters, digits and underscores, and not begin with a digit: got %q (empty means %s)", c.Prefix, DefaultPrefix)
+		return fmt.Errorf("history.Config.Prefix must be at most 40 lowercase letters, digits and underscores, and not begin with a digit: got %q (empty means %s)", c.Prefix, DefaultPrefix)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ type History struct {
 	recorder recorder // state of Run
 }
 
-var errNoDatabase = errors.New("history: Open: database must not be nil")
+var errNoDatabase = errors.New("Open: database must not be nil")
 
 // Open returns the history in db. The caller closes db. Open creates missing tables, and returns an error for tables
 // of a newer version. Any number of processes may open the same history.
@@ -87,7 +87,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*History, error) {
 	}
 	h := &History{cfg: cfg, db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), observed: map[string]observation{}}
 	if err := h.db.Create(ctx, tables); err != nil {
-		return nil, fmt.Errorf("history: cannot open the history in %s: %w", cfg.Dialect, err)
+		return nil, fmt.Errorf("cannot open the history in %s: %w", cfg.Dialect, err)
 	}
 	return h, nil
 }

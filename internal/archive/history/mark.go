@@ -16,8 +16,8 @@ import (
 
 // ErrInvalid is returned by AddMark for an invalid mark, and ErrNoMark by RemoveMark for an unknown ID.
 var (
-	ErrInvalid = errors.New("history: invalid mark")
-	ErrNoMark  = errors.New("history: mark not found")
+	ErrInvalid = errors.New("invalid mark")
+	ErrNoMark  = errors.New("mark not found")
 )
 
 // maxMarkText is the maximum length of Mark.Text in bytes.
@@ -77,7 +77,7 @@ func (h *History) AddMark(ctx context.Context, m Mark) (Mark, error) {
 		return err
 	})
 	if err != nil {
-		return m, fmt.Errorf("history: cannot add a mark: %w", err)
+		return m, fmt.Errorf("cannot add a mark: %w", err)
 	}
 	return m, nil
 }
@@ -91,7 +91,7 @@ func (h *History) RemoveMark(ctx context.Context, id int64) (m Mark, err error) 
 		return m, fmt.Errorf("%w: %d", ErrNoMark, id)
 	}
 	if err != nil {
-		return m, fmt.Errorf("history: cannot remove mark %d: %w", id, err)
+		return m, fmt.Errorf("cannot remove mark %d: %w", id, err)
 	}
 	return m, nil
 }
@@ -101,7 +101,7 @@ func (h *History) Marks(ctx context.Context, since time.Time) (all []Mark, err e
 	var m Mark
 	for err := range h.db.Rows(ctx, `SELECT id, at, label, queue, actor FROM {mark} WHERE at >= $1 ORDER BY at DESC, id DESC`, sqlkit.Millis(since)).Scan(m.columns()...) {
 		if err != nil {
-			return nil, fmt.Errorf("history: cannot list the marks: %w", err)
+			return nil, fmt.Errorf("cannot list the marks: %w", err)
 		}
 		all = append(all, m)
 	}

@@ -3,7 +3,6 @@ package history
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -52,14 +51,14 @@ func (h *History) Record(ctx context.Context, from Sources) error {
 	}
 	statuses := h.unrecorded(now)
 	if err := h.record(ctx, now, until, statuses); err != nil {
-		return fmt.Errorf("history: %w", err)
+		return err
 	}
 	h.recorded(statuses)
 	h.recorder.until = until
 	for more := from.Archive != nil; more; {
 		var err error
 		if more, err = h.recordArrivals(ctx, now, from.Archive); err != nil {
-			return fmt.Errorf("history: %w", err)
+			return err
 		}
 	}
 	return nil

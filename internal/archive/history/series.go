@@ -35,7 +35,7 @@ func ParseRange(name string) (Range, error) {
 		}
 		names = append(names, r.Name)
 	}
-	return Range{}, fmt.Errorf("history: range %s not found (use %s)", brief.Quoted(name), strings.Join(names, ", "))
+	return Range{}, fmt.Errorf("range %s not found (use %s)", brief.Quoted(name), strings.Join(names, ", "))
 }
 
 // kept returns the age at which rows of a step are removed. The age is longer than the range, so that the first

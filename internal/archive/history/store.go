@@ -74,7 +74,7 @@ func seconds(d time.Duration) int64 { return int64(d / time.Second) }
 func (h *History) Series(ctx context.Context, queue string, r Range) (Series, error) {
 	all, err := h.series(ctx, r, ` AND queue = $3`, []byte(queue))
 	if err != nil {
-		return Series{}, fmt.Errorf("history: cannot read the history of %q: %w", queue, err)
+		return Series{}, fmt.Errorf("cannot read the history of %q: %w", queue, err)
 	}
 	if s, found := all[queue]; found {
 		return *s, nil
@@ -86,7 +86,7 @@ func (h *History) Series(ctx context.Context, queue string, r Range) (Series, er
 func (h *History) All(ctx context.Context, r Range) ([]Series, error) {
 	all, err := h.series(ctx, r, ``)
 	if err != nil {
-		return nil, fmt.Errorf("history: cannot read the histories: %w", err)
+		return nil, fmt.Errorf("cannot read the histories: %w", err)
 	}
 	delete(all, "")
 	return sorted(all), nil

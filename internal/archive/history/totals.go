@@ -100,7 +100,7 @@ func (t Totals) encode() []byte {
 	return b
 }
 
-var errDamaged = errors.New("history: row is damaged")
+var errDamaged = errors.New("row is damaged")
 
 func decode(b []byte) (Totals, error) {
 	var n numbers

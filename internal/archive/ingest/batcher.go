@@ -248,7 +248,7 @@ func (b *batcher) put(ctx context.Context, batch []*entry) error {
 	}
 	ids, err := b.store.AddDelivered(ctx, arrivals)
 	if err == nil && len(ids) != len(batch) {
-		err = fmt.Errorf("failed: store must return one ID per message: got %d IDs for %d messages", len(ids), len(batch))
+		err = fmt.Errorf("store must return one ID per message: got %d IDs for %d messages", len(ids), len(batch))
 	}
 	if err != nil {
 		return err

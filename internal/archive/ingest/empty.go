@@ -3,7 +3,6 @@ package ingest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/reprisemq/reprise"
@@ -24,11 +23,11 @@ type EmptyConfig struct {
 func (c EmptyConfig) Validate() error {
 	switch {
 	case c.Queue == "":
-		return fmt.Errorf("%w: EmptyConfig.Queue must not be empty", failed.ErrInvalid)
+		return failed.Invalid("EmptyConfig.Queue must not be empty")
 	case c.Limit < 1:
-		return fmt.Errorf("%w: EmptyConfig.Limit must be positive: got %d", failed.ErrInvalid, c.Limit)
+		return failed.Invalid("EmptyConfig.Limit must be positive: got %d", c.Limit)
 	case strings.TrimSpace(c.Reason) == "":
-		return fmt.Errorf("%w: EmptyConfig.Reason must not be empty", failed.ErrInvalid)
+		return failed.Invalid("EmptyConfig.Reason must not be empty")
 	}
 	return nil
 }

@@ -62,23 +62,23 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	if len(c.Queues) == 0 {
-		errs = append(errs, errors.New("failed: ingest.Config.Queues must not be empty (set the failed queues, such as orders.failed)"))
+		errs = append(errs, errors.New("ingest.Config.Queues must not be empty (set the failed queues, such as orders.failed)"))
 	}
 	seen := map[string]bool{}
 	for _, q := range c.Queues {
 		switch {
 		case q == "":
-			errs = append(errs, errors.New("failed: ingest.Config.Queues must not contain an empty name"))
+			errs = append(errs, errors.New("ingest.Config.Queues must not contain an empty name"))
 		case seen[q]:
-			errs = append(errs, fmt.Errorf("failed: ingest.Config.Queues must not contain %q twice", q))
+			errs = append(errs, fmt.Errorf("ingest.Config.Queues must not contain %q twice", q))
 		}
 		seen[q] = true
 	}
 	if c.Batch < 0 || c.Batch > 65535 {
-		errs = append(errs, fmt.Errorf("failed: ingest.Config.Batch must be between 0 and 65535: got %d (0 means %d)", c.Batch, background.DefaultBatch))
+		errs = append(errs, fmt.Errorf("ingest.Config.Batch must be between 0 and 65535: got %d (0 means %d)", c.Batch, background.DefaultBatch))
 	}
 	if c.Lease != 0 && c.Lease < time.Second {
-		errs = append(errs, fmt.Errorf("failed: ingest.Config.Lease must be at least 1s: got %s (0 means %s)", c.Lease, defaultIngestLease))
+		errs = append(errs, fmt.Errorf("ingest.Config.Lease must be at least 1s: got %s (0 means %s)", c.Lease, defaultIngestLease))
 	}
 	return errors.Join(errs...)
 }
@@ -127,7 +127,7 @@ type Ingest struct {
 // database.
 func New(c *reprise.Client, a *store.Archive, cfg Config) (*Ingest, error) {
 	if a == nil {
-		return nil, errors.New("failed: ingest.New: archive must not be nil")
+		return nil, errors.New("ingest.New: archive must not be nil")
 	}
 	return NewFor(c, a, cfg)
 }
@@ -135,7 +135,7 @@ func New(c *reprise.Client, a *store.Archive, cfg Config) (*Ingest, error) {
 // NewFor is a variant of New for any Store.
 func NewFor(c *reprise.Client, a Store, cfg Config) (*Ingest, error) {
 	if c == nil {
-		return nil, errors.New("failed: ingest.New: client must not be nil")
+		return nil, errors.New("ingest.New: client must not be nil")
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func (in *Ingest) Healthy() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, queue := range slices.Sorted(maps.Keys(in.failed)) {
-		return fmt.Errorf("failed: cannot archive messages of queue %q: %w", queue, in.failed[queue])
+		return fmt.Errorf("cannot archive messages of queue %q: %w", queue, in.failed[queue])
 	}
 	return nil
 }

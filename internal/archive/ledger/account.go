@@ -42,16 +42,16 @@ func (a Account) withDefaults() Account {
 // Validate reports missing and contradictory fields, and suggests valid values.
 func (a Account) Validate() error {
 	if len(a.Work) == 0 {
-		return errors.New("ledger: Account.Work must not be empty (set the work queue, such as orders)")
+		return errors.New("ledger.Account.Work must not be empty (set the work queue, such as orders)")
 	}
 	places := map[string]string{}
 	for place, queues := range map[string][]string{"Work": a.Work, "Wait": a.Wait, "Failed": a.Failed} {
 		for _, q := range queues {
 			if q == "" {
-				return fmt.Errorf("ledger: Account.%s must not contain an empty name", place)
+				return fmt.Errorf("ledger.Account.%s must not contain an empty name", place)
 			}
 			if there, found := places[q]; found {
-				return fmt.Errorf("ledger: queue %q must not be in both Account.%s and Account.%s", q, min(there, place), max(there, place))
+				return fmt.Errorf("queue %q must not be in both Account.%s and Account.%s", q, min(there, place), max(there, place))
 			}
 			places[q] = place
 		}

@@ -60,7 +60,7 @@ func NewBook(db *sql.DB, cfg BookConfig) (*Book, error) {
 }
 
 // ErrNotOpen is returned by Book.Healthy until Run or Write has created the tables.
-var ErrNotOpen = errors.New("ledger: not open yet (the log contains the reason)")
+var ErrNotOpen = errors.New("not open yet (the log contains the reason)")
 
 // Healthy returns ErrNotOpen until the Book has created the tables, and later an error if it cannot read them. The
 // error wraps failed.ErrUnavailable if the database is unavailable. ctx should have a deadline.
@@ -71,7 +71,7 @@ func (b *Book) Healthy(ctx context.Context) error {
 	return b.database.Healthy(ctx)
 }
 
-var errNoDatabase = errors.New("ledger: database must not be nil (sql.Open returns one)")
+var errNoDatabase = errors.New("database must not be nil (sql.Open returns one)")
 
 func thisProcess() string {
 	host, err := os.Hostname()
@@ -125,7 +125,7 @@ func (b *Book) Run(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultReport)
 		defer cancel()
 		if err := b.write(ctx, true); err != nil {
-			return fmt.Errorf("ledger: cannot write the last report of %s: %w", b.cfg.Process, err)
+			return fmt.Errorf("cannot write the last report of %s: %w", b.cfg.Process, err)
 		}
 		return nil
 	}

@@ -62,10 +62,10 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	errs := []error{validateStore(c.Dialect, c.Prefix)}
 	if c.Every < 0 {
-		errs = append(errs, fmt.Errorf("ledger: Config.Every must not be negative: got %s (0 means %s)", c.Every, DefaultEvery))
+		errs = append(errs, fmt.Errorf("ledger.Config.Every must not be negative: got %s (0 means %s)", c.Every, DefaultEvery))
 	}
 	if c.Keep < 0 || c.Keep > 0 && c.Keep < 100 {
-		errs = append(errs, fmt.Errorf("ledger: Config.Keep must be at least 100: got %d (0 means %d)", c.Keep, DefaultKeep))
+		errs = append(errs, fmt.Errorf("ledger.Config.Keep must be at least 100: got %d (0 means %d)", c.Keep, DefaultKeep))
 	}
 	return errors.Join(errs...)
 }
@@ -106,7 +106,7 @@ func (c BookConfig) withDefaults() BookConfig {
 func (c BookConfig) Validate() error {
 	errs := []error{validateStore(c.Dialect, c.Prefix)}
 	if c.Every < 0 {
-		errs = append(errs, fmt.Errorf("ledger: BookConfig.Every must not be negative: got %s (0 means %s)", c.Every, DefaultReport))
+		errs = append(errs, fmt.Errorf("ledger.BookConfig.Every must not be negative: got %s (0 means %s)", c.Every, DefaultReport))
 	}
 	return errors.Join(errs...)
 }
@@ -115,10 +115,10 @@ var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
 func validateStore(d store.Dialect, prefix string) error {
 	if err := d.Validate(); err != nil {
-		return fmt.Errorf("ledger: %w", err)
+		return fmt.Errorf("ledger.Config.%w", err)
 	}
 	if prefix != "" && !prefixes.MatchString(prefix) {
-		return fmt.Errorf("ledger: Prefix must be at most 40 lowercase letters, digits and underscores, and not begin with a digit: got %q (empty means %s)", prefix, DefaultPrefix)
+		return fmt.Errorf("ledger.Config.Prefix must be at most 40 lowercase letters, digits and underscores, and not begin with a digit: got %q (empty means %s)", prefix, DefaultPrefix)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
 	cfg = cfg.withDefaults()
 	l := &Ledger{database: newDatabase(db, cfg.Dialect, cfg.Prefix), cfg: cfg, changes: make(chan struct{}, 1), verdict: map[string]bool{}}
 	if err := l.db.Create(ctx, tables); err != nil {
-		return nil, fmt.Errorf("ledger: cannot open the ledger in %s: %w", cfg.Dialect, err)
+		return nil, fmt.Errorf("cannot open the ledger in %s: %w", cfg.Dialect, err)
 	}
 	return l, nil
 }
@@ -111,7 +111,7 @@ func (l *Ledger) logChanges(ctx context.Context) error {
 // too few samples for a restart, and an error if reason is empty.
 func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reason string) error {
 	if reason == "" {
-		return errors.New("ledger: Accept: reason must not be empty (describe the discrepancy)")
+		return errors.New("reason must not be empty (describe the discrepancy)")
 	}
 	if err := l.acquire(ctx); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reas
 	defer l.release()
 	known, err := l.accounts(ctx)
 	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
+		return err
 	}
 	i := slices.IndexFunc(known, func(k account) bool { return k.name == name })
 	if i < 0 {
@@ -128,7 +128,7 @@ func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reas
 	r := &known[i]
 	newest, err := l.last(ctx, name, 3)
 	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
+		return err
 	}
 	old := *r
 	r.opened, r.opening = time.Time{}, opening{}
@@ -137,14 +137,11 @@ func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reas
 	}
 	n := r.terms.missing(&old.terms)
 	r.note = fmt.Sprintf("restarted at %s by %s, with a difference of %d: %s", l.cfg.Clock().UTC().Format(time.RFC3339), who, n, reason)
-	if err := l.begin(ctx, r); err != nil {
-		return fmt.Errorf("ledger: %w", err)
-	}
-	return nil
+	return l.begin(ctx, r)
 }
 
 // Errors of Accept.
 var (
-	ErrNoAccount = errors.New("ledger: account not found")
-	ErrTooEarly  = errors.New("ledger: not enough samples for a restart")
+	ErrNoAccount = errors.New("account not found")
+	ErrTooEarly  = errors.New("not enough samples for a restart")
 )

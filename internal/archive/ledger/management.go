@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/reprisemq/reprise/internal/mgmtapi"
@@ -44,14 +43,14 @@ func (m *Management) Queues(ctx context.Context) (map[string]Figures, error) {
 		Mode mgmtapi.Field[string] `json:"rates_mode"`
 	}
 	if err := m.api().Get(ctx, "overview?columns=rates_mode", &overview); err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
+		return nil, err
 	}
 	if overview.Mode.Value == "none" {
-		return nil, errors.New("ledger: management.rates_mode of the broker must not be none (set it to basic in rabbitmq.conf)")
+		return nil, errors.New("management.rates_mode of the broker must not be none (set it to basic in rabbitmq.conf)")
 	}
 	found, err := m.api().Queues(ctx, cmp.Or(m.VHost, "/"))
 	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
+		return nil, err
 	}
 	queues := make(map[string]Figures, len(found))
 	for _, q := range found {

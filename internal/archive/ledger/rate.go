@@ -19,11 +19,11 @@ type Rate struct {
 func (l *Ledger) Rates(ctx context.Context) ([]Rate, error) {
 	known, err := l.accounts(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
+		return nil, err
 	}
 	pages, err := l.pages(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
+		return nil, err
 	}
 	now := l.cfg.Clock()
 	var rates []Rate
@@ -33,7 +33,7 @@ func (l *Ledger) Rates(ctx context.Context) ([]Rate, error) {
 		}
 		newest, err := l.last(ctx, a.name, 4)
 		if err != nil {
-			return nil, fmt.Errorf("ledger: account %s: %w", a.name, err)
+			return nil, fmt.Errorf("account %s: %w", a.name, err)
 		}
 		if len(newest) == 0 || now.Sub(newest[len(newest)-1].until) > 4*l.cfg.Every {
 			continue

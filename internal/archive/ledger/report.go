@@ -86,20 +86,20 @@ func (l *Ledger) Report(ctx context.Context) (*Report, error) {
 	r := &Report{At: l.cfg.Clock().Truncate(time.Millisecond)}
 	known, err := l.accounts(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
+		return nil, err
 	}
 	pages, err := l.pages(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
+		return nil, err
 	}
 	for _, a := range known {
 		samples, err := l.samples(ctx, a.name, a.opened)
 		if err != nil {
-			return nil, fmt.Errorf("ledger: account %s: %w", a.name, err)
+			return nil, fmt.Errorf("account %s: %w", a.name, err)
 		}
 		silent, err := l.silent(ctx, r.At, &a, pages)
 		if err != nil {
-			return nil, fmt.Errorf("ledger: account %s: %w", a.name, err)
+			return nil, fmt.Errorf("account %s: %w", a.name, err)
 		}
 		if len(samples) > 0 {
 			r.Accounts = append(r.Accounts, l.line(r.At, a, samples, pages, silent))

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"time"
 
@@ -57,7 +56,7 @@ func newDatabase(db *sql.DB, d sqlkit.Dialect, prefix string) database {
 func (s *database) Healthy(ctx context.Context) error {
 	var version string
 	if err := s.db.Row(ctx, `SELECT value FROM {about} WHERE name = 'version'`).Scan(&version); err != nil {
-		return fmt.Errorf("ledger: %w", err)
+		return err
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // account until the broker has figures for all its work queues.
 func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) error {
 	if from.Broker == nil {
-		return errors.New("ledger: Sources.Broker must not be nil (use a *Management)")
+		return errors.New("ledger.Sources.Broker must not be nil (use a *Management)")
 	}
 	accounts = Join(accounts)
 	for _, a := range accounts {
@@ -40,11 +40,11 @@ func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) err
 	}
 	pages, err := l.pages(ctx)
 	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
+		return err
 	}
 	known, err := l.accounts(ctx)
 	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
+		return err
 	}
 	now := l.cfg.Clock().Truncate(time.Millisecond)
 	for _, a := range accounts {
@@ -53,11 +53,11 @@ func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) err
 			r = known[i]
 		}
 		if err := l.take(ctx, a, &r, now, figures, from.Archive, archived, pages); err != nil {
-			return fmt.Errorf("ledger: account %s: %w", r.name, err)
+			return fmt.Errorf("account %s: %w", r.name, err)
 		}
 	}
 	if err := l.fold(ctx, pages, now); err != nil {
-		return fmt.Errorf("ledger: %w", err)
+		return err
 	}
 	return nil
 }

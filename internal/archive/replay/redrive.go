@@ -39,7 +39,7 @@ const redrivePoll = 250 * time.Millisecond
 // Redrive waits, at most until ctx is done. It does not send messages that another consumer takes in the meantime.
 func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, sent int, err error) {
 	if c == nil {
-		return 0, 0, errors.New("failed: Redrive: client must not be nil")
+		return 0, 0, errors.New("Redrive: client must not be nil")
 	}
 	if err := cfg.Validate(); err != nil {
 		return 0, 0, err
@@ -183,7 +183,7 @@ func (d *redrive) message(ctx context.Context, m *reprise.Delivery) (*reprise.Me
 		err = &ClaimError{Queue: at.Queue}
 	}
 	if err != nil {
-		return nil, failed.WithAction(err, "cannot redrive message %s of queue %s", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From))
+		return nil, fmt.Errorf("cannot redrive message %s of queue %s: %w", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From), err)
 	}
 	if d.warned.first(to) {
 		d.cfg.Logger.Warn("redrive sends by queue name", "queue", to.Queue, "warning", to.Warning)
@@ -204,7 +204,7 @@ func (d *redrive) publish(ctx context.Context, m *reprise.Message) error {
 		case err == nil:
 			return nil
 		case isMessageError(err), isTargetError(err), errors.Is(err, reprise.ErrClosed):
-			return failed.WithAction(err, "cannot redrive message %s of queue %s", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From))
+			return fmt.Errorf("cannot redrive message %s of queue %s: %w", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From), err)
 		}
 		delay := background.StoreBackoff.Delay(failures)
 		d.cfg.Logger.Warn("redrive waits", "queue", d.cfg.From, "error", err, "next_try", delay)
@@ -299,16 +299,16 @@ type RedriveConfig struct {
 func (c RedriveConfig) Validate() error {
 	var errs []error
 	if c.From == "" {
-		errs = append(errs, errors.New("failed: RedriveConfig.From must not be empty (set the failed queue, such as orders.failed)"))
+		errs = append(errs, errors.New("RedriveConfig.From must not be empty (set the failed queue, such as orders.failed)"))
 	}
 	if c.To != nil && *c.To == (failed.Target{}) {
-		errs = append(errs, errors.New("failed: RedriveConfig.To must have a routing key or an exchange (nil means the queue that each message failed in)"))
+		errs = append(errs, errors.New("RedriveConfig.To must have a routing key or an exchange (nil means the queue that each message failed in)"))
 	}
 	if slices.Contains(c.Marks, nil) {
-		errs = append(errs, errors.New("failed: RedriveConfig.Marks must not contain nil"))
+		errs = append(errs, errors.New("RedriveConfig.Marks must not contain nil"))
 	}
 	if c.Limit < 0 || !(c.Rate >= 0) { // !(x >= 0) also rejects NaN
-		errs = append(errs, fmt.Errorf("failed: RedriveConfig.Limit and Rate must not be negative: got %d and %v (0 means no limit)", c.Limit, c.Rate))
+		errs = append(errs, fmt.Errorf("RedriveConfig.Limit and Rate must not be negative: got %d and %v (0 means no limit)", c.Limit, c.Rate))
 	}
 	return errors.Join(errs...)
 }

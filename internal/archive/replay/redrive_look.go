@@ -31,7 +31,7 @@ const maxLook = 1000
 // RedriveConfig.To has an exchange, it does not read messages, because all of them have the same destination.
 func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found int, all []Destination, err error) {
 	if c == nil {
-		return 0, nil, errors.New("failed: LookBeforeRedrive: client must not be nil")
+		return 0, nil, errors.New("LookBeforeRedrive: client must not be nil")
 	}
 	if err := cfg.Validate(); err != nil {
 		return 0, nil, err

@@ -73,19 +73,19 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	if c.Batch < 0 || c.Batch > store.MaxPageSize {
-		errs = append(errs, fmt.Errorf("failed: replay.Config.Batch must be between 0 and %d: got %d (0 means %d)", store.MaxPageSize, c.Batch, background.DefaultBatch))
+		errs = append(errs, fmt.Errorf("replay.Config.Batch must be between 0 and %d: got %d (0 means %d)", store.MaxPageSize, c.Batch, background.DefaultBatch))
 	}
 	if c.Poll < 0 {
-		errs = append(errs, fmt.Errorf("failed: replay.Config.Poll must not be negative: got %s (0 means %s)", c.Poll, defaultPoll))
+		errs = append(errs, fmt.Errorf("replay.Config.Poll must not be negative: got %s (0 means %s)", c.Poll, defaultPoll))
 	}
 	if c.Lease != 0 && c.Lease < time.Second {
-		errs = append(errs, fmt.Errorf("failed: replay.Config.Lease must be at least 1s: got %s (0 means %s)", c.Lease, background.DefaultLease))
+		errs = append(errs, fmt.Errorf("replay.Config.Lease must be at least 1s: got %s (0 means %s)", c.Lease, background.DefaultLease))
 	}
 	if c.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("failed: replay.Config.DrainTimeout must not be negative: got %s (0 means %s)", c.DrainTimeout, defaultReplayDrain))
+		errs = append(errs, fmt.Errorf("replay.Config.DrainTimeout must not be negative: got %s (0 means %s)", c.DrainTimeout, defaultReplayDrain))
 	}
 	if slices.Contains(c.Marks, nil) {
-		errs = append(errs, errors.New("failed: replay.Config.Marks must not contain nil"))
+		errs = append(errs, errors.New("replay.Config.Marks must not contain nil"))
 	}
 	return errors.Join(errs...)
 }
@@ -192,9 +192,9 @@ type Replayer struct {
 func New(c *reprise.Client, a *store.Archive, cfg Config) (*Replayer, error) {
 	switch {
 	case a == nil:
-		return nil, errors.New("failed: replay.New: archive must not be nil")
+		return nil, errors.New("replay.New: archive must not be nil")
 	case c == nil:
-		return nil, errors.New("failed: replay.New: client must not be nil")
+		return nil, errors.New("replay.New: client must not be nil")
 	}
 	r, err := NewFor(c, a, cfg, a.Config().Redact...)
 	if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
@@ -20,7 +21,7 @@ func (a *Archive) Add(ctx context.Context, messages []failed.Message) ([]failed.
 	for i := range messages {
 		var err error
 		if encoded[i], err = a.encode(messages[i]); err != nil {
-			return nil, failed.WithAction(err, "cannot add message %d of %d", i+1, len(messages))
+			return nil, fmt.Errorf("cannot add message %d of %d: %w", i+1, len(messages), err)
 		}
 	}
 	return a.addEncoded(ctx, encoded, func(*tx) error { return nil })
@@ -41,7 +42,7 @@ func (a *Archive) AddDelivered(ctx context.Context, arrivals []failed.Arrived) (
 	for i := range arrivals {
 		var err error
 		if encoded[i], err = a.encodeDelivered(&arrivals[i]); err != nil {
-			return nil, failed.WithAction(err, "cannot add message %d of %d", i+1, len(arrivals))
+			return nil, fmt.Errorf("cannot add message %d of %d: %w", i+1, len(arrivals), err)
 		}
 	}
 	return a.addEncoded(ctx, encoded, func(tx *tx) error { return tx.owned(arrivals) })

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -66,21 +65,21 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	if err := c.Dialect.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("%w: Config.%w", failed.ErrInvalid, err))
+		errs = append(errs, failed.Invalid("Config.%w", err))
 	}
 	if c.Prefix != "" && !prefixes.MatchString(c.Prefix) {
-		errs = append(errs, fmt.Errorf("%w: Config.Prefix must be at most 40 lowercase letters, digits and underscores, and not begin with a digit: got %q (empty means %s)", failed.ErrInvalid, c.Prefix, defaultPrefix))
+		errs = append(errs, failed.Invalid("Config.Prefix must be at most 40 lowercase letters, digits and underscores, and not begin with a digit: got %q (empty means %s)", c.Prefix, defaultPrefix))
 	}
 	if c.Retention < 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.Retention must not be negative: got %s (0 keeps messages indefinitely)", failed.ErrInvalid, c.Retention))
+		errs = append(errs, failed.Invalid("Config.Retention must not be negative: got %s (0 keeps messages indefinitely)", c.Retention))
 	}
 	queues := make(map[string]bool)
 	for _, r := range c.Rules {
 		switch {
 		case r.Retention <= 0:
-			errs = append(errs, fmt.Errorf("%w: retention of queue %q must be positive: got %s", failed.ErrInvalid, r.Queue, r.Retention))
+			errs = append(errs, failed.Invalid("retention of queue %q must be positive: got %s", r.Queue, r.Retention))
 		case queues[r.Queue]:
-			errs = append(errs, fmt.Errorf("%w: queue %q must have at most one retention", failed.ErrInvalid, r.Queue))
+			errs = append(errs, failed.Invalid("queue %q must have at most one retention", r.Queue))
 		}
 		queues[r.Queue] = true
 	}

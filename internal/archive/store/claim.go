@@ -128,7 +128,7 @@ const submissionsKept = 30 * 24 * time.Hour
 func (a *Archive) ClaimSubmission(ctx context.Context, key string) (err error) {
 	defer failed.Annotate(&err, "cannot claim a submission")
 	if key == "" || len(key) > 100 {
-		return fmt.Errorf("%w: key must have 1 to 100 bytes: got %d", failed.ErrInvalid, len(key))
+		return failed.Invalid("key must have 1 to 100 bytes: got %d", len(key))
 	}
 	return a.write(ctx, func(t *tx) error {
 		now := t.Now()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
@@ -23,7 +24,7 @@ func (a *Archive) Check(ctx context.Context, f failed.Filter) error {
 			return &failed.FilterError{Param: param, Err: &failed.NotFoundError{What: what, ID: id}}
 		}
 		if err != nil {
-			return failed.WithAction(err, "cannot look up %s %d", what, id)
+			return fmt.Errorf("cannot look up %s %d: %w", what, id, err)
 		}
 		return nil
 	}
@@ -44,7 +45,7 @@ func (a *Archive) Check(ctx context.Context, f failed.Filter) error {
 	var id failed.ID
 	for err := range a.db.Rows(ctx, `SELECT m.id FROM {message} m WHERE `+a.d.in("m.id", "$1"), list(a.d, f.IDs)).Scan(&id) {
 		if err != nil {
-			return failed.WithAction(err, "cannot look up messages")
+			return fmt.Errorf("cannot look up messages: %w", err)
 		}
 		delete(missing, id)
 	}

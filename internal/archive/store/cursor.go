@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"hash/crc32"
 	"math"
 	"strconv"
@@ -39,7 +38,7 @@ func cursorSum(s string) string {
 // readCursor parses a cursor of a list and stores the position in at. It returns ErrInvalid if the cursor is damaged or
 // belongs to another list.
 func readCursor(c, list string, at ...*int64) error {
-	invalid := fmt.Errorf("%w: %s is not a cursor of this list (pass the cursor of the previous page unchanged, or none for the first page)", failed.ErrInvalid, brief.Quoted(string(c)))
+	invalid := failed.Invalid("%s is not a cursor of this list (pass the cursor of the previous page unchanged, or none for the first page)", brief.Quoted(string(c)))
 	rest, ok := strings.CutPrefix(c, list)
 	if !ok {
 		return invalid
@@ -92,7 +91,7 @@ type Total struct {
 
 func (p Page) size() (int, error) {
 	if p.Size < 0 || p.Size > MaxPageSize {
-		return 0, fmt.Errorf("%w: Page.Size must be between 0 and %d: got %d (0 means %d)", failed.ErrInvalid, MaxPageSize, p.Size, DefaultPageSize)
+		return 0, failed.Invalid("Page.Size must be between 0 and %d: got %d (0 means %d)", MaxPageSize, p.Size, DefaultPageSize)
 	}
 	if p.Size == 0 {
 		return DefaultPageSize, nil

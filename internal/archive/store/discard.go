@@ -17,7 +17,7 @@ import (
 func (a *Archive) Discard(ctx context.Context, f failed.Filter, reason string, who failed.Actor) (n int64, err error) {
 	defer failed.Annotate(&err, "cannot discard messages")
 	if strings.TrimSpace(reason) == "" {
-		return 0, fmt.Errorf("%w: reason must not be empty", failed.ErrInvalid)
+		return 0, failed.Invalid("reason must not be empty")
 	}
 	return a.move(ctx, f, who, move{
 		from: failed.Failed, to: failed.Discarded, verb: actDiscard,

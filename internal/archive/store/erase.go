@@ -51,7 +51,7 @@ type Erasure struct {
 func (a *Archive) Erase(ctx context.Context, f failed.Filter, reason string, who failed.Actor) (done Erasure, err error) {
 	defer failed.Annotate(&err, "cannot erase messages")
 	if strings.TrimSpace(reason) == "" {
-		return done, fmt.Errorf("%w: reason must not be empty", failed.ErrInvalid)
+		return done, failed.Invalid("reason must not be empty")
 	}
 	if err := errors.Join(who.Validate(), f.CheckForAct()); err != nil {
 		return done, err

@@ -8,16 +8,16 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
-// Errors contain the prefix of the package exactly once, whether or not they contain the failed action.
-func TestErrorsContainPackagePrefixOnce(t *testing.T) {
+// Errors have no prefix, because the console and the commands show their texts. Package archive adds its prefix.
+func TestErrorsHaveNoPackagePrefix(t *testing.T) {
 	a := openSQLite(t).archive(t)
 	_, missing := a.Get(ctx, 17)
 	_, invalid := a.Discard(ctx, failed.Filter{}, "why", "me")
 	for _, err := range []error{
 		failed.ErrNotFound, failed.ErrState, failed.ErrInvalid, missing, invalid, store.Config{}.Validate(),
 	} {
-		if text := err.Error(); !strings.HasPrefix(text, "failed: ") || strings.Count(text, "failed: ") != 1 {
-			t.Errorf("error %q does not contain the prefix exactly once", text)
+		if text := err.Error(); strings.HasPrefix(text, "failed: ") || strings.HasPrefix(text, "store: ") || strings.HasPrefix(text, "invalid: ") {
+			t.Errorf("error %q has a prefix", text)
 		}
 	}
 }

@@ -25,12 +25,12 @@ func (a *Archive) Export(ctx context.Context, f failed.Filter, w io.Writer) (n i
 			continue
 		}
 		if err := a.export(ctx, m, buffered); err != nil {
-			return n, failed.WithAction(err, "cannot export message %d", m.ID)
+			return n, fmt.Errorf("cannot export message %d: %w", m.ID, err)
 		}
 		n++
 	}
 	if err := buffered.Flush(); err != nil {
-		return n, failed.WithAction(err, "cannot export messages")
+		return n, fmt.Errorf("cannot export messages: %w", err)
 	}
 	return n, nil
 }
@@ -78,7 +78,7 @@ const (
 // Correct the file and import it again to add the remaining messages.
 func (a *Archive) Import(ctx context.Context, r io.Reader, who failed.Actor) (added int64, err error) {
 	if err := who.Validate(); err != nil {
-		return 0, failed.WithAction(err, "cannot import messages")
+		return 0, fmt.Errorf("cannot import messages: %w", err)
 	}
 	in := bufio.NewReaderSize(r, 1<<16)
 	var act int64
@@ -109,7 +109,7 @@ func (a *Archive) Import(ctx context.Context, r io.Reader, who failed.Actor) (ad
 			number++
 			l, err := parseLine(b)
 			if err != nil {
-				return added, errors.Join(flush(), failed.WithAction(err, "cannot import line %d", number))
+				return added, errors.Join(flush(), fmt.Errorf("cannot import line %d: %w", number, err))
 			}
 			if l != nil {
 				lines = append(lines, l)
@@ -118,14 +118,14 @@ func (a *Archive) Import(ctx context.Context, r io.Reader, who failed.Actor) (ad
 		}
 		if len(lines) == importBatch || size > importBytes || readErr != nil {
 			if err := flush(); err != nil {
-				return added, failed.WithAction(err, "cannot import the lines up to line %d", number)
+				return added, fmt.Errorf("cannot import the lines up to line %d: %w", number, err)
 			}
 		}
 		if readErr == io.EOF {
 			return added, nil
 		}
 		if readErr != nil {
-			return added, failed.WithAction(readErr, "cannot read line %d of the import", number+1)
+			return added, fmt.Errorf("cannot read line %d of the import: %w", number+1, readErr)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 	}
 	for i, e := range added {
 		if err := e.encode(t.cfg); err != nil {
-			return 0, failed.WithAction(err, "cannot import message %d of archive %s", from[i].ID, from[i].Archive)
+			return 0, fmt.Errorf("cannot import message %d of archive %s: %w", from[i].ID, from[i].Archive, err)
 		}
 	}
 	if err := t.add(added); err != nil {

@@ -19,7 +19,7 @@ import (
 func (a *Archive) Get(ctx context.Context, id failed.ID) (*failed.Message, error) {
 	m, err := a.get(ctx, id)
 	if err != nil {
-		return nil, failed.WithAction(err, "cannot read message %d", id)
+		return nil, fmt.Errorf("cannot read message %d: %w", id, err)
 	}
 	return m, nil
 }
@@ -109,11 +109,11 @@ func decodeAttempts(s string) ([]reprise.AttemptError, error) {
 	d.UseNumber()
 	var list []any
 	if err := d.Decode(&list); err != nil {
-		return nil, fmt.Errorf("%w: cannot decode the errors of attempts: %w", failed.ErrInvalid, err)
+		return nil, failed.Invalid("cannot decode the errors of attempts: %w", err)
 	}
 	v, err := tablejson.Value(list)
 	if err != nil {
-		return nil, fmt.Errorf("%w: cannot decode the errors of attempts: %w", failed.ErrInvalid, err)
+		return nil, failed.Invalid("cannot decode the errors of attempts: %w", err)
 	}
 	return failed.AttemptsOf(v.([]any)), nil
 }

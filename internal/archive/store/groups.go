@@ -104,7 +104,7 @@ func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) (groups []G
 	query := selection{d: a.d}
 	where, ok := f.where(&query)
 	if where == "" || ok == "" {
-		return nil, "", fmt.Errorf("%w: state %s not found (use failed, replaying, replayed or discarded)", failed.ErrInvalid, brief.Quoted(string(f.State)))
+		return nil, "", failed.Invalid("state %s not found (use failed, replaying, replayed or discarded)", brief.Quoted(string(f.State)))
 	}
 	type place struct {
 		id failed.GroupID

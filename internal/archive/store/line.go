@@ -104,13 +104,13 @@ func parseLine(b []byte) (*line, error) {
 	}
 	l := new(line)
 	if err := json.Unmarshal(b, l); err != nil {
-		return nil, fmt.Errorf("%w: %w", failed.ErrInvalid, err)
+		return nil, failed.Invalid("%w", err)
 	}
 	if l.Archive == "" || len(l.Archive) > 40 || l.ID <= 0 || l.FailedQueue == "" && l.Queue == "" {
-		return nil, fmt.Errorf("%w: line is not an exported message (archive, id and queue are required)", failed.ErrInvalid)
+		return nil, failed.Invalid("line is not an exported message (archive, id and queue are required)")
 	}
 	if _, ok := codes[l.State]; !ok {
-		return nil, fmt.Errorf("%w: state %s not found (use failed, replaying, replayed or discarded)", failed.ErrInvalid, brief.Quoted(string(l.State)))
+		return nil, failed.Invalid("state %s not found (use failed, replaying, replayed or discarded)", brief.Quoted(string(l.State)))
 	}
 	if l.State == failed.Replaying {
 		l.State = failed.Failed
@@ -119,14 +119,14 @@ func parseLine(b []byte) (*line, error) {
 		l.Discarded = "imported without a reason"
 	}
 	if l.Edited < 0 || l.Edited > len(l.Revisions) {
-		return nil, fmt.Errorf("%w: edited must be between 0 and %[3]d: got %[2]d", failed.ErrInvalid, l.Edited, len(l.Revisions))
+		return nil, failed.Invalid("edited must be between 0 and %[2]d: got %[1]d", l.Edited, len(l.Revisions))
 	}
 	if err := l.read(); err != nil {
 		return nil, err
 	}
 	for i := range l.Revisions {
 		if err := l.Revisions[i].read(); err != nil {
-			return nil, failed.WithAction(err, "cannot decode revision %d", i+1)
+			return nil, fmt.Errorf("cannot decode revision %d: %w", i+1, err)
 		}
 	}
 	m := failed.Message{

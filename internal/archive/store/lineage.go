@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
@@ -81,15 +80,14 @@ func (a *Archive) descends(origin string, commits, known int64) error {
 // Healthy returns nil if the archive is readable and writable. Otherwise it returns the cause, usually an
 // ErrUnavailable. It sends one query and does not wait for other writers. If the latest write failed with
 // ErrUnavailable, Healthy also commits an empty transaction, which does wait. ctx should have a deadline.
-func (a *Archive) Healthy(ctx context.Context) (err error) {
-	defer failed.Annotate(&err, "cannot check the archive")
+func (a *Archive) Healthy(ctx context.Context) error {
 	if broken := a.broken.Load(); broken != nil {
 		return *broken
 	}
 	known := a.commits.Load() // before the query, because another call may commit in the meantime
 	var commits int64
 	var origin string
-	err = a.db.Row(ctx, `SELECT c.last, o.value FROM {counter} c, {about} o WHERE c.name = 'commit' AND o.name = 'archive'`).Scan(&commits, &origin)
+	err := a.db.Row(ctx, `SELECT c.last, o.value FROM {counter} c, {about} o WHERE c.name = 'commit' AND o.name = 'archive'`).Scan(&commits, &origin)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errEmptied
 	}

@@ -124,7 +124,7 @@ func (a *Archive) Each(ctx context.Context, f failed.Filter) iter.Seq2[*failed.M
 			}
 		}
 		if err != nil {
-			yield(nil, failed.WithAction(err, "cannot read messages"))
+			yield(nil, fmt.Errorf("cannot read messages: %w", err))
 		}
 	}
 }

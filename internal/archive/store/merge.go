@@ -27,7 +27,7 @@ type GroupRule struct {
 // Validate returns an error if Error or Name is missing.
 func (r GroupRule) Validate() error {
 	if r.Error == nil || strings.TrimSpace(r.Name) == "" {
-		return fmt.Errorf("%w: group rule must have an Error and a Name: got %v and %s", failed.ErrInvalid, r.Error, brief.Quoted(r.Name))
+		return failed.Invalid("group rule must have an Error and a Name: got %v and %s", r.Error, brief.Quoted(r.Name))
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (t *tx) grouped(id failed.GroupID) (g grouped, err error) {
 func (a *Archive) Merge(ctx context.Context, ids []failed.GroupID, name string, who failed.Actor) (into failed.GroupID, err error) {
 	defer failed.Annotate(&err, "cannot merge groups")
 	if name = groupName(name); name == "" || len(ids) == 0 {
-		return 0, fmt.Errorf("%w: a merge must have groups and a name", failed.ErrInvalid)
+		return 0, failed.Invalid("a merge must have groups and a name")
 	}
 	if err := who.Validate(); err != nil {
 		return 0, err
@@ -110,7 +110,7 @@ func (a *Archive) Merge(ctx context.Context, ids []failed.GroupID, name string, 
 				return err
 			}
 			if groups[i].queue != groups[0].queue {
-				return fmt.Errorf("%w: groups must be of one work queue: got %s and %s", failed.ErrInvalid, groups[0].queue, groups[i].queue)
+				return failed.Invalid("groups must be of one work queue: got %s and %s", groups[0].queue, groups[i].queue)
 			}
 		}
 		target = groupDigest(groups[0].queue, name)

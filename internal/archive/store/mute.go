@@ -22,7 +22,7 @@ const (
 func (a *Archive) Mute(ctx context.Context, id failed.GroupID, until time.Time, who failed.Actor) (err error) {
 	defer failed.Annotate(&err, "cannot mute group %d", id)
 	if !until.After(a.Now()) {
-		return fmt.Errorf("%w: end of the mute must be in the future: got %s", failed.ErrInvalid, until.UTC().Format(time.RFC3339))
+		return failed.Invalid("end of the mute must be in the future: got %s", until.UTC().Format(time.RFC3339))
 	}
 	details := map[string]any{}
 	if until.Before(MutedForever) {

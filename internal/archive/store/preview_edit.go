@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
@@ -164,7 +163,7 @@ func (a *Archive) PreviewEdit(ctx context.Context, p failed.Plan, limit int) (v 
 		return v, err
 	}
 	if p.Edit == nil {
-		return v, fmt.Errorf("%w: Plan.Edit must not be nil", failed.ErrInvalid)
+		return v, failed.Invalid("Plan.Edit must not be nil")
 	}
 	x, err := p.Edit.Compile(a.cfg.Redact)
 	if err != nil {

@@ -1,9 +1,9 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -252,8 +252,8 @@ func TestPreviewEdit(t *testing.T) {
 			t.Errorf("preview of 2 messages: got %+v, want 1 changed, 1 impossible, and more", got)
 		}
 		for _, plan := range []failed.Plan{{}, {Edit: &failed.BulkEdit{}}} {
-			if _, err := a.PreviewEdit(ctx, plan, 0); err == nil || !strings.Contains(err.Error(), "invalid") {
-				t.Errorf("plan %+v: got error %v, want invalid", plan, err)
+			if _, err := a.PreviewEdit(ctx, plan, 0); !errors.Is(err, failed.ErrInvalid) {
+				t.Errorf("plan %+v: got error %v, want ErrInvalid", plan, err)
 			}
 		}
 	})

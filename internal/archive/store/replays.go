@@ -76,7 +76,7 @@ const maxNext = 16 << 20
 func (a *Archive) UnsentOf(ctx context.Context, id failed.ReplayID, n int) (_ []*failed.Message, err error) {
 	defer failed.Annotate(&err, "cannot read the messages of replay %d", id)
 	if n <= 0 {
-		return nil, fmt.Errorf("%w: number of messages must be at least 1: got %d", failed.ErrInvalid, n)
+		return nil, failed.Invalid("number of messages must be at least 1: got %d", n)
 	}
 	rows := a.db.Rows(ctx, `SELECT i.message, m.size FROM {item} i JOIN {message} m ON m.id = i.message
 		WHERE i.replay = $1 AND i.sent = 0 AND EXISTS (SELECT 1 FROM {replay} WHERE id = $1 AND state = 'running') ORDER BY i.pos LIMIT $2`, int64(id), n)
@@ -241,7 +241,7 @@ func (a *Archive) EndReplay(ctx context.Context, id failed.ReplayID, s failed.Re
 	switch s {
 	case failed.ReplayDone, failed.ReplayCancelled, failed.ReplayStopped:
 	default:
-		return fmt.Errorf("%w: final state of a replay must be %q, %q or %q: got %q", failed.ErrInvalid, failed.ReplayDone, failed.ReplayCancelled, failed.ReplayStopped, s)
+		return failed.Invalid("final state of a replay must be %q, %q or %q: got %q", failed.ReplayDone, failed.ReplayCancelled, failed.ReplayStopped, s)
 	}
 	return a.writeMany(ctx, func(tx *tx) error {
 		var r failed.Replay

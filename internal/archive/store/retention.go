@@ -23,7 +23,7 @@ const purgeBatch = 1000
 // If ctx is canceled, Purge stops, and the Act counts the messages that were removed before.
 func (a *Archive) Purge(ctx context.Context, who failed.Actor) (total int64, err error) {
 	if err := who.Validate(); err != nil {
-		return 0, failed.WithAction(err, "cannot remove expired messages")
+		return 0, fmt.Errorf("cannot remove expired messages: %w", err)
 	}
 	if !a.cfg.Expires() {
 		return 0, nil
@@ -44,7 +44,7 @@ func (a *Archive) Purge(ctx context.Context, who failed.Actor) (total int64, err
 		a.cfg.Logger.InfoContext(ctx, "purged", "by", p.who, "messages", p.total, "before", p.cutoffs.latest, "act", p.act)
 	}
 	if err != nil {
-		err = failed.WithAction(err, "cannot remove expired messages")
+		err = fmt.Errorf("cannot remove expired messages: %w", err)
 	}
 	return p.total, err
 }

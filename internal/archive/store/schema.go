@@ -253,4 +253,4 @@ func (a *Archive) ready(ctx context.Context) bool {
 	return err == nil && at == strconv.Itoa(version)
 }
 
-var errNoDatabase = errors.New("failed: Open: database must not be nil")
+var errNoDatabase = errors.New("Open: database must not be nil")

@@ -75,11 +75,11 @@ const maxWaitingIDs = 10_000
 func (f WaitingFilter) Validate() error {
 	switch {
 	case f.Attempt < 0:
-		return fmt.Errorf("%w: WaitingFilter.Attempt must not be negative: got %d", failed.ErrInvalid, f.Attempt)
+		return failed.Invalid("WaitingFilter.Attempt must not be negative: got %d", f.Attempt)
 	case len(f.IDs) > maxWaitingIDs:
-		return fmt.Errorf("%w: WaitingFilter.IDs must have at most %[3]d IDs: got %[2]d", failed.ErrInvalid, len(f.IDs), maxWaitingIDs)
+		return failed.Invalid("WaitingFilter.IDs must have at most %[2]d IDs: got %[1]d", len(f.IDs), maxWaitingIDs)
 	case strings.Trim(f.Group, "0123456789abcdef") != "" || len(f.Group) > 2*groupDigestSize:
-		return fmt.Errorf("%w: WaitingFilter.Group must be the key of a group: got %s", failed.ErrInvalid, brief.Quoted(f.Group))
+		return failed.Invalid("WaitingFilter.Group must be the key of a group: got %s", brief.Quoted(f.Group))
 	}
 	return nil
 }

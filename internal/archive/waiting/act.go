@@ -39,19 +39,19 @@ const maxActReason = 1000 // bytes
 func (a Act) Validate() error {
 	switch {
 	case a.Do != RetryNow && a.Do != Postpone && a.Do != ParkNow:
-		return fmt.Errorf("%w: Act.Do must be %s, %s or %s: got %s", failed.ErrInvalid, RetryNow, Postpone, ParkNow, brief.Quoted(string(a.Do)))
+		return failed.Invalid("Act.Do must be %s, %s or %s: got %s", RetryNow, Postpone, ParkNow, brief.Quoted(string(a.Do)))
 	case a.Do == Postpone && (a.Delay < MinPostpone || a.Delay > topology.MaxDelay):
-		return fmt.Errorf("%w: Act.Delay must be from %s to %s: got %s", failed.ErrInvalid, MinPostpone, topology.MaxDelay, a.Delay)
+		return failed.Invalid("Act.Delay must be from %s to %s: got %s", MinPostpone, topology.MaxDelay, a.Delay)
 	case a.Do != Postpone && a.Delay != 0:
-		return fmt.Errorf("%w: Act.Delay must not be set unless Do is %s", failed.ErrInvalid, Postpone)
+		return failed.Invalid("Act.Delay must not be set unless Do is %s", Postpone)
 	case a.AtMost < 0:
-		return fmt.Errorf("%w: Act.AtMost must not be negative: got %d", failed.ErrInvalid, a.AtMost)
+		return failed.Invalid("Act.AtMost must not be negative: got %d", a.AtMost)
 	case len(a.Reason) > maxActReason:
-		return fmt.Errorf("%w: Act.Reason must have at most %[3]d bytes: got %[2]d", failed.ErrInvalid, len(a.Reason), maxActReason)
+		return failed.Invalid("Act.Reason must have at most %[2]d bytes: got %[1]d", len(a.Reason), maxActReason)
 	case a.Filter.IsZero() && !a.All:
-		return fmt.Errorf("%w: Act.All must be set to select all waiting messages", failed.ErrInvalid)
+		return failed.Invalid("Act.All must be set to select all waiting messages")
 	case a.All && !a.Filter.IsZero():
-		return fmt.Errorf("%w: Act.All must not be combined with a filter", failed.ErrInvalid)
+		return failed.Invalid("Act.All must not be combined with a filter")
 	}
 	return a.Filter.Validate()
 }

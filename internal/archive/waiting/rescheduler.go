@@ -50,9 +50,9 @@ type Rescheduler struct {
 func New(c *reprise.Client, a *store.Archive, cfg Config) (*Rescheduler, error) {
 	switch {
 	case a == nil:
-		return nil, errors.New("failed: waiting.New: archive must not be nil")
+		return nil, errors.New("waiting.New: archive must not be nil")
 	case c == nil:
-		return nil, errors.New("failed: waiting.New: client must not be nil")
+		return nil, errors.New("waiting.New: client must not be nil")
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Rescheduler{client: c, archive: a, cfg: cfg}, nil

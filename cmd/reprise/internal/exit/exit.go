@@ -56,11 +56,7 @@ func Code(err error) int {
 	return CodeFailed
 }
 
-// Text formats an error without the package prefixes "reprise" and "failed", which do not help users.
+// Text formats an error without the package prefix "reprise", which does not help users.
 func Text(err error) string {
-	text := err.Error()
-	for _, name := range []string{"reprise", "failed"} {
-		text = strings.ReplaceAll(strings.TrimPrefix(text, name+": "), ": "+name+": ", ": ")
-	}
-	return text
+	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "reprise: "), ": reprise: ", ": ")
 }

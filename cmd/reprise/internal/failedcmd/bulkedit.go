@@ -66,7 +66,7 @@ func (f *bulkEditFlags) edit() (*api.BulkEdit, error) {
 		e.RemoveHeaders = append(e.RemoveHeaders, api.Text(name))
 	}
 	if err := e.BulkEdit().Validate(); err != nil {
-		return nil, exit.Usagef("%s", strings.TrimPrefix(err.Error(), "failed: invalid: "))
+		return nil, exit.Usage(err)
 	}
 	return e, nil
 }

@@ -43,11 +43,7 @@ func (h *Checks) unusable(ctx context.Context) (wrong []string) {
 
 // wrongWithStore formats an error without the prefix that names the store.
 func wrongWithStore(err error) string {
-	text := terminal.OneLine(exit.Text(err))
-	for _, prefix := range []string{"failed: ", "cannot check the archive: ", "ledger: ", "idempotent: "} {
-		text = strings.TrimPrefix(text, prefix)
-	}
-	return text
+	return strings.TrimPrefix(terminal.OneLine(exit.Text(err)), "idempotent: ")
 }
 
 // watching is the interval of the checks for the log and the metrics.

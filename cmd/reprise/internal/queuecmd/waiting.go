@@ -270,7 +270,7 @@ func (c *waitingAct) act(ctx context.Context, streams terminal.IO, do waiting.Do
 		return exit.Usagef("a selection of messages is required (use --queue, --group, --error …, or --all)")
 	}
 	if err := a.Act(do).Validate(); err != nil {
-		return exit.Usagef("%s", strings.TrimPrefix(err.Error(), "failed: invalid: "))
+		return exit.Usage(err)
 	}
 	return c.Ask(streams, func(client *api.Client) error {
 		would, err := client.ActOnWaiting(ctx, do, a, true)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
@@ -58,11 +57,11 @@ func AsFailure(err error) *Failure {
 			Advice: fmt.Sprintf("send at most %d bytes", e.Limit),
 		}
 	}
-	text := strings.TrimPrefix(err.Error(), "failed: ")
+	text := err.Error()
 	switch {
 	case errors.Is(err, failed.ErrNotFound):
 		if missing, ok := errors.AsType[*failed.NotFoundError](err); ok {
-			text = strings.TrimPrefix(missing.Error(), "failed: ")
+			text = missing.Error()
 		}
 		return &Failure{Status: http.StatusNotFound, Text: text, Advice: "see the list", Param: paramOf(err)}
 	case errors.Is(err, failed.ErrState):

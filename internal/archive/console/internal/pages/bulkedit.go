@@ -54,14 +54,14 @@ func readBulkEdit(v url.Values) (*failed.BulkEdit, wrong) {
 		}
 		isEdit = true
 		if err := p.edit.Validate(); err != nil {
-			return nil, wrong{p.name, sentence(strings.TrimPrefix(err.Error(), "failed: invalid: "))}
+			return nil, wrong{p.name, sentence(err.Error())}
 		}
 	}
 	edit.Patch, edit.Replace, edit.SetHeaders, edit.RemoveHeaders = parts[0].edit.Patch, parts[1].edit.Replace, parts[2].edit.SetHeaders, parts[3].edit.RemoveHeaders
 	switch {
 	case isEdit:
 		if err := edit.Validate(); err != nil {
-			return nil, wrong{"remove", sentence(strings.TrimPrefix(err.Error(), "failed: invalid: "))}
+			return nil, wrong{"remove", sentence(err.Error())}
 		}
 		return &edit, wrong{}
 	case edit.SendUnchanged || edit.SendImpossible:

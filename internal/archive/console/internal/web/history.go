@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
@@ -36,7 +35,7 @@ func (c *Call) Histories(queue string) (all Histories, err error) {
 	all.Range = history.Day
 	if name := c.Params.Get("range"); name != "" {
 		if all.Range, err = history.ParseRange(name); err != nil {
-			f := fault.BadRequest(strings.TrimPrefix(err.Error(), "history: "), "correct the parameter")
+			f := fault.BadRequest(err.Error(), "correct the parameter")
 			f.Param = "range"
 			return all, f
 		}
@@ -73,7 +72,7 @@ func (c *Call) AddMark(m history.Mark) (history.Mark, error) {
 	m.By = c.Who.Actor
 	m, err = h.AddMark(c.R.Context(), m)
 	if errors.Is(err, history.ErrInvalid) {
-		return m, fault.BadRequest(strings.TrimPrefix(err.Error(), "history: "), "correct the mark; nothing was changed")
+		return m, fault.BadRequest(err.Error(), "correct the mark; nothing was changed")
 	}
 	if err != nil {
 		return m, err

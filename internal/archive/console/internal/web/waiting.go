@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/api"
@@ -81,7 +80,7 @@ func (c *Call) ActOnWaiting(act waiting.Act) (waiting.Result, error) {
 	defer cancel()
 	res, err := c.Rescheduler.Act(ctx, act, c.Who.Actor)
 	if err != nil && res.Selected > 0 { // res.Refused reports the remaining messages
-		res.Refused = append(res.Refused, waiting.WaitingRefusal{Why: "stopped early: " + strings.TrimPrefix(err.Error(), "failed: ")})
+		res.Refused = append(res.Refused, waiting.WaitingRefusal{Why: "stopped early: " + err.Error()})
 		err = nil
 	}
 	return res, err
@@ -90,7 +89,7 @@ func (c *Call) ActOnWaiting(act waiting.Act) (waiting.Result, error) {
 // CheckWaiting returns an error if the act is invalid. It does not read the archive.
 func CheckWaiting(act waiting.Act) error {
 	if err := act.Validate(); err != nil {
-		return fault.BadRequest(strings.TrimPrefix(err.Error(), "failed: invalid: "), "no message was changed")
+		return fault.BadRequest(err.Error(), "no message was changed")
 	}
 	return nil
 }
