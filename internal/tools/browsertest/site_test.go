@@ -56,7 +56,7 @@ func TestDocumentationSite(t *testing.T) {
 // On wide screens, the menu shows the current page. On phones, the outline is above the text.
 func TestSiteNavigation(t *testing.T) {
 	b := newBrowser(t)
-	address := "file://" + buildSite(t) + "/docs/commands.html"
+	address := "file://" + buildSite(t) + "/docs/configuration.html"
 	if err := b.Look(1440, 900, "light", 1); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestSiteNavigation(t *testing.T) {
 		t.Fatal(err)
 	}
 	do(t, b, chromedp.Navigate(address), chromedp.Click(chromedp.CSS("#outline > summary")),
-		chromedp.WaitVisible(chromedp.CSS(`#outline a[href="#reprise-up"]`)))
+		chromedp.WaitVisible(chromedp.CSS(`#outline a[href="#the-broker"]`)))
 	checkProblems(t, b)
 }
 
@@ -89,13 +89,13 @@ func TestSiteSearch(t *testing.T) {
 		"delayed message":           "docs/how-to/publish-reliably.html",
 		"distributed tracing":       "docs/how-to/trace-with-opentelemetry.html",
 		"docker compose":            "docs/install.html",
-		"exactly once":              "docs/how-to/process-once.html",
-		"GDPR":                      "docs/how-to/correct-export-erase.html",
+		"exactly once":              "docs/duplicates.html",
+		"GDPR":                      "docs/failed-messages.html",
 		"graceful shutdown":         "docs/how-to/stop-gracefully.html",
 		"healthcheck":               "docs/how-to/run-in-kubernetes.html",
 		"high availability":         "docs/durability.html",
 		"how do I stop a worker":    "docs/how-to/stop-gracefully.html",
-		"idempotency":               "docs/how-to/process-once.html",
+		"idempotency":               "docs/duplicates.html",
 		"logging":                   "docs/observability.html",
 		"migrating existing queues": "docs/how-to/use-existing-queues.html",
 		"mTLS":                      "docs/security.html",
