@@ -55,6 +55,34 @@ func Write(v url.Values, name string, pointer any) {
 	}
 }
 
+// Param is a parameter of a route or a field of a filter: its name, a pointer to the variable, and a help text.
+type Param struct {
+	Name string
+	Of   any
+	Help string
+}
+
+// Params are the parameters of a route or of a filter.
+type Params []Param
+
+// Names returns the names of the parameters.
+func (all Params) Names() []string {
+	names := make([]string, len(all))
+	for i, p := range all {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// Values returns the parameters that are set.
+func (all Params) Values() url.Values {
+	v := url.Values{}
+	for _, p := range all {
+		Write(v, p.Name, p.Of)
+	}
+	return v
+}
+
 // Error is an error in the parameter Name.
 type Error struct {
 	Name string
@@ -77,6 +105,13 @@ type Reader struct {
 func (r *Reader) Keep(name string, err error) {
 	if r.Err == nil && err != nil {
 		r.Err = &Error{name, err}
+	}
+}
+
+// ReadAll reads parameters.
+func (r *Reader) ReadAll(all Params) {
+	for _, p := range all {
+		r.Read(p.Name, p.Of)
 	}
 }
 

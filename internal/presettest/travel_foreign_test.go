@@ -19,6 +19,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/ingest"
 	"github.com/reprisemq/reprise/internal/archive/replay"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -110,7 +111,7 @@ func (s *sharedSystem) travel(t *testing.T, w way, r replay.Routing, refuses boo
 		}
 		testkit.Eventually(t, coverArtTimeout, func() bool { return s.depth(t, queue) == want })
 	}
-	total, err := s.archive.Count(t.Context(), failed.Filter{Queue: s.queue, States: []failed.State{failed.Failed}})
+	total, err := s.archive.Count(t.Context(), failed.Filter{Queue: params.Text(s.queue), States: []failed.State{failed.Failed}})
 	ok(t, err)
 	if kept := refuses && w.parked && w.name != "redrive"; kept && total.N != int64(len(travelers)) {
 		t.Errorf("failed messages in the archive: got %d, want %d", total.N, len(travelers))

@@ -15,51 +15,45 @@ type Acts struct {
 	Next string      `json:"next,omitempty"`
 }
 
-// ActNames are the parameter names of a store.ActFilter.
-var ActNames = []string{"actor", "text", "since", "until", "message"}
-
-func actFields(f *store.ActFilter) []any {
-	return []any{(*params.Text)((*string)(&f.Actor)), (*params.Text)(&f.Text), &f.Since, &f.Until, &f.Message}
-}
-
-// ActValues returns a filter as URL parameters.
-func ActValues(f store.ActFilter) url.Values {
-	v := url.Values{}
-	for i, field := range actFields(&f) {
-		if !params.IsZero(field) {
-			params.Write(v, ActNames[i], field)
-		}
+// ActParams returns the parameters of a filter.
+func ActParams(f *store.ActFilter) params.Params {
+	return params.Params{
+		{Name: "actor", Of: (*params.Text)(&f.Actor), Help: "A part of the actor; case is ignored."},
+		{Name: "text", Of: (*params.Text)(&f.Text), Help: "A part of the verb, the subject, or a detail such as the reason; case is ignored."},
+		{Name: "since", Of: &f.Since, Help: "A time, or a duration before now such as 2h."},
+		{Name: "until", Of: &f.Until, Help: "Exclusive upper limit of the time."},
+		{Name: "message", Of: &f.Message, Help: "Acts that discarded, restored, reverted or erased this message."},
 	}
-	return v
 }
+
+// ActNames are the parameter names of a filter.
+var ActNames = ActParams(new(store.ActFilter)).Names()
 
 // ParseActs reads a filter from URL parameters.
 func ParseActs(v url.Values, now time.Time) (f store.ActFilter, err error) {
 	r := params.Reader{Values: v, Now: now}
-	for i, field := range actFields(&f) {
-		r.Read(ActNames[i], field)
-	}
+	r.ReadAll(ActParams(&f))
 	return f, r.Err
 }
 
 // Discard removes messages in state failed from the list.
 type Discard struct {
-	Selection
-	Reason string `json:"reason"`
+	failed.Selection
+	Reason string `json:"reason,omitempty"` // required, except in a dry run
 }
 
 // Erase permanently deletes the contents of messages.
 type Erase struct {
-	Selection
-	Reason string `json:"reason"`
+	failed.Selection
+	Reason string `json:"reason,omitempty"` // required, except in a dry run
 }
 
 // Done is the result of an act.
 type Done struct {
-	Messages int64 `json:"messages"`
-	DryRun   bool  `json:"dry_run,omitempty"` // the act was not performed
-	Left     int64 `json:"left,omitempty"`    // Erase: number of messages that it skips because their replay is running
-	Through  int64 `json:"through,omitempty"` // dry run: send it as Selection.Through to exclude messages that arrive later
+	Messages int64     `json:"messages"`
+	DryRun   bool      `json:"dry_run,omitempty"` // the act was not performed
+	Left     int64     `json:"left,omitempty"`    // Erase: number of messages that it skips because their replay is running
+	Through  failed.ID `json:"through,omitempty"` // dry run: send it as Selection.Through to exclude messages that arrive later
 
 	States store.Counts `json:"states,omitzero"` // Erase: number of messages in each state
 }
@@ -88,5 +82,5 @@ type Cancel struct {
 // Me is the identity and role of the caller.
 type Me struct {
 	Actor string `json:"actor"`
-	Role  string `json:"role"`
+	Role  string `json:"role"` // view, operate or admin
 }

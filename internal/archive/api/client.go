@@ -224,7 +224,7 @@ func (c *Client) Discard(ctx context.Context, d Discard, dryRun bool) (Done, err
 }
 
 // Restore undoes Discard. A dry run only counts the messages.
-func (c *Client) Restore(ctx context.Context, s Selection, dryRun bool) (Done, error) {
+func (c *Client) Restore(ctx context.Context, s failed.Selection, dryRun bool) (Done, error) {
 	return call[Done](ctx, c, http.MethodPost, "restore", dry(dryRun), s)
 }
 
@@ -318,7 +318,7 @@ func (c *Client) Queues(ctx context.Context) (Queues, error) {
 
 // Acts returns a page of the audit log, newest first.
 func (c *Client) Acts(ctx context.Context, f store.ActFilter, p Page) (Acts, error) {
-	return get[Acts](ctx, c, "acts", p.in(ActValues(f)))
+	return get[Acts](ctx, c, "acts", p.in(ActParams(&f).Values()))
 }
 
 // BeginReplay begins a replay. The replay continues in the background.

@@ -130,8 +130,8 @@ func TestClient(t *testing.T) {
 		t.Error("message is edited after the revert")
 	}
 
-	all := api.Selection{All: true}
-	discard := api.Discard{Selection: api.Selection{Filter: failed.Filter{IDs: []failed.ID{1}}}, Reason: "a test"}
+	all := failed.Selection{All: true}
+	discard := api.Discard{Selection: failed.Selection{Filter: failed.Filter{IDs: []failed.ID{1}}}, Reason: "a test"}
 	for _, step := range []struct {
 		what string
 		do   func() (api.Done, error)

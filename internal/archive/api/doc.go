@@ -3,3 +3,8 @@
 // Most types correspond to types of package failed, and have JSON names and conversion functions. AMQP has byte strings
 // and JSON does not, so [Text] encodes byte strings. [Headers] preserves the exact types of headers.
 package api
+
+import "github.com/reprisemq/reprise/internal/params"
+
+// Text represents a string of arbitrary bytes.
+type Text = params.Text

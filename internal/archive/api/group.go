@@ -85,24 +85,29 @@ func (f GroupFilter) Filter() store.GroupFilter {
 	return store.GroupFilter{Queue: string(f.Queue), State: failed.State(f.State), Text: f.Text, MostFailed: f.Order == byFailed}
 }
 
+// Params returns the parameters of the filter.
+func (f *GroupFilter) Params() params.Params {
+	return params.Params{
+		{Name: "queue", Of: &f.Queue, Help: "The work queue."},
+		{Name: "state", Of: &f.State, Help: "The group has a message in this state: failed, replaying, replayed or discarded. Default: all (any state)."},
+		{Name: "text", Of: &f.Text, Help: "A substring of the group's error."},
+		{Name: "order", Of: &f.Order, Help: "failed (most messages in state failed first) or last (latest failure first). Default: last."},
+	}
+}
+
 // GroupNames contains the parameter names of a GroupFilter.
-var GroupNames = []string{"queue", "state", "text", "order"}
+var GroupNames = new(GroupFilter).Params().Names()
 
 // Values returns the filter as URL parameters.
 func (f GroupFilter) Values() url.Values {
-	v := url.Values{"state": {cmp.Or(f.State, anyState)}, "order": {cmp.Or(f.Order, byLast)}}
-	params.Write(v, "queue", &f.Queue)
-	params.Write(v, "text", &f.Text)
-	return v
+	f.State, f.Order = cmp.Or(f.State, anyState), cmp.Or(f.Order, byLast)
+	return f.Params().Values()
 }
 
 // ParseGroupFilter parses a filter as strictly as failed.ParseFilter.
 func ParseGroupFilter(v url.Values) (f GroupFilter, err error) {
 	r := params.Reader{Values: v}
-	r.Read("queue", &f.Queue)
-	r.Read("state", &f.State)
-	r.Read("text", &f.Text)
-	r.Read("order", &f.Order)
+	r.ReadAll(f.Params())
 	if f.State == anyState {
 		f.State = ""
 	}

@@ -15,8 +15,8 @@ var HistoryNames = []string{"queue", "range"}
 
 // History contains the activity of queues in a time range.
 type History struct {
-	Range  string         `json:"range"`
-	Step   Duration       `json:"step"` // length of an interval
+	Range  string         `json:"range"` // 1h, 24h or 7d
+	Step   Duration       `json:"step"`  // length of an interval
 	Now    time.Time      `json:"now"`
 	Queues []QueueHistory `json:"queues"`
 	Marks  []Mark         `json:"marks"` // newest first

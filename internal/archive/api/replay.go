@@ -11,7 +11,7 @@ import (
 
 // Plan specifies the messages and the settings of a replay. Rate is in messages per second; 0: no limit.
 type Plan struct {
-	Selection
+	failed.Selection
 	To         *Target   `json:"to,omitempty"`   // absent: the work queue in which each message failed
 	Edit       *BulkEdit `json:"edit,omitempty"` // absent: messages are sent unchanged
 	Rate       float64   `json:"rate,omitempty"`
@@ -45,7 +45,7 @@ func (p Plan) Plan() failed.Plan {
 // PlanOf converts a plan to its JSON form.
 func PlanOf(p failed.Plan) Plan {
 	return Plan{
-		Selection: SelectionOf(p.Filter), To: TargetOf(p.To),
+		Selection: failed.SelectionOf(p.Filter), To: TargetOf(p.To),
 		Rate: p.Rate, Ramp: p.Ramp, Canary: Duration(p.Canary), IgnoreSame: p.IgnoreSame, Edit: BulkEditOf(p.Edit),
 		ByQueueName: p.ByQueueName,
 	}

@@ -96,13 +96,20 @@ type WaitingFilter struct {
 	Error   Text      `json:"error,omitempty"`   // substring of the error
 }
 
-// WaitingNames are the parameter names of a WaitingFilter.
-var WaitingNames = []string{"id", "queue", "group", "attempt", "before", "error"}
-
-// fields returns pointers to the fields of f, in the order of WaitingNames.
-func (f *WaitingFilter) fields() []any {
-	return []any{&f.IDs, &f.Queue, &f.Group, &f.Attempt, &f.Before, &f.Error}
+// Params returns the parameters of the filter.
+func (f *WaitingFilter) Params() params.Params {
+	return params.Params{
+		{Name: "id", Of: &f.IDs, Help: "IDs of waiting messages, one parameter for each."},
+		{Name: "queue", Of: &f.Queue, Help: "The work queue."},
+		{Name: "group", Of: &f.Group, Help: "Key of a group, or its first characters."},
+		{Name: "attempt", Of: &f.Attempt, Help: "Minimum number of attempts."},
+		{Name: "before", Of: &f.Before, Help: "Due before this time, or within a duration such as 10m."},
+		{Name: "error", Of: &f.Error, Help: "A substring of the error."},
+	}
 }
+
+// WaitingNames are the parameter names of a WaitingFilter.
+var WaitingNames = new(WaitingFilter).Params().Names()
 
 // Filter converts f to a [failed.WaitingFilter].
 func (f WaitingFilter) Filter() (out store.WaitingFilter) {
@@ -114,13 +121,7 @@ func (f WaitingFilter) Filter() (out store.WaitingFilter) {
 }
 
 // Values returns the filter as URL parameters.
-func (f WaitingFilter) Values() url.Values {
-	v := url.Values{}
-	for i, field := range f.fields() {
-		params.Write(v, WaitingNames[i], field)
-	}
-	return v
-}
+func (f WaitingFilter) Values() url.Values { return f.Params().Values() }
 
 // ParseWaitingFilter parses a filter. The parameter "before" may also be a duration from now, such as 10m.
 func ParseWaitingFilter(v url.Values, now time.Time) (f WaitingFilter, err error) {
@@ -129,9 +130,7 @@ func ParseWaitingFilter(v url.Values, now time.Time) (f WaitingFilter, err error
 		v.Set("before", now.Add(d).Format(time.RFC3339Nano))
 	}
 	r := params.Reader{Values: v, Now: now}
-	for i, field := range f.fields() {
-		r.Read(WaitingNames[i], field)
-	}
+	r.ReadAll(f.Params())
 	if r.Err == nil {
 		r.Err = f.Filter().Validate()
 	}

@@ -91,6 +91,8 @@ func TestAPIRejectsAmbiguousNames(t *testing.T) {
 		{"POST", "discard", `{"filter":{"queue":"mails"},"filter":{"error":"card"},"reason":"x"}`, `field “filter” is repeated`},
 		{"POST", "discard", `{"filter":{"headers":{"tenant":"acme","tenant":"other"}},"reason":"x"}`, `field “tenant” is repeated`},
 		{"POST", "discard", `{"filter":{"headers":{"tenant":"other","base64:dGVuYW50":"acme"}},"reason":"x"}`, `field “base64:dGVuYW50” is repeated`},
+		{"POST", "discard", `{"filter":{"queue":"mails","at_most":1},"reason":"x"}`, `unknown field “at_most”`},
+		{"POST", "discard", `{"filter":{"all":true},"reason":"x"}`, `unknown field “all”`},
 		{"POST", "restore", `{"all":false,"all":true}`, `field “all” is repeated`},
 		{"POST", "replays", `{"all":true,"to":{"exchange":"","Routing_Key":"orders"}}`, `unknown field “Routing_Key”`},
 		{"POST", "replays", `{"all":true,"to":{"exchange":"","routing_key":"a","routing_key":"b"}}`, `field “routing_key” is repeated`},

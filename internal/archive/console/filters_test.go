@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/topology"
@@ -30,7 +29,7 @@ func TestURLsRetainFilter(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got failed.Filter
-			c.server.Build([]web.Route{{Method: "GET", Path: path, Role: View, Query: api.FilterNames, Handle: func(c *web.Call) (err error) {
+			c.server.Build([]web.Route{{Method: "GET", Path: path, Role: View, Query: failed.FilterNames, Handle: func(c *web.Call) (err error) {
 				got, err = c.Filter()
 				return err
 			}}})
@@ -105,7 +104,7 @@ func TestLinksRetainFilter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := failed.ParseFilter(web.Only(u.Query(), api.FilterNames), noon)
+		got, err := failed.ParseFilter(web.Only(u.Query(), failed.FilterNames), noon)
 		if err != nil {
 			t.Errorf("%s: %v", address, err)
 		}

@@ -129,7 +129,7 @@ func TestAPIReturnsHostileMessagesUnchanged(t *testing.T) {
 					t.Errorf("%s: got status %d, want 200; body %.200q", path, w.Code, w.Body)
 				}
 			}
-			f := failed.Filter{Queue: string(shown.Queue)}
+			f := failed.Filter{Queue: shown.Queue}
 			if page := get[api.Messages](t, ask(t, d, "GET", "/api/v1/messages?"+f.Values().Encode(), nil)); len(page.Messages) != 1 {
 				t.Errorf("filter by queue: got %d messages, want 1", len(page.Messages))
 			}
@@ -151,7 +151,7 @@ func TestAPIAcceptsHostileQueries(t *testing.T) {
 	list, secrets := tokens()
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Tokens: list}))
 	for _, text := range append(hostileTexts, strings.Repeat("a ", 2000), strings.Repeat("x", 100_000)) {
-		for _, name := range append([]string{"after", "size", "nonsense", text}, api.FilterNames...) {
+		for _, name := range append([]string{"after", "size", "nonsense", text}, failed.FilterNames...) {
 			query := failed.Filter{}.Values()
 			query.Set(name, text)
 			w := ask(t, d, "GET", "/api/v1/messages?"+query.Encode(), nil, bearer(secrets[View]))

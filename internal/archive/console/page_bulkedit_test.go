@@ -124,7 +124,7 @@ func TestBulkEditByOperatorSparesSecrets(t *testing.T) {
 		Tokens: list, Replayer: &fakeReplayer{}, Archive: newArchive(t, store.Config{Redact: []failed.Rule{{Path: "card"}, {Header: "x-token"}}}),
 	})
 	add(t, c.cfg.Archive, nil) // with a card number and a token
-	plan := api.Plan{Selection: api.Selection{All: true}, Edit: &api.BulkEdit{
+	plan := api.Plan{Selection: failed.Selection{All: true}, Edit: &api.BulkEdit{
 		Patch: []byte(`[{"op":"copy","from":"/card/number","path":"/order"}]`), SendImpossible: true,
 	}}
 	for role, want := range map[Role]int64{Operate: 0, Admin: 1} {

@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -52,7 +53,7 @@ func TestPagesShowMarkupAsText(t *testing.T) {
 		if _, err := a.Discard(t.Context(), failed.Filter{IDs: []failed.ID{add(t, a, nil)}}, text+"!", failed.Actor(text)); err != nil {
 			t.Fatal(err)
 		}
-		messages := web.HrefMessages("/messages", failed.Filter{Text: text, Queue: text, Error: text, Headers: map[string]string{text: text}})
+		messages := web.HrefMessages("/messages", failed.Filter{Text: text, Queue: params.Text(text), Error: text, Headers: map[string]string{text: text}})
 		for _, path := range []string{
 			"/", "/groups", string(web.HrefGroups(text)), "/groups/1", "/messages?state=all", string(messages), "/messages?" + url.Values{"text": {text}}.Encode(),
 			fmt.Sprintf("/messages/%d", id), fmt.Sprintf("/messages/%d/edit", id), fmt.Sprintf("/messages/%d/revisions/1", id), "/messages/2", "/replays/new?id=1", "/discard?id=1", "/topology", "/audit",

@@ -1,8 +1,7 @@
 package failed
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,64 +22,66 @@ import (
 // A Filter can be written as URL parameters (Values, ParseFilter), as JSON and as text (String).
 type Filter struct {
 	// All selects all messages for an action. It cannot be combined with other conditions.
-	All bool
+	All bool `json:"-"`
 
-	Queue  string  // the work queue
-	States []State // nil: all states; empty but not nil: no messages
-	Group  GroupID
+	Queue  params.Text `json:"queue,omitempty"` // the work queue
+	States []State     `json:"states,omitzero"` // nil: all states; empty but not nil: no messages
+	Group  GroupID     `json:"group,omitempty"`
 
 	// Since and Until limit the time of the last failure: Since ≤ time < Until.
-	Since, Until time.Time
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
 
 	// Text contains words. Each word must occur in the errors, the reason, the message id, the correlation id or the
 	// first 256 KiB of a textual body. The search does not cover edits. It matches whole words and ignores case. Text
 	// has no syntax: all characters except letters and digits separate words. The search does not find secrets that
 	// Config.Redact hides.
-	Text string
+	Text string `json:"text,omitempty"`
 
 	// Error is a case-sensitive substring of the last error. It may begin inside a word. The search is faster if Error
 	// includes a whole word. Validate returns ErrInvalid for an Error that contains only blanks.
-	Error string
+	Error string `json:"error,omitempty"`
 
 	// Headers contains names and values of top-level headers. Write numbers in decimal, and times in UTC in the format
 	// of RFC 3339. The search does not find tables, arrays, bytes, or strings of more than 256 bytes.
-	Headers map[string]string
+	Headers params.Texts `json:"headers,omitempty"`
 
 	// MinAttempts and MaxAttempts are inclusive bounds of the number of attempts. 0: no bound.
-	MinAttempts, MaxAttempts int
+	MinAttempts int `json:"min_attempts,omitempty"`
+	MaxAttempts int `json:"max_attempts,omitempty"`
 
-	IDs []ID // nil: no restriction
+	IDs []ID `json:"ids,omitzero"` // nil: no restriction
 
 	// Replay selects the messages that failed again after this replay, see Message.Back.
-	Replay ReplayID
+	Replay ReplayID `json:"replay,omitempty"`
 
 	// Refused selects the messages that their latest replay could not send, see Message.Refused.
-	Refused bool
+	Refused bool `json:"refused,omitempty"`
 
 	// RefusedBy selects the messages that this replay could not send, regardless of their current
 	// state. Summary.Refused then contains the reason of this replay, even if a later replay sent the message.
-	RefusedBy ReplayID
+	RefusedBy ReplayID `json:"refused_by,omitempty"`
 
 	// SentBy selects the messages that this replay sent, regardless of their current state.
-	SentBy ReplayID
+	SentBy ReplayID `json:"sent_by,omitempty"`
 
 	// Outcome selects the messages with this outcome among the messages of SentBy. Summary.Outcome then refers to that
 	// replay.
-	Outcome Outcome
+	Outcome Outcome `json:"outcome,omitempty"`
 
 	// Act selects the messages that were last discarded, restored or reverted by this act. Restore with the act of a
 	// Discard therefore restores only the messages that this Discard discarded.
-	Act int64
+	Act int64 `json:"act,omitempty"`
 
 	// AtMost limits an action (Discard, Restore, Erase, BeginReplay). If the filter selects more messages, the action
 	// returns ErrState and changes nothing. This protects against acting on messages that failed after an operator
 	// confirmed the number. AtMost is not a condition for selecting messages. 0: no limit.
-	AtMost int64
+	AtMost int64 `json:"-"`
 
 	// Through selects the messages that were in the archive when Archive.Newest returned this ID. With AtMost, it limits
 	// an action to the messages of a confirmation, while further messages arrive. Like AtMost, it is not a condition in
 	// the sense of IsZero. 0: no limit.
-	Through ID
+	Through ID `json:"-"`
 }
 
 // FilterParam describes a condition of a Filter as a URL parameter, form field or command-line flag.
@@ -89,7 +90,8 @@ type FilterParam struct {
 	Flag     string // name of the flag, without leading dashes; "" for an argument
 	Value    string // kind of value, such as "NAME"; "" for a boolean
 	Help     string
-	Repeated bool // may be given several times
+	Param    string // help for the parameter of a URL; "": Help
+	Repeated bool   // may be given several times
 }
 
 // FilterParams returns all conditions of a Filter except All, AtMost and Through.
@@ -97,6 +99,15 @@ func FilterParams() []FilterParam {
 	all := make([]FilterParam, len(conditions))
 	for i, c := range conditions {
 		all[i] = c.FilterParam
+	}
+	return all
+}
+
+// ParamsOf returns the conditions of a filter as URL parameters.
+func ParamsOf(f *Filter) params.Params {
+	all := make(params.Params, len(conditions))
+	for i, c := range conditions {
+		all[i] = params.Param{Name: c.Name, Of: c.field(f), Help: cmp.Or(c.Param, c.Help)}
 	}
 	return all
 }
@@ -112,10 +123,10 @@ type condition struct {
 var conditions = []condition{
 	{
 		FilterParam{Name: "queue", Flag: "queue", Value: "NAME", Help: "Work queue of the failure."},
-		"queue", func(f *Filter) any { return (*params.Text)(&f.Queue) }, "queue %s",
+		"queue", func(f *Filter) any { return &f.Queue }, "queue %s",
 	},
 	{
-		FilterParam{Name: "state", Flag: "state", Value: "STATE", Help: "In this state: failed, replaying, replayed or discarded.", Repeated: true},
+		FilterParam{Name: "state", Flag: "state", Value: "STATE", Help: "In this state: failed, replaying, replayed or discarded.", Repeated: true, Param: "One parameter for each state: failed, replaying, replayed or discarded. all: any state (default); none: no state."},
 		"states", func(f *Filter) any { return &f.States }, "in state %s",
 	},
 	{
@@ -139,8 +150,8 @@ var conditions = []condition{
 		"error", func(f *Filter) any { return &f.Error }, "error contains “%s”",
 	},
 	{
-		FilterParam{Name: "header", Flag: "header", Value: "K=V", Help: "Header, as name=value. Repeatable.", Repeated: true},
-		"headers", func(f *Filter) any { return (*params.Texts)(&f.Headers) }, "header %s",
+		FilterParam{Name: "header", Flag: "header", Value: "K=V", Help: "Header, as name=value. Repeatable.", Repeated: true, Param: "NAME:VALUE, one parameter for each. Escape % as %25, : in the name as %3A, and a leading or trailing space as %20."},
+		"headers", func(f *Filter) any { return &f.Headers }, "header %s",
 	},
 	{
 		FilterParam{Name: "min_attempts", Flag: "min-attempts", Value: "N", Help: "Minimum number of attempts."},
@@ -151,7 +162,7 @@ var conditions = []condition{
 		"max_attempts", func(f *Filter) any { return &f.MaxAttempts }, "attempts up to %d",
 	},
 	{
-		FilterParam{Name: "id", Value: "ID", Help: "These messages alone.", Repeated: true},
+		FilterParam{Name: "id", Value: "ID", Help: "These messages alone.", Repeated: true, Param: "One parameter for each message. none: no messages."},
 		"ids", func(f *Filter) any { return &f.IDs }, "messages %s",
 	},
 	{
@@ -171,7 +182,7 @@ var conditions = []condition{
 		"sent_by", func(f *Filter) any { return &f.SentBy }, "sent by replay %d",
 	},
 	{
-		FilterParam{Name: "outcome", Flag: "outcome", Value: "OUTCOME", Help: "Outcome for --sent-by: pending, retrying, settled, succeeded, 'failed again' or unknown."},
+		FilterParam{Name: "outcome", Flag: "outcome", Value: "OUTCOME", Help: "Outcome for --sent-by: pending, retrying, settled, succeeded, 'failed again' or unknown.", Param: "Outcome after the replay sent_by: pending, retrying, settled, succeeded, failed again or unknown."},
 		"outcome", func(f *Filter) any { return &f.Outcome }, "with the outcome %s",
 	},
 	{
@@ -227,36 +238,6 @@ func ParseFilter(v url.Values, now time.Time) (Filter, error) {
 		return f, &FilterError{wrong.Name, wrong}
 	}
 	return f, f.Validate()
-}
-
-// MarshalJSON implements [json.Marshaler]. It writes the conditions that are set.
-func (f Filter) MarshalJSON() ([]byte, error) {
-	all := map[string]any{}
-	for c, field := range f.set {
-		all[c.json] = field
-	}
-	return json.Marshal(all)
-}
-
-// UnmarshalJSON implements [json.Unmarshaler]. It returns an error for unknown names.
-func (f *Filter) UnmarshalJSON(b []byte) error {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(b, &all); err != nil {
-		return err
-	}
-	for _, c := range conditions {
-		if written, ok := all[c.json]; ok {
-			d := json.NewDecoder(bytes.NewReader(written))
-			if err := d.Decode(c.field(f)); err != nil {
-				return fmt.Errorf("%s: %w", c.json, err)
-			}
-			delete(all, c.json)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		return fmt.Errorf("unknown field %s", brief.Quoted(name))
-	}
-	return nil
 }
 
 // maxNamed is the maximum number of IDs in the result of String.

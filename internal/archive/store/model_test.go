@@ -13,6 +13,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/testkit/flags"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -107,7 +108,7 @@ func (m *model) add(t *rapid.T) {
 func (m *model) filter(t *rapid.T) (f failed.Filter) {
 	maybe := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what) == 0 }
 	if maybe("by queue") {
-		f.Queue = rapid.SampledFrom([]string{"a", "b", "none"}).Draw(t, "queue")
+		f.Queue = rapid.SampledFrom([]params.Text{"a", "b", "none"}).Draw(t, "queue")
 	}
 	if maybe("by state") {
 		f.States = rapid.SliceOfN(someState, 0, 3).Draw(t, "states")
@@ -161,7 +162,7 @@ func (m *model) actFilter(t *rapid.T) failed.Filter {
 func (m *model) selected(t *rapid.T, f failed.Filter) (out []*failed.Message) {
 	for _, x := range m.all {
 		all := strings.ToLower(strings.Join([]string{x.Error, string(x.Body)}, " "))
-		ok := (f.Queue == "" || f.Queue == x.Queue) &&
+		ok := (f.Queue == "" || string(f.Queue) == x.Queue) &&
 			(f.States == nil || slices.Contains(f.States, x.State)) &&
 			(f.Error == "" || strings.Contains(x.Error, f.Error)) &&
 			(f.Headers == nil || f.Headers["tenant"] == x.Headers["tenant"]) &&

@@ -59,7 +59,7 @@ func (a *Archive) replays(ctx context.Context, which string, args ...any) (all [
 			return nil, err
 		}
 		verify(&r, pending, a.Now())
-		r.Plan = failed.Plan{Filter: failed.Filter(stored.Filter), To: stored.To, Rate: stored.Rate, Ramp: stored.Ramp, Canary: stored.Canary, IgnoreSame: stored.IgnoreSame, ByQueueName: stored.ByQueueName}
+		r.Plan = failed.Plan{Filter: stored.Selected(), To: stored.To, Rate: stored.Rate, Ramp: stored.Ramp, Canary: stored.Canary, IgnoreSame: stored.IgnoreSame, ByQueueName: stored.ByQueueName}
 		if r.Plan.Edit, err = decodeEdit(edit); err != nil {
 			return nil, err
 		}
@@ -311,7 +311,7 @@ func (a *Archive) BeginReplay(ctx context.Context, p failed.Plan, who failed.Act
 
 // storedPlan is the JSON form of a Plan in the column {replay}.plan.
 type storedPlan struct {
-	Filter     storedFilter
+	failed.Selection
 	To         *failed.Target
 	Rate       float64
 	Ramp       bool
@@ -320,8 +320,6 @@ type storedPlan struct {
 
 	ByQueueName bool
 }
-
-type storedFilter failed.Filter
 
 // beginning is a validated replay that can be stored.
 type beginning struct {
@@ -337,7 +335,7 @@ func (a *Archive) beginning(ctx context.Context, p failed.Plan, who failed.Actor
 	if err := errors.Join(who.Validate(), p.Validate(), p.Filter.CheckForAct()); err != nil {
 		return b, err
 	}
-	if b.written, err = json.Marshal(storedPlan{storedFilter(p.Filter), p.To, p.Rate, p.Ramp, p.Canary, p.IgnoreSame, p.ByQueueName}); err != nil {
+	if b.written, err = json.Marshal(storedPlan{failed.SelectionOf(p.Filter), p.To, p.Rate, p.Ramp, p.Canary, p.IgnoreSame, p.ByQueueName}); err != nil {
 		return b, err
 	}
 	if b.edit, err = encodeEdit(p.Edit); err != nil {

@@ -13,7 +13,7 @@ import (
 // PostgreSQL does not support. Times are milliseconds since 1970.
 
 // version is the version of the schema. Increase it when the schema changes.
-const version = 11
+const version = 12
 
 // schema returns the statements that create the tables and indexes.
 func schema(d Dialect) []string {

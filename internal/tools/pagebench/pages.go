@@ -17,6 +17,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/history"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/params"
 )
 
 // page is a kind of request.
@@ -84,21 +85,23 @@ func pagesOf(ctx context.Context, a *store.Archive) ([]page, error) {
 	}{
 		{"failed", func(*rand.Rand) failed.Filter { return failed.Filter{States: []failed.State{failed.Failed}} }},
 		{"discarded", func(*rand.Rand) failed.Filter { return failed.Filter{States: []failed.State{failed.Discarded}} }},
-		{"queue", func(r *rand.Rand) failed.Filter { return failed.Filter{Queue: queue(r)} }},
+		{"queue", func(r *rand.Rand) failed.Filter { return failed.Filter{Queue: params.Text(queue(r))} }},
 		{"group", func(r *rand.Rand) failed.Filter { return failed.Filter{Group: group(r)} }},
 		{"biggest group", func(*rand.Rand) failed.Filter { return failed.Filter{Group: biggest} }},
 		{"hour of queue", func(r *rand.Rand) failed.Filter {
 			d := now.Add(-time.Duration(r.IntN(29)+1) * 24 * time.Hour)
-			return failed.Filter{Queue: queue(r), Since: d, Until: d.Add(time.Hour)}
+			return failed.Filter{Queue: params.Text(queue(r)), Since: d, Until: d.Add(time.Hour)}
 		}},
 		{"week", func(*rand.Rand) failed.Filter { return failed.Filter{Since: now.Add(-7 * 24 * time.Hour)} }},
-		{"attempts in queue", func(r *rand.Rand) failed.Filter { return failed.Filter{MinAttempts: 9, Queue: queue(r)} }},
+		{"attempts in queue", func(r *rand.Rand) failed.Filter { return failed.Filter{MinAttempts: 9, Queue: params.Text(queue(r))} }},
 		{"attempts, none", func(*rand.Rand) failed.Filter { return failed.Filter{MinAttempts: 1000} }},
 		{"word of all", func(*rand.Rand) failed.Filter { return failed.Filter{Text: "order"} }},
 		{"two words", func(*rand.Rand) failed.Filter { return failed.Filter{Text: "timeout customer"} }},
 		{"two words, apart", func(*rand.Rand) failed.Filter { return failed.Filter{Text: "deadlock timeout"} }},
 		{"word of 1 in 100", func(*rand.Rand) failed.Filter { return failed.Filter{Text: "hundredth"} }},
-		{"word of 1 in 100, queue", func(r *rand.Rand) failed.Filter { return failed.Filter{Text: "hundredth", Queue: queue(r)} }},
+		{"word of 1 in 100, queue", func(r *rand.Rand) failed.Filter {
+			return failed.Filter{Text: "hundredth", Queue: params.Text(queue(r))}
+		}},
 		{"word of 1 in 5,000", func(r *rand.Rand) failed.Filter { return failed.Filter{Text: fmt.Sprint("SKU-", r.IntN(5000))} }},
 		{"word of one", func(r *rand.Rand) failed.Filter { return failed.Filter{Text: fmt.Sprint("order ", r.Int64N(n))} }},
 		{"word of none", func(r *rand.Rand) failed.Filter { return failed.Filter{Text: fmt.Sprint("nobody", r.Int64N(n))} }},

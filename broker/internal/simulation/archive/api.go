@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/params"
 )
 
 // request sends a request to the JSON API.
@@ -110,7 +111,7 @@ func (s *System) ByGo(verb string, random *rand.Rand) {
 	s.act(&i, func(b *Browser) (int64, actOutcome) {
 		a := b.Console.(*Process).Archive()
 		queue := []string{Orders, Mails, Covers}[random.IntN(3)]
-		f := failed.Filter{Queue: queue}
+		f := failed.Filter{Queue: params.Text(queue)}
 		i.selects = func(r Row) bool { return r.Queue == queue }
 		if random.IntN(4) == 0 {
 			f = failed.Filter{All: true}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/flags"
-	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/brief"
 )
@@ -77,15 +76,15 @@ func (s *selection) filter(state string) (failed.Filter, error) {
 }
 
 // some returns the selection for an action. A selection of all messages requires --all, to prevent mistakes.
-func (s *selection) some(all bool) (api.Selection, error) {
+func (s *selection) some(all bool) (failed.Selection, error) {
 	f, err := s.filter("all")
 	switch {
 	case err != nil:
-		return api.Selection{}, err
+		return failed.Selection{}, err
 	case f.IsZero() && !all:
-		return api.Selection{}, exit.Usagef("a selection of messages is required (use IDs, --group, --queue, --error …, or --all)")
+		return failed.Selection{}, exit.Usagef("a selection of messages is required (use IDs, --group, --queue, --error …, or --all)")
 	case all && !f.IsZero():
-		return api.Selection{}, exit.Usagef("--all and other flags of a selection exclude each other")
+		return failed.Selection{}, exit.Usagef("--all and other flags of a selection exclude each other")
 	}
-	return api.Selection{Filter: f, All: all}, nil
+	return failed.Selection{Filter: f, All: all}, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 )
 
 // Act contains the flags of an action on messages.
@@ -20,11 +21,11 @@ type Act struct {
 
 // Action is an action on messages.
 type Action struct {
-	Did       string         // what happens to the messages, such as "discarded"
-	Named     int            // number of messages that were selected by ID
-	Verb      string         // begins the question about the messages that a dry run has found; "": act without a question
-	After     string         // ends the question
-	Selection *api.Selection // limited to the messages that the dry run has found; optional
+	Did       string            // what happens to the messages, such as "discarded"
+	Named     int               // number of messages that were selected by ID
+	Verb      string            // begins the question about the messages that a dry run has found; "": act without a question
+	After     string            // ends the question
+	Selection *failed.Selection // limited to the messages that the dry run has found; optional
 	Do        func(client *api.Client, dryRun bool) (api.Done, error)
 }
 

@@ -14,78 +14,54 @@ import (
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
-// act returns a handler that responds with the number of messages that f has changed, or would change in a dry run.
-func act(f func(c *web.Call, done *api.Done) (int64, error)) handler {
-	return answer(func(c *web.Call) (done api.Done, err error) {
-		if done.DryRun, err = c.Flag("dry_run"); err != nil {
-			return done, err
-		}
-		done.Messages, err = f(c, &done)
-		return done, err
-	})
-}
-
 // selectionFilter validates a selection and returns its filter. For a dry run, it limits the filter to the messages that
-// have arrived, and sets done.Through.
-func selectionFilter(c *web.Call, s api.Selection, done *api.Done) (failed.Filter, error) {
-	if err := s.Validate(); err != nil {
-		return failed.Filter{}, fault.BadRequest(err.Error(), "correct the selection; nothing was changed")
+// have arrived, and sets done.DryRun and done.Through.
+func selectionFilter(c *web.Call, s failed.Selection, done *api.Done) (f failed.Filter, err error) {
+	if done.DryRun, err = c.Flag("dry_run"); err != nil {
+		return f, err
 	}
-	f := s.Selected()
+	if err := s.Validate(); err != nil {
+		return f, fault.BadRequest(err.Error(), "correct the selection; nothing was changed")
+	}
+	f = s.Selected()
 	if err := c.Archive.Check(c.R.Context(), f); err != nil || !done.DryRun {
 		return f, err
 	}
 	if f.Through == 0 {
-		var err error
-		if f.Through, err = c.Archive.Newest(c.R.Context()); err != nil {
-			return f, err
-		}
+		f.Through, err = c.Archive.Newest(c.R.Context())
 	}
-	done.Through = int64(f.Through)
-	return f, nil
+	done.Through = f.Through
+	return f, err
 }
 
-func discard(c *web.Call, done *api.Done) (int64, error) {
-	var d api.Discard
-	if err := c.Read(&d); err != nil {
-		return 0, err
-	}
-	f, err := selectionFilter(c, d.Selection, done)
+func discard(c *web.Call, d api.Discard) (done api.Done, err error) {
+	f, err := selectionFilter(c, d.Selection, &done)
 	switch {
 	case err != nil:
-		return 0, err
 	case done.DryRun:
-		return c.Archive.CountState(c.R.Context(), f, failed.Failed)
+		done.Messages, err = c.Archive.CountState(c.R.Context(), f, failed.Failed)
 	case d.Reason == "":
-		return 0, fault.BadRequest("reason must not be empty", `send "reason", for the audit log`)
+		err = fault.BadRequest("reason must not be empty", `send "reason", for the audit log`)
+	default:
+		done.Messages, err = c.Archive.Discard(c.R.Context(), f, d.Reason, c.Who.Actor)
 	}
-	return c.Archive.Discard(c.R.Context(), f, d.Reason, c.Who.Actor)
+	return done, err
 }
 
-func restore(c *web.Call, done *api.Done) (int64, error) {
-	var s api.Selection
-	if err := c.Read(&s); err != nil {
-		return 0, err
-	}
-	f, err := selectionFilter(c, s, done)
+func restore(c *web.Call, s failed.Selection) (done api.Done, err error) {
+	f, err := selectionFilter(c, s, &done)
 	switch {
 	case err != nil:
-		return 0, err
 	case done.DryRun:
-		return c.Archive.CountState(c.R.Context(), f, failed.Discarded)
+		done.Messages, err = c.Archive.CountState(c.R.Context(), f, failed.Discarded)
+	default:
+		done.Messages, err = c.Archive.Restore(c.R.Context(), f, c.Who.Actor)
 	}
-	return c.Archive.Restore(c.R.Context(), f, c.Who.Actor)
+	return done, err
 }
 
 // erase permanently deletes the contents of messages.
-func erase(c *web.Call) (done api.Done, err error) {
-	if done.DryRun, err = c.Flag("dry_run"); err != nil {
-		return done, err
-	}
-	var e api.Erase
-	if err := c.Read(&e); err != nil {
-		return done, err
-	}
+func erase(c *web.Call, e api.Erase) (done api.Done, err error) {
 	f, err := selectionFilter(c, e.Selection, &done)
 	var n store.Erasure
 	switch {
@@ -103,12 +79,8 @@ func erase(c *web.Call) (done api.Done, err error) {
 }
 
 // purgeQueue removes messages from a queue of the broker.
-func purgeQueue(c *web.Call) (done api.Done, err error) {
+func purgeQueue(c *web.Call, p api.PurgeQueue) (done api.Done, err error) {
 	if done.DryRun, err = c.Flag("dry_run"); err != nil {
-		return done, err
-	}
-	var p api.PurgeQueue
-	if err := c.Read(&p); err != nil {
 		return done, err
 	}
 	var n int
@@ -121,28 +93,25 @@ func purgeQueue(c *web.Call) (done api.Done, err error) {
 	return done, err
 }
 
-func publish(c *web.Call) (api.Published, error) {
-	var p api.Publish
-	if err := c.Read(&p); err != nil {
-		return api.Published{}, err
-	}
+func publish(c *web.Call, p api.Publish) (api.Published, error) {
 	id, err := c.Publish(p)
 	return api.Published{MessageID: api.Text(id)}, err
 }
 
 // purge removes from the archive the messages whose retention period has expired.
-func purge(c *web.Call, done *api.Done) (int64, error) {
-	if done.DryRun {
-		return c.Archive.WouldPurge(c.R.Context())
+func purge(c *web.Call) (done api.Done, err error) {
+	if done.DryRun, err = c.Flag("dry_run"); err != nil {
+		return done, err
 	}
-	return c.Archive.Purge(c.R.Context(), c.Who.Actor)
+	if done.DryRun {
+		done.Messages, err = c.Archive.WouldPurge(c.R.Context())
+	} else {
+		done.Messages, err = c.Archive.Purge(c.R.Context(), c.Who.Actor)
+	}
+	return done, err
 }
 
-func edit(c *web.Call, id int64) (m api.Message, err error) {
-	var e api.Edit
-	if err := c.Read(&e); err != nil {
-		return m, err
-	}
+func edit(c *web.Call, id int64, e api.Edit) (m api.Message, err error) {
 	content, err := c.Edited(failed.ID(id), e)
 	if err != nil {
 		return m, err
@@ -188,10 +157,6 @@ func editAndReplay(c *web.Call) error {
 
 func beginReplay(c *web.Call) error {
 	var done api.Done
-	var err error
-	if done.DryRun, err = c.Flag("dry_run"); err != nil {
-		return err
-	}
 	var plan api.Plan
 	if err := c.Read(&plan); err != nil {
 		return err
@@ -249,22 +214,14 @@ func editPreview(c *web.Call, plan failed.Plan) (*api.EditPreview, error) {
 	return &shown, nil
 }
 
-func cancel(c *web.Call, id int64) (r api.Replay, err error) {
-	var why api.Cancel
-	if err := c.Read(&why); err != nil {
-		return r, err
-	}
+func cancel(c *web.Call, id int64, why api.Cancel) (r api.Replay, err error) {
 	if err := c.Archive.EndReplay(c.R.Context(), failed.ReplayID(id), failed.ReplayCancelled, why.Reason, c.Who.Actor); err != nil {
 		return r, err
 	}
 	return oneReplay(c, id)
 }
 
-func mute(c *web.Call, id int64) (g api.Group, err error) {
-	var m api.Mute
-	if err := c.Read(&m); err != nil {
-		return g, err
-	}
+func mute(c *web.Call, id int64, m api.Mute) (g api.Group, err error) {
 	if m.Seconds < 0 {
 		return g, fault.BadRequest("seconds must not be negative", "omit it to mute the group until it is unmuted")
 	}
@@ -282,11 +239,7 @@ func unmute(c *web.Call, id int64) (g api.Group, err error) {
 }
 
 // merge, unmerge and regroup continue after the client has closed the connection, because many messages take some time.
-func merge(c *web.Call) (g api.Group, err error) {
-	var m api.Merge
-	if err := c.Read(&m); err != nil {
-		return g, err
-	}
+func merge(c *web.Call, m api.Merge) (g api.Group, err error) {
 	id, err := c.Archive.Merge(context.WithoutCancel(c.R.Context()), m.Groups, m.Name, c.Who.Actor)
 	if err != nil {
 		return g, err
@@ -299,20 +252,12 @@ func unmerge(c *web.Call, id int64) (d api.Done, err error) {
 	return d, err
 }
 
-func regroup(c *web.Call) (d api.Done, err error) {
-	var r api.Regroup
-	if err := c.Read(&r); err != nil {
-		return d, err
-	}
+func regroup(c *web.Call, r api.Regroup) (d api.Done, err error) {
 	d.Messages, err = c.Archive.Regroup(context.WithoutCancel(c.R.Context()), string(r.Queue), c.Who.Actor)
 	return d, err
 }
 
-func accept(c *web.Call) (l api.Ledger, err error) {
-	var a api.Accept
-	if err := c.Read(&a); err != nil {
-		return l, err
-	}
+func accept(c *web.Call, a api.Accept) (l api.Ledger, err error) {
 	if err := c.Accept(string(a.Account), a.Reason); err != nil {
 		return l, err
 	}

@@ -1,5 +1,7 @@
-// Package jsonapi implements the JSON API under /api/v1. Package internal/archive/api defines the types of the API, and
-// openapi.json describes the API.
+// Package jsonapi implements the JSON API under /api/v1. [Operations] lists the operations with their documentation.
+// openapi.json is generated from this list and from the types of the bodies with their comments:
+//
+//	go test ./internal/archive/console/internal/jsonapi -update
 package jsonapi
 
 import (
@@ -7,133 +9,151 @@ import (
 	_ "embed"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/archive/waiting"
-	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/params"
 )
 
-// Description is the OpenAPI description of the API.
+// Description is the OpenAPI description of the API. TestDescription generates it.
 //
 //go:embed openapi.json
 var Description []byte
 
+const base = "/api/v1"
+
+// Parameters that several operations have.
 var (
-	pageNames  = []string{"after", "size"}
-	dryRunName = []string{"dry_run"}
+	filterParams  = failed.ParamsOf(new(failed.Filter))
+	actParams     = api.ActParams(new(store.ActFilter))
+	groupParams   = new(api.GroupFilter).Params()
+	waitingParams = new(api.WaitingFilter).Params()
+	historyParams = params.Params{
+		{Name: "queue", Of: new(api.Text), Help: "The work queue. Default: all."},
+		{Name: "range", Of: new(string), Help: "1h, 24h or 7d. Default: 24h."},
+	}
+	pageParams = params.Params{
+		{Name: "after", Of: new(string), Help: "Value of next of the previous page."},
+		{Name: "size", Of: new(int), Help: "Maximum number of items: from 1 to 1000. Default: 50."},
+	}
+	dryRun = params.Params{{Name: "dry_run", Of: new(bool), Help: "Only count the affected messages."}}
 )
 
-// Routes returns all routes of the API.
+// param returns a single parameter.
+func param(name string, of any, help string) params.Params {
+	return params.Params{{Name: name, Of: of, Help: help}}
+}
+
+// Operations returns the operations of the API.
+func Operations() []Operation {
+	const sameRevision = "409 if the message has another revision."
+	return []Operation{
+		{"GET", "/openapi.json", access.View, "This description", "", nil, responds[map[string]any](http.StatusOK, describe)},
+		{"GET", "/me", access.View, "Show the current user", "", nil, answer(me)},
+
+		{"GET", "/messages", access.View, "List messages, the latest failure first", "", slices.Concat(filterParams, pageParams), page(messages)},
+		{"GET", "/messages/count", access.View, "Count messages", "", filterParams, answer(count)},
+		{
+			"GET", "/messages/export", access.View, "Export messages as JSON Lines (oldest failure first) or CSV (latest failure first)",
+			"JSON Lines with secrets require the role admin. The CSV has the fields of Summary, without bodies and headers. An apostrophe precedes values that a spreadsheet would treat as a formula.",
+			slices.Concat(filterParams, param("format", new(string), "jsonl or csv. Default: jsonl.")),
+			Endpoint{handle: exportMessages, Responses: map[int]Body{http.StatusOK: media(jsonLines, csvType)}, long: true},
+		},
+		{"POST", "/messages/import", access.Admin, "Import exported messages", "The body has one message per line.", nil, answer(importMessages).takes(media(jsonLines)).upTo(web.AnyBody)},
+		{"GET", "/messages/{id}", access.View, "Show a message", "", nil, byID(message)},
+		{
+			"GET", "/messages/{id}/body", access.View, "Download the body that a replay sends", "", param("original", new(bool), "Return the received body instead."),
+			Endpoint{handle: body, Responses: map[int]Body{http.StatusOK: media("application/octet-stream")}},
+		},
+		{"GET", "/messages/{id}/diff", access.View, "List the edits of a message", "", nil, byID(diff)},
+		{"GET", "/messages/{id}/revisions", access.View, "List the time and user of each edit, oldest first", "", nil, byID(revisions)},
+		{"GET", "/messages/{id}/revisions/{number}", access.View, "Show the content of a revision, even of a reverted edit", "", nil, byID(revision)},
+		{"PUT", "/messages/{id}/edit", access.Operate, "Edit the content that a replay sends", sameRevision, nil, askedByID(edit).upTo(web.EditBody)},
+		{
+			"DELETE", "/messages/{id}/edit", access.Operate, "Revert edits", sameRevision,
+			param("revision", new(int64), "Revision that the client has read. Required."), byID(revert),
+		},
+		{
+			"POST", "/messages/{id}/replay", access.Operate, "Edit a message and replay it in one transaction", sameRevision + " The message is then neither edited nor replayed.", nil,
+			reads[api.EditAndReplay](responds[api.Replay](http.StatusCreated, editAndReplay)).upTo(web.EditBody),
+		},
+		{"POST", "/discard", access.Operate, "Discard messages in state failed", "", dryRun, asked(discard)},
+		{"POST", "/restore", access.Operate, "Undo discard", "", dryRun, asked(restore)},
+		{
+			"POST", "/erase", access.Admin, "Permanently delete the contents of messages",
+			"Deletes bodies, headers, errors, edits and IDs, and entries of the audit log that contain strings of the filter. Discards messages in state failed, which cannot be restored.",
+			dryRun, asked(erase),
+		},
+		{"POST", "/purge", access.Admin, "Remove messages that are older than the retention of the archive", "", dryRun, answer(purge)},
+
+		{"GET", "/groups", access.View, "List groups of failures with the same fingerprint", "", slices.Concat(groupParams, pageParams), page(groups)},
+		{"GET", "/groups/{id}", access.View, "Show a group", "", nil, byID(group)},
+		{"PUT", "/groups/{id}/mute", access.Operate, "Exclude a group from notifications", "", nil, askedByID(mute)},
+		{"DELETE", "/groups/{id}/mute", access.Operate, "Include a group in notifications again", "", nil, byID(unmute)},
+		{"POST", "/groups/merge", access.Operate, "Merge groups of one work queue, or rename a group", "", nil, asked(merge)},
+		{"DELETE", "/groups/{id}/merge", access.Operate, "Undo the merges into a group", "", nil, byID(unmerge)},
+		{"POST", "/groups/regroup", access.Operate, "Move messages to the groups in which they would arrive now", "", nil, asked(regroup)},
+		{"GET", "/queues", access.View, "Count archived messages by work queue", "", nil, answer(queues)},
+		{
+			"POST", "/queues/purge", access.Admin, "Remove messages from a queue",
+			"Removes the oldest messages, at most 5000 per request. Saves them in the archive in state discarded, unless drop is true. If the request fails, it may have removed some messages.",
+			dryRun, asked(purgeQueue),
+		},
+		{
+			"POST", "/publish", access.Operate, "Publish a message and record it in the audit log",
+			"The message is persistent, mandatory and confirmed. After the status 502, the broker may have stored the message.", nil, asked(publish),
+		},
+		{"GET", "/ledger", access.View, "Show the reconciliation of each account", "", nil, answer(ledgerReport)},
+		{"POST", "/ledger/accept", access.Operate, "Restart an account after its differences were investigated", "", nil, asked(accept)},
+
+		{"GET", "/replays", access.View, "List replays, newest first", "", pageParams, page(replays)},
+		{"POST", "/replays", access.Operate, "Begin a replay", "With dry_run, the status is 200, and the response is a preview.", dryRun, reads[api.Plan](Endpoint{
+			handle: beginReplay, Responses: map[int]Body{http.StatusOK: bodyOf[api.Preview](), http.StatusCreated: bodyOf[api.Replay]()},
+		})},
+		{"GET", "/replays/{id}", access.View, "Show a replay", "", nil, byID(oneReplay)},
+		{"POST", "/replays/{id}/cancel", access.Operate, "Cancel a replay; unsent messages return to state failed", "", nil, askedByID(cancel)},
+
+		{"GET", "/workers", access.View, "List the workers of all processes", "", nil, answer(workers)},
+		{"POST", "/workers/pause", access.Operate, "Pause a queue, or one worker of it", "", nil, asked(pauseWorkers)},
+		{"POST", "/workers/resume", access.Operate, "End a pause", "", nil, asked(resumeWorkers)},
+
+		{
+			"GET", "/history", access.View, "Throughput, failures and handling times of queues, by interval",
+			"The interval is 1 minute for 1h, 5 minutes for 24h, and 1 hour for 7d.", historyParams, answer(pastOf),
+		},
+		{"GET", "/marks", access.View, "List the marks in the history, newest first", "", nil, answer(marks)},
+		{"POST", "/marks", access.Operate, "Mark a time in the history, such as a deployment", "The history keeps the newest 1000 marks.", nil, asked(addMark)},
+		{"DELETE", "/marks/{id}", access.Operate, "Remove a mark", "Returns the removed mark.", nil, byID(removeMark)},
+
+		{"GET", "/waiting", access.View, "List messages that wait for a retry, the next due first", "", slices.Concat(waitingParams, pageParams), page(waitingMessages)},
+		{"GET", "/waiting/summary", access.View, "Count messages that wait for a retry, by queue and group", "", waitingParams, answer(waitingSummary)},
+		{"POST", "/waiting/retry", access.Operate, "Retry waiting messages now", "", dryRun, actOnWaiting(waiting.RetryNow)},
+		{"POST", "/waiting/postpone", access.Operate, "Postpone waiting messages", "", dryRun, actOnWaiting(waiting.Postpone)},
+		{"POST", "/waiting/park", access.Operate, "Move waiting messages to the failed queue", "", dryRun, actOnWaiting(waiting.ParkNow)},
+
+		{"GET", "/acts", access.View, "The audit log, newest first", "", slices.Concat(actParams, pageParams), page(acts)},
+	}
+}
+
+// Routes returns the routes of all operations, and routes for unknown paths.
 func Routes() []web.Route {
-	return append([]web.Route{
-		{Method: "GET", Path: "/api/v1/openapi.json", Role: access.View, Handle: describe},
-		{Method: "GET", Path: "/api/v1/me", Role: access.View, Handle: answer(me)},
-
-		{Method: "GET", Path: "/api/v1/messages", Role: access.View, Query: slices.Concat(api.FilterNames, pageNames), Handle: page(messages)},
-		{Method: "GET", Path: "/api/v1/messages/count", Role: access.View, Query: api.FilterNames, Handle: answer(count)},
-		{Method: "GET", Path: "/api/v1/messages/export", Role: access.View, Query: append(slices.Clone(api.FilterNames), "format"), Long: true, Handle: exportMessages},
-		{Method: "POST", Path: "/api/v1/messages/import", Role: access.Admin, Body: web.AnyBody, Handle: answer(importMessages)},
-		{Method: "GET", Path: "/api/v1/messages/{id}", Role: access.View, Handle: byID(message)},
-		{Method: "GET", Path: "/api/v1/messages/{id}/body", Role: access.View, Query: []string{"original"}, Handle: body},
-		{Method: "GET", Path: "/api/v1/messages/{id}/diff", Role: access.View, Handle: byID(diff)},
-		{Method: "GET", Path: "/api/v1/messages/{id}/revisions", Role: access.View, Handle: byID(revisions)},
-		{Method: "GET", Path: "/api/v1/messages/{id}/revisions/{number}", Role: access.View, Handle: byID(revision)},
-		{Method: "PUT", Path: "/api/v1/messages/{id}/edit", Role: access.Operate, Body: web.EditBody, Handle: byID(edit)},
-		{Method: "DELETE", Path: "/api/v1/messages/{id}/edit", Role: access.Operate, Query: []string{"revision"}, Handle: byID(revert)},
-		{Method: "POST", Path: "/api/v1/messages/{id}/replay", Role: access.Operate, Body: web.EditBody, Handle: editAndReplay},
-		{Method: "POST", Path: "/api/v1/discard", Role: access.Operate, Query: dryRunName, Handle: act(discard)},
-		{Method: "POST", Path: "/api/v1/restore", Role: access.Operate, Query: dryRunName, Handle: act(restore)},
-		{Method: "POST", Path: "/api/v1/erase", Role: access.Admin, Query: dryRunName, Handle: answer(erase)},
-		{Method: "POST", Path: "/api/v1/purge", Role: access.Admin, Query: dryRunName, Handle: act(purge)},
-
-		{Method: "GET", Path: "/api/v1/groups", Role: access.View, Query: slices.Concat(api.GroupNames, pageNames), Handle: page(groups)},
-		{Method: "GET", Path: "/api/v1/groups/{id}", Role: access.View, Handle: byID(group)},
-		{Method: "PUT", Path: "/api/v1/groups/{id}/mute", Role: access.Operate, Handle: byID(mute)},
-		{Method: "DELETE", Path: "/api/v1/groups/{id}/mute", Role: access.Operate, Handle: byID(unmute)},
-		{Method: "POST", Path: "/api/v1/groups/merge", Role: access.Operate, Handle: answer(merge)},
-		{Method: "DELETE", Path: "/api/v1/groups/{id}/merge", Role: access.Operate, Handle: byID(unmerge)},
-		{Method: "POST", Path: "/api/v1/groups/regroup", Role: access.Operate, Handle: answer(regroup)},
-		{Method: "GET", Path: "/api/v1/queues", Role: access.View, Handle: answer(queues)},
-		{Method: "POST", Path: "/api/v1/queues/purge", Role: access.Admin, Query: dryRunName, Handle: answer(purgeQueue)},
-		{Method: "POST", Path: "/api/v1/publish", Role: access.Operate, Handle: answer(publish)},
-		{Method: "GET", Path: "/api/v1/ledger", Role: access.View, Handle: answer(ledgerReport)},
-		{Method: "POST", Path: "/api/v1/ledger/accept", Role: access.Operate, Handle: answer(accept)},
-
-		{Method: "GET", Path: "/api/v1/replays", Role: access.View, Query: pageNames, Handle: page(replays)},
-		{Method: "POST", Path: "/api/v1/replays", Role: access.Operate, Query: dryRunName, Handle: beginReplay},
-		{Method: "GET", Path: "/api/v1/replays/{id}", Role: access.View, Handle: byID(oneReplay)},
-		{Method: "POST", Path: "/api/v1/replays/{id}/cancel", Role: access.Operate, Handle: byID(cancel)},
-
-		{Method: "GET", Path: "/api/v1/workers", Role: access.View, Handle: answer(workers)},
-		{Method: "POST", Path: "/api/v1/workers/pause", Role: access.Operate, Handle: answer(pauseWorkers)},
-		{Method: "POST", Path: "/api/v1/workers/resume", Role: access.Operate, Handle: answer(resumeWorkers)},
-
-		{Method: "GET", Path: "/api/v1/history", Role: access.View, Query: api.HistoryNames, Handle: answer(pastOf)},
-		{Method: "GET", Path: "/api/v1/marks", Role: access.View, Handle: answer(marks)},
-		{Method: "POST", Path: "/api/v1/marks", Role: access.Operate, Handle: answer(addMark)},
-		{Method: "DELETE", Path: "/api/v1/marks/{id}", Role: access.Operate, Handle: byID(removeMark)},
-
-		{Method: "GET", Path: "/api/v1/waiting", Role: access.View, Query: slices.Concat(api.WaitingNames, pageNames), Handle: page(waitingMessages)},
-		{Method: "GET", Path: "/api/v1/waiting/summary", Role: access.View, Query: api.WaitingNames, Handle: answer(waitingSummary)},
-		{Method: "POST", Path: "/api/v1/waiting/retry", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(waiting.RetryNow)},
-		{Method: "POST", Path: "/api/v1/waiting/postpone", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(waiting.Postpone)},
-		{Method: "POST", Path: "/api/v1/waiting/park", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(waiting.ParkNow)},
-
-		{Method: "GET", Path: "/api/v1/acts", Role: access.View, Query: slices.Concat(api.ActNames, pageNames), Handle: page(acts)},
-	}, absentRoutes()...)
-}
-
-type handler = func(*web.Call) error
-
-// answer returns a handler that writes the result of f as JSON.
-func answer[T any](f func(*web.Call) (T, error)) handler {
-	return func(c *web.Call) error {
-		v, err := f(c)
-		if err != nil {
-			return err
-		}
-		return c.OK(v)
+	var all []web.Route
+	for _, o := range Operations() {
+		all = append(all, o.route())
 	}
-}
-
-// byID is like answer, but also passes the ID in the path to f.
-func byID[T any](f func(*web.Call, int64) (T, error)) handler {
-	return answer(func(c *web.Call) (v T, err error) {
-		id, err := pathNumber(c, "id")
-		if err != nil {
-			return v, err
-		}
-		return f(c, id)
-	})
-}
-
-func pathNumber(c *web.Call, name string) (int64, error) {
-	text := c.R.PathValue(name)
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 1 {
-		return 0, fault.BadRequest(brief.Quoted(text)+" is not a positive number", "copy the number from a list into the path")
-	}
-	return n, nil
-}
-
-// convert converts the elements of a list. The result is never nil, so that JSON contains [] instead of null.
-func convert[From, To any](list []From, to func(From) To) []To {
-	shown := make([]To, len(list))
-	for i, v := range list {
-		shown[i] = to(v)
-	}
-	return shown
+	return append(all, absentRoutes()...)
 }
 
 func describe(c *web.Call) error {
 	c.W.Header().Set("Content-Type", "application/json")
 	// server occurs exactly once in the description.
-	const server = `"url": "/api/v1"`
+	const server = `"url": "` + base + `"`
 	// An error means that the client has disconnected.
 	_, _ = c.W.Write(bytes.Replace(Description, []byte(server), []byte(strings.Replace(server, "/", c.Prefix+"/", 1)), 1))
 	return nil

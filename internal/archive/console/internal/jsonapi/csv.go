@@ -55,7 +55,7 @@ func writeCSV(c *web.Call, f failed.Filter, w io.Writer) error {
 	if err := out.Write(row); err != nil {
 		return err
 	}
-	page := store.Page{Size: maxPageSize}
+	page := store.Page{Size: store.MaxPageSize}
 	for {
 		messages, next, err := c.Archive.List(c.R.Context(), f, page)
 		if err != nil {

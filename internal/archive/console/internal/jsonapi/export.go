@@ -12,7 +12,11 @@ import (
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
-const jsonLines = "application/x-ndjson"
+// Media types of an export.
+const (
+	jsonLines = "application/x-ndjson"
+	csvType   = "text/csv"
+)
 
 // errSecrets is returned to users who may not see secrets, because an export in JSON Lines contains the secrets.
 var errSecrets = &fault.Failure{
@@ -36,7 +40,7 @@ func exportMessages(c *web.Call) error {
 		c.W.Header().Set("Content-Disposition", `attachment; filename="failed.jsonl"`)
 		_, err = c.Archive.Export(c.R.Context(), f, out)
 	case "csv":
-		c.W.Header().Set("Content-Type", "text/csv")
+		c.W.Header().Set("Content-Type", csvType)
 		c.W.Header().Set("Content-Disposition", `attachment; filename="failed.csv"`)
 		err = writeCSV(c, f, out)
 	default:

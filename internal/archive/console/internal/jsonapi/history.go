@@ -27,11 +27,7 @@ func marks(c *web.Call) (api.Marks, error) {
 	return api.Marks{Marks: convert(all, api.MarkOf)}, err
 }
 
-func addMark(c *web.Call) (api.Mark, error) {
-	var m api.NewMark
-	if err := c.Read(&m); err != nil {
-		return api.Mark{}, err
-	}
+func addMark(c *web.Call, m api.NewMark) (api.Mark, error) {
 	added, err := c.AddMark(history.Mark{Text: m.Text, At: m.Time, Queue: string(m.Queue)})
 	return api.MarkOf(added), err
 }

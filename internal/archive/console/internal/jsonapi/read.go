@@ -2,32 +2,13 @@ package jsonapi
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
-	"github.com/reprisemq/reprise/internal/brief"
 )
-
-// maxPageSize is the maximum of store.Page.Size.
-const maxPageSize = 1000
-
-// page returns a handler that responds with a page of a list.
-func page[T any](f func(*web.Call, store.Page) (T, error)) handler {
-	return answer(func(c *web.Call) (v T, err error) {
-		p := store.Page{After: c.Params.Get("after")}
-		if text := c.Params.Get("size"); text != "" {
-			p.Size, err = strconv.Atoi(text)
-			if err != nil || p.Size < 1 || p.Size > maxPageSize {
-				return v, fault.BadRequest("size must be an integer from 1 to "+strconv.Itoa(maxPageSize)+": got "+brief.Quoted(text), "correct the parameter")
-			}
-		}
-		return f(c, p)
-	})
-}
 
 func messages(c *web.Call, p store.Page) (m api.Messages, err error) {
 	f, err := c.Filter()

@@ -33,15 +33,10 @@ func waitingSummary(c *web.Call) (s api.WaitingSummary, err error) {
 	return c.WaitingSummary(f)
 }
 
-// actOnWaiting returns a handler for an action on waiting messages.
-func actOnWaiting(do waiting.Do) handler {
-	return answer(func(c *web.Call) (done api.WaitingDone, err error) {
-		done.DryRun, err = c.Flag("dry_run")
-		if err != nil {
-			return done, err
-		}
-		var a api.WaitingAct
-		if err := c.Read(&a); err != nil {
+// actOnWaiting returns an endpoint for an action on waiting messages.
+func actOnWaiting(do waiting.Do) Endpoint {
+	return asked(func(c *web.Call, a api.WaitingAct) (done api.WaitingDone, err error) {
+		if done.DryRun, err = c.Flag("dry_run"); err != nil {
 			return done, err
 		}
 		act := a.Act(do)

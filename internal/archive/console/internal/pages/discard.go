@@ -14,12 +14,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/params"
 )
 
 // maxUndo is the maximum number of messages in the undo parameter of a URL. To restore more messages, users select them
@@ -44,7 +44,7 @@ const anyState failed.State = ""
 // readSelection reads a selection from v, the values of a URL or a form, and counts the selected messages in the given
 // state.
 func readSelection(c *web.Call, v url.Values, state failed.State, count counter) (*selection, error) {
-	asked, err := api.ParseSelection(web.Only(v, api.SelectionNames), c.Clock())
+	asked, err := failed.ParseSelection(web.Only(v, failed.SelectionNames), c.Clock())
 	if err != nil {
 		return nil, fault.BadRequest(err.Error(), "no message was changed: go back and select messages again")
 	}
@@ -73,7 +73,7 @@ func readSelection(c *web.Call, v url.Values, state failed.State, count counter)
 	if s.Total, err = count(c, counted); err != nil {
 		return nil, err
 	}
-	asked = api.SelectionOf(f)
+	asked = failed.SelectionOf(f)
 	asked.AtMost = 0
 	if !s.More {
 		asked.AtMost = s.N
@@ -86,7 +86,7 @@ func readSelection(c *web.Call, v url.Values, state failed.State, count counter)
 		if err != nil {
 			return nil, err
 		}
-		words.Queue = cmp.Or(words.Queue, g.Queue)
+		words.Queue = cmp.Or(words.Queue, params.Text(g.Queue))
 		s.Words = DescribeFilter(words, groupName(*g))
 	} else {
 		s.Words = DescribeFilter(words)

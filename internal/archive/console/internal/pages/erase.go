@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
@@ -48,7 +47,7 @@ func (f *eraseForm) count(c *web.Call) (err error) {
 		return err
 	}
 	f.N = f.Erasure.Total()
-	confirmed := api.SelectionOf(f.Filter)
+	confirmed := failed.SelectionOf(f.Filter)
 	confirmed.AtMost = f.N
 	f.Fields = pairs(confirmed.Values())
 	return nil

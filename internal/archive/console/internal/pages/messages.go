@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
@@ -90,7 +89,7 @@ func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*mes
 
 // messages shows the search form and the messages that match it.
 func (p *Pages) messages(c *web.Call) error {
-	q := web.Only(c.Params, api.FilterNames)
+	q := web.Only(c.Params, failed.FilterNames)
 	form, err := newSearchForm(c, q)
 	if err != nil {
 		return err
@@ -173,7 +172,7 @@ func readFlash(c *web.Call) *flash {
 			}
 		}
 		if f.Undo == nil {
-			same := web.Only(q, api.FilterNames)
+			same := web.Only(q, failed.FilterNames)
 			same.Set("state", string(failed.Discarded))
 			f.Link, f.Linked = web.Href(c.Path(), same), "Show discarded messages"
 		}

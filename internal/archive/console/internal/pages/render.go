@@ -20,6 +20,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/params"
 )
 
 //go:embed templates/*.html
@@ -144,7 +145,7 @@ var functions = template.FuncMap{
 
 	"shown_state": shownState,
 	"total":       func(t store.Total) string { return show.Thousands(t.N) + more(t) },
-	"textual":     func(name string) string { return failed.Filter{Queue: name}.Values().Get("queue") },
+	"textual":     func(name string) string { return params.Text(name).Encode() },
 	"dict":        dict,
 
 	// submission returns the hidden field that claimSubmission reads.

@@ -3,7 +3,7 @@
 // jsonapi.
 //
 // To add a column to the lists of messages, add a th and a td to the block "messages" of templates/_parts.html. The
-// value is a field or method of failed.Summary. For the JSON API, add the field to api.Summary and to openapi.json.
+// value is a field or method of failed.Summary. For the JSON API, add the field to api.Summary.
 // To add a condition to the search, extend failed.FilterParams. The form and the URLs include it automatically.
 package pages
 
@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/figures"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/flow"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -51,25 +52,25 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "POST", Path: "/groups/{id}/unmerge", Role: access.Operate, Handle: byID(p.unmerge)},
 		{Method: "POST", Path: "/groups/{id}/mute", Role: access.Operate, Form: []string{"seconds"}, Handle: byID(p.mute)},
 		{Method: "POST", Path: "/groups/{id}/unmute", Role: access.Operate, Handle: byID(p.unmute)},
-		{Method: "GET", Path: "/messages", Role: access.View, Query: slices.Concat(api.FilterNames, afterName, web.FlashNames), Blanks: true, Handle: p.messages},
+		{Method: "GET", Path: "/messages", Role: access.View, Query: slices.Concat(failed.FilterNames, afterName, web.FlashNames), Blanks: true, Handle: p.messages},
 		{Method: "GET", Path: "/messages/{id}", Role: access.View, Query: web.FlashNames, Handle: byID(p.message)},
 		{Method: "GET", Path: "/messages/{id}/body", Role: access.View, Query: []string{"original"}, Handle: byID(p.body)},
 		{Method: "GET", Path: "/messages/{id}/revisions/{number}", Role: access.View, Handle: byID(p.revision)},
 		{Method: "GET", Path: "/messages/{id}/edit", Role: access.Operate, Handle: byID(p.editForm)},
 		{Method: "POST", Path: "/messages/{id}/edit", Role: access.Operate, Body: web.EditBody, Form: editNames, Handle: byID(p.edit)},
 		{Method: "POST", Path: "/messages/{id}/revert", Role: access.Operate, Form: []string{"revision"}, Handle: byID(p.revert)},
-		{Method: "GET", Path: "/discard", Role: access.Operate, Query: api.SelectionNames, Handle: discardPage.ask},
+		{Method: "GET", Path: "/discard", Role: access.Operate, Query: failed.SelectionNames, Handle: discardPage.ask},
 		{Method: "POST", Path: "/discard/picked", Role: access.Operate, Form: pickedName, Handle: discardPage.ask},
-		{Method: "POST", Path: "/discard", Role: access.Operate, Form: slices.Concat(api.SelectionNames, []string{"reason", "submission"}), Handle: discardPage.do},
-		{Method: "GET", Path: "/restore", Role: access.Operate, Query: api.SelectionNames, Handle: restorePage.ask},
-		{Method: "POST", Path: "/restore", Role: access.Operate, Form: slices.Concat(api.SelectionNames, []string{"submission"}), Handle: restorePage.do},
-		{Method: "GET", Path: "/erase", Role: access.Admin, Query: api.SelectionNames, Long: true, Handle: p.askErase},
+		{Method: "POST", Path: "/discard", Role: access.Operate, Form: slices.Concat(failed.SelectionNames, []string{"reason", "submission"}), Handle: discardPage.do},
+		{Method: "GET", Path: "/restore", Role: access.Operate, Query: failed.SelectionNames, Handle: restorePage.ask},
+		{Method: "POST", Path: "/restore", Role: access.Operate, Form: slices.Concat(failed.SelectionNames, []string{"submission"}), Handle: restorePage.do},
+		{Method: "GET", Path: "/erase", Role: access.Admin, Query: failed.SelectionNames, Long: true, Handle: p.askErase},
 		{Method: "POST", Path: "/erase/picked", Role: access.Admin, Form: pickedName, Handle: p.askErase},
-		{Method: "POST", Path: "/erase", Role: access.Admin, Form: slices.Concat(api.SelectionNames, []string{"reason", "count", "submission"}), Handle: p.erase},
+		{Method: "POST", Path: "/erase", Role: access.Admin, Form: slices.Concat(failed.SelectionNames, []string{"reason", "count", "submission"}), Handle: p.erase},
 		{Method: "GET", Path: "/replays", Role: access.View, Query: afterName, Handle: p.replays},
-		{Method: "GET", Path: "/replays/new", Role: access.Operate, Query: api.SelectionNames, Handle: p.replayForm},
+		{Method: "GET", Path: "/replays/new", Role: access.Operate, Query: failed.SelectionNames, Handle: p.replayForm},
 		{Method: "POST", Path: "/replays/picked", Role: access.Operate, Form: pickedName, Handle: p.replayForm},
-		{Method: "POST", Path: "/replays", Role: access.Operate, Form: slices.Concat(api.SelectionNames, planNames, []string{"submission"}), Handle: p.beginReplay},
+		{Method: "POST", Path: "/replays", Role: access.Operate, Form: slices.Concat(failed.SelectionNames, planNames, []string{"submission"}), Handle: p.beginReplay},
 		{Method: "GET", Path: "/replays/{id}", Role: access.View, Query: web.FlashNames, Handle: byID(p.replay)},
 		{Method: "POST", Path: "/replays/{id}/cancel", Role: access.Operate, Handle: byID(p.cancelReplay)},
 		{Method: "GET", Path: "/retrying", Role: access.View, Query: slices.Concat(api.WaitingNames, afterName, waitingDoneNames), Blanks: true, Handle: p.retrying},

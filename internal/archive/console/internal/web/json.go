@@ -54,7 +54,6 @@ func (c *Call) Read(v any) error {
 		return fault.BadRequest("request body is not valid UTF-8", `send binary data as base64: "body", or "base64:…" in place of a name`)
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
 	err = d.Decode(v)
 	if err == nil {
 		names := json.NewDecoder(bytes.NewReader(b))

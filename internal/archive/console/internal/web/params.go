@@ -101,7 +101,7 @@ func Only(v url.Values, names []string) url.Values {
 // Filter returns the filter in the query. It fails if the filter refers to an object that does not exist. Without the
 // parameter state, the filter selects messages in defaultState, or in any state if defaultState is empty.
 func (c *Call) Filter(defaultState ...failed.State) (failed.Filter, error) {
-	v := Only(c.Params, api.FilterNames)
+	v := Only(c.Params, failed.FilterNames)
 	for _, s := range defaultState {
 		if !v.Has("state") {
 			v.Add("state", string(s))
@@ -134,7 +134,7 @@ func Href(path string, query url.Values) template.URL {
 
 // HrefMessages returns the address of a page or an action for the messages that a filter selects.
 func HrefMessages(path string, f failed.Filter) template.URL {
-	return Href(path, api.Selection{Filter: f, All: f.All}.Values())
+	return Href(path, failed.Selection{Filter: f, All: f.All}.Values())
 }
 
 // HrefMessage returns the address of a page or an action for a single message.
