@@ -20,6 +20,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/archive/notification"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -134,7 +135,7 @@ type Management struct {
 
 // Queue returns the properties and the effective arguments of a queue, for [reprise.Config.Inspect].
 func (m *Management) Queue(ctx context.Context, name string) (topology.Queue, error) {
-	return console.Management(*m).Queue(ctx, name)
+	return mgmtapi.API(*m).Declaration(ctx, name)
 }
 
 // Console configures the pages and the API of [Archive.Handler].

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/protocol"
 )
 
-// late is an Archive as the console uses it, which may not be connected yet. It implements console.Replayer, console.Fleet
-// and console.Rescheduler.
+// late is an Archive as the console uses it, which may not be connected yet. It implements the interfaces Replayer, Fleet
+// and Rescheduler of the configuration of the console.
 type late Archive
 
 var errNotConnected = errors.New("console is not connected to the broker yet (see its log)")

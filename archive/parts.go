@@ -64,7 +64,7 @@ func (c Config) origin() func(*reprise.Delivery) string {
 func (c Config) routing() replay.Routing {
 	r := replay.Routing{Workers: c.known()}
 	if c.Management != nil {
-		r.Bindings = console.Management(*c.Management).Bindings
+		r.Bindings = c.api().Topology
 	}
 	return r
 }
@@ -76,7 +76,7 @@ func (c Config) replays() replay.Config {
 // console returns the configuration of a console, without the archive and the parts that run.
 func (c Config) console(tokens []console.Token) console.Config {
 	return console.Config{
-		Management: (*console.Management)(c.Management), Routing: c.routing(), Topology: design.Topologies(c.Workers),
+		Management: (*mgmtapi.API)(c.Management), Routing: c.routing(), Topology: design.Topologies(c.Workers),
 		Tokens: tokens, Secure: c.Console.Secure, Prefix: c.Console.Prefix, TraceURL: c.Console.TraceURL, Logger: c.Logger,
 	}
 }
@@ -89,15 +89,7 @@ func (c Config) notifications() notification.Config {
 	}
 }
 
-func (c Config) figures() *ledger.Management {
-	m := c.Management
-	return &ledger.Management{URL: m.URL, User: m.User, Password: m.Password, VHost: m.VHost, Client: m.Client}
-}
-
-func (c Config) api() mgmtapi.API {
-	m := c.Management
-	return mgmtapi.API{URL: m.URL, User: m.User, Password: m.Password, Client: m.Client}
-}
+func (c Config) api() mgmtapi.API { return mgmtapi.API(*c.Management) }
 
 // accounts returns the accounts of workers. Workers that share queues have one account.
 func accounts(workers []reprise.WorkerConfig) []ledger.Account {

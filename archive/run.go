@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,7 +151,7 @@ func (l *link) serve(ctx context.Context) error {
 	t.start("history", func(context.Context) error { l.record(listening); return nil })
 	if l.books != nil {
 		t.start("ledger", func(ctx context.Context) error {
-			l.books.Run(ctx, ledger.Sources{Archive: l.store, Broker: l.a.cfg.figures()}, l.a.accounts)
+			l.books.Run(ctx, ledger.Sources{Archive: l.store, Broker: (*ledger.Management)(l.a.cfg.Management)}, l.a.accounts)
 			return nil
 		})
 	}
@@ -186,7 +185,7 @@ func (l *link) find(ctx context.Context, found func([]string)) {
 	}
 	wrong := "" // last error, to log each error once
 	for !named {
-		queues, err := cfg.api().Queues(ctx, cmp.Or(cfg.Management.VHost, "/"))
+		queues, err := cfg.api().Queues(ctx)
 		if err != nil && ctx.Err() == nil && err.Error() != wrong {
 			wrong = err.Error()
 			cfg.Logger.Warn("cannot list the failed queues", "error", err, "next_try", finding)

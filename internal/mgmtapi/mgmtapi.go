@@ -24,10 +24,15 @@ var defaultClient = &http.Client{Timeout: Timeout}
 
 // API is the management API of a broker.
 type API struct {
-	URL            string // for example http://localhost:15672, with or without /api
-	User, Password string // "" for a request without authentication
-	Client         *http.Client
+	URL      string // for example http://localhost:15672, with or without /api
+	User     string // "": a request without authentication
+	Password string
+	VHost    string       // default: /
+	Client   *http.Client // default: a client with a timeout
 }
+
+// within returns the virtual host as the last segment of a path.
+func (a API) within() string { return "/" + url.PathEscape(cmp.Or(a.VHost, "/")) }
 
 // StatusError reports a response with a status other than 200.
 type StatusError struct {

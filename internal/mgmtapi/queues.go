@@ -39,7 +39,7 @@ const queueColumns = "name,messages,messages_ready,messages_unacknowledged,consu
 	"message_stats.publish,message_stats.ack,message_stats.get,message_stats.get_no_ack,message_stats.deliver_no_ack,message_stats.publish_details.rate"
 
 // Queues returns the queues of a virtual host. It omits a queue without a name.
-func (a API) Queues(ctx context.Context, vhost string) ([]Queue, error) {
+func (a API) Queues(ctx context.Context) ([]Queue, error) {
 	type rate struct {
 		Rate Field[float64] `json:"rate"`
 	}
@@ -60,7 +60,7 @@ func (a API) Queues(ctx context.Context, vhost string) ([]Queue, error) {
 		Args      arguments     `json:"arguments"`
 		Stats     Field[stats]  `json:"message_stats"`
 	}
-	found, _, err := list[queue](ctx, a, "queues/"+url.PathEscape(vhost)+"?columns="+queueColumns)
+	found, _, err := list[queue](ctx, a, "queues"+a.within()+"?columns="+queueColumns)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (a API) Queues(ctx context.Context, vhost string) ([]Queue, error) {
 }
 
 // Declaration returns the properties and the effective arguments of a queue: those of its declaration and of its policies.
-func (a API) Declaration(ctx context.Context, vhost, name string) (topology.Queue, error) {
+func (a API) Declaration(ctx context.Context, name string) (topology.Queue, error) {
 	var answer Field[struct {
 		Durable    Field[bool] `json:"durable"`
 		AutoDelete Field[bool] `json:"auto_delete"`
@@ -91,7 +91,7 @@ func (a API) Declaration(ctx context.Context, vhost, name string) (topology.Queu
 		Arguments  arguments   `json:"arguments"`
 		Policy     arguments   `json:"effective_policy_definition"`
 	}]
-	err := a.Get(ctx, "queues/"+url.PathEscape(vhost)+"/"+url.PathEscape(name)+"?columns=durable,auto_delete,exclusive,arguments,effective_policy_definition", &answer)
+	err := a.Get(ctx, "queues"+a.within()+"/"+url.PathEscape(name)+"?columns=durable,auto_delete,exclusive,arguments,effective_policy_definition", &answer)
 	if err != nil {
 		return topology.Queue{}, err
 	}

@@ -80,7 +80,7 @@ func TestQueuesContainsUnexpectedValues(t *testing.T) {
 		odd := queueObject("odd")
 		path := spoil(r, odd)
 		list := []any{queueObject("first"), odd, values.Draw(r, "element"), queueObject("last")}
-		got, err := answering(t, map[string]any{"queues//": list}).Queues(t.Context(), "/")
+		got, err := answering(t, map[string]any{"queues//": list}).Queues(t.Context())
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestQueuesReadsFields(t *testing.T) {
 		`{"name":"q","messages_ready":"1","message_stats":"none"}`:             {field{}, field{Malformed: true}},
 		`{"name":"q","messages_ready":1e99,"message_stats":{"publish":[1,2]}}`: {field{Malformed: true}, field{Malformed: true}},
 	} {
-		got, err := answering(t, map[string]any{"queues//": []json.RawMessage{json.RawMessage(text)}}).Queues(t.Context(), "/")
+		got, err := answering(t, map[string]any{"queues//": []json.RawMessage{json.RawMessage(text)}}).Queues(t.Context())
 		if err != nil || len(got) != 1 {
 			t.Errorf("%s: got %v, %v; want a queue", text, got, err)
 			continue
@@ -153,7 +153,7 @@ func TestQueuesReadsFields(t *testing.T) {
 	}
 	for _, text := range []string{`null`, `{}`, `"queues"`, `[`} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
-		_, err := mgmtapi.API{URL: server.URL}.Queues(t.Context(), "/")
+		_, err := mgmtapi.API{URL: server.URL}.Queues(t.Context())
 		server.Close()
 		if err == nil || !strings.Contains(err.Error(), "cannot decode the response") {
 			t.Errorf("response %s: got error %v, want cannot decode the response", text, err)
@@ -177,7 +177,7 @@ func TestTopologyContainsUnexpectedValues(t *testing.T) {
 			"policies//": []any{object{"name": "p", "definition": object{"alternate-exchange": "odd"}}, object{"name": "q", "definition": object{}}},
 		}
 	}
-	whole, err := answering(t, answers()).Topology(t.Context(), "/")
+	whole, err := answering(t, answers()).Topology(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestTopologyContainsUnexpectedValues(t *testing.T) {
 		list := odd[rapid.SampledFrom([]string{"exchanges//", "bindings//"}).Draw(r, "list")].([]any)
 		o := list[1].(object)
 		path := spoil(r, o)
-		got, err := answering(t, odd).Topology(t.Context(), "/")
+		got, err := answering(t, odd).Topology(t.Context())
 		if err != nil && !errors.Is(err, mgmtapi.ErrIncomplete) {
 			r.Fatalf("unexpected %s: %v", path, err)
 		}
@@ -221,7 +221,7 @@ func TestDeclarationIncludesPolicies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Name = "q"
-			got, err := answering(t, map[string]any{"queues///q": tc.answer}).Declaration(t.Context(), "/", "q")
+			got, err := answering(t, map[string]any{"queues///q": tc.answer}).Declaration(t.Context(), "q")
 			if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
 				t.Errorf("error %v\n%s", err, diff)
 			}

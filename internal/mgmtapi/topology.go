@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"github.com/reprisemq/reprise/topology"
 )
@@ -14,10 +13,10 @@ import (
 // the expected form. The topology can be displayed, but does not show the destinations of a message.
 var ErrIncomplete = errors.New("the management API describes exchanges or bindings in an unknown form")
 
-// Topology returns the exchanges and bindings of a virtual host, except the default exchange and its bindings. An exchange
+// Topology returns the exchanges and bindings of the virtual host, except the default exchange and its bindings. An exchange
 // includes the alternate exchange that a policy sets.
-func (a API) Topology(ctx context.Context, vhost string) (t topology.Topology, err error) {
-	within := "/" + url.PathEscape(vhost)
+func (a API) Topology(ctx context.Context) (t topology.Topology, err error) {
+	within := a.within()
 	exchanges, complete, err := list[struct {
 		Name, Type, Policy Field[string]
 		Internal           Field[bool]

@@ -39,7 +39,7 @@ func TestTopologyIncludesAlternateExchangeOfPolicy(t *testing.T) {
 			_, _ = w.Write([]byte(answer))
 		}))
 		defer server.Close()
-		got, err := mgmtapi.API{URL: server.URL}.Topology(t.Context(), "shop")
+		got, err := mgmtapi.API{URL: server.URL, VHost: "shop"}.Topology(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,11 +14,11 @@ import (
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ingest"
 	"github.com/reprisemq/reprise/internal/archive/replay"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
@@ -53,7 +53,7 @@ var travelers = []string{"new", "failed before"}
 // refuses to send the message, which stays where it is.
 func TestMessagesTravelToForeignPrograms(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
-		m := console.Management{URL: api, User: "guest", Password: "guest"}
+		m := mgmtapi.API{URL: api, User: "guest", Password: "guest"}
 		for design, of := range foreignDesigns {
 			for _, w := range ways {
 				for _, source := range []string{"preset", "management API", "nothing"} {
@@ -68,7 +68,7 @@ func TestMessagesTravelToForeignPrograms(t *testing.T) {
 						s := newSharedSystem(t, b, f, failedQueue, strategy)
 						r := map[string]replay.Routing{
 							"preset":         {Workers: []reprise.WorkerConfig{{Queue: f.queue, Strategy: strategy}}},
-							"management API": {Bindings: m.Bindings},
+							"management API": {Bindings: m.Topology},
 						}[source]
 						refuses := source == "nothing" && design != "staking" || w.name == "schedule" && design == "cdnpurge"
 						s.travel(t, w, r, refuses)

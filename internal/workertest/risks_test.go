@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/internal/archive/console"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -124,8 +124,8 @@ func TestRisksOfPolicies(t *testing.T) {
 			}
 			set(http.MethodPut, "policies/%2F/"+queue, `{"pattern":"^`+queue+`$","apply-to":"queues","definition":{"message-ttl":86400000,"max-length":5000}}`, http.StatusCreated)
 			t.Cleanup(func() { set(http.MethodDelete, "policies/%2F/"+queue, "", http.StatusNoContent) })
-			management := console.Management{URL: api, User: "guest", Password: "guest", Client: testkit.HTTPClient(t)}
-			c := dial(t, b.URL, func(c *reprise.Config) { c.Inspect = management.Queue })
+			management := mgmtapi.API{URL: api, User: "guest", Password: "guest", Client: testkit.HTTPClient(t)}
+			c := dial(t, b.URL, func(c *reprise.Config) { c.Inspect = management.Declaration })
 			worker, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: queue, Handler: newScript(nil)})
 			if err != nil {
 				t.Fatal(err)

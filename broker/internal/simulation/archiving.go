@@ -101,7 +101,7 @@ func (a *archiveActor) Begin(l *Life) {
 		Dial:   func(process string) archive.Dial { return l.Network.Dialer(process) },
 		Broker: &ledger.Management{URL: address, User: user, Password: user, Client: management},
 		Bindings: func(ctx context.Context) (topology.Topology, error) {
-			return mgmtapi.API{URL: address, User: user, Password: user, Client: management}.Topology(ctx, "/")
+			return mgmtapi.API{URL: address, User: user, Password: user, Client: management}.Topology(ctx)
 		},
 		Broken: func(promise, detail string) { l.Broken(promise, "%s", detail) },
 		Count:  l.Count,

@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/pages"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/throttle"
 )
 
@@ -148,7 +149,7 @@ func TestUnauthenticatedRequests(t *testing.T) {
 // of the identity provider for single sign-on.
 func TestAuthorizationOfProxy(t *testing.T) {
 	list, secrets := tokens()
-	list = append(list, Token{Name: "made-up", Role: View, Hash: HashToken("correct horse")})
+	list = append(list, Token{Name: "made-up", Role: View, Hash: access.HashToken("correct horse")})
 	for _, foreign := range []string{"Basic YWRtaW46YWRtaW4=", "Bearer eyJhbGciOiJub25lIn0.e30.", "Bearer " + secrets[View] + "x", "Negotiate YII=", "Digest username=x", "x", " "} {
 		t.Run(foreign, func(t *testing.T) {
 			c := newConsole(t, Config{Tokens: list})
@@ -255,7 +256,7 @@ func TestSetTokens(t *testing.T) {
 // A session does not let its user guess other tokens.
 func TestSessionDoesNotTryTokens(t *testing.T) {
 	list, secrets := tokens()
-	list = append(list, Token{Name: "made-up", Role: Admin, Hash: HashToken("correct horse")})
+	list = append(list, Token{Name: "made-up", Role: Admin, Hash: access.HashToken("correct horse")})
 	c := newConsole(t, Config{Tokens: list})
 	cookie := sessionOf(t, logIn(t, c, secrets[View], "/"))
 	me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, with(cookie), bearer("correct horse")))
@@ -268,7 +269,7 @@ func TestSessionDoesNotTryTokens(t *testing.T) {
 // from NewToken could be guessed, so it is refused during the waiting time even if it is valid.
 func TestWrongTokensAreThrottled(t *testing.T) {
 	list, secrets := tokens()
-	list = append(list, Token{Name: "made-up", Role: View, Hash: HashToken("correct horse")})
+	list = append(list, Token{Name: "made-up", Role: View, Hash: access.HashToken("correct horse")})
 	now := &clock{noon}
 	c := newConsole(t, Config{Tokens: list, Clock: now.Now})
 	try := func(secret, peer string) *httptest.ResponseRecorder {
@@ -366,13 +367,13 @@ func TestConfigValidate(t *testing.T) {
 		cfg  Config
 	}{
 		{"Config.Archive must not be nil", Config{}},
-		{`must be a URL such as http://host:15672: got "localhost:15672"`, Config{Archive: archive, Management: &Management{URL: "localhost:15672"}}},
-		{`Tokens[0].Name must be 1 to 64 letters, digits and . _ - @: got "a b"`, Config{Archive: archive, Tokens: []Token{{"a b", View, hash}}}},
-		{`got "policy:x"`, Config{Archive: archive, Tokens: []Token{{"policy:x", View, hash}}}},
-		{`Tokens[1].Name must be unique: got "a" twice`, Config{Archive: archive, Tokens: []Token{{"a", View, hash}, {"a", View, HashToken("x")}}}},
-		{"Tokens[1].Hash must be unique", Config{Archive: archive, Tokens: []Token{{"a", View, hash}, {"b", View, hash}}}},
-		{"Tokens[0].Role must be View, Operate or Admin: got nobody", Config{Archive: archive, Tokens: []Token{{"a", Nobody, hash}}}},
-		{"Tokens[0].Hash must be a hash from NewToken", Config{Archive: archive, Tokens: []Token{{"a", View, "secret"}}}},
+		{`must be a URL such as http://host:15672: got "localhost:15672"`, Config{Archive: archive, Management: &mgmtapi.API{URL: "localhost:15672"}}},
+		{`Tokens[0].Name must be 1 to 64 letters, digits and . _ - @: got "a b"`, Config{Archive: archive, Tokens: []Token{{Name: "a b", Role: View, Hash: hash}}}},
+		{`got "policy:x"`, Config{Archive: archive, Tokens: []Token{{Name: "policy:x", Role: View, Hash: hash}}}},
+		{`Tokens[1].Name must be unique: got "a" twice`, Config{Archive: archive, Tokens: []Token{{Name: "a", Role: View, Hash: hash}, {Name: "a", Role: View, Hash: access.HashToken("x")}}}},
+		{"Tokens[1].Hash must be unique", Config{Archive: archive, Tokens: []Token{{Name: "a", Role: View, Hash: hash}, {Name: "b", Role: View, Hash: hash}}}},
+		{"Tokens[0].Role must be View, Operate or Admin: got nobody", Config{Archive: archive, Tokens: []Token{{Name: "a", Role: Nobody, Hash: hash}}}},
+		{"Tokens[0].Hash must be a hash from NewToken", Config{Archive: archive, Tokens: []Token{{Name: "a", Role: View, Hash: "secret"}}}},
 	} {
 		if _, err := New(tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("error %v does not contain %q", err, tc.want)

@@ -1,172 +1,33 @@
 package console
 
 import (
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"net/http"
-	"net/url"
-	"regexp"
-	"strings"
-	"time"
-
-	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
+	"github.com/reprisemq/reprise/internal/archive/console/internal/flow"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
-	"github.com/reprisemq/reprise/internal/archive/history"
-	"github.com/reprisemq/reprise/internal/archive/ledger"
-	"github.com/reprisemq/reprise/internal/archive/replay"
-	"github.com/reprisemq/reprise/internal/archive/store"
-	"github.com/reprisemq/reprise/internal/mgmtapi"
-	"github.com/reprisemq/reprise/topology"
 )
 
-// Config configures a Console. Archive is required.
-type Config struct {
-	// Archive stores the failed messages. The console does not close the archive. Required.
-	Archive *store.Archive
+type (
+	// Config configures a Console.
+	Config = web.Config
 
-	// Replayer sends replays. Default: none; users cannot start replays.
-	Replayer Replayer
+	// Worker describes a worker of this program for the console.
+	Worker = flow.Worker
 
-	// Routing is the replay.Config.Routing of the Replayer. The console uses it to show the destinations of messages.
-	// Default: none; the console does not show destinations.
-	Routing replay.Routing
+	// Token grants access to a user or a program.
+	Token = access.Token
 
-	// Management is the source of the broker's live figures. Default: none; pages do not show these figures.
-	Management *Management
+	// Role specifies the permissions of a token. Each role includes the permissions of the lower roles. The text form of a
+	// token's role is view, operate or admin.
+	Role = access.Role
+)
 
-	// Ledger detects lost messages. Default: none; the page Ledger is empty.
-	Ledger *ledger.Ledger
+// Roles in ascending order.
+const (
+	Nobody  = access.Nobody  // not logged in
+	View    = access.View    // read everything except secrets
+	Operate = access.Operate // replay, edit, discard, and undo
+	Admin   = access.Admin   // see secrets, import, purge
+)
 
-	// Fleet lists the workers of all processes, and pauses them. Default: none; the page Workers is empty.
-	Fleet Fleet
-
-	// Rescheduler acts on messages that wait for a retry. Default: none; the console only lists these messages.
-	Rescheduler Rescheduler
-
-	// History contains the recorded activity of queues. Default: none; the page History is empty.
-	History *history.History
-
-	// Topology is drawn as a graph, together with the topology from Management. Default: empty.
-	Topology []topology.Topology
-
-	// Workers returns the workers of this program, which the overview shows with their states. Default: none.
-	Workers func() []Worker
-
-	// Tokens grant access to users and programs. Default: none; only local users have access, with the role Admin.
-	Tokens []Token
-
-	// Secure sets the attribute Secure of all session cookies, so that browsers send them only over HTTPS. Set Secure
-	// if a proxy terminates HTTPS and forwards plain HTTP. Default: false; a session cookie has the attribute only if
-	// the console itself received the login over HTTPS.
-	Secure bool
-
-	// Prefix is the path prefix under which a proxy publishes the console, such as /reprise. The proxy must not remove
-	// the prefix, because all paths of the console, including the API, start with it. Each segment starts with a letter
-	// or a digit, followed by letters, digits and the characters - . _ ~. Default: none.
-	Prefix string
-
-	// TraceURL is a template for the URL of a trace in another system, such as
-	// https://traces.example.com/trace/{trace_id}. If a message has a traceparent header (W3C Trace Context), the page
-	// of the message links to this URL. The IDs in the header replace {trace_id}, which is required, and {span_id}.
-	// Default: no links.
-	TraceURL string
-
-	// Broker returns the client for publishing messages and purging queues, or nil while there is no connection.
-	// Default: none; users can neither publish nor purge.
-	Broker func() *reprise.Client
-
-	// Clock returns the current time. Default: time.Now.
-	Clock func() time.Time
-
-	// Logger logs logins (Info), refused logins, incomplete purges and an unavailable archive (Warn), and internal
-	// errors (Error). Default: none.
-	Logger *slog.Logger
-}
-
-// Replayer carries out the replays that users start. *replay.Replayer implements it.
-type Replayer interface {
-	// Wake makes the Replayer look for new replays immediately instead of after its interval. It does not block.
-	Wake()
-}
-
-// Fleet lists workers and sends commands to them. *fleet.List implements it.
-type Fleet = web.Fleet
-
-// Rescheduler acts on messages that wait for a retry. *waiting.Rescheduler implements it.
-type Rescheduler = web.Rescheduler
-
-// Management accesses the management HTTP API of RabbitMQ or of the embedded broker.
-type Management struct {
-	URL      string // for example http://localhost:15672
-	User     string
-	Password string
-	VHost    string       // default "/"
-	Client   *http.Client // default: a client with a timeout
-}
-
-func (m Management) api() mgmtapi.API {
-	return mgmtapi.API{URL: m.URL, User: m.User, Password: m.Password, Client: m.Client}
-}
-
-// Bindings returns the exchanges and bindings of the virtual host, for replay.Routing.
-func (m Management) Bindings(ctx context.Context) (topology.Topology, error) {
-	return m.api().Topology(ctx, cmp.Or(m.VHost, "/"))
-}
-
-// Queue returns the properties and the effective arguments of a queue, for reprise.Config.Inspect.
-func (m Management) Queue(ctx context.Context, name string) (topology.Queue, error) {
-	return m.api().Declaration(ctx, cmp.Or(m.VHost, "/"), name)
-}
-
-// Worker describes a worker of this program for the console.
-type Worker struct {
-	Queue   string        // the work queue
-	State   func() error  // reason why the worker is not consuming, or nil; for example the Err of reprise.Worker.Status
-	Breaker func() string // state of the circuit breaker in one word; nil without a breaker
-
-	// Config is the configuration of the worker. The topology page derives the number of attempts and the delays
-	// between them from Config, as `reprise topology graph` does. Default: nil; the page derives the delays from the
-	// arguments and names of the queues.
-	Config *reprise.WorkerConfig
-}
-
-// prefixForm is the form of Config.Prefix. Its characters do not require escaping in URLs and have no special meaning
-// in the patterns of [http.ServeMux]. A segment starts with a letter or a digit, so that it cannot be "." or "..".
-var prefixForm = regexp.MustCompile(`^(/[A-Za-z0-9][A-Za-z0-9._~-]*)+/?$`)
-
-// Validate reports invalid settings and suggests valid values.
-func (c *Config) Validate() error {
-	var errs []error
-	if c.Archive == nil {
-		errs = append(errs, errors.New("console: Config.Archive must not be nil (use store.Open)"))
-	}
-	if m := c.Management; m != nil {
-		if u, err := url.Parse(m.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			errs = append(errs, fmt.Errorf("console: Config.Management.URL must be a URL such as http://host:15672: got %q", m.URL))
-		}
-	}
-	if c.Prefix != "" && !prefixForm.MatchString(c.Prefix) {
-		errs = append(errs, fmt.Errorf("console: Config.Prefix must be a path such as /reprise: got %q", c.Prefix))
-	}
-	if c.TraceURL != "" {
-		u, err := url.Parse(strings.NewReplacer("{trace_id}", "0", "{span_id}", "0").Replace(c.TraceURL))
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || !strings.Contains(c.TraceURL, "{trace_id}") {
-			errs = append(errs, fmt.Errorf("console: Config.TraceURL must be a URL such as https://host/trace/{trace_id}: got %q", c.TraceURL))
-		}
-	}
-	errs = append(errs, access.ValidateTokens(accessTokens(c.Tokens)))
-	return errors.Join(errs...)
-}
-
-func (c Config) withDefaults() Config {
-	c.Prefix = strings.TrimSuffix(c.Prefix, "/")
-	if c.Clock == nil {
-		c.Clock = time.Now
-	}
-	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	return c
-}
+// NewToken returns a token of 256 random bits for its owner, and the hash for Token.Hash.
+func NewToken() (token, hash string) { return access.NewToken() }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/figures"
-	"github.com/reprisemq/reprise/internal/archive/console/internal/flow"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/jsonapi"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/pages"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
@@ -25,11 +24,10 @@ func New(cfg Config) (*Console, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	c := &Console{cfg: cfg, server: &web.Server{
-		Prefix:  cfg.Prefix,
-		Archive: cfg.Archive, Replayer: cfg.Replayer, Routing: cfg.Routing, Ledger: cfg.Ledger, Fleet: cfg.Fleet, Rescheduler: cfg.Rescheduler, History: cfg.History, Broker: cfg.Broker, Clock: cfg.Clock, Logger: cfg.Logger,
-		Guard: access.NewGuard(accessTokens(cfg.Tokens), cfg.Secure, cfg.Prefix+"/", cfg.Clock, cfg.Logger), FailPage: pages.FailPage,
+		Config: cfg, FailPage: pages.FailPage,
+		Guard: access.NewGuard(slices.Clone(cfg.Tokens), cfg.Secure, cfg.Prefix+"/", cfg.Clock, cfg.Logger),
 	}}
 	c.server.Build(c.routes())
 	return c, nil
@@ -42,27 +40,17 @@ func (c *Console) SetTokens(tokens []Token) error {
 	if len(tokens) == 0 || !c.server.Guard.HasTokens() {
 		return errors.New("console: SetTokens: the old and the new list of tokens must not be empty")
 	}
-	list := accessTokens(tokens)
-	if err := access.ValidateTokens(list); err != nil {
+	if err := access.ValidateTokens(tokens); err != nil {
 		return err
 	}
-	c.server.Guard.SetTokens(list)
+	c.server.Guard.SetTokens(slices.Clone(tokens))
 	return nil
 }
 
 func (c *Console) routes() []web.Route {
-	p := pages.Pages{Topology: c.cfg.Topology, TraceURL: c.cfg.TraceURL, Done: figures.NewDoneRates(c.cfg.Ledger)}
-	p.Workers = func() (all []flow.Worker) {
-		if c.cfg.Workers == nil {
-			return nil
-		}
-		for _, w := range c.cfg.Workers() {
-			all = append(all, flow.Worker(w))
-		}
-		return all
-	}
+	p := pages.Pages{Topology: c.cfg.Topology, TraceURL: c.cfg.TraceURL, Workers: c.cfg.Workers, Done: figures.NewDoneRates(c.cfg.Ledger)}
 	if m := c.cfg.Management; m != nil {
-		p.Broker = figures.NewBroker(m.api(), m.VHost)
+		p.Broker = figures.NewBroker(*m)
 	}
 	p.Live = pages.NewLive(c.cfg.Archive, p.Broker, p.Done, c.cfg.Fleet)
 	return slices.Concat(jsonapi.Routes(), p.Routes())

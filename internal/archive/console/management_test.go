@@ -14,12 +14,12 @@ import (
 
 // If the management API is not reachable, pages report that there are no live figures, but otherwise work.
 func TestConsoleWorksWithoutManagement(t *testing.T) {
-	if _, err := figures.NewBroker(mgmtapi.API{}, "").Queues(t.Context()); !errors.Is(err, figures.ErrNoFigures) {
+	if _, err := figures.NewBroker(mgmtapi.API{}).Queues(t.Context()); !errors.Is(err, figures.ErrNoFigures) {
 		t.Error(err)
 	}
 	s := httptest.NewServer(nil)
 	s.Close()
-	c := newConsole(t, Config{Management: &Management{URL: s.URL}})
+	c := newConsole(t, Config{Management: &mgmtapi.API{URL: s.URL}})
 	add(t, c.cfg.Archive, nil)
 	for path, text := range map[string]string{"/": "No live figures.", "/topology": "No live figures."} {
 		if w := ask(t, c, "GET", path, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
@@ -47,7 +47,7 @@ func TestPagesContainUnexpectedFigures(t *testing.T) {
 			}
 			_, _ = w.Write([]byte(`[{"name":"odd",` + odd + `},{"name":"orders","messages_ready":11,"messages_unacknowledged":2,"consumers":1,"message_stats":{"publish_details":{"rate":40}}}]`))
 		}))
-		c := newConsole(t, Config{Archive: newArchive(t, store.Config{}), Management: &Management{URL: management.URL}})
+		c := newConsole(t, Config{Archive: newArchive(t, store.Config{}), Management: &mgmtapi.API{URL: management.URL}})
 		page := text(ask(t, c, "GET", "/", nil).Body.String())
 		for _, row := range []string{want, "orders 13 40 – 0 1 0"} {
 			if !strings.Contains(page, row) {

@@ -9,6 +9,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
 // Retried and parked messages are also acknowledged, but not processed.
@@ -23,7 +24,7 @@ func TestOverviewCountsOnlySuccesses(t *testing.T) {
 	defer management.Close()
 	overview := func(b *fakeLedger) string {
 		t.Helper()
-		c := newConsole(t, Config{Archive: newArchive(t, store.Config{}), Ledger: b.Ledger, Management: &Management{URL: management.URL}})
+		c := newConsole(t, Config{Archive: newArchive(t, store.Config{}), Ledger: b.Ledger, Management: &mgmtapi.API{URL: management.URL}})
 		w := ask(t, c, "GET", "/", nil)
 		return strings.Join(strings.Fields(tags.ReplaceAllString(w.Body.String(), " ")), " ")
 	}

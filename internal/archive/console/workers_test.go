@@ -15,6 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
 
@@ -182,7 +183,7 @@ func TestOverviewShowsPausedQueue(t *testing.T) {
 	}))
 	t.Cleanup(management.Close)
 	a := newArchive(t, store.Config{})
-	d := newConsole(t, Config{Archive: a, Fleet: newFakeFleet(), Management: &Management{URL: management.URL}})
+	d := newConsole(t, Config{Archive: a, Fleet: newFakeFleet(), Management: &mgmtapi.API{URL: management.URL}})
 	page := ask(t, d, "GET", "/", nil).Body.String()
 	for queue, want := range map[string]string{"mails": "paused", "idle": "none"} {
 		_, row, _ := strings.Cut(page, `title="`+queue+`"`)

@@ -1,10 +1,8 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"net/http"
 
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
@@ -29,26 +27,21 @@ type Broker interface {
 }
 
 // Management is a Broker that uses the management HTTP API of RabbitMQ or of the embedded broker.
-type Management struct {
-	URL      string // for example http://localhost:15672
-	User     string
-	Password string
-	VHost    string       // default "/"
-	Client   *http.Client // default: a client with a timeout of 15 s
-}
+type Management mgmtapi.API
 
 // Queues implements [Broker].
 func (m *Management) Queues(ctx context.Context) (map[string]Figures, error) {
 	var overview struct {
 		Mode mgmtapi.Field[string] `json:"rates_mode"`
 	}
-	if err := m.api().Get(ctx, "overview?columns=rates_mode", &overview); err != nil {
+	api := mgmtapi.API(*m)
+	if err := api.Get(ctx, "overview?columns=rates_mode", &overview); err != nil {
 		return nil, err
 	}
 	if overview.Mode.Value == "none" {
 		return nil, errors.New("management.rates_mode of the broker must not be none (set it to basic in rabbitmq.conf)")
 	}
-	found, err := m.api().Queues(ctx, cmp.Or(m.VHost, "/"))
+	found, err := api.Queues(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +63,4 @@ func figuresOf(q mgmtapi.Queue) Figures {
 		Published: s.Published.Value, Taken: s.Acked.Value + s.GetNoAck.Value + s.DeliverNoAck.Value,
 		Got: s.Get.Value + s.GetNoAck.Value, Messages: q.Messages.Value, Unacked: q.Unacked.Value,
 	}
-}
-
-func (m *Management) api() mgmtapi.API {
-	return mgmtapi.API{URL: m.URL, User: m.User, Password: m.Password, Client: m.Client}
 }

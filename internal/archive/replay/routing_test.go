@@ -65,7 +65,7 @@ func (x *boundQueue) join(to, from, key string) {
 }
 
 func (x *boundQueue) bindings(ctx context.Context) (topology.Topology, error) {
-	return x.api.Topology(ctx, "/")
+	return x.api.Topology(ctx)
 }
 
 // park publishes a message to the failed queue with the headers that a worker sets if it received the message through

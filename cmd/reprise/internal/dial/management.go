@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
-	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/pemfile"
 )
@@ -44,12 +43,12 @@ func VirtualHost(rawURL string) string {
 }
 
 // Management returns the management API at rawURL, with the user and the password in the URL, or guest by default.
-func Management(flag, rawURL, vhost string) (*console.Management, error) {
+func Management(flag, rawURL, vhost string) (*mgmtapi.API, error) {
 	u, err := managementURL(flag, rawURL)
 	if err != nil {
 		return nil, err
 	}
-	m := &console.Management{VHost: vhost, User: Guest, Password: Guest}
+	m := &mgmtapi.API{VHost: vhost, User: Guest, Password: Guest}
 	if u.User != nil {
 		m.User = u.User.Username()
 		m.Password, _ = u.User.Password()

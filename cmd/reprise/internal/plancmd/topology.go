@@ -10,7 +10,6 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/graph"
-	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
 // Topology is reprise topology.
@@ -86,8 +85,7 @@ func queueCounts(ctx context.Context, rawURL, vhost string) (map[string]graph.Co
 	if err != nil {
 		return nil, err
 	}
-	api := mgmtapi.API{URL: m.URL, User: m.User, Password: m.Password, Client: m.Client}
-	queues, err := api.Queues(ctx, vhost)
+	queues, err := m.Queues(ctx)
 	if err != nil {
 		return nil, err
 	}

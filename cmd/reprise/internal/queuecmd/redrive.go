@@ -172,7 +172,7 @@ func (c *Redrive) routing(workers []reprise.WorkerConfig, url string) (replay.Ro
 	if err != nil {
 		return r, err
 	}
-	r.Bindings = m.Bindings
+	r.Bindings = m.Topology
 	return r, nil
 }
 

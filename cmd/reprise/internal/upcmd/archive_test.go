@@ -10,7 +10,7 @@ import (
 
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
-	"github.com/reprisemq/reprise/internal/archive/console"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
 // The console of `reprise up` uses the management API of the embedded broker without a port.
@@ -28,8 +28,8 @@ func TestManagementOfEmbeddedBroker(t *testing.T) {
 	defer d.Close()
 	web := d.ServeFigures(b.Management())
 	defer web.Stop()
-	management := console.Management(*d.Settings.Management)
-	found, err := management.Bindings(t.Context())
+	management := mgmtapi.API(*d.Settings.Management)
+	found, err := management.Topology(t.Context())
 	if err != nil || len(found.Exchanges) == 0 {
 		t.Errorf("got %d exchanges, error %v, want at least 1", len(found.Exchanges), err)
 	}
@@ -42,7 +42,7 @@ func TestManagementOfEmbeddedBroker(t *testing.T) {
 		t.Errorf("port %s is open", u.Host)
 	}
 	web.Stop()
-	if _, err := management.Bindings(t.Context()); err == nil {
+	if _, err := management.Topology(t.Context()); err == nil {
 		t.Error("management API responds after the stop")
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 )
 
-// Token gives a user access with a role.
+// Token grants access to a user or a program.
 type Token struct {
-	Name string
-	Role Role
-	Hash string
+	Name string // of the owner, in the audit log: 1 to 64 letters, digits and . _ - @
+	Role Role   // View, Operate or Admin
+	Hash string // the result of HashToken; the console does not store the token
 }
 
 const (

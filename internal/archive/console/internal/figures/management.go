@@ -31,15 +31,14 @@ var ErrNoFigures = errors.New("no management API is configured")
 // Broker reads the figures of queues from the management API of RabbitMQ or of the embedded broker. Its methods are
 // safe for concurrent use. The methods of a nil Broker return ErrNoFigures.
 type Broker struct {
-	api   mgmtapi.API
-	vhost string
+	api mgmtapi.API
 
 	figures Cached[map[string]mgmtapi.Queue]
 	layout  Cached[topology.Topology]
 }
 
-// NewBroker returns a Broker for one virtual host, or nil if api has no URL.
-func NewBroker(api mgmtapi.API, vhost string) *Broker {
+// NewBroker returns a Broker, or nil if api has no URL.
+func NewBroker(api mgmtapi.API) *Broker {
 	if api.URL == "" {
 		return nil
 	}
@@ -51,7 +50,6 @@ func NewBroker(api mgmtapi.API, vhost string) *Broker {
 	api.Client = &client
 	return &Broker{
 		api:     api,
-		vhost:   cmp.Or(vhost, "/"),
 		figures: Cached[map[string]mgmtapi.Queue]{Age: figuresAge},
 		layout:  Cached[topology.Topology]{Age: topologyAge},
 	}
@@ -76,7 +74,7 @@ func (b *Broker) Topology(ctx context.Context) (topology.Topology, error) {
 }
 
 func (b *Broker) fetchQueues(ctx context.Context) (map[string]mgmtapi.Queue, error) {
-	found, err := b.api.Queues(ctx, b.vhost)
+	found, err := b.api.Queues(ctx)
 	if err != nil {
 		return nil, b.denied(err)
 	}
@@ -95,7 +93,7 @@ func (b *Broker) fetchTopology(ctx context.Context) (t topology.Topology, err er
 	if err != nil {
 		return t, err
 	}
-	there, err := b.api.Topology(ctx, b.vhost)
+	there, err := b.api.Topology(ctx)
 	if err != nil && !errors.Is(err, mgmtapi.ErrIncomplete) {
 		return t, b.denied(err)
 	}
@@ -115,7 +113,7 @@ func (b *Broker) fetchTopology(ctx context.Context) (t topology.Topology, err er
 func (b *Broker) denied(err error) error {
 	bad, ok := errors.AsType[*mgmtapi.StatusError](err)
 	if ok && (bad.Code == http.StatusUnauthorized || bad.Code == http.StatusForbidden) {
-		return fmt.Errorf("management API: the user may not see the virtual host %s (%s)", brief.Quoted(b.vhost), bad.Status)
+		return fmt.Errorf("management API: the user may not see the virtual host %s (%s)", brief.Quoted(cmp.Or(b.api.VHost, "/")), bad.Status)
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func TestBrokerQueues(t *testing.T) {
 			{"name":"reprise.outcomes.A7"},{"name":"reprise.control.B8"},{"name":"reprise.paused.orders"}]`))
 	}))
 	defer s.Close()
-	got, err := NewBroker(mgmtapi.API{URL: s.URL + "/api/", User: "u", Password: "p"}, "a/b").Queues(t.Context())
+	got, err := NewBroker(mgmtapi.API{URL: s.URL + "/api/", User: "u", Password: "p", VHost: "a/b"}).Queues(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestBrokerQueues(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if _, err := NewBroker(mgmtapi.API{URL: s.URL, User: "u", Password: "wrong"}, "a/b").Queues(t.Context()); err == nil || !strings.Contains(err.Error(), "may not see") {
+	if _, err := NewBroker(mgmtapi.API{URL: s.URL, User: "u", Password: "wrong", VHost: "a/b"}).Queues(t.Context()); err == nil || !strings.Contains(err.Error(), "may not see") {
 		t.Errorf("wrong password: got error %v", err)
 	}
 }

@@ -10,10 +10,13 @@ import (
 
 // Worker is a worker of this program.
 type Worker struct {
-	Queue   string
+	Queue   string        // the work queue
 	State   func() error  // returns nil if the worker is consuming, and otherwise the reason why not
-	Breaker func() string // returns the state of the circuit breaker; nil without a breaker
-	Config  *reprise.WorkerConfig
+	Breaker func() string // returns the state of the circuit breaker in one word; nil without a breaker
+
+	// Config is the configuration of the worker, from which the topology page derives the attempts and the delays
+	// between them. Default: nil; the page derives them from the arguments and names of the queues.
+	Config *reprise.WorkerConfig
 }
 
 // Policies returns the workers that have a Config, and therefore a known retry policy.

@@ -7,43 +7,21 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
-	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/internal/archive/history"
-	"github.com/reprisemq/reprise/internal/archive/ledger"
-	"github.com/reprisemq/reprise/internal/archive/replay"
-	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/loglimit"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Server passes each request to the handler of its route, if the visitor has the required role. The fields Prefix,
-// Replayer, Routing, Ledger, Fleet, Rescheduler, History and Broker are optional.
+// Server passes each request to the handler of its route, if the visitor has the required role. Routes and addresses in Go
+// code do not contain Config.Prefix: Build adds it to routes, Redirect to redirects, and the templates to links.
 type Server struct {
-	// Prefix precedes all paths, for example /reprise. Routes and addresses in Go code do not contain the prefix. Build
-	// adds the prefix to routes, Redirect adds it to redirects, and the templates add it to links.
-	Prefix string
-
-	Archive  *store.Archive
-	Replayer interface{ Wake() }
-	Routing  replay.Routing
-	Ledger   *ledger.Ledger
-	Fleet    Fleet                  // if nil, the console does not list workers
-	History  *history.History       // if nil, the console does not record a history
-	Broker   func() *reprise.Client // nil: no broker
-
-	Rescheduler Rescheduler // if nil, the console does not act on waiting messages
-
-	Clock  func() time.Time
-	Logger *slog.Logger
+	Config
 
 	Guard    *access.Guard
 	FailPage func(*Call, *fault.Failure) // writes an error page
