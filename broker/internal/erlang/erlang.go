@@ -3,8 +3,10 @@ package erlang
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -41,6 +43,26 @@ func Term(v any) string {
 		return "[" + strings.Join(terms, ",") + "]"
 	}
 	return fmt.Sprint(v)
+}
+
+// JSON formats a value that was decoded from JSON, with integers as int64.
+func JSON(v any) string {
+	var terms []string
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case []any:
+		for _, e := range v {
+			terms = append(terms, JSON(e))
+		}
+		return "[" + strings.Join(terms, ",") + "]"
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			terms = append(terms, Term(name)+" => "+JSON(v[name]))
+		}
+		return "#{" + strings.Join(terms, ",") + "}"
+	}
+	return Term(v)
 }
 
 // float formats a number in the shorter notation, with a decimal point. From 2^53 on, the notation is scientific.

@@ -57,13 +57,14 @@ func refuseFor(w http.ResponseWriter, wait time.Duration) {
 		"too many wrong passwords for this user from your address; try again in %d s", seconds)})
 }
 
-// privilege is the right that an endpoint requires. Each privilege includes all lower privileges.
+// privilege is the right that an endpoint requires. Each of the first three privileges includes all lower ones.
 type privilege uint8
 
 const (
 	anyone        privilege = iota // user with a tag that permits the use of the API
 	monitor                        // user who may monitor all connections and the node
 	administrator                  // user who may change the node
+	policymaker                    // user who may change policies; not included in monitor
 )
 
 func (p privilege) check(u access.User) error {
@@ -74,6 +75,8 @@ func (p privilege) check(u access.User) error {
 		return notAuthorised("Not monitor user")
 	case p == administrator && !tagged(u, "administrator"):
 		return notAuthorised("Not administrator user")
+	case p == policymaker && !tagged(u, "administrator", "policymaker"):
+		return notYours
 	}
 	return nil
 }

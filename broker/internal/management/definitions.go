@@ -92,7 +92,7 @@ func declared(vhosts ...*vhost.VHost) fields {
 	}
 	return fields{
 		"queues": each(snapshot.declaredQueues), "exchanges": each(snapshot.declaredExchanges),
-		"bindings": each(snapshot.declaredBindings), "parameters": []fields{}, "policies": []fields{},
+		"bindings": each(snapshot.declaredBindings), "parameters": listOperatorParameters(vhosts...), "policies": listPolicies(false, vhosts...),
 	}
 }
 
@@ -136,6 +136,7 @@ func (s snapshot) declaredBindings(yield func(element) bool) {
 
 func declaredExchange(v *vhost.VHost, x vhost.ExchangeInfo) fields {
 	exchange := describeExchange(v, x)
+	delete(exchange, "policy")
 	if !x.Internal {
 		delete(exchange, "internal")
 	}

@@ -27,10 +27,14 @@ func (h *Handler) exchanges() {
 
 // describeExchange returns an element of GET /api/exchanges.
 func describeExchange(v *vhost.VHost, x vhost.ExchangeInfo) fields {
-	return fields{
+	exchange := fields{
 		"name": x.Name, "vhost": v.Name(), "type": string(x.Kind), "durable": x.Durable, "auto_delete": x.AutoDelete,
 		"internal": x.Internal, "arguments": arguments(x.Arguments),
 	}
+	if policy, _ := x.Applied.Names(); policy != "" {
+		exchange["policy"] = policy
+	}
+	return exchange
 }
 
 func listExchanges(c *call) (any, error) {

@@ -21,7 +21,7 @@
 // # Limitations
 //
 // The package omits fields that describe Erlang processes (reductions, garbage collection); docs/compatibility.md lists
-// them. Policies, parameters, limits and topic permissions are not supported: lists are empty (except for the global
+// them. Parameters, limits and topic permissions are not supported: lists are empty (except for the global
 // parameter cluster_tags), lookups fail with status 404, and requests to create an object fail. The package does not
 // sample in the background. A rate is therefore the average between two requests for the same object, at least five
 // seconds apart.
@@ -33,8 +33,8 @@
 // request messages or have a large body need a lot of memory. The handler processes at most two of these calls per user at a
 // time, and further calls wait. If an error occurs in the middle of a response, the handler cuts the connection.
 //
-// Definitions have RabbitMQ's format. [Import] rejects definitions that contain an unsupported object, such as a
-// policy, because the other objects would behave differently without it.
+// Definitions have RabbitMQ's format. [Import] rejects definitions that contain an unsupported object, because the other
+// objects would behave differently without it.
 package management
 
 import (
@@ -122,6 +122,7 @@ func (h *Handler) routes() {
 	h.connections()
 	h.exchanges()
 	h.queues()
+	h.policies()
 	h.bindings()
 	h.vhosts()
 	h.users()

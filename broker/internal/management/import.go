@@ -81,7 +81,7 @@ func postDefinitions(c *call, where func() (*vhost.VHost, error)) (any, error) {
 
 // Import adds the objects in a RabbitMQ definitions file to a node. It replaces users and permissions that already
 // exist, and updates the descriptions and tags of virtual hosts. It does not change queues, exchanges or bindings that
-// already exist. If the definitions contain an invalid or unsupported object, such as a policy, Import makes no changes,
+// already exist. If the definitions contain an invalid or unsupported object, Import makes no changes,
 // and returns an error that lists these objects.
 func Import(n *node.Node, text []byte, log *slog.Logger) error {
 	d, err := parseDefinitions(text)
@@ -160,6 +160,8 @@ func (d definitions) add(im *importer) {
 	if im.into != nil {
 		located = nil
 	}
+	each(d, im, "policies", im.addPolicy, append(located, "name", "pattern", "definition")...)
+	each(d, im, "parameters", im.addParameter, append(located, "component", "name", "value")...)
 	each(d, im, "exchanges", im.addExchange, append(located, "name", "type")...)
 	each(d, im, "queues", im.addQueue, append(located, "name")...)
 	each(d, im, "bindings", im.addBinding, append(located, "source", "destination", "destination_type", "routing_key")...)
@@ -261,10 +263,10 @@ var harmless = []string{"cluster_tags", "cluster_name", "internal_cluster_id", "
 
 // refuseUnsupported records a problem for each list of unsupported objects that is not empty.
 func (d definitions) refuseUnsupported(im *importer) {
-	for _, list := range []string{"policies", "parameters", "topic_permissions", "global_parameters"} {
+	for _, list := range []string{"parameters", "topic_permissions", "global_parameters"} {
 		count, first := 0, unsupportedObject{}
 		each(d, im, list, func(u *unsupportedObject) error {
-			if list == "global_parameters" && slices.Contains(harmless, u.Name) {
+			if list == "global_parameters" && slices.Contains(harmless, u.Name) || list == "parameters" && u.Component == operatorComponent {
 				return nil
 			}
 			if count++; count == 1 {

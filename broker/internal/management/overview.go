@@ -24,7 +24,7 @@ func overview(c *call) (any, error) {
 		"erlang_full_version":               platform(),
 		"disable_stats":                     false,
 		"default_queue_type":                "classic",
-		"is_op_policy_updating_enabled":     false,
+		"is_op_policy_updating_enabled":     true,
 		"enable_queue_totals":               false,
 		"require_definition_json_extension": false,
 		"churn_rates":                       fields{},

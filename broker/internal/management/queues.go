@@ -33,7 +33,8 @@ func declaredQueue(v *vhost.VHost, q *vhost.Queue) fields {
 
 // describeQueue returns an element of GET /api/queues.
 func (c *call) describeQueue(v *vhost.VHost, q *vhost.Queue) fields {
-	s, config := q.Stats(), q.Config()
+	s, config, applied := q.Stats(), q.Config(), q.Applied()
+	policy, operator := applied.Names()
 	bytes := s.ReadyBytes + s.UnackedBytes
 	persistent, persistentBytes := 0, int64(0)
 	if q.Durable {
@@ -49,7 +50,9 @@ func (c *call) describeQueue(v *vhost.VHost, q *vhost.Queue) fields {
 		"exclusive":                    q.Owner != nil,
 		"internal":                     false,
 		"internal_owner":               false,
-		"effective_policy_definition":  fields{},
+		"effective_policy_definition":  effectiveDefinition(applied),
+		"policy":                       orNull(policy),
+		"operator_policy":              orNull(operator),
 		"consumers":                    s.Consumers,
 		"consumer_capacity":            served,
 		"consumer_utilisation":         served,
@@ -132,7 +135,7 @@ func listQueues(c *call) (any, error) {
 
 // unset are the fields of a single queue that the broker does not support, or that are not set.
 func unset() fields {
-	return fields{"policy": nil, "operator_policy": nil, "single_active_consumer_tag": nil}
+	return fields{"single_active_consumer_tag": nil}
 }
 
 func listDetailedQueues(c *call) (any, error) {

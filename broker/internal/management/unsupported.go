@@ -6,14 +6,6 @@ import "cmp"
 // cluster_tags exists. Requests to get or delete any other object return 404, except requests to delete a limit. Requests
 // to create an object fail, and requests whose path contains a missing virtual host or user also fail.
 func (h *Handler) addUnsupported() {
-	for _, path := range []string{"policies", "operator-policies"} {
-		h.handle("GET /api/"+path, anyone, nothing)
-		h.handle("GET /api/"+path+"/{vhost}", anyone, nothingIn(vhostExists))
-		h.handle("GET /api/"+path+"/{vhost}/{name}", anyone, missing)
-		h.handle("DELETE /api/"+path+"/{vhost}/{name}", anyone, missing)
-		h.handle("PUT /api/"+path+"/{vhost}/{name}", anyone, unavailable(path, vhostExistsToChange))
-	}
-
 	h.handle("GET /api/parameters", administrator, nothing)
 	h.handle("GET /api/parameters/{component}", administrator, nothing)
 	h.handle("GET /api/parameters/{component}/{vhost}", administrator, nothingIn(vhostExists))

@@ -137,7 +137,7 @@ func TestNewImportsDefinitionsOfRabbitMQ(t *testing.T) {
 func TestImportRejectsUnsupportedObjects(t *testing.T) {
 	b := embedded(t, broker.Config{})
 	for definitions, want := range map[string]string{
-		`{"queues":[{"name":"q","vhost":"/"}],"policies":[{"name":"ha","vhost":"/","pattern":".*"}]}`:              "policies are not supported: got 1, the first is name ha, vhost /",
+		`{"policies":[{"name":"ha","vhost":"/","pattern":".*","definition":{"ha-mode":"all"}}]}`:                   "policy \"ha\": Validation failed\n\n[{<<\"ha-mode\">>,<<\"all\">>}] are not recognised policy settings\n",
 		`{"parameters":[{"component":"shovel","name":"s","vhost":"/","value":{}}]}`:                                "parameters are not supported: got 1, the first is component shovel, name s, vhost /",
 		`{"topic_permissions":[{"user":"guest","vhost":"/"}]}`:                                                     "topic_permissions are not supported",
 		`{"global_parameters":[{"name":"mqtt_default_vhosts","value":{}}]}`:                                        "global_parameters are not supported",

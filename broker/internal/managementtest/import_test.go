@@ -168,7 +168,7 @@ func TestRefusedImportChangesNothing(t *testing.T) {
 	}
 	var body struct{ Reason string }
 	must(t, json.Unmarshal([]byte(text), &body))
-	for _, want := range []string{"user new", `user "nobody"`, `queue "bad"`, `exchange "y"`, `"one"`, "'none'", "policies"} {
+	for _, want := range []string{"user new", `user "nobody"`, `queue "bad"`, `exchange "y"`, `"one"`, "'none'", `policy "p"`} {
 		if status != 400 || !strings.Contains(body.Reason, want) {
 			t.Errorf("got %d %s, want 400 …%s…", status, text, want)
 		}
@@ -188,7 +188,10 @@ var mutations = map[string][]string{
 	"queues/0/arguments":   {`{}`, `[]`, `null`, `"x"`, `{"x-message-ttl":5}`, `{"x-message-ttl":-5}`, `{"x-message-ttl":"5"}`, `{"x-queue-type":"nosuch"}`, `{"x-queue-type":"quorum"}`, `{"x-max-priority":999}`, `{"n":null}`, `{"n":[1,{"a":"b"}]}`},
 	"queues/0/auto_delete": {`true`, `false`, `"true"`, `null`, `1`}, "queues/0/durable": {`true`, `"true"`, `null`, `1`},
 	"exchanges/0/durable": {`false`, `"true"`, `null`, `1`}, "exchanges/0/auto_delete": {`true`, `"false"`, `null`, `1`},
-	"policies": {`[]`, `null`, `{}`}, "parameters": {`[]`, `null`}, "global_parameters": {`[]`, `null`}, "topic_permissions": {`[]`, `null`},
+	"policies": {`[]`, `null`, `{}`}, "policies/0/name": {`null`, `5`, `""`}, "policies/0/pattern": {`"("`, `"(?=q)"`, `""`, `null`, `5`}, "policies/0/apply-to": {`"queues"`, `"none"`, `null`, `5`},
+	"policies/0/priority": {`-1`, `1.5`, `"7"`, `null`}, "policies/0/definition": {`{}`, `{"max-length":"5"}`, `{"alternate-exchange":"amq.fanout"}`, `{"nosuch":1}`, `{"max-length":0,"expires":1000000}`}, "policies/0/vhost": {`"nowhere"`, `null`},
+	"parameters/0/value": {`{"pattern":"x","definition":{"dead-letter-exchange":"x"},"priority":0}`, `{"pattern":"x","priority":0}`, `{"pattern":"x","definition":{"max-length":1},"priority":0,"apply-to":"exchanges"}`},
+	"parameters":         {`[]`, `null`}, "global_parameters": {`[]`, `null`}, "topic_permissions": {`[]`, `null`},
 	"vhosts": {`[]`, `null`}, "permissions": {`[]`, `null`}, "exchanges": {`[]`, `null`}, "rabbit_version": {`"3.6.0"`, `null`, `5`, `""`},
 	"vhosts/0/description": {`"d"`, `null`, `5`}, "vhosts/0/tags": {`["a"]`, `"a,b"`, `null`, `5`}, "vhosts/0/default_queue_type": {`"classic"`, `null`, `"undefined"`},
 	"users/0/password_hash": {`""`, `null`, `"x"`, `5`}, "users/0/hashing_algorithm": {`"rabbit_password_hashing_sha256"`, `null`, `"nosuch"`},
@@ -229,7 +232,9 @@ const validDefinitions = `{
 	"permissions":[{"user":"U","vhost":"V","configure":".*","write":".*","read":".*"}],
 	"queues":[{"name":"q","vhost":"V","durable":true,"auto_delete":false,"arguments":{"x-queue-type":"classic"}}],
 	"exchanges":[{"name":"x","vhost":"V","type":"topic","durable":true,"auto_delete":false,"internal":false,"arguments":{}}],
-	"bindings":[{"source":"x","vhost":"V","destination":"q","destination_type":"queue","routing_key":"k","arguments":{}}]
+	"bindings":[{"source":"x","vhost":"V","destination":"q","destination_type":"queue","routing_key":"k","arguments":{}}],
+	"policies":[{"name":"p","vhost":"V","pattern":"^q","apply-to":"all","definition":{"max-length":5},"priority":1}],
+	"parameters":[{"component":"operator_policy","name":"o","vhost":"V","value":{"pattern":"","apply-to":"all","definition":{"message-ttl":900000},"priority":0}}]
 }`
 
 // For mutated definitions, both brokers give the same verdict and create the same objects. A refused import creates none.

@@ -15,21 +15,7 @@ type Config struct {
 	// distinguishes 32 priorities. Requeued messages precede all other messages, in the order in which they were requeued.
 	Quorum bool
 
-	// TTL is the time after which a waiting message expires. With NoTTL, only messages that have their own TTL expire.
-	TTL time.Duration
-
-	// DeadLetter is the target of dead letters. If it is nil, the queue drops rejected, expired and excess messages.
-	DeadLetter *DeadLetter
-
-	// DeliveryLimit is the maximum number of failed deliveries of a message after which a quorum queue still requeues
-	// the message. After one more failed delivery, the queue dead-letters or drops the message. A negative value means
-	// no limit.
-	DeliveryLimit int64
-
-	// MaxLength and MaxBytes limit the number and the total size of ready messages and unsent at-least-once dead
-	// letters. A negative value means no limit.
-	MaxLength, MaxBytes int64
-	Overflow            Overflow
+	Settings
 
 	// MaxPriority is the highest priority that a classic queue distinguishes. 0 disables priorities.
 	MaxPriority uint8
@@ -37,15 +23,6 @@ type Config struct {
 	// SingleActive makes the queue deliver messages to only one consumer at a time. When this consumer leaves, or a
 	// consumer with a higher priority subscribes to a quorum queue, another consumer becomes active.
 	SingleActive bool
-
-	// Expires is the queue TTL, after which an unused queue expires. With 0, the queue does not expire.
-	Expires time.Duration
-
-	// Retry delays requeued messages. The zero value disables the delay.
-	Retry Retry
-
-	// ConsumerTimeout is the acknowledgement timeout. 0 disables it. The consuming session enforces the timeout.
-	ConsumerTimeout time.Duration
 
 	// Store saves the messages of the queue on disk, under ID. IDs are never reused. If Store is nil, the messages are
 	// only in memory.
@@ -83,9 +60,37 @@ type Config struct {
 	Expired func()
 }
 
+// Settings are the part of a configuration that can change while the queue is in use.
+type Settings struct {
+	// TTL is the time after which a waiting message expires. With NoTTL, only messages that have their own TTL expire.
+	TTL time.Duration
+
+	// DeadLetter is the target of dead letters. If it is nil, the queue drops rejected, expired and excess messages.
+	DeadLetter *DeadLetter
+
+	// DeliveryLimit is the maximum number of failed deliveries of a message after which a quorum queue still requeues
+	// the message. After one more failed delivery, the queue dead-letters or drops the message. A negative value means
+	// no limit.
+	DeliveryLimit int64
+
+	// MaxLength and MaxBytes limit the number and the total size of ready messages and unsent at-least-once dead
+	// letters. A negative value means no limit.
+	MaxLength, MaxBytes int64
+	Overflow            Overflow
+
+	// Expires is the queue TTL, after which an unused queue expires. With 0, the queue does not expire.
+	Expires time.Duration
+
+	// Retry delays requeued messages. The zero value disables the delay.
+	Retry Retry
+
+	// ConsumerTimeout is the acknowledgement timeout. 0 disables it. The consuming session enforces the timeout.
+	ConsumerTimeout time.Duration
+}
+
 // Defaults returns the configuration of a classic queue without arguments.
 func Defaults(name string) Config {
-	return Config{Name: name, TTL: NoTTL, DeliveryLimit: -1, MaxLength: -1, MaxBytes: -1}
+	return Config{Name: name, Settings: Settings{TTL: NoTTL, DeliveryLimit: -1, MaxLength: -1, MaxBytes: -1}}
 }
 
 // Overflow selects the message that a full queue drops or rejects

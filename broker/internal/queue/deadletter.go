@@ -31,8 +31,9 @@ type deadLetter struct {
 	item    *Item    // item in this queue; nil if this queue refused the message
 	reason  Reason
 	at      time.Time
-	bytes   int64    // size counted against MaxBytes
-	size    int64    // size in memory
+	bytes   int64 // size counted against MaxBytes
+	size    int64 // size in memory
+	to      *DeadLetter
 	resent  bool     // the letter was stranded before this attempt
 	pending []string // queues that refused the letter; nil if it was not yet sent, or was unroutable
 }
@@ -66,7 +67,7 @@ func (q *Queue) deadLetter(m *Message, it *Item, reason Reason) bool {
 	if q.config.DeadLetter == nil {
 		return false
 	}
-	l := deadLetter{message: m, item: it, reason: reason, at: time.Now(), bytes: q.config.bytes(m), size: m.Size()}
+	l := deadLetter{message: m, item: it, reason: reason, at: time.Now(), bytes: q.config.bytes(m), size: m.Size(), to: q.config.DeadLetter}
 	q.dead.next = append(q.dead.next, l)
 	q.hold(l, 1)
 	return true
@@ -75,7 +76,7 @@ func (q *Queue) deadLetter(m *Message, it *Item, reason Reason) bool {
 // hold starts (n is 1) or stops (n is -1) counting a dead letter against the limits of the queue. Only at-least-once
 // dead letters count.
 func (q *Queue) hold(l deadLetter, n int) {
-	if q.config.DeadLetter.AtLeastOnce {
+	if l.to.AtLeastOnce {
 		q.dead.held += n
 		q.dead.heldBytes += int64(n) * l.bytes
 	}
@@ -152,7 +153,7 @@ func (q *Queue) sendOne(l *deadLetter) (done bool) {
 		q.config.Store.Hold()
 		defer q.config.Store.Release()
 	}
-	to := q.config.DeadLetter
+	to := q.target(l)
 	dead := m.die(q.config.Name, l.reason, to, l.at)
 	refused, routed := q.config.Publish(dead, l.reason, l.pending)
 	if to.AtLeastOnce && (!routed || len(refused) > 0) {
@@ -165,4 +166,20 @@ func (q *Queue) sendOne(l *deadLetter) (done bool) {
 		q.deleteSaved(l.item)
 	}
 	return true
+}
+
+// target returns the target of a dead letter: that of the time when the message died or, for an at-least-once dead letter, the
+// current target. An operator can therefore change the target of letters that are stranded.
+func (q *Queue) target(l *deadLetter) *DeadLetter {
+	if !l.to.AtLeastOnce {
+		return l.to
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.config.DeadLetter == nil {
+		return l.to
+	}
+	to := *q.config.DeadLetter
+	to.AtLeastOnce = true
+	return &to
 }

@@ -73,7 +73,27 @@ func New(config Config) *Queue {
 }
 
 // Config returns the configuration of the queue.
-func (q *Queue) Config() Config { return q.config }
+func (q *Queue) Config() Config {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.config
+}
+
+// Apply changes the settings of the queue. A new limit drops messages at once, if the overflow behavior is drop-head. Waiting
+// messages keep their TTL.
+func (q *Queue) Apply(s Settings) {
+	q.mu.Lock()
+	defer q.unlock()
+	before := q.config.Settings
+	q.config.Settings = s
+	if q.deleted || q.closed {
+		return
+	}
+	if s.Expires != before.Expires {
+		q.restartTTL()
+	}
+	q.trim()
+}
 
 // Publish adds a message to the end of the queue. It reports whether the queue accepted the message. The ticket
 // identifies the commit that makes the message durable, and is 0 if the message is not saved.

@@ -76,11 +76,11 @@ func TestConcurrentQueuesAckEachMessageOnce(t *testing.T) {
 		meter := NewMeter(1 << 40)
 		var work, wait *Queue
 		work = New(Config{
-			Name: "work", TTL: NoTTL, Meter: meter, MaxLength: -1, MaxBytes: -1, DeadLetter: &DeadLetter{},
+			Name: "work", Meter: meter, Settings: Settings{TTL: NoTTL, MaxLength: -1, MaxBytes: -1, DeadLetter: &DeadLetter{}},
 			Publish: to(&wait), Ask: send,
 		})
 		wait = New(Config{
-			Name: "wait", TTL: time.Millisecond, Meter: meter, MaxLength: -1, MaxBytes: -1, DeadLetter: &DeadLetter{},
+			Name: "wait", Meter: meter, Settings: Settings{TTL: time.Millisecond, MaxLength: -1, MaxBytes: -1, DeadLetter: &DeadLetter{}},
 			Publish: to(&work), Ask: send,
 		})
 
@@ -204,7 +204,7 @@ func TestOrderAfterRequeue(t *testing.T) {
 func TestDeliveryLimit(t *testing.T) {
 	var died []Reason
 	q := New(Config{
-		Name: "q", Quorum: true, TTL: NoTTL, DeliveryLimit: 2, DeadLetter: &DeadLetter{}, MaxLength: -1, MaxBytes: -1,
+		Name: "q", Quorum: true, Settings: Settings{TTL: NoTTL, DeliveryLimit: 2, DeadLetter: &DeadLetter{}, MaxLength: -1, MaxBytes: -1},
 		Publish: func(_ *Message, why Reason, _ []string) ([]string, bool) { died = append(died, why); return nil, true },
 		Ask: func(q *Queue) {
 			for q.SendDeadLetters() {
@@ -256,7 +256,7 @@ func TestRingGrowsAndShrinksInOrder(t *testing.T) {
 // consumer has used its credit from the queue's point of view. The receiver still has credit, so it does not call
 // Resume.
 func TestAckRestoresCredit(t *testing.T) {
-	q := New(Config{Name: "q", Quorum: true, TTL: NoTTL, MaxLength: -1, MaxBytes: -1})
+	q := New(Config{Name: "q", Quorum: true, Settings: Settings{TTL: NoTTL, MaxLength: -1, MaxBytes: -1}})
 	c := &taker{credit: 100}
 	if err := q.Consume(&Consumer{Receiver: c, Prefetch: 2}, func() {}); err != nil {
 		t.Fatal(err)

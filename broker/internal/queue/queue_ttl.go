@@ -28,9 +28,18 @@ func (q *Queue) touch() {
 	}
 }
 
+// restartTTL starts the queue TTL again, after Expires has changed.
+func (q *Queue) restartTTL() {
+	if q.ttl.timer != nil {
+		q.ttl.timer.Stop()
+		q.ttl.timer = nil
+	}
+	q.touch()
+}
+
 func (q *Queue) expireUnused() {
 	q.mu.Lock()
-	over := !q.deleted && !q.ttlRunning()
+	over := !q.deleted && q.config.Expires > 0 && !q.ttlRunning()
 	q.unlock()
 	if over {
 		q.config.Expired() // Expired deletes the queue only if it is still unused

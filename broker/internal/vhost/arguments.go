@@ -161,11 +161,7 @@ func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config
 	if err != nil {
 		return c, err
 	}
-	c.Quorum = kind == quorum
-	if c.Quorum {
-		c.DeliveryLimit = defaultDeliveryLimit
-		c.ConsumerTimeout = defaultConsumerTimeout
-	}
+	setKind(&c, kind)
 	if dlx, found := d.Arguments.Get("x-dead-letter-exchange"); found {
 		if _, ok := dlx.(string); !ok {
 			return c, exception.New(exception.PreconditionFailed,
@@ -189,6 +185,23 @@ func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config
 	if err := v.accepts(kind, name, d.Arguments); err != nil {
 		return c, err
 	}
+	reconcile(&c)
+	if c.Quorum {
+		err = v.fitsQuorum(name, d)
+	}
+	return c, err
+}
+
+// setKind sets the queue type with its default settings.
+func setKind(c *queue.Config, kind kinds) {
+	if c.Quorum = kind == quorum; c.Quorum {
+		c.DeliveryLimit = defaultDeliveryLimit
+		c.ConsumerTimeout = defaultConsumerTimeout
+	}
+}
+
+// reconcile replaces settings that RabbitMQ ignores in combination with others.
+func reconcile(c *queue.Config) {
 	if c.Quorum && c.Overflow == queue.RejectPublishDLX {
 		c.Overflow = queue.DropHead
 	}
@@ -196,10 +209,6 @@ func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config
 		// At-least-once requires the overflow reject-publish. Without it, RabbitMQ uses at-most-once.
 		c.DeadLetter.AtLeastOnce = false
 	}
-	if c.Quorum {
-		err = v.fitsQuorum(name, d)
-	}
-	return c, err
 }
 
 // accepts returns an error if an argument belongs to another queue type. A queue in the store may have such arguments,

@@ -40,8 +40,7 @@ func (v *VHost) DeclareExchange(d *amqpwire.ExchangeDeclare) error {
 
 func (v *VHost) addExchange(name string, d *amqpwire.ExchangeDeclare) error {
 	alternate, given := d.Arguments.Get(alternateExchange)
-	alternateName, ok := alternate.(string)
-	if given && !ok {
+	if _, ok := alternate.(string); given && !ok {
 		return exception.New(exception.PreconditionFailed,
 			"invalid type '%s' for arg '%s' in %s", amqpwire.TypeName(alternate), alternateExchange, v.exchange(name))
 	}
@@ -57,8 +56,9 @@ func (v *VHost) addExchange(name string, d *amqpwire.ExchangeDeclare) error {
 	defer v.mu.Unlock()
 	v.routes.Add(route.Exchange[*Queue]{
 		Name: name, Kind: route.Kind(d.Type), Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
-		Alternate: alternateName, Arguments: d.Arguments,
+		Arguments: d.Arguments,
 	})
+	v.applyToExchange(v.routes.Exchange(name))
 	if route.Kind(d.Type) == route.LocalRandom {
 		v.random.Add(1)
 	}
@@ -76,7 +76,8 @@ func (v *VHost) sameExchange(x *route.Exchange[*Queue], d *amqpwire.ExchangeDecl
 	)
 }
 
-// alternateExchange is the only supported argument of exchanges (https://www.rabbitmq.com/docs/ae).
+// alternateExchange is the only supported argument of exchanges, and also a key of policies
+// (https://www.rabbitmq.com/docs/ae).
 const alternateExchange = "alternate-exchange"
 
 // DeleteExchange removes an exchange. It also succeeds if the exchange does not exist.

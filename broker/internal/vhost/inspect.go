@@ -41,6 +41,7 @@ type ExchangeInfo struct {
 	Kind                          route.Kind
 	Durable, AutoDelete, Internal bool
 	Arguments                     amqpwire.Table
+	Applied                       Applied
 }
 
 // Exchanges returns the exchanges, sorted by name.
@@ -48,7 +49,7 @@ func (v *VHost) Exchanges() []ExchangeInfo {
 	v.mu.RLock()
 	var all []ExchangeInfo
 	for x := range v.routes.Exchanges() {
-		all = append(all, exchangeInfo(x))
+		all = append(all, v.exchangeInfo(x))
 	}
 	v.mu.RUnlock()
 	slices.SortFunc(all, func(a, b ExchangeInfo) int { return cmp.Compare(a.Name, b.Name) })
@@ -64,17 +65,21 @@ func (v *VHost) ExchangeCount() int {
 
 // Exchange returns the named exchange, and reports whether it exists.
 func (v *VHost) Exchange(name string) (ExchangeInfo, bool) {
-	x := v.lookupExchange(name)
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	x := v.routes.Exchange(name)
 	if x == nil {
 		return ExchangeInfo{}, false
 	}
-	return exchangeInfo(x), true
+	return v.exchangeInfo(x), true
 }
 
-func exchangeInfo(x *route.Exchange[*Queue]) ExchangeInfo {
+// exchangeInfo describes an exchange. The caller holds the lock mu.
+func (v *VHost) exchangeInfo(x *route.Exchange[*Queue]) ExchangeInfo {
 	args, _ := x.Arguments.(amqpwire.Table)
 	return ExchangeInfo{
 		Name: x.Name, Kind: x.Kind, Durable: x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: args,
+		Applied: v.exchangePolicies[x.Name],
 	}
 }
 

@@ -29,6 +29,12 @@ func Load(config Config) (hosts map[string]*VHost, err error) {
 	if err := load(config.Registry, hostKind, 1, l.host); err != nil {
 		return nil, err
 	}
+	if err := load(config.Registry, policyKind, 3, l.policy); err != nil {
+		return nil, err
+	}
+	for _, v := range l.hosts {
+		v.applyPolicies() // to the predeclared exchanges
+	}
 	if err := load(config.Registry, exchangeKind, 2, l.exchange); err != nil {
 		return nil, err
 	}
@@ -81,6 +87,23 @@ func (l *loader) vhost(kind string, names []string) *VHost {
 func (l *loader) drop(kind string, names []string, why any) {
 	l.config.Log.Warn("removed leftover object", "kind", kind, "names", names, "reason", why)
 	l.config.Registry.Delete(kind, names...)
+}
+
+func (l *loader) policy(d *registry.Document[policyDocument]) error {
+	v := l.vhost(policyKind, d.Names)
+	if v == nil {
+		return nil
+	}
+	p := &Policy{
+		Name: d.Names[2], Operator: d.Names[1] == operatorPolicy, Pattern: d.Value.Pattern, ApplyTo: d.Value.ApplyTo,
+		Priority: d.Value.Priority, Definition: d.Value.Definition,
+	}
+	if err := p.prepare(); err != nil {
+		return d.Damaged(err)
+	}
+	_ = v.reserve(p.size, nil, "") // cannot fail during loading
+	v.policiesFor(p.Operator)[p.Name] = p
+	return nil
 }
 
 func (l *loader) exchange(d *registry.Document[exchangeDocument]) error {

@@ -18,6 +18,7 @@ const (
 	quorumSize   = 4 << 10 // additional, for priorities and requeued messages
 	prioritySize = 320     // for each priority of a classic queue
 	exchangeSize = 384
+	policySize   = 512
 	bindingSize  = 768
 	wordSize     = 384 // for each word of the key of a binding to a topic exchange
 )
@@ -149,6 +150,7 @@ func (v *VHost) unbound(x *route.Exchange[*Queue], b route.Binding[*Queue]) {
 
 func (v *VHost) exchangeDeleted(x *route.Exchange[*Queue]) {
 	v.deleteSavedExchange(x)
+	delete(v.exchangePolicies, x.Name)
 	args, _ := x.Arguments.(amqpwire.Table)
 	v.free(sizeOfExchange(x.Name, args), nil)
 	if x.Kind == route.LocalRandom {

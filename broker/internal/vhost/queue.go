@@ -21,6 +21,7 @@ type Queue struct {
 	vhost     *VHost
 	account   *budget.Account // account of Owner
 	arguments amqpwire.Table  // guarded by VHost.mu
+	applied   Applied         // changed under VHost.change and VHost.mu
 	deleted   bool            // guarded by VHost.change
 	// Guarded by VHost.sizes:
 	owned bool  // counted for Owner
@@ -110,6 +111,13 @@ func (v *VHost) addQueue(
 	size := sizeOfQueue(&config, d.Arguments)
 	if err := v.reserve(size, q, v.queue(config.Name)); err != nil {
 		return nil, err // never for an exclusive queue
+	}
+	kind := classic
+	if config.Quorum {
+		kind = quorum
+	}
+	if q.applied = v.policiesOfQueue(config.Name, kind); q.applied != (Applied{}) {
+		config.Settings = v.settings(kind, d.Arguments, q.applied)
 	}
 	config.Expired = func() { _, _ = v.DeleteQueue(q, queue.Condition{Over: true}) }
 	var err error

@@ -14,6 +14,7 @@ const (
 	hostKind     = "vhost"    // name
 	exchangeKind = "exchange" // virtual host, name
 	queueKind    = "queue"    // virtual host, name
+	policyKind   = "policy"   // virtual host, userPolicy or operatorPolicy, name
 	bindingKind  = "binding"  // virtual host, source, toQueue or toExchange, destination, routing key, hash of the arguments
 )
 
@@ -38,6 +39,19 @@ type queueDocument struct {
 	ID         uint64      `json:"id"` // key of the messages in the store
 	AutoDelete bool        `json:"auto_delete,omitempty"`
 	Arguments  encodedArgs `json:"arguments,omitempty"`
+}
+
+// The second name of a policy in the registry.
+const (
+	userPolicy     = "policy"
+	operatorPolicy = "operator"
+)
+
+type policyDocument struct {
+	Pattern    string     `json:"pattern"`
+	ApplyTo    string     `json:"apply_to"`
+	Priority   float64    `json:"priority,omitempty"`
+	Definition Definition `json:"definition"`
 }
 
 type bindingDocument struct {
@@ -69,6 +83,20 @@ func (a encodedArgs) decode() (amqpwire.Table, error) {
 func (v *VHost) saveHost(about About) {
 	v.registry.Set(hostDocument(about), hostKind, v.name)
 }
+
+func (v *VHost) policyNames(p *Policy) []string {
+	kind := userPolicy
+	if p.Operator {
+		kind = operatorPolicy
+	}
+	return []string{v.name, kind, p.Name}
+}
+
+func (v *VHost) savePolicy(p *Policy) {
+	v.registry.Set(policyDocument{p.Pattern, p.ApplyTo, p.Priority, p.Definition}, policyKind, v.policyNames(p)...)
+}
+
+func (v *VHost) deleteSavedPolicy(p *Policy) { v.registry.Delete(policyKind, v.policyNames(p)...) }
 
 func (v *VHost) saveExchange(name string, d *amqpwire.ExchangeDeclare) error {
 	if !d.Durable {
@@ -165,6 +193,11 @@ func (v *VHost) deleteSavedAll() {
 	}
 	for _, q := range v.queues {
 		v.deleteSavedQueue(q)
+	}
+	for _, operator := range []bool{false, true} {
+		for _, p := range v.policiesFor(operator) {
+			v.deleteSavedPolicy(p)
+		}
 	}
 	v.registry.Delete(hostKind, v.name)
 	v.registry = nil

@@ -10,6 +10,11 @@ import (
 func (v *VHost) Trial(config Config) *VHost {
 	t := newVHost(v.name, config)
 	t.about = v.About()
+	for _, operator := range []bool{false, true} {
+		for _, p := range v.Policies(operator) {
+			t.policiesFor(operator)[p.Name] = p
+		}
+	}
 	for _, x := range v.Exchanges() {
 		t.routes.Add(route.Exchange[*Queue]{
 			Name: x.Name, Kind: x.Kind, Durable: x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: x.Arguments,

@@ -49,6 +49,9 @@ type VHost struct {
 	routes *route.Table[*Queue]
 	queues map[string]*Queue
 	about  About
+	// Changed under change and mu:
+	policies, operatorPolicies policies
+	exchangePolicies           map[string]Applied // by exchange; without exchanges to which no policy applies
 
 	random atomic.Int64 // number of exchanges that choose a queue at random
 }
@@ -88,6 +91,8 @@ func newVHost(name string, config Config) *VHost {
 		routes: route.NewTable[*Queue](),
 		queues: make(map[string]*Queue),
 		owned:  make(map[any]map[*Queue]struct{}),
+
+		policies: make(policies), operatorPolicies: make(policies), exchangePolicies: make(map[string]Applied),
 	}
 	for name, kind := range map[string]route.Kind{
 		"":            route.Direct,

@@ -115,6 +115,7 @@ type hostSnapshot struct {
 	Exchanges []vhost.ExchangeInfo
 	Queues    []queueSnapshot
 	Bindings  []vhost.BindingInfo
+	Policies  []vhost.Definition // of exchanges and then queues
 }
 
 type queueSnapshot struct {
@@ -130,7 +131,13 @@ func (d *data) snapshot() snapshot {
 	for name, v := range d.hosts {
 		h := hostSnapshot{About: v.About(), Exchanges: v.Exchanges(), Bindings: v.Bindings()}
 		slices.SortFunc(h.Bindings, func(a, b vhost.BindingInfo) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		for i := range h.Exchanges {
+			x := &h.Exchanges[i]
+			h.Policies = append(h.Policies, x.Applied.Definition())
+			x.Applied = vhost.Applied{}
+		}
 		for _, q := range v.Queues() {
+			h.Policies = append(h.Policies, q.Applied().Definition())
 			h.Queues = append(h.Queues, queueSnapshot{
 				q.Name(), q.Durable, q.AutoDelete, q.Arguments(), q.Config().Quorum, q.Stats().Ready,
 			})

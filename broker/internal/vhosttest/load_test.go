@@ -74,6 +74,15 @@ func TestDurableObjectsSurviveRestart(t *testing.T) {
 	}
 	_, _, err = root.Publish(persistently("quorum", "body"))
 	d.must(err)
+	for _, p := range []vhost.Policy{
+		{Name: "p", Pattern: "^quorum", Definition: vhost.Definition{"max-length": int64(7), "dead-letter-exchange": "x"}, Priority: 1.5, ApplyTo: "queues"},
+		{Name: "p", Pattern: "", Definition: vhost.Definition{"message-ttl": int64(900000)}, ApplyTo: "all", Operator: true},
+		{Name: "a/%", Pattern: "^fan", Definition: vhost.Definition{"alternate-exchange": "direct"}, ApplyTo: "exchanges"},
+		{Name: "trace", Pattern: "^amq", Definition: vhost.Definition{"alternate-exchange": "fanout"}, ApplyTo: "all"},
+	} {
+		_, err := root.SetPolicy(p)
+		d.must(err)
+	}
 
 	want := d.snapshot()
 	d.restart()
@@ -90,6 +99,19 @@ func TestDurableObjectsSurviveRestart(t *testing.T) {
 	m.Exchange = "alternate"
 	if n, _, err := root.Publish(m); n != 1 || err != nil {
 		t.Errorf("alternate exchange routed to %d queues (%v), want 1", n, err)
+	}
+	if c := root.FindQueue("quorum").Config(); c.MaxLength != 7 || c.TTL != 15*time.Minute || c.DeadLetter == nil || c.DeliveryLimit != 3 {
+		t.Errorf("settings of a queue with policies after the restart: %+v", c.Settings)
+	}
+	m.Exchange = "amq.direct"
+	if n, _, err := root.Publish(m); n != 1 || err != nil {
+		t.Errorf("alternate exchange of a policy routed to %d queues (%v), want 1", n, err)
+	}
+	if !root.DeletePolicy("p", false) || !root.DeletePolicy("p", true) {
+		t.Error("policy is missing after the restart")
+	}
+	if c := root.FindQueue("quorum").Config(); c.MaxLength != -1 || c.TTL != queue.NoTTL || c.DeadLetter != nil {
+		t.Errorf("settings without policies: %+v", c.Settings)
 	}
 }
 
@@ -297,6 +319,7 @@ func TestLoadRejectsDamagedDocuments(t *testing.T) {
 		"queue/%2F/q":           `{"id":"x"}`,
 		"queue/%2F/r":           `{"id":1,"arguments":"AAAA"}`,
 		"binding/%2F/x/queue/q": "{}",
+		"policy/%2F/policy/p":   `{"pattern":"(","apply_to":"all","definition":{"max-length":1}}`,
 	} {
 		d := openData(t)
 		d.add("/")
