@@ -74,9 +74,7 @@ func Open(ctx context.Context, cfg Config) (*Archive, error) {
 	if a.tokens, err = cfg.Console.tokens(); err != nil {
 		return nil, err
 	}
-	if a.book, err = ledger.NewBook(cfg.DB, ledger.BookConfig{Dialect: cfg.Dialect.kit(), Every: cfg.Sample / 3, Logger: cfg.Logger}); err != nil {
-		return nil, err
-	}
+	a.book = ledger.NewBook(cfg.DB, ledger.BookConfig{Dialect: cfg.Dialect.kit(), Every: cfg.Sample / 3, Logger: cfg.Logger})
 	if len(cfg.Notify.Webhooks) > 0 {
 		n := cfg.notifications()
 		n.Read = a.read

@@ -11,12 +11,12 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/console"
-	"github.com/reprisemq/reprise/internal/archive/ingest"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/archive/notification"
 	"github.com/reprisemq/reprise/internal/archive/store"
@@ -208,23 +208,20 @@ func (c Config) Validate() error {
 	if len(queues) == 0 && c.Management == nil {
 		errs = append(errs, errors.New("archive: Config must have Workers, Queues or Management, to find the failed queues"))
 	}
-	parts := []error{c.replays().Validate(), ledger.Config{Dialect: c.Dialect.kit(), Every: c.Sample}.Validate()}
-	if len(queues) > 0 {
-		parts = append(parts, ingest.Config{Queues: queues}.Validate())
+	if slices.Contains(queues, "") {
+		errs = append(errs, errors.New("archive: Config.Queues must not contain an empty name"))
 	}
 	if c.Keep < 0 {
 		errs = append(errs, fmt.Errorf("archive: Config.Keep must not be negative: got %s (0 keeps messages indefinitely)", c.Keep))
-	} else {
-		parts = append(parts, c.store().Validate())
 	}
-	for _, err := range parts {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("archive: %w", err))
-		}
+	if c.Sample < 0 {
+		errs = append(errs, fmt.Errorf("archive: Config.Sample must not be negative: got %s (0 means %s)", c.Sample, ledger.DefaultEvery))
+	}
+	if err := c.store().Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("archive: %w", err))
 	}
 	tokens, err := c.Console.tokens()
 	shown := c.console(tokens)
-	shown.Archive = &store.Archive{} // opened later
 	errs = append(errs, err, shown.Validate(), c.Console.checkURL())
 	for _, w := range c.Notify.webhooks() {
 		if err := w.Validate(); err != nil {

@@ -76,30 +76,21 @@ func (a *Archive) run(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	l, err := a.connect()
-	if err != nil {
-		return err
-	}
-	return l.serve(ctx)
+	return a.connect().serve(ctx)
 }
 
 // connect adds the parts that need the broker.
-func (a *Archive) connect() (*link, error) {
+func (a *Archive) connect() *link {
 	p := *a.phase.Load()
 	l := &link{phase: &p, a: a, client: a.client, fleet: fleet.New(a.client)}
 	l.fleet.Observe(p.past.Observe)
 	if !a.cfg.ConsoleElsewhere {
-		var err error
-		if l.replayer, err = replay.New(a.client, p.store, a.cfg.replays()); err != nil {
-			return nil, err
-		}
-		if l.rescheduler, err = waiting.New(a.client, p.store, waiting.Config{Logger: a.cfg.Logger}); err != nil {
-			return nil, err
-		}
+		l.replayer = replay.New(a.client, p.store, a.cfg.replays())
+		l.rescheduler = waiting.New(a.client, p.store, waiting.Config{Logger: a.cfg.Logger})
 	}
 	p.link = l
 	a.phase.Store(&p)
-	return l, nil
+	return l
 }
 
 // link contains the parts of an Archive that need the broker.

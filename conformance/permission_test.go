@@ -130,10 +130,7 @@ func TestRolesWithoutConfigurePermission(t *testing.T) {
 		})
 
 		console := as(none, `^amq\.default$`, "^"+work+`(\.failed)?$`)
-		replayer, err := replay.New(console, archive, replay.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		replayer := replay.New(console, archive, replay.Config{})
 		runUntilEnd(t, replayer.Run)
 		mended.Store(1)
 		if _, err := archive.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{All: true}}, "cli:test"); err != nil {

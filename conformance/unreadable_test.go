@@ -181,8 +181,7 @@ func TestUnreadableHeaders(t *testing.T) {
 			return err
 		})
 		stopIngest()
-		replayer, err := replay.New(client, archive, replay.Config{})
-		must(err)
+		replayer := replay.New(client, archive, replay.Config{})
 		runUntilEnd(t, replayer.Run)
 		_, err = archive.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{All: true}}, "cli:test")
 		must(err)

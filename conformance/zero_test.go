@@ -257,8 +257,7 @@ func TestZeroPropertiesSurvive(t *testing.T) {
 			c.Headers["edited"] = true
 			must(second.Edit(ctx, m.ID, m.Revision, c, "cli:test"))
 		}
-		replayer, err := replay.New(client, second, replay.Config{})
-		must(err)
+		replayer := replay.New(client, second, replay.Config{})
 		runUntilEnd(t, replayer.Run)
 		_, err = second.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{All: true}}, "cli:test")
 		must(err)

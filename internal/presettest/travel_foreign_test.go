@@ -247,8 +247,7 @@ func (s *sharedSystem) edit(t *testing.T, r replay.Routing) (refused int) {
 
 // finish sends the messages of a replay.
 func (s *sharedSystem) finish(t *testing.T, r replay.Routing, id failed.ReplayID) (refused int) {
-	replayer, err := replay.New(s.client, s.archive, replay.Config{Routing: r})
-	ok(t, err)
+	replayer := replay.New(s.client, s.archive, replay.Config{Routing: r})
 	replay, err := replayer.Finish(t.Context(), id)
 	ok(t, err)
 	return int(replay.Refused)

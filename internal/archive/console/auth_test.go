@@ -366,7 +366,6 @@ func TestConfigValidate(t *testing.T) {
 		want string
 		cfg  Config
 	}{
-		{"Config.Archive must not be nil", Config{}},
 		{`must be a URL such as http://host:15672: got "localhost:15672"`, Config{Archive: archive, Management: &mgmtapi.API{URL: "localhost:15672"}}},
 		{`Tokens[0].Name must be 1 to 64 letters, digits and . _ - @: got "a b"`, Config{Archive: archive, Tokens: []Token{{Name: "a b", Role: View, Hash: hash}}}},
 		{`got "policy:x"`, Config{Archive: archive, Tokens: []Token{{Name: "policy:x", Role: View, Hash: hash}}}},

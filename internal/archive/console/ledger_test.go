@@ -39,10 +39,7 @@ func newFakeLedger(t testing.TB) *fakeLedger {
 	if b.Ledger, err = ledger.Open(t.Context(), db, ledger.Config{Dialect: store.SQLite, Clock: clock}); err != nil {
 		t.Fatal(err)
 	}
-	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite, Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite, Clock: clock})
 	b.book = book
 	book.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
 	if err := book.Write(t.Context()); err != nil {

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"sync"
 	"time"
 
@@ -33,8 +31,7 @@ type Config struct {
 	// Dialect is the SQL dialect of the database.
 	Dialect store.Dialect
 
-	// Prefix is the prefix of the table names: at most 40 lowercase letters, digits and underscores, not starting with
-	// a digit. Default: "reprise_history_".
+	// Prefix is the prefix of the table names. Default: "reprise_history_".
 	Prefix string
 
 	// Clock returns the current time. Default: time.Now.
@@ -43,19 +40,6 @@ type Config struct {
 	// Logger receives "history is not recorded" with the attribute error (Warn), and "history is recorded again" (Info).
 	// Default: none.
 	Logger *slog.Logger
-}
-
-var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
-
-// Validate reports missing and invalid fields and explains how to fix them.
-func (c Config) Validate() error {
-	if err := c.Dialect.Validate(); err != nil {
-		return fmt.Errorf("history.Config.%w", err)
-	}
-	if c.Prefix != "" && !prefixes.MatchString(c.Prefix) {
-		return fmt.Errorf("history.Config.Prefix must be at most 40 lowercase letters, digits and underscores, and not begin with a digit: got %q (empty means %s)", c.Prefix, DefaultPrefix)
-	}
-	return nil
 }
 
 // History is the history of work queues in an SQL database. Its methods are safe for concurrent use.
@@ -69,17 +53,9 @@ type History struct {
 	recorder recorder // state of Run
 }
 
-var errNoDatabase = errors.New("Open: database must not be nil")
-
 // Open returns the history in db. The caller closes db. Open creates missing tables, and returns an error for tables
 // of a newer version. Any number of processes may open the same history.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (*History, error) {
-	if db == nil {
-		return nil, errNoDatabase
-	}
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
 	cfg.Prefix = cmp.Or(cfg.Prefix, DefaultPrefix)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Clock == nil {

@@ -65,8 +65,7 @@ func TestEmpty(t *testing.T) {
 		}
 		r, err := w.Archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{IDs: []failed.ID{1}}, To: &failed.Target{RoutingKey: queue}}, "me")
 		archivetest.Must(t, err)
-		replayer, err := replay.New(w.Client, w.Archive, replay.Config{})
-		archivetest.Must(t, err)
+		replayer := replay.New(w.Client, w.Archive, replay.Config{})
 		if r, err = replayer.Finish(t.Context(), r.ID); err != nil || r.Sent != 1 {
 			t.Errorf("got replay %+v, %v, want 1 sent message", r, err)
 		}

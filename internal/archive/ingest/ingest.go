@@ -58,31 +58,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports missing and invalid fields and explains how to fix them.
-func (c Config) Validate() error {
-	var errs []error
-	if len(c.Queues) == 0 {
-		errs = append(errs, errors.New("ingest.Config.Queues must not be empty (set the failed queues, such as orders.failed)"))
-	}
-	seen := map[string]bool{}
-	for _, q := range c.Queues {
-		switch {
-		case q == "":
-			errs = append(errs, errors.New("ingest.Config.Queues must not contain an empty name"))
-		case seen[q]:
-			errs = append(errs, fmt.Errorf("ingest.Config.Queues must not contain %q twice", q))
-		}
-		seen[q] = true
-	}
-	if c.Batch < 0 || c.Batch > 65535 {
-		errs = append(errs, fmt.Errorf("ingest.Config.Batch must be between 0 and 65535: got %d (0 means %d)", c.Batch, background.DefaultBatch))
-	}
-	if c.Lease != 0 && c.Lease < time.Second {
-		errs = append(errs, fmt.Errorf("ingest.Config.Lease must be at least 1s: got %s (0 means %s)", c.Lease, defaultIngestLease))
-	}
-	return errors.Join(errs...)
-}
-
 // Ingest moves messages from failed queues to an Archive. It stores a message and then acknowledges it. If the
 // database is down, or is not the database that was opened (ErrUnavailable), the messages stay unacked and the Ingest
 // tries again. If the archive refuses one message but stores others, that message stays unacked in its queue, and the
@@ -123,23 +98,14 @@ type Ingest struct {
 	failed map[string]error // the latest error of the archive by queue; no entry while messages can be stored
 }
 
-// New checks cfg and returns an Ingest. Call Run to start it. New does not connect to the broker or to the
+// New returns an Ingest, or an error if a name of a queue is invalid. Call Run to start it. New does not connect to the broker or to the
 // database.
 func New(c *reprise.Client, a *store.Archive, cfg Config) (*Ingest, error) {
-	if a == nil {
-		return nil, errors.New("ingest.New: archive must not be nil")
-	}
 	return NewFor(c, a, cfg)
 }
 
 // NewFor is a variant of New for any Store.
 func NewFor(c *reprise.Client, a Store, cfg Config) (*Ingest, error) {
-	if c == nil {
-		return nil, errors.New("ingest.New: client must not be nil")
-	}
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
 	cfg = cfg.withDefaults()
 	cfg.Queues = slices.Clone(cfg.Queues)
 	in := &Ingest{store: a, client: c, cfg: cfg, failed: map[string]error{}}

@@ -66,8 +66,7 @@ func TestReplayedMessageHasAllAttempts(t *testing.T) {
 				}
 				r, err := w.Archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "test")
 				archivetest.Must(t, err)
-				re, err := replay.New(w.Client, w.Archive, replay.Config{})
-				archivetest.Must(t, err)
+				re := replay.New(w.Client, w.Archive, replay.Config{})
 				r, err = re.Finish(t.Context(), r.ID)
 				if err != nil || r.State == failed.ReplayStopped || r.Sent != 1 {
 					t.Fatalf("Finish: got %+v, %v, want 1 sent message, not stopped", r, err)
@@ -162,8 +161,7 @@ func TestIngestArchivesDeadLetters(t *testing.T) {
 		}
 		r, err := w.Archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "test")
 		archivetest.Must(t, err)
-		re, err := replay.New(w.Client, w.Archive, replay.Config{})
-		archivetest.Must(t, err)
+		re := replay.New(w.Client, w.Archive, replay.Config{})
 		_, err = re.Finish(t.Context(), r.ID)
 		archivetest.Must(t, err)
 		for _, d := range w.Take(work) {

@@ -120,10 +120,7 @@ func TestBalanced(t *testing.T) {
 				t.Fatal(err)
 			}
 			run(t, ingest.Run)
-			replayer, err := replay.New(h.Client(t, nil), h.archive, replay.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			replayer := replay.New(h.Client(t, nil), h.archive, replay.Config{})
 			run(t, replayer.Run)
 			wants(t, h.line(t), ledger.Line{In: 3, Failed: 3})
 			if _, err := h.archive.Discard(t.Context(), failed.Filter{IDs: []failed.ID{1}}, "a test", "tester"); err != nil {

@@ -45,18 +45,12 @@ func (e entry) plus(x entry) entry { return e.minus(entry{}.minus(x)) }
 
 // NewBook returns a Book that writes to db while Run is running. NewBook does not access the database. The caller must
 // close db.
-func NewBook(db *sql.DB, cfg BookConfig) (*Book, error) {
-	if db == nil {
-		return nil, errNoDatabase
-	}
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
+func NewBook(db *sql.DB, cfg BookConfig) *Book {
 	cfg = cfg.withDefaults()
 	return &Book{
 		database: newDatabase(db, cfg.Dialect, cfg.Prefix), cfg: cfg, id: rand.Text(),
 		counts: map[string]entry{}, stored: map[string]entry{}, base: map[string]entry{},
-	}, nil
+	}
 }
 
 // ErrNotOpen is returned by Book.Healthy until Run or Write has created the tables.
@@ -70,8 +64,6 @@ func (b *Book) Healthy(ctx context.Context) error {
 	}
 	return b.database.Healthy(ctx)
 }
-
-var errNoDatabase = errors.New("database must not be nil (sql.Open returns one)")
 
 func thisProcess() string {
 	host, err := os.Hostname()

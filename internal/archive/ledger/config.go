@@ -2,10 +2,7 @@ package ledger
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"log/slog"
-	"regexp"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/store"
@@ -24,8 +21,8 @@ type Config struct {
 	// Dialect is the SQL dialect of the database. Required.
 	Dialect store.Dialect
 
-	// Prefix is the prefix of the table names: at most 40 lower-case letters, digits and underscores, starting with a
-	// letter or an underscore. Books and Ledgers of the same workers must use the same Prefix. Default: "reprise_ledger_".
+	// Prefix is the prefix of the table names. Books and Ledgers of the same workers must use the same Prefix. Default:
+	// "reprise_ledger_".
 	Prefix string
 
 	// Every is the interval between samples. It must be longer than both the age of the broker's figures and the interval
@@ -58,18 +55,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports missing and invalid fields, and suggests valid values.
-func (c Config) Validate() error {
-	errs := []error{validateStore(c.Dialect, c.Prefix)}
-	if c.Every < 0 {
-		errs = append(errs, fmt.Errorf("ledger.Config.Every must not be negative: got %s (0 means %s)", c.Every, DefaultEvery))
-	}
-	if c.Keep < 0 || c.Keep > 0 && c.Keep < 100 {
-		errs = append(errs, fmt.Errorf("ledger.Config.Keep must be at least 100: got %d (0 means %d)", c.Keep, DefaultKeep))
-	}
-	return errors.Join(errs...)
-}
-
 // BookConfig configures a Book. Dialect is required.
 type BookConfig struct {
 	// Dialect is the SQL dialect of the database. Required.
@@ -100,25 +85,4 @@ func (c BookConfig) withDefaults() BookConfig {
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
-}
-
-// Validate reports missing and invalid fields, and suggests valid values.
-func (c BookConfig) Validate() error {
-	errs := []error{validateStore(c.Dialect, c.Prefix)}
-	if c.Every < 0 {
-		errs = append(errs, fmt.Errorf("ledger.BookConfig.Every must not be negative: got %s (0 means %s)", c.Every, DefaultReport))
-	}
-	return errors.Join(errs...)
-}
-
-var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
-
-func validateStore(d store.Dialect, prefix string) error {
-	if err := d.Validate(); err != nil {
-		return fmt.Errorf("ledger.Config.%w", err)
-	}
-	if prefix != "" && !prefixes.MatchString(prefix) {
-		return fmt.Errorf("ledger.Config.Prefix must be at most 40 lowercase letters, digits and underscores, and not begin with a digit: got %q (empty means %s)", prefix, DefaultPrefix)
-	}
-	return nil
 }

@@ -70,10 +70,7 @@ func openFile(t *testing.T, path string) *sql.DB {
 // book returns a book, and runs it until t ends.
 func (h *env) book(t *testing.T, db *sql.DB, process string) *ledger.Book {
 	t.Helper()
-	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite, Process: process})
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite, Process: process})
 	run(t, book.Run)
 	return book
 }

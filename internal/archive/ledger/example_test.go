@@ -29,11 +29,7 @@ func ExampleLedger() {
 	clock := func() time.Time { return now }
 	ctx := context.Background()
 
-	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite, Clock: clock})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	book := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite, Clock: clock})
 	// client, err := reprise.Dial(ctx, url, &reprise.Config{Observer: book})
 
 	books, err := ledger.Open(ctx, db, ledger.Config{Dialect: store.SQLite, Clock: clock})

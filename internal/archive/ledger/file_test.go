@@ -19,10 +19,7 @@ func TestLedgerReportsDeletedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite})
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite})
 	if err := book.Write(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -44,10 +41,7 @@ func TestLedgerReportsDeletedFile(t *testing.T) {
 func TestBookDoesNotCreateSecondFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	db := openFile(t, path)
-	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite})
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := ledger.NewBook(db, ledger.BookConfig{Dialect: store.SQLite})
 	book.Observe(reprise.Event{Kind: reprise.EventDone, Queue: "orders"})
 	if err := book.Write(t.Context()); err != nil {
 		t.Fatal(err)

@@ -37,12 +37,6 @@ type Sources struct {
 // Open returns the ledger in db. It creates missing tables, and returns an error if a newer version created the
 // tables. The caller must close db.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
-	if db == nil {
-		return nil, errNoDatabase
-	}
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
 	cfg = cfg.withDefaults()
 	l := &Ledger{database: newDatabase(db, cfg.Dialect, cfg.Prefix), cfg: cfg, changes: make(chan struct{}, 1), verdict: map[string]bool{}}
 	if err := l.db.Create(ctx, tables); err != nil {

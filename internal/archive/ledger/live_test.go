@@ -55,10 +55,7 @@ func TestLedgerWithRealBrokers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		book, err := ledger.NewBook(db.DB, ledger.BookConfig{Dialect: db.dialect, Every: b.every / 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		book := ledger.NewBook(db.DB, ledger.BookConfig{Dialect: db.dialect, Every: b.every / 3})
 		var accounts []ledger.Account
 		queues := map[string]string{}
 		stop := map[string]func(){}

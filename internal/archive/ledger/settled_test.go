@@ -39,10 +39,7 @@ func TestReplaysToForeignConsumersSettle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		replayer, err := replay.New(client, archive, replay.Config{Poll: 10 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		replayer := replay.New(client, archive, replay.Config{Poll: 10 * time.Millisecond})
 		run(t, replayer.Run)
 		run(t, func(ctx context.Context) error {
 			l.Run(ctx, ledger.Sources{Broker: b.api, Archive: archive}, func() []ledger.Account { return []ledger.Account{{Work: []string{queue}}} })

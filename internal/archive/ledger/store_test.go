@@ -104,10 +104,7 @@ func (d *simulation) line(t *testing.T) ledger.Line {
 // process creates a book, and returns functions that write and close the book.
 func (d *simulation) process(t *testing.T, name string) (write func(done int), end func()) {
 	t.Helper()
-	b, err := ledger.NewBook(d.db.DB, ledger.BookConfig{Dialect: d.db.dialect, Process: name, Every: time.Hour, Clock: d.clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := ledger.NewBook(d.db.DB, ledger.BookConfig{Dialect: d.db.dialect, Process: name, Every: time.Hour, Clock: d.clock})
 	b.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: d.queue})
 	write = func(done int) {
 		t.Helper()
@@ -304,10 +301,7 @@ func TestOpenWaitsForWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	book, err := ledger.NewBook(writer, ledger.BookConfig{Dialect: store.SQLite})
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := ledger.NewBook(writer, ledger.BookConfig{Dialect: store.SQLite})
 	book.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
 	var writes, opens sync.WaitGroup
 	opened := make(chan struct{})
@@ -341,10 +335,7 @@ func TestOpenWaitsForWriter(t *testing.T) {
 // Before Run, a book returns ErrNotOpen instead of an error about missing tables.
 func TestBookIsNotOpenBeforeRun(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
-		book, err := ledger.NewBook(db.DB, ledger.BookConfig{Dialect: db.dialect})
-		if err != nil {
-			t.Fatal(err)
-		}
+		book := ledger.NewBook(db.DB, ledger.BookConfig{Dialect: db.dialect})
 		if err := book.Healthy(t.Context()); !errors.Is(err, ledger.ErrNotOpen) {
 			t.Errorf("Healthy before the first write: got %v, want ErrNotOpen", err)
 		}

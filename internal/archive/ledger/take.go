@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,9 +14,6 @@ import (
 // error and does not add samples. It omits an account that was sampled less than half of Config.Every ago, and a new
 // account until the broker has figures for all its work queues.
 func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) error {
-	if from.Broker == nil {
-		return errors.New("ledger.Sources.Broker must not be nil (use a *Management)")
-	}
 	accounts = Join(accounts)
 	for _, a := range accounts {
 		if err := a.Validate(); err != nil {

@@ -53,9 +53,7 @@ func newSystem(t *testing.T, b *reprisetest.Broker) *system {
 		}),
 	})
 	s.Ingest(t)
-	var err error
-	s.replayer, err = NewFor(s.client, s.Memory, Config{Routing: knownOrders})
-	archivetest.Must(t, err)
+	s.replayer = NewFor(s.client, s.Memory, Config{Routing: knownOrders})
 	return s
 }
 
@@ -369,8 +367,7 @@ func TestOnlyOneReplayerExecutesReplay(t *testing.T) {
 		var running []context.CancelFunc
 		ended := make(chan error)
 		for range 3 {
-			r, err := NewFor(s.client, s.Memory, Config{Routing: knownOrders})
-			archivetest.Must(t, err)
+			r := NewFor(s.client, s.Memory, Config{Routing: knownOrders})
 			ctx, stop := context.WithCancel(t.Context())
 			running = append(running, stop)
 			go func() { ended <- r.Run(ctx) }()

@@ -61,10 +61,8 @@ func TestReplayerShutdownWaitsForConfirms(t *testing.T) {
 			a.Fill("orders", 20)
 			out := &slowPublisher{delay: delay, arrived: map[string]int{}}
 			id := a.Begin(failed.Plan{})
-			first, err := NewFor(out, a, Config{Batch: 5, Lease: time.Second})
-			archivetest.Must(t, err)
-			next, err := NewFor(out, a, Config{Batch: 5})
-			archivetest.Must(t, err)
+			first := NewFor(out, a, Config{Batch: 5, Lease: time.Second})
+			next := NewFor(out, a, Config{Batch: 5})
 			ctx, stop := context.WithCancel(t.Context())
 			var others sync.WaitGroup
 			others.Go(func() {
@@ -91,8 +89,7 @@ func TestCancelledReplayWaitsForConfirms(t *testing.T) {
 		a := archivetest.NewMemory()
 		a.Fill("orders", 20)
 		out := &slowPublisher{delay: 8 * time.Second, arrived: map[string]int{}}
-		replayer, err := NewFor(out, a, Config{Batch: 5})
-		archivetest.Must(t, err)
+		replayer := NewFor(out, a, Config{Batch: 5})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- replayer.Run(ctx) }()
@@ -129,8 +126,7 @@ func TestCancelledReplayEndsAfterLeaseExpires(t *testing.T) {
 		}
 		archivetest.Must(t, a.EndReplay(t.Context(), id, failed.ReplayCancelled, "enough", "somebody"))
 		out := &slowPublisher{arrived: map[string]int{}}
-		replayer, err := NewFor(out, a, Config{})
-		archivetest.Must(t, err)
+		replayer := NewFor(out, a, Config{})
 		began := time.Now()
 		r, err := replayer.Finish(t.Context(), id)
 		if err != nil || r.State != failed.ReplayCancelled || r.Sent != 0 || a.States()[failed.Failed] != 20 {

@@ -97,9 +97,8 @@ func TestReplayFinishesAfterKillAtAnyStep(t *testing.T) {
 							}
 							return nil
 						})
-						r, err := NewFor(l, a, Config{Batch: batch})
-						archivetest.Must(t, err)
-						_, err = r.Finish(ctx, id)
+						r := NewFor(l, a, Config{Batch: batch})
+						_, err := r.Finish(ctx, id)
 						kill(nil)
 						synctest.Wait()
 						if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, context.Canceled) {
@@ -154,8 +153,7 @@ func TestReplaySurvivesStoreFailureAtAnyCall(t *testing.T) {
 					a.Failing(fail, nil)
 				}
 				l := &killedProcess{left: 1 << 30, kill: func(error) {}, arrived: map[string]int{}}
-				r, err := NewFor(l, a, Config{Batch: 5})
-				archivetest.Must(t, err)
+				r := NewFor(l, a, Config{Batch: 5})
 				replay, err := r.Finish(t.Context(), id)
 				archivetest.Must(t, err)
 				a.Failing(nil, nil)

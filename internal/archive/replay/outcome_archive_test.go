@@ -288,8 +288,7 @@ func TestForgedReportDoesNotBlockOthers(t *testing.T) {
 			}
 			publish(0, forge)
 			publish(1, func(amqp.Table) {})
-			re, err := New(w.Client, a, Config{Poll: 10 * time.Millisecond})
-			archivetest.Must(t, err)
+			re := New(w.Client, a, Config{Poll: 10 * time.Millisecond})
 			w.Runs(re.Run)
 			testkit.Eventually(t, archivetest.Longest, func() error {
 				r, err := a.Replay(t.Context(), r.id)

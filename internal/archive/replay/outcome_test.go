@@ -53,8 +53,7 @@ func newReplayEnv(t *testing.T, url string, n int, policy reprise.Policy) *repla
 	testkit.Eventually(t, archivetest.Longest, func() bool { return len(w.Archived()) == n })
 	stop()
 	p.stop = worker(policy)
-	replayer, err := New(w.Client, w.Archive, Config{Poll: 10 * time.Millisecond})
-	archivetest.Must(t, err)
+	replayer := New(w.Client, w.Archive, Config{Poll: 10 * time.Millisecond})
 	p.replayer = replayer
 	w.Runs(replayer.Run)
 	return p
@@ -216,8 +215,7 @@ func TestReplayWithoutOutcomeQueue(t *testing.T) {
 		archivetest.Must(t, err)
 		r, err := w.Archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "me")
 		archivetest.Must(t, err)
-		re, err := New(c, w.Archive, Config{Poll: 10 * time.Millisecond})
-		archivetest.Must(t, err)
+		re := New(c, w.Archive, Config{Poll: 10 * time.Millisecond})
 		w.Runs(re.Run)
 		testkit.Eventually(t, archivetest.Longest, func() error {
 			r, err := w.Archive.Replay(t.Context(), r.ID)
@@ -307,8 +305,7 @@ func TestFailedCanaryStopsReplayDespiteSuccessfulRetry(t *testing.T) {
 		archivetest.Must(t, err)
 		r, err := w.Archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}, Canary: time.Hour}, "me")
 		archivetest.Must(t, err)
-		re, err := New(w.Client, w.Archive, Config{}) // checks once a second
-		archivetest.Must(t, err)
+		re := New(w.Client, w.Archive, Config{}) // checks once a second
 		w.Runs(re.Run)
 		testkit.Eventually(t, archivetest.Longest, func() error {
 			r, err = w.Archive.Replay(t.Context(), r.ID)
@@ -353,8 +350,7 @@ func TestReplayToExchangeDoesNotRequestOutcomes(t *testing.T) {
 		archivetest.Must(t, w.Raw.QueueBind(other, "", exchange, false, nil))
 		_, err := w.Archive.Add(t.Context(), []failed.Message{{Queue: "work", FailedQueue: "work.failed"}})
 		archivetest.Must(t, err)
-		re, err := New(w.Client, w.Archive, Config{})
-		archivetest.Must(t, err)
+		re := New(w.Client, w.Archive, Config{})
 		r, err := w.Archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}, To: &failed.Target{Exchange: exchange, RoutingKey: "x"}}, "me")
 		archivetest.Must(t, err)
 		r, err = re.Finish(t.Context(), r.ID)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,12 +37,6 @@ const redrivePoll = 250 * time.Millisecond
 // message, this message and the messages behind it stay in the queue. While the broker does not accept messages,
 // Redrive waits, at most until ctx is done. It does not send messages that another consumer takes in the meantime.
 func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, sent int, err error) {
-	if c == nil {
-		return 0, 0, errors.New("Redrive: client must not be nil")
-	}
-	if err := cfg.Validate(); err != nil {
-		return 0, 0, err
-	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	found, err = c.Depth(ctx, cfg.From)
 	if err != nil || found == 0 {
@@ -293,24 +286,6 @@ type RedriveConfig struct {
 	// reports that the broker does not accept messages. "redrive sends by queue name" has queue and warning, see
 	// Destination.Warning. "cannot read bindings" has error and next_try. Default: no logging.
 	Logger *slog.Logger
-}
-
-// Validate reports missing and invalid fields and explains how to fix them.
-func (c RedriveConfig) Validate() error {
-	var errs []error
-	if c.From == "" {
-		errs = append(errs, errors.New("RedriveConfig.From must not be empty (set the failed queue, such as orders.failed)"))
-	}
-	if c.To != nil && *c.To == (failed.Target{}) {
-		errs = append(errs, errors.New("RedriveConfig.To must have a routing key or an exchange (nil means the queue that each message failed in)"))
-	}
-	if slices.Contains(c.Marks, nil) {
-		errs = append(errs, errors.New("RedriveConfig.Marks must not contain nil"))
-	}
-	if c.Limit < 0 || !(c.Rate >= 0) { // !(x >= 0) also rejects NaN
-		errs = append(errs, fmt.Errorf("RedriveConfig.Limit and Rate must not be negative: got %d and %v (0 means no limit)", c.Limit, c.Rate))
-	}
-	return errors.Join(errs...)
 }
 
 // target returns the route of a message, and, if c.To is not set, the work queue in which the message failed.

@@ -3,7 +3,6 @@ package replay
 import (
 	"context"
 	"fmt"
-	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,15 +78,6 @@ func TestRedriveContinuesAfterUnstartedMessage(t *testing.T) {
 		}
 		begins("a requeued message")
 	})
-}
-
-func TestRedriveRejectsInvalidLimits(t *testing.T) {
-	for _, c := range []RedriveConfig{{Limit: -1}, {Rate: -1}, {Rate: math.NaN()}} {
-		c.From = "orders.failed"
-		if c.Validate() == nil {
-			t.Errorf("%+v: got no error, want one", c)
-		}
-	}
 }
 
 // A message whose publish or confirm is lost stays in the failed queue until the broker has confirmed it.

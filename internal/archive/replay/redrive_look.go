@@ -30,12 +30,6 @@ const maxLook = 1000
 // destinations of these messages. It returns reprise.ErrPeekLimit if it cannot read the first message. If
 // RedriveConfig.To has an exchange, it does not read messages, because all of them have the same destination.
 func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found int, all []Destination, err error) {
-	if c == nil {
-		return 0, nil, errors.New("LookBeforeRedrive: client must not be nil")
-	}
-	if err := cfg.Validate(); err != nil {
-		return 0, nil, err
-	}
 	depth, err := c.Depth(ctx, cfg.From)
 	if found = depth; cfg.Limit > 0 {
 		found = min(depth, cfg.Limit)

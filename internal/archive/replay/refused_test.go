@@ -79,13 +79,12 @@ func TestReplayEndsOnTargetErrorsOnly(t *testing.T) {
 	} {
 		a := archivetest.NewMemory()
 		a.Fill("orders", 12)
-		r, err := NewFor(archivetest.PublisherFunc(func(m *reprise.Message) error {
+		r := NewFor(archivetest.PublisherFunc(func(m *reprise.Message) error {
 			if m.MessageID == "id-4" {
 				return tc.err
 			}
 			return nil
 		}), a, Config{Batch: 5})
-		archivetest.Must(t, err)
 		got, err := r.Finish(t.Context(), a.Begin(failed.Plan{}))
 		archivetest.Must(t, err)
 		if tc.stops && (got.State != failed.ReplayStopped || got.Sent != 4 || got.Refused != 0 || a.States()[failed.Failed] != 8) ||
@@ -114,8 +113,7 @@ func TestReplayOfMessageThatFillsItsFrame(t *testing.T) {
 		testkit.Eventually(t, archivetest.Longest, func() bool { return len(w.Archived()) == 3 })
 		r, err := w.Archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "me")
 		archivetest.Must(t, err)
-		replayer, err := New(w.Client, w.Archive, Config{})
-		archivetest.Must(t, err)
+		replayer := New(w.Client, w.Archive, Config{})
 		r, err = replayer.Finish(t.Context(), r.ID)
 		archivetest.Must(t, err)
 		if r.State != failed.ReplayDone || r.Sent != 2 || r.Refused != 1 || len(w.Take(work)) != 2 {

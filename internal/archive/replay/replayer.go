@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -67,27 +66,6 @@ func (c Config) withDefaults() Config {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultReplayDrain)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
-}
-
-// Validate reports invalid fields and explains how to fix them.
-func (c Config) Validate() error {
-	var errs []error
-	if c.Batch < 0 || c.Batch > store.MaxPageSize {
-		errs = append(errs, fmt.Errorf("replay.Config.Batch must be between 0 and %d: got %d (0 means %d)", store.MaxPageSize, c.Batch, background.DefaultBatch))
-	}
-	if c.Poll < 0 {
-		errs = append(errs, fmt.Errorf("replay.Config.Poll must not be negative: got %s (0 means %s)", c.Poll, defaultPoll))
-	}
-	if c.Lease != 0 && c.Lease < time.Second {
-		errs = append(errs, fmt.Errorf("replay.Config.Lease must be at least 1s: got %s (0 means %s)", c.Lease, background.DefaultLease))
-	}
-	if c.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("replay.Config.DrainTimeout must not be negative: got %s (0 means %s)", c.DrainTimeout, defaultReplayDrain))
-	}
-	if slices.Contains(c.Marks, nil) {
-		errs = append(errs, errors.New("replay.Config.Marks must not contain nil"))
-	}
-	return errors.Join(errs...)
 }
 
 // Store contains the methods of Archive that a Replayer needs.
@@ -187,32 +165,21 @@ type Replayer struct {
 	active map[failed.ReplayID]bool
 }
 
-// New checks cfg and returns a Replayer. Run or Finish starts it. New does not access the broker or the
+// New returns a Replayer. Run or Finish starts it. New does not access the broker or the
 // database.
-func New(c *reprise.Client, a *store.Archive, cfg Config) (*Replayer, error) {
-	switch {
-	case a == nil:
-		return nil, errors.New("replay.New: archive must not be nil")
-	case c == nil:
-		return nil, errors.New("replay.New: client must not be nil")
-	}
-	r, err := NewFor(c, a, cfg, a.Config().Redact...)
-	if err == nil {
-		read := func(m *reprise.Delivery) (protocol.Outcome, bool) { return protocol.ReadOutcome(m.Headers) }
-		r.archive, r.outcomes = a, background.NewCollector(c, r.cfg.Logger, a.OutcomeTopology(), "outcomes wait", read, a.NoteOutcomes)
-	}
-	return r, err
+func New(c *reprise.Client, a *store.Archive, cfg Config) *Replayer {
+	r := NewFor(c, a, cfg, a.Config().Redact...)
+	read := func(m *reprise.Delivery) (protocol.Outcome, bool) { return protocol.ReadOutcome(m.Headers) }
+	r.archive, r.outcomes = a, background.NewCollector(c, r.cfg.Logger, a.OutcomeTopology(), "outcomes wait", read, a.NoteOutcomes)
+	return r
 }
 
 // NewFor is a variant of New for any Publisher and Store. Its messages do not request outcomes. secrets are the rules for
 // BulkEdit.SpareSecrets.
-func NewFor(c Publisher, a Store, cfg Config, secrets ...failed.Rule) (*Replayer, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
+func NewFor(c Publisher, a Store, cfg Config, secrets ...failed.Rule) *Replayer {
 	cfg = cfg.withDefaults()
 	cfg.Marks = slices.Clone(cfg.Marks)
-	return &Replayer{store: a, out: c, cfg: cfg, router: newRouter(cfg.Routing, cfg.Logger), owner: rand.Text(), wake: background.NewSignal(), secrets: secrets, active: map[failed.ReplayID]bool{}}, nil
+	return &Replayer{store: a, out: c, cfg: cfg, router: newRouter(cfg.Routing, cfg.Logger), owner: rand.Text(), wake: background.NewSignal(), secrets: secrets, active: map[failed.ReplayID]bool{}}
 }
 
 // Run executes all replays concurrently until ctx is done. Then it records the messages in flight and returns nil.

@@ -20,9 +20,8 @@ type Config struct {
 	// Dialect is the SQL dialect of the database: SQLite or PostgreSQL.
 	Dialect Dialect
 
-	// Prefix is the prefix of table and index names: at most 40 lowercase letters, digits and underscores. It must not
-	// begin with a digit. In PostgreSQL, the tables are in the first schema of the search path. Default:
-	// "reprise_failed_".
+	// Prefix is the prefix of table and index names. In PostgreSQL, the tables are in the first schema of the search path.
+	// Default: "reprise_failed_".
 	Prefix string
 
 	// Redact specifies secrets to exclude from the search. The archive still stores them, because a replay needs the
@@ -61,27 +60,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports missing and invalid fields and explains how to fix them.
+// Validate reports invalid rules and explains how to fix them.
 func (c Config) Validate() error {
 	var errs []error
-	if err := c.Dialect.Validate(); err != nil {
-		errs = append(errs, failed.Invalid("Config.%w", err))
-	}
-	if c.Prefix != "" && !prefixes.MatchString(c.Prefix) {
-		errs = append(errs, failed.Invalid("Config.Prefix must be at most 40 lowercase letters, digits and underscores, and not begin with a digit: got %q (empty means %s)", c.Prefix, defaultPrefix))
-	}
-	if c.Retention < 0 {
-		errs = append(errs, failed.Invalid("Config.Retention must not be negative: got %s (0 keeps messages indefinitely)", c.Retention))
-	}
-	queues := make(map[string]bool)
 	for _, r := range c.Rules {
-		switch {
-		case r.Retention <= 0:
+		if r.Retention <= 0 {
 			errs = append(errs, failed.Invalid("retention of queue %q must be positive: got %s", r.Queue, r.Retention))
-		case queues[r.Queue]:
-			errs = append(errs, failed.Invalid("queue %q must have at most one retention", r.Queue))
 		}
-		queues[r.Queue] = true
 	}
 	for _, r := range slices.Concat(c.Redact, c.Columns) {
 		errs = append(errs, r.Validate())
@@ -117,9 +102,6 @@ type Archive struct {
 // In SQLite, Open sets the journal mode of the file to WAL. Do not pass a connection pool for ":memory:", because each
 // connection would have a separate database.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (a *Archive, err error) {
-	if db == nil {
-		return nil, errNoDatabase
-	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

@@ -12,9 +12,6 @@ import (
 
 // carryOut executes a replay that passes its messages to the function publish.
 func carryOut(ctx context.Context, a *store.Archive, id failed.ReplayID, publish func(*reprise.Message) error) (*failed.Replay, error) {
-	r, err := replay.NewFor(archivetest.PublisherFunc(publish), a, replay.Config{Batch: 3}, a.Config().Redact...)
-	if err != nil {
-		return nil, err
-	}
+	r := replay.NewFor(archivetest.PublisherFunc(publish), a, replay.Config{Batch: 3}, a.Config().Redact...)
 	return r.Finish(ctx, id)
 }

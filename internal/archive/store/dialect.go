@@ -3,7 +3,6 @@ package store
 import (
 	"fmt"
 	"hash/fnv"
-	"regexp"
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
@@ -20,8 +19,6 @@ const (
 
 // dialect generates the SQL that differs between the dialects.
 type dialect struct{ Dialect }
-
-var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
 // begin returns the first statements of a write transaction. Write transactions run one at a time, so that they
 // neither interleave nor conflict.

@@ -14,7 +14,7 @@ func TestErrorsHaveNoPackagePrefix(t *testing.T) {
 	_, missing := a.Get(ctx, 17)
 	_, invalid := a.Discard(ctx, failed.Filter{}, "why", "me")
 	for _, err := range []error{
-		failed.ErrNotFound, failed.ErrState, failed.ErrInvalid, missing, invalid, store.Config{}.Validate(),
+		failed.ErrNotFound, failed.ErrState, failed.ErrInvalid, missing, invalid, store.Config{Redact: []failed.Rule{{}}}.Validate(),
 	} {
 		if text := err.Error(); strings.HasPrefix(text, "failed: ") || strings.HasPrefix(text, "store: ") || strings.HasPrefix(text, "invalid: ") {
 			t.Errorf("error %q has a prefix", text)

@@ -71,8 +71,7 @@ func Example() {
 	ingest, err := ingest.New(client, archive, ingest.Config{Queues: []string{"orders.failed"}})
 	must(err)
 	go ingest.Run(ctx)
-	replayer, err := replay.New(client, archive, replay.Config{})
-	must(err)
+	replayer := replay.New(client, archive, replay.Config{})
 	go replayer.Run(ctx)
 
 	must(client.Publish(ctx, &reprise.Message{RoutingKey: "orders", Body: []byte("order 17")}))

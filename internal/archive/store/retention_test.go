@@ -59,7 +59,7 @@ func TestRetentionRules(t *testing.T) {
 }
 
 func TestRetentionRuleValidation(t *testing.T) {
-	for _, rules := range [][]store.RetentionRule{{{Queue: "q"}}, {{Queue: "q", Retention: -1}}, {{"q", time.Hour}, {"q", time.Hour}}} {
+	for _, rules := range [][]store.RetentionRule{{{Queue: "q"}}, {{Queue: "q", Retention: -1}}} {
 		if err := (store.Config{Dialect: store.SQLite, Rules: rules}).Validate(); !errors.Is(err, failed.ErrInvalid) {
 			t.Errorf("rules %v: got error %v, want ErrInvalid", rules, err)
 		}

@@ -252,5 +252,3 @@ func (a *Archive) ready(ctx context.Context) bool {
 	a.commits.Store(commits)
 	return err == nil && at == strconv.Itoa(version)
 }
-
-var errNoDatabase = errors.New("Open: database must not be nil")

@@ -3,7 +3,6 @@ package waiting
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -47,15 +46,9 @@ type Rescheduler struct {
 
 // New returns a Rescheduler. Call Run to start it. New does not connect to the broker or to the
 // database.
-func New(c *reprise.Client, a *store.Archive, cfg Config) (*Rescheduler, error) {
-	switch {
-	case a == nil:
-		return nil, errors.New("waiting.New: archive must not be nil")
-	case c == nil:
-		return nil, errors.New("waiting.New: client must not be nil")
-	}
+func New(c *reprise.Client, a *store.Archive, cfg Config) *Rescheduler {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Rescheduler{client: c, archive: a, cfg: cfg}, nil
+	return &Rescheduler{client: c, archive: a, cfg: cfg}
 }
 
 // forgetEvery is the interval at which Run removes overdue retries.

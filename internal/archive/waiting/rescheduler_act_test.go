@@ -394,8 +394,7 @@ func cutAct(t *testing.T, w *archivetest.Wire, b testkit.Target, do Do, directio
 	c, err := reprise.Dial(ctx, proxy.URL(), &reprise.Config{Reconnect: backoff.Fixed(10 * time.Millisecond)})
 	archivetest.Must(t, err)
 	defer c.Close(ctx)
-	x, err := New(c, w.Archive, Config{})
-	archivetest.Must(t, err)
+	x := New(c, w.Archive, Config{})
 	proxy.CutAfterFrame(direction, frame)
 	act := Act{Do: do, Filter: store.WaitingFilter{Queue: work}}
 	if do == Postpone {

@@ -34,8 +34,7 @@ func newRetryingFrom(w *archivetest.Wire, work string, s topology.Strategy, fail
 	t.Helper()
 	x := &retryingWorker{Wire: w, work: work}
 	w.DeleteLater(x.work, topology.FailedQueue(x.work))
-	r, err := New(w.Client, w.Archive, Config{})
-	archivetest.Must(t, err)
+	r := New(w.Client, w.Archive, Config{})
 	x.r = r
 	w.DeleteLater(w.Archive.RetriesTopology().Queues[0].Name)
 	archivetest.Must(t, w.Client.Declare(t.Context(), w.Archive.RetriesTopology())) // otherwise the first report could be unroutable

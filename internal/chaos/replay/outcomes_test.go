@@ -241,10 +241,7 @@ func serviceRole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := replay.New(c, a, replay.Config{Lease: lease})
-	if err != nil {
-		return err
-	}
+	r := replay.New(c, a, replay.Config{Lease: lease})
 	ended := make(chan error, 2)
 	go func() { ended <- take(ctx, a, c) }()
 	go func() { ended <- r.Run(ctx) }()

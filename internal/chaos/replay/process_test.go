@@ -78,10 +78,7 @@ func replayRole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := replay.New(c, a, replay.Config{Lease: lease})
-	if err != nil {
-		return err
-	}
+	r := replay.New(c, a, replay.Config{Lease: lease})
 	fmt.Println("ready")
 	id, err := strconv.ParseInt(os.Getenv(replayVariable), 10, 64)
 	if err != nil {

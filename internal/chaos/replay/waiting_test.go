@@ -31,10 +31,7 @@ func act(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := waiting.New(c, a, waiting.Config{})
-	if err != nil {
-		return err
-	}
+	r := waiting.New(c, a, waiting.Config{})
 	fmt.Println("ready")
 	do := waiting.Act{Do: waiting.Do(os.Getenv(actVariable)), Filter: store.WaitingFilter{Queue: workQueue}}
 	if do.Do == waiting.Postpone {

@@ -57,9 +57,7 @@ func newSystem(ctx context.Context, a *store.Archive, past *history.History) (_ 
 	if err := s.client.Declare(ctx, declared); err != nil {
 		return nil, err
 	}
-	if s.replayer, err = replay.New(s.client, a, replay.Config{}); err != nil {
-		return nil, err
-	}
+	s.replayer = replay.New(s.client, a, replay.Config{})
 	ingest, err := ingest.New(s.client, a, ingest.Config{Queues: failedQueues})
 	if err != nil {
 		return nil, err

@@ -124,9 +124,7 @@ func (p *Process) run(ctx context.Context) error {
 		p.ledger.Store(books)
 	}
 	if p.Work != nil {
-		if book, err = ledger.NewBook(p.pool, ledger.BookConfig{Dialect: store.SQLite, Process: p.Name, Logger: p.Logger}); err != nil {
-			return err
-		}
+		book = ledger.NewBook(p.pool, ledger.BookConfig{Dialect: store.SQLite, Process: p.Name, Logger: p.Logger})
 	}
 	served, err := console.New(console.Config{
 		Archive: archive, Replayer: wake{p}, Routing: p.Routing, Ledger: books, Tokens: p.Tokens, Logger: p.Logger,
@@ -149,10 +147,7 @@ func (p *Process) run(ctx context.Context) error {
 			}
 		})
 	}
-	replayer, err := replay.New(client, archive, replay.Config{Routing: p.Routing, Lease: p.Lease, Poll: p.Poll, Logger: p.Logger})
-	if err != nil {
-		return err
-	}
+	replayer := replay.New(client, archive, replay.Config{Routing: p.Routing, Lease: p.Lease, Poll: p.Poll, Logger: p.Logger})
 	p.sender.Store(replayer)
 	run(replayer.Run)
 	if len(p.Queues) > 0 {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -21,7 +22,6 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/health"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/serve"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
-	"github.com/reprisemq/reprise/internal/archive/ingest"
 )
 
 // Command is reprise console.
@@ -147,11 +147,10 @@ func (c *runCmd) config() (archiving.Config, error) {
 		Settings: archive.Config{Queues: c.Queue, Console: archive.Console{Secure: c.Secure, Prefix: c.Prefix, TraceURL: c.TraceURL}},
 	}
 	a := &cfg.Settings
-	if len(c.Queue) > 0 {
-		if err := (ingest.Config{Queues: c.Queue}).Validate(); err != nil {
-			return cfg, exit.Usagef("--queue: %w", err)
-		}
-	} else if c.Management == "" {
+	if slices.Contains(c.Queue, "") {
+		return cfg, exit.Usagef("--queue must not be empty (set the failed queue, such as orders.failed)")
+	}
+	if len(c.Queue) == 0 && c.Management == "" {
 		return cfg, exit.Usagef("failed queues are required (use --queue NAME for each, or --management URL to find all *.failed)")
 	}
 	var err error

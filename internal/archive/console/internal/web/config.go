@@ -98,9 +98,6 @@ var prefixForm = regexp.MustCompile(`^(/[A-Za-z0-9][A-Za-z0-9._~-]*)+/?$`)
 // Validate reports invalid settings and suggests valid values.
 func (c *Config) Validate() error {
 	var errs []error
-	if c.Archive == nil {
-		errs = append(errs, errors.New("console: Config.Archive must not be nil (use store.Open)"))
-	}
 	if m := c.Management; m != nil {
 		if u, err := url.Parse(m.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			errs = append(errs, fmt.Errorf("console: Config.Management.URL must be a URL such as http://host:15672: got %q", m.URL))
