@@ -3,24 +3,24 @@ module github.com/reprisemq/reprise
 go 1.26.0
 
 require (
-	github.com/alecthomas/kong v1.17.0 // commands, flags and help texts, declared in one place as structs
-	github.com/aymanbagabas/go-udiff v0.4.1 // unified diffs of edited messages
-	github.com/cockroachdb/pebble/v2 v2.1.7 // the broker's data on disk (ADR 4)
-	github.com/goccy/go-yaml v1.19.2 // YAML with positions, so that errors contain line and column
-	github.com/google/go-cmp v0.7.0 // tests: readable differences between values
-	github.com/jackc/pgx/v5 v5.12.0 // the PostgreSQL driver of the command
-	github.com/prometheus/client_golang v1.25.0 // metrics in the format of Prometheus, and their HTTP handler
-	github.com/rabbitmq/amqp091-go v1.16.0 // the AMQP 0-9-1 client, maintained by the RabbitMQ team
-	github.com/rogpeppe/go-internal v1.16.0 // tests: testscript, for tests of the command line as scripts
-	github.com/sony/gobreaker/v2 v2.4.0 // the state machine of a circuit breaker, without dependencies
-	go.opentelemetry.io/otel v1.47.0 // spans, and the propagation of their context
-	go.opentelemetry.io/otel/sdk v1.47.0 // tests: a recorder of spans
-	go.opentelemetry.io/otel/trace v1.47.0 // as otel
-	golang.org/x/net v0.60.0 // the text of HTML error pages; tests: the console's pages as a browser parses them
-	golang.org/x/term v0.47.0 // detection and width of a terminal
-	golang.org/x/time v0.16.0 // a rate limiter that implements reprise.Limiter
-	modernc.org/sqlite v1.60.0 // SQLite without cgo, for the command
-	pgregory.net/rapid v1.3.0 // tests: properties, and operations that are compared with a model; minimizes failing cases
+	github.com/alecthomas/kong v1.17.0
+	github.com/aymanbagabas/go-udiff v0.4.1
+	github.com/cockroachdb/pebble/v2 v2.1.7
+	github.com/goccy/go-yaml v1.19.2
+	github.com/google/go-cmp v0.7.0
+	github.com/jackc/pgx/v5 v5.12.0
+	github.com/prometheus/client_golang v1.25.0
+	github.com/rabbitmq/amqp091-go v1.16.0
+	github.com/rogpeppe/go-internal v1.16.0
+	github.com/sony/gobreaker/v2 v2.4.0
+	go.opentelemetry.io/otel v1.47.0
+	go.opentelemetry.io/otel/sdk v1.47.0
+	go.opentelemetry.io/otel/trace v1.47.0
+	golang.org/x/net v0.60.0
+	golang.org/x/term v0.47.0
+	golang.org/x/time v0.16.0
+	modernc.org/sqlite v1.60.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -3,10 +3,10 @@ module github.com/reprisemq/reprise/bench
 go 1.26.0
 
 require (
-	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // latencies to three digits, in constant memory
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/reprisemq/reprise v0.0.0
-	gonum.org/v1/plot v0.17.0 // charts as SVG
+	gonum.org/v1/plot v0.17.0
 )
 
 require (

@@ -5,12 +5,12 @@ go 1.26.0
 
 require (
 	github.com/google/go-cmp v0.7.0
-	github.com/jackc/pgx/v5 v5.12.0 // the PostgreSQL driver, for the cover art catalogue
-	github.com/johannesboyne/gofakes3 v1.2.0 // an S3 server in the process, which stores the cover art
-	github.com/minio/minio-go/v7 v7.4.1 // the S3 client, for gofakes3 and for a real object store
+	github.com/jackc/pgx/v5 v5.12.0
+	github.com/johannesboyne/gofakes3 v1.2.0
+	github.com/minio/minio-go/v7 v7.4.1
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/reprisemq/reprise v0.0.0
-	gonum.org/v1/plot v0.17.0 // charts of the simulated week of cdnpurge
+	gonum.org/v1/plot v0.17.0
 	pgregory.net/rapid v1.3.0
 )
 

@@ -4,23 +4,23 @@ module github.com/reprisemq/reprise/internal/tools
 go 1.26.0
 
 tool (
-	github.com/goreleaser/nfpm/v2/cmd/nfpm // builds the Debian packages without Debian
-	gotest.tools/gotestsum // prints the result of each package of make test, and all failures at the end
+	github.com/goreleaser/nfpm/v2/cmd/nfpm
+	gotest.tools/gotestsum
 )
 
 require (
-	github.com/alecthomas/chroma/v2 v2.27.0 // syntax highlighting of the site
+	github.com/alecthomas/chroma/v2 v2.27.0
 	github.com/chromedp/cdproto v0.159.0
-	github.com/chromedp/chromedp v0.22.1 // drives Chromium in the tests of the console
-	github.com/getkin/kin-openapi v0.153.0 // validates the console's OpenAPI document in a test
+	github.com/chromedp/chromedp v0.22.1
+	github.com/getkin/kin-openapi v0.153.0
 	github.com/goccy/go-yaml v1.19.2
 	github.com/google/go-cmp v0.7.0
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/michaelklishin/rabbit-hole/v2 v2.12.0 // a Go client of the management API, for a test on both brokers
+	github.com/michaelklishin/rabbit-hole/v2 v2.12.0
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/reprisemq/reprise v0.0.0
-	github.com/yuin/goldmark v1.8.7 // Markdown to HTML for the site
-	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d // the certificate authorities in the container image
+	github.com/yuin/goldmark v1.8.7
+	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
 	modernc.org/sqlite v1.60.0
 )
 
