@@ -147,8 +147,13 @@ func (c *runCmd) config() (archiving.Config, error) {
 		Settings: archive.Config{Queues: c.Queue, Console: archive.Console{Secure: c.Secure, Prefix: c.Prefix, TraceURL: c.TraceURL}},
 	}
 	a := &cfg.Settings
-	if slices.Contains(c.Queue, "") {
-		return cfg, exit.Usagef("--queue must not be empty (set the failed queue, such as orders.failed)")
+	for i, queue := range c.Queue {
+		switch {
+		case queue == "":
+			return cfg, exit.Usagef("--queue must not be empty (set the failed queue, such as orders.failed)")
+		case slices.Contains(c.Queue[:i], queue):
+			return cfg, exit.Usagef("--queue must not contain %q twice", queue)
+		}
 	}
 	if len(c.Queue) == 0 && c.Management == "" {
 		return cfg, exit.Usagef("failed queues are required (use --queue NAME for each, or --management URL to find all *.failed)")
