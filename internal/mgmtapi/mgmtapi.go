@@ -31,8 +31,8 @@ type API struct {
 	Client   *http.Client // default: a client with a timeout
 }
 
-// within returns the virtual host as the last segment of a path.
-func (a API) within() string { return "/" + url.PathEscape(cmp.Or(a.VHost, "/")) }
+// Within returns the virtual host as the last segment of a path.
+func (a API) Within() string { return "/" + url.PathEscape(cmp.Or(a.VHost, "/")) }
 
 // StatusError reports a response with a status other than 200.
 type StatusError struct {

@@ -60,7 +60,7 @@ func (a API) Queues(ctx context.Context) ([]Queue, error) {
 		Args      arguments     `json:"arguments"`
 		Stats     Field[stats]  `json:"message_stats"`
 	}
-	found, _, err := list[queue](ctx, a, "queues"+a.within()+"?columns="+queueColumns)
+	found, _, err := list[queue](ctx, a, "queues"+a.Within()+"?columns="+queueColumns)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (a API) Declaration(ctx context.Context, name string) (topology.Queue, erro
 		Arguments  arguments   `json:"arguments"`
 		Policy     arguments   `json:"effective_policy_definition"`
 	}]
-	err := a.Get(ctx, "queues"+a.within()+"/"+url.PathEscape(name)+"?columns=durable,auto_delete,exclusive,arguments,effective_policy_definition", &answer)
+	err := a.Get(ctx, "queues"+a.Within()+"/"+url.PathEscape(name)+"?columns=durable,auto_delete,exclusive,arguments,effective_policy_definition", &answer)
 	if err != nil {
 		return topology.Queue{}, err
 	}

@@ -16,7 +16,7 @@ var ErrIncomplete = errors.New("the management API describes exchanges or bindin
 // Topology returns the exchanges and bindings of the virtual host, except the default exchange and its bindings. An exchange
 // includes the alternate exchange that a policy sets.
 func (a API) Topology(ctx context.Context) (t topology.Topology, err error) {
-	within := a.within()
+	within := a.Within()
 	exchanges, complete, err := list[struct {
 		Name, Type, Policy Field[string]
 		Internal           Field[bool]

@@ -54,6 +54,7 @@ type commands struct {
 	Mark       reportcmd.Mark     `cmd:"" help:"Mark an event in the history, such as a deployment."`
 	Redrive    queuecmd.Redrive   `cmd:"" help:"Move messages from a failed queue back to their queues, without an archive."`
 	Purge      queuecmd.Purge     `cmd:"" help:"Remove messages from a queue."`
+	Doctor     plancmd.Doctor     `cmd:"" help:"Find what loses, blocks or repeats messages on a RabbitMQ."`
 	Topology   plancmd.Topology   `cmd:"" help:"Show the queues of a configuration."`
 	Demo       demoCmd            `cmd:"" help:"Run a demonstration: a cover art indexer with failures."`
 	Version    version.Command    `cmd:"" help:"Print the version."`

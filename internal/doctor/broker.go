@@ -1,0 +1,335 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Broker is what the rules know about a broker.
+type Broker struct {
+	Version     string // of RabbitMQ; "" if it is unknown
+	Nodes       int    // 0: unknown
+	Queues      []Queue
+	Exchanges   []Exchange
+	Bindings    []Binding
+	Policies    []Policy
+	Users       []User
+	Consumers   []Consumer
+	Channels    []Channel
+	Connections []Connection
+	Deprecated  []string // used features
+	Alarms      []string
+
+	has     map[string]bool // lists that were read
+	indexed index
+}
+
+// Queue is a queue. The counts are zero in definitions.
+type Queue struct {
+	Name, VHost                    string
+	Kind                           string // "classic", "quorum" or "stream"
+	Durable, AutoDelete, Exclusive bool
+	Args                           map[string]any // of the declaration
+	Policy                         map[string]any // effective definition of its policies
+	PolicyName                     string
+	Ready, Messages, Bytes         int64
+	Consumers                      int64
+	Members, Online                int // of a quorum queue; 0: unknown
+}
+
+// Exchange is an exchange.
+type Exchange struct {
+	Name, VHost, Kind string
+	Args              map[string]any
+	Alternate         string // of the arguments or of a policy
+	PolicyName        string
+}
+
+// Binding is a binding. The default exchange has none.
+type Binding struct {
+	VHost, Source, Destination, Kind, Key string
+}
+
+// Policy is a policy or an operator policy.
+type Policy struct {
+	Name, VHost, Pattern, ApplyTo string
+	Priority                      float64
+	Definition                    map[string]any
+	Operator                      bool
+
+	pattern *regexp.Regexp
+}
+
+// User is a user.
+type User struct {
+	Name string
+	Tags []string
+}
+
+// Consumer is a consumer of a queue.
+type Consumer struct {
+	VHost, Queue string
+	Ack          bool
+	Prefetch     int64
+	Priority     int64
+}
+
+// Channel is a channel.
+type Channel struct {
+	Name, VHost, User string
+	GlobalPrefetch    int64
+}
+
+// Connection is a connection.
+type Connection struct {
+	Name, User, Host, State string
+}
+
+// number returns an integer of JSON or of a table.
+func number(v any) (int64, bool) {
+	switch n := v.(type) {
+	case float64:
+		return int64(n), n == float64(int64(n))
+	case int64:
+		return n, true
+	}
+	return 0, false
+}
+
+// get returns the effective value of the setting x-key or key of a queue: of its argument, of its policies, or of both. As in
+// RabbitMQ, the lower of two limits applies, and otherwise the argument.
+func (q *Queue) get(key string) (value any, found bool) {
+	argument, given := q.Args["x-"+key]
+	policy, set := q.Policy[key]
+	a, limit := number(argument)
+	p, limited := number(policy)
+	switch {
+	case given && set && limit && limited:
+		return min(a, p), true
+	case given && set && q.Kind == "quorum" && key == "overflow", !given:
+		return policy, set
+	}
+	return argument, true
+}
+
+func (q *Queue) text(key string) string {
+	v, _ := q.get(key)
+	s, _ := v.(string)
+	return s
+}
+
+func (q *Queue) limit(key string) (int64, bool) {
+	v, _ := q.get(key)
+	return number(v)
+}
+
+// deadLetter returns the exchange and the routing key of dead letters. keyed is false if they keep their own keys.
+func (q *Queue) deadLetter() (exchange, key string, keyed, found bool) {
+	v, found := q.get("dead-letter-exchange")
+	exchange, _ = v.(string)
+	v, keyed = q.get("dead-letter-routing-key")
+	key, _ = v.(string)
+	return exchange, key, keyed, found
+}
+
+// waits reports whether messages wait in the queue for their TTL and then leave it.
+func (q *Queue) waits() bool {
+	_, _, _, dead := q.deadLetter()
+	_, ttl := q.limit("message-ttl")
+	return dead && ttl
+}
+
+func (q *Queue) String() string    { return "queue " + q.Name }
+func (x *Exchange) String() string { return "exchange " + cmp.Or(x.Name, "(default)") }
+func (p *Policy) String() string {
+	if p.Operator {
+		return "operator policy " + p.Name
+	}
+	return "policy " + p.Name
+}
+
+// atLeast reports whether the broker has at least a version, such as "4.3".
+func (b *Broker) atLeast(version string) bool {
+	return b.Version != "" && compareVersions(b.Version, version) >= 0
+}
+
+func compareVersions(a, b string) int {
+	x, y := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(x), len(y)) {
+		m, _ := strconv.Atoi(x[i])
+		n, _ := strconv.Atoi(y[i])
+		if m != n {
+			return cmp.Compare(m, n)
+		}
+	}
+	return 0
+}
+
+// object identifies a queue or an exchange.
+type object struct{ vhost, name string }
+
+// index is computed once, because many rules follow dead letters.
+type index struct {
+	queues    map[object]*Queue
+	exchanges map[object]*Exchange
+	targets   map[*Queue][]string // queues that receive dead letters, also missing ones; no entry if they are unknown
+	feeding   map[*Queue][]*Queue // queues whose dead letters a queue receives
+}
+
+func (b *Broker) index() {
+	b.indexed = index{map[object]*Queue{}, map[object]*Exchange{}, map[*Queue][]string{}, map[*Queue][]*Queue{}}
+	for i := range b.Exchanges {
+		x := &b.Exchanges[i]
+		b.indexed.exchanges[object{x.VHost, x.Name}] = x
+	}
+	for i := range b.Queues {
+		q := &b.Queues[i]
+		b.indexed.queues[object{q.VHost, q.Name}] = q
+	}
+	routes := map[string]topology.Topology{}
+	for i := range b.Queues {
+		q := &b.Queues[i]
+		if _, found := routes[q.VHost]; !found {
+			routes[q.VHost] = b.routes(q.VHost)
+		}
+		targets, known := b.deadLetterTargets(q, routes[q.VHost])
+		if !known {
+			continue
+		}
+		b.indexed.targets[q] = targets
+		for _, name := range targets {
+			if to := b.queue(q.VHost, name); to != nil && to != q {
+				b.indexed.feeding[to] = append(b.indexed.feeding[to], q)
+			}
+		}
+	}
+}
+
+func (b *Broker) queue(vhost, name string) *Queue { return b.indexed.queues[object{vhost, name}] }
+
+// hasExchange reports whether an exchange exists. Definitions do not contain predeclared exchanges.
+func (b *Broker) hasExchange(vhost, name string) bool {
+	return name == "" || strings.HasPrefix(name, "amq.") || b.indexed.exchanges[object{vhost, name}] != nil
+}
+
+// routes returns the exchanges and bindings of a virtual host.
+func (b *Broker) routes(vhost string) topology.Topology {
+	var t topology.Topology
+	for _, x := range b.Exchanges {
+		if x.VHost == vhost && x.Name != "" {
+			args := topology.Table{}
+			if x.Alternate != "" {
+				args["alternate-exchange"] = x.Alternate
+			}
+			t.Exchanges = append(t.Exchanges, topology.Exchange{Name: x.Name, Kind: x.Kind, Args: args})
+		}
+	}
+	for _, e := range b.Bindings {
+		if e.VHost != vhost || e.Source == "" {
+			continue
+		}
+		one := topology.Binding{Exchange: e.Source, RoutingKey: e.Key, Queue: e.Destination}
+		if e.Kind == "exchange" {
+			one.Queue, one.ToExchange = "", e.Destination
+		}
+		t.Bindings = append(t.Bindings, one)
+	}
+	return t
+}
+
+// keys returns the routing keys with which messages enter a queue: the queue's name, through the default exchange, and the keys
+// of its bindings. A pattern of a topic exchange is not a key.
+func (b *Broker) keys(q *Queue) []string {
+	all := []string{q.Name}
+	for _, e := range b.Bindings {
+		if e.VHost == q.VHost && e.Kind == "queue" && e.Destination == q.Name && e.Source != "" && !strings.ContainsAny(e.Key, "*#") {
+			all = append(all, e.Key)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// deadLetterTargets returns the queues that receive dead letters of q, and whether they are known.
+func (b *Broker) deadLetterTargets(q *Queue, routes topology.Topology) (targets []string, known bool) {
+	exchange, key, keyed, found := q.deadLetter()
+	if !found {
+		return nil, true
+	}
+	keys := []string{key}
+	if !keyed {
+		keys = b.keys(q)
+	}
+	for _, key := range keys {
+		some, err := routes.Reach(exchange, key)
+		if err != nil {
+			return nil, false
+		}
+		targets = append(targets, some...)
+	}
+	slices.Sort(targets)
+	return slices.Compact(targets), true
+}
+
+// applyPolicies sets the effective policies of all objects. The management API returns them, definitions do not.
+func (b *Broker) applyPolicies() error {
+	for i := range b.Policies {
+		p := &b.Policies[i]
+		var err error
+		if p.pattern, err = regexp.Compile(p.Pattern); err != nil {
+			return fmt.Errorf("%v: cannot evaluate its pattern: %w", p, err)
+		}
+	}
+	for i := range b.Queues {
+		q := &b.Queues[i]
+		q.Policy = map[string]any{}
+		for _, operator := range []bool{false, true} {
+			p := b.policyFor(q.VHost, q.Name, operator, "all", "queues", q.Kind+"_queues")
+			if p == nil {
+				continue
+			}
+			if !operator {
+				q.PolicyName = p.Name
+			}
+			for key, value := range p.Definition {
+				n, limit := number(value)
+				was, both := number(q.Policy[key])
+				if limit && both {
+					value = min(n, was)
+				}
+				q.Policy[key] = value
+			}
+		}
+	}
+	for i := range b.Exchanges {
+		x := &b.Exchanges[i]
+		p := b.policyFor(x.VHost, x.Name, false, "all", "exchanges")
+		if p == nil {
+			continue
+		}
+		x.PolicyName = p.Name
+		if x.Alternate == "" {
+			x.Alternate, _ = p.Definition["alternate-exchange"].(string)
+		}
+	}
+	return nil
+}
+
+func (b *Broker) policyFor(vhost, name string, operator bool, targets ...string) (best *Policy) {
+	for i := range b.Policies {
+		p := &b.Policies[i]
+		if p.VHost != vhost || p.Operator != operator || !slices.Contains(targets, cmp.Or(p.ApplyTo, "all")) {
+			continue
+		}
+		if p.pattern.MatchString(name) && (best == nil || p.Priority > best.Priority) {
+			best = p
+		}
+	}
+	return best
+}
