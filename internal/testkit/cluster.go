@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -93,8 +92,11 @@ func (c *Cluster) run(args ...string) string {
 }
 
 func (c *Cluster) script(args ...string) (string, error) {
-	_, file, _, _ := runtime.Caller(0)
-	cmd := exec.Command(filepath.Join(filepath.Dir(file), "../../scripts/rabbitmq"), args...)
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/reprisemq/reprise").Output()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the module of scripts/rabbitmq: %w", err)
+	}
+	cmd := exec.Command(filepath.Join(strings.TrimSpace(string(root)), "scripts/rabbitmq"), args...)
 	var log strings.Builder
 	cmd.Stderr = &log
 	answer, err := cmd.Output()
