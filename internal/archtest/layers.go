@@ -30,13 +30,13 @@ internal/archive/console/internal/pages, internal/archive/console/internal/jsona
 internal/archive/console/internal/web                                                                    | broker/internal/management
 internal/archive/console/internal/access, internal/archive/console/internal/editor                       | broker/internal/node
 internal/archive/console/internal/fault, internal/archive/console/internal/flow                          | broker/internal/session
-internal/archive/console/internal/show, internal/archive/console/internal/figures                        | broker/internal/vhost, broker/internal/access
+internal/archive/console/internal/show, internal/archive/console/internal/figures                        | broker/internal/vhost, broker/internal/access, broker/internal/parameter
 internal/archive/api, internal/archive/notification, internal/graph, internal/doctor                                | broker/internal/queue, broker/internal/registry, broker/internal/diskstore
 internal/archive/ledger, internal/archive/history                                                        | broker/internal/store
 internal/archive/ingest, internal/archive/replay, internal/archive/waiting                               |
 internal/archive/background                                                                              |
 internal/archive/store                                                                                   |
-internal/archive/failed                                                                                  | broker/internal/route, broker/internal/exception
+internal/archive/failed                                                                                  | broker/internal/route, broker/internal/exception, broker/internal/quota
 internal/archive/fleet, internal/archive/sift, internal/archive/design                                   | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
 breaker, idempotent, prommetrics, oteltrace                                                              |
 internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson                                |

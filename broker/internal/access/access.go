@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/pcre"
+	"github.com/reprisemq/reprise/broker/internal/quota"
 	"github.com/reprisemq/reprise/broker/internal/registry"
 	"github.com/reprisemq/reprise/internal/bounded"
 	"github.com/reprisemq/reprise/internal/throttle"
@@ -25,6 +26,8 @@ type User struct {
 	Name string
 	Hash Hash
 	Tags []string // roles in the management API, such as administrator or monitoring
+	// Limits on the connections and channels of the user. SetUser keeps limits that it does not set.
+	Limits quota.Limits
 }
 
 // Permission contains the permissions of a user in a virtual host. An empty expression permits nothing.
@@ -83,14 +86,57 @@ func New() *Control {
 // The number is never zero.
 func (c *Control) Generation() uint64 { return c.generation.Load() }
 
-// SetUser adds a user, or replaces the user with the same name.
+// SetUser adds a user, or replaces the user with the same name, except for limits that are not in u.
 func (c *Control) SetUser(u User) error {
 	if u.Name == "" {
 		return errors.New("user name must not be empty")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	u.Limits = merge(c.users[u.Name].Limits, u.Limits)
 	c.users[u.Name] = u
+	c.saveUser(u)
+	return nil
+}
+
+// merge returns the union of two sets of limits. The second set takes precedence.
+func merge(a, b quota.Limits) quota.Limits {
+	all := make(quota.Limits, len(a)+len(b))
+	maps.Copy(all, a)
+	maps.Copy(all, b)
+	return all
+}
+
+// Limits returns the limits of a user. The caller must not change the map.
+func (c *Control) Limits(user string) quota.Limits {
+	u, _ := c.User(user)
+	return u.Limits
+}
+
+// SetLimit sets a limit of a user.
+func (c *Control) SetLimit(user, name string, limit int64) error {
+	return c.changeLimits(user, func(l quota.Limits) { l[name] = limit })
+}
+
+// ClearLimit removes a limit of a user. The name "all" removes all limits.
+func (c *Control) ClearLimit(user, name string) error {
+	return c.changeLimits(user, func(l quota.Limits) {
+		if delete(l, name); name == "all" {
+			clear(l)
+		}
+	})
+}
+
+func (c *Control) changeLimits(user string, change func(quota.Limits)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u, known := c.users[user]
+	if !known {
+		return ErrUnknownUser
+	}
+	u.Limits = merge(u.Limits, nil) // other callers may read the old map
+	change(u.Limits)
+	c.users[user] = u
 	c.saveUser(u)
 	return nil
 }

@@ -3,6 +3,7 @@ package access
 import (
 	"log/slog"
 
+	"github.com/reprisemq/reprise/broker/internal/quota"
 	"github.com/reprisemq/reprise/broker/internal/registry"
 )
 
@@ -13,8 +14,9 @@ const (
 )
 
 type userDocument struct {
-	Hash []byte   `json:"hash,omitempty"` // empty if the user cannot log in with a password
-	Tags []string `json:"tags,omitempty"`
+	Hash   []byte       `json:"hash,omitempty"` // empty if the user cannot log in with a password
+	Tags   []string     `json:"tags,omitempty"`
+	Limits quota.Limits `json:"limits,omitempty"`
 }
 
 type permissionDocument struct {
@@ -24,7 +26,7 @@ type permissionDocument struct {
 }
 
 func (c *Control) saveUser(u User) {
-	c.registry.Set(userDocument{u.Hash.saltAndSum, u.Tags}, userKind, u.Name)
+	c.registry.Set(userDocument{u.Hash.saltAndSum, u.Tags, u.Limits}, userKind, u.Name)
 }
 
 func (c *Control) savePermission(p Permission) {
@@ -43,7 +45,7 @@ func Load(r *registry.Registry, log *slog.Logger) (*Control, error) {
 			return nil, d.Damaged(err)
 		}
 		name := d.Names[0]
-		c.users[name] = User{Name: name, Hash: hash, Tags: d.Value.Tags}
+		c.users[name] = User{Name: name, Hash: hash, Tags: d.Value.Tags, Limits: d.Value.Limits}
 	}
 	for d, err := range registry.All[permissionDocument](r, permissionKind, 2) {
 		if err != nil {

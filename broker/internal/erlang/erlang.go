@@ -2,6 +2,8 @@
 package erlang
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -45,12 +47,25 @@ func Term(v any) string {
 	return fmt.Sprint(v)
 }
 
-// JSON formats a value that was decoded from JSON, with integers as int64.
+// RawJSON formats valid JSON.
+func RawJSON(text []byte) string {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	_ = d.Decode(&v)
+	return JSON(v)
+}
+
+// JSON formats a value that was decoded from JSON, with integers as int64 or all numbers as [json.Number].
 func JSON(v any) string {
 	var terms []string
 	switch v := v.(type) {
 	case nil:
 		return "null"
+	case json.Number:
+		if f, err := v.Float64(); err == nil && strings.ContainsAny(v.String(), ".eE") {
+			return float(f)
+		}
 	case []any:
 		for _, e := range v {
 			terms = append(terms, JSON(e))

@@ -64,7 +64,7 @@ const (
 	anyone        privilege = iota // user with a tag that permits the use of the API
 	monitor                        // user who may monitor all connections and the node
 	administrator                  // user who may change the node
-	policymaker                    // user who may change policies; not included in monitor
+	policymaker                    // user who may change policies and parameters; not included in monitor
 )
 
 func (p privilege) check(u access.User) error {

@@ -2,9 +2,11 @@ package management
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/reprisemq/reprise/broker/internal/node"
+	"github.com/reprisemq/reprise/broker/internal/parameter"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
@@ -20,7 +22,7 @@ func (h *Handler) definitions() {
 		if err != nil {
 			return nil, err
 		}
-		return exportVHost(v), nil
+		return exportVHost(c.node, v), nil
 	})
 	h.handle("POST /api/definitions/{vhost}", administrator, func(c *call) (any, error) {
 		return postDefinitions(c, c.vhostToChange)
@@ -39,38 +41,40 @@ func origin(format, explanation string) fields {
 func export(n *node.Node) fields {
 	vhosts := func(yield func(element) bool) {
 		for _, v := range n.VHosts() {
-			if !yield(func() fields { return fields{"name": v.Name(), "limits": fields{}, "metadata": metadata(v)} }) {
+			if !yield(func() fields {
+				return fields{"name": v.Name(), "limits": withLimits(n.Parameters.Limits(v.Name())), "metadata": metadata(v)}
+			}) {
 				return
 			}
 		}
 	}
-	return origin("cluster", "Definitions of cluster '"+cmp.Or(n.ClusterName(), NodeName)+"'").with(declared(n.VHosts()...)).with(fields{
+	return origin("cluster", "Definitions of cluster '"+cmp.Or(n.ClusterName(), NodeName)+"'").with(declared(n.Parameters, n.VHosts()...)).with(fields{
 		"original_cluster_name": cmp.Or(n.ClusterName(), NodeName),
 		"users":                 list(listUsers(n.Access.Users)),
 		"vhosts":                list(vhosts),
 		"permissions":           listPermissions(n.Access, anyPermission),
 		"topic_permissions":     []fields{},
-		"global_parameters":     []fields{clusterTags()},
+		"global_parameters":     listParameters(n.Parameters, parameter.Key.IsGlobal),
 	})
 }
 
 // exportVHost returns the body of GET /api/definitions/{vhost}. The exported objects do not name a virtual host, so
 // that they can be imported into any virtual host.
-func exportVHost(v *vhost.VHost) fields {
-	objects, m := declared(v), metadata(v)
+func exportVHost(n *node.Node, v *vhost.VHost) fields {
+	objects, m := declared(n.Parameters, v), metadata(v)
 	for name, all := range objects {
 		if all, ok := all.(list); ok {
 			objects[name] = all.without("vhost")
 		}
 	}
 	return origin("single_virtual_host", "Definitions of virtual host '"+v.Name()+"'").with(objects).with(fields{
-		"original_vhost_name": v.Name(), "description": m["description"], "limits": fields{}, "metadata": m,
+		"original_vhost_name": v.Name(), "description": m["description"], "limits": withLimits(n.Parameters.Limits(v.Name())), "metadata": m,
 	})
 }
 
-// declared returns the queues, exchanges and bindings in the given virtual hosts, except exclusive queues and their
+// declared returns the parameters, queues, exchanges and bindings in the given virtual hosts, except exclusive queues and their
 // bindings, and predeclared exchanges.
-func declared(vhosts ...*vhost.VHost) fields {
+func declared(p *parameter.Store, vhosts ...*vhost.VHost) fields {
 	// All lists use one snapshot per virtual host. Otherwise, the export could contain a binding without its queue, and
 	// such a binding cannot be imported.
 	taken := sync.OnceValue(func() (all []snapshot) {
@@ -92,7 +96,10 @@ func declared(vhosts ...*vhost.VHost) fields {
 	}
 	return fields{
 		"queues": each(snapshot.declaredQueues), "exchanges": each(snapshot.declaredExchanges),
-		"bindings": each(snapshot.declaredBindings), "parameters": listOperatorParameters(vhosts...), "policies": listPolicies(false, vhosts...),
+		"bindings": each(snapshot.declaredBindings), "policies": listPolicies(false, vhosts...),
+		"parameters": concat(listOperatorParameters(vhosts...), listParameters(p, func(k parameter.Key) bool {
+			return slices.ContainsFunc(vhosts, func(v *vhost.VHost) bool { return !k.IsGlobal() && k.VHost == v.Name() })
+		})),
 	}
 }
 

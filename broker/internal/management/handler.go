@@ -12,6 +12,7 @@
 //	administrator  all objects, in all virtual hosts
 //	monitoring     the node and its metrics; lists of all virtual hosts, connections and channels; otherwise the same as
 //	               management
+//	policymaker    parameters in these virtual hosts, and global parameters; otherwise the same as management
 //	management     virtual hosts in which the user has permissions; connections and channels of the user; queues, exchanges
 //	               and bindings, according to the AMQP permissions of the user
 //
@@ -21,10 +22,9 @@
 // # Limitations
 //
 // The package omits fields that describe Erlang processes (reductions, garbage collection); docs/compatibility.md lists
-// them. Parameters, limits and topic permissions are not supported: lists are empty (except for the global
-// parameter cluster_tags), lookups fail with status 404, and requests to create an object fail. The package does not
-// sample in the background. A rate is therefore the average between two requests for the same object, at least five
-// seconds apart.
+// them. Topic permissions are not supported: lists are empty, lookups fail with status 404, and requests to create an object
+// fail. Parameters of federations and shovels are stored, but have no effect. The package does not sample in the background. A
+// rate is therefore the average between two requests for the same object, at least five seconds apart.
 //
 // # Cost
 //
@@ -127,6 +127,8 @@ func (h *Handler) routes() {
 	h.vhosts()
 	h.users()
 	h.permissions()
+	h.limits()
+	h.parameters()
 	h.definitions()
 	h.health()
 	h.addUnsupported()
@@ -287,7 +289,8 @@ func (s *statusOnly) Header() http.Header         { return s.header }
 func (s *statusOnly) WriteHeader(status int)      { s.status = status }
 func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
 
-// decode decodes the body into v. If any of the needed fields is missing or null, decode returns an error.
+// decode decodes the body into v. If any of the needed fields is missing, decode returns an error. The same applies to a
+// field that is null, unless its tag has options.
 func (c *call) decode(v any, needed ...string) error {
 	var body json.RawMessage
 	err := json.NewDecoder(c.Body).Decode(&body)

@@ -80,7 +80,8 @@ func postDefinitions(c *call, where func() (*vhost.VHost, error)) (any, error) {
 }
 
 // Import adds the objects in a RabbitMQ definitions file to a node. It replaces users and permissions that already
-// exist, and updates the descriptions and tags of virtual hosts. It does not change queues, exchanges or bindings that
+// exist, sets policies and parameters, and updates the descriptions and tags of virtual hosts. As in RabbitMQ, the limits of a
+// virtual host are a parameter, and its field limits has no effect. Import does not change queues, exchanges or bindings that
 // already exist. If the definitions contain an invalid or unsupported object, Import makes no changes,
 // and returns an error that lists these objects.
 func Import(n *node.Node, text []byte, log *slog.Logger) error {
@@ -155,6 +156,7 @@ func (d definitions) add(im *importer) {
 		each(d, im, "users", im.addUser, "name")
 		each(d, im, "vhosts", im.addVHost, "name")
 		each(d, im, "permissions", im.addPermission, "user", "vhost", "configure", "write", "read")
+		each(d, im, "global_parameters", im.addGlobalParameter, "name")
 	}
 	located := []string{"vhost"}
 	if im.into != nil {
@@ -168,7 +170,7 @@ func (d definitions) add(im *importer) {
 }
 
 // notNull lists the fields that an object may omit, but must not set to null.
-var notNull = []string{"arguments", "password", "password_hash"}
+var notNull = []string{"arguments", "password", "password_hash", "apply-to", "priority"}
 
 // each calls add for each element of a list. It records a problem for each element that is not an object of type T, or
 // lacks one of the needed fields. The argument of add is valid only during the call.
@@ -258,17 +260,11 @@ func (u unsupportedObject) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// harmless contains the names of global parameters that only describe a cluster, and that Import can therefore ignore.
-var harmless = []string{"cluster_tags", "cluster_name", "internal_cluster_id", "imported_definition_hash_value"}
-
 // refuseUnsupported records a problem for each list of unsupported objects that is not empty.
 func (d definitions) refuseUnsupported(im *importer) {
-	for _, list := range []string{"parameters", "topic_permissions", "global_parameters"} {
+	for _, list := range []string{"topic_permissions"} {
 		count, first := 0, unsupportedObject{}
 		each(d, im, list, func(u *unsupportedObject) error {
-			if list == "global_parameters" && slices.Contains(harmless, u.Name) || list == "parameters" && u.Component == operatorComponent {
-				return nil
-			}
 			if count++; count == 1 {
 				first = *u
 			}
@@ -281,37 +277,14 @@ func (d definitions) refuseUnsupported(im *importer) {
 	}
 }
 
-// limits reports whether a user or a virtual host has limits. In JSON, they are an object or, in older exports, a list.
-// A negative limit means no limit.
-type limits bool
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (l *limits) UnmarshalJSON(b []byte) error {
-	var named map[string]json.Number
-	var list []json.RawMessage
-	if json.Unmarshal(b, &list) == nil {
-		*l = len(list) > 0
-		return nil
-	}
-	*l = json.Unmarshal(b, &named) != nil
-	for _, limit := range named {
-		if n, err := limit.Int64(); err != nil || n >= 0 {
-			*l = true
-		}
-	}
-	return nil
-}
-
 type importedUser struct {
 	Name string `json:"name"`
 	userSettings
-	Limits limits `json:"limits"`
 }
 
 type importedVHost struct {
 	Name string `json:"name"`
 	vhostSettings
-	Limits   limits         `json:"limits"`
 	Metadata *vhostSettings `json:"metadata"`
 }
 

@@ -1,20 +1,19 @@
 package management
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/node"
+	"github.com/reprisemq/reprise/broker/internal/parameter"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
 func (im *importer) addUser(u *importedUser) error {
-	if u.Limits {
-		return badRequest("limits of users are not supported: user " + u.Name + " has limits (nothing was imported)")
-	}
 	if im.users[u.Name] {
 		return fmt.Errorf("user %q is defined twice", u.Name)
 	}
@@ -28,9 +27,6 @@ func (im *importer) addUser(u *importedUser) error {
 
 // addVHost adds or changes a virtual host. As in RabbitMQ, only the first of several definitions of it counts.
 func (im *importer) addVHost(v *importedVHost) error {
-	if v.Limits {
-		return badRequest("limits of virtual hosts are not supported: " + v.Name + " has limits (nothing was imported)")
-	}
 	if err := v.settings().check(); err != nil {
 		return withObject("vhost", v.Name, err)
 	}
@@ -71,6 +67,37 @@ func (im *importer) host(name string) (*vhost.VHost, error) {
 func noVHost(name string) error {
 	//lint:ignore ST1005 RabbitMQ's text
 	return fmt.Errorf("Please create virtual host %q prior to importing definitions.", name)
+}
+
+// addParameter adds or replaces a parameter.
+func (im *importer) addParameter(p *importedParameter) error {
+	v, err := im.host(p.VHost)
+	if err != nil {
+		return err
+	}
+	if p.Component == operatorComponent {
+		return addOperatorPolicy(v, p)
+	}
+	err = im.setParameter(parameter.Key{VHost: v.Name(), Component: p.Component, Name: p.Name}, p.Value)
+	if err != nil {
+		return fmt.Errorf(`%w (vhost: "%s" / component: "%s" / key: "%s")`, err, v.Name(), p.Component, p.Name)
+	}
+	return nil
+}
+
+func (im *importer) addGlobalParameter(p *importedParameter) error {
+	if p.Value == nil { // null is a value
+		return fmt.Errorf("global parameter %q: value is missing", p.Name)
+	}
+	return im.setParameter(parameter.Global(p.Name), p.Value)
+}
+
+func (im *importer) setParameter(k parameter.Key, value json.RawMessage) error {
+	_, err := im.node.SetParameter(parameter.Parameter{Key: k, Value: value})
+	if err == nil {
+		warnIdle(im.log, k)
+	}
+	return err
 }
 
 func (im *importer) addExchange(x *importedExchange) error {

@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -55,7 +56,7 @@ func publishTo(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.mayExchange(v, access.Write, x.Name); err != nil {
+	if err := cmp.Or(c.mayConnect(v), c.mayExchange(v, access.Write, x.Name)); err != nil {
 		return nil, err
 	}
 	encoded, err := (*amqpwire.Properties)(&p.Properties).Append(nil)
@@ -160,7 +161,7 @@ func getFrom(c *call) (any, error) {
 	if err := c.decode(&r, "ackmode", "count", "encoding"); err != nil {
 		return nil, err
 	}
-	if err := r.check(); err != nil {
+	if err := cmp.Or(r.check(), c.mayConnect(v)); err != nil {
 		return nil, err
 	}
 	if config := q.Config(); config.Quorum && config.SingleActive {

@@ -161,20 +161,13 @@ func (im *importer) addPolicy(p *importedPolicy) error {
 	return withObject("policy", p.Name, err)
 }
 
-// addParameter adds an operator policy. Definitions contain operator policies as parameters.
-func (im *importer) addParameter(p *importedParameter) error {
-	if p.Component != operatorComponent {
-		return nil
-	}
-	v, err := im.host(p.VHost)
-	if err != nil {
-		return err
-	}
+// addOperatorPolicy adds an operator policy. Definitions contain operator policies as parameters.
+func addOperatorPolicy(v *vhost.VHost, p *importedParameter) error {
 	var s policySettings
 	if err := decodeObject(p.Value, &s, []string{"pattern", "definition"}); err != nil {
 		return withObject("operator policy", p.Name, err)
 	}
-	_, err = s.set(v, p.Name, true)
+	_, err := s.set(v, p.Name, true)
 	return withObject("operator policy", p.Name, err)
 }
 

@@ -74,8 +74,7 @@ func putClusterName(c *call) (any, error) {
 	if err := c.decode(&s, "name"); err != nil {
 		return nil, err
 	}
-	c.node.SetClusterName(s.Name)
-	return done{}, nil
+	return done{}, c.node.SetClusterName(s.Name)
 }
 
 func whoami(c *call) (any, error) {

@@ -45,7 +45,7 @@ const hashing = "rabbit_password_hashing_sha256"
 // describeUser returns a user in the format that the API and definitions use.
 func describeUser(u access.User) fields {
 	return fields{
-		"name": u.Name, "password_hash": u.Hash.String(), "hashing_algorithm": hashing, "tags": tagList(u.Tags), "limits": fields{},
+		"name": u.Name, "password_hash": u.Hash.String(), "hashing_algorithm": hashing, "tags": tagList(u.Tags), "limits": withLimits(u.Limits),
 	}
 }
 
@@ -61,10 +61,11 @@ func listUsers(users func() []access.User) pages {
 
 // userSettings is the body of a request that creates or changes a user. It is also part of a user in definitions.
 type userSettings struct {
-	Password         *string `json:"password"`
-	PasswordHash     *string `json:"password_hash"`
-	HashingAlgorithm string  `json:"hashing_algorithm"`
-	Tags             *tags   `json:"tags"`
+	Password         *string         `json:"password"`
+	PasswordHash     *string         `json:"password_hash"`
+	HashingAlgorithm string          `json:"hashing_algorithm"`
+	Tags             *tags           `json:"tags"`
+	Limits           json.RawMessage `json:"limits,omitempty"`
 }
 
 // tags is a list of tags. In JSON, it may also be a comma-separated string, as before RabbitMQ 3.9.
@@ -101,6 +102,12 @@ func (s *userSettings) user(name string) (access.User, error) {
 		return u, badRequest("both_password_and_password_hash_are_provided")
 	}
 	u.Tags = *s.Tags
+	if s.Limits != nil {
+		var problems []string
+		if u.Limits, problems = parseUserLimits(s.Limits); problems != nil {
+			return u, badRequest(strings.Join(problems, "; "))
+		}
+	}
 	switch {
 	case s.Password != nil && *s.Password != "":
 		u.Hash = access.HashPassword(*s.Password)

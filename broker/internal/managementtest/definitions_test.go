@@ -138,12 +138,8 @@ func TestImportRejectsUnsupportedObjects(t *testing.T) {
 	b := embedded(t, broker.Config{})
 	for definitions, want := range map[string]string{
 		`{"policies":[{"name":"ha","vhost":"/","pattern":".*","definition":{"ha-mode":"all"}}]}`:                   "policy \"ha\": Validation failed\n\n[{<<\"ha-mode\">>,<<\"all\">>}] are not recognised policy settings\n",
-		`{"parameters":[{"component":"shovel","name":"s","vhost":"/","value":{}}]}`:                                "parameters are not supported: got 1, the first is component shovel, name s, vhost /",
 		`{"topic_permissions":[{"user":"guest","vhost":"/"}]}`:                                                     "topic_permissions are not supported",
-		`{"global_parameters":[{"name":"mqtt_default_vhosts","value":{}}]}`:                                        "global_parameters are not supported",
-		`{"users":[{"name":"u","tags":"","limits":{"max-connections":1}}]}`:                                        "limits of users are not supported",
 		`{"users":[{"name":"u","tags":"","password_hash":"x","hashing_algorithm":"rabbit_password_hashing_md5"}]}`: "hashing_algorithm must be rabbit_password_hashing_sha256: got rabbit_password_hashing_md5",
-		`{"vhosts":[{"name":"v","limits":{"max-queues":1}}]}`:                                                      "limits of virtual hosts are not supported",
 		`{"vhosts":[{"name":"v","metadata":{"default_queue_type":"quorum"}}]}`:                                     "default_queue_type must be classic: got quorum",
 		`{"queues":[{"name":"q","vhost":"/","arguments":{"x-queue-type":"stream"}}]}`:                              "queue \"q\"",
 		`{"queues":[{"name":"q","vhost":"/"}],"queues":[]}`:                                                        "\"queues\" must not occur twice in an object (nothing was imported)",

@@ -34,6 +34,11 @@ func declared(exchange, queue, key string) string {
 		"bindings":[{"source":"x","vhost":"V","destination_type":"queue","destination":"q","routing_key":%q,"arguments":{}}]}`, exchange, queue, key)
 }
 
+// limits returns the start of definitions with the limits of a virtual host.
+func limits(vhost, value string) string {
+	return fmt.Sprintf(`{"parameters":[{"vhost":%q,"component":"vhost-limits","name":"limits","value":%s}]`, vhost, value)
+}
+
 func bindingOf(source, kind, destination string) string {
 	return fmt.Sprintf(`{"source":%q,"vhost":"V","destination_type":%q,"destination":%q,"routing_key":"k","arguments":{}}`, source, kind, destination)
 }
@@ -43,9 +48,25 @@ var importCases = []importCase{
 	{text: `{"vhosts":[{"name":"W","limits":[ ]}]}`},
 	{text: `{"vhosts":[{"name":"W","limits":{"max-queues": -1}}]}`},
 	{text: `{"vhosts":[{"name":"W","limits":null}]}`},
+	{text: `{"vhosts":[{"name":"W","limits":{"max-queues":0}}],"queues":[{"name":"q","vhost":"W"},` + queueQ + `]}`, queues: []string{"q"}},
 	{text: `{"vhosts":[{"name":"W"},{"name":"W","description":"second"}]}`},
 	{text: `{"vhosts":[{"description":"no name"}]}`, refused: true},
 	{text: `{"users":[{"name":"U","password":"x","tags":"","limits":{ "max-channels" : -1 }}]}`},
+	{text: `{"users":[{"name":"U","password":"x","tags":"","limits":{"max-channels":5,"max-connections":0}}]}`},
+	{text: `{"users":[{"name":"U","password":"x","tags":"","limits":{"max-channels":"5"}}]}`, refused: true},
+	{text: `{"users":[{"name":"U","password":"x","tags":"","limits":{"max-queues":5}}]}`, refused: true},
+	{text: `{"users":[{"name":"U","password":"x","tags":"","limits":null}]}`, refused: true},
+	{text: limits("V", `{"max-queues":2}`) + `,"queues":[` + queueQ + `]}`, queues: []string{"q"}},
+	{text: limits("V", `{"max-queues":-1,"max-connections":3}`) + `,"queues":[` + queueQ + `]}`, queues: []string{"q"}},
+	{text: limits("V", `[]`) + `}`},
+	{text: limits("V", `{"max-queues":"2"}`) + `}`, refused: true},
+	{text: limits("V", `{"max-channels":2}`) + `}`, refused: true},
+	{text: limits("V", `7`) + `}`, refused: true},
+	{text: limits("V", `null`) + `}`, refused: true},
+	{text: limits("W", `{"max-queues":2}`) + `}`, refused: true},
+	{text: `{"parameters":[{"vhost":"V","component":"nosuch","name":"n","value":{}}]}`, refused: true},
+	{text: `{"parameters":[{"vhost":"V","component":"policy","name":"n","value":{}}]}`, refused: true},
+	{text: `{"parameters":[{"vhost":"V","name":"n","value":{}}]}`, refused: true},
 	{text: `{"users":[{"name":"U","password":"x","tags":""},{"name":"U","password":"y","tags":""}]}`, refused: true},
 	{text: `{"users":[{"name":"U","password":"x"}]}`, refused: true},
 	{text: `{"users":[{"name":"U","password":null,"tags":""}]}`, refused: true},
@@ -152,7 +173,7 @@ func TestRefusedImportChangesNothing(t *testing.T) {
 	exported := func() string { return b.must(t, "GET", "/api/definitions", "") }
 	before := exported()
 	status, text := b.call(t, "POST", "/api/definitions", `{
-		"users":[{"name":"guest","password":"other","tags":[]},{"name":"new","password":"x","tags":"","limits":{"max-channels":1}}],
+		"users":[{"name":"guest","password":"other","tags":[]},{"name":"new","password":"x","tags":"","limits":{"max-channels":"1"}}],
 		"vhosts":[{"name":"new"},{"name":"/","description":"changed"}],
 		"permissions":[{"user":"guest","vhost":"new","configure":"","write":"","read":""},{"user":"nobody","vhost":"/","configure":"","write":"","read":""}],
 		"queues":[{"name":"q","vhost":"new"},{"name":"bad","vhost":"/","arguments":{"x-message-ttl":-1}}],
@@ -168,7 +189,7 @@ func TestRefusedImportChangesNothing(t *testing.T) {
 	}
 	var body struct{ Reason string }
 	must(t, json.Unmarshal([]byte(text), &body))
-	for _, want := range []string{"user new", `user "nobody"`, `queue "bad"`, `exchange "y"`, `"one"`, "'none'", `policy "p"`} {
+	for _, want := range []string{`user "new"`, `user "nobody"`, `queue "bad"`, `exchange "y"`, `"one"`, "'none'", `policy "p"`} {
 		if status != 400 || !strings.Contains(body.Reason, want) {
 			t.Errorf("got %d %s, want 400 …%s…", status, text, want)
 		}
@@ -181,8 +202,8 @@ func TestRefusedImportChangesNothing(t *testing.T) {
 // Mutations of valid definitions: each is a path to a field of the document, and values to put there.
 var mutations = map[string][]string{
 	"users/0/name": {`null`, `1`}, "users/0/tags": {`"a,b"`, `["a"]`, `null`, `7`}, "users/0/password": {`""`, `null`, `[]`},
-	"users/0/limits": {`{ }`, `{"max-channels":-1}`}, "users/0": {`null`, `"x"`, `{}`}, "users": {`[]`, `{}`, `null`},
-	"vhosts/0/name": {`null`, `3`}, "vhosts/0/limits": {`{ }`, `[]`, `{"max-queues":-1}`, `null`}, "vhosts/0/metadata": {`{}`, `null`, `{"tags":["a"]}`},
+	"users/0/limits": {`{ }`, `{"max-channels":-1}`, `{"max-channels":5,"max-connections":0}`, `{"max-channels":"5"}`, `{"max-queues":5}`, `[1]`, `null`, `5`}, "users/0": {`null`, `"x"`, `{}`}, "users": {`[]`, `{}`, `null`},
+	"vhosts/0/name": {`null`, `3`}, "vhosts/0/limits": {`{ }`, `[]`, `{"max-queues":-1}`, `{"max-queues":0}`, `null`}, "vhosts/0/metadata": {`{}`, `null`, `{"tags":["a"]}`},
 	"permissions/0/user": {`"nobody-here"`, `null`, `1`}, "permissions/0/vhost": {`"nowhere"`, `null`}, "permissions/0/configure": {`"("`, `"(?=a)"`, `null`, `1`, `""`},
 	"queues/0/name": {`"amq.q"`, `null`, `5`}, "queues/0/vhost": {`"nowhere"`, `null`, `5`}, "queues/0/type": {`"quorum"`, `"other"`, `null`, `3`},
 	"queues/0/arguments":   {`{}`, `[]`, `null`, `"x"`, `{"x-message-ttl":5}`, `{"x-message-ttl":-5}`, `{"x-message-ttl":"5"}`, `{"x-queue-type":"nosuch"}`, `{"x-queue-type":"quorum"}`, `{"x-max-priority":999}`, `{"n":null}`, `{"n":[1,{"a":"b"}]}`},
@@ -191,7 +212,10 @@ var mutations = map[string][]string{
 	"policies": {`[]`, `null`, `{}`}, "policies/0/name": {`null`, `5`, `""`}, "policies/0/pattern": {`"("`, `"(?=q)"`, `""`, `null`, `5`}, "policies/0/apply-to": {`"queues"`, `"none"`, `null`, `5`},
 	"policies/0/priority": {`-1`, `1.5`, `"7"`, `null`}, "policies/0/definition": {`{}`, `{"max-length":"5"}`, `{"alternate-exchange":"amq.fanout"}`, `{"nosuch":1}`, `{"max-length":0,"expires":1000000}`}, "policies/0/vhost": {`"nowhere"`, `null`},
 	"parameters/0/value": {`{"pattern":"x","definition":{"dead-letter-exchange":"x"},"priority":0}`, `{"pattern":"x","priority":0}`, `{"pattern":"x","definition":{"max-length":1},"priority":0,"apply-to":"exchanges"}`},
-	"parameters":         {`[]`, `null`}, "global_parameters": {`[]`, `null`}, "topic_permissions": {`[]`, `null`},
+	"parameters":         {`[]`, `null`}, "parameters/1": {`null`, `[]`, `{}`},
+	"parameters/1/vhost": {`"nowhere"`, `null`}, "parameters/1/component": {`"nosuch"`, `"policy"`, `null`, `5`},
+	"parameters/1/value": {`{"max-queues":1}`, `{"max-queues":-1,"max-connections":1}`, `{"max-queues":1.5}`, `{"max-queues":"1"}`, `{"max-channels":1}`, `{}`, `[]`, `[1]`, `null`, `"x"`, `5`},
+	"global_parameters":  {`[]`, `null`}, "topic_permissions": {`[]`, `null`},
 	"vhosts": {`[]`, `null`}, "permissions": {`[]`, `null`}, "exchanges": {`[]`, `null`}, "rabbit_version": {`"3.6.0"`, `null`, `5`, `""`},
 	"vhosts/0/description": {`"d"`, `null`, `5`}, "vhosts/0/tags": {`["a"]`, `"a,b"`, `null`, `5`}, "vhosts/0/default_queue_type": {`"classic"`, `null`, `"undefined"`},
 	"users/0/password_hash": {`""`, `null`, `"x"`, `5`}, "users/0/hashing_algorithm": {`"rabbit_password_hashing_sha256"`, `null`, `"nosuch"`},
@@ -210,6 +234,9 @@ func mutate(document map[string]any, path, value string) {
 	}
 	parts := strings.Split(path, "/")
 	list, _ := document[parts[0]].([]any)
+	if len(parts) > 1 && len(list) > 1 && parts[1] == "1" {
+		list = list[1:]
+	}
 	switch {
 	case len(parts) == 1 && value == "":
 		delete(document, parts[0])
@@ -234,7 +261,8 @@ const validDefinitions = `{
 	"exchanges":[{"name":"x","vhost":"V","type":"topic","durable":true,"auto_delete":false,"internal":false,"arguments":{}}],
 	"bindings":[{"source":"x","vhost":"V","destination":"q","destination_type":"queue","routing_key":"k","arguments":{}}],
 	"policies":[{"name":"p","vhost":"V","pattern":"^q","apply-to":"all","definition":{"max-length":5},"priority":1}],
-	"parameters":[{"component":"operator_policy","name":"o","vhost":"V","value":{"pattern":"","apply-to":"all","definition":{"message-ttl":900000},"priority":0}}]
+	"parameters":[{"component":"operator_policy","name":"o","vhost":"V","value":{"pattern":"","apply-to":"all","definition":{"message-ttl":900000},"priority":0}},
+		{"component":"vhost-limits","vhost":"V","name":"limits","value":{"max-connections":10,"max-queues":5}}]
 }`
 
 // For mutated definitions, both brokers give the same verdict and create the same objects. A refused import creates none.
@@ -277,8 +305,10 @@ func TestImportVerdictsAreThoseOfRabbitMQ(t *testing.T) {
 }
 
 // wrongTypes lists the mutations that RabbitMQ accepts although they have the wrong type.
+// It ignores a parameter that is not an object. (Without a name, a limit would break the virtual host there.)
 // It stores a routing key of null or "undefined", unless the type of the exchange reads the key.
 var wrongTypes = []string{
 	`exchanges/0/name=`, `exchanges/0/durable=1`, `exchanges/0/auto_delete=1`, `vhosts/0/description=5`,
+	`policies/0/name=null`, `policies/0/name=5`, `parameters/1=null`, `parameters/1=[]`,
 	`bindings/0/routing_key=null`, `bindings/0/routing_key=`,
 }

@@ -153,7 +153,6 @@ func TestImpossibleObjectsAreNotFound(t *testing.T) {
 		{"PUT", "/api/topic-permissions/V/nosuch", `{"exchange":"amq.topic","read":"","write":""}`},
 		{"PUT", "/api/topic-permissions/nosuch/guest", `{"exchange":"amq.topic","read":"","write":""}`},
 
-		{"GET", "/api/vhost-limits", ""},
 		{"GET", "/api/vhost-limits/V", ""},
 		{"GET", "/api/vhost-limits/nosuch", ""},
 		{"GET", "/api/vhost-limits/V/max-connections", ""},
@@ -164,7 +163,6 @@ func TestImpossibleObjectsAreNotFound(t *testing.T) {
 		{"DELETE", "/api/vhost-limits/nosuch/max-connections", ""},
 		{"DELETE", "/api/vhost-limits/V/max-connections", ""},
 
-		{"GET", "/api/user-limits", ""},
 		{"GET", "/api/user-limits/guest", ""},
 		{"GET", "/api/user-limits/nosuch", ""},
 		{"GET", "/api/user-limits/guest/max-connections", ""},

@@ -215,7 +215,7 @@ func (s shape) add(name string, v any) {
 	case map[string]any:
 		kind = "object"
 		for field, value := range v {
-			if strings.HasSuffix(name, ".cluster_state") || strings.HasSuffix(name, ".arguments") || strings.HasSuffix(name, ".client_properties") {
+			if strings.HasSuffix(name, ".cluster_state") || strings.HasSuffix(name, ".arguments") || strings.HasSuffix(name, ".client_properties") || strings.HasSuffix(name, ".limits") {
 				field = "…" // users choose these names
 			}
 			s.add(name+"."+field, value)

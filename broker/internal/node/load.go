@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/alarm"
+	"github.com/reprisemq/reprise/broker/internal/parameter"
 	"github.com/reprisemq/reprise/broker/internal/registry"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
@@ -20,10 +22,14 @@ func (n *Node) load() (err error) {
 	if n.begun, err = n.registry.Begun(); err != nil {
 		return err
 	}
-	if n.clusterName, err = n.registry.ClusterName(); err != nil {
+	if n.vhosts, err = vhost.Load(n.vhostConfig()); err != nil {
 		return err
 	}
-	if n.vhosts, err = vhost.Load(n.vhostConfig()); err != nil {
+	exists := func(vhost string) bool { return n.vhosts[vhost] != nil }
+	if n.Parameters, err = parameter.Load(n.registry, exists, n.config.Log); err != nil {
+		return err
+	}
+	if err := n.upgradeClusterName(); err != nil {
 		return err
 	}
 	n.Disk = &Disk{
@@ -37,19 +43,32 @@ func (n *Node) load() (err error) {
 	return nil
 }
 
+// upgradeClusterName replaces the document in which earlier versions saved the name of the cluster.
+func (n *Node) upgradeClusterName() error {
+	name, err := n.registry.TakeClusterName()
+	if err != nil || name == "" {
+		return err
+	}
+	return n.SetClusterName(name)
+}
+
+// clusterName is the key of the global parameter that contains the name of the cluster.
+var clusterName = parameter.Global("cluster_name")
+
 // ClusterName returns the name set by SetClusterName, or "".
-func (n *Node) ClusterName() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.clusterName
+func (n *Node) ClusterName() (name string) {
+	value, _ := n.Parameters.Get(clusterName)
+	_ = json.Unmarshal(value, &name) // a client may have set a parameter that is not a name
+	return name
 }
 
 // SetClusterName sets and saves the name of the cluster, which only describes it.
-func (n *Node) SetClusterName(name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.clusterName = name
-	n.registry.SetClusterName(name)
+func (n *Node) SetClusterName(name string) error {
+	value, err := json.Marshal(name)
+	if err != nil {
+		return err
+	}
+	return n.Parameters.Set(parameter.Parameter{Key: clusterName, Value: value})
 }
 
 // Begun reports whether an earlier broker has called Begin for this store. If so, this broker must not create the

@@ -5,6 +5,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -17,7 +18,9 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 	"github.com/reprisemq/reprise/broker/internal/budget"
+	"github.com/reprisemq/reprise/broker/internal/parameter"
 	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/quota"
 	"github.com/reprisemq/reprise/broker/internal/registry"
 	"github.com/reprisemq/reprise/broker/internal/session"
 	"github.com/reprisemq/reprise/broker/internal/stats"
@@ -29,10 +32,13 @@ import (
 // ErrClosed is returned by [Node.Serve] after [Node.Shutdown] has been called.
 var ErrClosed = errors.New("broker: shut down")
 
+// ErrNoVHost is returned if a virtual host does not exist.
+var ErrNoVHost = errors.New("virtual host not found")
+
 // Config configures a node.
 type Config struct {
 	Log      *slog.Logger
-	Sessions session.Config // New sets the fields VHost, Access, Budget, Alarms, Store, Stats, Log and Failures
+	Sessions session.Config // New sets the fields VHost, Access, Quotas, Budget, Alarms, Store, Stats, Log and Failures
 
 	// MemoryLimit is the total size of messages, in bytes, above which the node blocks publishers.
 	MemoryLimit int64
@@ -55,7 +61,10 @@ type Config struct {
 
 // Node is a broker without listeners.
 type Node struct {
-	Access *access.Control
+	Access     *access.Control
+	Parameters *parameter.Store
+	// Quotas counts what the limits of virtual hosts and users limit.
+	Quotas session.Quotas
 	Memory *queue.Meter
 	// Connections counts the memory of connections, and Topology the memory of objects that outlive connections.
 	// Neither counts messages in queues.
@@ -74,14 +83,13 @@ type Node struct {
 	// Clients can cause any number of these log messages. Each kind has a limit of its own, so that none hides another.
 	loggedRefused, loggedUnchecked, loggedEnd loglimit.Limit
 
-	mu          sync.Mutex
-	closed      bool
-	clusterName string
-	vhosts      map[string]*vhost.VHost
-	deleting    map[*vhost.VHost]struct{} // virtual hosts that are being deleted and may still read from the store
-	live        map[*session.Session]struct{}
-	running     sync.WaitGroup // goroutines that run sessions or monitor the store
-	closing     chan struct{}  // closed when closed is set
+	mu       sync.Mutex
+	closed   bool
+	vhosts   map[string]*vhost.VHost
+	deleting map[*vhost.VHost]struct{} // virtual hosts that are being deleted and may still read from the store
+	live     map[*session.Session]struct{}
+	running  sync.WaitGroup // goroutines that run sessions or monitor the store
+	closing  chan struct{}  // closed when closed is set
 }
 
 // New returns a node with the state from config.Store. If the store is nil or new, the node has only the virtual host
@@ -89,6 +97,7 @@ type Node struct {
 func New(config Config) (*Node, error) {
 	n := &Node{
 		Access:      access.New(),
+		Parameters:  parameter.New(),
 		Memory:      queue.NewMeter(config.MemoryLimit),
 		Connections: budget.NewConnections(orNone(config.ConnectionMemory), orNone(config.TotalMemory)),
 		Topology:    budget.NewLimit(orNone(config.TopologyMemory)),
@@ -111,6 +120,12 @@ func New(config Config) (*Node, error) {
 			return nil, err
 		}
 	}
+	n.Quotas = session.Quotas{
+		VHostConnections: &quota.Counter{Limit: quota.MaxConnections, Limits: n.Parameters.Limits},
+		UserConnections:  &quota.Counter{Limit: quota.MaxConnections, Limits: n.Access.Limits},
+		UserChannels:     &quota.Counter{Limit: quota.MaxChannels, Limits: n.Access.Limits},
+	}
+	n.sessions.Quotas = n.Quotas
 	n.sessions.VHost = n.VHost
 	n.sessions.Access = n.Access
 	n.sessions.Alarms = n.Alarms
@@ -164,9 +179,42 @@ func (n *Node) AddVHost(name string) (added bool) {
 
 func (n *Node) vhostConfig() vhost.Config {
 	return vhost.Config{
-		Log: n.config.Log, Meter: n.Memory, MaxQueues: n.config.MaxQueues, Stats: n.Stats,
+		Log: n.config.Log, Meter: n.Memory, MaxQueues: n.config.MaxQueues, Limits: n.limits, Stats: n.Stats,
 		Topology: n.Topology, Store: n.config.Store, Registry: n.registry, Resident: n.config.Resident,
 	}
+}
+
+// limits returns the limits of a virtual host. It reads n.Parameters when it is called, because load replaces them.
+func (n *Node) limits(vhost string) quota.Limits { return n.Parameters.Limits(vhost) }
+
+// SetParameter sets a parameter, and reports whether it existed. It returns [ErrNoVHost] if the parameter belongs to a
+// missing virtual host.
+func (n *Node) SetParameter(p parameter.Parameter) (existed bool, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !p.IsGlobal() && n.vhosts[p.VHost] == nil {
+		return false, ErrNoVHost
+	}
+	_, existed = n.Parameters.Get(p.Key)
+	return existed, n.Parameters.Set(p)
+}
+
+// ChangeLimits changes the limits of a virtual host. It returns [ErrNoVHost] if the virtual host does not exist.
+func (n *Node) ChangeLimits(vhost string, change func(limits map[string]json.RawMessage)) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.vhosts[vhost] == nil {
+		return ErrNoVHost
+	}
+	key, limits := parameter.LimitsOf(vhost), make(map[string]json.RawMessage)
+	value, _ := n.Parameters.Get(key)
+	_ = json.Unmarshal(value, &limits) // an empty list contains no limits
+	change(limits)
+	text, err := json.Marshal(limits)
+	if err != nil {
+		return err
+	}
+	return n.Parameters.Set(parameter.Parameter{Key: key, Value: text})
 }
 
 // DeleteVHost removes a virtual host and all its objects, and closes its connections. It reports whether the virtual
@@ -200,6 +248,7 @@ func (n *Node) removeVHost(name string) *vhost.VHost {
 	delete(n.vhosts, name)
 	n.deleting[host] = struct{}{}
 	n.Access.DeleteVHost(name)
+	n.Parameters.Delete(func(k parameter.Key) bool { return k.VHost == name && !k.IsGlobal() })
 	host.Forget()
 	return host
 }

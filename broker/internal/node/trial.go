@@ -4,13 +4,13 @@ import (
 	"log/slog"
 )
 
-// Trial returns a copy of the node with its users, virtual hosts, exchanges and queues, but without permissions, bindings,
+// Trial returns a copy of the node with its users, parameters, virtual hosts, exchanges and queues, but without permissions, bindings,
 // messages and connections. It is in memory, and has the same limits. Callers use it to check whether changes would
 // succeed, and must call Close.
 func (n *Node) Trial() *Node {
 	log := slog.New(slog.DiscardHandler)
 	t, _ := New(Config{Log: log, MaxQueues: n.config.MaxQueues}) // cannot fail without a store
-	t.Topology = n.Topology.Clone()
+	t.Topology, t.Parameters = n.Topology.Clone(), n.Parameters.Clone()
 	for _, u := range n.Access.Users() {
 		_ = t.Access.SetUser(u) // cannot fail, because the user exists
 	}

@@ -1,5 +1,5 @@
-// Package registry saves the durable objects of a broker on disk: virtual hosts, exchanges, queues, bindings, users
-// and permissions. Each object is a JSON document in the store. The name of the document consists of the kind and the
+// Package registry saves the durable objects of a broker on disk: virtual hosts, exchanges, queues, bindings, users,
+// permissions and parameters. Each object is a JSON document in the store. The name of the document consists of the kind and the
 // names of the object:
 //
 //	vhost/%2F
@@ -155,19 +155,17 @@ type clusterDocument struct {
 	Name string `json:"name"`
 }
 
-// ClusterName returns the saved name of the cluster, or "".
-func (r *Registry) ClusterName() (string, error) {
+// TakeClusterName returns the name of the cluster that an earlier version saved, or "", and removes the document.
+func (r *Registry) TakeClusterName() (string, error) {
 	for d, err := range All[clusterDocument](r, clusterKind, 0) {
 		if err != nil {
 			return "", err
 		}
+		r.Delete(clusterKind)
 		return d.Value.Name, nil
 	}
 	return "", nil
 }
-
-// SetClusterName saves the name of the cluster.
-func (r *Registry) SetClusterName(name string) { r.Set(clusterDocument{name}, clusterKind) }
 
 // begun is the name of the document that records that the broker has created its initial objects.
 const begun = "begun"

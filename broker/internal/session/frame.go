@@ -112,6 +112,7 @@ func (s *Session) channel(id uint16) *channel {
 // drop removes a channel from the session.
 func (s *Session) drop(ch *channel) {
 	s.account.Give(budget.Channels, channelSize)
+	s.config.Quotas.UserChannels.Remove(s.user)
 	delete(s.channels, ch.id)
 	s.last = nil
 }
@@ -148,6 +149,10 @@ func (s *Session) unopened(id uint16, m amqpwire.Method) error {
 		if len(s.channels) >= int(s.channelMax) {
 			return exception.New(exception.NotAllowed,
 				"number of channels opened (%d) has reached the negotiated channel_max (%d)", len(s.channels), s.channelMax)
+		}
+		if limit, ok := s.config.Quotas.UserChannels.Add(s.user); !ok {
+			return exception.New(exception.NotAllowed,
+				"number of channels opened for user '%s' has reached the maximum allowed user limit of %d", s.user, limit)
 		}
 		s.channels[id] = newChannel(s, id)
 		s.send(id, &amqpwire.ChannelOpenOk{})

@@ -195,6 +195,9 @@ func (s *Session) open() error {
 	if err := s.expect(&open); err != nil {
 		return err
 	}
+	if err := s.count(open.VirtualHost); err != nil {
+		return s.abort(err, open.ID())
+	}
 	host := s.config.VHost(open.VirtualHost)
 	switch {
 	case host == nil:
@@ -207,5 +210,20 @@ func (s *Session) open() error {
 	s.vhost = host
 	s.mu.Unlock()
 	s.send(0, &amqpwire.ConnectionOpenOk{})
+	return nil
+}
+
+// count counts the connection for its virtual host and its user. It returns an error if a limit is reached.
+func (s *Session) count(vhost string) error {
+	q := &s.config.Quotas
+	if limit, ok := q.VHostConnections.Add(vhost); !ok {
+		return exception.New(exception.NotAllowed, "access to vhost '%s' refused for user '%s': connection limit (%d) is reached",
+			vhost, s.user, limit)
+	}
+	s.uncount = append(s.uncount, func() { q.VHostConnections.Remove(vhost) })
+	if limit, ok := q.UserConnections.Add(s.user); !ok {
+		return exception.New(exception.NotAllowed, "connection refused for user '%s': user connection limit (%d) is reached", s.user, limit)
+	}
+	s.uncount = append(s.uncount, func() { q.UserConnections.Remove(s.user) })
 	return nil
 }

@@ -36,6 +36,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/quota"
 	"github.com/reprisemq/reprise/broker/internal/stats"
 	"github.com/reprisemq/reprise/broker/internal/store"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
@@ -61,6 +62,8 @@ type Config struct {
 	VHost func(name string) *vhost.VHost
 	// Access authenticates users and checks their permissions.
 	Access *access.Control
+	// Quotas counts the connections and channels.
+	Quotas Quotas
 	// CertificateUser returns the user of a client certificate, for the mechanism EXTERNAL.
 	CertificateUser func(*x509.Certificate) string
 
@@ -79,6 +82,11 @@ type Config struct {
 	Log *slog.Logger
 	// Failures limits the log messages about failed connections, because clients can cause any number of them. It may be nil.
 	Failures *loglimit.Limit
+}
+
+// Quotas counts what the limits of virtual hosts and users limit. A nil Counter has no limit.
+type Quotas struct {
+	VHostConnections, UserConnections, UserChannels *quota.Counter
 }
 
 // Session is the server side of one AMQP connection. Serve must be called once. The other exported methods are safe
@@ -121,6 +129,7 @@ type Session struct {
 	user             string
 	impersonator     bool
 	vhost            *vhost.VHost
+	uncount          []func() // undo the counts of the connection in Quotas
 	channelMax       uint16
 	frameMax         uint32
 	heartbeat        time.Duration
@@ -294,6 +303,10 @@ func (s *Session) release() {
 	if s.vhost != nil {
 		s.vhost.OwnerGone(s)
 	}
+	for _, undo := range s.uncount {
+		undo()
+	}
+	s.uncount = nil
 }
 
 // exceeded closes the connection because its memory limit, or the memory limit for all connections, is exceeded. It

@@ -9,6 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/quota"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
@@ -133,10 +134,19 @@ func (v *VHost) addQueue(
 }
 
 func (v *VHost) roomForQueue(name string) error {
-	limit := v.config.MaxQueues
+	limit := int64(v.config.MaxQueues)
+	limits := v.config.Limits(v.name)
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	if limit > 0 && len(v.queues) >= limit && v.declaredQueues() >= limit {
+	n := len(v.queues)
+	if limit > 0 && n >= int(limit) || limits != nil {
+		n = v.declaredQueues()
+	}
+	reached := limit > 0 && n >= int(limit)
+	if set, full := limits.Reached(quota.MaxQueues, n); full {
+		limit, reached = set, true
+	}
+	if reached {
 		return exception.New(exception.PreconditionFailed,
 			"cannot declare queue '%s': queue limit in vhost '%s' (%d) is reached", name, v.name, limit)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/quota"
 	"github.com/reprisemq/reprise/broker/internal/registry"
 	"github.com/reprisemq/reprise/broker/internal/route"
 	"github.com/reprisemq/reprise/broker/internal/stats"
@@ -59,10 +60,11 @@ type VHost struct {
 // Config contains the settings that all virtual hosts of a broker share.
 type Config struct {
 	Log       *slog.Logger
-	Meter     *queue.Meter  // accounts for the memory of messages
-	MaxQueues int           // 0 means no limit
-	Stats     *stats.Node   // counts queues and dead letters; may be nil
-	Topology  *budget.Limit // limits the memory of objects without an owner; nil means no limit
+	Meter     *queue.Meter                    // accounts for the memory of messages
+	MaxQueues int                             // 0 means no limit
+	Limits    func(vhost string) quota.Limits // limits set by an operator; may be nil
+	Stats     *stats.Node                     // counts queues and dead letters; may be nil
+	Topology  *budget.Limit                   // limits the memory of objects without an owner; nil means no limit
 
 	// Store saves messages, and Registry saves declarations. Both are nil for an in-memory broker.
 	Store    store.Store
@@ -80,6 +82,9 @@ func New(name string, config Config) *VHost {
 }
 
 func newVHost(name string, config Config) *VHost {
+	if config.Limits == nil {
+		config.Limits = func(string) quota.Limits { return nil }
+	}
 	if config.Stats == nil {
 		config.Stats = new(stats.Node)
 	}
