@@ -42,11 +42,6 @@ func vhostExists(c *call) error {
 	return err
 }
 
-func vhostExistsToChange(c *call) error {
-	_, err := c.vhostToChange()
-	return err
-}
-
 func userExists(c *call) error {
 	if _, known := c.node.Access.User(c.PathValue("user")); !known {
 		return notFound
