@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/reprisemq/reprise/topology"
 )
@@ -24,6 +25,7 @@ type Broker struct {
 	Channels    []Channel
 	Connections []Connection
 	Deprecated  []string // used features
+	Handlers    []Handler
 	Alarms      []string
 
 	has     map[string]bool // lists that were read
@@ -90,6 +92,15 @@ type Channel struct {
 type Connection struct {
 	Name, User, Host, State string
 }
+
+// Handler is a handler of a configuration.
+type Handler struct {
+	VHost, Queue string
+	Timeout      time.Duration // 0: none
+}
+
+// SetHandlers adds the handlers of a configuration.
+func (b *Broker) SetHandlers(all []Handler) { b.Handlers, b.has[handlers] = all, true }
 
 // number returns an integer of JSON or of a table.
 func number(v any) (int64, bool) {

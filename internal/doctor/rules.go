@@ -5,12 +5,16 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Live stands for the counts of messages and consumers, which definitions do not contain.
 const Live = "counts of messages"
 
 var live = []string{Live}
+
+// handlers stands for the handlers of a configuration.
+const handlers = "a configuration of workers (-c)"
 
 // patterns stands for the patterns of policies, which may use syntax that Go does not know.
 const patterns = "patterns of policies"
@@ -214,6 +218,9 @@ var queueRules = []Rule{
 	},
 }
 
+// defaultConsumerTimeout is the default of RabbitMQ (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).
+const defaultConsumerTimeout = 30 * time.Minute
+
 // eachQueue returns a check that calls check for each queue.
 func eachQueue(check func(b *Broker, q *Queue, found func(evidence, fix string))) func(*Broker, func(Finding)) {
 	return func(b *Broker, found func(Finding)) {
@@ -252,6 +259,27 @@ func sortedKeys(m map[string]any) []string {
 }
 
 var brokerRules = []Rule{
+	{
+		Name: "slow-handler", Severity: Stuck, needs: []string{handlers},
+		Why: "If a handler takes longer than the consumer timeout, the broker closes its channel and redelivers all messages of it, while the handler still runs.",
+		check: func(b *Broker, found func(Finding)) {
+			for _, h := range b.Handlers {
+				limit := defaultConsumerTimeout
+				if q := b.queue(h.VHost, h.Queue); q != nil {
+					if ms, set := q.limit("consumer-timeout"); set {
+						limit = time.Duration(ms) * time.Millisecond
+					}
+				}
+				may := "has no timeout"
+				if h.Timeout > 0 {
+					may = "may take " + h.Timeout.String()
+				}
+				if h.Timeout == 0 || h.Timeout >= limit {
+					found(Finding{VHost: h.VHost, Object: "queue " + h.Queue, Evidence: fmt.Sprintf("its handler %s, and the consumer timeout is %v", may, limit), Fix: "set a timeout of the handler below the consumer timeout, or set consumer-timeout of a quorum queue by a policy"})
+				}
+			}
+		},
+	},
 	{
 		Name: "missing-alternate-exchange", Severity: Loss, needs: []string{patterns},
 		Why: "The exchange drops unroutable messages, although an alternate exchange should receive them.",

@@ -1,6 +1,7 @@
 package plancmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,8 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/dial"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/doctor"
 )
@@ -19,6 +22,7 @@ import (
 type Doctor struct {
 	Management  string   `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" default:"http://guest:guest@localhost:15672" help:"URL of the management API. Default ${default}."`
 	Definitions string   `placeholder:"FILE" help:"Read a file of definitions instead (- for stdin)."`
+	Config      string   `short:"c" placeholder:"FILE" help:"Compare the handlers of a configuration file with the broker."`
 	VHost       string   `name:"vhost" placeholder:"NAME" help:"Virtual host. Default: all."`
 	List        bool     `help:"Print the rules."`
 	Ignore      []string `placeholder:"RULE" help:"Do not apply a rule, such as unused-policy."`
@@ -30,7 +34,8 @@ func (Doctor) Help() string {
 	return `Reads the queues, exchanges, bindings, policies, users and connections of a RabbitMQ, and reports what loses, blocks or
 repeats messages, and what a later version of RabbitMQ refuses: with the evidence, the reason and what to do. It changes
 nothing. A user without the tag monitoring or administrator sees fewer objects, and a file of definitions has no messages,
-consumers and connections: the command names the rules that it does not check.
+consumers and connections: the command names the rules that it does not check. With -c, it also compares the timeouts of
+handlers with those of the broker.
 
 Examples:
   reprise doctor --management http://admin:secret@rabbit:15672
@@ -52,6 +57,9 @@ func (c *Doctor) Run(ctx context.Context, streams terminal.IO) error {
 		return streams.Result(c.JSON, doctor.Rules, rulesText(streams.Width()))
 	}
 	b, err := c.broker(ctx, streams)
+	if err == nil && c.Config != "" {
+		err = addHandlers(b, c.Config)
+	}
 	if err != nil {
 		return err
 	}
@@ -75,6 +83,26 @@ func (c *Doctor) broker(ctx context.Context, streams terminal.IO) (*doctor.Broke
 		return nil, err
 	}
 	return doctor.Parse(text, c.VHost)
+}
+
+// addHandlers adds the handlers of a configuration file.
+func addHandlers(b *doctor.Broker, file string) error {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return exit.Usage(err)
+	}
+	var all []doctor.Handler
+	for _, w := range cfg.Workers {
+		h := doctor.Handler{VHost: dial.VirtualHost(cfg.Broker), Queue: w.Queue}
+		if w.HTTP != nil {
+			h.Timeout = cmp.Or(w.HTTP.Timeout, handler.DefaultTimeout)
+		} else if w.Exec != nil {
+			h.Timeout = w.Exec.Timeout
+		}
+		all = append(all, h)
+	}
+	b.SetHandlers(all)
+	return nil
 }
 
 // doctorText returns the findings by rule, and a summary.
