@@ -25,7 +25,7 @@ func (h *Handler) exchanges() {
 		func(b vhost.BindingInfo, name string) bool { return b.ToExchange && b.Destination == name }))
 }
 
-// describeExchange returns an element of GET /api/exchanges.
+// describeExchange returns the declared properties of an exchange.
 func describeExchange(v *vhost.VHost, x vhost.ExchangeInfo) fields {
 	exchange := fields{
 		"name": x.Name, "vhost": v.Name(), "type": string(x.Kind), "durable": x.Durable, "auto_delete": x.AutoDelete,
@@ -37,6 +37,15 @@ func describeExchange(v *vhost.VHost, x vhost.ExchangeInfo) fields {
 	return exchange
 }
 
+// exchangeStatus returns an element of GET /api/exchanges.
+func exchangeStatus(v *vhost.VHost, x vhost.ExchangeInfo) fields {
+	described := describeExchange(v, x)
+	if n, ok := x.Delayed(); ok {
+		described["messages_delayed"] = n
+	}
+	return described
+}
+
 func listExchanges(c *call) (any, error) {
 	vhosts, err := c.visible()
 	if err != nil {
@@ -45,7 +54,7 @@ func listExchanges(c *call) (any, error) {
 	return pages(func(yield func(element) bool) {
 		for _, v := range vhosts {
 			for _, x := range v.Exchanges() {
-				if !yield(func() fields { return describeExchange(v, x) }) {
+				if !yield(func() fields { return exchangeStatus(v, x) }) {
 					return
 				}
 			}
@@ -84,7 +93,7 @@ func getExchange(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return describeExchange(v, x).with(fields{"incoming": []fields{}, "outgoing": []fields{}}), nil
+	return exchangeStatus(v, x).with(fields{"incoming": []fields{}, "outgoing": []fields{}}), nil
 }
 
 // exchangeSettings is the body of a request that declares an exchange.

@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
+	routing "github.com/reprisemq/reprise/broker/internal/route"
 	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
@@ -135,13 +135,21 @@ func (c *call) contexts() []fields {
 
 func exchangeTypes() []fields {
 	var all []fields
-	for name := range strings.SplitSeq("direct fanout headers topic", " ") {
-		all = append(all, described(name, "AMQP "+name+" exchange, as per the AMQP specification"))
+	for _, kind := range routing.Kinds() {
+		name := string(kind)
+		all = append(all, described(name, cmp.Or(pluginTypes[kind], "AMQP "+name+" exchange, as per the AMQP specification")))
 	}
-	return append(all,
-		described("x-local-random", "Picks one random local binding (queue) to route via (to)."),
-		described("x-modulus-hash", "Modulus Hashing Exchange"),
-	)
+	return all
+}
+
+// pluginTypes describes the exchange types that AMQP does not specify.
+var pluginTypes = map[routing.Kind]string{
+	routing.ConsistentHash: "Consistent Hashing Exchange",
+	routing.Delayed:        "Delayed Message Exchange.",
+	routing.LocalRandom:    "Picks one random local binding (queue) to route via (to).",
+	routing.ModulusHash:    "Modulus Hashing Exchange",
+	routing.Random:         "Randomly picks a binding (queue) to route via (to).",
+	routing.RecentHistory:  "Recent History Exchange.",
 }
 
 func authMechanisms() []fields {

@@ -24,6 +24,11 @@ type Config struct {
 	// consumer with a higher priority subscribes to a quorum queue, another consumer becomes active.
 	SingleActive bool
 
+	// Delay returns the time for which the queue holds a message. After that time, the queue passes the message to Publish,
+	// unchanged and as a dead letter without a reason. Such a queue saves all messages, has DeadLetter.AtLeastOnce, and does
+	// not support consumers. If Delay is nil, messages are ready immediately.
+	Delay func(*Message) time.Duration
+
 	// Store saves the messages of the queue on disk, under ID. IDs are never reused. If Store is nil, the messages are
 	// only in memory.
 	Store store.Store

@@ -84,7 +84,7 @@ func (q *Queue) hold(l deadLetter, n int) {
 
 // saveDelivered records in the store that a dead letter was delivered, because the letter may stay in this queue.
 func (q *Queue) saveDelivered(l deadLetter) {
-	if l.item != nil && l.item.Redelivered {
+	if l.item != nil && l.item.Redelivered && l.item.Message != nil {
 		q.update(l.item, q.key(l.item))
 	}
 }
@@ -154,7 +154,10 @@ func (q *Queue) sendOne(l *deadLetter) (done bool) {
 		defer q.config.Store.Release()
 	}
 	to := q.target(l)
-	dead := m.die(q.config.Name, l.reason, to, l.at)
+	dead := m
+	if q.config.Delay == nil {
+		dead = m.die(q.config.Name, l.reason, to, l.at)
+	}
 	refused, routed := q.config.Publish(dead, l.reason, l.pending)
 	if to.AtLeastOnce && (!routed || len(refused) > 0) {
 		l.pending = refused

@@ -11,8 +11,13 @@ func (q *Queue) restoreDied() (err error) {
 }
 
 // mayHaveDied reports whether the queue may have dead-lettered the message before the crash because the message expired
-// or the queue exceeded its limits. A message that expires after the restart was not dead-lettered before.
+// or its delay was over, or because the queue exceeded its limits. A message that expires after the restart was not
+// dead-lettered before.
 func (q *Queue) mayHaveDied(it *Item) bool {
 	drops := q.config.Overflow == DropHead && (q.config.MaxLength >= 0 || q.config.MaxBytes >= 0)
-	return drops || !it.deadline.IsZero() && it.deadline.Before(q.diedBefore)
+	ends := it.deadline
+	if q.config.Delay != nil {
+		ends = it.due
+	}
+	return drops || !ends.IsZero() && ends.Before(q.diedBefore)
 }

@@ -108,3 +108,23 @@ func editProperties(encoded []byte, edit func(*amqpwire.Properties)) []byte {
 	}
 	return changed
 }
+
+// Property implements [route.Source].
+func (m *Message) Property(name string) any {
+	var p amqpwire.Properties
+	switch name {
+	case "correlation-id":
+		if p.Parse(m.Properties, amqpwire.PropCorrelationID) == nil && p.Has(amqpwire.PropCorrelationID) {
+			return p.CorrelationID
+		}
+	case "message-id":
+		if p.Parse(m.Properties, amqpwire.PropMessageID) == nil && p.Has(amqpwire.PropMessageID) {
+			return p.MessageID
+		}
+	case "timestamp":
+		if p.Parse(m.Properties, amqpwire.PropTimestamp) == nil && p.Has(amqpwire.PropTimestamp) {
+			return p.Timestamp
+		}
+	}
+	return nil
+}

@@ -30,7 +30,7 @@ type Queue struct {
 
 	mu           sync.Mutex
 	ready        ready
-	delayed      byDue // requeued messages that wait for a delayed retry
+	delayed      byDue // messages that wait for a delayed retry, or for the end of Config.Delay
 	unacked      int
 	promised     int    // number of messages that open transactions would publish to the queue
 	onUnheld     func() // called once when both unacked and promised are 0
@@ -49,6 +49,7 @@ type Queue struct {
 	// The remaining fields are for queues with a store.
 
 	stored   bool        // the store has or had messages
+	spilling []*Item     // messages in delayed to evict from memory after their commit
 	loads    uint64      // number of loads
 	awaiting bool        // Committed is pending
 	arrived  sync.Cond   // signals the end of a load, successful or not
@@ -102,6 +103,9 @@ func (q *Queue) Publish(m *Message) (accepted bool, ticket store.Ticket) {
 	defer q.unlock()
 	if q.deleted || q.closed {
 		return false, 0
+	}
+	if q.config.Delay != nil {
+		return true, q.wait(m)
 	}
 	if q.refuses(m) {
 		if q.config.Overflow == RejectPublishDLX {
@@ -277,9 +281,9 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 	q.arrived.Broadcast()
 	q.config.Meter.Add(-q.ready.size)
 	for _, it := range q.delayed {
-		q.config.Meter.Add(-it.Message.Size())
+		q.config.Meter.Add(-it.size())
 	}
-	q.ready, q.delayed = ready{}, nil
+	q.ready, q.delayed, q.spilling = ready{}, nil, nil
 	q.config.Meter.Add(-q.dead.stop())
 	q.stopTimers()
 	cancelled := q.consumers.all

@@ -56,7 +56,7 @@ func (r *ready) restore(l store.Level) {
 	r.onDisk += l.Messages
 }
 
-// restoreDelayed loads all messages that wait for a delayed retry. It cannot load them in chunks, because their
+// restoreDelayed loads all messages that wait until they are due. It cannot load them in chunks, because their
 // delivery order differs from their order in the store.
 func (q *Queue) restoreDelayed(n int) error {
 	for after := uint64(0); n > 0; {
@@ -68,6 +68,9 @@ func (q *Queue) restoreDelayed(n int) error {
 			heap.Push(&q.delayed, it)
 			q.config.Meter.Add(it.Message.Size())
 			after = it.order
+			if q.config.Delay != nil && q.memoryLow() {
+				q.evict(it)
+			}
 		}
 		n -= len(items)
 	}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"container/heap"
 	"time"
 )
@@ -31,7 +32,7 @@ func (q *Queue) delay(it *Item) {
 	q.wakeAt(q.delayed[0].due, time.Now())
 }
 
-// releaseDue makes the due messages ready.
+// releaseDue releases the due messages.
 func (q *Queue) releaseDue() {
 	now := time.Now()
 	for len(q.delayed) > 0 {
@@ -39,17 +40,19 @@ func (q *Queue) releaseDue() {
 			q.wakeAt(q.delayed[0].due, now)
 			return
 		}
-		q.ready.requeue(heap.Pop(&q.delayed).(*Item))
+		q.releaseFirst()
 	}
 }
 
-// byDue is a min-heap by due time.
+// byDue is a min-heap by due time, and then by order.
 type byDue []*Item
 
-func (h byDue) Len() int           { return len(h) }
-func (h byDue) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-func (h byDue) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *byDue) Push(x any)        { *h = append(*h, x.(*Item)) }
+func (h byDue) Len() int { return len(h) }
+func (h byDue) Less(i, j int) bool {
+	return cmp.Or(h[i].due.Compare(h[j].due), cmp.Compare(h[i].order, h[j].order)) < 0
+}
+func (h byDue) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *byDue) Push(x any)   { *h = append(*h, x.(*Item)) }
 
 func (h *byDue) Pop() any {
 	last := len(*h) - 1

@@ -7,9 +7,10 @@ import (
 )
 
 // mustSave reports whether a message must survive the process: any message in a durable quorum queue, and a persistent
-// message in a durable classic queue (https://www.rabbitmq.com/docs/queues#durability).
+// message in a durable classic queue (https://www.rabbitmq.com/docs/queues#durability). Delayed messages survive like those of
+// the plugin rabbitmq_delayed_message_exchange, which saved all of them.
 func (q *Queue) mustSave(m *Message) bool {
-	return q.config.Store != nil && q.config.Durable && (m.Persistent || q.config.Quorum)
+	return q.config.Store != nil && q.config.Durable && (m.Persistent || q.config.Quorum || q.config.Delay != nil)
 }
 
 // save writes a message that has entered the queue to the store.
@@ -36,7 +37,7 @@ func (q *Queue) entry(it *Item) store.Entry {
 }
 
 // key returns the key of a message in the store. It consists of the queue, the priority and the order of the message.
-// Messages that wait for a delayed retry have a separate level instead of a priority.
+// Messages that wait until they are due have a separate level instead of a priority.
 func (q *Queue) key(it *Item) store.Key {
 	level := it.priority
 	if !it.due.IsZero() {
@@ -118,6 +119,9 @@ func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	if l.Deadline != 0 {
 		it.deadline = time.Unix(0, l.Deadline)
 	}
+	if l.Due != 0 {
+		it.due, it.priority = time.Unix(0, l.Due), quorumReturned
+	}
 	if l.Order <= q.suspect {
 		it.Redelivered, m.suspect = true, true
 		if it.deliveries == 0 {
@@ -126,9 +130,6 @@ func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	}
 	if l.Order <= q.died && q.mayHaveDied(it) {
 		m.suspect = true
-	}
-	if l.Due != 0 {
-		it.due, it.priority = time.Unix(0, l.Due), quorumReturned
 	}
 	return it, nil
 }

@@ -54,8 +54,8 @@ func (q *Queue) awaitDisk() {
 	}
 }
 
-// Committed implements [store.Waiter]. It evicts from memory the messages in tails and the stranded letters that are
-// now on disk.
+// Committed implements [store.Waiter]. It evicts from memory the messages in tails, the waiting messages and the
+// stranded letters that are now on disk.
 func (q *Queue) Committed(upTo store.Ticket) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -72,6 +72,7 @@ func (q *Queue) Committed(upTo store.Ticket) {
 		}
 		left = left || l.tail.len() > 0
 	}
+	left = q.spillWaiting(upTo) || left
 	if q.unload(upTo) || left {
 		q.awaitDisk()
 	}

@@ -13,9 +13,9 @@ type headers[Q comparable] map[binding[Q]]Binding[Q]
 func (m headers[Q]) add(b Binding[Q])    { m[b.identity()] = b }
 func (m headers[Q]) remove(b Binding[Q]) { delete(m, b.identity()) }
 
-func (m headers[Q]) match(dst []Destination[Q], _ string, message Arguments, _ []string) []Destination[Q] {
+func (m headers[Q]) match(dst []Destination[Q], _ string, message Message) []Destination[Q] {
 	for _, b := range m {
-		if headersMatch(b.Arguments, message) {
+		if headersMatch(b.Arguments, message.Headers) {
 			dst = append(dst, b.Destination)
 		}
 	}

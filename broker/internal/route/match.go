@@ -35,7 +35,7 @@ func (m direct[Q]) remove(b Binding[Q]) {
 	}
 }
 
-func (m direct[Q]) match(dst []Destination[Q], key string, _ Arguments, _ []string) []Destination[Q] {
+func (m direct[Q]) match(dst []Destination[Q], key string, _ Message) []Destination[Q] {
 	return m[key].appendTo(dst)
 }
 
@@ -45,6 +45,6 @@ type fanout[Q comparable] refs[Q]
 func (m fanout[Q]) add(b Binding[Q])    { refs[Q](m).add(b.Destination) }
 func (m fanout[Q]) remove(b Binding[Q]) { refs[Q](m).remove(b.Destination) }
 
-func (m fanout[Q]) match(dst []Destination[Q], _ string, _ Arguments, _ []string) []Destination[Q] {
+func (m fanout[Q]) match(dst []Destination[Q], _ string, _ Message) []Destination[Q] {
 	return refs[Q](m).appendTo(dst)
 }

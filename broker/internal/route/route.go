@@ -13,6 +13,7 @@
 package route
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -23,17 +24,29 @@ type Kind string
 
 // The exchange types.
 const (
-	Direct      Kind = "direct"
-	Fanout      Kind = "fanout"
-	Topic       Kind = "topic"
-	Headers     Kind = "headers"
-	LocalRandom Kind = "x-local-random"
-	ModulusHash Kind = "x-modulus-hash"
+	Direct         Kind = "direct"
+	Fanout         Kind = "fanout"
+	Topic          Kind = "topic"
+	Headers        Kind = "headers"
+	ConsistentHash Kind = "x-consistent-hash"
+	Delayed        Kind = "x-delayed-message"
+	LocalRandom    Kind = "x-local-random"
+	ModulusHash    Kind = "x-modulus-hash"
+	Random         Kind = "x-random"
+	RecentHistory  Kind = "x-recent-history"
 )
 
+// Kinds returns the supported exchange types, sorted by name.
+func Kinds() []Kind {
+	return []Kind{Direct, Fanout, Headers, Topic, ConsistentHash, Delayed, LocalRandom, ModulusHash, Random, RecentHistory}
+}
+
 // Known reports whether the exchange type is supported.
-func (k Kind) Known() bool {
-	return k == Direct || k == Fanout || k == Topic || k == Headers || k == LocalRandom || k == ModulusHash
+func (k Kind) Known() bool { return slices.Contains(Kinds(), k) }
+
+// Varies reports whether equal exchange, routing keys and headers do not imply an equal route.
+func (k Kind) Varies() bool {
+	return k == LocalRandom || k == Random || k == RecentHistory || k == ConsistentHash
 }
 
 // Arguments contains the arguments of a binding, or the headers of a message.
@@ -42,6 +55,20 @@ type Arguments interface {
 	Get(name string) (any, bool)
 	// All yields all names and values.
 	All() iter.Seq2[string, any]
+}
+
+// Message contains the parts of a message that determine its route.
+type Message struct {
+	Key     string
+	More    []string  // further routing keys
+	Headers Arguments // may be nil
+	Source  Source    // may be nil, if no exchange hashes a property or has [Exchange.Passed]
+}
+
+// Source is the message itself.
+type Source interface {
+	// Property returns the value of a property by its name in the specification, such as "message-id", or nil.
+	Property(name string) any
 }
 
 // Destination is the destination of a binding: a queue or another exchange.
@@ -60,6 +87,12 @@ type Exchange[Q comparable] struct {
 	// Alternate is the name of the exchange for messages without a matching binding. It may be empty.
 	Alternate string
 	Arguments Arguments // arguments of the declaration
+	// Rule is the exchange type whose rule matches the bindings. Default: Kind.
+	Rule Kind
+	// Waiting is the queue of an exchange of the type Delayed for the messages whose delay is not over.
+	Waiting Q
+	// Passed is called for each message that the exchange routes, under the locks of the caller. It may be nil.
+	Passed func(Source)
 
 	matcher  matcher[Q]
 	bindings map[binding[Q]]Binding[Q]
@@ -88,8 +121,8 @@ type matcher[Q comparable] interface {
 	add(Binding[Q])
 	remove(Binding[Q])
 	// match appends to dst the destinations of the bindings that match a message. A destination may occur several times.
-	// The argument more contains further routing keys, for a matcher that considers all keys together.
-	match(dst []Destination[Q], key string, headers Arguments, more []string) []Destination[Q]
+	// The key is one of the keys of the message. A matcher that considers all keys together uses Message.Key and More.
+	match(dst []Destination[Q], key string, m Message) []Destination[Q]
 }
 
 // Table contains the exchanges of a virtual host.
@@ -98,7 +131,8 @@ type Table[Q comparable] struct {
 	// consequence of another. Both may be nil.
 	Unbound func(*Exchange[Q], Binding[Q])
 	Deleted func(*Exchange[Q])
-	// QueueName returns the name of a queue. It may be nil if there are no exchanges of the type ModulusHash.
+	// QueueName returns the name of a queue. It may be nil if there are no exchanges of the types ModulusHash and
+	// ConsistentHash.
 	QueueName func(Q) string
 
 	exchanges     map[string]*Exchange[Q]
@@ -133,14 +167,17 @@ func (t *Table[Q]) Len() int { return len(t.exchanges) }
 func (t *Table[Q]) Add(x Exchange[Q]) *Exchange[Q] {
 	added := &x
 	added.bindings = make(map[binding[Q]]Binding[Q])
-	switch x.Kind {
-	case Fanout:
+	added.Rule = cmp.Or(x.Rule, x.Kind)
+	switch added.Rule {
+	case Fanout, RecentHistory:
 		added.matcher = make(fanout[Q])
 	case Topic:
 		added.matcher = newTopic[Q]()
 	case Headers:
 		added.matcher = make(headers[Q])
-	case LocalRandom:
+	case ConsistentHash:
+		added.matcher = &rendezvous[Q]{queueName: t.QueueName, hashed: hashedBy(x.Arguments)}
+	case LocalRandom, Random:
 		added.matcher = &single[Q]{bound: make(refs[Q]), queueName: t.QueueName, choose: randomly}
 	case ModulusHash:
 		added.matcher = &single[Q]{bound: make(refs[Q]), queueName: t.QueueName, choose: byHash}
@@ -229,32 +266,40 @@ func (t *Table[Q]) unindex(x *Exchange[Q], b Binding[Q]) {
 	}
 }
 
-// Route appends to dst the destination queues of a message that was published to x, each queue once. The argument key
-// is the routing key of the message, and more contains further routing keys, if any. If no routing key matches a
-// binding of an exchange, Route uses its alternate exchange.
+// Route appends to dst the destination queues of a message that was published to x, each queue once. If no routing key
+// matches a binding of an exchange, Route uses its alternate exchange. An exchange of the type Delayed routes a message
+// with a [Delay] to its Waiting queue.
 //
 // Time and memory must not grow faster than the number of keys and destination queues. Route therefore collects
 // destinations in sets, and evaluates an exchange only once if it does not match each key separately.
-func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments, more ...string) []Q {
+func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], m Message) []Q {
 	var buffer [8]Destination[Q]
 	matched := buffer[:0]
 	queues := set[Q]{list: dst}
 	var exchanges set[*Exchange[Q]] // exchanges reachable from x, evaluated after x
 	for i, asked := 0, x; ; i++ {
-		keys := more
-		switch asked.Kind {
+		keys := m.More
+		switch asked.Rule {
 		case Headers:
-			headers, keys = indexed(headers), nil
-		case Fanout, LocalRandom, ModulusHash:
+			m.Headers, keys = indexed(m.Headers), nil
+		case Fanout, RecentHistory, LocalRandom, Random, ModulusHash, ConsistentHash:
 			keys = nil
 		}
-		anywhere := false
-		for k := range 1 + len(keys) {
-			each := key
+		rounds := 1 + len(keys)
+		anywhere := asked.Kind == Delayed && Delay(m.Headers) > 0
+		switch {
+		case anywhere:
+			queues.add(asked.Waiting)
+			rounds = 0
+		case asked.Passed != nil:
+			asked.Passed(m.Source)
+		}
+		for k := range rounds {
+			each := m.Key
 			if k > 0 {
 				each = keys[k-1]
 			}
-			matched = asked.matcher.match(matched[:0], each, headers, more)
+			matched = asked.matcher.match(matched[:0], each, m)
 			for _, d := range matched {
 				switch anywhere = true; {
 				case d.Exchange == nil:

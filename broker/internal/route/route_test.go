@@ -13,7 +13,7 @@ import (
 )
 
 func queues(t *Table[string], x *Exchange[string], key string) string {
-	found := t.Route(nil, x, key, nil)
+	found := t.Route(nil, x, Message{Key: key})
 	slices.Sort(found)
 	return strings.Join(found, " ")
 }
@@ -215,7 +215,7 @@ func TestHeadersMatchInLinearTime(t *testing.T) {
 	x := table.Add(Exchange[string]{Name: "x", Kind: Headers})
 	table.Bind(x, Binding[string]{Destination: toQueue("any"), Arguments: anyOf{wanted}})
 	looked = 0
-	if got := table.Route(nil, x, "", message, "a", "b"); len(got) != 1 {
+	if got := table.Route(nil, x, Message{Headers: message, More: []string{"a", "b"}}); len(got) != 1 {
 		t.Errorf("got queues %q, want one", got)
 	}
 	if looked > 10*n {
@@ -246,7 +246,7 @@ func TestRouteStoresEachQueueOnce(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		found := table.Route(nil, x, "k", nil, keys...)
+		found := table.Route(nil, x, Message{Key: "k", More: keys})
 		runtime.ReadMemStats(&after)
 		slices.Sort(found)
 		if len(slices.Compact(found)) != n || len(found) != n {
@@ -265,6 +265,6 @@ func BenchmarkFanoutTo10000(b *testing.B) {
 		table.Bind(x, Binding[string]{Destination: toQueue(fmt.Sprint(i))})
 	}
 	for b.Loop() {
-		table.Route(nil, x, "k", nil)
+		table.Route(nil, x, Message{Key: "k"})
 	}
 }

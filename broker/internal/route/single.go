@@ -19,7 +19,7 @@ type single[Q comparable] struct {
 	choose    func(n int, key string, more []string) int
 }
 
-// randomly implements [LocalRandom].
+// randomly implements [LocalRandom] and [Random].
 func randomly(n int, _ string, _ []string) int { return rand.IntN(n) }
 
 // byHash implements [ModulusHash]. Messages with the same keys have the same destination.
@@ -35,7 +35,7 @@ func (m *single[Q]) remove(b Binding[Q]) {
 	m.sorted.Store(nil)
 }
 
-func (m *single[Q]) match(dst []Destination[Q], key string, _ Arguments, more []string) []Destination[Q] {
+func (m *single[Q]) match(dst []Destination[Q], _ string, message Message) []Destination[Q] {
 	all := m.sorted.Load()
 	if all == nil {
 		all = new(m.sort())
@@ -44,7 +44,7 @@ func (m *single[Q]) match(dst []Destination[Q], key string, _ Arguments, more []
 	if len(*all) == 0 {
 		return dst
 	}
-	return append(dst, (*all)[m.choose(len(*all), key, more)])
+	return append(dst, (*all)[m.choose(len(*all), message.Key, message.More)])
 }
 
 // sort returns the destinations of all bindings in the order of RabbitMQ: exchanges before queues, then by name.

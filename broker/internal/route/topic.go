@@ -76,7 +76,7 @@ func (n *topicNode[Q]) remove(rest []string, d Destination[Q]) {
 
 // match follows all possible paths for the routing key at the same time, as a set of nodes, so that binding keys with
 // several "#" do not slow it down.
-func (m *topic[Q]) match(dst []Destination[Q], key string, _ Arguments, _ []string) []Destination[Q] {
+func (m *topic[Q]) match(dst []Destination[Q], key string, _ Message) []Destination[Q] {
 	var nodes nodeSet[Q]
 	nodes.enter(m.root)
 	for _, w := range words(key) {

@@ -29,7 +29,7 @@ func newOracle(t topology.Topology) oracle {
 }
 
 func (o oracle) reaches(key string) bool {
-	return slices.Contains(o.table.Route(nil, o.table.Exchange("orders"), key, nil), "work")
+	return slices.Contains(o.table.Route(nil, o.table.Exchange("orders"), route.Message{Key: key}), "work")
 }
 
 func someKey() *rapid.Generator[string] {
@@ -106,7 +106,7 @@ func TestReachMatchesBrokerRouting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		topo, key := someTopology(t, "work", "other", "third"), someKey().Draw(t, "published with")
 		o := newOracle(topo)
-		want := o.table.Route(nil, o.table.Exchange("orders"), key, nil)
+		want := o.table.Route(nil, o.table.Exchange("orders"), route.Message{Key: key})
 		got, err := topo.Reach("orders", key)
 		if err != nil {
 			t.Fatal(err)

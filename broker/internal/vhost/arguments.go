@@ -251,12 +251,17 @@ func (v *VHost) kind(name string, args amqpwire.Table) (kinds, error) {
 		return classic, nil
 	case "quorum":
 		return quorum, nil
+	case "stream":
+		return 0, v.invalidArgument("x-queue-type", name, streamsUnsupported)
 	}
 	if _, ok := value.(string); !ok {
 		return 0, v.invalidArgument("x-queue-type", name, unacceptable(value))
 	}
 	return 0, v.invalidArgument("x-queue-type", name, fmt.Sprintf(`"unsupported queue type '%s'"`, value))
 }
+
+const streamsUnsupported = `"streams are not supported: this broker deletes a message after its acknowledgement, and does not ` +
+	`keep a log that consumers read again; declare a quorum or classic queue"`
 
 // module returns RabbitMQ's module name for a queue type.
 func module(k kinds) string {

@@ -102,7 +102,7 @@ func (v *VHost) bind(b BindingInfo, owner any) error {
 	case d.Exchange == nil:
 		return v.noExchange(b.Destination)
 	}
-	if problem := v.invalid(x.Kind, b, d); problem != "" {
+	if problem := v.invalid(x.Rule, b, d); problem != "" {
 		return exception.New(exception.PreconditionFailed, "%s", problem)
 	}
 	made, err := binding(d, b.Key, b.Arguments)
@@ -116,9 +116,10 @@ func (v *VHost) bind(b BindingInfo, owner any) error {
 		return err
 	}
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.routes.Bind(x, made)
 	v.saveBinding(x, made)
+	v.mu.Unlock()
+	v.sendHistory(x, d)
 	return nil
 }
 
@@ -136,6 +137,15 @@ func (v *VHost) invalid(kind route.Kind, b BindingInfo, to destination) string {
 		}
 		if given && !route.ValidHeadersMatch(match) {
 			return fmt.Sprintf("Invalid x-match field value %s; expected all, any, all-with-x, or any-with-x", erlang.Term(match))
+		}
+	case route.ConsistentHash:
+		switch weight, ok := route.Weight(b.Key); {
+		case !ok:
+			return "The binding key must be an integer: " + erlang.Term(b.Key)
+		case weight < 1:
+			return "The binding key must be greater than 0"
+		case weight > route.MaxWeight:
+			return fmt.Sprintf("The binding key must not exceed %d", route.MaxWeight)
 		}
 	case route.LocalRandom:
 		switch {

@@ -19,7 +19,7 @@ func (v *VHost) DeclareExchange(d *amqpwire.ExchangeDeclare) error {
 		return defaultExchange()
 	}
 	if !d.Passive && !route.Kind(d.Type).Known() {
-		return exception.New(exception.PreconditionFailed, "unknown exchange type '%s'", d.Type)
+		return unknownType(d.Type)
 	}
 
 	v.change.Lock()
@@ -35,32 +35,52 @@ func (v *VHost) DeclareExchange(d *amqpwire.ExchangeDeclare) error {
 	case strings.HasPrefix(name, "amq."):
 		return reserved("exchange", name)
 	}
-	return v.addExchange(name, d)
+	return v.addExchange(name, 0, d)
 }
 
-func (v *VHost) addExchange(name string, d *amqpwire.ExchangeDeclare) error {
-	alternate, given := d.Arguments.Get(alternateExchange)
-	if _, ok := alternate.(string); given && !ok {
-		return exception.New(exception.PreconditionFailed,
-			"invalid type '%s' for arg '%s' in %s", amqpwire.TypeName(alternate), alternateExchange, v.exchange(name))
+// addExchange adds a new exchange or an exchange from the store. The latter may have a queue with the given ID.
+func (v *VHost) addExchange(name string, id uint64, d *amqpwire.ExchangeDeclare) error {
+	alternate, err := v.textArgument(name, d.Arguments, alternateExchange)
+	if err != nil {
+		return err
 	}
-	size := sizeOfExchange(name, d.Arguments)
+	rule, err := v.exchangeRule(name, route.Kind(d.Type), d.Arguments)
+	if err != nil {
+		return err
+	}
+	size := sizeOfExchange(name, d.Type, d.Arguments)
 	if err := v.reserve(size, nil, v.exchange(name)); err != nil {
 		return err
 	}
-	if err := v.saveExchange(name, d); err != nil {
+	x := route.Exchange[*Queue]{
+		Name: name, Kind: route.Kind(d.Type), Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
+		Arguments: d.Arguments, Rule: rule,
+	}
+	if alternate != nil {
+		x.Alternate = *alternate
+	}
+	if x.Kind == route.Delayed {
+		if id == 0 && v.registry != nil && v.store != nil {
+			id = v.registry.QueueID()
+		}
+		if x.Waiting, err = v.waitingQueue(name, d.Durable, id); err != nil {
+			v.free(size, nil)
+			return err
+		}
+	}
+	if err := v.saveExchange(name, id, d); err != nil {
 		v.free(size, nil)
 		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.routes.Add(route.Exchange[*Queue]{
-		Name: name, Kind: route.Kind(d.Type), Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
-		Arguments: d.Arguments,
-	})
-	v.applyToExchange(v.routes.Exchange(name))
-	if route.Kind(d.Type) == route.LocalRandom {
-		v.random.Add(1)
+	added := v.routes.Add(x)
+	v.applyToExchange(added)
+	if rule == route.RecentHistory {
+		v.keepHistory(added)
+	}
+	if rule.Varies() {
+		v.varying.Add(1)
 	}
 	return nil
 }
@@ -75,10 +95,6 @@ func (v *VHost) sameExchange(x *route.Exchange[*Queue], d *amqpwire.ExchangeDecl
 		sameArgument(alternateExchange, of, d.Arguments, x.Arguments.(amqpwire.Table)),
 	)
 }
-
-// alternateExchange is the only supported argument of exchanges, and also a key of policies
-// (https://www.rabbitmq.com/docs/ae).
-const alternateExchange = "alternate-exchange"
 
 // DeleteExchange removes an exchange. It also succeeds if the exchange does not exist.
 func (v *VHost) DeleteExchange(name string, ifUnused bool) error {

@@ -18,9 +18,10 @@ func (l *lock) Unlock() {
 }
 
 // Generation returns a number that changes with each change of an exchange, a queue or a binding. A caller that caches a
-// route compares the numbers to detect an outdated route. The number is zero while routes may be random.
+// route compares the numbers to detect an outdated route. The number is zero while equal messages may
+// have different routes.
 func (v *VHost) Generation() uint64 {
-	if v.random.Load() > 0 {
+	if v.varying.Load() > 0 {
 		return 0
 	}
 	return v.mu.changes.Load() + 1

@@ -42,6 +42,17 @@ type ExchangeInfo struct {
 	Durable, AutoDelete, Internal bool
 	Arguments                     amqpwire.Table
 	Applied                       Applied
+	Waiting                       *Queue // queue of the delayed messages, or nil
+}
+
+// Delayed returns the number of messages whose delay is not over, and of messages that target queues have refused. It
+// returns false if the exchange does not delay messages.
+func (x ExchangeInfo) Delayed() (n int, ok bool) {
+	if x.Waiting == nil {
+		return 0, false
+	}
+	s := x.Waiting.Stats()
+	return s.Delayed + s.Dead, true
 }
 
 // Exchanges returns the exchanges, sorted by name.
@@ -80,6 +91,7 @@ func (v *VHost) exchangeInfo(x *route.Exchange[*Queue]) ExchangeInfo {
 	return ExchangeInfo{
 		Name: x.Name, Kind: x.Kind, Durable: x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: args,
 		Applied: v.exchangePolicies[x.Name],
+		Waiting: x.Waiting,
 	}
 }
 

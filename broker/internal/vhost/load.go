@@ -62,7 +62,7 @@ func load[T any](r *registry.Registry, kind string, names int, one func(*registr
 type loader struct {
 	config Config
 	hosts  map[string]*VHost
-	ids    []uint64 // IDs of the loaded queues
+	ids    []uint64 // IDs of the loaded queues, and of the exchanges with waiting messages
 }
 
 func (l *loader) host(d *registry.Document[hostDocument]) error {
@@ -115,13 +115,16 @@ func (l *loader) exchange(d *registry.Document[exchangeDocument]) error {
 	if v == nil {
 		return nil
 	}
-	err = v.addExchange(d.Names[1], &amqpwire.ExchangeDeclare{
+	if d.Value.ID != 0 {
+		l.ids = append(l.ids, d.Value.ID)
+	}
+	err = v.addExchange(d.Names[1], d.Value.ID, &amqpwire.ExchangeDeclare{
 		Type: d.Value.Type, Durable: true, AutoDelete: d.Value.AutoDelete, Internal: d.Value.Internal, Arguments: args,
 	})
-	if err != nil {
-		return d.Damaged(err)
+	if refused, ok := err.(*exception.Error); ok {
+		return d.Damaged(refused)
 	}
-	return nil
+	return err
 }
 
 func (l *loader) queue(d *registry.Document[queueDocument]) error {

@@ -45,8 +45,12 @@ func sizeOfQueue(c *queue.Config, args amqpwire.Table) int64 {
 	return n
 }
 
-func sizeOfExchange(name string, args amqpwire.Table) int64 {
-	return exchangeSize + int64(len(name)) + args.Footprint()
+func sizeOfExchange(name, kind string, args amqpwire.Table) int64 {
+	n := exchangeSize + int64(len(name)) + args.Footprint()
+	if route.Kind(kind) == route.Delayed {
+		n += queueSize
+	}
+	return n
 }
 
 func sizeOfBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) int64 {
@@ -152,8 +156,15 @@ func (v *VHost) exchangeDeleted(x *route.Exchange[*Queue]) {
 	v.deleteSavedExchange(x)
 	delete(v.exchangePolicies, x.Name)
 	args, _ := x.Arguments.(amqpwire.Table)
-	v.free(sizeOfExchange(x.Name, args), nil)
-	if x.Kind == route.LocalRandom {
-		v.random.Add(-1)
+	v.free(sizeOfExchange(x.Name, string(x.Kind), args), nil)
+	if x.Rule.Varies() {
+		v.varying.Add(-1)
+	}
+	if x.Waiting != nil {
+		x.Waiting.Delete(queue.Condition{})
+	}
+	if h := v.histories[x]; h != nil {
+		h.clear()
+		delete(v.histories, x)
 	}
 }

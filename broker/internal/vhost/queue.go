@@ -24,6 +24,7 @@ type Queue struct {
 	arguments amqpwire.Table  // guarded by VHost.mu
 	applied   Applied         // changed under VHost.change and VHost.mu
 	deleted   bool            // guarded by VHost.change
+	waitsFor  string          // exchange whose messages wait in the queue; empty for all other queues
 	// Guarded by VHost.sizes:
 	owned bool  // counted for Owner
 	size  int64 // of the queue and its bindings, if owned
@@ -42,6 +43,11 @@ func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
 
 // Deleted reports whether the queue was deleted. It returns false for reply queues, which drop messages after their deletion.
 func (q *Queue) Deleted() bool {
+	if q.waitsFor != "" {
+		q.vhost.mu.RLock()
+		defer q.vhost.mu.RUnlock()
+		return q.vhost.delaying(q) == nil
+	}
 	return !q.Reply() && q.vhost.lookupQueue(q.Name()) != q
 }
 

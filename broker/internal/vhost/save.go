@@ -33,6 +33,7 @@ type exchangeDocument struct {
 	AutoDelete bool        `json:"auto_delete,omitempty"`
 	Internal   bool        `json:"internal,omitempty"`
 	Arguments  encodedArgs `json:"arguments,omitempty"`
+	ID         uint64      `json:"id,omitempty"` // key of the waiting messages in the store
 }
 
 type queueDocument struct {
@@ -98,13 +99,13 @@ func (v *VHost) savePolicy(p *Policy) {
 
 func (v *VHost) deleteSavedPolicy(p *Policy) { v.registry.Delete(policyKind, v.policyNames(p)...) }
 
-func (v *VHost) saveExchange(name string, d *amqpwire.ExchangeDeclare) error {
+func (v *VHost) saveExchange(name string, id uint64, d *amqpwire.ExchangeDeclare) error {
 	if !d.Durable {
 		return nil
 	}
 	args, err := encodeArgs(d.Arguments)
 	if err == nil {
-		v.registry.Set(exchangeDocument{d.Type, d.AutoDelete, d.Internal, args}, exchangeKind, v.name, name)
+		v.registry.Set(exchangeDocument{d.Type, d.AutoDelete, d.Internal, args, id}, exchangeKind, v.name, name)
 	}
 	return err
 }

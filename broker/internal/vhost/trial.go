@@ -16,8 +16,9 @@ func (v *VHost) Trial(config Config) *VHost {
 		}
 	}
 	for _, x := range v.Exchanges() {
+		rule, _ := v.exchangeRule(x.Name, x.Kind, x.Arguments) // checked before
 		t.routes.Add(route.Exchange[*Queue]{
-			Name: x.Name, Kind: x.Kind, Durable: x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: x.Arguments,
+			Name: x.Name, Kind: x.Kind, Rule: rule, Durable: x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: x.Arguments,
 		})
 	}
 	for _, q := range v.Queues() {

@@ -4,7 +4,8 @@
 //
 // There are two main locks. The lock VHost.change serializes changes to the topology, so that a check and the subsequent
 // change are atomic. The lock VHost.mu guards only the maps. VHost.mu is never held during a call to a queue, because
-// queues publish their dead letters through the virtual host, possibly during a change.
+// queues publish their dead letters through the virtual host, possibly during a change. Only the removal of an exchange ends
+// the queue of its delayed messages under VHost.mu.
 package vhost
 
 import (
@@ -54,7 +55,9 @@ type VHost struct {
 	policies, operatorPolicies policies
 	exchangePolicies           map[string]Applied // by exchange; without exchanges to which no policy applies
 
-	random atomic.Int64 // number of exchanges that choose a queue at random
+	histories map[*route.Exchange[*Queue]]*history
+
+	varying atomic.Int64 // number of exchanges for which [route.Kind.Varies]
 }
 
 // Config contains the settings that all virtual hosts of a broker share.
@@ -98,6 +101,7 @@ func newVHost(name string, config Config) *VHost {
 		owned:  make(map[any]map[*Queue]struct{}),
 
 		policies: make(policies), operatorPolicies: make(policies), exchangePolicies: make(map[string]Applied),
+		histories: make(map[*route.Exchange[*Queue]]*history),
 	}
 	for name, kind := range map[string]route.Kind{
 		"":            route.Direct,
@@ -213,7 +217,7 @@ func (v *VHost) route(dst []*Queue, x *route.Exchange[*Queue], m *queue.Message)
 		more = slices.Concat(m.CC, m.BCC)
 	}
 	if x.Name != "" {
-		return v.routes.Route(dst, x, m.RoutingKey, m.Headers, more...)
+		return v.routes.Route(dst, x, route.Message{Key: m.RoutingKey, More: more, Headers: m.Headers, Source: m})
 	}
 	dst = v.routeToName(dst, m.RoutingKey)
 	for _, key := range more {
@@ -263,6 +267,14 @@ func (v *VHost) end(end func(*queue.Queue)) {
 	v.mu.Lock()
 	queues := v.queues
 	v.queues = make(map[string]*Queue)
+	for x := range v.routes.Exchanges() {
+		if x.Waiting != nil {
+			end(x.Waiting.Queue)
+		}
+	}
+	for _, h := range v.histories {
+		h.clear()
+	}
 	v.mu.Unlock()
 	v.freeAll(queues)
 	for _, q := range queues {
