@@ -39,7 +39,7 @@ func (im *importer) addVHost(v *importedVHost) error {
 	if host == nil {
 		return node.ErrClosed
 	}
-	v.settings().apply(host)
+	v.settings().apply(host, host.About())
 	if added && im.creator != "" {
 		return withObject("vhost", v.Name, im.node.Access.SetPermission(allPermissions(im.creator, v.Name)))
 	}

@@ -1,6 +1,8 @@
 package management
 
 import (
+	"cmp"
+
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
@@ -23,10 +25,10 @@ func (h *Handler) vhosts() {
 	})
 }
 
-// metadata returns the description and the tags of a virtual host.
+// metadata returns the description, the tags and the default queue type of a virtual host.
 func metadata(v *vhost.VHost) fields {
 	about := v.About()
-	return fields{"description": about.Description, "tags": tagList(about.Tags), "default_queue_type": "classic"}
+	return fields{"description": about.Description, "tags": tagList(about.Tags), "default_queue_type": cmp.Or(about.QueueType, "classic")}
 }
 
 // describeVHost returns an element of GET /api/vhosts.
@@ -67,10 +69,21 @@ type vhostSettings struct {
 	Protected        flag    `json:"protected_from_deletion"`
 }
 
+// queueTypes contains the names of queue types in the metadata of virtual hosts.
+var queueTypes = map[string]string{
+	"classic": "", "rabbit_classic_queue": "", "undefined": "", "quorum": "quorum", "rabbit_quorum_queue": "quorum",
+}
+
 func (s *vhostSettings) check() error {
+	known := false
+	if s.DefaultQueueType != nil {
+		_, known = queueTypes[*s.DefaultQueueType]
+	}
 	switch {
-	case s.DefaultQueueType != nil && *s.DefaultQueueType != "classic" && *s.DefaultQueueType != "undefined":
-		return badRequest("default_queue_type must be classic: got " + *s.DefaultQueueType)
+	case s.DefaultQueueType != nil && *s.DefaultQueueType == "stream":
+		return badRequest("default_queue_type must be classic or quorum: streams are not supported")
+	case s.DefaultQueueType != nil && !known:
+		return badRequest(*s.DefaultQueueType + " is not a valid queue type")
 	case bool(s.Tracing):
 		return badRequest("tracing is not supported")
 	case bool(s.Protected):
@@ -79,13 +92,16 @@ func (s *vhostSettings) check() error {
 	return nil
 }
 
-func (s *vhostSettings) apply(v *vhost.VHost) {
-	about := v.About()
+// apply changes the metadata of a virtual host, beginning with about.
+func (s *vhostSettings) apply(v *vhost.VHost, about vhost.About) {
 	if s.Description != nil {
 		about.Description = *s.Description
 	}
 	if s.Tags != nil {
 		about.Tags = *s.Tags
+	}
+	if s.DefaultQueueType != nil {
+		about.QueueType = queueTypes[*s.DefaultQueueType]
 	}
 	v.SetAbout(about)
 }
@@ -104,7 +120,7 @@ func putVHost(c *call) (any, error) {
 	if v == nil { // the node is shut down, or another request has deleted the virtual host
 		return nil, notFound
 	}
-	s.apply(v)
+	s.apply(v, vhost.About{}) // as in RabbitMQ, a request replaces all metadata
 	if !added {
 		return done{}, nil
 	}

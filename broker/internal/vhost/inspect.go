@@ -9,10 +9,11 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// About is the description of a virtual host. It does not affect the behavior.
+// About is the metadata of a virtual host.
 type About struct {
 	Description string
 	Tags        []string
+	QueueType   string // type of new queues that are declared without a type: "quorum", or "" for classic
 }
 
 // About returns the description set by SetAbout.

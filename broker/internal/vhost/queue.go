@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/base64"
+	"slices"
 	"strings"
 
 	"github.com/reprisemq/reprise/broker/internal/budget"
@@ -72,6 +73,7 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name 
 	}
 	v.change.Lock()
 	defer v.change.Unlock()
+	d = v.typed(d)
 	named := name != ""
 	if !named {
 		name = RandomName("amq.gen-")
@@ -105,6 +107,19 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name 
 		v.config.Stats.Churn.QueuesCreated.Add(1)
 		return queue.New(c), nil
 	})
+}
+
+// typed returns a declaration with the default queue type of the virtual host, if it contains no type. As in RabbitMQ,
+// transient, exclusive and auto-delete queues remain classic.
+func (v *VHost) typed(d *amqpwire.QueueDeclare) *amqpwire.QueueDeclare {
+	kind, _ := d.Arguments.Get("x-queue-type")
+	given := kind != nil && kind != "" && kind != "undefined"
+	if given || v.About().QueueType == "" || !d.Durable || d.Exclusive || d.AutoDelete {
+		return d
+	}
+	typed := *d
+	typed.Arguments = slices.Clone(d.Arguments).Set("x-queue-type", v.About().QueueType)
+	return &typed
 }
 
 // addQueue adds a new queue or a queue from the store.

@@ -26,6 +26,7 @@ const (
 type hostDocument struct {
 	Description string   `json:"description,omitempty"`
 	Tags        []string `json:"tags,omitempty"`
+	QueueType   string   `json:"queue_type,omitempty"`
 }
 
 type exchangeDocument struct {
