@@ -90,14 +90,6 @@ func effectiveDefinition(a vhost.Applied) vhost.Definition {
 	return vhost.Definition{}
 }
 
-// orNull returns the name of a policy, or null if there is none.
-func orNull(name string) any {
-	if name == "" {
-		return nil
-	}
-	return name
-}
-
 // operatorComponent is the component of the parameters that are operator policies.
 const operatorComponent = "operator_policy"
 

@@ -51,8 +51,6 @@ func (c *call) describeQueue(v *vhost.VHost, q *vhost.Queue) fields {
 		"internal":                     false,
 		"internal_owner":               false,
 		"effective_policy_definition":  effectiveDefinition(applied),
-		"policy":                       orNull(policy),
-		"operator_policy":              orNull(operator),
 		"consumers":                    s.Consumers,
 		"consumer_capacity":            served,
 		"consumer_utilisation":         served,
@@ -65,6 +63,12 @@ func (c *call) describeQueue(v *vhost.VHost, q *vhost.Queue) fields {
 		"message_bytes_ram":            bytes - s.OnDiskBytes,
 		"messages_ram":                 s.Ready - s.OnDisk + s.Unacked,
 	}).with(c.h.rates.depth(q.Queue, s.Ready, s.Unacked)).with(c.h.rates.messageStats(q.Queue, s.Counts, queueCounters))
+	if policy != "" {
+		info["policy"] = policy
+	}
+	if operator != "" {
+		info["operator_policy"] = operator
+	}
 	if !config.Quorum {
 		return info.with(fields{
 			"messages_ready_ram":          s.Ready - s.OnDisk,
@@ -133,9 +137,14 @@ func listQueues(c *call) (any, error) {
 	}), nil
 }
 
-// unset are the fields of a single queue that the broker does not support, or that are not set.
-func unset() fields {
-	return fields{"single_active_consumer_tag": nil}
+// detailed adds the fields of a single queue that are not set, as null.
+func detailed(queue fields) fields {
+	for _, name := range []string{"policy", "operator_policy", "single_active_consumer_tag"} {
+		if _, set := queue[name]; !set {
+			queue[name] = nil
+		}
+	}
+	return queue
 }
 
 func listDetailedQueues(c *call) (any, error) {
@@ -143,7 +152,7 @@ func listDetailedQueues(c *call) (any, error) {
 	queues, _ := all.(pages)
 	return pages(func(yield func(element) bool) {
 		for build := range queues {
-			if !yield(func() fields { return build().with(unset()) }) {
+			if !yield(func() fields { return detailed(build()) }) {
 				return
 			}
 		}
@@ -169,9 +178,9 @@ func getQueue(c *call) (any, error) {
 		return nil, err
 	}
 	consumers := list(c.consumersIn(v.Name(), q.Name()))
-	detail := c.describeQueue(v, q).with(fields{
+	detail := detailed(c.describeQueue(v, q)).with(fields{
 		"consumer_details": consumers, "deliveries": []fields{}, "incoming": []fields{},
-	}).with(unset())
+	})
 	if s, ok := q.Owner.(*session.Session); ok {
 		info := s.Info()
 		detail["owner_pid_details"] = connectionRef(&info)
