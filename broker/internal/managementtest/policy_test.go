@@ -373,3 +373,20 @@ func TestPoliciesAndArgumentsMergeAsInRabbitMQ(t *testing.T) {
 		}
 	})
 }
+
+// The check of an import does not expire the copies of existing queues that it uses.
+func TestImportOfPolicyExpiresExistingQueue(t *testing.T) {
+	b := embedded(t, broker.Config{})
+	v := b.vhost(t)
+	b.must(t, "PUT", "/api/queues/"+v+"/q", `{"durable":true}`)
+	var exchanges []string // so that the check takes longer than the TTL
+	for i := range 2000 {
+		exchanges = append(exchanges, fmt.Sprintf(`{"name":"x%d","type":"fanout","durable":true,"arguments":{}}`, i))
+	}
+	b.must(t, "POST", "/api/definitions/"+v, `{"policies":[{"name":"p","pattern":"q","definition":{"expires":1}}],
+		"exchanges":[`+strings.Join(exchanges, ",")+`]}`)
+	testkit.Eventually(t, time.Minute, func() bool {
+		status, _ := b.call(t, "GET", "/api/queues/"+v+"/q", "")
+		return status == 404
+	})
+}

@@ -39,15 +39,19 @@ func (q *Queue) restartTTL() {
 
 func (q *Queue) expireUnused() {
 	q.mu.Lock()
-	over := !q.deleted && q.config.Expires > 0 && !q.ttlRunning()
+	over := !q.deleted && !q.ttlRunning()
 	q.unlock()
 	if over {
 		q.config.Expired() // Expired deletes the queue only if it is still unused
 	}
 }
 
-// ttlRunning reports whether the queue TTL is still running. If it is, ttlRunning resets the timer.
+// ttlRunning reports whether the queue TTL is still running, or was removed since the timer fired. If it is running, ttlRunning
+// resets the timer.
 func (q *Queue) ttlRunning() bool {
+	if q.config.Expires == 0 {
+		return true
+	}
 	left := time.Until(q.ttl.until)
 	if q.consumers.len() > 0 { // the TTL restarts when the last consumer leaves
 		left = q.config.Expires

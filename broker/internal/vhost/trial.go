@@ -24,6 +24,7 @@ func (v *VHost) Trial(config Config) *VHost {
 	for _, q := range v.Queues() {
 		config := queue.Defaults(q.Name())
 		config.Quorum = q.Config().Quorum
+		config.Expired = func() {} // a policy can set a queue TTL
 		t.queues[q.Name()] = &Queue{Queue: queue.New(config), vhost: t, Durable: q.Durable, Owner: q.Owner}
 	}
 	return t
