@@ -121,6 +121,8 @@ func (q *Queue) get(key string) (value any, found bool) {
 	a, limit := number(argument)
 	p, limited := number(policy)
 	switch {
+	case given && set && limit && limited && key == "delivery-limit" && min(a, p) < 0:
+		return max(a, p), true // a negative number means no limit
 	case given && set && limit && limited:
 		return min(a, p), true
 	case given && set && q.Kind == "quorum" && key == "overflow", !given:

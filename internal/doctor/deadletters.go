@@ -110,7 +110,7 @@ var deadLetterRules = []Rule{
 				return
 			}
 			if from := b.indexed.feeding[q]; len(from) > 0 {
-				found(fmt.Sprintf("%d ready messages from %s, and no consumer", q.Ready, names(from)), "reprise console --url URL --queue "+q.Name)
+				found(fmt.Sprintf("%d ready messages from %s, and no consumer", q.Ready, names(from)), "reprise console --url URL --queue "+quoted(q.Name))
 			}
 		}),
 	},

@@ -1,10 +1,13 @@
 package doctor_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -224,6 +227,41 @@ func TestRulesOnDefinitions(t *testing.T) {
 		if _, err := doctor.Parse([]byte(text), ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got error %v, want …%s…", text, err, want)
 		}
+	}
+}
+
+// A shell passes names in a fix as they are, because users paste the command.
+func TestFixQuotesNames(t *testing.T) {
+	for _, name := range []string{"orders", "a b", "it's", "$(touch x)", "`id`", "a+b(c", "-p", "x;y", `back\slash`, "ü"} {
+		text, err := json.Marshal(map[string]any{"queues": []any{map[string]any{
+			"name": name, "vhost": name, "durable": true, "arguments": map[string]any{"x-max-length": 5},
+		}}})
+		must(t, err)
+		b, err := doctor.Parse(text, "")
+		must(t, err)
+		r := doctor.Check(b)
+		i := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Rule == "overflow-drops" })
+		if i < 0 {
+			t.Fatalf("%q: no finding", name)
+		}
+		words, err := exec.Command("sh", "-c", "rabbitmqctl() { printf '%s\\n' \"$@\"; }\n"+r.Findings[i].Fix).Output()
+		must(t, err)
+		got := strings.Split(string(words), "\n")
+		if len(got) < 7 || got[2] != name || !regexp.MustCompile(got[6]).MatchString(name) {
+			t.Errorf("%q: the shell passes %q for %s", name, got, r.Findings[i].Fix)
+		}
+	}
+}
+
+// A limit of deliveries in a policy applies to a queue without limit.
+func TestDeliveryLimitOfPolicyApplies(t *testing.T) {
+	b, err := doctor.Parse([]byte(`{"rabbitmq_version":"4.3.0","queues":[{"name":"q","durable":true,"arguments":{"x-queue-type":"quorum","x-delivery-limit":-1}}],
+		"policies":[{"name":"p","pattern":"q","definition":{"delivery-limit":5}}]}`), "")
+	must(t, err)
+	if r := doctor.Check(b); !slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool {
+		return f.Rule == "default-delivery-limit" && strings.Contains(f.Evidence, "limit of 5")
+	}) {
+		t.Errorf("findings: got %v, want default-delivery-limit of 5", r.Findings)
 	}
 }
 

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -235,12 +236,22 @@ func eachQueue(check func(b *Broker, q *Queue, found func(evidence, fix string))
 
 // policyFix returns the command that sets a policy for one queue. It extends the policy that applies now, because only one applies.
 func policyFix(q *Queue, setting string) string {
-	fix := fmt.Sprintf("rabbitmqctl set_policy -p %s --apply-to queues NAME '^%s$' '{%s}'", q.VHost, strings.ReplaceAll(q.Name, ".", `\.`), setting)
+	fix := fmt.Sprintf("rabbitmqctl set_policy -p %s --apply-to queues NAME %s '{%s}'", quoted(q.VHost), quoted("^"+regexp.QuoteMeta(q.Name)+"$"), setting)
 	if q.PolicyName != "" {
 		fix += " (policy " + q.PolicyName + " applies now: add its settings)"
 	}
 	return fix
 }
+
+// quoted returns a name as one word of a shell. Names come from others, and users paste the command.
+func quoted(name string) string {
+	if plain.MatchString(name) {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+}
+
+var plain = regexp.MustCompile(`^[\w./:][\w./:-]*$`)
 
 func policyOf(q *Queue) string {
 	if q.PolicyName == "" {
@@ -330,7 +341,7 @@ var brokerRules = []Rule{
 		check: func(b *Broker, found func(Finding)) {
 			for i := range b.Policies {
 				if p := &b.Policies[i]; !p.Operator && !b.applies(p) {
-					found(Finding{VHost: p.VHost, Object: p.String(), Evidence: fmt.Sprintf("pattern %q, priority %v, apply-to %s", p.Pattern, p.Priority, p.ApplyTo), Fix: fmt.Sprintf("rabbitmqctl clear_policy -p %s %s", p.VHost, p.Name)})
+					found(Finding{VHost: p.VHost, Object: p.String(), Evidence: fmt.Sprintf("pattern %q, priority %v, apply-to %s", p.Pattern, p.Priority, p.ApplyTo), Fix: fmt.Sprintf("rabbitmqctl clear_policy -p %s %s", quoted(p.VHost), quoted(p.Name))})
 				}
 			}
 		},
