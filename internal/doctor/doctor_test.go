@@ -253,6 +253,19 @@ func TestFixQuotesNames(t *testing.T) {
 	}
 }
 
+// The doctor finds nothing in what reprise up declares, with the counts of an idle worker.
+func TestOwnTopologyIsHealthy(t *testing.T) {
+	b, err := doctor.Parse([]byte(`{"rabbitmq_version":"4.3.6","queues":[
+		{"name":"orders.failed","durable":true,"arguments":{"x-queue-type":"quorum","x-delivery-limit":2147483647}},
+		{"name":"reprise.paused.orders","durable":true,"arguments":{"x-max-length":1}},
+		{"name":"reprise.control.1","exclusive":true,"arguments":{"x-max-length":1000}}],
+		"exchanges":[{"name":"reprise.retries","type":"topic","durable":true},{"name":"reprise.workers","type":"fanout","durable":true}]}`), "")
+	must(t, err)
+	if r := doctor.Check(b); len(r.Findings) > 0 {
+		t.Errorf("findings: got %v, want none", r.Findings)
+	}
+}
+
 // A limit of deliveries in a policy applies to a queue without limit.
 func TestDeliveryLimitOfPolicyApplies(t *testing.T) {
 	b, err := doctor.Parse([]byte(`{"rabbitmq_version":"4.3.0","queues":[{"name":"q","durable":true,"arguments":{"x-queue-type":"quorum","x-delivery-limit":-1}}],

@@ -40,8 +40,11 @@ var queueRules = []Rule{
 		Name: "overflow-drops", Severity: Loss,
 		Why: "When the queue is full, the broker drops the oldest message for each new one. No dead-letter exchange keeps it.",
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
-			if _, _, _, dead := q.deadLetter(); dead || q.Kind == "stream" || strings.HasPrefix(q.text("overflow"), "reject") {
+			if _, _, _, dead := q.deadLetter(); dead || q.Kind == "stream" || q.Exclusive || strings.HasPrefix(q.text("overflow"), "reject") {
 				return
+			}
+			if n, set := q.limit("max-length"); set && n == 1 {
+				return // the queue keeps the last value
 			}
 			for _, key := range []string{"max-length", "max-length-bytes"} {
 				if n, set := q.limit(key); set {
@@ -111,7 +114,7 @@ var queueRules = []Rule{
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
 			_, _, _, dead := q.deadLetter()
 			limit, set := q.limit("delivery-limit")
-			if q.Kind != "quorum" || dead || set && limit < 0 || b.Version != "" && !b.atLeast("4.0") && !set {
+			if q.Kind != "quorum" || dead || set && unlimited(limit) || b.Version != "" && !b.atLeast("4.0") && !set {
 				return
 			}
 			evidence := "no dead-letter exchange, and the default delivery limit of 20"
@@ -122,10 +125,10 @@ var queueRules = []Rule{
 		}),
 	},
 	{
-		Name: "nack-does-not-count", Severity: Stuck,
+		Name: "nack-does-not-count", Severity: Advice,
 		Why: "Since RabbitMQ 4.3, basic.nack with requeue does not count toward the delivery limit. A consumer that requeues a message with it receives the message for ever.",
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
-			if limit, set := q.limit("delivery-limit"); q.Kind == "quorum" && set && limit >= 0 && b.atLeast("4.3") {
+			if limit, set := q.limit("delivery-limit"); q.Kind == "quorum" && set && !unlimited(limit) && b.atLeast("4.3") {
 				found(fmt.Sprintf("delivery limit of %d on RabbitMQ %s", limit, b.Version), "requeue failed messages with basic.reject, which counts")
 			}
 		}),
@@ -222,6 +225,9 @@ var queueRules = []Rule{
 // defaultConsumerTimeout is the default of RabbitMQ (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).
 const defaultConsumerTimeout = 30 * time.Minute
 
+// unlimited reports whether a delivery limit is none in practice, such as the highest number, which failed queues of Reprise have.
+func unlimited(limit int64) bool { return limit < 0 || limit >= 1_000_000 }
+
 // eachQueue returns a check that calls check for each queue.
 func eachQueue(check func(b *Broker, q *Queue, found func(evidence, fix string))) func(*Broker, func(Finding)) {
 	return func(b *Broker, found func(Finding)) {
@@ -306,6 +312,9 @@ var brokerRules = []Rule{
 		check: eachExchange(func(b *Broker, x *Exchange, found func(evidence, fix string)) {
 			if x.Name == "" || strings.HasPrefix(x.Name, "amq.") || x.Alternate != "" {
 				return
+			}
+			if strings.HasPrefix(x.Name, "reprise.") {
+				return // events of Reprise, which nobody needs to receive
 			}
 			if !slices.ContainsFunc(b.Bindings, func(e Binding) bool { return e.VHost == x.VHost && e.Source == x.Name }) {
 				found("no bindings and no alternate exchange", "bind a queue, or delete the exchange")
