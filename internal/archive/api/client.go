@@ -282,23 +282,23 @@ func (c *Client) Groups(ctx context.Context, f GroupFilter, p Page) (Groups, err
 }
 
 // Group returns the group with the given ID.
-func (c *Client) Group(ctx context.Context, id int64) (Group, error) {
-	return get[Group](ctx, c, at("groups", id), nil)
+func (c *Client) Group(ctx context.Context, id int64) (store.Group, error) {
+	return get[store.Group](ctx, c, at("groups", id), nil)
 }
 
 // Mute excludes a group from notifications and returns the muted group.
-func (c *Client) Mute(ctx context.Context, id int64, m Mute) (Group, error) {
-	return call[Group](ctx, c, http.MethodPut, at("groups", id, "mute"), nil, m)
+func (c *Client) Mute(ctx context.Context, id int64, m Mute) (store.Group, error) {
+	return call[store.Group](ctx, c, http.MethodPut, at("groups", id, "mute"), nil, m)
 }
 
 // Unmute undoes Mute.
-func (c *Client) Unmute(ctx context.Context, id int64) (Group, error) {
-	return call[Group](ctx, c, http.MethodDelete, at("groups", id, "mute"), nil, nil)
+func (c *Client) Unmute(ctx context.Context, id int64) (store.Group, error) {
+	return call[store.Group](ctx, c, http.MethodDelete, at("groups", id, "mute"), nil, nil)
 }
 
 // Merge merges groups and returns the resulting group.
-func (c *Client) Merge(ctx context.Context, m Merge) (Group, error) {
-	return call[Group](ctx, c, http.MethodPost, "groups/merge", nil, m)
+func (c *Client) Merge(ctx context.Context, m Merge) (store.Group, error) {
+	return call[store.Group](ctx, c, http.MethodPost, "groups/merge", nil, m)
 }
 
 // Unmerge undoes the merges into a group.

@@ -189,7 +189,7 @@ func TestClient(t *testing.T) {
 	if len(groups.Groups) != 1 || groups.Groups[0].Counts.Failed != 2 {
 		t.Fatalf("groups: got %+v, want len(Groups) 1, Groups[0].Counts.Failed 2", groups)
 	}
-	if _, err := c.Group(ctx, groups.Groups[0].ID); err != nil {
+	if _, err := c.Group(ctx, int64(groups.Groups[0].ID)); err != nil {
 		t.Error(err)
 	}
 	queues, err := c.Queues(ctx)

@@ -6,5 +6,8 @@ package api
 
 import "github.com/reprisemq/reprise/internal/params"
 
-// Text represents a string of arbitrary bytes.
-type Text = params.Text
+// Types of fields.
+type (
+	Text     = params.Text
+	Duration = params.Duration
+)

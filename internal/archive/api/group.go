@@ -13,55 +13,18 @@ import (
 	"github.com/reprisemq/reprise/internal/params"
 )
 
-// Group summarizes the failures of a work queue that have the same fingerprint.
-type Group struct {
-	ID      int64          `json:"id"`
-	Queue   Text           `json:"queue"`
-	Text    string         `json:"text"` // error with blanked IDs, addresses and numbers other than codes; "": unknown
-	Example string         `json:"example"`
-	Counts  store.Counts   `json:"counts"`
-	First   time.Time      `json:"first"`
-	Last    time.Time      `json:"last"`
-	Hours   []store.Bucket `json:"hours"`          // 24 entries, oldest first
-	Days    []store.Bucket `json:"days"`           // 30 entries, oldest first
-	Muted   time.Time      `json:"muted,omitzero"` // end of the mute; no notification mentions the group before this time
-	Merged  bool           `json:"merged,omitzero"`
-}
-
 // Groups is one page of a list of groups.
 type Groups struct {
-	Groups []Group `json:"groups"`
-	Next   string  `json:"next,omitempty"`
-}
-
-// GroupOf converts a group to its JSON form.
-func GroupOf(g store.Group) Group {
-	return Group{
-		ID: int64(g.ID), Queue: Text(g.Queue), Text: g.Text, Example: g.Example, Counts: g.Counts,
-		First: g.First, Last: g.Last, Hours: g.Hours, Days: g.Days, Muted: g.Muted, Merged: g.Merged,
-	}
+	Groups []store.Group `json:"groups"`
+	Next   string        `json:"next,omitempty"`
 }
 
 // Forever reports whether a group with the given value of Muted stays muted until a user unmutes it.
 func Forever(muted time.Time) bool { return !muted.Before(store.MutedForever) }
 
-// Queue summarizes the archived messages of a work queue.
-type Queue struct {
-	Queue  Text         `json:"queue"`
-	Counts store.Counts `json:"counts"`
-	Purged int64        `json:"purged"`          // messages that the retention removed
-	Oldest time.Time    `json:"oldest,omitzero"` // last failure of the oldest message in state failed
-	Newest time.Time    `json:"newest,omitzero"`
-}
-
 // Queues contains all work queues that have, or had, archived messages.
 type Queues struct {
-	Queues []Queue `json:"queues"`
-}
-
-// QueueOf converts a summary of a work queue to its JSON form.
-func QueueOf(q store.QueueSummary) Queue {
-	return Queue{Queue: Text(q.Queue), Counts: q.Counts, Purged: q.Purged, Oldest: q.Oldest, Newest: q.Newest}
+	Queues []store.QueueSummary `json:"queues"`
 }
 
 // GroupFilter selects the groups that meet all set conditions. Values and ParseGroupFilter convert it to and from URL
@@ -82,7 +45,7 @@ const (
 
 // Filter converts f to a [store.GroupFilter].
 func (f GroupFilter) Filter() store.GroupFilter {
-	return store.GroupFilter{Queue: string(f.Queue), State: failed.State(f.State), Text: f.Text, MostFailed: f.Order == byFailed}
+	return store.GroupFilter{Queue: f.Queue, State: failed.State(f.State), Text: f.Text, MostFailed: f.Order == byFailed}
 }
 
 // Params returns the parameters of the filter.

@@ -19,7 +19,7 @@ type History struct {
 	Step   Duration       `json:"step"`  // length of an interval
 	Now    time.Time      `json:"now"`
 	Queues []QueueHistory `json:"queues"`
-	Marks  []Mark         `json:"marks"` // newest first
+	Marks  []history.Mark `json:"marks"` // newest first
 }
 
 // QueueHistory is the history of a queue.
@@ -64,16 +64,7 @@ type Rise struct {
 
 // Marks contains the marks of all queues, newest first.
 type Marks struct {
-	Marks []Mark `json:"marks"`
-}
-
-// Mark labels a point in time, such as a deployment.
-type Mark struct {
-	ID    int64     `json:"id"`
-	Time  time.Time `json:"time"`
-	Text  string    `json:"text"`
-	Queue Text      `json:"queue,omitempty"` // empty: all
-	By    string    `json:"by"`
+	Marks []history.Mark `json:"marks"`
 }
 
 // NewMark is a mark to add.
@@ -85,10 +76,7 @@ type NewMark struct {
 
 // HistoryOf converts the history of queues to its JSON form.
 func HistoryOf(r history.Range, all []history.Series, marks []history.Mark, now time.Time) History {
-	h := History{Range: r.Name, Step: Duration(r.Step), Now: now, Queues: []QueueHistory{}, Marks: []Mark{}}
-	for _, m := range marks {
-		h.Marks = append(h.Marks, MarkOf(m))
-	}
+	h := History{Range: r.Name, Step: Duration(r.Step), Now: now, Queues: []QueueHistory{}, Marks: append([]history.Mark{}, marks...)}
 	for _, s := range all {
 		q := QueueHistory{Queue: Text(s.Queue), Total: activityOf(s.Sum()), Rises: []Rise{}, Points: []Interval{}}
 		for _, p := range s.Points {
@@ -113,11 +101,6 @@ func activityOf(t history.Totals) Activity {
 	return a
 }
 
-// MarkOf converts a mark to its JSON form.
-func MarkOf(m history.Mark) Mark {
-	return Mark{ID: m.ID, Time: m.At, Text: m.Text, Queue: Text(m.Queue), By: string(m.By)}
-}
-
 // History returns the history of a queue, or of all queues if queue is empty, in the range with the given name.
 func (c *Client) History(ctx context.Context, queue, rangeName string) (History, error) {
 	query := url.Values{"range": {rangeName}}
@@ -135,11 +118,11 @@ func (c *Client) History(ctx context.Context, queue, rangeName string) (History,
 func (c *Client) Marks(ctx context.Context) (Marks, error) { return get[Marks](ctx, c, "marks", nil) }
 
 // AddMark adds a mark.
-func (c *Client) AddMark(ctx context.Context, m NewMark) (Mark, error) {
-	return call[Mark](ctx, c, http.MethodPost, "marks", nil, m)
+func (c *Client) AddMark(ctx context.Context, m NewMark) (history.Mark, error) {
+	return call[history.Mark](ctx, c, http.MethodPost, "marks", nil, m)
 }
 
 // RemoveMark removes a mark and returns it.
-func (c *Client) RemoveMark(ctx context.Context, id int64) (Mark, error) {
-	return call[Mark](ctx, c, http.MethodDelete, fmt.Sprint("marks/", id), nil, nil)
+func (c *Client) RemoveMark(ctx context.Context, id int64) (history.Mark, error) {
+	return call[history.Mark](ctx, c, http.MethodDelete, fmt.Sprint("marks/", id), nil, nil)
 }

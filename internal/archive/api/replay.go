@@ -1,12 +1,10 @@
 package api
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/replay"
-	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // Plan specifies the messages and the settings of a replay. Rate is in messages per second; 0: no limit.
@@ -131,20 +129,4 @@ func ReplayOf(r failed.Replay) Replay {
 		Begun: r.Begun, Ended: r.Ended, Total: r.Total, Sent: r.Sent, Refused: r.Refused, Back: r.Back,
 		Succeeded: r.Succeeded, Settled: r.Settled, Retrying: r.Retrying, Unknown: r.Unknown, Verifying: r.Verifying,
 	}
-}
-
-// Duration is a time.Duration. Its JSON form is the Go form: "1m30s".
-type Duration time.Duration
-
-// MarshalText implements [encoding.TextMarshaler].
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (d *Duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	if err != nil {
-		return fmt.Errorf("%s is not a duration (examples: 90s, 1m30s, 2h)", brief.Quoted(string(text)))
-	}
-	*d = Duration(parsed)
-	return nil
 }

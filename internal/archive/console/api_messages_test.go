@@ -456,7 +456,7 @@ func TestGroupsAndQueues(t *testing.T) {
 	if len(groups) != 2 || groups[0].Counts.Failed != 2 || groups[0].Queue != "orders" {
 		t.Fatalf("groups: got %+v, want len 2, [0].Counts.Failed 2, [0].Queue orders", groups)
 	}
-	g := get[api.Group](t, ask(t, d, "GET", fmt.Sprintf("/api/v1/groups/%d", groups[0].ID), nil))
+	g := get[store.Group](t, ask(t, d, "GET", fmt.Sprintf("/api/v1/groups/%d", groups[0].ID), nil))
 	if g.Example != "card 5 declined" || len(g.Hours) != 24 || len(g.Days) != 30 {
 		t.Errorf("group: got %+v, want Example \"card 5 declined\", len(Hours) 24, len(Days) 30", g)
 	}

@@ -92,14 +92,14 @@ func TestHistoryAPI(t *testing.T) {
 func TestMarksAPI(t *testing.T) {
 	a := newArchive(t, store.Config{})
 	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}))
-	m := get[api.Mark](t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{Text: "v2.5", Queue: "orders", Time: noon.Add(-time.Minute)}))
-	if m.ID != 2 || m.Text != "v2.5" || m.Queue != "orders" || !m.Time.Equal(noon.Add(-time.Minute)) || m.By == "" {
+	m := get[history.Mark](t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{Text: "v2.5", Queue: "orders", Time: noon.Add(-time.Minute)}))
+	if m.ID != 2 || m.Text != "v2.5" || m.Queue != "orders" || !m.At.Equal(noon.Add(-time.Minute)) || m.By == "" {
 		t.Errorf("new mark: got %+v, want mark 2 with text v2.5 for orders", m)
 	}
 	if all := get[api.Marks](t, ask(t, d, "GET", "/api/v1/marks", nil)).Marks; len(all) != 2 || all[0] != m {
 		t.Errorf("marks: got %+v, want 2, the first %+v", all, m)
 	}
-	if gone := get[api.Mark](t, ask(t, d, "DELETE", "/api/v1/marks/2", nil)); gone != m {
+	if gone := get[history.Mark](t, ask(t, d, "DELETE", "/api/v1/marks/2", nil)); gone != m {
 		t.Errorf("deleted mark: got %+v, want %+v", gone, m)
 	}
 	refused(t, ask(t, d, "DELETE", "/api/v1/marks/2", nil), http.StatusNotFound, "mark 2 not found")

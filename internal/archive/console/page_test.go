@@ -55,7 +55,7 @@ func TestPagesShowMarkupAsText(t *testing.T) {
 		}
 		messages := web.HrefMessages("/messages", failed.Filter{Text: text, Queue: params.Text(text), Error: text, Headers: map[string]string{text: text}})
 		for _, path := range []string{
-			"/", "/groups", string(web.HrefGroups(text)), "/groups/1", "/messages?state=all", string(messages), "/messages?" + url.Values{"text": {text}}.Encode(),
+			"/", "/groups", string(web.HrefGroups(params.Text(text))), "/groups/1", "/messages?state=all", string(messages), "/messages?" + url.Values{"text": {text}}.Encode(),
 			fmt.Sprintf("/messages/%d", id), fmt.Sprintf("/messages/%d/edit", id), fmt.Sprintf("/messages/%d/revisions/1", id), "/messages/2", "/replays/new?id=1", "/discard?id=1", "/topology", "/audit",
 			"/groups?state=" + url.QueryEscape(text), "/login?next=" + url.QueryEscape(text),
 		} {

@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/archive/waiting"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testhook"
 )
@@ -93,7 +94,7 @@ func TestWaitingAPI(t *testing.T) {
 	if done.Selected != 3 || done.Done != 1 || done.Gone != 1 || done.Refused[0].Why != "it is full" {
 		t.Errorf("postpone: got %+v, want Selected 3, Done 1, Gone 1, Refused[0].Why \"it is full\"", done)
 	}
-	if act := r.acts[0]; act.Do != waiting.Postpone || act.Filter.Queue != "orders" || act.AtMost != 3 || act.Delay != 2*time.Hour || act.Reason != "down" {
+	if act := r.acts[0]; act.Do != waiting.Postpone || act.Filter.Queue != "orders" || act.AtMost != 3 || act.Delay != params.Duration(2*time.Hour) || act.Reason != "down" {
 		t.Errorf("action: got %+v, want to postpone 3 messages of orders by 2h", act)
 	}
 	for _, body := range []string{`{"filter":{}}`, `{"filter":{"queue":"orders"},"delay":"2h"}`, `{"filter":{"group":"x"}}`, `{"all":true,"filter":{"queue":"orders"}}`} {
@@ -163,7 +164,7 @@ func TestWaitingPage(t *testing.T) {
 	if got := post("do=postpone&queue=orders&at_most=3&delay=90m&reason=down"); got != http.StatusSeeOther {
 		t.Errorf("postpone: status %d, want 303", got)
 	}
-	if act := r.acts[0]; act.Do != waiting.Postpone || act.Delay != 90*time.Minute || act.AtMost != 3 || act.Reason != "down" || act.Filter.Queue != "orders" {
+	if act := r.acts[0]; act.Do != waiting.Postpone || act.Delay != params.Duration(90*time.Minute) || act.AtMost != 3 || act.Reason != "down" || act.Filter.Queue != "orders" {
 		t.Errorf("action: got %+v, want to postpone 3 messages of orders by 1h30m", act)
 	}
 	// The form for picked rows selects the messages by ID.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
@@ -25,15 +26,15 @@ const maxMarkText = 200
 
 // Mark is a label for a point in time, such as a deployment.
 type Mark struct {
-	ID    int64
-	At    time.Time
-	Text  string       // one line, at most 200 bytes
-	Queue string       // "" for all queues
-	By    failed.Actor // the user who added the mark
+	ID    int64        `json:"id"`
+	At    time.Time    `json:"time"`
+	Text  string       `json:"text"`            // one line, at most 200 bytes
+	Queue params.Text  `json:"queue,omitempty"` // "" for all queues
+	By    failed.Actor `json:"by"`              // the user who added the mark
 }
 
 // For reports whether the mark concerns a queue.
-func (m Mark) For(queue string) bool { return m.Queue == "" || m.Queue == queue }
+func (m Mark) For(queue string) bool { return m.Queue == "" || string(m.Queue) == queue }
 
 // AddMark stores a mark and returns it with its ID. If At is zero, AddMark uses the current time. It returns ErrInvalid
 // if a field is invalid. AddMark also removes each mark after which MaxMarks others have been added.

@@ -1,6 +1,8 @@
 package history
 
 import (
+	"github.com/reprisemq/reprise/internal/params"
+
 	"errors"
 	"fmt"
 	"strings"
@@ -45,7 +47,7 @@ func TestMarks(t *testing.T) {
 			{Text: "x"},
 			{Text: "x", By: "ann", At: noon.Add(time.Hour)},
 			{Text: "x", By: "ann", At: time.Unix(1, 0)},
-			{Text: "x", By: "ann", Queue: strings.Repeat("x", 256)},
+			{Text: "x", By: "ann", Queue: params.Text(strings.Repeat("x", 256))},
 		} {
 			if _, err := h.AddMark(t.Context(), m); !errors.Is(err, ErrInvalid) {
 				t.Errorf("mark %+v: got error %v, want ErrInvalid", m, err)

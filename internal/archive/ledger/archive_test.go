@@ -7,6 +7,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/params"
 )
 
 // archived is an archive with given figures. It records the times up to which outcomes are settled.
@@ -47,11 +48,11 @@ func TestArchivedMessagesAreNotMissing(t *testing.T) {
 		d := newSimulation(t, openSQLite(t))
 		write, _ := d.process(t, "worker-1")
 		write(0)
-		a := &archived{QueueSummary: store.QueueSummary{Queue: d.queue}}
+		a := &archived{QueueSummary: store.QueueSummary{Queue: params.Text(d.queue)}}
 		d.broker[d.queue] = ledger.Figures{Published: 1, Messages: 1}
 		d.passWith(t, a, 5)
 		a.QueueSummary = to
-		a.Queue = d.queue
+		a.Queue = params.Text(d.queue)
 		d.broker[d.queue] = ledger.Figures{Published: 1, Taken: 1}
 		d.passWith(t, a, 5)
 		if line := d.line(t); line.State != ledger.Balanced || line.Missing != 0 {
@@ -63,7 +64,7 @@ func TestArchivedMessagesAreNotMissing(t *testing.T) {
 // The broker's figures can be 10 s old, so a message that was sent later may be in flight although the queues were empty.
 func TestOutcomesSettleBeforeOldestFigures(t *testing.T) {
 	d := newSimulation(t, openSQLite(t))
-	a := &archived{QueueSummary: store.QueueSummary{Queue: d.queue}}
+	a := &archived{QueueSummary: store.QueueSummary{Queue: params.Text(d.queue)}}
 	d.broker[d.queue] = ledger.Figures{}
 	for range 6 {
 		d.passWith(t, a, 1)

@@ -188,7 +188,7 @@ func (x *sample) broker(a Account, r *account, figures map[string]Figures) {
 
 func (x *sample) archive(a Account, archived []store.QueueSummary) {
 	for _, q := range archived {
-		if slices.Contains(a.Work, q.Queue) {
+		if slices.Contains(a.Work, string(q.Queue)) {
 			x.terms[failing] += q.Counts.Failed
 			x.terms[replaying] += q.Counts.Replaying
 			x.terms[replayed] += q.Counts.Replayed

@@ -62,7 +62,7 @@ func Read(ctx context.Context, a *store.Archive, l *ledger.Ledger) (*Reading, er
 		return nil, err
 	}
 	for _, g := range groups {
-		r.Groups = append(r.Groups, Group{g.ID, g.Counts.Total(), g.Counts.Failed, g.Queue, g.Text, g.MutedAt(r.Time), g.Regrouped})
+		r.Groups = append(r.Groups, Group{g.ID, g.Counts.Total(), g.Counts.Failed, string(g.Queue), g.Text, g.MutedAt(r.Time), g.Regrouped})
 		r.Newest = max(r.Newest, g.ID)
 	}
 	replays, _, err := a.Replays(ctx, store.Page{})

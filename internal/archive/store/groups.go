@@ -9,27 +9,28 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Group describes the failures in one work queue that share a fingerprint.
 type Group struct {
-	ID      failed.GroupID
-	Queue   string
-	Text    string // the fingerprint of the errors; "" if the error is unknown
-	Example string // the error of the latest arrival
-	Counts  Counts
-	First   time.Time // time of the first failure of any message that was ever in the group
-	Last    time.Time // time of the latest failure of any message that was ever in the group
-	Muted   time.Time // no notifications until this time, see Archive.Mute; zero: not muted
+	ID      failed.GroupID `json:"id"`
+	Queue   params.Text    `json:"queue"`
+	Text    string         `json:"text"`    // the fingerprint of the errors; "" if the error is unknown
+	Example string         `json:"example"` // the error of the latest arrival
+	Counts  Counts         `json:"counts"`
+	First   time.Time      `json:"first"`          // time of the first failure of any message that was ever in the group
+	Last    time.Time      `json:"last"`           // time of the latest failure of any message that was ever in the group
+	Muted   time.Time      `json:"muted,omitzero"` // no notifications until this time, or 9999-12-31T00:00:00Z: until the group is unmuted; zero: not muted
 
-	Merged    bool      // Archive.Merge created the group, and Archive.Unmerge can undo it
-	Regrouped time.Time // when Merge, Unmerge or Regroup last moved messages into the group; zero: never
+	Merged    bool      `json:"merged,omitzero"` // an operator merged or renamed the group, and can undo it
+	Regrouped time.Time `json:"-"`               // when Merge, Unmerge or Regroup last moved messages into the group; zero: never
 
 	// Hours and Days count the failures per hour and per day, regardless of the current states of the messages. The
 	// buckets are in ascending order, without gaps, and end with the current bucket.
-	Hours []Bucket // 24 buckets
-	Days  []Bucket // 30 buckets, in UTC
+	Hours []Bucket `json:"hours"` // 24 buckets
+	Days  []Bucket `json:"days"`  // 30 buckets, in UTC
 }
 
 // Counts contains the number of messages in each state.
@@ -62,7 +63,7 @@ type Bucket struct {
 
 // GroupFilter selects the groups that meet all conditions that are set.
 type GroupFilter struct {
-	Queue string
+	Queue params.Text
 	State failed.State // the group has at least one message in this state
 	Text  string       // a substring of Group.Text; case-sensitive
 
@@ -73,13 +74,11 @@ type GroupFilter struct {
 
 // QueueSummary contains the statistics of a work queue.
 type QueueSummary struct {
-	Queue  string
-	Counts Counts
-	Purged int64 // number of messages of this queue that Purge has ever removed
-
-	// Oldest and Newest are the times of the last failure of the oldest and the newest message in state
-	// failed. They are zero if no message is in this state.
-	Oldest, Newest time.Time
+	Queue  params.Text `json:"queue"`
+	Counts Counts      `json:"counts"`
+	Purged int64       `json:"purged"`          // number of messages of this queue that the retention has ever removed
+	Oldest time.Time   `json:"oldest,omitzero"` // last failure of the oldest message in state failed; zero: none
+	Newest time.Time   `json:"newest,omitzero"` // last failure of the newest message in state failed; zero: none
 }
 
 // Groups returns a page of groups. A page may be short or empty although more groups follow. Only an empty cursor marks

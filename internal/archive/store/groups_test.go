@@ -58,7 +58,7 @@ func TestGroups(t *testing.T) {
 			groups, _, err := a.Groups(t.Context(), f, store.Page{})
 			check(t, err)
 			for _, g := range groups {
-				got = append(got, g.Queue+" "+g.Text)
+				got = append(got, string(g.Queue)+" "+g.Text)
 			}
 			if got := strings.Join(got, ", "); got != want {
 				t.Errorf("%+v: got %s, want %s", f, got, want)

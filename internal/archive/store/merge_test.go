@@ -16,6 +16,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -310,7 +311,7 @@ func TestMergeHostileNames(t *testing.T) {
 				{Queue: queue, Error: "first" + text, Content: failed.Content{Body: []byte(text), Headers: topology.Table{text: text}}},
 				{Queue: queue, Error: "second" + text, Content: failed.Content{Body: []byte(text)}},
 			}))(t)
-			groups, _, err := a.Groups(ctx, store.GroupFilter{Queue: queue}, store.Page{})
+			groups, _, err := a.Groups(ctx, store.GroupFilter{Queue: params.Text(queue)}, store.Page{})
 			check(t, err)
 			into := value(a.Merge(ctx, []failed.GroupID{groups[0].ID, groups[1].ID}, "name "+text, "me"))(t)
 			list, _, err := a.List(ctx, failed.Filter{Group: into}, store.Page{})

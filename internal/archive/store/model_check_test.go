@@ -119,7 +119,7 @@ func (m *model) checkCounts(t *rapid.T) {
 				t.Fatalf("Groups (most failed first: %v): group %+v comes before %+v", mostFailed, before, g)
 			}
 			before = &g
-			got[key{g.Queue, g.Text}] = g.Counts
+			got[key{string(g.Queue), g.Text}] = g.Counts
 			var n int64
 			for _, b := range g.Days {
 				n += b.N
@@ -136,10 +136,10 @@ func (m *model) checkCounts(t *rapid.T) {
 		t.Fatalf("groups: (-want +got)\n%s", d)
 	}
 	for _, q := range value(m.a.Queues(ctx))(t) {
-		if q.Counts != queues[q.Queue] || q.Purged != m.purged[q.Queue] {
-			t.Fatalf("queue: got %+v, want counts %+v and %d purged", q, queues[q.Queue], m.purged[q.Queue])
+		if q.Counts != queues[string(q.Queue)] || q.Purged != m.purged[string(q.Queue)] {
+			t.Fatalf("queue: got %+v, want counts %+v and %d purged", q, queues[string(q.Queue)], m.purged[string(q.Queue)])
 		}
-		delete(queues, q.Queue)
+		delete(queues, string(q.Queue))
 	}
 	if len(queues) > 0 {
 		t.Fatalf("missing queues: %v", queues)

@@ -41,7 +41,7 @@ func TestRetentionRules(t *testing.T) {
 			n := value(a.Purge(ctx, "test"))(t)
 			got := map[string]int64{}
 			for _, q := range value(a.Queues(ctx))(t) {
-				got[q.Queue] = q.Counts.Failed
+				got[string(q.Queue)] = q.Counts.Failed
 			}
 			if fmt.Sprint(got) != fmt.Sprint(c.want) || would != n || n != 9*each-got["long"]-got["others"]-got["short"] {
 				t.Errorf("retention %s: got %v, want %v; purged %d messages, WouldPurge %d", c.retention, got, c.want, n, would)

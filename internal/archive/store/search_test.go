@@ -11,6 +11,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/testkit/flags"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -127,7 +128,7 @@ func TestSearchAcceptsAnyText(t *testing.T) {
 			}
 			_, _, err := a.List(ctx, failed.Filter{Headers: map[string]string{text: text}}, store.Page{})
 			check(t, err)
-			_, _, err = a.Groups(ctx, store.GroupFilter{Text: text, Queue: text}, store.Page{})
+			_, _, err = a.Groups(ctx, store.GroupFilter{Text: text, Queue: params.Text(text)}, store.Page{})
 			check(t, err)
 		})
 	})

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
@@ -21,51 +24,51 @@ type WaitingID int64
 // Workers report such messages (reprise.Config.Announce); the archive does not read the wait queues. Therefore the
 // list may lack messages, and may contain messages that no longer wait: see Archive.Waiting.
 type Waiting struct {
-	ID        WaitingID
-	Queue     string    // the work queue
-	Wait      string    // The wait queue. "" if it is unknown, or if the message passes through several queues.
-	MessageID string    // "" if the route does not copy the message and the publisher did not set an ID.
-	Host      string    // the host of the worker
-	Attempt   int       // number of the failed attempt
-	Failed    time.Time // time at which the attempt failed
-	Due       time.Time // time of the next attempt, by the clock of the worker
-	Error     string    // the first KiB of the error
-	Group     string    // WaitingGroup.Key
+	ID        WaitingID   `json:"id"`
+	Queue     params.Text `json:"queue"`                // the work queue
+	Wait      params.Text `json:"wait,omitempty"`       // The wait queue. "" if it is unknown, or if the message passes through several queues.
+	MessageID params.Text `json:"message_id,omitempty"` // "" if the route does not copy the message and the publisher did not set an ID.
+	Host      params.Text `json:"host,omitempty"`       // the host of the worker
+	Attempt   int         `json:"attempt"`              // number of the failed attempt
+	Failed    time.Time   `json:"failed"`               // time at which the attempt failed
+	Due       time.Time   `json:"due"`                  // time of the next attempt, by the clock of the worker
+	Error     params.Text `json:"error"`                // the first KiB of the error
+	Group     string      `json:"group"`                // the key of its group
 }
 
 // WaitingGroup contains the waiting messages of a work queue whose errors have the same fingerprint. It corresponds
 // to a Group.
 type WaitingGroup struct {
-	Key     string         // for WaitingFilter.Group
-	Failed  failed.GroupID // the Group of these failures; 0: the archive does not contain such a group
-	Queue   string
-	Text    string // the fingerprint
-	Example string // the error of one message
-	Counts  WaitingCounts
+	Key     string         `json:"group"`                  // for WaitingFilter.Group
+	Failed  failed.GroupID `json:"failed_group,omitempty"` // the Group of these failures; 0: the archive does not contain such a group
+	Queue   params.Text    `json:"queue"`
+	Text    string         `json:"text"`    // the fingerprint
+	Example params.Text    `json:"example"` // the error of one message
+	Counts  WaitingCounts  `json:"counts"`
 }
 
 // WaitingQueue counts the waiting messages of a work queue.
 type WaitingQueue struct {
-	Queue  string
-	Counts WaitingCounts
+	Queue  params.Text   `json:"queue"`
+	Counts WaitingCounts `json:"counts"`
 }
 
 // WaitingCounts summarizes waiting messages.
 type WaitingCounts struct {
-	Messages int64     // all messages
-	Due      int64     // messages that are due and whose next attempt was not reported yet
-	Attempts int       // the largest Waiting.Attempt
-	Next     time.Time // the earliest due time in the future; zero: none
+	Messages int64     `json:"messages"`      // all messages
+	Due      int64     `json:"due"`           // messages that are due and whose next attempt was not reported yet
+	Attempts int       `json:"attempts"`      // the largest number of attempts
+	Next     time.Time `json:"next,omitzero"` // the earliest due time in the future; zero: none
 }
 
 // WaitingFilter selects the waiting messages that match all fields that are set.
 type WaitingFilter struct {
-	IDs     []WaitingID
-	Queue   string
-	Group   string    // WaitingGroup.Key or a prefix of it
-	Attempt int       // the inclusive minimum of Waiting.Attempt
-	Before  time.Time // the exclusive maximum of Waiting.Due
-	Error   string    // a substring of Waiting.Error; case-sensitive
+	IDs     []WaitingID `json:"ids,omitzero"`
+	Queue   params.Text `json:"queue,omitempty"`
+	Group   string      `json:"group,omitempty"`   // the key of a group, or a prefix of it
+	Attempt int         `json:"attempt,omitempty"` // the inclusive minimum of the number of attempts
+	Before  time.Time   `json:"before,omitzero"`   // the exclusive maximum of the due time
+	Error   params.Text `json:"error,omitempty"`   // a substring of the error; case-sensitive
 }
 
 // maxWaitingIDs is the maximum number of WaitingFilter.IDs.
@@ -89,6 +92,38 @@ const groupDigestSize = 16
 // IsZero reports whether the filter selects all waiting messages.
 func (f WaitingFilter) IsZero() bool {
 	return f.IDs == nil && f.Queue == "" && f.Group == "" && f.Attempt == 0 && f.Before.IsZero() && f.Error == ""
+}
+
+// Params returns the parameters of the filter.
+func (f *WaitingFilter) Params() params.Params {
+	return params.Params{
+		{Name: "id", Of: &f.IDs, Help: "IDs of waiting messages, one parameter for each."},
+		{Name: "queue", Of: &f.Queue, Help: "The work queue."},
+		{Name: "group", Of: &f.Group, Help: "Key of a group, or its first characters."},
+		{Name: "attempt", Of: &f.Attempt, Help: "Minimum number of attempts."},
+		{Name: "before", Of: &f.Before, Help: "Due before this time, or within a duration such as 10m."},
+		{Name: "error", Of: &f.Error, Help: "A substring of the error."},
+	}
+}
+
+// WaitingNames are the parameter names of a WaitingFilter.
+var WaitingNames = new(WaitingFilter).Params().Names()
+
+// Values returns the filter as URL parameters.
+func (f WaitingFilter) Values() url.Values { return f.Params().Values() }
+
+// ParseWaitingFilter parses a filter. The parameter "before" may also be a duration from now, such as 10m.
+func ParseWaitingFilter(v url.Values, now time.Time) (f WaitingFilter, err error) {
+	if d, err := time.ParseDuration(v.Get("before")); err == nil && len(v["before"]) == 1 {
+		v = maps.Clone(v)
+		v.Set("before", now.Add(d).Format(time.RFC3339Nano))
+	}
+	r := params.Reader{Values: v, Now: now}
+	r.ReadAll(f.Params())
+	if r.Err == nil {
+		r.Err = f.Validate()
+	}
+	return f, r.Err
 }
 
 // waitingWhere returns the filter as a condition on {waiting_message} AS w.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit/flags"
 )
@@ -78,7 +79,7 @@ func noteRetry(t *rapid.T, a *store.Archive, model map[[2]string]store.Waiting, 
 	for _, r := range reports {
 		x := r.Retries[0]
 		key := [2]string{r.Queue, x.MessageID}
-		w := store.Waiting{Queue: r.Queue, Wait: x.Wait, MessageID: x.MessageID, Host: r.Host, Attempt: x.Attempt, Failed: x.Failed, Due: x.Due, Error: x.Error}
+		w := store.Waiting{Queue: params.Text(r.Queue), Wait: params.Text(x.Wait), MessageID: params.Text(x.MessageID), Host: params.Text(r.Host), Attempt: x.Attempt, Failed: x.Failed, Due: x.Due, Error: params.Text(x.Error)}
 		if old, found := model[key]; listed(w, now) && (!found || !w.Failed.Before(old.Failed)) {
 			model[key] = w
 		}
@@ -91,7 +92,7 @@ func listed(w store.Waiting, now time.Time) bool {
 
 func checkWaiting(t *rapid.T, a *store.Archive, model map[[2]string]store.Waiting, now time.Time) {
 	ctx := context.Background()
-	f := store.WaitingFilter{Queue: rapid.SampledFrom([]string{"", "orders"}).Draw(t, "queue"), Attempt: rapid.IntRange(0, 5).Draw(t, "attempt")}
+	f := store.WaitingFilter{Queue: rapid.SampledFrom([]params.Text{"", "orders"}).Draw(t, "queue"), Attempt: rapid.IntRange(0, 5).Draw(t, "attempt")}
 	if rapid.Bool().Draw(t, "bounded") {
 		f.Before = now.Add(time.Hour)
 	}
@@ -143,7 +144,7 @@ func checkWaiting(t *rapid.T, a *store.Archive, model map[[2]string]store.Waitin
 	var n int64
 	for _, g := range all {
 		n += g.Counts.Messages
-		if !groups[g.Key] || !strings.HasPrefix(g.Text, "no route to host *") || !strings.HasPrefix(g.Example, "no route") {
+		if !groups[g.Key] || !strings.HasPrefix(g.Text, "no route to host *") || !strings.HasPrefix(string(g.Example), "no route") {
 			t.Fatalf("got group %+v, want a listed key and the error \"no route to host *\"", g)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -22,12 +23,12 @@ const (
 
 // Act describes an action on waiting messages.
 type Act struct {
-	Do     Do
-	Filter store.WaitingFilter
-	All    bool          // required if the filter selects all messages
-	AtMost int64         // if more messages are selected, the act changes nothing; 0: no limit
-	Delay  time.Duration // for Postpone only: from MinPostpone to topology.MaxDelay
-	Reason string        // for the audit log; ParkNow also includes it in the header x-reprise-reason; optional
+	Do     Do                  `json:"-"`
+	Filter store.WaitingFilter `json:"filter"`
+	All    bool                `json:"all,omitempty"`     // required if the filter selects all messages
+	AtMost int64               `json:"at_most,omitempty"` // if more messages are selected, the act changes nothing; 0: no limit
+	Delay  params.Duration     `json:"delay,omitempty"`   // for postpone only: from 1s to the maximum delay of a retry
+	Reason string              `json:"reason,omitempty"`  // for the audit log; park also includes it in the header x-reprise-reason; optional
 }
 
 // MinPostpone is the minimum of Act.Delay.
@@ -37,11 +38,11 @@ const maxActReason = 1000 // bytes
 
 // Validate reports missing and invalid fields.
 func (a Act) Validate() error {
-	switch {
+	switch delay := time.Duration(a.Delay); {
 	case a.Do != RetryNow && a.Do != Postpone && a.Do != ParkNow:
 		return failed.Invalid("Act.Do must be %s, %s or %s: got %s", RetryNow, Postpone, ParkNow, brief.Quoted(string(a.Do)))
-	case a.Do == Postpone && (a.Delay < MinPostpone || a.Delay > topology.MaxDelay):
-		return failed.Invalid("Act.Delay must be from %s to %s: got %s", MinPostpone, topology.MaxDelay, a.Delay)
+	case a.Do == Postpone && (delay < MinPostpone || delay > topology.MaxDelay):
+		return failed.Invalid("Act.Delay must be from %s to %s: got %s", MinPostpone, topology.MaxDelay, delay)
 	case a.Do != Postpone && a.Delay != 0:
 		return failed.Invalid("Act.Delay must not be set unless Do is %s", Postpone)
 	case a.AtMost < 0:
@@ -58,17 +59,17 @@ func (a Act) Validate() error {
 
 // Result is the result of an act. Selected is the sum of the other numbers.
 type Result struct {
-	Selected int64
-	Done     int64 // Moved to the work queue, a wait queue or the failed queue.
-	Gone     int64 // Not found in the wait queue, because they became due or another act moved them.
-	Unsure   int64 // Result unknown, because the connection failed. Copied messages may be duplicated.
-	Refused  []WaitingRefusal
+	Selected int64            `json:"selected"`
+	Done     int64            `json:"done"`   // Moved to the work queue, a wait queue or the failed queue.
+	Gone     int64            `json:"gone"`   // Not found in the wait queue, because they became due or another act moved them.
+	Unsure   int64            `json:"unsure"` // Result unknown, because the connection failed. Copied messages may be duplicated.
+	Refused  []WaitingRefusal `json:"refused"`
 }
 
 // WaitingRefusal is the reason why an act left messages unchanged.
 type WaitingRefusal struct {
-	Why      string
-	Messages int64
+	Why      string `json:"why"`
+	Messages int64  `json:"messages"`
 }
 
 func (r *Result) refuse(why string, n int) {

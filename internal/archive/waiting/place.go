@@ -153,10 +153,10 @@ func (x waitDesign) parked(m *reprise.Delivery, w store.Waiting, reason string) 
 		headers[topology.HeaderReason] = reason
 		return headers
 	}
-	d := x.delivery(m, w.Queue)
+	d := x.delivery(m, string(w.Queue))
 	f := topology.Failure{
-		AttemptError: topology.AttemptError{Attempt: w.Attempt, Time: w.Failed, Error: w.Error, Host: w.Host},
-		History:      x.strategy.Marks.Read(d), Queue: w.Queue, Reason: reason,
+		AttemptError: topology.AttemptError{Attempt: w.Attempt, Time: w.Failed, Error: string(w.Error), Host: string(w.Host)},
+		History:      x.strategy.Marks.Read(d), Queue: string(w.Queue), Reason: reason,
 	}
 	f.Exchange, f.RoutingKey = f.History.OriginAt(d)
 	return x.strategy.Marks.Park(headers, f)

@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/archivetest"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
@@ -125,14 +126,14 @@ func (c designCase) test(t *testing.T, w *archivetest.Wire) {
 	}
 	rows := map[string]store.Waiting{}
 	for _, r := range x.list(4) {
-		rows[r.MessageID] = r
-		if r.Wait != c.wait {
+		rows[string(r.MessageID)] = r
+		if string(r.Wait) != c.wait {
 			t.Fatalf("got %+v, want wait queue %s", r, c.wait)
 		}
 	}
 	act := func(do Do, id string, delay time.Duration) Result {
 		t.Helper()
-		res, err := x.r.Act(t.Context(), Act{Do: do, Filter: rowsOf(rows[id]), Delay: delay}, "ann")
+		res, err := x.r.Act(t.Context(), Act{Do: do, Filter: rowsOf(rows[id]), Delay: params.Duration(delay)}, "ann")
 		archivetest.Must(t, err)
 		return res
 	}

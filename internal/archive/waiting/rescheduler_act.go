@@ -120,7 +120,7 @@ func byPlace(rows []store.Waiting) func(yield func(store.WaitingPlace, []store.W
 	var places []store.WaitingPlace
 	all := map[store.WaitingPlace][]store.Waiting{}
 	for _, w := range rows {
-		p := store.WaitingPlace{Queue: w.Queue, Wait: w.Wait}
+		p := store.WaitingPlace{Queue: string(w.Queue), Wait: string(w.Wait)}
 		if w.MessageID == "" {
 			p.Wait = withoutID
 		}
@@ -248,7 +248,7 @@ type found struct {
 func (x *waitingAct) sift(ctx context.Context) error {
 	wanted := map[string]store.Waiting{}
 	for _, w := range x.left {
-		wanted[w.MessageID] = w
+		wanted[string(w.MessageID)] = w
 	}
 	most := maxCopies
 	if x.act.Do == RetryNow {
@@ -383,7 +383,7 @@ func (x *waitingAct) settle(ctx context.Context, all []*found) []sift.Verdict {
 
 // later returns the hop through which a message is postponed.
 func (x *waitingAct) later(d topology.Delivery) (topology.Hop, error) {
-	return x.design.strategy.Route.Wait(d, x.act.Delay)
+	return x.design.strategy.Route.Wait(d, time.Duration(x.act.Delay))
 }
 
 func (x *waitingAct) declareLater(ctx context.Context) error {
@@ -430,5 +430,6 @@ func (x *waitingAct) noteDone(ctx context.Context, rows []store.Waiting) error {
 	if err != nil {
 		return err
 	}
-	return x.r.archive.PostponeWaiting(longer, rows, hop.RoutingKey, x.r.archive.Now().Add(x.act.Delay), x.act.Delay)
+	delay := time.Duration(x.act.Delay)
+	return x.r.archive.PostponeWaiting(longer, rows, hop.RoutingKey, x.r.archive.Now().Add(delay), delay)
 }

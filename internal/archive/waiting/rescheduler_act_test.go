@@ -19,6 +19,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/sift"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
@@ -63,7 +64,7 @@ func newActorFrom(w *archivetest.Wire, n int) *actor {
 	}
 	archivetest.Must(t, x.Client.PublishBatch(t.Context(), batch))
 	testkit.Eventually(t, archivetest.Longest, func() error {
-		c, err := x.Archive.CountWaiting(t.Context(), store.WaitingFilter{Queue: x.work})
+		c, err := x.Archive.CountWaiting(t.Context(), store.WaitingFilter{Queue: params.Text(x.work)})
 		if err == nil && int(c.Messages) != n {
 			err = fmt.Errorf("got %d listed messages, want %d", c.Messages, n)
 		}
@@ -74,10 +75,10 @@ func newActorFrom(w *archivetest.Wire, n int) *actor {
 
 func (x *actor) row(id string) store.Waiting {
 	x.Helper()
-	all, _, err := x.Archive.Waiting(x.Context(), store.WaitingFilter{Queue: x.work}, store.Page{Size: 1000})
+	all, _, err := x.Archive.Waiting(x.Context(), store.WaitingFilter{Queue: params.Text(x.work)}, store.Page{Size: 1000})
 	archivetest.Must(x.T, err)
 	for _, w := range all {
-		if w.MessageID == id {
+		if string(w.MessageID) == id {
 			return w
 		}
 	}
@@ -154,15 +155,15 @@ func TestActsOnWaitingMessages(t *testing.T) {
 			t.Errorf("parked message: got %+v, want message 4 after 1 attempt, with the reason and without x-death", parked)
 		}
 
-		if res := x.act(Act{Do: Postpone, Filter: rowsOf(x.row("0")), Delay: 5 * time.Hour}); res.Selected != 1 || res.Done != 1 || len(res.Refused) > 0 {
+		if res := x.act(Act{Do: Postpone, Filter: rowsOf(x.row("0")), Delay: params.Duration(5 * time.Hour)}); res.Selected != 1 || res.Done != 1 || len(res.Refused) > 0 {
 			t.Errorf("postpone: got %+v, want 1 of 1 done", res)
 		}
 		later := x.row("0")
-		x.DeleteLater(later.Wait)
-		if time.Until(later.Due).Round(time.Hour) != 5*time.Hour || later.Wait == x.wait || later.Attempt != 1 {
+		x.DeleteLater(string(later.Wait))
+		if time.Until(later.Due).Round(time.Hour) != 5*time.Hour || string(later.Wait) == x.wait || later.Attempt != 1 {
 			t.Errorf("postponed message in the list: got %+v, want due in 5 hours in another wait queue, attempt 1", later)
 		}
-		postponed := x.bodies(later.Wait, 1)[0]
+		postponed := x.bodies(string(later.Wait), 1)[0]
 		if string(postponed.Body) != "0" || postponed.Expiration != fmt.Sprint((5*time.Hour).Milliseconds()) || postponed.Headers[topology.HeaderAttempts] != int64(1) {
 			t.Errorf("postponed message: got %+v, want body 0, an expiration of 5 hours, 1 attempt", postponed)
 		}
@@ -177,7 +178,7 @@ func TestActsOnWaitingMessages(t *testing.T) {
 		if !slices.Equal(rest, others) || len(others) != 4 {
 			t.Errorf("other messages: got %s, want %s", rest, others)
 		}
-		if res := x.act(Act{Do: RetryNow, Filter: store.WaitingFilter{Queue: x.work, Attempt: 1}}); res.Selected != 5 || res.Gone != 5 || res.Done != 0 {
+		if res := x.act(Act{Do: RetryNow, Filter: store.WaitingFilter{Queue: params.Text(x.work), Attempt: 1}}); res.Selected != 5 || res.Gone != 5 || res.Done != 0 {
 			t.Errorf("messages no longer in the wait queue: got %+v, want 5 of 5 gone", res)
 		}
 		acts, _, err := x.Archive.Acts(t.Context(), store.ActFilter{}, store.Page{})
@@ -231,7 +232,7 @@ func TestActsOnWaitingMessagesInPostgreSQL(t *testing.T) {
 	w.Archive, err = store.Open(t.Context(), db, store.Config{Dialect: store.PostgreSQL})
 	archivetest.Must(t, err)
 	x := newActorFrom(w, 4)
-	later := Act{Do: Postpone, Filter: rowsOf(x.row("0")), Delay: 5 * time.Hour}
+	later := Act{Do: Postpone, Filter: rowsOf(x.row("0")), Delay: params.Duration(5 * time.Hour)}
 	for _, act := range []Act{{Do: RetryNow, Filter: rowsOf(x.row("1"))}, {Do: ParkNow, Filter: rowsOf(x.row("2"))}, later} {
 		if res := x.act(act); res.Selected != 1 || res.Done != 1 {
 			t.Errorf("%s: got %+v, want 1 of 1 done", act.Do, res)
@@ -242,11 +243,11 @@ func TestActsOnWaitingMessagesInPostgreSQL(t *testing.T) {
 		t.Errorf("parked message: got %+v, want message 2", parked)
 	}
 	postponed, waits := x.row("0"), x.row("3")
-	x.DeleteLater(postponed.Wait)
+	x.DeleteLater(string(postponed.Wait))
 	if left := x.list(2); time.Until(postponed.Due).Round(time.Hour) != 5*time.Hour || postponed.Wait == waits.Wait {
 		t.Errorf("listed messages: got %+v, want one postponed by 5 hours", left)
 	}
-	if n := x.Depth(x.wait) + x.Depth(postponed.Wait); n != 2 {
+	if n := x.Depth(x.wait) + x.Depth(string(postponed.Wait)); n != 2 {
 		t.Errorf("got %d waiting messages, want 2", n)
 	}
 }
@@ -257,13 +258,13 @@ func TestActOnManyWaitingMessages(t *testing.T) {
 	const n = 2600 // more than the prefetch of a quorum queue
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		x := newActor(t, b.URL, n)
-		f := store.WaitingFilter{Queue: x.work}
+		f := store.WaitingFilter{Queue: params.Text(x.work)}
 		for _, act := range []Act{{Do: RetryNow, Filter: f, AtMost: n - 1}, {Do: ParkNow, Filter: f, AtMost: 1}} {
 			if _, err := x.r.Act(t.Context(), act, "ann"); !errors.Is(err, failed.ErrState) {
 				t.Errorf("act beyond AtMost: got error %v, want ErrState", err)
 			}
 		}
-		seven := store.WaitingFilter{Queue: x.work, Error: "customer 7"}
+		seven := store.WaitingFilter{Queue: params.Text(x.work), Error: "customer 7"}
 		selected, err := x.Archive.CountWaiting(t.Context(), seven)
 		archivetest.Must(t, err)
 		if res := x.act(Act{Do: ParkNow, Filter: seven, AtMost: selected.Messages}); res.Done != selected.Messages || res.Done < 100 {
@@ -305,7 +306,7 @@ func TestActRefusesUnverifiedMessages(t *testing.T) {
 		} {
 			r := protocol.RetryReport{Queue: x.work, Retries: []protocol.Retry{{MessageID: "victim", Wait: wait, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(time.Hour)}}}
 			archivetest.Must(t, x.Archive.NoteRetries(t.Context(), []protocol.RetryReport{r}))
-			for _, act := range []Act{{Do: RetryNow}, {Do: ParkNow}, {Do: Postpone, Delay: time.Minute}} {
+			for _, act := range []Act{{Do: RetryNow}, {Do: ParkNow}, {Do: Postpone, Delay: params.Duration(time.Minute)}} {
 				act.Filter = rowsOf(x.row("victim"))
 				if res := x.act(act); res.Done != 0 || len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, want) {
 					t.Errorf("%s in %s: got %+v, want reason %q", act.Do, wait, res, want)
@@ -325,7 +326,7 @@ func TestActRefusesUnverifiedMessages(t *testing.T) {
 			{},
 			{Do: RetryNow},
 			{Do: Postpone, Filter: store.WaitingFilter{Queue: "q"}},
-			{Do: RetryNow, Filter: store.WaitingFilter{Queue: "q"}, Delay: time.Hour},
+			{Do: RetryNow, Filter: store.WaitingFilter{Queue: "q"}, Delay: params.Duration(time.Hour)},
 			{Do: RetryNow, All: true, Filter: store.WaitingFilter{Queue: "q"}},
 			{Do: RetryNow, Filter: store.WaitingFilter{Group: "x"}},
 		} {
@@ -396,9 +397,9 @@ func cutAct(t *testing.T, w *archivetest.Wire, b testkit.Target, do Do, directio
 	defer c.Close(ctx)
 	x := New(c, w.Archive, Config{})
 	proxy.CutAfterFrame(direction, frame)
-	act := Act{Do: do, Filter: store.WaitingFilter{Queue: work}}
+	act := Act{Do: do, Filter: store.WaitingFilter{Queue: params.Text(work)}}
 	if do == Postpone {
-		act.Delay = 5 * time.Hour
+		act.Delay = params.Duration(5 * time.Hour)
 	}
 	res, err := x.Act(ctx, act, "ann")
 	name := fmt.Sprintf("%s, %s, frame %d: %+v, %v", do, direction, frame, res, err)

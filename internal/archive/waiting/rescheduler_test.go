@@ -11,6 +11,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/archive/archivetest"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -72,7 +73,7 @@ func (x *retryingWorker) list(n int) []store.Waiting {
 	x.Helper()
 	var all []store.Waiting
 	testkit.Eventually(x.T, archivetest.Longest, func() (err error) {
-		all, _, err = x.Archive.Waiting(x.Context(), store.WaitingFilter{Queue: x.work}, store.Page{Size: 1000})
+		all, _, err = x.Archive.Waiting(x.Context(), store.WaitingFilter{Queue: params.Text(x.work)}, store.Page{Size: 1000})
 		if err == nil && len(all) != n {
 			err = fmt.Errorf("got %d listed messages, want %d", len(all), n)
 		}
@@ -105,7 +106,7 @@ func TestWaitingListsMessagesOfWorker(t *testing.T) {
 						wait = ""
 					}
 					x.DeleteLater(wait)
-					if w.Wait != wait || w.Attempt != 1 || w.Error != "no customer 4711" || w.MessageID == "" ||
+					if string(w.Wait) != wait || w.Attempt != 1 || w.Error != "no customer 4711" || w.MessageID == "" ||
 						w.Due.Sub(w.Failed).Round(time.Minute) != time.Hour || w.Failed.Sub(begun).Abs() > archivetest.Longest {
 						t.Errorf("got %+v, want wait queue %q", w, wait)
 					}

@@ -10,6 +10,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/archive/waiting"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testhook"
 	"github.com/reprisemq/reprise/internal/testkit"
@@ -35,7 +36,7 @@ func act(ctx context.Context) error {
 	fmt.Println("ready")
 	do := waiting.Act{Do: waiting.Do(os.Getenv(actVariable)), Filter: store.WaitingFilter{Queue: workQueue}}
 	if do.Do == waiting.Postpone {
-		do.Delay = postponed
+		do.Delay = params.Duration(postponed)
 	}
 	_, err = r.Act(ctx, do, "ann")
 	return err

@@ -53,7 +53,7 @@ func (c *groupsCmd) Run(ctx context.Context, streams terminal.IO) error {
 	}
 	now, width := time.Now(), streams.Width()
 	return c.Ask(streams, func(client *api.Client) error {
-		return remote.Listing[api.Group]{
+		return remote.Listing[store.Group]{
 			Limit: c.Limit, JSON: c.JSON, None: "no groups", More: true,
 			Table: terminal.NewTable([]terminal.Column{
 				{Name: "GROUP", Right: true},
@@ -66,14 +66,14 @@ func (c *groupsCmd) Run(ctx context.Context, streams terminal.IO) error {
 				{Name: "ERROR", Least: 20, Ends: true},
 			}),
 			Drop: func(_ int, column terminal.Column) bool { return column.Name == "FIRST" && width > 0 && width < 100 },
-			Fetch: func(p api.Page) ([]api.Group, string, error) {
+			Fetch: func(p api.Page) ([]store.Group, string, error) {
 				page, err := client.Groups(ctx, f, p)
 				return page.Groups, page.Next, err
 			},
-			Cells: func(g api.Group) []string {
+			Cells: func(g store.Group) []string {
 				n := g.Counts
 				return []string{
-					strconv.FormatInt(g.ID, 10), string(g.Queue), strconv.FormatInt(n.Failed, 10),
+					strconv.FormatInt(int64(g.ID), 10), string(g.Queue), strconv.FormatInt(n.Failed, 10),
 					strconv.FormatInt(n.Failed+n.Replaying+n.Replayed+n.Discarded, 10), terminal.Ago(g.First, now), terminal.Ago(g.Last, now),
 					trend(g.Hours, 12), cmp.Or(g.Text, "(no error is known)"),
 				}

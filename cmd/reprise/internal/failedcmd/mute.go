@@ -10,6 +10,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/remote"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
 type muteCmd struct {
@@ -35,7 +36,7 @@ func (c *muteCmd) Run(ctx context.Context, streams terminal.IO) error {
 	if err != nil {
 		return err
 	}
-	return muted(streams, c.Console, c.Group, c.JSON, func(client *api.Client) (api.Group, error) {
+	return muted(streams, c.Console, c.Group, c.JSON, func(client *api.Client) (store.Group, error) {
 		return client.Mute(ctx, c.Group, api.Mute{Seconds: int64(d / time.Second)})
 	})
 }
@@ -55,13 +56,13 @@ func (unmuteCmd) Help() string {
 
 // Run unmutes the group.
 func (c *unmuteCmd) Run(ctx context.Context, streams terminal.IO) error {
-	return muted(streams, c.Console, c.Group, c.JSON, func(client *api.Client) (api.Group, error) {
+	return muted(streams, c.Console, c.Group, c.JSON, func(client *api.Client) (store.Group, error) {
 		return client.Unmute(ctx, c.Group)
 	})
 }
 
 // muted mutes or unmutes a group with the function change, and prints the result.
-func muted(streams terminal.IO, server remote.Console, id int64, asJSON bool, change func(*api.Client) (api.Group, error)) error {
+func muted(streams terminal.IO, server remote.Console, id int64, asJSON bool, change func(*api.Client) (store.Group, error)) error {
 	if id < 1 {
 		return exit.Usagef("--group must be the number of a group: got %d", id)
 	}

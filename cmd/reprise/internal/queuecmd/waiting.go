@@ -47,7 +47,7 @@ Exit codes: 0 done, 1 failed, 2 invalid flags, 3 some messages did not change.
 
 // waitingSelection contains the flags that select waiting messages. A message must match all given flags.
 type waitingSelection struct {
-	IDs     []int64 `arg:"" optional:"" name:"id" help:"Message IDs."`
+	IDs     []store.WaitingID `arg:"" optional:"" name:"id" help:"Message IDs."`
 	Queue   *string `placeholder:"NAME" help:"Work queue."`
 	Group   *string `placeholder:"KEY" help:"Key of an error group, or its first characters."`
 	Error   *string `placeholder:"TEXT" help:"Part of the error, with the same case."`
@@ -56,7 +56,7 @@ type waitingSelection struct {
 }
 
 // filter converts the selection for the console.
-func (s *waitingSelection) filter() (f api.WaitingFilter, err error) {
+func (s *waitingSelection) filter() (f store.WaitingFilter, err error) {
 	var queue, text string
 	err = cmp.Or(flags.Given("queue", s.Queue, &queue), flags.Given("group", s.Group, &f.Group), flags.Given("error", s.Error, &text), flags.Given("attempt", s.Attempt, &f.Attempt))
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *waitingLsCmd) Run(ctx context.Context, streams terminal.IO) error {
 	}
 	now := time.Now()
 	return c.Ask(streams, func(client *api.Client) error {
-		return remote.Listing[api.Waiting]{
+		return remote.Listing[store.Waiting]{
 			Limit: c.Limit, JSON: c.JSON, None: "no messages wait for a retry", More: true,
 			Table: terminal.NewTable([]terminal.Column{
 				{Name: "ID", Right: true},
@@ -114,13 +114,13 @@ func (c *waitingLsCmd) Run(ctx context.Context, streams terminal.IO) error {
 				{Name: "MESSAGE", Least: 8},
 				{Name: "ERROR", Least: 20, Ends: true},
 			}),
-			Fetch: func(p api.Page) ([]api.Waiting, string, error) {
+			Fetch: func(p api.Page) ([]store.Waiting, string, error) {
 				page, err := client.Waiting(ctx, f, p)
 				return page.Messages, page.Next, err
 			},
-			Cells: func(w api.Waiting) []string {
+			Cells: func(w store.Waiting) []string {
 				return []string{
-					strconv.FormatInt(w.ID, 10), string(w.Queue), terminal.Ago(w.Due, now), strconv.Itoa(w.Attempt), cmp.Or(string(w.MessageID), "-"), remote.CauseLine(string(w.Error)),
+					strconv.FormatInt(int64(w.ID), 10), string(w.Queue), terminal.Ago(w.Due, now), strconv.Itoa(w.Attempt), cmp.Or(string(w.MessageID), "-"), remote.CauseLine(string(w.Error)),
 				}
 			},
 		}.Print(streams)
@@ -172,7 +172,7 @@ func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 		{Name: "ERROR", Least: 20, Ends: true},
 	})
 	for _, g := range s.Groups {
-		table.Add(g.Group[:min(8, len(g.Group))], string(g.Queue), strconv.FormatInt(g.Counts.Messages, 10), strconv.FormatInt(g.Counts.Due, 10),
+		table.Add(g.Key[:min(8, len(g.Key))], string(g.Queue), strconv.FormatInt(g.Counts.Messages, 10), strconv.FormatInt(g.Counts.Due, 10),
 			strconv.Itoa(g.Counts.Attempts), terminal.Ago(g.Counts.Next, now), cmp.Or(g.Text, "(no error is known)"))
 	}
 	if len(s.Groups) == 0 {
@@ -265,15 +265,15 @@ func (c *waitingAct) act(ctx context.Context, streams terminal.IO, do waiting.Do
 	if err != nil {
 		return err
 	}
-	a := api.WaitingAct{Filter: f, All: c.All, Delay: api.Duration(delay), Reason: c.Reason}
+	a := waiting.Act{Do: do, Filter: f, All: c.All, Delay: api.Duration(delay), Reason: c.Reason}
 	if !c.All && reflect.ValueOf(f).IsZero() {
 		return exit.Usagef("a selection of messages is required (use --queue, --group, --error …, or --all)")
 	}
-	if err := a.Act(do).Validate(); err != nil {
+	if err := a.Validate(); err != nil {
 		return exit.Usage(err)
 	}
 	return c.Ask(streams, func(client *api.Client) error {
-		would, err := client.ActOnWaiting(ctx, do, a, true)
+		would, err := client.ActOnWaiting(ctx, a, true)
 		if err != nil {
 			return err
 		}
@@ -290,7 +290,7 @@ func (c *waitingAct) act(ctx context.Context, streams terminal.IO, do waiting.Do
 			}
 		}
 		a.AtMost = would.Selected
-		done, err := client.ActOnWaiting(ctx, do, a, false)
+		done, err := client.ActOnWaiting(ctx, a, false)
 		if err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func queueHistoryText(h api.History, width int) string {
 	}
 	for _, m := range h.Marks {
 		if m.Queue == "" || m.Queue == q.Queue {
-			fmt.Fprintf(&b, "mark %d at %s: %s\n", m.ID, sampled(m.Time), terminal.OneLine(m.Text))
+			fmt.Fprintf(&b, "mark %d at %s: %s\n", m.ID, sampled(m.At), terminal.OneLine(m.Text))
 		}
 	}
 	table := terminal.NewTable([]terminal.Column{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/history"
 )
 
 // The chart shows the course of an outage, and distinguishes unrecorded intervals from zero.
@@ -25,8 +26,8 @@ func TestHistoryText(t *testing.T) {
 		q.Points = append(q.Points, p)
 	}
 	q.Total.P50, q.Total.P95, q.Total.P99 = 0.5, 128, 2048
-	h := api.History{Range: "1h", Queues: []api.QueueHistory{q}, Marks: []api.Mark{
-		{ID: 3, Time: start, Text: "v2.4"}, {ID: 2, Time: start, Text: "of others", Queue: "mails"},
+	h := api.History{Range: "1h", Queues: []api.QueueHistory{q}, Marks: []history.Mark{
+		{ID: 3, At: start, Text: "v2.4"}, {ID: 2, At: start, Text: "of others", Queue: "mails"},
 	}}
 	got := historyText(h, 0)
 	want := `QUEUE   SUCCEEDED  FAILURES  P50    P95  P99  FAILURES IN 1H

@@ -10,6 +10,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/remote"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/history"
 )
 
 // Mark is reprise mark.
@@ -50,7 +51,7 @@ func (c *markAddCmd) Run(ctx context.Context, streams terminal.IO) error {
 		if err != nil {
 			return err
 		}
-		return streams.Result(c.JSON, added, fmt.Sprintf("mark %d at %s: %s\n", added.ID, sampled(added.Time), terminal.OneLine(added.Text)))
+		return streams.Result(c.JSON, added, fmt.Sprintf("mark %d at %s: %s\n", added.ID, sampled(added.At), terminal.OneLine(added.Text)))
 	})
 }
 
@@ -70,7 +71,7 @@ func (c *markLsCmd) Run(ctx context.Context, streams terminal.IO) error {
 	})
 }
 
-func marksText(marks []api.Mark, width int) string {
+func marksText(marks []history.Mark, width int) string {
 	if len(marks) == 0 {
 		return "no marks\n"
 	}
@@ -80,7 +81,7 @@ func marksText(marks []api.Mark, width int) string {
 		if queue == "" {
 			queue = "all"
 		}
-		table.Add(strconv.FormatInt(m.ID, 10), sampled(m.Time), queue, m.By, m.Text)
+		table.Add(strconv.FormatInt(m.ID, 10), sampled(m.At), queue, string(m.By), m.Text)
 	}
 	return table.Text(width)
 }

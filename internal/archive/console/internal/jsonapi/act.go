@@ -221,7 +221,7 @@ func cancel(c *web.Call, id int64, why api.Cancel) (r api.Replay, err error) {
 	return oneReplay(c, id)
 }
 
-func mute(c *web.Call, id int64, m api.Mute) (g api.Group, err error) {
+func mute(c *web.Call, id int64, m api.Mute) (g *store.Group, err error) {
 	if m.Seconds < 0 {
 		return g, fault.BadRequest("seconds must not be negative", "omit it to mute the group until it is unmuted")
 	}
@@ -231,7 +231,7 @@ func mute(c *web.Call, id int64, m api.Mute) (g api.Group, err error) {
 	return group(c, id)
 }
 
-func unmute(c *web.Call, id int64) (g api.Group, err error) {
+func unmute(c *web.Call, id int64) (g *store.Group, err error) {
 	if err := c.Archive.Unmute(c.R.Context(), failed.GroupID(id), c.Who.Actor); err != nil {
 		return g, err
 	}
@@ -239,7 +239,7 @@ func unmute(c *web.Call, id int64) (g api.Group, err error) {
 }
 
 // merge, unmerge and regroup continue after the client has closed the connection, because many messages take some time.
-func merge(c *web.Call, m api.Merge) (g api.Group, err error) {
+func merge(c *web.Call, m api.Merge) (g *store.Group, err error) {
 	id, err := c.Archive.Merge(context.WithoutCancel(c.R.Context()), m.Groups, m.Name, c.Who.Actor)
 	if err != nil {
 		return g, err

@@ -33,7 +33,7 @@ var (
 	filterParams  = failed.ParamsOf(new(failed.Filter))
 	actParams     = api.ActParams(new(store.ActFilter))
 	groupParams   = new(api.GroupFilter).Params()
-	waitingParams = new(api.WaitingFilter).Params()
+	waitingParams = new(store.WaitingFilter).Params()
 	historyParams = params.Params{
 		{Name: "queue", Of: new(api.Text), Help: "The work queue. Default: all."},
 		{Name: "range", Of: new(string), Help: "1h, 24h or 7d. Default: 24h."},

@@ -24,15 +24,13 @@ func pastOf(c *web.Call) (api.History, error) {
 
 func marks(c *web.Call) (api.Marks, error) {
 	all, err := c.Marks()
-	return api.Marks{Marks: convert(all, api.MarkOf)}, err
+	return api.Marks{Marks: listed(all)}, err
 }
 
-func addMark(c *web.Call, m api.NewMark) (api.Mark, error) {
-	added, err := c.AddMark(history.Mark{Text: m.Text, At: m.Time, Queue: string(m.Queue)})
-	return api.MarkOf(added), err
+func addMark(c *web.Call, m api.NewMark) (history.Mark, error) {
+	return c.AddMark(history.Mark{Text: m.Text, At: m.Time, Queue: m.Queue})
 }
 
-func removeMark(c *web.Call, id int64) (api.Mark, error) {
-	removed, err := c.RemoveMark(id)
-	return api.MarkOf(removed), err
+func removeMark(c *web.Call, id int64) (history.Mark, error) {
+	return c.RemoveMark(id)
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/ledger"
+	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/archive/waiting"
 	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
@@ -139,11 +141,13 @@ func (d *description) parameters(o Operation) (list []any) {
 
 // names are the names of schemas of types whose names are not unique or clear.
 var names = map[reflect.Type]string{
-	reflect.TypeFor[api.Handling]():    "WorkerHandling",
-	reflect.TypeFor[api.Pause]():       "WorkerPause",
-	reflect.TypeFor[api.Resume]():      "WorkerResume",
-	reflect.TypeFor[protocol.Counts](): "WorkerCounts",
-	reflect.TypeFor[protocol.Pause]():  "WorkerPaused",
+	reflect.TypeFor[api.Handling]():       "WorkerHandling",
+	reflect.TypeFor[api.Pause]():          "WorkerPause",
+	reflect.TypeFor[api.Resume]():         "WorkerResume",
+	reflect.TypeFor[protocol.Counts]():    "WorkerCounts",
+	reflect.TypeFor[protocol.Pause]():     "WorkerPaused",
+	reflect.TypeFor[store.QueueSummary](): "Queue",
+	reflect.TypeFor[waiting.Act]():        "WaitingAct",
 }
 
 // schema returns the schema of a type. The schema of a type with a comment is a reference.

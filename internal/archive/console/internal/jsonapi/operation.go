@@ -142,3 +142,6 @@ func convert[From, To any](list []From, to func(From) To) []To {
 	}
 	return shown
 }
+
+// listed returns a list that is not nil, so that JSON contains [] instead of null.
+func listed[T any](list []T) []T { return append([]T{}, list...) }

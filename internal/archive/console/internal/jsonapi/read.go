@@ -85,20 +85,16 @@ func groups(c *web.Call, p store.Page) (g api.Groups, err error) {
 		return g, fault.BadFilter(err)
 	}
 	list, next, err := c.Archive.Groups(c.R.Context(), f.Filter(), p)
-	return api.Groups{Groups: convert(list, api.GroupOf), Next: next}, err
+	return api.Groups{Groups: listed(list), Next: next}, err
 }
 
-func group(c *web.Call, id int64) (api.Group, error) {
-	g, err := c.Archive.Group(c.R.Context(), failed.GroupID(id))
-	if err != nil {
-		return api.Group{}, err
-	}
-	return api.GroupOf(*g), nil
+func group(c *web.Call, id int64) (*store.Group, error) {
+	return c.Archive.Group(c.R.Context(), failed.GroupID(id))
 }
 
 func queues(c *web.Call) (api.Queues, error) {
 	list, err := c.Archive.Queues(c.R.Context())
-	return api.Queues{Queues: convert(list, api.QueueOf)}, err
+	return api.Queues{Queues: listed(list)}, err
 }
 
 func replays(c *web.Call, p store.Page) (api.Replays, error) {

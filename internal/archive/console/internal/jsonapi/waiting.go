@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/waiting"
 )
 
-func waitingFilter(c *web.Call) (api.WaitingFilter, error) {
-	f, err := api.ParseWaitingFilter(web.Only(c.Params, api.WaitingNames), c.Clock())
+func waitingFilter(c *web.Call) (store.WaitingFilter, error) {
+	f, err := store.ParseWaitingFilter(web.Only(c.Params, store.WaitingNames), c.Clock())
 	if err != nil {
 		err = fault.BadFilter(err)
 	}
@@ -21,8 +21,8 @@ func waitingMessages(c *web.Call, p store.Page) (v api.WaitingPage, err error) {
 	if err != nil {
 		return v, err
 	}
-	list, next, err := c.Archive.Waiting(c.R.Context(), f.Filter(), p)
-	return api.WaitingPage{Messages: convert(list, api.WaitingOf), Next: next}, err
+	list, next, err := c.Archive.Waiting(c.R.Context(), f, p)
+	return api.WaitingPage{Messages: listed(list), Next: next}, err
 }
 
 func waitingSummary(c *web.Call) (s api.WaitingSummary, err error) {
@@ -35,20 +35,21 @@ func waitingSummary(c *web.Call) (s api.WaitingSummary, err error) {
 
 // actOnWaiting returns an endpoint for an action on waiting messages.
 func actOnWaiting(do waiting.Do) Endpoint {
-	return asked(func(c *web.Call, a api.WaitingAct) (done api.WaitingDone, err error) {
+	return asked(func(c *web.Call, a waiting.Act) (done api.WaitingDone, err error) {
 		if done.DryRun, err = c.Flag("dry_run"); err != nil {
 			return done, err
 		}
-		act := a.Act(do)
-		if err := web.CheckWaiting(act); err != nil {
+		a.Do = do
+		if err := web.CheckWaiting(a); err != nil {
 			return done, err
 		}
 		if done.DryRun {
-			n, err := c.Archive.CountWaiting(c.R.Context(), act.Filter)
-			done.Selected, done.Refused = n.Messages, []api.WaitingRefusal{}
+			n, err := c.Archive.CountWaiting(c.R.Context(), a.Filter)
+			done.Selected, done.Refused = n.Messages, []waiting.WaitingRefusal{}
 			return done, err
 		}
-		res, err := c.ActOnWaiting(act)
-		return api.WaitingDoneOf(res), err
+		done.Result, err = c.ActOnWaiting(a)
+		done.Refused = listed(done.Refused)
+		return done, err
 	})
 }

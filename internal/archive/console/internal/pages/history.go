@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/history"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/params"
 )
 
 // historyRow is a queue in the list of histories.
@@ -79,7 +80,7 @@ func (p *Pages) addMark(c *web.Call) error {
 	form := markForm{Text: v.Get("text"), At: v.Get("at"), Only: v.Get("only") != ""}
 	m := history.Mark{Text: strings.TrimSpace(form.Text)}
 	if form.Only {
-		m.Queue = historyQueue(c)
+		m.Queue = params.Text(historyQueue(c))
 	}
 	if form.At != "" {
 		if m.At, err = time.Parse(markTime, form.At); err != nil {

@@ -133,10 +133,10 @@ var functions = template.FuncMap{
 	"plural": func(n any, one string) (string, error) {
 		return number(func(n int64) string { return show.Plural(n, one) })(n)
 	},
-	"visible":  brief.Visible,
+	"visible":  ofText(brief.Visible),
 	"sentence": sentence,
 	"capital":  capital,
-	"line":     show.FirstLine,
+	"line":     ofText(show.FirstLine),
 	"when":     func(now, t time.Time) template.HTML { return relative(t, "", show.Ago(now, t)) },
 	"due":      func(now, t time.Time) template.HTML { return relative(t, "due", show.Due(now, t)) },
 	"at":       show.Exact,
@@ -145,7 +145,7 @@ var functions = template.FuncMap{
 
 	"shown_state": shownState,
 	"total":       func(t store.Total) string { return show.Thousands(t.N) + more(t) },
-	"textual":     func(name string) string { return params.Text(name).Encode() },
+	"textual":     ofText(func(name string) string { return params.Text(name).Encode() }),
 	"dict":        dict,
 
 	// submission returns the hidden field that claimSubmission reads.
@@ -153,8 +153,8 @@ var functions = template.FuncMap{
 		return template.HTML(`<input type="hidden" name="submission" value="` + rand.Text() + `">`)
 	},
 
-	"parts":       nameParts,
-	"groups_of":   web.HrefGroups,
+	"parts":       ofText(nameParts),
+	"groups_of":   ofText(func(queue string) template.URL { return web.HrefGroups(params.Text(queue)) }),
 	"for_message": web.HrefMessage,
 }
 
@@ -164,6 +164,11 @@ func shownState(s failed.State, o failed.Outcome) string {
 		return string(o)
 	}
 	return string(s)
+}
+
+// ofText returns a function for all types of strings in the pages.
+func ofText[T any](f func(string) T) func(any) T {
+	return func(text any) T { return f(fmt.Sprint(text)) }
 }
 
 // number returns format for the types of numbers in the pages.

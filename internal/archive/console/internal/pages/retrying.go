@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
@@ -18,11 +17,12 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/archive/waiting"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/params"
 )
 
 var (
 	waitingDoneNames = []string{"act", "done", "gone", "unsure", "left"}
-	waitingActNames  = append([]string{"do", "all", "at_most"}, api.WaitingNames...)
+	waitingActNames  = append([]string{"do", "all", "at_most"}, store.WaitingNames...)
 )
 
 // waitingVerbs contains the label and the past tense of each act on waiting messages.
@@ -33,7 +33,7 @@ var waitingVerbs = map[waiting.Do][2]string{
 // waitingLinks are the URLs of the forms of the acts.
 type waitingLinks struct{ Retry, Postpone, Park template.URL }
 
-func linksOf(f api.WaitingFilter) waitingLinks {
+func linksOf(f store.WaitingFilter) waitingLinks {
 	to := func(do waiting.Do) template.URL {
 		v := f.Values()
 		if len(v) == 0 {
@@ -46,7 +46,7 @@ func linksOf(f api.WaitingFilter) waitingLinks {
 }
 
 type waitingGroupRow struct {
-	api.WaitingGroup
+	store.WaitingGroup
 	Name       string
 	Href       template.URL // the list of the group's messages
 	FailedHref template.URL // the group of failed messages; "": none
@@ -54,7 +54,7 @@ type waitingGroupRow struct {
 }
 
 type waitingRow struct {
-	api.Waiting
+	store.Waiting
 	IsDue bool
 	waitingLinks
 }
@@ -91,8 +91,8 @@ func waitingSelects(c *web.Call, q url.Values) ([]waitingSelect, error) {
 	queues, err := c.Archive.WaitingQueues(c.R.Context(), store.WaitingFilter{})
 	names := []string{"", "All queues"}
 	for _, w := range queues {
-		f := api.WaitingFilter{Queue: api.Text(w.Queue)}
-		names = append(names, f.Values().Get("queue"), brief.Visible(w.Queue))
+		f := store.WaitingFilter{Queue: w.Queue}
+		names = append(names, f.Values().Get("queue"), brief.Visible(string(w.Queue)))
 	}
 	return []waitingSelect{
 		selectOf(q, "queue", "Queue", names...),
@@ -103,7 +103,7 @@ func waitingSelects(c *web.Call, q url.Values) ([]waitingSelect, error) {
 
 // retrying lists the messages that wait for a retry.
 func (p *Pages) retrying(c *web.Call) error {
-	query := web.Only(c.Params, api.WaitingNames)
+	query := web.Only(c.Params, store.WaitingNames)
 	data := struct {
 		Form     url.Values
 		Selects  []waitingSelect
@@ -128,7 +128,7 @@ func (p *Pages) retrying(c *web.Call) error {
 	if data.Selects, err = waitingSelects(c, query); err != nil {
 		return err
 	}
-	f, err := api.ParseWaitingFilter(query, c.Clock())
+	f, err := store.ParseWaitingFilter(query, c.Clock())
 	if err != nil {
 		data.Wrong, _, _ = wrongIn(fault.BadFilter(err), data.TopNames...)
 		if data.Wrong.Text == "" {
@@ -139,16 +139,15 @@ func (p *Pages) retrying(c *web.Call) error {
 	if data.Summary, err = c.WaitingSummary(f); err != nil {
 		return err
 	}
-	list, next, err := c.Archive.Waiting(c.R.Context(), f.Filter(), store.Page{After: c.Params.Get("after")})
+	list, next, err := c.Archive.Waiting(c.R.Context(), f, store.Page{After: c.Params.Get("after")})
 	if err != nil {
 		return err
 	}
 	for _, w := range list {
-		one := api.WaitingOf(w)
-		data.Rows = append(data.Rows, waitingRow{one, !w.Due.After(c.Clock()), linksOf(api.WaitingFilter{IDs: []int64{one.ID}})})
+		data.Rows = append(data.Rows, waitingRow{w, !w.Due.After(c.Clock()), linksOf(store.WaitingFilter{IDs: []store.WaitingID{w.ID}})})
 	}
 	for _, g := range data.Summary.Groups {
-		row := waitingGroupRow{WaitingGroup: g, Name: show.FirstLine(g.Text), Href: web.Href("/retrying", url.Values{"group": {g.Group}})}
+		row := waitingGroupRow{WaitingGroup: g, Name: show.FirstLine(g.Text), Href: web.Href("/retrying", url.Values{"group": {g.Key}})}
 		if row.Name == "" {
 			row.Name = "No error"
 		}
@@ -156,7 +155,7 @@ func (p *Pages) retrying(c *web.Call) error {
 			row.FailedHref = web.Href(fmt.Sprintf("/groups/%d", g.Failed), nil)
 		}
 		narrow := f
-		narrow.Group = g.Group
+		narrow.Group = g.Key
 		row.waitingLinks = linksOf(narrow)
 		data.Groups = append(data.Groups, row)
 	}
@@ -222,14 +221,14 @@ func waitingFormOf(c *web.Call, v url.Values) (*waitingForm, waiting.Act, error)
 	if !ok {
 		return nil, waiting.Act{}, fault.BadRequest(fmt.Sprintf("do must be retry, postpone or park: got %s", brief.Quoted(string(do))), "correct the form")
 	}
-	f, err := api.ParseWaitingFilter(web.Only(v, api.WaitingNames), c.Clock())
+	f, err := store.ParseWaitingFilter(web.Only(v, store.WaitingNames), c.Clock())
 	if err != nil {
 		return nil, waiting.Act{}, fault.BadFilter(err)
 	}
-	act := waiting.Act{Do: do, Filter: f.Filter(), All: v.Get("all") == "true"}
+	act := waiting.Act{Do: do, Filter: f, All: v.Get("all") == "true"}
 	checked := act
 	if do == waiting.Postpone {
-		checked.Delay = waiting.MinPostpone
+		checked.Delay = params.Duration(waiting.MinPostpone)
 	}
 	if err := web.CheckWaiting(checked); err != nil {
 		return nil, act, err
@@ -254,7 +253,7 @@ func waitingFormOf(c *web.Call, v url.Values) (*waitingForm, waiting.Act, error)
 }
 
 // waitingWords describes a filter.
-func waitingWords(f api.WaitingFilter) string {
+func waitingWords(f store.WaitingFilter) string {
 	var words []string
 	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
 	switch len(f.IDs) {
@@ -301,7 +300,7 @@ func (p *Pages) actOnWaiting(c *web.Call) error {
 	act.Reason, form.Reason = strings.TrimSpace(v.Get("reason")), v.Get("reason")
 	if act.Do == waiting.Postpone {
 		form.Delay = v.Get("delay")
-		if act.Delay, err = time.ParseDuration(form.Delay); err != nil || act.Validate() != nil {
+		if err := act.Delay.UnmarshalText([]byte(form.Delay)); err != nil || act.Validate() != nil {
 			form.Problem, form.Where = "Enter a time from 1s to 1193h, such as 2h.", "delay"
 			return showWaitingForm(c, http.StatusUnprocessableEntity, form)
 		}

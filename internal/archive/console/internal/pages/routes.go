@@ -19,6 +19,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/flow"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -73,7 +74,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "POST", Path: "/replays", Role: access.Operate, Form: slices.Concat(failed.SelectionNames, planNames, []string{"submission"}), Handle: p.beginReplay},
 		{Method: "GET", Path: "/replays/{id}", Role: access.View, Query: web.FlashNames, Handle: byID(p.replay)},
 		{Method: "POST", Path: "/replays/{id}/cancel", Role: access.Operate, Handle: byID(p.cancelReplay)},
-		{Method: "GET", Path: "/retrying", Role: access.View, Query: slices.Concat(api.WaitingNames, afterName, waitingDoneNames), Blanks: true, Handle: p.retrying},
+		{Method: "GET", Path: "/retrying", Role: access.View, Query: slices.Concat(store.WaitingNames, afterName, waitingDoneNames), Blanks: true, Handle: p.retrying},
 		{Method: "GET", Path: "/retrying/act", Role: access.Operate, Query: waitingActNames, Handle: p.askWaiting},
 		{Method: "POST", Path: "/retrying/picked", Role: access.Operate, Form: []string{"id", "do"}, Handle: p.askWaiting},
 		{Method: "POST", Path: "/retrying/act", Role: access.Operate, Form: append([]string{"delay", "reason", "submission"}, waitingActNames...), Handle: p.actOnWaiting},

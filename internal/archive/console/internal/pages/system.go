@@ -42,8 +42,8 @@ func (p *Pages) system(c *web.Call) (*system, error) {
 	workers := p.Workers()
 	works := make([]string, 0, len(summaries)+len(workers))
 	for _, q := range summaries {
-		s.archived[q.Queue] = q
-		works = append(works, q.Queue)
+		s.archived[string(q.Queue)] = q
+		works = append(works, string(q.Queue))
 	}
 	for _, w := range workers {
 		works = append(works, w.Queue)

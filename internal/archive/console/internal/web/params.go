@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/params"
 )
 
 // Names of parameters that are not conditions of a filter.
@@ -143,8 +144,8 @@ func HrefMessage(path string, id failed.ID) template.URL {
 }
 
 // HrefGroups returns the address of the list of groups of a queue.
-func HrefGroups(queue string) template.URL {
-	return Href("/groups", api.GroupFilter{Queue: api.Text(queue), State: string(failed.Failed), Order: "failed"}.Values())
+func HrefGroups(queue params.Text) template.URL {
+	return Href("/groups", api.GroupFilter{Queue: queue, State: string(failed.Failed), Order: "failed"}.Values())
 }
 
 // SeeOther redirects the browser to a page after an action.

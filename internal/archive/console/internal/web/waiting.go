@@ -9,6 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/archive/waiting"
 )
 
@@ -18,30 +19,20 @@ type Rescheduler interface {
 }
 
 // WaitingSummary counts the waiting messages by queue and by group.
-func (c *Call) WaitingSummary(f api.WaitingFilter) (s api.WaitingSummary, err error) {
+func (c *Call) WaitingSummary(f store.WaitingFilter) (s api.WaitingSummary, err error) {
 	ctx, a := c.R.Context(), c.Archive
-	s = api.WaitingSummary{Queues: []api.WaitingQueue{}, Groups: []api.WaitingGroup{}}
-	counts, err := a.CountWaiting(ctx, f.Filter())
+	if s.Counts, err = a.CountWaiting(ctx, f); err != nil {
+		return s, err
+	}
+	queues, err := a.WaitingQueues(ctx, f)
 	if err != nil {
 		return s, err
 	}
-	s.Counts = api.WaitingCounts(counts)
-	queues, err := a.WaitingQueues(ctx, f.Filter())
+	groups, err := a.WaitingGroups(ctx, f)
 	if err != nil {
 		return s, err
 	}
-	for _, q := range queues {
-		s.Queues = append(s.Queues, api.WaitingQueue{Queue: api.Text(q.Queue), Counts: api.WaitingCounts(q.Counts)})
-	}
-	groups, err := a.WaitingGroups(ctx, f.Filter())
-	if err != nil {
-		return s, err
-	}
-	for _, g := range groups {
-		s.Groups = append(s.Groups, api.WaitingGroup{
-			Group: g.Key, Failed: int64(g.Failed), Queue: api.Text(g.Queue), Text: g.Text, Example: api.Text(g.Example), Counts: api.WaitingCounts(g.Counts),
-		})
-	}
+	s.Queues, s.Groups = append([]store.WaitingQueue{}, queues...), append([]store.WaitingGroup{}, groups...)
 	reports, err := a.WaitingReports(ctx)
 	if err != nil {
 		return s, err
