@@ -11,6 +11,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -37,6 +38,24 @@ func TestReplayPreservesPlan(t *testing.T) {
 		for _, p := range []failed.Plan{{Rate: -1}, {Rate: math.NaN()}, {Canary: -1}, {Filter: failed.Filter{States: []failed.State{"x"}}}} {
 			if _, err := a.BeginReplay(t.Context(), p, "me"); !errors.Is(err, failed.ErrInvalid) {
 				t.Errorf("plan %+v: got error %v, want ErrInvalid", p, err)
+			}
+		}
+	})
+}
+
+// A stored replay keeps the names in its filter byte for byte, although JSON contains only UTF-8.
+func TestReplayPreservesNames(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		for i, name := range []string{"q\xff", "\xc3(", "base64:cQ==", "q\ufffd"} {
+			m := failed.Message{Queue: name, FailedQueue: "q.failed", Content: failed.Content{Headers: topology.Table{name: "1"}}}
+			other := failed.Message{Queue: "q", FailedQueue: "q.failed"}
+			value(a.Ingest(t.Context(), []failed.Arrived{{Message: m}, {Message: other}}))(t)
+			want := failed.Filter{Queue: params.Text(name), Headers: params.Texts{name: "1"}}
+			begun := value(a.BeginReplay(t.Context(), failed.Plan{Filter: want}, "me"))(t)
+			got := value(a.Replay(t.Context(), begun.ID))(t)
+			if d := gocmp.Diff(want, got.Plan.Filter, same); d != "" || got.Total != 1 {
+				t.Errorf("name %d: got %d messages, want 1; filter differs: %s", i, got.Total, d)
 			}
 		}
 	})
