@@ -1,13 +1,13 @@
 package history
 
 import (
-	"github.com/reprisemq/reprise/internal/params"
-
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/params"
 )
 
 func TestMarks(t *testing.T) {

@@ -48,11 +48,11 @@ Exit codes: 0 done, 1 failed, 2 invalid flags, 3 some messages did not change.
 // waitingSelection contains the flags that select waiting messages. A message must match all given flags.
 type waitingSelection struct {
 	IDs     []store.WaitingID `arg:"" optional:"" name:"id" help:"Message IDs."`
-	Queue   *string `placeholder:"NAME" help:"Work queue."`
-	Group   *string `placeholder:"KEY" help:"Key of an error group, or its first characters."`
-	Error   *string `placeholder:"TEXT" help:"Part of the error, with the same case."`
-	Attempt *int    `placeholder:"N" help:"Minimum number of attempts."`
-	Before  string  `placeholder:"TIME" help:"Maximum time until the retry, such as 10m."`
+	Queue   *string           `placeholder:"NAME" help:"Work queue."`
+	Group   *string           `placeholder:"KEY" help:"Key of an error group, or its first characters."`
+	Error   *string           `placeholder:"TEXT" help:"Part of the error, with the same case."`
+	Attempt *int              `placeholder:"N" help:"Minimum number of attempts."`
+	Before  string            `placeholder:"TIME" help:"Maximum time until the retry, such as 10m."`
 }
 
 // filter converts the selection for the console.
