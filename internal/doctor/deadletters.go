@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
 var deadLetterRules = []Rule{
@@ -72,8 +74,8 @@ var deadLetterRules = []Rule{
 		Name: "head-blocks", Severity: Stuck, needs: live,
 		Why: "Only the message at the head of a queue expires. A message with a short TTL waits behind one with a long TTL.",
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
-			if _, ttl := q.limit("message-ttl"); ttl || q.Consumers > 0 || q.Ready == 0 {
-				return
+			if _, ttl := q.limit("message-ttl"); ttl || q.Consumers > 0 || q.Ready == 0 || amqpvalue.IsWaitQueue(q.Name) {
+				return // the TTLs in a wait queue of Reprise differ little
 			}
 			// Its messages return to a queue with consumers. Dead letters of a work queue go to a queue without.
 			for _, to := range b.deadLettering(q) {

@@ -266,6 +266,20 @@ func TestOwnTopologyIsHealthy(t *testing.T) {
 	}
 }
 
+// The TTLs in a wait queue of Reprise differ little, so that its head blocks nobody for long.
+func TestWaitQueueOfRepriseDoesNotBlock(t *testing.T) {
+	back := map[string]any{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders"}
+	for name, want := range map[string]bool{"orders.wait.1000-1250": false, "orders.delayed": true} {
+		b := &doctor.Broker{Queues: []doctor.Queue{
+			{Name: "orders", VHost: "/", Kind: "quorum", Durable: true, Consumers: 1},
+			{Name: name, VHost: "/", Kind: "quorum", Durable: true, Ready: 2, Args: back},
+		}}
+		if got := slices.ContainsFunc(doctor.Check(doctor.WithCounts(b)).Findings, func(f doctor.Finding) bool { return f.Rule == "head-blocks" }); got != want {
+			t.Errorf("%s: blocks is %v, want %v", name, got, want)
+		}
+	}
+}
+
 // A limit of deliveries in a policy applies to a queue without limit.
 func TestDeliveryLimitOfPolicyApplies(t *testing.T) {
 	b, err := doctor.Parse([]byte(`{"rabbitmq_version":"4.3.0","queues":[{"name":"q","durable":true,"arguments":{"x-queue-type":"quorum","x-delivery-limit":-1}}],
