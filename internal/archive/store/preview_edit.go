@@ -9,13 +9,15 @@ import (
 	"slices"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // storedEdit is the value of the column {replay}.edit.
 type storedEdit struct {
 	failed.BulkEdit
-	Headers string `json:"set_headers,omitempty"` // SetHeaders with their types
+	Headers string        `json:"set_headers,omitempty"`    // SetHeaders with their types
+	Remove  []params.Text `json:"remove_headers,omitempty"` // RemoveHeaders, which need not be UTF-8
 }
 
 func encodeEdit(e *failed.BulkEdit) (text sql.NullString, err error) {
@@ -27,6 +29,9 @@ func encodeEdit(e *failed.BulkEdit) (text sql.NullString, err error) {
 		if stored.Headers, err = failed.EncodeTable(e.SetHeaders); err != nil {
 			return text, err
 		}
+	}
+	for _, name := range e.RemoveHeaders {
+		stored.Remove = append(stored.Remove, params.Text(name))
 	}
 	written, err := json.Marshal(stored)
 	return sql.NullString{String: string(written), Valid: true}, err
@@ -45,6 +50,9 @@ func decodeEdit(text sql.NullString) (*failed.BulkEdit, error) {
 		if stored.SetHeaders, err = failed.DecodeTable(stored.Headers); err != nil {
 			return nil, err
 		}
+	}
+	for _, name := range stored.Remove {
+		stored.RemoveHeaders = append(stored.RemoveHeaders, string(name))
 	}
 	return &stored.BulkEdit, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
@@ -59,7 +60,10 @@ func (a *Archive) replays(ctx context.Context, which string, args ...any) (all [
 			return nil, err
 		}
 		verify(&r, pending, a.Now())
-		r.Plan = failed.Plan{Filter: stored.Selected(), To: stored.To, Rate: stored.Rate, Ramp: stored.Ramp, Canary: stored.Canary, IgnoreSame: stored.IgnoreSame, ByQueueName: stored.ByQueueName}
+		r.Plan = failed.Plan{Filter: stored.Selected(), Rate: stored.Rate, Ramp: stored.Ramp, Canary: stored.Canary, IgnoreSame: stored.IgnoreSame, ByQueueName: stored.ByQueueName}
+		if to := stored.To; to != nil {
+			r.Plan.To = &failed.Target{Exchange: string(to.Exchange), RoutingKey: string(to.RoutingKey)}
+		}
 		if r.Plan.Edit, err = decodeEdit(edit); err != nil {
 			return nil, err
 		}
@@ -312,7 +316,7 @@ func (a *Archive) BeginReplay(ctx context.Context, p failed.Plan, who failed.Act
 // storedPlan is the JSON form of a Plan in the column {replay}.plan.
 type storedPlan struct {
 	failed.Selection
-	To         *failed.Target
+	To         *storedTarget
 	Rate       float64
 	Ramp       bool
 	Canary     time.Duration
@@ -320,6 +324,9 @@ type storedPlan struct {
 
 	ByQueueName bool
 }
+
+// storedTarget is a Target whose names need not be UTF-8.
+type storedTarget struct{ Exchange, RoutingKey params.Text }
 
 // beginning is a validated replay that can be stored.
 type beginning struct {
@@ -335,7 +342,11 @@ func (a *Archive) beginning(ctx context.Context, p failed.Plan, who failed.Actor
 	if err := errors.Join(who.Validate(), p.Validate(), p.Filter.CheckForAct()); err != nil {
 		return b, err
 	}
-	if b.written, err = json.Marshal(storedPlan{failed.SelectionOf(p.Filter), p.To, p.Rate, p.Ramp, p.Canary, p.IgnoreSame, p.ByQueueName}); err != nil {
+	var to *storedTarget
+	if p.To != nil {
+		to = &storedTarget{params.Text(p.To.Exchange), params.Text(p.To.RoutingKey)}
+	}
+	if b.written, err = json.Marshal(storedPlan{failed.SelectionOf(p.Filter), to, p.Rate, p.Ramp, p.Canary, p.IgnoreSame, p.ByQueueName}); err != nil {
 		return b, err
 	}
 	if b.edit, err = encodeEdit(p.Edit); err != nil {

@@ -43,7 +43,7 @@ func TestReplayPreservesPlan(t *testing.T) {
 	})
 }
 
-// A stored replay keeps the names in its filter byte for byte, although JSON contains only UTF-8.
+// A stored replay keeps the names in its plan byte for byte, although JSON contains only UTF-8.
 func TestReplayPreservesNames(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -51,11 +51,14 @@ func TestReplayPreservesNames(t *testing.T) {
 			m := failed.Message{Queue: name, FailedQueue: "q.failed", Content: failed.Content{Headers: topology.Table{name: "1"}}}
 			other := failed.Message{Queue: "q", FailedQueue: "q.failed"}
 			value(a.Ingest(t.Context(), []failed.Arrived{{Message: m}, {Message: other}}))(t)
-			want := failed.Filter{Queue: params.Text(name), Headers: params.Texts{name: "1"}}
-			begun := value(a.BeginReplay(t.Context(), failed.Plan{Filter: want}, "me"))(t)
+			want := failed.Plan{
+				Filter: failed.Filter{Queue: params.Text(name), Headers: params.Texts{name: "1"}},
+				To:     &failed.Target{Exchange: name, RoutingKey: name}, Edit: &failed.BulkEdit{RemoveHeaders: []string{name}},
+			}
+			begun := value(a.BeginReplay(t.Context(), want, "me"))(t)
 			got := value(a.Replay(t.Context(), begun.ID))(t)
-			if d := gocmp.Diff(want, got.Plan.Filter, same); d != "" || got.Total != 1 {
-				t.Errorf("name %d: got %d messages, want 1; filter differs: %s", i, got.Total, d)
+			if d := gocmp.Diff(want, got.Plan, same); d != "" || got.Total != 1 {
+				t.Errorf("name %d: got %d messages, want 1; plan differs: %s", i, got.Total, d)
 			}
 		}
 	})
