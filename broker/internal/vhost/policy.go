@@ -109,22 +109,42 @@ func (v *VHost) SetPolicy(p Policy) (replaced bool, err error) {
 	if err := p.prepare(); err != nil {
 		return false, err
 	}
+	if !v.affords(&p) {
+		return false, PolicyError{"pattern needs too many steps for the names of the queues and exchanges"}
+	}
 	v.change.Lock()
 	defer v.change.Unlock()
 	all := v.policiesFor(p.Operator)
-	before := all[p.Name]
-	if err := v.reserve(p.size, nil, "policy '"+p.Name+"' in vhost '"+v.name+"'"); err != nil {
+	before, more := all[p.Name], p.size
+	if before != nil {
+		more -= before.size
+	}
+	if err := v.reserve(max(0, more), nil, "policy '"+p.Name+"' in vhost '"+v.name+"'"); err != nil {
 		return false, err
 	}
-	if before != nil {
-		v.free(before.size, nil)
-	}
+	v.free(max(0, -more), nil)
 	v.savePolicy(&p)
 	v.mu.Lock()
 	all[p.Name] = &p
 	v.mu.Unlock()
 	v.applyPolicies()
 	return before != nil, nil
+}
+
+// policySteps limits the steps in which the pattern of a policy may match all names, to about two seconds. The matches hold up
+// declarations and deletions.
+const policySteps = 40 * pcre.MaxSteps
+
+// affords reports whether the pattern of a new policy matches all names within policySteps.
+func (v *VHost) affords(p *Policy) bool {
+	remaining := policySteps
+	for _, q := range v.Queues() {
+		p.pattern.MatchWithin(&remaining, q.Name())
+	}
+	for _, x := range v.Exchanges() {
+		p.pattern.MatchWithin(&remaining, x.Name)
+	}
+	return remaining > 0
 }
 
 // DeletePolicy removes a policy from the virtual host and from its queues and exchanges. It reports whether the policy existed.

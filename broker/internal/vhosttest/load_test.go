@@ -3,6 +3,7 @@ package vhosttest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -328,4 +329,23 @@ func TestLoadRejectsDamagedDocuments(t *testing.T) {
 			t.Errorf("%s: %s: %v", name, value, err)
 		}
 	}
+}
+
+// A policy whose pattern needs seconds to match the names is refused, because declarations would wait for each match.
+func TestExpensivePatternsAreRefused(t *testing.T) {
+	d := openData(t)
+	v := d.add("/")
+	expensive := vhost.Policy{Name: "p", Pattern: "^(a+)+$", Definition: vhost.Definition{"max-length": int64(1)}, ApplyTo: "all"}
+	_, err := v.SetPolicy(expensive)
+	d.must(err)
+	for i := range 50 {
+		d.declare(v, fmt.Sprintf("%s%d", strings.Repeat("a", 60), i), true, nil)
+	}
+	if _, err := v.SetPolicy(expensive); err == nil || !strings.Contains(err.Error(), "too many steps") {
+		t.Errorf("expensive pattern: got error %v, want too many steps", err)
+	}
+	cheap := expensive
+	cheap.Pattern = "^a+$"
+	_, err = v.SetPolicy(cheap)
+	d.must(err)
 }
