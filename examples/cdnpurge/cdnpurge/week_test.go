@@ -157,7 +157,7 @@ var (
 //
 //	go test -C examples ./cdnpurge/cdnpurge -run TestWeek -v             # prints the figures
 //	go test -C examples ./cdnpurge/cdnpurge -run TestWeek -v -more       # prints the other ways, too
-//	go test -C examples ./cdnpurge/cdnpurge -run TestWeek -more -update  # writes figures and charts
+//	go test -C examples ./cdnpurge/cdnpurge -run TestWeek -update        # writes figures and charts
 func TestWeek(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a week of purges in five ways")
@@ -185,7 +185,7 @@ func TestWeek(t *testing.T) {
 		writeChart(t, "../week-reprise", designed, reprise)
 	}
 	if *more {
-		compare(t, "../README.md", "more figures", table(play(t, all, otherWays)))
+		t.Logf("other ways:\n%s", table(play(t, all, otherWays)))
 	}
 }
 
