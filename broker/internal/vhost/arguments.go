@@ -320,7 +320,12 @@ func (q *Queue) ConsumerArguments(args amqpwire.Table) (priority int64, timeout 
 }
 
 func (q *Queue) kind() kinds {
-	if q.Config().Quorum {
+	c := q.Config()
+	return kindOf(&c)
+}
+
+func kindOf(c *queue.Config) kinds {
+	if c.Quorum {
 		return quorum
 	}
 	return classic

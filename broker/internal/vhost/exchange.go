@@ -40,8 +40,7 @@ func (v *VHost) DeclareExchange(d *amqpwire.ExchangeDeclare) error {
 
 // addExchange adds a new exchange or an exchange from the store. The latter may have a queue with the given ID.
 func (v *VHost) addExchange(name string, id uint64, d *amqpwire.ExchangeDeclare) error {
-	alternate, err := v.textArgument(name, d.Arguments, alternateExchange)
-	if err != nil {
+	if _, err := v.textArgument(name, d.Arguments, alternateExchange); err != nil {
 		return err
 	}
 	rule, err := v.exchangeRule(name, route.Kind(d.Type), d.Arguments)
@@ -56,9 +55,6 @@ func (v *VHost) addExchange(name string, id uint64, d *amqpwire.ExchangeDeclare)
 		Name: name, Kind: route.Kind(d.Type), Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
 		Arguments: d.Arguments, Rule: rule,
 	}
-	if alternate != nil {
-		x.Alternate = *alternate
-	}
 	if x.Kind == route.Delayed {
 		if id == 0 && v.registry != nil && v.store != nil {
 			id = v.registry.QueueID()
@@ -72,10 +68,11 @@ func (v *VHost) addExchange(name string, id uint64, d *amqpwire.ExchangeDeclare)
 		v.free(size, nil)
 		return err
 	}
+	applied := v.policiesOfExchange(name)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	added := v.routes.Add(x)
-	v.applyToExchange(added)
+	v.applyToExchange(added, applied)
 	if rule == route.RecentHistory {
 		v.keepHistory(added)
 	}

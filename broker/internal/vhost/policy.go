@@ -177,18 +177,26 @@ func (v *VHost) applyPolicies() {
 		v.mu.Unlock()
 		q.Apply(v.settings(q.kind(), q.arguments, applied))
 	}
+	all := make(map[string]Applied) // matched before locking mu, which delays publishers
+	for _, x := range v.Exchanges() {
+		all[x.Name] = v.policiesOfExchange(x.Name)
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for x := range v.routes.Exchanges() {
-		v.applyToExchange(x)
+		v.applyToExchange(x, all[x.Name])
 	}
 }
 
-// applyToExchange sets the policies of an exchange. The caller holds the locks change and mu.
-func (v *VHost) applyToExchange(x *route.Exchange[*Queue]) {
-	applied := v.matching(func(p *Policy) bool {
-		return (p.ApplyTo == "all" || p.ApplyTo == "exchanges") && p.pattern.MatchString(x.Name)
+// policiesOfExchange returns the policies that apply to an exchange. The caller holds the lock change.
+func (v *VHost) policiesOfExchange(name string) Applied {
+	return v.matching(func(p *Policy) bool {
+		return (p.ApplyTo == "all" || p.ApplyTo == "exchanges") && p.pattern.MatchString(name)
 	})
+}
+
+// applyToExchange sets the policies of an exchange. The caller holds the locks change and mu.
+func (v *VHost) applyToExchange(x *route.Exchange[*Queue], applied Applied) {
 	if applied == (Applied{}) {
 		delete(v.exchangePolicies, x.Name)
 	} else {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/base64"
-	"slices"
 	"strings"
 
 	"github.com/reprisemq/reprise/broker/internal/budget"
@@ -113,12 +112,12 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name 
 // transient, exclusive and auto-delete queues remain classic.
 func (v *VHost) typed(d *amqpwire.QueueDeclare) *amqpwire.QueueDeclare {
 	kind, _ := d.Arguments.Get("x-queue-type")
-	given := kind != nil && kind != "" && kind != "undefined"
-	if given || v.About().QueueType == "" || !d.Durable || d.Exclusive || d.AutoDelete {
+	given, usual := kind != nil && kind != "" && kind != "undefined", v.About().QueueType
+	if given || usual == "" || !d.Durable || d.Exclusive || d.AutoDelete {
 		return d
 	}
 	typed := *d
-	typed.Arguments = slices.Clone(d.Arguments).Set("x-queue-type", v.About().QueueType)
+	typed.Arguments = d.Arguments.Set("x-queue-type", usual)
 	return &typed
 }
 
@@ -134,10 +133,7 @@ func (v *VHost) addQueue(
 	if err := v.reserve(size, q, v.queue(config.Name)); err != nil {
 		return nil, err // never for an exclusive queue
 	}
-	kind := classic
-	if config.Quorum {
-		kind = quorum
-	}
+	kind := kindOf(&config)
 	if q.applied = v.policiesOfQueue(config.Name, kind); q.applied != (Applied{}) {
 		config.Settings = v.settings(kind, d.Arguments, q.applied)
 	}
