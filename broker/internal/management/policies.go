@@ -99,12 +99,11 @@ func (c *call) policy(operator bool) (*vhost.VHost, *vhost.Policy, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, p := range v.Policies(operator) {
-		if p.Name == c.PathValue("name") {
-			return v, p, nil
-		}
+	p := v.Policy(c.PathValue("name"), operator)
+	if p == nil {
+		return nil, nil, notFound
 	}
-	return nil, nil, notFound
+	return v, p, nil
 }
 
 // policySettings is the body of a request that sets a policy, and a part of a policy in definitions.

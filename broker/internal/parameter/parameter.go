@@ -11,9 +11,9 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
+	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/quota"
 	"github.com/reprisemq/reprise/broker/internal/registry"
 )
@@ -119,7 +119,7 @@ func (p *Parameter) check() (quota.Limits, error) {
 	case p.Key == LimitsOf(p.VHost):
 		limits, problems := quota.Parse(p.Name, p.Value, quota.MaxConnections, quota.MaxQueues)
 		if problems != nil {
-			return nil, invalid(problems...)
+			return nil, exception.Invalid(problems)
 		}
 		return limits, nil
 	case p.Component == vhostLimits:
@@ -131,18 +131,13 @@ func (p *Parameter) check() (quota.Limits, error) {
 	case "operator_policy":
 		return nil, errors.New("operator policies may not be set using this method")
 	}
-	return nil, invalid("component " + p.Component + " not found")
+	return nil, exception.Invalid{"component " + p.Component + " not found"}
 }
 
 // Idle reports whether the parameter configures a federation or a shovel. The broker stores such a parameter, but does not
 // have these components.
 func (k Key) Idle() bool {
 	return slices.Contains([]string{"federation", "federation-upstream", "federation-upstream-set", "shovel"}, k.Component)
-}
-
-func invalid(problems ...string) error {
-	//lint:ignore ST1005 RabbitMQ's text
-	return fmt.Errorf("Validation failed\n\n%s\n", strings.Join(problems, "\n"))
 }
 
 // Get returns the value of a parameter, and reports whether the parameter exists.

@@ -56,12 +56,7 @@ func (v *VHost) publishDue(from *Queue, m *queue.Message, only []string) (refuse
 	v.mu.RUnlock()
 
 	due.Headers = nil // as in Deliver
-	for _, q := range queues {
-		if accepted, _ := q.Publish(due); !accepted {
-			refused = append(refused, q.Name())
-		}
-	}
-	return refused
+	return offer(due, queues)
 }
 
 // withHeaders returns a copy of a message with its decoded headers.

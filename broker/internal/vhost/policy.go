@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/broker/internal/erlang"
+	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/pcre"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/route"
@@ -28,12 +29,6 @@ type Policy struct {
 	pattern *pcre.Regexp
 	size    int64 // in memory
 }
-
-// PolicyError describes the mistakes in a policy in RabbitMQ's words.
-type PolicyError []string
-
-// Error implements error.
-func (e PolicyError) Error() string { return "Validation failed\n\n" + strings.Join(e, "\n") + "\n" }
 
 // Applied are the policies that apply to a queue or an exchange. A field is nil if there is no such policy.
 type Applied struct {
@@ -66,7 +61,7 @@ func (a Applied) Definition() Definition {
 
 // prepare compiles the policy, or returns all its mistakes in RabbitMQ's order.
 func (p *Policy) prepare() error {
-	var wrong PolicyError
+	var wrong exception.Invalid
 	if problem := p.Definition.check(p.Operator); problem != "" {
 		wrong = append(wrong, problem)
 	}
@@ -104,13 +99,13 @@ func (v *VHost) Policies(operator bool) []*Policy {
 }
 
 // SetPolicy adds or replaces a policy, applies it to existing queues and exchanges, and saves it. It reports whether it replaced
-// a policy. It returns a PolicyError if the policy is invalid.
+// a policy. It returns an [exception.Invalid] if the policy is invalid.
 func (v *VHost) SetPolicy(p Policy) (replaced bool, err error) {
 	if err := p.prepare(); err != nil {
 		return false, err
 	}
 	if !v.affords(&p) {
-		return false, PolicyError{"pattern needs too many steps for the names of the queues and exchanges"}
+		return false, exception.Invalid{"pattern needs too many steps for the names of the queues and exchanges"}
 	}
 	v.change.Lock()
 	defer v.change.Unlock()
@@ -236,6 +231,13 @@ func (all policies) best(applies func(*Policy) bool) (best *Policy) {
 		}
 	}
 	return best
+}
+
+// Policy returns a policy, or nil.
+func (v *VHost) Policy(name string, operator bool) *Policy {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.policiesFor(operator)[name]
 }
 
 // Applied returns the policies that apply to the queue.

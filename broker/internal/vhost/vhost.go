@@ -198,15 +198,21 @@ func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string
 			return circle
 		})
 	}
+	routed = len(queues) > 0
+	if only != nil { // the other queues already have the message
+		queues = slices.DeleteFunc(queues, func(q *Queue) bool { return !slices.Contains(only, q.Name()) })
+	}
+	return offer(m, queues), routed
+}
+
+// offer publishes a message to queues, and returns the names of those that refused it.
+func offer(m *queue.Message, queues []*Queue) (refused []string) {
 	for _, q := range queues {
-		if only != nil && !slices.Contains(only, q.Name()) {
-			continue // the queue already has the message
-		}
 		if accepted, _ := q.Publish(m); !accepted {
 			refused = append(refused, q.Name())
 		}
 	}
-	return refused, len(queues) > 0
+	return refused
 }
 
 // route appends the queues for all keys of the message to dst. The default exchange has no bindings, and routes to
