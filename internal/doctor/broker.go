@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -169,19 +168,7 @@ func (p *Policy) String() string {
 
 // atLeast reports whether the broker has at least a version, such as "4.3".
 func (b *Broker) atLeast(version string) bool {
-	return b.Version != "" && compareVersions(b.Version, version) >= 0
-}
-
-func compareVersions(a, b string) int {
-	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(x), len(y)) {
-		m, _ := strconv.Atoi(x[i])
-		n, _ := strconv.Atoi(y[i])
-		if m != n {
-			return cmp.Compare(m, n)
-		}
-	}
-	return 0
+	return topology.Topology{Needs: version}.For(b.Version) == nil
 }
 
 // object identifies a queue or an exchange.
@@ -290,8 +277,8 @@ func (b *Broker) deadLetterTargets(q *Queue, routes topology.Topology) (targets 
 	return slices.Compact(targets), true
 }
 
-// applyPolicies sets the effective policies of all objects. The management API returns them, definitions do not.
-func (b *Broker) applyPolicies() error {
+// compilePatterns compiles the patterns of all policies.
+func (b *Broker) compilePatterns() error {
 	for i := range b.Policies {
 		p := &b.Policies[i]
 		var err error
@@ -299,6 +286,11 @@ func (b *Broker) applyPolicies() error {
 			return fmt.Errorf("%v: cannot evaluate its pattern: %w", p, err)
 		}
 	}
+	return nil
+}
+
+// applyToQueues sets the effective policies of queues. The management API returns them, definitions do not.
+func (b *Broker) applyToQueues() {
 	for i := range b.Queues {
 		q := &b.Queues[i]
 		q.Policy = map[string]any{}
@@ -320,6 +312,11 @@ func (b *Broker) applyPolicies() error {
 			}
 		}
 	}
+}
+
+// applyToExchanges sets the policies of exchanges, and the alternate exchanges of these policies, which neither the management
+// API nor definitions return.
+func (b *Broker) applyToExchanges() {
 	for i := range b.Exchanges {
 		x := &b.Exchanges[i]
 		p := b.policyFor(x.VHost, x.Name, false, "all", "exchanges")
@@ -331,7 +328,6 @@ func (b *Broker) applyPolicies() error {
 			x.Alternate, _ = p.Definition["alternate-exchange"].(string)
 		}
 	}
-	return nil
 }
 
 func (b *Broker) policyFor(vhost, name string, operator bool, targets ...string) (best *Policy) {

@@ -134,7 +134,12 @@ func Parse(text []byte, vhost string) (*Broker, error) {
 	if vhost != "" {
 		b.keep(vhost)
 	}
-	return b, b.applyPolicies()
+	if err := b.compilePatterns(); err != nil {
+		return nil, err
+	}
+	b.applyToQueues()
+	b.applyToExchanges()
+	return b, nil
 }
 
 // keep removes all other virtual hosts.
@@ -229,12 +234,10 @@ func Read(ctx context.Context, api mgmtapi.API, vhost string) (*Broker, error) {
 	b.addTopology(d.Queues, d.Exchanges, d.Bindings)
 	b.addPolicies(d.Policies, false)
 	b.addPolicies(operators, true)
-	// The API shows the effective policies of queues, but not those of exchanges. A pattern that only PCRE understands leaves
-	// the policies of exchanges unknown.
-	kept := b.Queues
-	b.Queues = nil
-	b.has[patterns] = b.applyPolicies() == nil
-	b.Queues = kept
+	// A pattern that only PCRE understands leaves the policies of exchanges unknown.
+	if b.has[patterns] = b.compilePatterns() == nil; b.has[patterns] {
+		b.applyToExchanges()
+	}
 	return b, b.readRest(ctx, api, vhost)
 }
 

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -69,7 +70,7 @@ var queueRules = []Rule{
 		Name: "policy-against-argument", Severity: Advice,
 		Why: "The policy changes nothing, or less than it says: the argument of the queue applies, or the lower of two limits.",
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
-			for _, key := range sortedKeys(q.Policy) {
+			for _, key := range slices.Sorted(maps.Keys(q.Policy)) {
 				argument, given := q.Args["x-"+key]
 				if given && fmt.Sprint(argument) != fmt.Sprint(q.Policy[key]) {
 					effective, _ := q.get(key)
@@ -266,15 +267,6 @@ func policyOf(q *Queue) string {
 	return "policy " + q.PolicyName
 }
 
-func sortedKeys(m map[string]any) []string {
-	var keys []string
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 var brokerRules = []Rule{
 	{
 		Name: "slow-handler", Severity: Stuck, needs: []string{handlers},
@@ -336,7 +328,7 @@ var brokerRules = []Rule{
 		check: func(b *Broker, found func(Finding)) {
 			for i := range b.Policies {
 				p := &b.Policies[i]
-				for _, key := range sortedKeys(p.Definition) {
+				for _, key := range slices.Sorted(maps.Keys(p.Definition)) {
 					if strings.HasPrefix(key, "ha-") {
 						found(Finding{VHost: p.VHost, Object: p.String(), Evidence: fmt.Sprintf("%s is %v", key, p.Definition[key]), Fix: "declare quorum queues, and remove the key"})
 					}
