@@ -9,8 +9,9 @@ import (
 
 // Kinds of documents in the registry. Each comment lists the components of the document's name.
 const (
-	userKind       = "user"       // name
-	permissionKind = "permission" // user, virtual host
+	userKind       = "user"            // name
+	permissionKind = "permission"      // user, virtual host
+	topicKind      = "topicpermission" // user, virtual host, exchange
 )
 
 type userDocument struct {
@@ -23,6 +24,11 @@ type permissionDocument struct {
 	Configure string `json:"configure"`
 	Write     string `json:"write"`
 	Read      string `json:"read"`
+}
+
+type topicDocument struct {
+	Write string `json:"write"`
+	Read  string `json:"read"`
 }
 
 func (c *Control) saveUser(u User) {
@@ -63,6 +69,21 @@ func Load(r *registry.Registry, log *slog.Logger) (*Control, error) {
 			log.Error("invalid permission permits nothing", "user", user, "vhost", vhost, "error", err)
 		}
 		c.permissions[grantee{user, vhost}] = granted
+	}
+	for d, err := range registry.All[topicDocument](r, topicKind, 3) {
+		if err != nil {
+			return nil, err
+		}
+		if _, known := c.users[d.Names[0]]; !known {
+			r.Delete(topicKind, d.Names...)
+			continue
+		}
+		p := TopicPermission{User: d.Names[0], VHost: d.Names[1], Exchange: d.Names[2], Write: d.Value.Write, Read: d.Value.Read}
+		keys, err := compileKeys(p)
+		if err != nil {
+			log.Error("invalid topic permission permits nothing", "user", p.User, "vhost", p.VHost, "exchange", p.Exchange, "error", err)
+		}
+		c.addTopic(p, keys)
 	}
 	c.registry = r
 	return c, nil

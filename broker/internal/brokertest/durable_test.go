@@ -105,7 +105,14 @@ func TestUsersAndPermissionsSurviveRestart(t *testing.T) {
 			{"PUT", "/api/permissions/v/nobody", `{"configure":"","write":"","read":""}`},
 			{"DELETE", "/api/permissions/v/nobody", ""},
 			{"DELETE", "/api/users/gone", ""},
+			{"PUT", "/api/exchanges/v/transient", `{"durable":false}`},
+			{"PUT", "/api/topic-permissions/v/a%2Fb%00%FF", `{"exchange":"amq.topic","write":"^a","read":"{vhost}"}`},
+			{"PUT", "/api/topic-permissions/v/nobody", `{"exchange":"transient","write":"","read":""}`},
+			{"PUT", "/api/topic-permissions/v/nobody", `{"exchange":"amq.topic","write":"","read":""}`},
+			{"DELETE", "/api/topic-permissions/v/nobody/amq.topic", ""},
+			{"POST", "/api/vhosts/v/deletion/protection", ""},
 			{"PUT", "/api/vhosts/w", ""},
+			{"PUT", "/api/topic-permissions/w/nobody", `{"exchange":"amq.topic","write":"","read":""}`},
 			{"DELETE", "/api/vhosts/w", ""},
 		} {
 			if status, answer := api(t, b, r[0], r[1], r[2]); status/100 != 2 {
@@ -115,6 +122,9 @@ func TestUsersAndPermissionsSurviveRestart(t *testing.T) {
 		users, permissions = nodeOf(b).Access.Users(), nodeOf(b).Access.Permissions()
 	})
 	runBroker(t, config, func(b *broker.Broker) {
+		if status, answer := api(t, b, "DELETE", "/api/vhosts/v", ""); status != 412 {
+			t.Errorf("delete the protected virtual host: got %d, want 412: %s", status, answer)
+		}
 		control := nodeOf(b).Access
 		if fmt.Sprint(control.Users()) != fmt.Sprint(users) || !slices.Equal(control.Permissions(), permissions) || len(users) != 3 || len(permissions) != 3 {
 			t.Errorf("users %+v\nwere  %+v\npermissions %+v\nwere        %+v", control.Users(), users, control.Permissions(), permissions)
@@ -124,6 +134,13 @@ func TestUsersAndPermissionsSurviveRestart(t *testing.T) {
 		}
 		if !control.Allowed("a/b\x00\xff", "v", access.Configure, "a/") || control.Allowed("a/b\x00\xff", "v", access.Configure, "b") {
 			t.Error("permissions have a different effect after the restart")
+		}
+		any := func(access.TopicPermission) bool { return true }
+		if got := control.TopicPermissions(any); len(got) != 1 || got[0].Exchange != "amq.topic" || got[0].Write != "^a" {
+			t.Errorf("topic permissions: got %+v, want the one for amq.topic", got)
+		}
+		if keys := control.Topics("a/b\x00\xff", "v")["amq.topic"]; !keys.Permit(access.Write, "ab") || keys.Permit(access.Read, "ab") {
+			t.Error("topic permissions have a different effect after the restart")
 		}
 		if about := nodeOf(b).VHost("v").About(); about.Description != "d" || len(about.Tags) != 2 {
 			t.Errorf("unexpected virtual host: %+v", about)

@@ -134,3 +134,15 @@ func (c *call) may(v *vhost.VHost, op access.Operation, name string) error {
 func (c *call) mayExchange(v *vhost.VHost, op access.Operation, name string) error {
 	return c.may(v, op, cmp.Or(name, defaultExchange))
 }
+
+func vhostExists(c *call) error {
+	_, err := c.vhost()
+	return err
+}
+
+func userExists(c *call) error {
+	if _, known := c.node.Access.User(c.PathValue("user")); !known {
+		return notFound
+	}
+	return nil
+}

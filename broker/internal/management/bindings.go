@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/session"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
@@ -202,7 +203,8 @@ func (c *call) mayBind(v *vhost.VHost, b vhost.BindingInfo) error {
 	if b.ToExchange {
 		may = c.mayExchange
 	}
-	return cmp.Or(may(v, access.Write, b.Destination), c.mayExchange(v, access.Read, b.Source))
+	return cmp.Or(may(v, access.Write, b.Destination), c.mayExchange(v, access.Read, b.Source),
+		session.MayTopics(c.node.Access, v, c.user.Name, access.Read, b.Source, b.Key))
 }
 
 func deleteBinding(c *call, toExchange bool) (any, error) {

@@ -53,7 +53,7 @@ func export(n *node.Node) fields {
 		"users":                 list(listUsers(n.Access.Users)),
 		"vhosts":                list(vhosts),
 		"permissions":           listPermissions(n.Access, anyPermission),
-		"topic_permissions":     []fields{},
+		"topic_permissions":     n.Access.TopicPermissions(anyTopic),
 		"global_parameters":     listParameters(n.Parameters, parameter.Key.IsGlobal),
 	})
 }

@@ -131,7 +131,7 @@ func (h *Handler) routes() {
 	h.parameters()
 	h.definitions()
 	h.health()
-	h.addUnsupported()
+	h.topicPermissions()
 }
 
 // call is an authenticated request.

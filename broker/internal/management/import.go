@@ -140,7 +140,6 @@ func (d definitions) apply(im importer) error {
 	if im.into != nil {
 		trial.into = trial.node.VHost(im.into.Name())
 	}
-	d.refuseUnsupported(&trial)
 	d.add(&trial)
 	if err := trial.err(); err != nil {
 		return err
@@ -165,6 +164,9 @@ func (d definitions) add(im *importer) {
 	each(d, im, "policies", im.addPolicy, append(located, "name", "pattern", "definition")...)
 	each(d, im, "parameters", im.addParameter, append(located, "component", "name", "value")...)
 	each(d, im, "exchanges", im.addExchange, append(located, "name", "type")...)
+	if im.into == nil {
+		each(d, im, "topic_permissions", im.addTopicPermission, "user", "vhost", "exchange", "write", "read")
+	}
 	each(d, im, "queues", im.addQueue, append(located, "name")...)
 	each(d, im, "bindings", im.addBinding, append(located, "source", "destination", "destination_type", "routing_key")...)
 }
@@ -238,43 +240,6 @@ func withObject(what, name string, err error) error {
 		return nil
 	}
 	return badRequest(fmt.Sprintf("%s %q: %s", what, name, reasonOf(err)))
-}
-
-// unsupportedObject is an object that the broker does not support. The fields identify the object in error messages.
-type unsupportedObject struct {
-	Name      string `json:"name"`
-	VHost     string `json:"vhost"`
-	User      string `json:"user"`
-	Component string `json:"component"`
-}
-
-func (u unsupportedObject) String() string {
-	var parts []string
-	for _, part := range []struct{ name, value string }{
-		{"component", u.Component}, {"name", u.Name}, {"user", u.User}, {"vhost", u.VHost},
-	} {
-		if part.value != "" {
-			parts = append(parts, part.name+" "+part.value)
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-// refuseUnsupported records a problem for each list of unsupported objects that is not empty.
-func (d definitions) refuseUnsupported(im *importer) {
-	for _, list := range []string{"topic_permissions"} {
-		count, first := 0, unsupportedObject{}
-		each(d, im, list, func(u *unsupportedObject) error {
-			if count++; count == 1 {
-				first = *u
-			}
-			return nil
-		})
-		if count > 0 {
-			im.problem(fmt.Sprintf("%s are not supported: got %d, the first is %v "+
-				"(nothing was imported; remove them from the definitions to import the rest)", list, count, first))
-		}
-	}
 }
 
 type importedUser struct {

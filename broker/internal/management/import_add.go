@@ -53,6 +53,13 @@ func (im *importer) addPermission(p *access.Permission) error {
 	return withObject("permission of user", p.User, im.node.Access.SetPermission(*p))
 }
 
+func (im *importer) addTopicPermission(p *access.TopicPermission) error {
+	if im.node.VHost(p.VHost) == nil {
+		return noVHost(p.VHost)
+	}
+	return withObject("topic permission of user", p.User, setTopicPermission(im.node, *p))
+}
+
 // host returns the virtual host for an object.
 func (im *importer) host(name string) (*vhost.VHost, error) {
 	if im.into != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/session"
 	"github.com/reprisemq/reprise/broker/internal/stats"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -70,6 +71,9 @@ func publishTo(c *call) (any, error) {
 		Exchange: x.Name, RoutingKey: p.RoutingKey, Properties: encoded, Body: body, User: c.user.Name,
 	})
 	if err != nil {
+		return nil, inFull(err)
+	}
+	if err := session.MayTopics(c.node.Access, v, c.user.Name, access.Write, x.Name, m.RoutingKey, m.CC, m.BCC); err != nil {
 		return nil, inFull(err)
 	}
 	var counter stats.Counter

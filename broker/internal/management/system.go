@@ -42,6 +42,9 @@ func (h *Handler) system() {
 	h.handle("GET /api/whoami", anyone, whoami)
 	h.handle("GET /api/cluster-name", anyone, func(c *call) (any, error) { return fields{"name": c.clusterName()}, nil })
 	h.handle("GET /api/version", anyone, func(*call) (any, error) { return Version, nil })
+	for _, path := range []string{"feature-flags", "deprecated-features", "deprecated-features/used"} {
+		h.handle("GET /api/"+path, administrator, func(*call) (any, error) { return []fields{}, nil })
+	}
 	h.handle("GET /api/extensions", anyone, func(*call) (any, error) { return []fields{{"javascript": "dispatcher.js"}}, nil })
 	// The user interface requests this resource to learn that users log in with a name and a password. RabbitMQ 4.3 no
 	// longer provides it.

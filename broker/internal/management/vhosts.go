@@ -2,6 +2,7 @@ package management
 
 import (
 	"cmp"
+	"net/http"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
@@ -17,18 +18,56 @@ func (h *Handler) vhosts() {
 		return c.describeVHost(v), nil
 	})
 	h.handle("PUT /api/vhosts/{vhost}", administrator, putVHost)
-	h.handle("DELETE /api/vhosts/{vhost}", administrator, func(c *call) (any, error) {
-		if !c.node.DeleteVHost(c.PathValue("vhost")) {
-			return nil, notFound
-		}
-		return done{}, nil
-	})
+	h.handle("DELETE /api/vhosts/{vhost}", administrator, deleteVHost)
+	h.handle("POST /api/vhosts/{vhost}/deletion/protection", administrator, func(c *call) (any, error) { return c.protect(true) })
+	h.handle("DELETE /api/vhosts/{vhost}/deletion/protection", administrator, func(c *call) (any, error) { return c.protect(false) })
 }
 
-// metadata returns the description, the tags and the default queue type of a virtual host.
+func deleteVHost(c *call) (any, error) {
+	name := c.PathValue("vhost")
+	if v := c.node.VHost(name); v != nil && protected(v) {
+		return nil, &failure{
+			http.StatusPreconditionFailed, "precondition_failed",
+			"Refusing to delete virtual host '" + name + "' because it is protected from deletion",
+		}
+	}
+	if !c.node.DeleteVHost(name) {
+		return nil, notFound
+	}
+	return done{}, nil
+}
+
+func protected(v *vhost.VHost) bool {
+	p := v.About().Protected
+	return p != nil && *p
+}
+
+// protect sets whether requests can delete the virtual host.
+func (c *call) protect(on bool) (any, error) {
+	name := c.PathValue("vhost")
+	v := c.node.VHost(name)
+	switch {
+	case v == nil && on:
+		return nil, &failure{
+			http.StatusNotFound, "not_found", "Cannot enable deletion protection of virtual host '" + name + "' because it does not exist",
+		}
+	case v == nil:
+		return nil, notFound
+	}
+	about := v.About()
+	about.Protected = &on
+	v.SetAbout(about)
+	return done{}, nil
+}
+
+// metadata returns the description, the tags, the default queue type and the protection of a virtual host.
 func metadata(v *vhost.VHost) fields {
 	about := v.About()
-	return fields{"description": about.Description, "tags": tagList(about.Tags), "default_queue_type": cmp.Or(about.QueueType, "classic")}
+	m := fields{"description": about.Description, "tags": tagList(about.Tags), "default_queue_type": cmp.Or(about.QueueType, "classic")}
+	if about.Protected != nil {
+		m["protected_from_deletion"] = *about.Protected
+	}
+	return m
 }
 
 // describeVHost returns an element of GET /api/vhosts.
@@ -66,7 +105,7 @@ type vhostSettings struct {
 	Tags             *tags   `json:"tags"`
 	DefaultQueueType *string `json:"default_queue_type"`
 	Tracing          flag    `json:"tracing"`
-	Protected        flag    `json:"protected_from_deletion"`
+	Protected        *flag   `json:"protected_from_deletion"` // only in definitions
 }
 
 // queueTypes contains the names of queue types in the metadata of virtual hosts.
@@ -86,8 +125,6 @@ func (s *vhostSettings) check() error {
 		return badRequest(*s.DefaultQueueType + " is not a valid queue type")
 	case bool(s.Tracing):
 		return badRequest("tracing is not supported")
-	case bool(s.Protected):
-		return badRequest("protected_from_deletion is not supported")
 	}
 	return nil
 }
@@ -102,6 +139,9 @@ func (s *vhostSettings) apply(v *vhost.VHost, about vhost.About) {
 	}
 	if s.DefaultQueueType != nil {
 		about.QueueType = queueTypes[*s.DefaultQueueType]
+	}
+	if s.Protected != nil {
+		about.Protected = (*bool)(s.Protected)
 	}
 	v.SetAbout(about)
 }
@@ -120,7 +160,8 @@ func putVHost(c *call) (any, error) {
 	if v == nil { // the node is shut down, or another request has deleted the virtual host
 		return nil, notFound
 	}
-	s.apply(v, vhost.About{}) // as in RabbitMQ, a request replaces all metadata
+	s.Protected = nil
+	s.apply(v, vhost.About{Protected: v.About().Protected}) // as in RabbitMQ, a request replaces all other metadata
 	if !added {
 		return done{}, nil
 	}

@@ -31,6 +31,9 @@ func TestTagPermissionsMatchRabbitMQ(t *testing.T) {
 			b.must(t, "PUT", "/api/users/"+user, `{"password":"p","tags":"`+tags+`"}`)
 			t.Cleanup(func() { b.must(t, "DELETE", "/api/users/"+user, "") })
 			b.must(t, "PUT", "/api/permissions/"+vhost+"/"+user, `{"configure":"^ok","write":"^ok","read":"^ok"}`)
+			b.must(t, "PUT", "/api/exchanges/"+vhost+"/oktopic", `{"type":"topic"}`)
+			b.must(t, "PUT", "/api/exchanges/"+vhost+"/okay", `{"type":"fanout"}`)
+			b.must(t, "PUT", "/api/topic-permissions/"+vhost+"/"+user, `{"exchange":"oktopic","write":"^a","read":"^a"}`)
 		}
 		for _, r := range []struct{ method, path, body string }{
 			{"GET", "/api/whoami", ""},
@@ -70,6 +73,11 @@ func TestTagPermissionsMatchRabbitMQ(t *testing.T) {
 			{"DELETE", "/api/queues/V/ok/contents", ""},
 			{"DELETE", "/api/queues/V/ok", ""},
 			{"DELETE", "/api/exchanges/V/ok", ""},
+			{"POST", "/api/exchanges/V/oktopic/publish", `{"properties":{},"routing_key":"a","payload":"","payload_encoding":"string"}`},
+			{"POST", "/api/exchanges/V/oktopic/publish", `{"properties":{},"routing_key":"b","payload":"","payload_encoding":"string"}`},
+			{"POST", "/api/bindings/V/e/oktopic/e/okay", `{"routing_key":"b"}`},
+			{"POST", "/api/bindings/V/e/oktopic/e/okay", `{"routing_key":"a"}`},
+			{"DELETE", "/api/bindings/V/e/oktopic/e/okay/a", ""},
 			{"PUT", "/api/vhosts/" + vhost + "-2", ""},
 			{"PUT", "/api/users/nosuch", `{"password":"x","tags":""}`},
 			{"DELETE", "/api/users/guest", ``},

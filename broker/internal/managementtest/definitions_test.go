@@ -138,7 +138,7 @@ func TestImportRejectsUnsupportedObjects(t *testing.T) {
 	b := embedded(t, broker.Config{})
 	for definitions, want := range map[string]string{
 		`{"policies":[{"name":"ha","vhost":"/","pattern":".*","definition":{"ha-mode":"all"}}]}`:                   "policy \"ha\": Validation failed\n\n[{<<\"ha-mode\">>,<<\"all\">>}] are not recognised policy settings\n",
-		`{"topic_permissions":[{"user":"guest","vhost":"/"}]}`:                                                     "topic_permissions are not supported",
+		`{"topic_permissions":[{"user":"guest","vhost":"/","exchange":"x","write":"","read":""}]}`:                 `["no_such_exchange","x"]`,
 		`{"users":[{"name":"u","tags":"","password_hash":"x","hashing_algorithm":"rabbit_password_hashing_md5"}]}`: "hashing_algorithm must be rabbit_password_hashing_sha256: got rabbit_password_hashing_md5",
 		`{"vhosts":[{"name":"v","metadata":{"default_queue_type":"stream"}}]}`:                                     "default_queue_type must be classic or quorum: streams are not supported",
 		`{"queues":[{"name":"q","vhost":"/","arguments":{"x-queue-type":"stream"}}]}`:                              "queue \"q\"",

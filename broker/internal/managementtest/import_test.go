@@ -215,7 +215,9 @@ var mutations = map[string][]string{
 	"parameters":         {`[]`, `null`}, "parameters/1": {`null`, `[]`, `{}`},
 	"parameters/1/vhost": {`"nowhere"`, `null`}, "parameters/1/component": {`"nosuch"`, `"policy"`, `null`, `5`},
 	"parameters/1/value": {`{"max-queues":1}`, `{"max-queues":-1,"max-connections":1}`, `{"max-queues":1.5}`, `{"max-queues":"1"}`, `{"max-channels":1}`, `{}`, `[]`, `[1]`, `null`, `"x"`, `5`},
-	"global_parameters":  {`[]`, `null`}, "topic_permissions": {`[]`, `null`},
+	"global_parameters":  {`[]`, `null`}, "topic_permissions": {`[]`, `null`}, "topic_permissions/0": {`null`, `{}`},
+	"topic_permissions/0/user": {`"nobody-here"`, `null`, `1`}, "topic_permissions/0/vhost": {`"nowhere"`, `null`},
+	"topic_permissions/0/exchange": {`"nosuch"`, `""`, `"amq.direct"`, `null`, `1`}, "topic_permissions/0/write": {`"("`, `""`, `null`, `1`},
 	"vhosts": {`[]`, `null`}, "permissions": {`[]`, `null`}, "exchanges": {`[]`, `null`}, "rabbit_version": {`"3.6.0"`, `null`, `5`, `""`},
 	"vhosts/0/description": {`"d"`, `null`, `5`}, "vhosts/0/tags": {`["a"]`, `"a,b"`, `null`, `5`}, "vhosts/0/default_queue_type": {`"classic"`, `null`, `"undefined"`},
 	"users/0/password_hash": {`""`, `null`, `"x"`, `5`}, "users/0/hashing_algorithm": {`"rabbit_password_hashing_sha256"`, `null`, `"nosuch"`},
@@ -260,6 +262,7 @@ const validDefinitions = `{
 	"queues":[{"name":"q","vhost":"V","durable":true,"auto_delete":false,"arguments":{"x-queue-type":"classic"}}],
 	"exchanges":[{"name":"x","vhost":"V","type":"topic","durable":true,"auto_delete":false,"internal":false,"arguments":{}}],
 	"bindings":[{"source":"x","vhost":"V","destination":"q","destination_type":"queue","routing_key":"k","arguments":{}}],
+	"topic_permissions":[{"user":"U","vhost":"V","exchange":"x","write":"^a","read":"{username}"}],
 	"policies":[{"name":"p","vhost":"V","pattern":"^q","apply-to":"all","definition":{"max-length":5},"priority":1}],
 	"parameters":[{"component":"operator_policy","name":"o","vhost":"V","value":{"pattern":"","apply-to":"all","definition":{"message-ttl":900000},"priority":0}},
 		{"component":"vhost-limits","vhost":"V","name":"limits","value":{"max-connections":10,"max-queues":5}}]

@@ -25,6 +25,14 @@ func (n *Node) load() (err error) {
 	if n.vhosts, err = vhost.Load(n.vhostConfig()); err != nil {
 		return err
 	}
+	n.Access.KeepTopics(func(vhost, exchange string) bool {
+		host := n.vhosts[vhost]
+		if host == nil {
+			return false
+		}
+		_, exists := host.Exchange(exchange)
+		return exists
+	})
 	exists := func(vhost string) bool { return n.vhosts[vhost] != nil }
 	if n.Parameters, err = parameter.Load(n.registry, exists, n.config.Log); err != nil {
 		return err

@@ -35,6 +35,9 @@ var ErrClosed = errors.New("broker: shut down")
 // ErrNoVHost is returned if a virtual host does not exist.
 var ErrNoVHost = errors.New("virtual host not found")
 
+// ErrNoExchange is returned if an exchange does not exist.
+var ErrNoExchange = errors.New("exchange not found")
+
 // Config configures a node.
 type Config struct {
 	Log      *slog.Logger
@@ -180,7 +183,7 @@ func (n *Node) AddVHost(name string) (added bool) {
 func (n *Node) vhostConfig() vhost.Config {
 	return vhost.Config{
 		Log: n.config.Log, Meter: n.Memory, MaxQueues: n.config.MaxQueues, Limits: n.limits, Stats: n.Stats,
-		Topology: n.Topology, Store: n.config.Store, Registry: n.registry, Resident: n.config.Resident,
+		Topology: n.Topology, ExchangeDeleted: n.Access.DeleteExchange, Store: n.config.Store, Registry: n.registry, Resident: n.config.Resident,
 	}
 }
 
@@ -215,6 +218,17 @@ func (n *Node) ChangeLimits(vhost string, change func(limits map[string]json.Raw
 		return err
 	}
 	return n.Parameters.Set(parameter.Parameter{Key: key, Value: text})
+}
+
+// SetTopicPermission sets a topic permission. It returns [ErrNoVHost] or [ErrNoExchange] if the object does not exist.
+func (n *Node) SetTopicPermission(p access.TopicPermission) error {
+	host := n.VHost(p.VHost)
+	if host == nil {
+		return ErrNoVHost
+	}
+	err := error(ErrNoExchange)
+	host.WithExchange(p.Exchange, func() { err = n.Access.SetTopicPermission(p) })
+	return err
 }
 
 // DeleteVHost removes a virtual host and all its objects, and closes its connections. It reports whether the virtual

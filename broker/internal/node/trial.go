@@ -14,6 +14,7 @@ func (n *Node) Trial() *Node {
 	for _, u := range n.Access.Users() {
 		_ = t.Access.SetUser(u) // cannot fail, because the user exists
 	}
+	// Topic permissions are not copied, because they do not affect an import.
 	clear(t.vhosts)
 	for _, v := range n.VHosts() {
 		t.vhosts[v.Name()] = v.Trial(t.vhostConfig())

@@ -99,7 +99,8 @@ func (ch *channel) bind(b vhost.BindingInfo, do func(vhost.BindingInfo, any) err
 		}
 	}
 	// Unbinding requires the same permissions as binding: write to the destination and read from the source.
-	if err := cmp.Or(ch.s.may(access.Write, kind, b.Destination), ch.s.mayExchange(access.Read, b.Source)); err != nil {
+	if err := cmp.Or(ch.s.may(access.Write, kind, b.Destination), ch.s.mayExchange(access.Read, b.Source),
+		ch.s.mayTopics(access.Read, b.Source, b.Key)); err != nil {
 		return err
 	}
 	if err := do(b, ch.s); err != nil {

@@ -2,9 +2,12 @@ package session
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/broker/internal/route"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
@@ -14,6 +17,7 @@ type permissions struct {
 	last       permission // the most recent permitted operation
 	allowed    map[permission]struct{}
 	size       int64 // memory of allowed
+	topics     access.Topics
 }
 
 type permission struct {
@@ -35,7 +39,9 @@ func (s *Session) may(op access.Operation, kind, name string) error {
 	p := permission{op, name}
 	if g := s.config.Access.Generation(); g != s.permissions.generation || len(s.permissions.allowed) >= maxCachedPermissions {
 		s.forgetPermissions()
-		s.permissions = permissions{generation: g, allowed: make(map[permission]struct{})}
+		s.permissions = permissions{
+			generation: g, allowed: make(map[permission]struct{}), topics: s.config.Access.Topics(s.user, s.vhost.Name()),
+		}
 	}
 	if p == s.permissions.last && name != "" {
 		return nil
@@ -63,6 +69,33 @@ func (s *Session) mayQueue(op access.Operation, name string) error { return s.ma
 
 func (s *Session) mayExchange(op access.Operation, name string) error {
 	return s.may(op, "exchange", name)
+}
+
+// mayTopics is like [MayTopics]. It follows a check of the permission for the exchange, which updates the cache.
+func (s *Session) mayTopics(op access.Operation, exchange, key string, more ...[]string) error {
+	if s.permissions.topics[exchange] == nil {
+		return nil
+	}
+	return MayTopics(s.config.Access, s.vhost, s.user, op, exchange, key, more...)
+}
+
+// MayTopics returns an error unless the topic permissions of a user permit key and more keys for an exchange. They do not apply to
+// other types than topic.
+func MayTopics(a *access.Control, v *vhost.VHost, user string, op access.Operation, exchange, key string, more ...[]string) error {
+	permitted := a.Topics(user, v.Name())[exchange]
+	if permitted == nil {
+		return nil
+	}
+	if x, _ := v.Exchange(exchange); x.Kind != route.Topic || x.Internal && op == access.Write { // the latter is refused later
+		return nil
+	}
+	for _, key := range slices.Concat([]string{key}, slices.Concat(more...)) {
+		if !permitted.Permit(op, key) {
+			return exception.New(exception.AccessRefused, "%v access to topic '%s' in exchange '%s' in vhost '%s' refused for user '%s'",
+				op, key, exchange, v.Name(), user)
+		}
+	}
+	return nil
 }
 
 // mayAny returns an error unless the user has any permission for the queue or exchange. The error names the permission to

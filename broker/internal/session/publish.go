@@ -21,6 +21,9 @@ func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byt
 	if err != nil {
 		return err
 	}
+	if err := ch.s.mayTopics(access.Write, m.Exchange, m.RoutingKey, m.CC, m.BCC); err != nil {
+		return err
+	}
 	ch.counter.Add(stats.Publish, 1)
 	if ch.unconfirmed.on {
 		ch.counter.Add(stats.Confirmed, 1)

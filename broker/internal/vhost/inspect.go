@@ -14,6 +14,7 @@ type About struct {
 	Description string
 	Tags        []string
 	QueueType   string // type of new queues that are declared without a type: "quorum", or "" for classic
+	Protected   *bool  // whether the management API refuses to delete the virtual host; nil if it was never set
 }
 
 // About returns the description set by SetAbout.
@@ -84,6 +85,16 @@ func (v *VHost) Exchange(name string) (ExchangeInfo, bool) {
 		return ExchangeInfo{}, false
 	}
 	return v.exchangeInfo(x), true
+}
+
+// WithExchange calls do if the exchange exists. The exchange is not deleted during the call, which must not use the virtual
+// host.
+func (v *VHost) WithExchange(name string, do func()) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.routes.Exchange(name) != nil {
+		do()
+	}
 }
 
 // exchangeInfo describes an exchange. The caller holds the lock mu.

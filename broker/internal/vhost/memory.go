@@ -155,6 +155,7 @@ func (v *VHost) unbound(x *route.Exchange[*Queue], b route.Binding[*Queue]) {
 func (v *VHost) exchangeDeleted(x *route.Exchange[*Queue]) {
 	v.deleteSavedExchange(x)
 	delete(v.exchangePolicies, x.Name)
+	v.config.ExchangeDeleted(v.name, x.Name)
 	args, _ := x.Arguments.(amqpwire.Table)
 	v.free(sizeOfExchange(x.Name, string(x.Kind), args), nil)
 	if x.Rule.Varies() {

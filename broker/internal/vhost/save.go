@@ -27,6 +27,7 @@ type hostDocument struct {
 	Description string   `json:"description,omitempty"`
 	Tags        []string `json:"tags,omitempty"`
 	QueueType   string   `json:"queue_type,omitempty"`
+	Protected   *bool    `json:"protected,omitempty"`
 }
 
 type exchangeDocument struct {

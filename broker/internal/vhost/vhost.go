@@ -69,6 +69,8 @@ type Config struct {
 	Stats     *stats.Node                     // counts queues and dead letters; may be nil
 	Topology  *budget.Limit                   // limits the memory of objects without an owner; nil means no limit
 
+	ExchangeDeleted func(vhost, exchange string) // called after each deletion, with locks held; may be nil
+
 	// Store saves messages, and Registry saves declarations. Both are nil for an in-memory broker.
 	Store    store.Store
 	Registry *registry.Registry
@@ -90,6 +92,9 @@ func newVHost(name string, config Config) *VHost {
 	}
 	if config.Stats == nil {
 		config.Stats = new(stats.Node)
+	}
+	if config.ExchangeDeleted == nil {
+		config.ExchangeDeleted = func(string, string) {}
 	}
 	v := &VHost{
 		name:   name,
