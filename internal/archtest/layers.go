@@ -36,6 +36,7 @@ internal/archive/ledger, internal/archive/history                               
 internal/archive/ingest, internal/archive/replay, internal/archive/waiting                               |
 internal/archive/background                                                                              |
 internal/archive/store                                                                                   |
+internal/archive/framework                                                                               |
 internal/archive/failed                                                                                  | broker/internal/route, broker/internal/exception, broker/internal/quota
 internal/archive/fleet, internal/archive/sift, internal/archive/design                                   | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
 breaker, idempotent, prommetrics, oteltrace                                                              |

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/framework"
 	"github.com/reprisemq/reprise/internal/archive/sift"
 	"github.com/reprisemq/reprise/internal/archive/store"
 )
@@ -66,7 +67,7 @@ func Empty(ctx context.Context, c *reprise.Client, a *store.Archive, cfg EmptyCo
 			var saved []*store.Arrival
 			for i, m := range batch {
 				if !cfg.Drop {
-					e, err := a.EncodeDiscarded(failed.Take(m, nil).Message, cfg.Reason)
+					e, err := a.EncodeDiscarded(framework.Take(m, nil).Message, cfg.Reason)
 					if err != nil {
 						noted = errors.Join(noted, err)
 						continue // the message stays in the queue

@@ -14,7 +14,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/background"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/framework"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/retry"
 )
@@ -122,7 +122,7 @@ func (in *Ingest) worker(queue, owner string, b *batcher) (*reprise.Worker, erro
 	return reprise.NewWorker(in.client, reprise.WorkerConfig{
 		Queue: queue,
 		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
-			a := failed.Take(m, in.cfg.Origin)
+			a := framework.Take(m, in.cfg.Origin)
 			a.Owner = owner
 			return b.add(ctx, m, a)
 		}),

@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/background"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/framework"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/retry"
@@ -181,7 +182,12 @@ func (d *redrive) message(ctx context.Context, m *reprise.Delivery) (*reprise.Me
 	if d.warned.first(to) {
 		d.cfg.Logger.Warn("redrive sends by queue name", "queue", to.Queue, "warning", to.Warning)
 	}
-	out := failed.ResetAttempts(failed.ContentOf(m), d.cfg.Marks)
+	content := failed.ContentOf(m)
+	restored, err := framework.Restore(content, m.Queue, content)
+	if err != nil {
+		return nil, fmt.Errorf("cannot redrive message %s of queue %s: %w", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From), err)
+	}
+	out := failed.ResetAttempts(restored.Content, d.cfg.Marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
 	out.Headers[topology.HeaderReplay] = d.mark
 	return out, nil
@@ -290,8 +296,8 @@ type RedriveConfig struct {
 
 // target returns the route of a message, and, if c.To is not set, the work queue in which the message failed.
 func (c RedriveConfig) target(ctx context.Context, m *reprise.Delivery, r *router) (failed.Place, route, error) {
-	a := failed.Take(m, c.Origin)
-	at := failed.PlaceOf(m, failed.HistoryOf(m.Headers), failed.Deaths(m.Headers), c.Origin).OrByName(c.From)
+	a := framework.Take(m, c.Origin)
+	at := framework.PlaceOf(m, c.Origin).OrByName(c.From)
 	to, err := r.to(ctx, store.Origin{Queue: at.Queue, FailedQueue: c.From, Exchange: a.Exchange, Key: a.RoutingKey}, c.To)
 	if c.To != nil {
 		return failed.Place{}, to, err

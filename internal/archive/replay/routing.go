@@ -159,6 +159,33 @@ func (r *router) toExchange(ctx context.Context, to failed.Target) (route, error
 	return w, nil
 }
 
+// toRecorded returns the route of a message of which only the original exchange and key are known, because the program that moved it
+// has recorded them. They must lead to exactly one queue. If no exchange has that name, a key of the same name is the name of a
+// queue: see Watermill's topics.
+func (r *router) toRecorded(ctx context.Context, m store.Origin) (route, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.ask(ctx); err != nil {
+		return route{}, err
+	}
+	if !r.live {
+		return route{}, fmt.Errorf("%w; only the management API shows where exchange %s leads", errUnknownQueue, brief.Quoted(m.Exchange))
+	}
+	to := route{Target: failed.Target{Exchange: m.Exchange, RoutingKey: m.Key}, Route: RouteOriginal}
+	if m.Key == m.Exchange && !slices.ContainsFunc(r.all.Exchanges, func(x topology.Exchange) bool { return x.Name == m.Exchange }) {
+		to.Target = failed.Target{RoutingKey: m.Key}
+	}
+	reached, err := r.all.Reach(to.Exchange, to.RoutingKey)
+	switch {
+	case err != nil:
+		return route{}, fmt.Errorf("%w; %w", errUnknownQueue, err)
+	case len(reached) != 1 || reached[0] == m.FailedQueue:
+		return route{}, fmt.Errorf("%w; exchange %s routes the key %s to %d queues", errUnknownQueue, brief.Quoted(m.Exchange), brief.Quoted(m.Key), len(reached))
+	}
+	to.Queue = reached[0]
+	return to, nil
+}
+
 // ask calls Bindings if the latest result is older than maxBindingsAge.
 func (r *router) ask(ctx context.Context) error {
 	if !r.asked.IsZero() && (r.Bindings == nil || time.Since(r.asked) < maxBindingsAge) {
@@ -363,8 +390,10 @@ func (r *router) to(ctx context.Context, m store.Origin, target *failed.Target) 
 		return r.toExchange(ctx, *target)
 	case target != nil:
 		return r.toQueue(ctx, m, target.RoutingKey)
-	case m.Queue == "" || m.Queue == m.FailedQueue:
+	case m.Queue != "" && m.Queue != m.FailedQueue:
+		return r.of(ctx, m)
+	case m.Exchange == "":
 		return route{}, errUnknownQueue
 	}
-	return r.of(ctx, m)
+	return r.toRecorded(ctx, m)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -157,6 +158,57 @@ func TestRedriveReachesOnlyWorkQueue(t *testing.T) {
 				}
 				if n := x.Depth(x.audit); n != 0 {
 					t.Errorf("got %d messages in another queue, want 0", n)
+				}
+			})
+		}
+	})
+}
+
+// If a message has only the exchange and the key of its first publish, as after RepublishMessageRecoverer of Spring, they must lead to
+// one queue. A topic of Watermill is an exchange or a queue.
+func TestRedriveUsesRecordedExchange(t *testing.T) {
+	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
+		spring := func(x *boundQueue) map[string]any {
+			return map[string]any{"x-exception-stacktrace": "java.lang.IllegalStateException: no\n\tat a.B", "x-original-exchange": x.exchange, "x-original-routingKey": boundKey}
+		}
+		watermill := func(topic string) map[string]any {
+			return map[string]any{"reason_poisoned": "no", "topic_poisoned": topic, "number": int32(1), "tenant": "acme"}
+		}
+		for name, tc := range map[string]struct {
+			kind    string
+			more    func(*boundQueue)
+			headers func(*boundQueue) map[string]any
+			kept    []string
+			refused string
+		}{
+			"Spring":          {"direct", nil, spring, nil, ""},
+			"Spring, fan-out": {"fanout", func(x *boundQueue) { x.bind(x.audit, x.exchange, "") }, spring, nil, "to 2 queues"},
+			"topic exchange":  {"fanout", nil, func(x *boundQueue) map[string]any { return watermill(x.exchange) }, []string{"tenant"}, ""},
+			"topic queue":     {"fanout", nil, func(x *boundQueue) map[string]any { return watermill(x.work) }, []string{"tenant"}, ""},
+		} {
+			t.Run(name, func(t *testing.T) {
+				x := newBoundQueue(t, b, api, tc.kind)
+				if tc.more != nil {
+					tc.more(x)
+				}
+				x.Publish(x.from, tc.headers(x), "m")
+				testkit.Eventually(t, archivetest.Longest, func() bool { return x.Depth(x.from) == 1 })
+				_, sent, err := Redrive(t.Context(), x.Client, RedriveConfig{From: x.from, Routing: Routing{Bindings: x.bindings}})
+				if tc.refused != "" {
+					if sent != 0 || err == nil || !strings.Contains(err.Error(), tc.refused) || x.Depth(x.from) != 1 {
+						t.Errorf("got %d sent and error %v, want a refusal", sent, err)
+					}
+					return
+				}
+				archivetest.Must(t, err)
+				all := x.Take(x.work)
+				if len(all) != 1 || x.Depth(x.audit) != 0 {
+					t.Fatalf("got %d messages, want 1", len(all))
+				}
+				for header, v := range all[0].Headers {
+					if _, text := v.(string); !text || header != topology.HeaderReplay && !slices.Contains(tc.kept, header) {
+						t.Errorf("got header %s = %v", header, v)
+					}
 				}
 			})
 		}

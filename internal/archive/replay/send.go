@@ -11,6 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/archive/background"
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/framework"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/retry"
@@ -70,11 +71,20 @@ func (x *run) publish(ctx context.Context, batch []*failed.Message) []publishRes
 			all[i].err = err
 			continue
 		}
+		restored, err := framework.Restore(m.Content, m.FailedQueue, m.Current())
+		if err != nil {
+			all[i].err = err
+			continue
+		}
 		if x.warned.first(to) {
 			x.cfg.Logger.Warn("replay sends by queue name", "replay", x.replay.ID, "queue", to.Queue, "warning", to.Warning)
 		}
-		out := failed.ReplayMessage(m, x.replay.ID, to.Target, x.cfg.Marks)
-		all[i].unasked = x.request(out, m.ID, to)
+		sent := *m
+		sent.Edited = &restored.Content
+		out := failed.ReplayMessage(&sent, x.replay.ID, to.Target, x.cfg.Marks)
+		if all[i].unasked = store.StringsOnly; !restored.StringsOnly {
+			all[i].unasked = x.request(out, m.ID, to)
+		}
 		messages, places = append(messages, out), append(places, i)
 	}
 	longer, cancel := background.Grace(ctx, x.cfg.DrainTimeout)
@@ -194,7 +204,8 @@ func isMessageError(err error) bool {
 	_, large := errors.AsType[*reprise.TooLargeError](err)
 	refused, ok := errors.AsType[*reprise.RefusedError](err)
 	_, byName := errors.AsType[*RouteError](err)
-	return large || byName || errors.Is(err, reprise.ErrInvalidMessage) || errors.Is(err, errUnknownQueue) || errors.Is(err, failed.ErrUneditable) || ok && refused.Code == amqpconn.PreconditionFailed
+	_, lost := errors.AsType[*framework.LossError](err)
+	return large || byName || lost || errors.Is(err, reprise.ErrInvalidMessage) || errors.Is(err, errUnknownQueue) || errors.Is(err, failed.ErrUneditable) || ok && refused.Code == amqpconn.PreconditionFailed
 }
 
 // isTargetError reports whether the error concerns the destination or the user. Other messages would fail in the same

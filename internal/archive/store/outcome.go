@@ -48,6 +48,7 @@ const (
 	NoRoom                           // the headers fill the frame
 	NoSingle                         // see route.Queue
 	LateOutcome                      // a report was requested, but did not arrive within VerifyTime
+	StringsOnly                      // the consumer fails on the request
 )
 
 // UnknownReasons contains the values of Message.WhyUnknown.
@@ -56,6 +57,7 @@ var UnknownReasons = map[UnaskedReason]string{
 	NoQueue:     "no report requested: cannot declare the queue for outcomes",
 	NoRoom:      "no report requested: the headers leave no room for the request",
 	NoSingle:    "no report requested: the target is not known to route to exactly one queue",
+	StringsOnly: "no report requested: the consumer fails on headers that are not strings",
 	LateOutcome: fmt.Sprintf("no report within %.0f hours after the end of the replay", failed.VerifyTime.Hours()),
 }
 
