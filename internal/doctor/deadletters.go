@@ -53,6 +53,15 @@ var deadLetterRules = []Rule{
 		}),
 	},
 	{
+		Name: "expiry-cycle", Severity: Loss,
+		Why: "A message that expires in each queue of a cycle, without a rejection, returns to the first one, and the broker drops it there.",
+		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
+			if path := b.expiryPath(q, q, map[*Queue]bool{}); path != nil {
+				found("expired messages go "+strings.Join(path, " ─► "), "let one queue of the cycle have no TTL: the work queue, whose consumer rejects failed messages")
+			}
+		}),
+	},
+	{
 		Name: "retry-reaches-others", Severity: Stuck,
 		Why: "When the delay of one queue's message is over, other queues receive the message too, and process it once more for each retry.",
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
@@ -143,4 +152,21 @@ func names(all []*Queue) string {
 		s = append(s, q.Name)
 	}
 	return strings.Join(s, ", ")
+}
+
+// expiryPath returns the names of queues in which a message expires one after the other until it is in the queue end, or nil.
+func (b *Broker) expiryPath(from, end *Queue, seen map[*Queue]bool) []string {
+	if from == nil || !from.waits() || seen[from] {
+		return nil
+	}
+	seen[from] = true
+	for _, name := range b.indexed.targets[from] {
+		if name == end.Name {
+			return []string{from.Name, name}
+		}
+		if rest := b.expiryPath(b.queue(from.VHost, name), end, seen); rest != nil {
+			return append([]string{from.Name}, rest...)
+		}
+	}
+	return nil
 }

@@ -68,6 +68,8 @@ var objects = []struct{ path, body string }{
 	{"queues/no-target", queue(`"x-dead-letter-exchange":"","x-dead-letter-routing-key":"missing"`)},
 	{"queues/loops", queue(`"x-dead-letter-exchange":"","x-dead-letter-routing-key":"loops.wait"`)},
 	{"queues/loops.wait", queue(`"x-message-ttl":3600000,"x-dead-letter-exchange":"","x-dead-letter-routing-key":"loops"`)},
+	{"queues/circle", queue(`"x-message-ttl":3600000,"x-dead-letter-exchange":"","x-dead-letter-routing-key":"circle.wait"`)},
+	{"queues/circle.wait", queue(`"x-message-ttl":3600000,"x-dead-letter-exchange":"","x-dead-letter-routing-key":"circle"`)},
 	{"exchanges/everybody", `{"type":"fanout","durable":true}`},
 	{"bindings/e/everybody/q/fans", `{}`},
 	{"bindings/e/everybody/q/other", `{}`},
@@ -102,6 +104,7 @@ var expected = map[string][]string{
 	"missing-dead-letter-exchange":     {"no-dlx"},
 	"unroutable-dead-letters":          {"no-target"},
 	"unlimited-retry-loop":             {"fans", "loops"},
+	"expiry-cycle":                     {"circle", "circle.wait"},
 	"retry-reaches-others":             {"fans.wait"},
 	"wait-queue-with-consumers":        {"fans.wait"},
 	"head-blocks":                      {"full-blocks"},
@@ -258,6 +261,8 @@ func TestOwnTopologyIsHealthy(t *testing.T) {
 	b, err := doctor.Parse([]byte(`{"rabbitmq_version":"4.3.6","queues":[
 		{"name":"orders.failed","durable":true,"arguments":{"x-queue-type":"quorum","x-delivery-limit":2147483647}},
 		{"name":"reprise.paused.orders","durable":true,"arguments":{"x-max-length":1}},
+		{"name":"reprise.retries.1","exclusive":true,"arguments":{"x-max-length":1000}},
+		{"name":"reprise.workers.1","exclusive":true,"arguments":{"x-message-ttl":60000}},
 		{"name":"reprise.control.1","exclusive":true,"arguments":{"x-max-length":1000}}],
 		"exchanges":[{"name":"reprise.retries","type":"topic","durable":true},{"name":"reprise.workers","type":"fanout","durable":true}]}`), "")
 	must(t, err)

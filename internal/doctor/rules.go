@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // Live stands for the counts of messages and consumers, which definitions do not contain.
@@ -234,6 +236,9 @@ func eachQueue(check func(b *Broker, q *Queue, found func(evidence, fix string))
 	return func(b *Broker, found func(Finding)) {
 		for i := range b.Queues {
 			q := &b.Queues[i]
+			if protocol.IsControlQueue(q.Name) {
+				continue // its statuses and reports may be dropped
+			}
 			check(b, q, func(evidence, fix string) {
 				found(Finding{VHost: q.VHost, Object: q.String(), Evidence: evidence, Fix: fix})
 			})

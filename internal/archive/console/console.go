@@ -48,10 +48,10 @@ func (c *Console) SetTokens(tokens []Token) error {
 }
 
 func (c *Console) routes() []web.Route {
-	p := pages.Pages{Topology: c.cfg.Topology, TraceURL: c.cfg.TraceURL, Workers: c.cfg.Workers, Done: figures.NewDoneRates(c.cfg.Ledger)}
 	if m := c.cfg.Management; m != nil {
-		p.Broker = figures.NewBroker(*m)
+		c.server.Figures = figures.NewBroker(*m)
 	}
+	p := pages.Pages{Broker: c.server.Figures, Topology: c.cfg.Topology, TraceURL: c.cfg.TraceURL, Workers: c.cfg.Workers, Done: figures.NewDoneRates(c.cfg.Ledger)}
 	p.Live = pages.NewLive(c.cfg.Archive, p.Broker, p.Done, c.cfg.Fleet)
 	return slices.Concat(jsonapi.Routes(), p.Routes())
 }

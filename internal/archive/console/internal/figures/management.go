@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/doctor"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
@@ -23,6 +24,9 @@ const (
 	figuresAge     = 2 * time.Second
 	topologyAge    = 10 * time.Second
 	figuresTimeout = 3 * time.Second
+
+	reportAge     = 10 * time.Second
+	reportTimeout = 30 * time.Second
 )
 
 // ErrNoFigures is returned if no management API is configured.
@@ -35,6 +39,9 @@ type Broker struct {
 
 	figures Cached[map[string]mgmtapi.Queue]
 	layout  Cached[topology.Topology]
+
+	slow   mgmtapi.API // with a longer timeout
+	report Cached[doctor.Report]
 }
 
 // NewBroker returns a Broker, or nil if api has no URL.
@@ -42,14 +49,18 @@ func NewBroker(api mgmtapi.API) *Broker {
 	if api.URL == "" {
 		return nil
 	}
-	client := http.Client{}
-	if api.Client != nil {
-		client = *api.Client
+	within := func(timeout time.Duration) mgmtapi.API {
+		client, limited := http.Client{}, api
+		if api.Client != nil {
+			client = *api.Client
+		}
+		client.Timeout = timeout
+		limited.Client = &client
+		return limited
 	}
-	client.Timeout = figuresTimeout // short, because a page waits for the response
-	api.Client = &client
 	return &Broker{
-		api:     api,
+		api: within(figuresTimeout), slow: within(reportTimeout), // most pages wait for the response
+		report:  Cached[doctor.Report]{Age: reportAge},
 		figures: Cached[map[string]mgmtapi.Queue]{Age: figuresAge},
 		layout:  Cached[topology.Topology]{Age: topologyAge},
 	}
@@ -71,6 +82,20 @@ func (b *Broker) Topology(ctx context.Context) (topology.Topology, error) {
 		return topology.Topology{}, ErrNoFigures
 	}
 	return b.layout.Get(ctx, b.fetchTopology)
+}
+
+// Report returns the findings of package doctor in the virtual host of the console. They are at most reportAge old.
+func (b *Broker) Report(ctx context.Context) (doctor.Report, error) {
+	if b == nil {
+		return doctor.Report{}, ErrNoFigures
+	}
+	return b.report.Get(ctx, func(ctx context.Context) (doctor.Report, error) {
+		found, err := doctor.Read(ctx, b.slow, cmp.Or(b.slow.VHost, "/"))
+		if err != nil {
+			return doctor.Report{}, b.denied(err)
+		}
+		return doctor.Check(found), nil
+	})
 }
 
 func (b *Broker) fetchQueues(ctx context.Context) (map[string]mgmtapi.Queue, error) {

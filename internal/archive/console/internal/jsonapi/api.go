@@ -119,6 +119,11 @@ func Operations() []Operation {
 		{"GET", "/replays/{id}", access.View, "Show a replay", "", nil, byID(oneReplay)},
 		{"POST", "/replays/{id}/cancel", access.Operate, "Cancel a replay; unsent messages return to state failed", "", nil, askedByID(cancel)},
 
+		{
+			"GET", "/doctor", access.Operate, "List declarations and states of the broker that lose, block or repeat messages",
+			"The findings of reprise doctor in the virtual host of the console, at most 10 seconds old. 503 without the management API of the broker.", nil, answer(doctorReport).takesLong(),
+		},
+
 		{"GET", "/workers", access.View, "List the workers of all processes", "", nil, answer(workers)},
 		{"POST", "/workers/pause", access.Operate, "Pause a queue, or one worker of it", "", nil, asked(pauseWorkers)},
 		{"POST", "/workers/resume", access.Operate, "End a pause", "", nil, asked(resumeWorkers)},

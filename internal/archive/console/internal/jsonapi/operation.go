@@ -119,6 +119,12 @@ func page[Out any](f func(*web.Call, store.Page) (Out, error)) Endpoint {
 	})
 }
 
+// takesLong lifts the limit of the time that the request may take.
+func (e Endpoint) takesLong() Endpoint {
+	e.long = true
+	return e
+}
+
 // upTo sets the maximum size of the request's body.
 func (e Endpoint) upTo(limit int64) Endpoint {
 	e.limit = limit

@@ -8,6 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/doctor"
 )
 
 func messages(c *web.Call, p store.Page) (m api.Messages, err error) {
@@ -128,6 +129,17 @@ func ledgerReport(c *web.Call) (api.Ledger, error) {
 		return api.Ledger{}, err
 	}
 	return api.LedgerOf(report), nil
+}
+
+func doctorReport(c *web.Call) (doctor.Report, error) {
+	r, err := c.Figures.Report(c.R.Context())
+	if err != nil {
+		return r, &fault.Failure{
+			Status: http.StatusServiceUnavailable, Text: "the broker was not checked: " + err.Error(),
+			Advice: "start the console with --management URL, or check that this URL works",
+		}
+	}
+	return r, nil
 }
 
 // created responds with a new replay.

@@ -86,6 +86,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "GET", Path: "/history", Role: access.View, Query: api.HistoryNames, Handle: p.history},
 		{Method: "POST", Path: "/history/marks", Role: access.Operate, Form: slices.Concat(api.HistoryNames, []string{"text", "at", "only"}), Handle: p.addMark},
 		{Method: "GET", Path: "/topology", Role: access.View, Query: web.FlashNames, Handle: p.topology},
+		{Method: "GET", Path: "/doctor", Role: access.Operate, Long: true, Handle: p.doctor},
 		{Method: "GET", Path: "/publish", Role: access.Operate, Query: []string{"queue"}, Handle: p.publishForm},
 		{Method: "POST", Path: "/publish", Role: access.Operate, Body: web.EditBody, Form: publishNames, Handle: p.publish},
 		{Method: "GET", Path: "/queues/purge", Role: access.Admin, Query: []string{"queue"}, Handle: p.askPurge},

@@ -14,6 +14,7 @@ var icons = map[string]string{
 	"search":   `<circle cx="7" cy="7" r="4.5"/><path d="m10.5 10.5 3.5 3.5"/>`,
 	"replay":   `<path d="M2.5 8a5.5 5.5 0 1 0 1.8-4.1L2.5 5.5"/><path d="M2.5 2v3.5H6"/>`,
 	"topology": `<circle cx="3.5" cy="8" r="1.8"/><circle cx="12.5" cy="3.5" r="1.8"/><circle cx="12.5" cy="12.5" r="1.8"/><path d="m5.2 7.2 5.6-2.9M5.2 8.8l5.6 2.9"/>`,
+	"doctor":   `<path d="M6 2.5h4V6h3.5v4H10v3.5H6V10H2.5V6H6z"/>`,
 	"workers":  `<rect x="2" y="2.5" width="12" height="4.5" rx="1.2"/><rect x="2" y="9" width="12" height="4.5" rx="1.2"/><path d="M4.8 4.7v.2M4.8 11.2v.2M7.5 4.8h4M7.5 11.3h4"/>`,
 	"history":  `<path d="M2 2v12h12"/><path d="m4.5 10.5 2.5-3 2.5 1.5L13.5 4"/>`,
 	"audit":    `<rect x="3" y="1.8" width="10" height="12.4" rx="1.5"/><path d="M5.8 5.2h4.4M5.8 8h4.4M5.8 10.8h2.4"/>`,

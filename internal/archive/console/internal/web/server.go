@@ -13,6 +13,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
+	"github.com/reprisemq/reprise/internal/archive/console/internal/figures"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/loglimit"
 	"github.com/reprisemq/reprise/internal/sqlkit"
@@ -24,6 +25,7 @@ type Server struct {
 	Config
 
 	Guard    *access.Guard
+	Figures  *figures.Broker
 	FailPage func(*Call, *fault.Failure) // writes an error page
 
 	loggedUnavailable loglimit.Limit
