@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -15,6 +16,7 @@ import (
 type Broker struct {
 	Version     string // of RabbitMQ; "" if it is unknown
 	Nodes       int    // 0: unknown
+	VHosts      []VHost
 	Queues      []Queue
 	Exchanges   []Exchange
 	Bindings    []Binding
@@ -27,8 +29,15 @@ type Broker struct {
 	Handlers    []Handler
 	Alarms      []string
 
+	own     string          // virtual host of objects without one
 	has     map[string]bool // lists that were read
 	indexed index
+}
+
+// VHost is a virtual host.
+type VHost struct {
+	Name      string
+	QueueType string // type of queues that are declared without a type; "" if it is unknown
 }
 
 // Queue is a queue. The counts are zero in definitions.
@@ -46,15 +55,17 @@ type Queue struct {
 
 // Exchange is an exchange.
 type Exchange struct {
-	Name, VHost, Kind string
-	Args              map[string]any
-	Alternate         string // of the arguments or of a policy
-	PolicyName        string
+	Name, VHost, Kind             string
+	Durable, AutoDelete, Internal bool
+	Args                          map[string]any
+	Alternate                     string // of the arguments or of a policy
+	PolicyName                    string
 }
 
 // Binding is a binding. The default exchange has none.
 type Binding struct {
 	VHost, Source, Destination, Kind, Key string
+	Args                                  map[string]any
 }
 
 // Policy is a policy or an operator policy.
@@ -101,51 +112,27 @@ type Handler struct {
 // SetHandlers adds the handlers of a configuration.
 func (b *Broker) SetHandlers(all []Handler) { b.Handlers, b.has[handlers] = all, true }
 
-// number returns an integer of JSON or of a table.
-func number(v any) (int64, bool) {
-	switch n := v.(type) {
-	case float64:
-		return int64(n), n == float64(int64(n))
-	case int64:
-		return n, true
-	}
-	return 0, false
-}
-
-// get returns the effective value of the setting x-key or key of a queue: of its argument, of its policies, or of both. As in
-// RabbitMQ, the lower of two limits applies, and otherwise the argument.
-func (q *Queue) get(key string) (value any, found bool) {
-	argument, given := q.Args["x-"+key]
-	policy, set := q.Policy[key]
-	a, limit := number(argument)
-	p, limited := number(policy)
-	switch {
-	case given && set && limit && limited && key == "delivery-limit" && min(a, p) < 0:
-		return max(a, p), true // a negative number means no limit
-	case given && set && limit && limited:
-		return min(a, p), true
-	case given && set && q.Kind == "quorum" && key == "overflow", !given:
-		return policy, set
-	}
-	return argument, true
+// Get returns the effective value of the setting x-key or key of a queue: of its argument or of its policies.
+func (q *Queue) Get(key string) (value any, found bool) {
+	return mgmtapi.Effective(q.Kind, q.Args, q.Policy, key)
 }
 
 func (q *Queue) text(key string) string {
-	v, _ := q.get(key)
+	v, _ := q.Get(key)
 	s, _ := v.(string)
 	return s
 }
 
 func (q *Queue) limit(key string) (int64, bool) {
-	v, _ := q.get(key)
-	return number(v)
+	v, _ := q.Get(key)
+	return mgmtapi.Integer(v)
 }
 
 // deadLetter returns the exchange and the routing key of dead letters. keyed is false if they keep their own keys.
 func (q *Queue) deadLetter() (exchange, key string, keyed, found bool) {
-	v, found := q.get("dead-letter-exchange")
+	v, found := q.Get("dead-letter-exchange")
 	exchange, _ = v.(string)
-	v, keyed = q.get("dead-letter-routing-key")
+	v, keyed = q.Get("dead-letter-routing-key")
 	key, _ = v.(string)
 	return exchange, key, keyed, found
 }
@@ -204,18 +191,39 @@ func (b *Broker) index() {
 		}
 		b.indexed.targets[q] = targets
 		for _, name := range targets {
-			if to := b.queue(q.VHost, name); to != nil && to != q {
+			if to := b.Queue(q.VHost, name); to != nil && to != q {
 				b.indexed.feeding[to] = append(b.indexed.feeding[to], q)
 			}
 		}
 	}
 }
 
-func (b *Broker) queue(vhost, name string) *Queue { return b.indexed.queues[object{vhost, name}] }
+// Queue returns a queue, or nil if it does not exist.
+func (b *Broker) Queue(vhost, name string) *Queue { return b.indexed.queues[object{vhost, name}] }
 
-// hasExchange reports whether an exchange exists. Definitions do not contain predeclared exchanges.
-func (b *Broker) hasExchange(vhost, name string) bool {
-	return name == "" || strings.HasPrefix(name, "amq.") || b.indexed.exchanges[object{vhost, name}] != nil
+// Exchange returns an exchange, or nil if it does not exist. Definitions do not contain predeclared exchanges.
+func (b *Broker) Exchange(vhost, name string) *Exchange {
+	return b.indexed.exchanges[object{vhost, name}]
+}
+
+// HasExchange reports whether an exchange exists, which may be predeclared.
+func (b *Broker) HasExchange(vhost, name string) bool {
+	return name == "" || strings.HasPrefix(name, "amq.") || b.Exchange(vhost, name) != nil
+}
+
+// DefaultQueueType returns the type of queues that are declared without a type, or "" if it is unknown.
+func (b *Broker) DefaultQueueType(vhost string) string {
+	for _, v := range b.VHosts {
+		if v.Name == vhost {
+			return v.QueueType
+		}
+	}
+	return ""
+}
+
+// Dead returns the queues that receive dead letters of q, and the queues whose dead letters q receives.
+func (b *Broker) Dead(q *Queue) (to, from []*Queue) {
+	return b.deadLettering(q), b.indexed.feeding[q]
 }
 
 // routes returns the exchanges and bindings of a virtual host.
@@ -303,8 +311,8 @@ func (b *Broker) applyToQueues() {
 				q.PolicyName = p.Name
 			}
 			for key, value := range p.Definition {
-				n, limit := number(value)
-				was, both := number(q.Policy[key])
+				n, limit := mgmtapi.Integer(value)
+				was, both := mgmtapi.Integer(q.Policy[key])
 				if limit && both {
 					value = min(n, was)
 				}

@@ -14,7 +14,7 @@ var deadLetterRules = []Rule{
 		Why: "The broker drops rejected, expired and excess messages of the queue, because their exchange does not exist.",
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
 			exchange, _, _, dead := q.deadLetter()
-			if dead && !b.hasExchange(q.VHost, exchange) {
+			if dead && !b.HasExchange(q.VHost, exchange) {
 				found("dead-letter exchange "+exchange+" does not exist", "declare exchange "+exchange+" and bind a queue to it")
 			}
 		}),
@@ -25,7 +25,7 @@ var deadLetterRules = []Rule{
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
 			exchange, key, keyed, dead := q.deadLetter()
 			targets, known := b.indexed.targets[q]
-			if !dead || !known || slices.ContainsFunc(targets, func(name string) bool { return b.queue(q.VHost, name) != nil }) {
+			if !dead || !known || slices.ContainsFunc(targets, func(name string) bool { return b.Queue(q.VHost, name) != nil }) {
 				return
 			}
 			with := "with their own routing keys"
@@ -139,7 +139,7 @@ var deadLetterRules = []Rule{
 // deadLettering returns the queues that receive dead letters of q.
 func (b *Broker) deadLettering(q *Queue) (to []*Queue) {
 	for _, name := range b.indexed.targets[q] {
-		if target := b.queue(q.VHost, name); target != nil {
+		if target := b.Queue(q.VHost, name); target != nil {
 			to = append(to, target)
 		}
 	}

@@ -61,7 +61,6 @@ type Rule struct {
 // Check applies the rules to a broker, except the ignored ones.
 func Check(b *Broker, ignore ...string) Report {
 	r := Report{Version: b.Version, Queues: len(b.Queues), Findings: []Finding{}, Skipped: []Skipped{}}
-	b.index()
 	for _, rule := range Rules {
 		if slices.Contains(ignore, rule.Name) {
 			continue

@@ -35,10 +35,13 @@ type (
 		Online     []string `json:"online"`
 	}
 	exchangeJSON struct {
-		Name  string `json:"name"`
-		VHost string `json:"vhost"`
-		Type  string `json:"type"`
-		Args  table  `json:"arguments"`
+		Name       string `json:"name"`
+		VHost      string `json:"vhost"`
+		Type       string `json:"type"`
+		Durable    bool   `json:"durable"`
+		AutoDelete bool   `json:"auto_delete"`
+		Internal   bool   `json:"internal"`
+		Args       table  `json:"arguments"`
 	}
 	bindingJSON struct {
 		VHost       string `json:"vhost"`
@@ -46,6 +49,7 @@ type (
 		Destination string `json:"destination"`
 		Kind        string `json:"destination_type"`
 		Key         string `json:"routing_key"`
+		Args        table  `json:"arguments"`
 	}
 	policyJSON struct {
 		Name       string  `json:"name"`
@@ -90,11 +94,21 @@ type (
 	}
 )
 
+// vhostJSON is a virtual host. Definitions contain the default type only in the metadata.
+type vhostJSON struct {
+	Name     string `json:"name"`
+	Type     string `json:"default_queue_type"`
+	Metadata struct {
+		Type string `json:"default_queue_type"`
+	} `json:"metadata"`
+}
+
 // definitions are the lists that the API and a file of definitions have in common.
 type definitions struct {
 	Queues     []queueJSON    `json:"queues"`
 	Exchanges  []exchangeJSON `json:"exchanges"`
 	Bindings   []bindingJSON  `json:"bindings"`
+	VHosts     []vhostJSON    `json:"vhosts"`
 	Policies   []policyJSON   `json:"policies"`
 	Parameters []struct {
 		Component string          `json:"component"`
@@ -108,7 +122,8 @@ type definitions struct {
 }
 
 // Parse reads a file of definitions, as rabbitmqctl export_definitions and GET /api/definitions write it. If vhost is not "",
-// the result contains only that virtual host. The objects of the definitions of one virtual host belong to "/".
+// the result contains only that virtual host. Definitions of one virtual host do not contain its name: their objects belong to
+// vhost or "/".
 func Parse(text []byte, vhost string) (*Broker, error) {
 	var d definitions
 	if err := json.Unmarshal(text, &d); err != nil {
@@ -117,7 +132,7 @@ func Parse(text []byte, vhost string) (*Broker, error) {
 	if d.Queues == nil && d.Exchanges == nil && d.Bindings == nil {
 		return nil, errors.New("cannot read the definitions: neither queues, exchanges nor bindings found (export them with rabbitmqctl export_definitions FILE)")
 	}
-	b := &Broker{Version: cmp.Or(d.Version, d.Old), has: map[string]bool{"users": d.Users != nil, patterns: true}}
+	b := &Broker{Version: cmp.Or(d.Version, d.Old), own: cmp.Or(vhost, "/"), has: map[string]bool{"users": d.Users != nil, patterns: true}}
 	for _, p := range d.Parameters {
 		if p.Component != "operator_policy" {
 			continue
@@ -131,6 +146,7 @@ func Parse(text []byte, vhost string) (*Broker, error) {
 	b.addPolicies(d.Policies, false)
 	b.addTopology(d.Queues, d.Exchanges, d.Bindings)
 	b.addUsers(d.Users)
+	b.addVHosts(d.VHosts)
 	if vhost != "" {
 		b.keep(vhost)
 	}
@@ -139,6 +155,7 @@ func Parse(text []byte, vhost string) (*Broker, error) {
 	}
 	b.applyToQueues()
 	b.applyToExchanges()
+	b.index()
 	return b, nil
 }
 
@@ -155,7 +172,7 @@ func (b *Broker) keep(vhost string) {
 func (b *Broker) addPolicies(all []policyJSON, operator bool) {
 	for _, p := range all {
 		b.Policies = append(b.Policies, Policy{
-			Name: p.Name, VHost: cmp.Or(p.VHost, "/"), Pattern: p.Pattern, ApplyTo: p.ApplyTo, Priority: p.Priority,
+			Name: p.Name, VHost: cmp.Or(p.VHost, b.own), Pattern: p.Pattern, ApplyTo: p.ApplyTo, Priority: p.Priority,
 			Definition: p.Definition.Value, Operator: operator,
 		})
 	}
@@ -164,7 +181,7 @@ func (b *Broker) addPolicies(all []policyJSON, operator bool) {
 func (b *Broker) addTopology(queues []queueJSON, exchanges []exchangeJSON, bindings []bindingJSON) {
 	for _, q := range queues {
 		one := Queue{
-			Name: q.Name, VHost: cmp.Or(q.VHost, "/"), Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Args: q.Args.Value,
+			Name: q.Name, VHost: cmp.Or(q.VHost, b.own), Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Args: q.Args.Value,
 			Policy: q.Effective.Value, Ready: q.Ready, Messages: q.Messages, Bytes: q.Bytes, Consumers: q.Consumers,
 			Members: len(q.Members), Online: len(q.Online),
 		}
@@ -176,12 +193,22 @@ func (b *Broker) addTopology(queues []queueJSON, exchanges []exchangeJSON, bindi
 		b.Queues = append(b.Queues, one)
 	}
 	for _, x := range exchanges {
-		one := Exchange{Name: x.Name, VHost: cmp.Or(x.VHost, "/"), Kind: x.Type, Args: x.Args.Value}
+		one := Exchange{Name: x.Name, VHost: cmp.Or(x.VHost, b.own), Kind: x.Type, Durable: x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal, Args: x.Args.Value}
 		one.Alternate, _ = one.Args["alternate-exchange"].(string)
 		b.Exchanges = append(b.Exchanges, one)
 	}
 	for _, e := range bindings {
-		b.Bindings = append(b.Bindings, Binding{cmp.Or(e.VHost, "/"), e.Source, e.Destination, e.Kind, e.Key})
+		b.Bindings = append(b.Bindings, Binding{cmp.Or(e.VHost, b.own), e.Source, e.Destination, e.Kind, e.Key, e.Args.Value})
+	}
+}
+
+func (b *Broker) addVHosts(all []vhostJSON) {
+	for _, v := range all {
+		kind := cmp.Or(v.Type, v.Metadata.Type)
+		if kind == "undefined" { // RabbitMQ 3
+			kind = "classic"
+		}
+		b.VHosts = append(b.VHosts, VHost{v.Name, kind})
 	}
 }
 
@@ -208,7 +235,7 @@ func tags(v any) (all []string) {
 // Read reads a broker through its management API. If vhost is not "", it reads only that virtual host. Lists that the user may
 // not read are missing, so the rules that need them are skipped; exchanges, queues, bindings and policies are required.
 func Read(ctx context.Context, api mgmtapi.API, vhost string) (*Broker, error) {
-	b := &Broker{has: map[string]bool{}}
+	b := &Broker{own: cmp.Or(vhost, "/"), has: map[string]bool{}}
 	in := ""
 	if vhost != "" {
 		api.VHost = vhost
@@ -238,11 +265,15 @@ func Read(ctx context.Context, api mgmtapi.API, vhost string) (*Broker, error) {
 	if b.has[patterns] = b.compilePatterns() == nil; b.has[patterns] {
 		b.applyToExchanges()
 	}
-	return b, b.readRest(ctx, api, vhost)
+	if err := b.readRest(ctx, api, vhost, in); err != nil {
+		return nil, err
+	}
+	b.index()
+	return b, nil
 }
 
 // readRest reads the lists that only some users may read.
-func (b *Broker) readRest(ctx context.Context, api mgmtapi.API, vhost string) error {
+func (b *Broker) readRest(ctx context.Context, api mgmtapi.API, vhost, in string) error {
 	var (
 		users       []userJSON
 		consumers   []consumerJSON
@@ -250,10 +281,16 @@ func (b *Broker) readRest(ctx context.Context, api mgmtapi.API, vhost string) er
 		connections []connectionJSON
 		nodes       []nodeJSON
 		deprecated  []deprecatedJSON
+		vhosts      []vhostJSON
+		one         vhostJSON
 	)
+	virtual := any(&vhosts)
+	if vhost != "" {
+		virtual = &one
+	}
 	for path, into := range map[string]any{
 		"users": &users, "consumers": &consumers, "channels": &channels, "connections": &connections, "nodes": &nodes,
-		"deprecated-features/used": &deprecated,
+		"deprecated-features/used": &deprecated, "vhosts" + in: virtual,
 	} {
 		err := api.Get(ctx, path, into)
 		if status, ok := errors.AsType[*mgmtapi.StatusError](err); ok && status.Code != http.StatusInternalServerError {
@@ -266,8 +303,9 @@ func (b *Broker) readRest(ctx context.Context, api mgmtapi.API, vhost string) er
 	}
 	b.has[Live] = true
 	b.addUsers(users)
+	b.addVHosts(append(vhosts, one))
 	for _, c := range consumers {
-		priority, _ := number(c.Args.Value["x-priority"])
+		priority, _ := mgmtapi.Integer(c.Args.Value["x-priority"])
 		b.Consumers = append(b.Consumers, Consumer{c.Queue.VHost, c.Queue.Name, c.Ack, c.Prefetch, priority})
 	}
 	for _, c := range channels {

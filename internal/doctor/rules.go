@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
 
@@ -75,7 +76,7 @@ var queueRules = []Rule{
 			for _, key := range slices.Sorted(maps.Keys(q.Policy)) {
 				argument, given := q.Args["x-"+key]
 				if given && fmt.Sprint(argument) != fmt.Sprint(q.Policy[key]) {
-					effective, _ := q.get(key)
+					effective, _ := q.Get(key)
 					found(fmt.Sprintf("x-%s is %v, %s sets %v: %v applies", key, argument, policyOf(q), q.Policy[key], effective), "declare the queue without x-"+key+", so that policies can change it")
 				}
 			}
@@ -149,7 +150,7 @@ var queueRules = []Rule{
 		Name: "single-active-priorities", Severity: Advice, needs: []string{"consumers"},
 		Why: "In a classic queue with a single active consumer, priorities of consumers have no effect: the first consumer stays active.",
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
-			if single, _ := q.get("single-active-consumer"); single != true || q.Kind != "classic" {
+			if single, _ := q.Get("single-active-consumer"); single != true || q.Kind != "classic" {
 				return
 			}
 			for _, c := range b.Consumers {
@@ -164,7 +165,7 @@ var queueRules = []Rule{
 		Name: "single-active-message-priorities", Severity: Advice,
 		Why: "A single active consumer processes messages in order, but priorities change that order.",
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
-			single, _ := q.get("single-active-consumer")
+			single, _ := q.Get("single-active-consumer")
 			if n, set := q.limit("max-priority"); single == true && set && n > 0 {
 				found(fmt.Sprintf("x-single-active-consumer is true, and x-max-priority is %d", n), "declare the queue without one of them")
 			}
@@ -179,7 +180,7 @@ var queueRules = []Rule{
 					found(fmt.Sprintf("%s is %v", name, v), "declare the queue without "+name)
 				}
 			}
-			if n, given := number(q.Args["x-queue-version"]); given && n == 1 {
+			if n, given := mgmtapi.Integer(q.Args["x-queue-version"]); given && n == 1 {
 				found("x-queue-version is 1", "declare the queue without x-queue-version")
 			}
 		}),
@@ -279,7 +280,7 @@ var brokerRules = []Rule{
 		check: func(b *Broker, found func(Finding)) {
 			for _, h := range b.Handlers {
 				limit := defaultConsumerTimeout
-				if q := b.queue(h.VHost, h.Queue); q != nil {
+				if q := b.Queue(h.VHost, h.Queue); q != nil {
 					if ms, set := q.limit("consumer-timeout"); set {
 						limit = time.Duration(ms) * time.Millisecond
 					}
@@ -298,7 +299,7 @@ var brokerRules = []Rule{
 		Name: "missing-alternate-exchange", Severity: Loss, needs: []string{patterns},
 		Why: "The exchange drops unroutable messages, although an alternate exchange should receive them.",
 		check: eachExchange(func(b *Broker, x *Exchange, found func(evidence, fix string)) {
-			if x.Alternate != "" && !b.hasExchange(x.VHost, x.Alternate) {
+			if x.Alternate != "" && !b.HasExchange(x.VHost, x.Alternate) {
 				found("alternate exchange "+x.Alternate+" does not exist", "declare exchange "+x.Alternate)
 			}
 		}),
@@ -379,7 +380,7 @@ var brokerRules = []Rule{
 		Why: "A message counts as processed as soon as it is sent. If the consumer fails, the message is lost.",
 		check: func(b *Broker, found func(Finding)) {
 			for _, c := range b.Consumers {
-				if q := b.queue(c.VHost, c.Queue); !c.Ack && q != nil && q.Durable && !q.Exclusive {
+				if q := b.Queue(c.VHost, c.Queue); !c.Ack && q != nil && q.Durable && !q.Exclusive {
 					found(Finding{VHost: c.VHost, Object: "queue " + c.Queue, Evidence: "a consumer of a durable queue has automatic acknowledgements", Fix: "consume with no_ack=false, and acknowledge after processing"})
 				}
 			}

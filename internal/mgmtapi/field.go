@@ -69,8 +69,8 @@ type arguments = Field[map[string]Field[any]]
 func table(from arguments) topology.Table {
 	t := topology.Table{}
 	for name, v := range from.Value {
-		if n, ok := v.Value.(float64); ok && n == float64(int64(n)) {
-			v.Value = int64(n)
+		if n, ok := Integer(v.Value); ok {
+			v.Value = n
 		}
 		if v.Known {
 			t[name] = v.Value

@@ -85,28 +85,21 @@ func (a API) Queues(ctx context.Context) ([]Queue, error) {
 // Declaration returns the properties and the effective arguments of a queue: those of its declaration and of its policies.
 func (a API) Declaration(ctx context.Context, name string) (topology.Queue, error) {
 	var answer Field[struct {
-		Durable    Field[bool] `json:"durable"`
-		AutoDelete Field[bool] `json:"auto_delete"`
-		Exclusive  Field[bool] `json:"exclusive"`
-		Arguments  arguments   `json:"arguments"`
-		Policy     arguments   `json:"effective_policy_definition"`
+		Type       Field[string] `json:"type"`
+		Durable    Field[bool]   `json:"durable"`
+		AutoDelete Field[bool]   `json:"auto_delete"`
+		Exclusive  Field[bool]   `json:"exclusive"`
+		Arguments  arguments     `json:"arguments"`
+		Policy     arguments     `json:"effective_policy_definition"`
 	}]
-	err := a.Get(ctx, "queues"+a.Within()+"/"+url.PathEscape(name)+"?columns=durable,auto_delete,exclusive,arguments,effective_policy_definition", &answer)
+	err := a.Get(ctx, "queues"+a.Within()+"/"+url.PathEscape(name)+"?columns=type,durable,auto_delete,exclusive,arguments,effective_policy_definition", &answer)
 	if err != nil {
 		return topology.Queue{}, err
 	}
 	found := answer.Value
-	q := topology.Queue{
+	args := effectiveArgs(found.Type.Value, table(found.Arguments), table(found.Policy))
+	return topology.Queue{
 		Name: name, Transient: found.Durable.Known && !found.Durable.Value,
-		AutoDelete: found.AutoDelete.Value, Exclusive: found.Exclusive.Value, Args: table(found.Arguments),
-	}
-	for key, set := range table(found.Policy) {
-		key = "x-" + key
-		declared, both := q.Args[key]
-		limit, isLimit := set.(int64)
-		if n, ok := declared.(int64); !both || ok && isLimit && limit < n {
-			q.Args[key] = set // the lower limit applies; other arguments override the policy
-		}
-	}
-	return q, nil
+		AutoDelete: found.AutoDelete.Value, Exclusive: found.Exclusive.Value, Args: args,
+	}, nil
 }

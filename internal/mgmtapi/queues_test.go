@@ -214,6 +214,14 @@ func TestDeclarationIncludesPolicies(t *testing.T) {
 			object{"durable": true, "auto_delete": true, "arguments": object{"x-overflow": "reject-publish"}, "effective_policy_definition": object{"overflow": "drop-head"}},
 			topology.Queue{AutoDelete: true, Args: topology.Table{"x-overflow": "reject-publish"}},
 		},
+		"no delivery limit in one of them": {
+			object{"type": "quorum", "durable": true, "arguments": object{"x-delivery-limit": -1}, "effective_policy_definition": object{"delivery-limit": 5}},
+			topology.Queue{Args: topology.Table{"x-delivery-limit": int64(5)}},
+		},
+		"policy before argument": {
+			object{"type": "quorum", "durable": true, "arguments": object{"x-overflow": "reject-publish"}, "effective_policy_definition": object{"overflow": "drop-head"}},
+			topology.Queue{Args: topology.Table{"x-overflow": "drop-head"}},
+		},
 		"unexpected forms": {
 			object{"durable": false, "auto_delete": "no", "exclusive": []any{}, "arguments": []any{}, "effective_policy_definition": "none"},
 			topology.Queue{Transient: true, Args: topology.Table{}},

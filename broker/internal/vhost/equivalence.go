@@ -6,30 +6,18 @@ import (
 	"reflect"
 
 	"github.com/reprisemq/reprise/broker/internal/erlang"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
-
-// compared lists, for each type of an existing queue, the arguments that a repeated declaration must match, in the
-// order in which RabbitMQ reports differences.
-var compared = map[kinds][]string{
-	classic: {
-		"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
-		"x-max-length-bytes", "x-max-priority", "x-overflow", "x-queue-mode", "x-queue-version",
-		"x-single-active-consumer", "x-queue-type", "x-queue-master-locator", "x-queue-leader-locator",
-	},
-	quorum: {
-		"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-expires", "x-max-length",
-		"x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-overflow",
-		"x-single-active-consumer", "x-queue-type", "x-quorum-initial-group-size", "x-delivery-limit", "x-message-ttl",
-		"x-queue-leader-locator", "x-consumer-disconnected-timeout", "x-consumer-timeout", "x-delayed-retry-type",
-		"x-delayed-retry-min", "x-delayed-retry-max",
-	},
-}
 
 // sameArguments returns an error if a declaration differs from the existing queue in a compared argument.
 func (v *VHost) sameArguments(q *Queue, received amqpwire.Table) error {
 	current := q.Arguments()
-	for _, name := range compared[q.kind()] {
+	kind := "classic"
+	if q.kind() == quorum {
+		kind = "quorum"
+	}
+	for _, name := range amqpvalue.ComparedArguments(kind) {
 		if err := sameArgument(name, v.queue(q.Name()), received, current); err != nil {
 			return err
 		}
