@@ -297,10 +297,14 @@ func (b *Broker) compilePatterns() error {
 	return nil
 }
 
-// applyToQueues sets the effective policies of queues. The management API returns them, definitions do not.
+// applyToQueues sets the effective policies of queues that have none yet. The management API returns them, except of new queues,
+// and definitions do not contain them.
 func (b *Broker) applyToQueues() {
 	for i := range b.Queues {
 		q := &b.Queues[i]
+		if q.Policy != nil {
+			continue
+		}
 		q.Policy = map[string]any{}
 		for _, operator := range []bool{false, true} {
 			p := b.policyFor(q.VHost, q.Name, operator, "all", "queues", q.Kind+"_queues")

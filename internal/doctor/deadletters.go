@@ -164,7 +164,7 @@ func (b *Broker) expiryPath(from, end *Queue, seen map[*Queue]bool) []string {
 		if name == end.Name {
 			return []string{from.Name, name}
 		}
-		if rest := b.expiryPath(b.queue(from.VHost, name), end, seen); rest != nil {
+		if rest := b.expiryPath(b.Queue(from.VHost, name), end, seen); rest != nil {
 			return append([]string{from.Name}, rest...)
 		}
 	}

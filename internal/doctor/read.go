@@ -261,8 +261,9 @@ func Read(ctx context.Context, api mgmtapi.API, vhost string) (*Broker, error) {
 	b.addTopology(d.Queues, d.Exchanges, d.Bindings)
 	b.addPolicies(d.Policies, false)
 	b.addPolicies(operators, true)
-	// A pattern that only PCRE understands leaves the policies of exchanges unknown.
+	// A pattern that only PCRE understands leaves the policies of exchanges and of new queues unknown.
 	if b.has[patterns] = b.compilePatterns() == nil; b.has[patterns] {
+		b.applyToQueues()
 		b.applyToExchanges()
 	}
 	if err := b.readRest(ctx, api, vhost, in); err != nil {

@@ -55,7 +55,7 @@ type commands struct {
 	Redrive    queuecmd.Redrive   `cmd:"" help:"Move messages from a failed queue back to their queues, without an archive."`
 	Purge      queuecmd.Purge     `cmd:"" help:"Remove messages from a queue."`
 	Doctor     plancmd.Doctor     `cmd:"" help:"Find what loses, blocks or repeats messages on a RabbitMQ."`
-	Topology   plancmd.Topology   `cmd:"" help:"Show the queues of a configuration."`
+	Topology   plancmd.Topology   `cmd:"" help:"Draw, compare and create the queues of a configuration."`
 	Demo       demoCmd            `cmd:"" help:"Run a demonstration: a cover art indexer with failures."`
 	Version    version.Command    `cmd:"" help:"Print the version."`
 	Completion completionCmd      `cmd:"" help:"Print a completion script for a shell."`
@@ -115,12 +115,27 @@ func Main(args []string, streams terminal.IO) int {
 		err = repeated(command)
 	}
 	if err != nil {
-		return report(streams, exit.Usage(hint(command, err)))
+		return report(streams, invalid(command, err))
 	}
 	stop := serve.Catch(context.Background())
 	defer stop.Release()
 	command.BindTo(stop.Ctx, (*context.Context)(nil))
 	return report(streams, command.Run(streams, stop))
+}
+
+// invalid returns the error for an invalid command line. Commands with a method UsageIsFailure have another meaning of the exit
+// code for it.
+func invalid(command *kong.Context, err error) error {
+	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
+		command = parse.Context
+	}
+	err = exit.Usage(hint(command, err))
+	if command != nil && command.Selected() != nil {
+		if _, ok := command.Selected().Target.Interface().(interface{ UsageIsFailure() }); ok {
+			err = exit.Failed(err)
+		}
+	}
+	return err
 }
 
 // repeated returns an error if a flag with one value occurs twice, because only the last value would have an effect.

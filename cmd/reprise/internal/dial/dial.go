@@ -128,6 +128,18 @@ func URL(scheme string, a net.Addr, user, password string) string {
 	return u.String()
 }
 
+// Configured returns the URL of the broker of `reprise up`, or "" if the file does not specify it.
+func Configured(cfg *config.Config) string {
+	if cfg.Broker != "" {
+		return cfg.Broker
+	}
+	a, err := net.ResolveTCPAddr(Network(cfg.Listen), cfg.Listen)
+	if err != nil || a.Port == 0 {
+		return ""
+	}
+	return URL("amqp", a, Guest, Guest)
+}
+
 // Waiting returns a logger that prints why a command waits. The reason replaces %s in format. The argument again
 // is the minimum time between two lines.
 func Waiting(w io.Writer, format string, again time.Duration) *slog.Logger {

@@ -13,7 +13,7 @@ import (
 const (
 	CodeOK     = 0
 	CodeFailed = 1 // attempted and failed: no broker, no route, interrupted handlers
-	CodeUsage  = 2 // not attempted: invalid flags or configuration
+	CodeUsage  = 2 // not attempted: invalid flags or configuration; in topology plan and apply: differences
 	CodeEnded  = 3 // started but not completed: a stopped replay, an interrupted redrive
 )
 
@@ -28,6 +28,19 @@ func Usage(err error) error { return usageError{err} }
 // Usagef returns an error that is a mistake on the command line.
 func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// failedError has the code CodeFailed, whatever error it contains.
+type failedError struct{ error }
+
+func (e failedError) Unwrap() error { return e.error }
+
+// Failed marks an error of a command in which CodeUsage has another meaning. A nil error remains nil.
+func Failed(err error) error {
+	if err == nil || errors.Is(err, ErrDiffer) {
+		return err
+	}
+	return failedError{err}
+}
+
 // stoppedError means that the command stopped gracefully before its work was complete.
 type stoppedError struct{ error }
 
@@ -39,19 +52,25 @@ func Stopped(err error) error { return stoppedError{err} }
 // ErrPrinted is the error of a command whose result already describes the failure. It determines only the exit code.
 var ErrPrinted = errors.New("result already printed")
 
+// ErrDiffer is the error of a command that has printed differences, with the code 2 as in diff and other comparing programs.
+var ErrDiffer = fmt.Errorf("differences: %w", ErrPrinted)
+
 // Code returns the exit code of a command that has returned err.
 func Code(err error) int {
 	if err == nil {
 		return CodeOK
 	}
-	if _, ok := errors.AsType[*config.Problems](err); ok {
+	if _, ok := errors.AsType[stoppedError](err); ok {
+		return CodeEnded
+	}
+	if _, ok := errors.AsType[failedError](err); ok {
+		return CodeFailed
+	}
+	if _, ok := errors.AsType[*config.Problems](err); ok || errors.Is(err, ErrDiffer) {
 		return CodeUsage
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		return CodeUsage
-	}
-	if _, ok := errors.AsType[stoppedError](err); ok {
-		return CodeEnded
 	}
 	return CodeFailed
 }

@@ -43,7 +43,11 @@ type Schedule struct {
 func (Schedule) Help() string {
 	return `Shows the attempts of a message that always fails, and the time of parking, without a connection to a broker.
 Without flags, it shows the default policy. For random delays it shows the minimum and the maximum. The duration of
-attempts counts as zero.
+attempts counts as zero. A question mark, as in 9?, marks an attempt that some messages do not reach before the time limit. For
+routes and presets with fixed delays, the table shows these delays.
+
+--format json prints one line, with times in seconds after the first attempt. Some fields are optional: give_up_after;
+queue and when (with -c); perhaps (for 9?); dates (with --start).
 
 The flags correspond to the keys of the configuration: --initial, --factor and --max for exponential delays;
 --initial, --step and --max for linear delays; --fixed or --list for other schedules.

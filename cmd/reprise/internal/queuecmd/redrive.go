@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -53,6 +52,9 @@ lose it. --by-queue-name sends such messages.
 The queue of the failure comes from -c FILE, from the header x-death of the broker, or from the name of the failed
 queue. If only a header that a publisher can write specifies the queue, the command asks for confirmation, or
 requires --trust-headers.
+
+In the output of --json, an entry of queues has queue and messages, with exchange and routing_key (or keys) if messages are
+sent through an exchange, and can have warning, claimed or unknown.
 
 Examples:
   reprise redrive --from orders.failed --dry-run
@@ -108,7 +110,7 @@ func (c *Redrive) Run(ctx context.Context, streams terminal.IO) error {
 		}
 		workers = cfg.WorkerConfigs()
 		redrive.Origin, redrive.Marks = design.Origin(workers), design.Marks(workers)
-		url = cmp.Or(url, configuredBroker(cfg))
+		url = cmp.Or(url, dial.Configured(cfg))
 	}
 	if redrive.Routing, err = c.routing(workers, cmp.Or(url, dial.DefaultURL)); err != nil {
 		return err
@@ -148,18 +150,6 @@ func (c *Redrive) connect(ctx context.Context, url string, streams terminal.IO) 
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("timed out after %s", c.Timeout))
 	defer cancel()
 	return dial.Broker(ctx, url, &reprise.Config{Name: "reprise redrive", Logger: c.logger(streams)})
-}
-
-// configuredBroker returns the URL of the broker of `reprise up`, or "" if the file does not specify it.
-func configuredBroker(cfg *config.Config) string {
-	if cfg.Broker != "" {
-		return cfg.Broker
-	}
-	a, err := net.ResolveTCPAddr(dial.Network(cfg.Listen), cfg.Listen)
-	if err != nil || a.Port == 0 {
-		return ""
-	}
-	return dial.URL("amqp", a, dial.Guest, dial.Guest)
 }
 
 // routing returns the known routes to the work queues.
