@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -53,6 +54,7 @@ type commands struct {
 	History    reportcmd.History  `cmd:"" help:"Show throughput, failures and handling times of queues."`
 	Mark       reportcmd.Mark     `cmd:"" help:"Mark an event in the history, such as a deployment."`
 	Redrive    queuecmd.Redrive   `cmd:"" help:"Move messages from a failed queue back to their queues, without an archive."`
+	Peek       queuecmd.Peek      `cmd:"" help:"Show the first messages of a queue, and what the look costs."`
 	Purge      queuecmd.Purge     `cmd:"" help:"Remove messages from a queue."`
 	Doctor     plancmd.Doctor     `cmd:"" help:"Find what loses, blocks or repeats messages on a RabbitMQ."`
 	Topology   plancmd.Topology   `cmd:"" help:"Draw, compare and create the queues of a configuration."`
@@ -79,7 +81,7 @@ func newParser(streams terminal.IO, options ...kong.Option) (*kong.Kong, error) 
 		kong.Description(description),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true}),
 		kong.Help(printHelp),
-		kong.Vars{"console": remote.DefaultAddress, "byQueueName": "Send messages by the name of their queue if no other route to it is known. Default: refuse."},
+		kong.Vars{"console": remote.DefaultAddress, "maxPeek": strconv.Itoa(queuecmd.MaxPeek), "byQueueName": "Send messages by the name of their queue if no other route to it is known. Default: refuse."},
 		kong.Writers(streams.Stdout, streams.Stderr),
 		kong.BindTo(context.Background(), (*context.Context)(nil)),
 	})...)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/content"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/destination"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/flags"
@@ -217,7 +218,7 @@ func editDiff(before, after api.Content) string {
 	}
 	lines := strings.Split(diff, "\n")
 	for i, line := range lines {
-		lines[i] = harmless(line)
+		lines[i] = content.Harmless(line)
 	}
 	return strings.Join(lines, "\n")
 }

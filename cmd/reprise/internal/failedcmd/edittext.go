@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/content"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/brief"
@@ -36,7 +37,7 @@ func editFile(m api.Summary, c api.Content) string {
 func editText(c api.Content) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
-		if !bookkeeping(name) {
+		if !content.Bookkeeping(name) {
 			b.WriteString(headerLine(name, c.Headers[name]) + "\n")
 		}
 	}
@@ -56,7 +57,7 @@ func headerLine(name string, value any) string {
 	if n, ok := value.(int64); ok {
 		return fmt.Sprintf("%s := %d", name, n)
 	}
-	text, err := valueJSON(value)
+	text, err := content.ValueJSON(value)
 	if err != nil {
 		return "# cannot show " + name + ": " + terminal.OneLine(err.Error())
 	}
@@ -79,7 +80,7 @@ func readEdit(text string, before api.Content) (api.Content, error) {
 	after.Body = []byte(body)
 	after.Headers = api.Headers{}
 	for name, value := range before.Headers {
-		if bookkeeping(name) {
+		if content.Bookkeeping(name) {
 			after.Headers[name] = value
 		}
 	}
