@@ -282,8 +282,8 @@ func (b *Broker) readRest(ctx context.Context, api mgmtapi.API, vhost, in string
 		connections []connectionJSON
 		nodes       []nodeJSON
 		deprecated  []deprecatedJSON
-		vhosts      []vhostJSON
-		one         vhostJSON
+		vhosts      mgmtapi.Field[[]vhostJSON]
+		one         mgmtapi.Field[vhostJSON]
 	)
 	virtual := any(&vhosts)
 	if vhost != "" {
@@ -304,7 +304,7 @@ func (b *Broker) readRest(ctx context.Context, api mgmtapi.API, vhost, in string
 	}
 	b.has[Live] = true
 	b.addUsers(users)
-	b.addVHosts(append(vhosts, one))
+	b.addVHosts(append(vhosts.Value, one.Value))
 	for _, c := range consumers {
 		priority, _ := mgmtapi.Integer(c.Args.Value["x-priority"])
 		b.Consumers = append(b.Consumers, Consumer{c.Queue.VHost, c.Queue.Name, c.Ack, c.Prefetch, priority})
