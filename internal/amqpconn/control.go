@@ -38,6 +38,34 @@ func (ch *Channel) DeleteQueue(ctx context.Context, queue string) error {
 	}, nil)
 }
 
+// DeleteIdleQueue deletes a queue that has neither ready messages nor consumers, and otherwise returns a *Refusal (406). A
+// quorum queue of RabbitMQ does not support this: RabbitMQ closes the connection (540).
+func (ch *Channel) DeleteIdleQueue(ctx context.Context, queue string) error {
+	return ch.request(ctx, func() error {
+		_, err := ch.raw.QueueDelete(queue, true, true, false)
+		return err
+	}, nil)
+}
+
+// DeleteExchange deletes an exchange, if it exists.
+func (ch *Channel) DeleteExchange(ctx context.Context, exchange string) error {
+	return ch.request(ctx, func() error { return ch.raw.ExchangeDelete(exchange, false, false) }, nil)
+}
+
+// Unbind deletes a binding, if it exists.
+func (ch *Channel) Unbind(ctx context.Context, b topology.Binding) error {
+	args, err := EncodeTable(b.Args)
+	if err != nil {
+		return err
+	}
+	return ch.request(ctx, func() error {
+		if b.ToExchange != "" {
+			return ch.raw.ExchangeUnbind(b.ToExchange, b.RoutingKey, b.Exchange, false, clientTable(args))
+		}
+		return ch.raw.QueueUnbind(b.Queue, b.RoutingKey, b.Exchange, clientTable(args))
+	}, nil)
+}
+
 // Listen starts a consumer without acknowledgements. If ctx is canceled before the broker answers, the channel is no
 // longer usable.
 func (ch *Channel) Listen(ctx context.Context, queue string) (deliveries Deliveries, err error) {

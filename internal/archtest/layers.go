@@ -13,7 +13,7 @@ import (
 const Layers = `
 cmd/reprise
 cmd/reprise/internal/cli
-cmd/reprise/internal/upcmd, cmd/reprise/internal/brokercmd, cmd/reprise/internal/consolecmd, cmd/reprise/internal/failedcmd, cmd/reprise/internal/queuecmd, cmd/reprise/internal/reportcmd, cmd/reprise/internal/plancmd
+cmd/reprise/internal/upcmd, cmd/reprise/internal/brokercmd, cmd/reprise/internal/consolecmd, cmd/reprise/internal/failedcmd, cmd/reprise/internal/queuecmd, cmd/reprise/internal/reportcmd, cmd/reprise/internal/plancmd, cmd/reprise/internal/migratecmd
 cmd/reprise/internal/archiving, cmd/reprise/internal/remote, cmd/reprise/internal/version, cmd/reprise/internal/content
 cmd/reprise/internal/health, cmd/reprise/internal/localbroker, cmd/reprise/internal/destination, cmd/reprise/internal/database, cmd/reprise/internal/flags
 cmd/reprise/internal/serve, cmd/reprise/internal/demo
@@ -38,7 +38,7 @@ internal/archive/background                                                     
 internal/archive/store                                                                                   |
 internal/archive/framework                                                                               |
 internal/archive/failed                                                                                  | broker/internal/route, broker/internal/exception, broker/internal/quota
-internal/archive/fleet, internal/archive/sift, internal/archive/design                                   | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
+internal/archive/fleet, internal/archive/sift, internal/archive/design, internal/migrate                               | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
 breaker, idempotent, prommetrics, oteltrace                                                              |
 internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson                                |
 .                                                                                                        |

@@ -26,6 +26,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/failedcmd"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/flags"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/migratecmd"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/plancmd"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/queuecmd"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/remote"
@@ -56,6 +57,7 @@ type commands struct {
 	Redrive    queuecmd.Redrive   `cmd:"" help:"Move messages from a failed queue back to their queues, without an archive."`
 	Peek       queuecmd.Peek      `cmd:"" help:"Show the first messages of a queue, and what the look costs."`
 	Purge      queuecmd.Purge     `cmd:"" help:"Remove messages from a queue."`
+	Migrate    migratecmd.Migrate `cmd:"" help:"Change the arguments of a queue without losing messages."`
 	Doctor     plancmd.Doctor     `cmd:"" help:"Find what loses, blocks or repeats messages on a RabbitMQ."`
 	Topology   plancmd.Topology   `cmd:"" help:"Draw, compare and create the queues of a configuration."`
 	Demo       demoCmd            `cmd:"" help:"Run a demonstration: a cover art indexer with failures."`

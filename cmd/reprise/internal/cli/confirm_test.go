@@ -27,6 +27,7 @@ func TestActionsAskUnlessYes(t *testing.T) {
 		"waiting postpone": {"--queue", "orders", "--for", "1h"},
 		"waiting park":     {"--queue", "orders", "--reason", "x"},
 		"redrive":          nil, // needs a broker: see redrive.txtar
+		"migrate":          nil, // needs a broker: see migrate.txtar
 	}
 	parser, err := newParser(terminal.IO{Stdout: io.Discard, Stderr: io.Discard, Lookup: func(string) (string, bool) { return "", false }})
 	if err != nil {

@@ -1,0 +1,149 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/internal/retry"
+)
+
+const maxConnections = "max-connections"
+
+// limit returns the limit of connections of the virtual host, or "none".
+func (b broker) limit(ctx context.Context) (string, error) {
+	var found []struct {
+		Value map[string]int64 `json:"value"`
+	}
+	if err := b.api.Get(ctx, "vhost-limits"+b.api.Within(), &found); err != nil {
+		return "", err
+	}
+	for _, one := range found {
+		if n, ok := one.Value[maxConnections]; ok {
+			return strconv.FormatInt(n, 10), nil
+		}
+	}
+	return "none", nil
+}
+
+func (b broker) setLimit(ctx context.Context, limit string) error {
+	path := b.path("vhost-limits", maxConnections)
+	n, err := strconv.ParseInt(limit, 10, 64)
+	if err != nil {
+		return b.api.Delete(ctx, path)
+	}
+	return b.api.Put(ctx, path, map[string]int64{"value": n})
+}
+
+// pause disconnects all other programs, and refuses new connections. The journal has the limit that resume restores. First
+// it waits until the management API lists all connections.
+func (r *run) pause(ctx context.Context) error {
+	limit, err := r.broker.limit(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.log(ctx, "limit/"+limit); err != nil {
+		return err
+	}
+	r.step("refuse new connections to the virtual host, for %s", r.cfg.Settle)
+	if err := r.broker.setLimit(ctx, "0"); err != nil {
+		return fmt.Errorf("cannot limit the connections of the virtual host: %w", err)
+	}
+	r.paused = time.Now()
+	if err := retry.Sleep(ctx, r.cfg.Settle); err != nil {
+		return err
+	}
+	r.paused = time.Now() // until now, connections were open
+	r.step("close all other connections")
+	for quiet := 0; quiet < 3; {
+		others, err := r.others(ctx)
+		if err != nil {
+			return err
+		}
+		for _, name := range others {
+			if err := r.broker.api.Delete(ctx, "connections/"+url.PathEscape(name)); err != nil {
+				return fmt.Errorf("cannot close connection %q: %w", name, err)
+			}
+		}
+		if quiet++; len(others) > 0 {
+			quiet = 0
+		}
+		if err := retry.Sleep(ctx, poll/10); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// others returns the connections of other programs.
+func (r *run) others(ctx context.Context) (names []string, err error) {
+	var found []struct {
+		Name       string                `json:"name"`
+		Given      mgmtapi.Field[string] `json:"user_provided_name"`
+		Properties mgmtapi.Field[struct {
+			Name string `json:"connection_name"`
+		}] `json:"client_properties"`
+	}
+	err = r.broker.api.Get(ctx, "vhosts"+r.broker.api.Within()+"/connections", &found)
+	for _, c := range found {
+		if !strings.HasPrefix(c.Given.Value, r.cfg.Name+" ") && !strings.HasPrefix(c.Properties.Value.Name, r.cfg.Name+" ") {
+			names = append(names, c.Name)
+		}
+	}
+	return names, err
+}
+
+// resumeTimeout is the time for which resume tries to permit connections.
+var resumeTimeout = mgmtapi.Timeout
+
+// resume permits connections again, also if ctx of the run is done.
+func (r *run) resume() error {
+	if r.paused.IsZero() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), resumeTimeout)
+	defer cancel()
+	for {
+		_, err := Recover(ctx, r.cfg.API, r.record.Queue)
+		if err == nil {
+			break
+		}
+		if retry.Sleep(ctx, poll) != nil {
+			return fmt.Errorf("cannot remove the limit of connections of the virtual host, so programs cannot connect (run the command again): %w", err)
+		}
+	}
+	r.step("permit connections to the virtual host")
+	r.result.Paused += time.Since(r.paused)
+	r.paused = time.Time{}
+	for _, entry := range r.journal {
+		if strings.HasPrefix(entry, "limit/") {
+			_ = r.unlog(ctx, entry) // after a lost connection, the next run reads the entry again
+			break
+		}
+	}
+	return nil
+}
+
+// Recover permits connections again if a migration of the queue was interrupted while other programs were disconnected. Call it
+// before connecting. It reports whether it has changed the limit.
+func Recover(ctx context.Context, api mgmtapi.API, queue string) (recovered bool, err error) {
+	b := broker{api}
+	now, err := b.limit(ctx)
+	if err != nil || now != "0" {
+		return false, err
+	}
+	j, err := b.journal(ctx, record{Queue: queue})
+	if err != nil {
+		return false, err
+	}
+	for _, entry := range j {
+		if limit, found := strings.CutPrefix(entry, "limit/"); found {
+			return true, b.setLimit(ctx, limit)
+		}
+	}
+	return false, nil
+}
