@@ -3,7 +3,8 @@
 //
 //	publishers ─► work, classic ─► consumers ─► acked, or rejected ─► dead ─► acked
 //	           ├► wait, qwait ──── expired ─────────────────────────► done ─► acked
-//	           └► short ────────── dropped ───────────────────────────┘
+//	           ├► short ────────── dropped ───────────────────────────┤
+//	           └► later, an exchange ── delayed ──────────────────────┘
 //
 // A test starts a broker, begins a [Use], kills the broker and starts it again with the same data. At the end it consumes
 // all messages, and verifies the following:

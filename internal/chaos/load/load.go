@@ -3,6 +3,8 @@ package load
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +25,8 @@ var (
 		"short": deadLettered("done", amqp.Table{"x-max-length": 20, "x-message-ttl": 1000}),
 	}
 	ends = map[string]amqp.Table{"dead": {}, "done": {"x-queue-type": "quorum"}}
+	// later is an exchange that delays messages before it routes them to the queue done.
+	later = "later"
 	// consumed lists the queues with a consumer.
 	consumed = []string{"work", "classic", "dead", "done"}
 )
@@ -38,7 +42,7 @@ func (m message) rejected() bool { return m.number%7 == 3 }
 // destination returns the last queue of a message.
 func destination(m message) string {
 	switch {
-	case m.queue == "wait" || m.queue == "qwait" || m.queue == "short":
+	case m.queue == "wait" || m.queue == "qwait" || m.queue == "short" || m.queue == later:
 		return "done"
 	case m.rejected():
 		return "dead"
@@ -84,7 +88,13 @@ func (u *Use) Begin(t *testing.T) {
 		}
 		u.group.Go(func() { u.consume(t, queue, deliveries) })
 	}
-	for queue := range sources {
+	if err := ch.ExchangeDeclare(later, "x-delayed-message", true, false, false, false, amqp.Table{"x-delayed-type": "direct"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.QueueBind("done", later, later, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, queue := range append(slices.Collect(maps.Keys(sources)), later) {
 		ch := u.open(t)
 		if err := ch.Confirm(false); err != nil {
 			t.Fatal(err)
@@ -118,8 +128,12 @@ func (u *Use) publish(queue string, ch *amqp.Channel, flight chan<- sent) {
 	defer close(flight)
 	for u.Done == nil || u.Done.Err() == nil {
 		m := u.Ledger.next(queue)
-		c, err := ch.PublishWithDeferredConfirm("", queue, true, false, amqp.Publishing{
-			DeliveryMode: amqp.Persistent, Body: []byte(m.String()),
+		exchange, mandatory, headers := "", true, amqp.Table(nil)
+		if queue == later { // a delayed message has no route yet
+			exchange, mandatory, headers = later, false, amqp.Table{"x-delay": 120}
+		}
+		c, err := ch.PublishWithDeferredConfirm(exchange, queue, mandatory, false, amqp.Publishing{
+			DeliveryMode: amqp.Persistent, Headers: headers, Body: []byte(m.String()),
 		})
 		if err != nil {
 			return // the broker was killed
