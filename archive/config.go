@@ -47,6 +47,12 @@ type Config struct {
 	// the archive empties all queues whose names end with ".failed", which requires Management.
 	Queues []string
 
+	// Discover also finds the dead-letter and error queues of other programs and frameworks through Management, which is then
+	// required, and empties them. It takes a queue only if the name of the queue or the dead letters of a work queue
+	// are evidence, and if the messages of the queue neither wait for a retry nor have a consumer. It logs the evidence or the
+	// reason to leave the queue. Default: false.
+	Discover bool
+
 	// Keep is the time for which the archive keeps a message after its arrival, in any state except replaying. Default: 0,
 	// forever.
 	Keep time.Duration
@@ -207,6 +213,9 @@ func (c Config) Validate() error {
 	queues := c.queues()
 	if len(queues) == 0 && c.Management == nil {
 		errs = append(errs, errors.New("archive: Config must have Workers, Queues or Management, to find the failed queues"))
+	}
+	if c.Discover && c.Management == nil {
+		errs = append(errs, errors.New("archive: Config.Discover requires Management"))
 	}
 	if slices.Contains(queues, "") {
 		errs = append(errs, errors.New("archive: Config.Queues must not contain an empty name"))

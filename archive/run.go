@@ -174,6 +174,10 @@ func (l *link) find(ctx context.Context, found func([]string)) {
 	if named {
 		found(slices.Clone(known))
 	}
+	if cfg.Discover {
+		l.discover(ctx, known, found)
+		return
+	}
 	wrong := "" // last error, to log each error once
 	for !named {
 		queues, err := cfg.api().Queues(ctx)

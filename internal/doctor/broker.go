@@ -50,7 +50,9 @@ type Queue struct {
 	PolicyName                     string
 	Ready, Messages, Bytes         int64
 	Consumers                      int64
-	Members, Online                int // of a quorum queue; 0: unknown
+	Counted                        bool  // whether the broker reported the number of consumers
+	Taken                          int64 // messages that consumers have taken since the broker started
+	Members, Online                int   // of a quorum queue; 0: unknown
 }
 
 // Exchange is an exchange.

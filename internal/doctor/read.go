@@ -30,9 +30,15 @@ type (
 		Ready      int64    `json:"messages_ready"`
 		Messages   int64    `json:"messages"`
 		Bytes      int64    `json:"message_bytes"`
-		Consumers  int64    `json:"consumers"`
+		Consumers  *int64   `json:"consumers"`
 		Members    []string `json:"members"`
 		Online     []string `json:"online"`
+
+		Stats mgmtapi.Field[struct {
+			Acked        int64 `json:"ack"`
+			GetNoAck     int64 `json:"get_no_ack"`
+			DeliverNoAck int64 `json:"deliver_no_ack"`
+		}] `json:"message_stats"`
 	}
 	exchangeJSON struct {
 		Name       string `json:"name"`
@@ -182,11 +188,15 @@ func (b *Broker) addTopology(queues []queueJSON, exchanges []exchangeJSON, bindi
 	for _, q := range queues {
 		one := Queue{
 			Name: q.Name, VHost: cmp.Or(q.VHost, b.own), Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Args: q.Args.Value,
-			Policy: q.Effective.Value, Ready: q.Ready, Messages: q.Messages, Bytes: q.Bytes, Consumers: q.Consumers,
+			Policy: q.Effective.Value, Ready: q.Ready, Messages: q.Messages, Bytes: q.Bytes,
 			Members: len(q.Members), Online: len(q.Online),
 		}
 		declared, _ := one.Args["x-queue-type"].(string)
 		one.Kind = cmp.Or(q.Type, declared, "classic")
+		one.Taken = q.Stats.Value.Acked + q.Stats.Value.GetNoAck + q.Stats.Value.DeliverNoAck
+		if q.Consumers != nil {
+			one.Consumers, one.Counted = *q.Consumers, true
+		}
 		if q.Policy != nil {
 			one.PolicyName = *q.Policy
 		}

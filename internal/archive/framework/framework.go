@@ -98,6 +98,14 @@ func find(m message) (*framework, failure) {
 	return nil, failure{}
 }
 
+// Of returns the name of the framework in which a message failed, or "" if it is unknown.
+func Of(m *reprise.Delivery) string {
+	if fw, _ := find(message{m.Queue, failed.ContentOf(m)}); fw != nil {
+		return fw.name
+	}
+	return ""
+}
+
 // Take is a variant of failed.Take that also understands the messages of other frameworks. The results are only informative,
 // because a publisher can write all of them; the content is unchanged.
 func Take(m *reprise.Delivery, origin func(*reprise.Delivery) string) failed.Arrived {

@@ -85,6 +85,20 @@ func (a *Archive) RenewQueue(ctx context.Context, queue, owner string, lease tim
 	return n == 1 && err == nil, err
 }
 
+// IngestedQueues returns the failed queues that have ever had a lease.
+func (a *Archive) IngestedQueues(ctx context.Context) (queues []string, err error) {
+	defer failed.Annotate(&err, "cannot list the archived queues")
+	rows := a.db.Rows(ctx, `SELECT queue FROM {ingest} ORDER BY queue`)
+	var queue string
+	for err := range rows.Scan(sqlkit.Text(&queue)) {
+		if err != nil {
+			return nil, err
+		}
+		queues = append(queues, queue)
+	}
+	return queues, nil
+}
+
 // ReleaseQueue ends the lease that owner has on a queue. It does nothing if another owner has the lease.
 func (a *Archive) ReleaseQueue(ctx context.Context, queue, owner string) (err error) {
 	defer failed.Annotate(&err, "cannot release queue %q", queue)

@@ -33,6 +33,7 @@ type Command struct {
 type runCmd struct {
 	URL            string         `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default amqp://guest:guest@127.0.0.1:5600."`
 	Queue          []string       `placeholder:"NAME" sep:"none" help:"Failed queue to archive. Repeatable. Default: all queues *.failed (requires --management)."`
+	Discover       bool           `help:"Also archive the dead-letter and error queues of other programs and frameworks (requires --management)."`
 	Archive        string         `env:"REPRISE_ARCHIVE" type:"address" placeholder:"STORE" help:"Database of the archive: sqlite:PATH or postgres://user:password@host/database. Default sqlite:reprise-failed.db."`
 	Keep           *time.Duration `placeholder:"TIME" help:"Age at which the archive removes messages, such as 90d. Default: never."`
 	Listen         string         `default:"${console}" placeholder:"ADDR" help:"Address of the console. Port 0 selects a free port. Default ${default}."`
@@ -57,7 +58,15 @@ Several consoles may share an archive. Only one console at a time handles a fail
 console stops, another console takes over. Use --management for only one console, because this console maintains
 the ledger.
 
+With --discover, it finds the dead-letter and error queues of NServiceBus, MassTransit, Spring, Celery, Symfony
+Messenger, Rebus, EasyNetQ, rascal, Watermill, Wolverine, dramatiq and of plain dead-lettering, and REMOVES THEIR
+MESSAGES into the archive. It takes a queue if a work queue dead-letters to it or if a framework gives it its name,
+and leaves it if its messages go on to another queue, if it has or had a consumer, or if it is exclusive, temporary or
+a stream. The log has the evidence for each queue that it takes, and the reason for each that it leaves; add those
+with --queue. The preview of a replay shows the destinations.
+
 Examples:
+  reprise console --management http://guest:guest@127.0.0.1:15672 --discover
   reprise console --queue orders.failed --queue mails.failed
   reprise console --management http://guest:guest@127.0.0.1:15672
   reprise console --url amqp://app:secret@rabbit --queue orders.failed \
@@ -144,7 +153,7 @@ func (c *runCmd) config() (archiving.Config, error) {
 	}
 	cfg := archiving.Config{
 		Store: cmp.Or(c.Archive, database.DefaultArchive), Listen: c.Listen, Flag: "--listen", Tokens: c.Tokens,
-		Settings: archive.Config{Queues: c.Queue, Console: archive.Console{Secure: c.Secure, Prefix: c.Prefix, TraceURL: c.TraceURL}},
+		Settings: archive.Config{Queues: c.Queue, Discover: c.Discover, Console: archive.Console{Secure: c.Secure, Prefix: c.Prefix, TraceURL: c.TraceURL}},
 	}
 	a := &cfg.Settings
 	for i, queue := range c.Queue {
@@ -154,6 +163,9 @@ func (c *runCmd) config() (archiving.Config, error) {
 		case slices.Contains(c.Queue[:i], queue):
 			return cfg, exit.Usagef("--queue must not contain %q twice", queue)
 		}
+	}
+	if c.Discover && c.Management == "" {
+		return cfg, exit.Usagef("--discover requires --management URL")
 	}
 	if len(c.Queue) == 0 && c.Management == "" {
 		return cfg, exit.Usagef("failed queues are required (use --queue NAME for each, or --management URL to find all *.failed)")
