@@ -78,6 +78,8 @@ var shapes = []string{
 	"/api/health/checks/is-in-service", "/api/health/checks/below-node-connection-limit", "/api/health/checks/ready-to-serve-clients",
 	"/api/health/checks/reached-target-cluster-size", "/api/version",
 	"/api/nodes?memory=true", "/api/nodes/N?memory=true",
+
+	"/api/queues/V?page=1&use_regex=true&pagination=false&name=qu.%2A&page_size=100", // of KEDA's scaler
 }
 
 func TestResponseFieldsMatchRabbitMQ(t *testing.T) {
@@ -145,6 +147,7 @@ func populate(t *testing.T, b *target, vhost string) {
 	declare(ch.QueueDeclare("exclusive", false, false, true, false, nil))
 	must(t, ch.QueueBind("classic", "k", "x", false, amqp.Table{"a": 1, "b": "c"}))
 	must(t, ch.ExchangeBind("amq.fanout", "k", "x", false, nil))
+	b.must(t, "PUT", "/api/topic-permissions/"+url.PathEscape(vhost)+"/guest", `{"exchange":"x","write":".*","read":".*"}`)
 	for range 4 {
 		for _, q := range []string{"classic", "quorum"} {
 			must(t, ch.Publish("", q, true, false, amqp.Publishing{Body: []byte("hello"), DeliveryMode: 2}))
