@@ -38,7 +38,7 @@ internal/archive/background                                                     
 internal/archive/store                                                                                   |
 internal/archive/framework                                                                               |
 internal/archive/failed                                                                                  | broker/internal/route, broker/internal/exception, broker/internal/quota
-internal/archive/fleet, internal/archive/sift, internal/archive/design, internal/migrate                               | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/pcre, broker/internal/erlang
+internal/archive/fleet, internal/archive/sift, internal/archive/design, internal/migrate                               | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/erlang
 breaker, idempotent, prommetrics, oteltrace                                                              |
 internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson                                |
 .                                                                                                        |
@@ -52,7 +52,7 @@ backoff                                                                         
 internal/testhook
 internal/amqpwire, internal/guard, internal/params, internal/amqpvalue, internal/jsonpatch, internal/pemfile
 internal/throttle, internal/brief
-internal/bounded, internal/loglimit
+internal/bounded, internal/loglimit, internal/pcre
 `
 
 // TestPackages are packages for tests and tools. They may import every package, but only TestPackages and _test.go files

@@ -3,12 +3,12 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/internal/pcre"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -77,7 +77,7 @@ type Policy struct {
 	Definition                    map[string]any
 	Operator                      bool
 
-	pattern *regexp.Regexp
+	pattern *pcre.Regexp
 }
 
 // User is a user.
@@ -292,7 +292,7 @@ func (b *Broker) compilePatterns() error {
 	for i := range b.Policies {
 		p := &b.Policies[i]
 		var err error
-		if p.pattern, err = regexp.Compile(p.Pattern); err != nil {
+		if p.pattern, err = pcre.Compile(p.Pattern, false); err != nil {
 			return fmt.Errorf("%v: cannot evaluate its pattern: %w", p, err)
 		}
 	}

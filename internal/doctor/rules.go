@@ -21,7 +21,7 @@ var live = []string{Live}
 // handlers stands for the handlers of a configuration.
 const handlers = "a configuration of workers (-c)"
 
-// patterns stands for the patterns of policies, which may use syntax that Go does not know.
+// patterns stands for the patterns of policies, which may use syntax that package pcre does not know.
 const patterns = "patterns of policies"
 
 // Rules are all rules.

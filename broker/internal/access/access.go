@@ -14,10 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/reprisemq/reprise/broker/internal/pcre"
 	"github.com/reprisemq/reprise/broker/internal/quota"
 	"github.com/reprisemq/reprise/broker/internal/registry"
 	"github.com/reprisemq/reprise/internal/bounded"
+	"github.com/reprisemq/reprise/internal/pcre"
 	"github.com/reprisemq/reprise/internal/throttle"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/reprisemq/reprise/broker/internal/pcre"
+	"github.com/reprisemq/reprise/internal/pcre"
 )
 
 // TopicPermission limits the routing keys with which a user publishes to a topic exchange or binds to it, in addition to the

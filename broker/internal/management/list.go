@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/reprisemq/reprise/broker/internal/pcre"
+	"github.com/reprisemq/reprise/internal/pcre"
 )
 
 // fields is a JSON object with RabbitMQ's field names.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/reprisemq/reprise/broker/internal/erlang"
 	"github.com/reprisemq/reprise/broker/internal/exception"
-	"github.com/reprisemq/reprise/broker/internal/pcre"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/route"
 	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/pcre"
 )
 
 // Policy determines settings of the queues and exchanges whose names match a pattern
