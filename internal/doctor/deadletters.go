@@ -100,7 +100,7 @@ var deadLetterRules = []Rule{
 		Why: "A quorum queue publishes dead letters without waiting for a confirm. They are lost if the target is unavailable at that moment.",
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
 			if _, _, _, dead := q.deadLetter(); dead && q.Kind == "quorum" && q.text("dead-letter-strategy") != "at-least-once" {
-				found("x-dead-letter-strategy is not at-least-once", policyFix(q, `"dead-letter-strategy":"at-least-once","overflow":"reject-publish"`))
+				found("x-dead-letter-strategy is not at-least-once", settingFix(q, "dead-letter-strategy", "at-least-once", "overflow", "reject-publish"))
 			}
 		}),
 	},
@@ -109,7 +109,7 @@ var deadLetterRules = []Rule{
 		Why: "At-least-once dead-lettering needs the overflow reject-publish. Without it, RabbitMQ uses at-most-once.",
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
 			if q.Kind == "quorum" && q.text("dead-letter-strategy") == "at-least-once" && q.text("overflow") != "reject-publish" {
-				found(fmt.Sprintf("x-dead-letter-strategy is at-least-once, and overflow is %q", q.text("overflow")), policyFix(q, `"overflow":"reject-publish"`))
+				found(fmt.Sprintf("x-dead-letter-strategy is at-least-once, and overflow is %q", q.text("overflow")), settingFix(q, "overflow", "reject-publish"))
 			}
 		}),
 	},
@@ -130,7 +130,7 @@ var deadLetterRules = []Rule{
 		Why: "Without a dead-letter exchange, the routing key for dead letters has no effect, and rejected messages are dropped.",
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
 			if _, _, keyed, dead := q.deadLetter(); keyed && !dead {
-				found("a dead-letter routing key and no dead-letter exchange", policyFix(q, `"dead-letter-exchange":""`))
+				found("a dead-letter routing key and no dead-letter exchange", settingFix(q, "dead-letter-exchange", ""))
 			}
 		}),
 	},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os/exec"
 	"regexp"
@@ -314,4 +315,25 @@ func FuzzParse(f *testing.F) {
 			doctor.Check(b)
 		}
 	})
+}
+
+// An argument overrides a policy, so only another declaration of the queue changes it.
+func TestFixOfOverriddenPolicyMigrates(t *testing.T) {
+	b, err := doctor.Parse([]byte(`{"queues":[
+		{"name":"it's","durable":true,"arguments":{"x-max-length":5,"x-overflow":"drop-head"}},
+		{"name":"free","durable":true,"arguments":{"x-max-length":5}}]}`), "")
+	must(t, err)
+	got := map[string]string{}
+	for _, f := range doctor.Check(b).Findings {
+		if f.Rule == "overflow-drops" {
+			got[f.Object] = f.Fix
+		}
+	}
+	want := map[string]string{
+		"queue it's": `reprise migrate 'it'\''s' --set x-overflow=reject-publish (a policy cannot change the argument x-overflow)`,
+		"queue free": `rabbitmqctl set_policy -p / --apply-to queues NAME '^free$' '{"overflow":"reject-publish"}'`,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
 }

@@ -52,7 +52,7 @@ var queueRules = []Rule{
 			}
 			for _, key := range []string{"max-length", "max-length-bytes"} {
 				if n, set := q.limit(key); set {
-					found(fmt.Sprintf("%s is %d, overflow is drop-head, and there is no dead-letter exchange", key, n), policyFix(q, `"overflow":"reject-publish"`))
+					found(fmt.Sprintf("%s is %d, overflow is drop-head, and there is no dead-letter exchange", key, n), settingFix(q, "overflow", "reject-publish"))
 				}
 			}
 		}),
@@ -65,7 +65,7 @@ var queueRules = []Rule{
 				return
 			}
 			if ms, set := q.limit("message-ttl"); set {
-				found(fmt.Sprintf("message-ttl is %d ms, and there is no dead-letter exchange", ms), policyFix(q, `"dead-letter-exchange":"","dead-letter-routing-key":"FAILED QUEUE"`))
+				found(fmt.Sprintf("message-ttl is %d ms, and there is no dead-letter exchange", ms), settingFix(q, "dead-letter-exchange", "", "dead-letter-routing-key", "FAILED QUEUE"))
 			}
 		}),
 	},
@@ -125,7 +125,7 @@ var queueRules = []Rule{
 			if set {
 				evidence = fmt.Sprintf("no dead-letter exchange, and a delivery limit of %d", limit)
 			}
-			found(evidence, policyFix(q, `"dead-letter-exchange":"","dead-letter-routing-key":"FAILED QUEUE"`))
+			found(evidence, settingFix(q, "dead-letter-exchange", "", "dead-letter-routing-key", "FAILED QUEUE"))
 		}),
 	},
 	{
@@ -247,9 +247,22 @@ func eachQueue(check func(b *Broker, q *Queue, found func(evidence, fix string))
 	}
 }
 
-// policyFix returns the command that sets a policy for one queue. It extends the policy that applies now, because only one applies.
-func policyFix(q *Queue, setting string) string {
-	fix := fmt.Sprintf("rabbitmqctl set_policy -p %s --apply-to queues NAME %s '{%s}'", quoted(q.VHost), quoted("^"+regexp.QuoteMeta(q.Name)+"$"), setting)
+// settingFix returns the command that changes settings of one queue: keys, each followed by its value. This is a policy, unless an
+// argument of the queue overrides it. Only one policy applies, so the fix names the one that applies now.
+func settingFix(q *Queue, settings ...string) string {
+	var policy, arguments []string
+	overrides := ""
+	for pair := range slices.Chunk(settings, 2) {
+		policy = append(policy, fmt.Sprintf("%q:%q", pair[0], pair[1]))
+		arguments = append(arguments, " --set "+quoted("x-"+pair[0]+"="+pair[1]))
+		if _, given := q.Args["x-"+pair[0]]; given {
+			overrides = "x-" + pair[0]
+		}
+	}
+	if overrides != "" {
+		return "reprise migrate " + quoted(q.Name) + strings.Join(arguments, "") + " (a policy cannot change the argument " + overrides + ")"
+	}
+	fix := fmt.Sprintf("rabbitmqctl set_policy -p %s --apply-to queues NAME %s '{%s}'", quoted(q.VHost), quoted("^"+regexp.QuoteMeta(q.Name)+"$"), strings.Join(policy, ","))
 	if q.PolicyName != "" {
 		fix += " (policy " + q.PolicyName + " applies now: add its settings)"
 	}
@@ -264,7 +277,7 @@ func quoted(name string) string {
 	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
-var plain = regexp.MustCompile(`^[\w./:][\w./:-]*$`)
+var plain = regexp.MustCompile(`^[\w./:][\w./:=-]*$`)
 
 func policyOf(q *Queue) string {
 	if q.PolicyName == "" {
@@ -305,8 +318,8 @@ var brokerRules = []Rule{
 		}),
 	},
 	{
-		Name: "exchange-without-bindings", Severity: Loss, needs: []string{patterns},
-		Why: "The broker drops all messages to this exchange. It confirms them, unless they are mandatory.",
+		Name: "exchange-without-bindings", Severity: Advice, needs: []string{patterns},
+		Why: "The broker drops all messages to this exchange, and confirms them unless they are mandatory. That is intended only if nobody subscribes now.",
 		check: eachExchange(func(b *Broker, x *Exchange, found func(evidence, fix string)) {
 			if x.Name == "" || strings.HasPrefix(x.Name, "amq.") || x.Alternate != "" {
 				return
