@@ -16,6 +16,7 @@ import (
 type Broker struct {
 	Version     string // of RabbitMQ; "" if it is unknown
 	Nodes       int    // 0: unknown
+	Listeners   []Listener
 	VHosts      []VHost
 	Queues      []Queue
 	Exchanges   []Exchange
@@ -32,6 +33,12 @@ type Broker struct {
 	own     string          // virtual host of objects without one
 	has     map[string]bool // lists that were read
 	indexed index
+}
+
+// Listener is a listener of a node.
+type Listener struct {
+	Protocol string `json:"protocol"` // such as "amqp" or "amqp/ssl"
+	Port     int    `json:"port"`
 }
 
 // VHost is a virtual host.
@@ -185,7 +192,7 @@ func (b *Broker) index() {
 	for i := range b.Queues {
 		q := &b.Queues[i]
 		if _, found := routes[q.VHost]; !found {
-			routes[q.VHost] = b.routes(q.VHost)
+			routes[q.VHost] = b.Routes(q.VHost)
 		}
 		targets, known := b.deadLetterTargets(q, routes[q.VHost])
 		if !known {
@@ -228,8 +235,8 @@ func (b *Broker) Dead(q *Queue) (to, from []*Queue) {
 	return b.deadLettering(q), b.indexed.feeding[q]
 }
 
-// routes returns the exchanges and bindings of a virtual host.
-func (b *Broker) routes(vhost string) topology.Topology {
+// Routes returns the exchanges and bindings of a virtual host.
+func (b *Broker) Routes(vhost string) topology.Topology {
 	var t topology.Topology
 	for _, x := range b.Exchanges {
 		if x.VHost == vhost && x.Name != "" {

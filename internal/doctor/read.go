@@ -252,12 +252,13 @@ func Read(ctx context.Context, api mgmtapi.API, vhost string) (*Broker, error) {
 		in = api.Within()
 	}
 	var overview struct {
-		Version string `json:"rabbitmq_version"`
+		Version   string                    `json:"rabbitmq_version"`
+		Listeners mgmtapi.Field[[]Listener] `json:"listeners"`
 	}
 	if err := api.Get(ctx, "overview", &overview); err != nil {
 		return nil, err
 	}
-	b.Version = overview.Version
+	b.Version, b.Listeners = overview.Version, overview.Listeners.Value
 	var d definitions
 	var operators []policyJSON
 	for path, into := range map[string]any{

@@ -250,18 +250,26 @@ func (c *comparison) deadLetterExchanges() {
 // the other end of dead letters.
 func (c *comparison) extras() {
 	known := slices.Concat(c.declared.Bindings, c.waits.Bindings)
+	ours := map[string]bool{} // exchanges and queues
+	for _, x := range slices.Concat(c.declared.Exchanges, c.waits.Exchanges) {
+		ours["exchange "+x.Name] = true
+	}
+	for _, q := range c.declared.Queues {
+		ours["queue "+q.Name] = true
+	}
 	for _, is := range c.broker.Bindings {
-		x := fromBroker(is)
-		if is.VHost != c.VHost || x.Exchange == "" || slices.ContainsFunc(known, func(b topology.Binding) bool { return equal(b, x) }) {
+		if is.VHost != c.VHost || is.Source == "" || !ours["exchange "+is.Source] && !ours[is.Kind+" "+is.Destination] {
 			continue
 		}
-		if c.declaresExchange(x.Exchange) || c.declares(x.Queue) != nil {
+		x := fromBroker(is)
+		if !slices.ContainsFunc(known, func(b topology.Binding) bool { return equal(b, x) }) {
 			o := OfBinding(x)
 			o.Status = Extra
 			c.add(o)
 		}
 	}
-	others := map[string]int{} // index in c.Objects of a queue or an exchange
+	const maxNotes = 5
+	others, hidden := map[string]int{}, map[int]int{} // index in c.Objects of a queue or an exchange; number of further notes
 	note := func(kind, name, note string) {
 		i, found := others[kind+name]
 		if !found {
@@ -269,8 +277,17 @@ func (c *comparison) extras() {
 			others[kind+name] = i
 			c.add(Object{Status: Extra, Kind: kind, Name: name})
 		}
+		if len(c.Objects[i].Notes) == maxNotes {
+			hidden[i]++
+			return
+		}
 		c.Objects[i].Notes = append(c.Objects[i].Notes, note)
 	}
+	defer func() {
+		for i, n := range hidden {
+			c.Objects[i].Notes = append(c.Objects[i].Notes, fmt.Sprintf("and %d more", n))
+		}
+	}()
 	for _, q := range c.declared.Queues {
 		is := c.broker.Queue(c.VHost, q.Name)
 		if is == nil {

@@ -82,12 +82,12 @@ func (p *Plan) Count(s Status) (n int) {
 // use them are compared if they exist, and are not missing otherwise.
 func Compare(workers []reprise.WorkerConfig, b *doctor.Broker, vhost string) *Plan {
 	c := comparison{Plan: &Plan{Version: b.Version, VHost: vhost, Objects: []Object{}}, broker: b}
-	for _, t := range design.Topologies(workers) {
-		c.declared = c.declared.Merge(t)
-	}
+	c.declared = c.declared.Merge(design.Topologies(workers)...)
+	var later []topology.Topology
 	for _, w := range workers {
-		c.waits = c.waits.Merge(waits(w, c.declared))
+		later = append(later, waits(w, c.declared))
 	}
+	c.waits = c.waits.Merge(later...)
 	if err := c.declared.For(b.Version); b.Version != "" && err != nil {
 		c.add(Object{Status: Conflict, Kind: "broker", Name: "RabbitMQ " + b.Version, Notes: []string{strings.TrimPrefix(err.Error(), "topology: ")}})
 	}

@@ -14,9 +14,10 @@ import (
 
 // Topology is reprise topology.
 type Topology struct {
-	Graph graphCmd `cmd:"" help:"Draw the exchanges and queues of a configuration."`
-	Plan  planCmd  `cmd:"" help:"Compare a configuration with a broker."`
-	Apply applyCmd `cmd:"" help:"Create the missing exchanges, queues and bindings of a configuration."`
+	Graph  graphCmd  `cmd:"" help:"Draw the exchanges and queues of a configuration."`
+	Plan   planCmd   `cmd:"" help:"Compare a configuration with a broker."`
+	Import importCmd `cmd:"" help:"Write a configuration for the queues of a broker."`
+	Apply  applyCmd  `cmd:"" help:"Create the missing exchanges, queues and bindings of a configuration."`
 }
 
 type graphCmd struct {
