@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 var deadLetterRules = []Rule{
@@ -121,7 +122,7 @@ var deadLetterRules = []Rule{
 				return
 			}
 			if from := b.indexed.feeding[q]; len(from) > 0 {
-				found(fmt.Sprintf("%d ready messages from %s, and no consumer", q.Ready, names(from)), "reprise console --url URL --queue "+quoted(q.Name))
+				found(fmt.Sprintf("%d ready messages from %s, and no consumer", q.Ready, names(from)), "reprise console --url URL --queue "+brief.Shell(q.Name))
 			}
 		}),
 	},

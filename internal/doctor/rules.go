@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
@@ -254,30 +255,20 @@ func settingFix(q *Queue, settings ...string) string {
 	overrides := ""
 	for pair := range slices.Chunk(settings, 2) {
 		policy = append(policy, fmt.Sprintf("%q:%q", pair[0], pair[1]))
-		arguments = append(arguments, " --set "+quoted("x-"+pair[0]+"="+pair[1]))
+		arguments = append(arguments, " --set "+brief.Shell("x-"+pair[0]+"="+pair[1]))
 		if _, given := q.Args["x-"+pair[0]]; given {
 			overrides = "x-" + pair[0]
 		}
 	}
 	if overrides != "" {
-		return "reprise migrate " + quoted(q.Name) + strings.Join(arguments, "") + " (a policy cannot change the argument " + overrides + ")"
+		return "reprise migrate " + brief.Shell(q.Name) + strings.Join(arguments, "") + " (a policy cannot change the argument " + overrides + ")"
 	}
-	fix := fmt.Sprintf("rabbitmqctl set_policy -p %s --apply-to queues NAME %s '{%s}'", quoted(q.VHost), quoted("^"+regexp.QuoteMeta(q.Name)+"$"), strings.Join(policy, ","))
+	fix := fmt.Sprintf("rabbitmqctl set_policy -p %s --apply-to queues NAME %s '{%s}'", brief.Shell(q.VHost), brief.Shell("^"+regexp.QuoteMeta(q.Name)+"$"), strings.Join(policy, ","))
 	if q.PolicyName != "" {
 		fix += " (policy " + q.PolicyName + " applies now: add its settings)"
 	}
 	return fix
 }
-
-// quoted returns a name as one word of a shell. Names come from others, and users paste the command.
-func quoted(name string) string {
-	if plain.MatchString(name) {
-		return name
-	}
-	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
-}
-
-var plain = regexp.MustCompile(`^[\w./:][\w./:=-]*$`)
 
 func policyOf(q *Queue) string {
 	if q.PolicyName == "" {
@@ -361,7 +352,7 @@ var brokerRules = []Rule{
 		check: func(b *Broker, found func(Finding)) {
 			for i := range b.Policies {
 				if p := &b.Policies[i]; !p.Operator && !b.applies(p) {
-					found(Finding{VHost: p.VHost, Object: p.String(), Evidence: fmt.Sprintf("pattern %q, priority %v, apply-to %s", p.Pattern, p.Priority, p.ApplyTo), Fix: fmt.Sprintf("rabbitmqctl clear_policy -p %s %s", quoted(p.VHost), quoted(p.Name))})
+					found(Finding{VHost: p.VHost, Object: p.String(), Evidence: fmt.Sprintf("pattern %q, priority %v, apply-to %s", p.Pattern, p.Priority, p.ApplyTo), Fix: fmt.Sprintf("rabbitmqctl clear_policy -p %s %s", brief.Shell(p.VHost), brief.Shell(p.Name))})
 				}
 			}
 		},

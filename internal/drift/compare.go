@@ -40,22 +40,42 @@ func (c *comparison) declaresExchange(name string) bool {
 	return slices.ContainsFunc(slices.Concat(c.declared.Exchanges, c.waits.Exchanges), func(x topology.Exchange) bool { return x.Name == name })
 }
 
-// Advice for properties that RabbitMQ does not change.
-const (
-	refused = "RabbitMQ does not change it, and refuses the declaration (406): correct the file, or delete the %s%s and run reprise topology apply"
-	byHand  = "correct policy %s, or the file"
-)
-
 // differ adds an existing object with its differences.
 func (c *comparison) differ(o Object, differences []Difference) {
 	if o.Status, o.Differences = Exists, differences; len(differences) > 0 {
-		o.Status = Change
-		o.Fix = fmt.Sprintf(refused, o.Kind, map[string]string{"queue": " when it is empty"}[o.Kind])
-		if !slices.ContainsFunc(differences, func(d Difference) bool { return d.Policy == "" }) {
-			o.Fix = fmt.Sprintf(byHand, word(differences[0].Policy))
-		}
+		o.Status, o.Fix = Change, advice(o)
 	}
 	c.add(o)
+}
+
+// advice returns what to do about differences. RabbitMQ refuses a declaration with other properties (406), and changes none.
+func advice(o Object) string {
+	var set []string // of reprise migrate
+	migrates, policy := o.Kind == "queue", ""
+	for _, d := range o.Differences {
+		kind, _ := d.File.(string)
+		switch {
+		case d.Policy != "":
+			policy = d.Policy
+		case !strings.HasPrefix(d.Property, "x-"):
+			migrates = false
+		case d.Property == "x-queue-type":
+			set = append(set, "--type "+brief.Shell(kind))
+		case d.File == nil:
+			set = append(set, "--unset "+brief.Shell(d.Property))
+		default:
+			set = append(set, "--set "+brief.Shell(fmt.Sprintf("%s=%v", d.Property, d.File)))
+		}
+	}
+	switch {
+	case len(set) == 0 && migrates:
+		return fmt.Sprintf("correct policy %s, or the file", word(policy))
+	case migrates:
+		return fmt.Sprintf("correct the file, or: reprise migrate %s %s", brief.Shell(o.Name), strings.Join(set, " "))
+	case o.Kind == "queue":
+		return "correct the file, or delete the queue when it is empty, and run reprise topology apply"
+	}
+	return "correct the file, or delete the exchange, and run reprise topology apply"
 }
 
 // flag appends a difference between two booleans.
@@ -142,7 +162,13 @@ func (c *comparison) queueDifferences(q topology.Queue, is *doctor.Queue) (d []D
 	}
 	d = flag(d, "durable", !q.Transient, is.Durable)
 	d = flag(d, "auto_delete", q.AutoDelete, is.AutoDelete)
-	for _, name := range amqpvalue.ComparedArguments(is.Kind) {
+	compared := amqpvalue.ComparedArguments(is.Kind)
+	if kind != "" && kind != is.Kind { // the new type has other arguments
+		compared = append(compared, amqpvalue.ComparedArguments(kind)...)
+		slices.Sort(compared)
+		compared = slices.Compact(compared)
+	}
+	for _, name := range compared {
 		file, broker := plain(q.Args[name]), plain(is.Args[name])
 		if name != "x-queue-type" && !reflect.DeepEqual(file, broker) {
 			d = append(d, Difference{Property: name, File: file, Broker: broker})

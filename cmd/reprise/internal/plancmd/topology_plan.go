@@ -74,7 +74,7 @@ type planCmd struct {
 const planExits = `
 Each object has one line:
   + create            missing; reprise topology apply creates it
-  ~ change            it exists with other properties, which RabbitMQ does not change, or a policy has another effect
+  ~ change            it exists with other properties, which RabbitMQ does not change (406), or a policy has another effect
   ! conflict          it cannot be declared, or it needs an object that the file does not declare
   - not in the file:  it exists and belongs to an object of the file: a binding, or a queue at the other end of dead letters.
                       This is not a difference.
@@ -231,7 +231,7 @@ func planText(p *drift.Plan, width int) string {
 			indent(&b, "    ", note, width)
 		}
 		if o.Fix != "" {
-			indent(&b, "    fix: ", o.Fix, width)
+			fmt.Fprintf(&b, "    fix: %s\n", terminal.OneLine(o.Fix)) // may be a command that users copy
 		}
 	}
 	more("")
