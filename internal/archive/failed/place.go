@@ -21,7 +21,7 @@ type Place struct {
 
 // PlaceOf returns the work queue in which a message failed. The result of origin takes precedence, unless it is "". The
 // broker's x-death header takes precedence over the header of a Reprise worker, because a worker removes x-death from a
-// message that it parks, and any publisher can write the header of a worker. (Before RabbitMQ 4 a publisher can write
+// message that it parks, and any publisher can write the header of a worker. (A publisher can write
 // both headers. But if the message was dead-lettered, the broker has put its own entry before the publisher's.) Wait
 // queues dead-letter messages that expire, and messages that an operator retries early. Therefore an entry names a work
 // queue if its reason is not "expired" and its queue is neither a wait queue nor the failed queue.
