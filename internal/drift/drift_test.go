@@ -1,10 +1,12 @@
 package drift_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -261,6 +263,108 @@ func TestPlanNamesTheChangedObject(t *testing.T) {
 			}
 			if got := differences(a.compare(all)); len(got) > 0 {
 				r.Fatalf("after the declaration of missing objects: got %q, want none", got)
+			}
+		})
+	})
+}
+
+// A policy that overrides an argument of the file is a difference, and another setting of a policy is a note. The default queue type
+// of a virtual host applies to queues without a type.
+func TestPlanShowsPoliciesAndDefaultTypes(t *testing.T) {
+	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, url string) {
+		a, client := virtualHost(t, b, url)
+		defer a.remove(client)
+		kind := "classic"
+		if b.Name != "rabbitmq-3.10" { // has no default types
+			kind = "quorum"
+			a.request("PUT", "vhosts/"+a.vhost, `{"default_queue_type": "quorum"}`)
+		}
+		untyped := topology.Queue{Name: "untyped"}
+		all := []reprise.WorkerConfig{
+			{Queue: "work", Strategy: topology.Strategy{Route: topology.Requeuing{}}},
+			{Queue: "other", Topology: topology.Topology{Queues: []topology.Queue{untyped}}},
+		}
+		if err := client.Declare(t.Context(), declarations(all)); err != nil {
+			t.Fatal(err)
+		}
+		if p := a.compare(all); p.Differences > 0 {
+			t.Fatalf("before the policy: got %+v, want no difference", p.Objects)
+		}
+		a.request("PUT", "policies/"+a.vhost+"/limits", `{"pattern": "^work$", "definition": {"delivery-limit": 3, "max-length": 9}}`)
+		testkit.Eventually(t, time.Minute, func() error { // RabbitMQ shows effective policies after up to five seconds
+			for _, o := range a.compare(all).Objects {
+				if o.Name != "work" {
+					continue
+				}
+				want := []drift.Difference{{Property: "x-delivery-limit", File: int64(100000), Broker: int64(3), Policy: "limits"}}
+				if !reflect.DeepEqual(o.Differences, want) || !slices.Contains(o.Notes, "policy limits: x-max-length is 9") || o.Fix != "correct policy limits, or the file" {
+					return fmt.Errorf("got %+v, want %+v", o, want)
+				}
+				return nil
+			}
+			return errors.New("queue work not found")
+		})
+		other := map[string]string{"classic": "quorum", "quorum": "classic"}[kind]
+		a.request("DELETE", "queues/"+a.vhost+"/untyped", "")
+		untyped.Args = topology.Table{"x-queue-type": other}
+		if err := client.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{untyped}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range a.compare(all).Objects {
+			want := []drift.Difference{{Property: "x-queue-type", File: kind, Broker: other}}
+			if o.Name == "untyped" && (o.Status != drift.Change || !reflect.DeepEqual(o.Differences, want)) {
+				t.Errorf("another type: got %+v, want %+v", o, want)
+			}
+		}
+	})
+}
+
+// declaration draws a queue with the arguments that brokers compare, and one that they do not compare.
+func declaration(t *rapid.T, name string) topology.Queue {
+	q := topology.Queue{Name: name, Args: topology.Table{}, AutoDelete: rapid.IntRange(0, 4).Draw(t, "auto-delete") == 0}
+	arg := func(name string, values ...any) {
+		if v := rapid.SampledFrom(append(values, nil, nil)).Draw(t, name); v != nil {
+			q.Args[name] = v
+		}
+	}
+	arg("x-queue-type", "classic", "quorum")
+	arg("x-max-length", int64(5), int32(5), int16(6))
+	arg("x-dead-letter-exchange", "", "amq.fanout")
+	arg("x-overflow", "drop-head", "reject-publish")
+	arg("x-single-active-consumer", true, false)
+	arg("x-other", "a", "b")
+	if q.Args["x-queue-type"] == "quorum" {
+		q.AutoDelete = false
+		arg("x-delivery-limit", int64(7), int32(8))
+	} else {
+		arg("x-max-priority", int64(3), byte(4))
+	}
+	return q
+}
+
+// A plan has a difference exactly if the broker refuses to declare the queue again.
+func TestPlanAgreesWithTheBroker(t *testing.T) {
+	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, url string) {
+		flags.Default(t, "rapid.checks", map[bool]string{false: "100", true: "20"}[b.IsRabbitMQ])
+		a, client := virtualHost(t, b, url)
+		defer a.remove(client)
+		n := 0
+		rapid.Check(t, func(r *rapid.T) {
+			n++
+			name := fmt.Sprint("q", n)
+			if err := client.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{declaration(r, name)}}); err != nil {
+				r.Skip("invalid combination of arguments")
+			}
+			again := topology.Topology{Queues: []topology.Queue{declaration(r, name)}}
+			p := a.compare([]reprise.WorkerConfig{{Queue: "work", Topology: again}})
+			i := slices.IndexFunc(p.Objects, func(o drift.Object) bool { return o.Name == name })
+			err := client.Declare(t.Context(), again)
+			refusal, refused := errors.AsType[*reprise.DeclareError](err)
+			if refused && !strings.Contains(refusal.Advice, "already exists") {
+				r.Skip("invalid combination of arguments")
+			}
+			if (p.Objects[i].Status == drift.Change) != refused {
+				r.Fatalf("got %+v, and the broker answered: %v", p.Objects[i], err)
 			}
 		})
 	})
