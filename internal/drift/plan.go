@@ -125,7 +125,8 @@ func Compare(workers []reprise.WorkerConfig, b *doctor.Broker, vhost string) *Pl
 const maxExamined = 100
 
 // waits returns the declarations that a worker makes for its retries.
-func waits(w reprise.WorkerConfig, declared topology.Topology) (t topology.Topology) {
+func waits(w reprise.WorkerConfig, declared topology.Topology) topology.Topology {
+	var all []topology.Topology
 	policy := w.Policy.WithDefaults()
 	route := w.Strategy.WithDefaults().Route
 	arrivals := []topology.Delivery{{Queue: w.Queue, RoutingKey: w.Queue}}
@@ -140,10 +141,10 @@ func waits(w reprise.WorkerConfig, declared topology.Topology) (t topology.Topol
 		for _, d := range arrivals {
 			for _, delay := range []time.Duration{low, high} {
 				if hop, err := route.Wait(d, delay); err == nil {
-					t = t.Merge(hop.Topology)
+					all = append(all, hop.Topology)
 				}
 			}
 		}
 	}
-	return t
+	return topology.Topology{}.Merge(all...)
 }

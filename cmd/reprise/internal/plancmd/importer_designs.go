@@ -195,6 +195,10 @@ func (m *importer) cdnPurgeItems(q, wait *doctor.Queue, x, into *doctor.Exchange
 	}
 	s.set("wait_args", "{"+strings.Join(args, ", ")+"}", "{}")
 	for _, failed := range m.failedQueues(q) {
+		existing := m.queue(cmp.Or(failed, topology.FailedQueue(q.Name)))
+		if existing != nil && existing.Kind != "quorum" { // the preset declares a quorum queue
+			continue
+		}
 		with := slices.Clone(s)
 		with.set("failed_queue", quoteYAML(failed), `""`)
 		items = append(items, presetItems("cdn-purge", with, q.Name)...)
