@@ -217,3 +217,26 @@ func TestDeadLetterQueuesNeverTakesOthers(t *testing.T) {
 		t.Error("no queue was taken")
 	}
 }
+
+// Empty follows the queues from which messages return.
+func TestEmptyIncludesDelays(t *testing.T) {
+	for full, want := range map[string]bool{"": true, "invoices": false, "invoices.retry": false, "nsb.v2.delay-level-00": false, "messages": true, "missing": true} {
+		var all topology.Topology
+		for _, r := range frameworkQueues() {
+			all = all.Merge(r.Topology)
+		}
+		b := brokerOf(all)
+		for i := range b.Queues {
+			if b.Queues[i].Name == full {
+				b.Queues[i].Messages = 1
+			}
+		}
+		b.DeadLetterQueues(never)
+		if got := b.Empty("invoices"); got != want {
+			t.Errorf("with a message in %q: got %t, want %t", full, got, want)
+		}
+		if b.Empty("missing") {
+			t.Error("a missing queue is empty")
+		}
+	}
+}

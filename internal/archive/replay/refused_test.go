@@ -31,6 +31,9 @@ func TestUnsendableMessageDoesNotBlockOthers(t *testing.T) {
 		}, "does not fit into AMQP's signed 64 bits"},
 		"long property":      {func(m *failed.Message) { m.Properties.Type = strings.Repeat("t", 300) }, "type must have at most 255 bytes: got 300"},
 		"unknown work queue": {func(m *failed.Message) { m.Queue = m.FailedQueue }, "queue in which the message failed is unknown"},
+		"expired task of Celery": {func(m *failed.Message) {
+			m.Headers = topology.Table{"task": "charge", "id": "1", "root_id": "1", "expires": "1999-01-01T00:00:00Z"}
+		}, "Celery: the worker would drop the task, because it expired at 1999-01-01T00:00:00Z"},
 	} {
 		for _, plan := range []failed.Plan{{}, {Canary: time.Minute}, {Rate: 10}} {
 			t.Run(name, func(t *testing.T) {
