@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -92,10 +93,26 @@ func find(m message) (*framework, failure) {
 	}
 	for i := range frameworks {
 		if f, ok := frameworks[i].read(m); ok {
-			return &frameworks[i], f
+			return &frameworks[i], f.plausible(m)
 		}
 	}
 	return nil, failure{}
+}
+
+// maxName is the maximum size of names in AMQP.
+const maxName = 255
+
+// plausible returns f without a work queue that contradicts the broker: a publisher can write the headers and the body, and so choose
+// the destination of a replay, but the broker names the queue that rejected the message.
+func (f failure) plausible(m message) failure {
+	if dead := m.deadQueue(); dead != "" && f.queue != "" && f.queue != dead {
+		f.queue, f.exchange, f.key = "", "", ""
+	}
+	if max(len(f.queue), len(f.exchange), len(f.key)) > maxName {
+		f.queue, f.exchange, f.key = "", "", ""
+	}
+	f.attempts = min(max(f.attempts, 0), amqpvalue.MaxCount)
+	return f
 }
 
 // Of returns the name of the framework in which a message failed, or "" if it is unknown.
@@ -202,7 +219,7 @@ func (m message) deadQueue() string {
 	for _, e := range entries {
 		t, _ := e.(topology.Table)
 		reason, _ := t["reason"].(string)
-		if queue, _ := t["queue"].(string); reason != "expired" && queue != "" && queue != m.failedQueue {
+		if queue, _ := t["queue"].(string); reason != "expired" && queue != "" && queue != m.failedQueue && !amqpvalue.IsWaitQueue(queue) {
 			return queue
 		}
 	}

@@ -347,3 +347,24 @@ func FuzzBody(f *testing.F) {
 		_, _ = Restore(c, queue, c)
 	})
 }
+
+// A publisher can write all that frameworks write, but it cannot choose the destination of a message that the broker dead-letters.
+func TestBrokerNamesWorkQueue(t *testing.T) {
+	for name, m := range readFixtures(t) {
+		m.Headers = maps.Clone(m.Headers)
+		m.Headers["x-death"] = []any{topology.Table{"queue": "rejecting", "reason": "rejected", "exchange": "", "routing-keys": []any{"rejecting"}, "count": int64(1)}}
+		if a, at := Take(m, nil), PlaceOf(m, nil); a.Queue != "rejecting" || at != (failed.Place{Queue: "rejecting"}) {
+			t.Errorf("%s: got %q and %+v", name, a.Queue, at)
+		}
+	}
+}
+
+// Names and numbers that no framework writes do not reach the archive.
+func TestImplausibleClaims(t *testing.T) {
+	m := deliver("error", failed.Content{Headers: topology.Table{
+		"NServiceBus.FailedQ": strings.Repeat("q", 256), "NServiceBus.FLRetries": "9223372036854775807", "NServiceBus.Retries": "9223372036854775807",
+	}})
+	if a := Take(m, nil); len(a.Queue) > 255 || len(a.RoutingKey) > 255 || a.Attempts < 0 || a.Attempts > amqpvalue.MaxCount {
+		t.Errorf("got %q, %q and %d attempts", a.Queue, a.RoutingKey, a.Attempts)
+	}
+}
