@@ -43,11 +43,12 @@ func presetItems(name string, with settings, queues ...string) (items []string) 
 	for _, kind := range queueTypes {
 		s := slices.Clone(with)
 		s.set("queue_type", kind, "")
-		text := "  - preset: " + name + "\n" + s.indented(4) + "    queues:\n"
+		var text strings.Builder
+		text.WriteString("  - preset: " + name + "\n" + s.indented(4) + "    queues:\n")
 		for _, queue := range queues {
-			text += "      " + quoteYAML(queue) + ": {" + placeholder + "}\n"
+			text.WriteString("      " + quoteYAML(queue) + ": {" + placeholder + "}\n")
 		}
-		items = append(items, text)
+		items = append(items, text.String())
 	}
 	return items
 }

@@ -300,7 +300,7 @@ func TestImportOfAnyName(t *testing.T) {
 		if got := planned(p); slices.ContainsFunc(got, func(s string) bool { return !strings.HasPrefix(s, "queue ") || !strings.Contains(s, ".failed") }) {
 			r.Fatalf("plan of the imported file: got %q, want only failed queues\n%s", got, text)
 		}
-		for _, line := range strings.Split(text[:strings.Index(text, "\nbroker: ")], "\n") {
+		for line := range strings.SplitSeq(text[:strings.Index(text, "\nbroker: ")], "\n") {
 			if !strings.HasPrefix(line, "# ") {
 				r.Fatalf("comment: got line %q\n%s", line, text)
 			}
