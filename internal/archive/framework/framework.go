@@ -141,6 +141,8 @@ func Take(m *reprise.Delivery, origin func(*reprise.Delivery) string) failed.Arr
 		}
 	}
 	switch configured := origin != nil && origin(m) != ""; {
+	case !configured && contradicts(message{m.Queue, a.Content}, f):
+		a.Queue, a.Exchange, a.RoutingKey = m.Queue, "", "" // unknown
 	case f.exchange != "" || f.key != "":
 		a.Exchange, a.RoutingKey = f.exchange, f.key
 		if !configured {
@@ -153,13 +155,26 @@ func Take(m *reprise.Delivery, origin func(*reprise.Delivery) string) failed.Arr
 	return a
 }
 
+// contradicts reports whether the broker dead-lettered the message from another work queue than the framework names. The publisher
+// of a message of any program can write the header of a framework, so that a replay would send the message to a queue of the
+// publisher's choice. The operator has to decide.
+func contradicts(m message, f failure) bool {
+	queue := m.deadQueue()
+	return queue != "" && f.queue != "" && queue != f.queue && queue != f.queue+".DQ" // dramatiq: X.DQ is the delay of X
+}
+
 // PlaceOf is a variant of failed.PlaceOf that also understands the messages of other frameworks.
 func PlaceOf(m *reprise.Delivery, origin func(*reprise.Delivery) string) failed.Place {
 	at := failed.PlaceOf(m, failed.HistoryOf(m.Headers), failed.Deaths(m.Headers), origin)
 	if origin != nil && origin(m) != "" {
 		return at
 	}
-	if _, f := find(message{m.Queue, failed.ContentOf(m)}); f.queue != "" && f.queue != at.Queue {
+	found := message{m.Queue, failed.ContentOf(m)}
+	_, f := find(found)
+	if contradicts(found, f) {
+		return failed.Place{Queue: m.Queue} // unknown
+	}
+	if f.queue != "" && f.queue != at.Queue {
 		return failed.Place{Queue: f.queue, Claimed: !strings.HasPrefix(m.Queue, f.queue)}
 	}
 	return at
