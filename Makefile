@@ -119,6 +119,10 @@ screenshots: ## take screenshots of the console's pages (bin/screenshots, docs/i
 soak-replay: ## kill the processes that replay, archive and handle MESSAGES messages (100000)
 	go test ./internal/chaos/replay -count=1 -timeout 0 -v -replay.messages $(or $(MESSAGES),100000) $(ARGS)
 
+.PHONY: soak-migrate
+soak-migrate: ## kill migrations at every EVERY-th frame and request (1), and migrate under a load of MESSAGES messages (200000)
+	go test ./internal/migrate -count=1 -timeout 0 -v -migrate.every $(or $(EVERY),1) -migrate.messages $(or $(MESSAGES),200000) $(ARGS)
+
 .PHONY: soak-properties
 soak-properties: ## run the property tests with CHECKS cases (1000)
 	go test ./internal/archive/store ./broker/internal/queue ./conformance -run 'TestArchiveMatchesModel|TestExportAndImport|TestSearchAcceptsAnyText|TestPagesAreStable|TestAQueueOnDisk|TestDifferential' \

@@ -186,7 +186,7 @@ func TestKilledMigrationContinues(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			each(t, func(t *testing.T, f *fixture) {
-				f.settle = time.Millisecond
+				f.settle, f.batch = time.Millisecond, 8
 				counts := f.killed(t, s, point{})
 				for _, place := range []string{"frame", "answer", "request", "response"} {
 					step := *every

@@ -44,6 +44,10 @@ type Change struct {
 
 	// Delete deletes the old queue of a migration to a new name although programs have published to it by its name.
 	Delete bool
+
+	// Undo moves the bindings and messages back, if the old queue of a migration that keeps the name still exists. Otherwise the
+	// migration continues.
+	Undo bool
 }
 
 func (c Change) keepsName() bool { return c.To == "" || c.To == c.Queue }
@@ -59,6 +63,10 @@ type Config struct {
 	// has to exceed the interval at which RabbitMQ collects statistics. Default: 6 s for RabbitMQ, none for the embedded
 	// broker.
 	Settle time.Duration
+
+	// Batch is the maximum number of messages that are published and not acknowledged yet, so that an interruption duplicates
+	// at most as many. Default: 256.
+	Batch int
 
 	// Step is called when a step begins, or has to wait. Default: none.
 	Step func(text string)
@@ -84,6 +92,7 @@ type Result struct {
 // programs consume from the old queue, it waits.
 func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	in := inner.Of(cfg.Client)
+	cfg.Batch = cmp.Or(cfg.Batch, defaultBatch)
 	conn, err := in.Consuming.Get(ctx)
 	if err != nil {
 		return Result{}, err
@@ -115,7 +124,6 @@ type run struct {
 
 	record  record
 	journal journal
-	token   string // entry of this run in the journal; "" before its first move
 	paused  time.Time
 	result  Result
 	byName  int64 // number of moved messages that were published by the name of the queue
@@ -129,6 +137,8 @@ const (
 	movePrefix   = "reprise.move."      // prefix of the exchange through which messages move
 	maxName      = 230
 )
+
+const defaultBatch = 256
 
 func (r *run) step(format string, args ...any) {
 	if r.cfg.Step != nil {
@@ -188,6 +198,9 @@ func (r *run) begin(ctx context.Context) (done bool, err error) {
 	found, err := r.read(ctx)
 	if err != nil || found {
 		return false, err
+	}
+	if r.cfg.Change.Undo {
+		return true, fmt.Errorf("no migration of queue %q was interrupted", r.cfg.Change.Queue)
 	}
 	p, err := NewPlan(ctx, r.cfg.API, r.cfg.Change)
 	if err == nil {
@@ -265,7 +278,7 @@ func (r *run) check(ctx context.Context, p *Plan) error {
 func (r *run) all(ctx context.Context) error {
 	wanted := r.record.wanted()
 	if r.record.Ordered && r.record.Disconnect {
-		if err := r.pause(ctx); err != nil {
+		if err := r.pause(ctx, func() error { return nil }); err != nil {
 			return err
 		}
 	}
@@ -280,7 +293,11 @@ func (r *run) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if old.Found && !old.equals(wanted) {
+	switch {
+	case !old.Found || old.equals(wanted):
+	case r.cfg.Change.Undo:
+		wanted = old.declaration()
+	default:
 		if err := r.transfer(ctx, r.record.Queue, hold); err != nil {
 			return err
 		}

@@ -9,14 +9,10 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
-// batch is the maximum number of messages that are published and not acknowledged yet, so that an interruption duplicates at
-// most as many. Tests change it.
-var batch = 256
-
 // lull is the time without a delivery after which a move ends.
 const lull = 100 * time.Millisecond
 
-// move moves messages in their order until the queue delivers no more. Each message is confirmed before it is
+// move moves messages in their order until those that were in the queue at the start have moved, or the queue delivers no more. Each message is confirmed before it is
 // acknowledged. Unlike a redrive, which resets the attempts of one message at a time, move does not change messages, and
 // does not wait for each of them.
 func (r *run) move(ctx context.Context, from, to string) error {
@@ -26,7 +22,7 @@ func (r *run) move(ctx context.Context, from, to string) error {
 	}
 	defer ch.CloseSoon(ctx, time.Second) // requeues the messages that are not acknowledged
 	const tag = "reprise migrate"
-	deliveries, err := ch.Consume(ctx, from, tag, batch, nil, func(amqpconn.Deliveries) {})
+	deliveries, err := ch.Consume(ctx, from, tag, r.cfg.Batch, nil, func(amqpconn.Deliveries) {})
 	if err != nil {
 		return err
 	}
@@ -35,14 +31,14 @@ func (r *run) move(ctx context.Context, from, to string) error {
 		return err
 	}
 	for open := true; open; {
-		next, more := gather(ctx, deliveries)
+		next, more := gather(ctx, deliveries, r.cfg.Batch)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if !more {
 			return errors.Join(amqpconn.ErrGone, context.Cause(ch.Context()))
 		}
-		if len(next) == 0 {
+		if len(next) == 0 || left <= 0 {
 			// The broker may deliver messages before it processes the cancellation.
 			if err := ch.Cancel(ctx, tag); err != nil {
 				return err
@@ -64,7 +60,7 @@ func (r *run) move(ctx context.Context, from, to string) error {
 
 // gather returns the deliveries that have arrived, at most a batch. It waits for the first one until the lull. more is false if the
 // consumer has ended.
-func gather(ctx context.Context, deliveries amqpconn.Deliveries) (all []amqpconn.Delivery, more bool) {
+func gather(ctx context.Context, deliveries amqpconn.Deliveries, batch int) (all []amqpconn.Delivery, more bool) {
 	timer := time.NewTimer(lull)
 	defer timer.Stop()
 	select {

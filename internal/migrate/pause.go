@@ -40,8 +40,8 @@ func (b broker) setLimit(ctx context.Context, limit string) error {
 }
 
 // pause disconnects all other programs, and refuses new connections. The journal has the limit that resume restores. First
-// it waits until the management API lists all connections.
-func (r *run) pause(ctx context.Context) error {
+// it waits until the management API lists all connections, and calls meanwhile repeatedly.
+func (r *run) pause(ctx context.Context, meanwhile func() error) error {
 	limit, err := r.broker.limit(ctx)
 	if err != nil {
 		return err
@@ -54,8 +54,13 @@ func (r *run) pause(ctx context.Context) error {
 		return fmt.Errorf("cannot limit the connections of the virtual host: %w", err)
 	}
 	r.paused = time.Now()
-	if err := retry.Sleep(ctx, r.cfg.Settle); err != nil {
-		return err
+	for listed := r.paused.Add(r.cfg.Settle); time.Now().Before(listed); {
+		if err := meanwhile(); err != nil {
+			return err
+		}
+		if err := retry.Sleep(ctx, poll); err != nil {
+			return err
+		}
 	}
 	r.paused = time.Now() // until now, connections were open
 	r.step("close all other connections")

@@ -76,6 +76,11 @@ func NewPlan(ctx context.Context, api mgmtapi.API, c Change) (*Plan, error) {
 		}
 		rec.Ordered, rec.Disconnect = rec.Ordered || c.Ordered, rec.Disconnect || c.Disconnect
 		p.record, p.Continues, p.To, p.From, p.Args = rec, true, rec.To, p.old.Args, rec.Args
+		if c.Undo && p.old.Found && p.To == p.Queue && !p.old.equals(rec.wanted()) {
+			p.Args = p.From
+			p.step("move the bindings and messages of %s back to %s, and delete it", p.Queue+holding, p.Queue)
+			return p, nil
+		}
 		p.steps()
 		return p, nil
 	}
@@ -168,7 +173,7 @@ func (p *Plan) steps() {
 	if rec.Ordered && !rec.Disconnect {
 		p.step("wait until the consumers of %s have emptied it; start the consumers of %s only after that", p.Queue, p.To)
 	} else {
-		p.step("move all messages to %s: publish, confirm, acknowledge (an interruption can duplicate %d)", first, batch)
+		p.step("move all messages to %s: publish, confirm, acknowledge (an interruption can duplicate %d)", first, defaultBatch)
 	}
 	switch {
 	case second == "":

@@ -75,7 +75,7 @@ func (r record) conflict(c Change) error {
 // journal contains the entries of a migration. An entry is the key of a binding from the exchange of the record, to which
 // nothing is published, to the exchange of the mover. There are these entries:
 //
-//	run/ID            a run has begun to move messages, and has not ended the transfer
+//	run/ID/N          a run has begun to move messages in batches of N, and has not ended the transfer
 //	rebind/QUEUE      bindings are being moved to the queue
 //	overlap/QUEUE/N   N messages may have reached both queues while their bindings were moved to the queue
 //	limit/N           limit of connections before the pause; none: no limit
@@ -84,12 +84,8 @@ type journal []string
 // duplicates returns the maximum number of duplicates. An interrupted run has duplicated at most the messages of one batch.
 func (j journal) duplicates() (n int64) {
 	for _, entry := range j {
-		kind, rest, _ := strings.Cut(entry, "/")
-		switch kind {
-		case "run":
-			n += int64(batch)
-		case "overlap":
-			count, _ := strconv.ParseInt(rest[strings.LastIndex(rest, "/")+1:], 10, 64)
+		if kind, _, _ := strings.Cut(entry, "/"); kind == "run" || kind == "overlap" {
+			count, _ := strconv.ParseInt(entry[strings.LastIndex(entry, "/")+1:], 10, 64)
 			n += count
 		}
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	migrate.Shrink(8, time.Second) // killed migrations cannot reach the broker
+	migrate.SetResumeTimeout(time.Second) // killed migrations cannot reach the broker
 	testkit.Main(testkit.Waiting{M: m})
 }
 
@@ -31,7 +31,9 @@ type fixture struct {
 	ch  *amqp.Channel // of the test
 
 	settle time.Duration // see migrate.Config
-	steps  []string      // of the migrations
+	batch  int
+	steps  []string // of the migrations
+	onStep func(string)
 }
 
 // each calls test for each broker, with a virtual host that the test may disconnect.
@@ -123,16 +125,27 @@ func (f *fixture) publish(t *testing.T, exchange, key, prefix string, n int) {
 // bodies removes all messages of a queue, and returns their bodies.
 func (f *fixture) bodies(t *testing.T, queue string) (all []string) {
 	t.Helper()
-	for {
-		d, found, err := f.ch.Get(queue, true)
-		if err != nil {
+	ch := f.open(t)
+	defer ch.Close()
+	state, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Qos(500, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := ch.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range state.Messages {
+		d := <-deliveries
+		all = append(all, string(d.Body))
+		if err := d.Ack(false); err != nil {
 			t.Fatal(err)
 		}
-		if !found {
-			return all
-		}
-		all = append(all, string(d.Body))
 	}
+	return all
 }
 
 // name is the name of the connections of migrations.
@@ -150,7 +163,11 @@ func (f *fixture) migrate(ctx context.Context, t *testing.T, url string, api mgm
 	}
 	defer client.Close(context.Background())
 	return migrate.Run(ctx, migrate.Config{
-		Client: client, Name: name, API: api, Change: c, Settle: f.settle, Step: func(text string) { f.steps = append(f.steps, text) },
+		Client: client, Name: name, API: api, Change: c, Settle: f.settle, Batch: f.batch, Step: func(text string) {
+			if f.steps = append(f.steps, text); f.onStep != nil {
+				f.onStep(text)
+			}
+		},
 	})
 }
 

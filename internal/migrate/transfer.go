@@ -200,7 +200,7 @@ func (r *run) moves(from string) bool {
 
 // empty moves messages until the queue is empty and unused.
 func (r *run) empty(ctx context.Context, from *queue, to string) error {
-	token := "run/" + rand.Text()
+	token := fmt.Sprintf("run/%s/%d", rand.Text(), r.cfg.Batch)
 	if r.moves(from.Name) {
 		if err := r.log(ctx, token); err != nil {
 			return err
@@ -215,7 +215,7 @@ func (r *run) empty(ctx context.Context, from *queue, to string) error {
 			}
 		}
 		if r.record.Disconnect && r.paused.IsZero() && from.Name == r.record.Queue && r.record.To == r.record.Queue {
-			if err := r.pause(ctx); err != nil {
+			if err := r.pause(ctx, func() error { return r.move(ctx, from.Name, to) }); err != nil {
 				return err
 			}
 			continue
@@ -224,8 +224,8 @@ func (r *run) empty(ctx context.Context, from *queue, to string) error {
 		if err != nil {
 			return err
 		}
-		settle := r.cfg.Settle
-		if from.Name != r.record.Queue || !r.paused.IsZero() {
+		settle := r.cfg.Settle // also for the holding queue, which a slow channel of a publisher may still reach
+		if !r.paused.IsZero() {
 			settle = poll
 		}
 		switch {
@@ -275,7 +275,10 @@ func (r *run) busy(ctx context.Context, q *queue) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if now.Found && (now.Unacked > 0 || len(now.Consumers) > 0) {
+		if now.Found && !now.Counted {
+			return fmt.Sprintf("the management API does not show the unacked messages of %s", q.Name), nil
+		}
+		if now.Unacked > 0 || len(now.Consumers) > 0 {
 			return fmt.Sprintf("%s has unacked messages or consumers, according to the management API", q.Name), nil
 		}
 	}
@@ -340,7 +343,7 @@ func (r *run) guard(ctx context.Context, old *queue) error {
 	}
 	if r.byName > 0 || old.ByName {
 		if r.record.To == r.record.Queue {
-			return &KeptError{old.Name, "programs publish to it by its name, and RabbitMQ would drop messages that they publish while it does not exist (--disconnect stops them for that time)"}
+			return &KeptError{old.Name, "programs publish to it by its name, and RabbitMQ would drop messages that they publish while it does not exist; messages wait in " + old.Name + holding + " until you run the command again with --disconnect, which stops these programs for that time, or with --undo"}
 		}
 		if !r.cfg.Change.Delete {
 			return &KeptError{old.Name, "programs have published to it by its name; change them first, and run the command again with --delete"}

@@ -31,6 +31,7 @@ type Migrate struct {
 	Ordered    bool          `help:"Keep the order of the messages. Requires --disconnect or --to."`
 	Disconnect bool          `help:"Close all other connections of the virtual host while the queue does not exist; with --ordered, during the whole migration."`
 	Delete     bool          `help:"With --to: no program publishes by the old name any more, so delete the old queue."`
+	Undo       bool          `help:"Move messages back from QUEUE.migrating, if the old queue still exists."`
 	Management string        `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" default:"http://guest:guest@127.0.0.1:15672" help:"URL of the management API. Default ${default}."`
 	URL        string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default: amqp://guest:guest@127.0.0.1:5600."`
 	Timeout    time.Duration `default:"10s" placeholder:"TIME" help:"Maximum time to connect. Default ${default}."`
@@ -46,8 +47,8 @@ plan and asks for confirmation. It declares another queue, moves the bindings (f
 unbinds the old one), moves each message after a publisher confirm, and deletes the old queue when it is empty and has
 neither consumers nor unacked messages. If the name is kept, all messages pass through a queue with the suffix .migrating.
 
-The state is on the broker. After an interruption anywhere, run "reprise migrate QUEUE" again: it continues. The command
-prints the maximum number of duplicates. It loses no message, but:
+The state is on the broker. After an interruption anywhere, run "reprise migrate QUEUE" again: it continues. Until then, messages
+can wait in QUEUE.migrating, and after a kill during --disconnect, programs cannot connect to the virtual host. The command prints the maximum number of duplicates. It loses no message, but:
 - While the name is kept, the queue does not exist for a moment. RabbitMQ confirms and drops a message that a program
   then publishes by the name of the queue. The command therefore stops if it sees such messages, unless --disconnect
   disconnects all programs for about a second. New connections are refused for 6 s before.
@@ -122,7 +123,7 @@ func (c *Migrate) Run(ctx context.Context, streams terminal.IO) error {
 // change returns the change that the flags describe.
 func (c *Migrate) change() (migrate.Change, error) {
 	change := migrate.Change{
-		Queue: c.Queue, To: c.To, Set: topology.Table{}, Ordered: c.Ordered, Disconnect: c.Disconnect, Delete: c.Delete,
+		Queue: c.Queue, To: c.To, Set: topology.Table{}, Ordered: c.Ordered, Disconnect: c.Disconnect, Delete: c.Delete, Undo: c.Undo,
 	}
 	switch {
 	case c.Queue == "":
