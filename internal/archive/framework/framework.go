@@ -105,7 +105,7 @@ const maxName = 255
 // plausible returns f without a work queue that contradicts the broker: a publisher can write the headers and the body, and so choose
 // the destination of a replay, but the broker names the queue that rejected the message.
 func (f failure) plausible(m message) failure {
-	if dead := m.deadQueue(); dead != "" && f.queue != "" && f.queue != dead {
+	if dead := m.deadQueue(); dead != "" && f.queue != "" && dead != f.queue && dead != f.queue+".DQ" { // X.DQ is the delay of a queue X of dramatiq
 		f.queue, f.exchange, f.key = "", "", ""
 	}
 	if max(len(f.queue), len(f.exchange), len(f.key)) > maxName {
@@ -141,8 +141,6 @@ func Take(m *reprise.Delivery, origin func(*reprise.Delivery) string) failed.Arr
 		}
 	}
 	switch configured := origin != nil && origin(m) != ""; {
-	case !configured && contradicts(message{m.Queue, a.Content}, f):
-		a.Queue, a.Exchange, a.RoutingKey = m.Queue, "", "" // unknown
 	case f.exchange != "" || f.key != "":
 		a.Exchange, a.RoutingKey = f.exchange, f.key
 		if !configured {
@@ -155,26 +153,13 @@ func Take(m *reprise.Delivery, origin func(*reprise.Delivery) string) failed.Arr
 	return a
 }
 
-// contradicts reports whether the broker dead-lettered the message from another work queue than the framework names. The publisher
-// of a message of any program can write the header of a framework, so that a replay would send the message to a queue of the
-// publisher's choice. The operator has to decide.
-func contradicts(m message, f failure) bool {
-	queue := m.deadQueue()
-	return queue != "" && f.queue != "" && queue != f.queue && queue != f.queue+".DQ" // dramatiq: X.DQ is the delay of X
-}
-
 // PlaceOf is a variant of failed.PlaceOf that also understands the messages of other frameworks.
 func PlaceOf(m *reprise.Delivery, origin func(*reprise.Delivery) string) failed.Place {
 	at := failed.PlaceOf(m, failed.HistoryOf(m.Headers), failed.Deaths(m.Headers), origin)
 	if origin != nil && origin(m) != "" {
 		return at
 	}
-	found := message{m.Queue, failed.ContentOf(m)}
-	_, f := find(found)
-	if contradicts(found, f) {
-		return failed.Place{Queue: m.Queue} // unknown
-	}
-	if f.queue != "" && f.queue != at.Queue {
+	if _, f := find(message{m.Queue, failed.ContentOf(m)}); f.queue != "" && f.queue != at.Queue {
 		return failed.Place{Queue: f.queue, Claimed: !strings.HasPrefix(m.Queue, f.queue)}
 	}
 	return at

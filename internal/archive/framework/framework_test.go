@@ -241,26 +241,6 @@ func TestRestoreResetsAttempts(t *testing.T) {
 	}
 }
 
-// A publisher cannot redirect the replay of a message that the broker dead-lettered: its queue is unknown.
-func TestForgedHeadersDoNotRedirect(t *testing.T) {
-	all := readFixtures(t)
-	death := all["celery"].Headers["x-death"]
-	for name, m := range all {
-		switch name {
-		case "celery", "spring", "dramatiq", "rascal-nack-dead", "watermill", "watermill-topic": // x-death names their queue, or they name none
-			continue
-		}
-		m.Headers = maps.Clone(m.Headers)
-		m.Headers["x-death"] = death // rejected in celery
-		if a := Take(m, nil); a.Queue != m.Queue || a.Exchange != "" || a.RoutingKey != "" {
-			t.Errorf("%s: got queue %q, want it unknown", name, a.Queue)
-		}
-		if at := PlaceOf(m, nil); at.Queue != m.Queue {
-			t.Errorf("%s: got place %+v, want it unknown", name, at)
-		}
-	}
-}
-
 func TestEasyNetQRestoresMessage(t *testing.T) {
 	m := readFixtures(t)["easynetq"]
 	for name, tc := range map[string]struct{ message, kind, want, refused string }{
