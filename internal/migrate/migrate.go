@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -344,11 +345,7 @@ func describe(args topology.Table) string {
 		all = append(all, fmt.Sprintf("%s=%v", k, v))
 	}
 	slices.Sort(all)
-	text := all[0]
-	for _, one := range all[1:] {
-		text += ", " + one
-	}
-	return text
+	return strings.Join(all, ", ")
 }
 
 // kindOf returns the type of a queue with these arguments.
