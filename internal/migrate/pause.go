@@ -50,11 +50,11 @@ func (r *run) pause(ctx context.Context, meanwhile func() error) error {
 		return err
 	}
 	r.step("refuse new connections to the virtual host, for %s", r.cfg.Settle)
+	r.paused = time.Now() // a request that fails may have set the limit, which resume removes
 	if err := r.broker.setLimit(ctx, "0"); err != nil {
 		return fmt.Errorf("cannot limit the connections of the virtual host: %w", err)
 	}
-	r.paused = time.Now()
-	for listed := r.paused.Add(r.cfg.Settle); time.Now().Before(listed); {
+	for listed := time.Now().Add(r.cfg.Settle); time.Now().Before(listed); {
 		if err := meanwhile(); err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (r *run) resume() error {
 	ctx, cancel := context.WithTimeout(context.Background(), resumeTimeout)
 	defer cancel()
 	for {
-		_, err := Recover(ctx, r.cfg.API, r.record.Queue)
+		_, err := r.broker.recover(ctx, r.record.Queue)
 		if err == nil {
 			break
 		}
@@ -134,9 +134,21 @@ func (r *run) resume() error {
 }
 
 // Recover permits connections again if a migration of the queue was interrupted while other programs were disconnected. Call it
-// before connecting. It reports whether it has changed the limit.
+// before connecting. It reports whether it has changed the limit. It returns ErrRunning if the migration is not interrupted: the
+// limit protects the messages that programs would publish while the queue does not exist.
 func Recover(ctx context.Context, api mgmtapi.API, queue string) (recovered bool, err error) {
 	b := broker{api}
+	lock, err := b.queue(ctx, recordPrefix+queue)
+	if err != nil {
+		return false, err
+	}
+	if lock.Found {
+		return false, ErrRunning
+	}
+	return b.recover(ctx, queue)
+}
+
+func (b broker) recover(ctx context.Context, queue string) (recovered bool, err error) {
 	now, err := b.limit(ctx)
 	if err != nil || now != "0" {
 		return false, err

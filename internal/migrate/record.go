@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,7 +60,7 @@ func (r record) hold() topology.Queue {
 // conflict returns an error if a change differs from the recorded change. A change without arguments continues every
 // migration.
 func (r record) conflict(c Change) error {
-	same := c.keepsName() || r.To == c.To
+	same := r.To == cmp.Or(c.To, c.Queue) || c.To == "" && len(c.Set)+len(c.Unset) == 0
 	for k, v := range c.Set {
 		same = same && equal(r.Args[k], v)
 	}
@@ -299,9 +301,26 @@ func (b broker) namedBy(ctx context.Context, name string) (all []string, err err
 		args, policy := table(q.Args), table(q.Effective)
 		exchange, set := mgmtapi.Effective(kindOf(args), args, policy, "dead-letter-exchange")
 		key, _ := mgmtapi.Effective(kindOf(args), args, policy, "dead-letter-routing-key")
-		if set && exchange == "" && key == name && q.Name != name {
+		if !set || exchange != "" || q.Name == name {
+			continue
+		}
+		leads := key == name
+		if key == nil { // dead letters keep the key with which they reached the queue
+			if leads, err = b.receives(ctx, q.Name, name); err != nil {
+				return nil, err
+			}
+		}
+		if leads {
 			all = append(all, q.Name)
 		}
 	}
 	return all, err
+}
+
+// receives reports whether messages with a key may reach a queue through its bindings.
+func (b broker) receives(ctx context.Context, queue, key string) (bool, error) {
+	bindings, err := b.bindings(ctx, queue)
+	return slices.ContainsFunc(bindings, func(one topology.Binding) bool {
+		return one.RoutingKey == key || one.RoutingKey == "" || strings.ContainsAny(one.RoutingKey, "*#")
+	}), err
 }

@@ -163,6 +163,9 @@ func argument(key string) string {
 
 func (c *Migrate) run(ctx context.Context, streams terminal.IO, api mgmtapi.API, change migrate.Change) (migrate.Result, error) {
 	recovered, err := migrate.Recover(ctx, api, c.Queue)
+	if errors.Is(err, migrate.ErrRunning) {
+		return migrate.Result{}, err
+	}
 	if err != nil {
 		return migrate.Result{}, fmt.Errorf("cannot read the limits of the virtual host: %w", err)
 	}
