@@ -95,12 +95,7 @@ func (j journal) duplicates() (n int64) {
 }
 
 func (j journal) has(entry string) bool {
-	for _, e := range j {
-		if e == entry {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(j, entry)
 }
 
 // broker reads the state of a broker.
