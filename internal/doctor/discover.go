@@ -96,10 +96,11 @@ var frameworkQueues = map[string]string{
 var suffixes = []struct {
 	suffix, of string
 	sure       bool
+	exchange   bool // the framework also declares an exchange with the name of the dead-letter queue
 }{
-	{"_error", "MassTransit", true},
-	{"_skipped", "MassTransit", true},
-	{".XQ", "dramatiq", true},
+	{"_error", "MassTransit", true, true},
+	{"_skipped", "MassTransit", true, true},
+	{".XQ", "dramatiq", true, false},
 }
 
 var (
@@ -117,6 +118,9 @@ func (b *Broker) evidence(q *Queue) evidence {
 	}
 	for _, s := range suffixes {
 		if work, found := strings.CutSuffix(q.Name, s.suffix); found && b.Queue(q.VHost, work) != nil {
+			if s.exchange && !b.HasExchange(q.VHost, q.Name) {
+				return evidence{text: fmt.Sprintf("only its name indicates an error queue of %s", s.of)}
+			}
 			return evidence{found: true, text: fmt.Sprintf("the error queue of %s for %s", s.of, work), sure: s.sure}
 		}
 	}
@@ -171,13 +175,24 @@ func (b *Broker) deadLettersOf(q *Queue) evidence {
 	})
 	returns := slices.ContainsFunc(from, func(source *Queue) bool { return strings.Contains(source.Name, q.Name) })
 	consumed := slices.ContainsFunc(from, func(source *Queue) bool { return source.Consumers > 0 })
+	excess := slices.ContainsFunc(from, func(source *Queue) bool { return source.evicts() })
 	switch {
 	case returns:
 		e.found, e.text = false, e.text+", which are named after it, so they may return to it after a retry"
+	case excess && !named && !sureWord.MatchString(q.Name):
+		e.found, e.text = false, e.text+", which are not only failed messages, because of a TTL or a maximum length"
 	case !consumed && !named && !sureWord.MatchString(q.Name):
 		e.found, e.text = false, e.text+", without consumers now, so it may be a work queue whose retries wait there"
 	}
 	return e
+}
+
+// evicts reports whether a queue dead-letters messages that no consumer has seen, such as an excess that another program processes.
+func (q *Queue) evicts() bool {
+	return slices.ContainsFunc([]string{"message-ttl", "max-length", "max-length-bytes"}, func(key string) bool {
+		_, set := q.limit(key)
+		return set
+	})
 }
 
 // unsuitable returns the reason to leave a queue in spite of the evidence, or "".
@@ -201,7 +216,7 @@ func (b *Broker) unsuitable(q *Queue, e evidence, archived func(string) bool) st
 		return fmt.Sprintf("it has consumers: %d", q.Consumers)
 	case q.Taken > 0 && !e.sure && !archived(q.Name):
 		return fmt.Sprintf("another program has taken %d messages from it", q.Taken)
-	case e.dead:
+	case e.dead || !e.sure:
 		return b.alsoReceives(q)
 	}
 	return ""
@@ -210,7 +225,7 @@ func (b *Broker) unsuitable(q *Queue, e evidence, archived func(string) bool) st
 // alsoReceives returns a reason if an exchange leads to the queue that is not a dead-letter exchange.
 func (b *Broker) alsoReceives(q *Queue) string {
 	for _, e := range b.Bindings {
-		if e.VHost != q.VHost || e.Kind != "queue" || e.Destination != q.Name || e.Source == "" {
+		if e.VHost != q.VHost || e.Kind != "queue" || e.Destination != q.Name || e.Source == "" || e.Source == q.Name || deadWord.MatchString(e.Source) {
 			continue
 		}
 		if !slices.ContainsFunc(b.Queues, func(source Queue) bool {

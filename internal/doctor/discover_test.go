@@ -116,6 +116,13 @@ func frameworkQueues() map[string]roles {
 		"plain": {
 			queues(declared("parcels", "dead-letter-exchange", "lost")).Merge(bound("lost", topology.Fanout, "", declared("lost-parcels"))), []string{"parcels"}, []string{"lost-parcels"},
 		},
+		"business events": {
+			queues(declared("payment")).Merge(bound("payments", topology.Topic, "payment.rejected", declared("payment.rejected"))), []string{"payment", "payment.rejected"}, nil,
+		},
+		"errors of another program": {queues(declared("import"), declared("import_error")), []string{"import", "import_error"}, nil},
+		"spillover": {
+			queues(declared("clicks", "max-length", int64(1000), "dead-letter-exchange", "spill")).Merge(bound("spill", topology.Fanout, "", declared("clicks-nightly"))), []string{"clicks", "clicks-nightly"}, nil,
+		},
 		"wait without TTL":   {queues(declared("errors-of-users"), declared("u1", dlx("errors-of-users")...)), []string{"errors-of-users"}, nil},
 		"wait with its name": {queues(declared("dead-accounts"), declared("dead-accounts.2", dlx("dead-accounts")...)), []string{"dead-accounts"}, nil},
 	}
@@ -237,6 +244,23 @@ func TestEmptyIncludesDelays(t *testing.T) {
 		}
 		if b.Empty("missing") {
 			t.Error("a missing queue is empty")
+		}
+	}
+}
+
+// After the broker has started, it does not know who took messages, and consumers may be missing for a while.
+func TestDeadLetterQueuesAfterStart(t *testing.T) {
+	for name, r := range frameworkQueues() {
+		b := brokerOf(r.Topology)
+		for i := range b.Queues {
+			if slices.Contains(r.work[:min(1, len(r.work))], b.Queues[i].Name) {
+				b.Queues[i].Consumers = 1
+			}
+		}
+		for _, v := range b.DeadLetterQueues(never) {
+			if v.Take && !slices.Contains(r.dead, v.Queue) {
+				t.Errorf("%s: took %s: %s", name, v.Queue, v.Why)
+			}
 		}
 	}
 }
