@@ -111,7 +111,6 @@ type queue struct {
 	Policy                         string
 	Effective                      topology.Table // definition of the policies
 	Ready, Unacked                 int64
-	Counted                        bool     // whether the counts are known
 	Consumers                      []string // connections of the consumers
 	ByName                         bool     // messages were published by the name of the queue
 }
@@ -193,7 +192,7 @@ func (b broker) queue(ctx context.Context, name string) (*queue, error) {
 	found := &queue{
 		Name: name, Found: true, Kind: q.Type, Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive,
 		Args: table(q.Args), Policy: q.Policy.Value, Effective: table(q.Effective),
-		Ready: q.Ready.Value, Unacked: q.Unacked.Value, Counted: q.Ready.Known && q.Unacked.Known,
+		Ready: q.Ready.Value, Unacked: q.Unacked.Value,
 	}
 	if found.Kind == "" {
 		found.Kind = kindOf(found.Args)
