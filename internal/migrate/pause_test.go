@@ -108,3 +108,27 @@ func TestKeepsQueueOfKeylessWait(t *testing.T) {
 		}
 	})
 }
+
+// A queue without bindings that has received messages got them by its name, also if its consumers have taken all of them.
+func TestKeepsQueueOfNamedPublishers(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f *fixture) {
+		f.queue(t, "orders", nil)
+		f.publish(t, "", "orders", "a", 3)
+		f.bodies(t, "orders")
+		testkit.Eventually(t, time.Minute, func() error {
+			var q struct {
+				Stats struct{ Publish int } `json:"message_stats"`
+			}
+			if err := f.api.Get(t.Context(), "queues"+f.api.Within()+"/orders", &q); err != nil || q.Stats.Publish > 0 {
+				return err
+			}
+			return errors.New("no statistics yet")
+		})
+		f.settle = time.Millisecond
+		_, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "orders", To: "orders.v2", Set: quorum})
+		if _, ok := errors.AsType[*migrate.KeptError](err); !ok || f.arguments(t, "orders") == nil {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -123,10 +123,13 @@ func (p *Plan) first(ctx context.Context, b broker, c Change) error {
 	if len(c.Set) == 0 && len(c.Unset) == 0 && p.To == p.Queue {
 		p.problem("no migration of queue %q was interrupted, and no flag changes it", p.Queue)
 	}
-	p.refuse(c, target, wanted)
 	if p.bindings, err = b.bindings(ctx, p.Queue); err != nil {
 		return err
 	}
+	// By default (rates_mode basic), RabbitMQ does not tell the exchange of published messages.
+	p.old.ByName = p.old.ByName || p.old.Published && len(p.bindings) == 0
+	p.record.ByName = p.old.ByName
+	p.refuse(c, target, wanted)
 	p.steps()
 	return p.others(ctx, b, c)
 }

@@ -26,6 +26,7 @@ type record struct {
 	Transient  bool           `json:"transient,omitempty"`
 	Ordered    bool           `json:"ordered,omitempty"`
 	Disconnect bool           `json:"disconnect,omitempty"`
+	ByName     bool           `json:"by_name,omitempty"` // programs have published by the name of the queue
 }
 
 const recordArgument = "x-reprise-migration"
@@ -113,6 +114,7 @@ type queue struct {
 	Ready, Unacked                 int64
 	Consumers                      []string // connections of the consumers
 	ByName                         bool     // messages were published by the name of the queue
+	Published                      bool     // messages were published to the queue
 }
 
 type object = mgmtapi.Field[map[string]any]
@@ -178,6 +180,9 @@ func (b broker) queue(ctx context.Context, name string) (*queue, error) {
 				Publish int64 `json:"publish"`
 			} `json:"stats"`
 		}] `json:"incoming"`
+		Stats mgmtapi.Field[struct {
+			Publish int64 `json:"publish"`
+		}] `json:"message_stats"`
 	}]
 	err := b.api.Get(ctx, b.path("queues", name), &answer)
 	q := answer.Value
@@ -197,6 +202,7 @@ func (b broker) queue(ctx context.Context, name string) (*queue, error) {
 	if found.Kind == "" {
 		found.Kind = kindOf(found.Args)
 	}
+	found.Published = q.Stats.Value.Publish > 0
 	for _, c := range q.Consumers {
 		found.Consumers = append(found.Consumers, c.Value.Channel.Value.Connection)
 	}

@@ -338,7 +338,7 @@ func (r *run) guard(ctx context.Context, old *queue) error {
 	if old.Name != r.record.Queue || !r.paused.IsZero() {
 		return nil
 	}
-	if r.byName > 0 || old.ByName {
+	if r.byName > 0 || old.ByName || r.record.ByName {
 		if r.record.To == r.record.Queue {
 			return &KeptError{old.Name, "programs publish to it by its name, and RabbitMQ would drop messages that they publish while it does not exist; messages wait in " + old.Name + holding + " until you run the command again with --disconnect, which stops these programs for that time, or with --undo"}
 		}
