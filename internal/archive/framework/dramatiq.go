@@ -41,8 +41,8 @@ var dramatiq = framework{
 				ops = append(ops, op{"remove", "/options/" + name, nil})
 			}
 		}
-		if strings.HasSuffix(body.Queue, ".DQ") {
-			ops = append(ops, op{"replace", "/queue_name", strings.TrimSuffix(body.Queue, ".DQ")})
+		if before, ok0 := strings.CutSuffix(body.Queue, ".DQ"); ok0 {
+			ops = append(ops, op{"replace", "/queue_name", before})
 		}
 		text, err := json.Marshal(ops)
 		if err != nil {

@@ -304,9 +304,7 @@ func TestAnyMessage(t *testing.T) {
 		if content.Headers == nil {
 			content.Headers = topology.Table{}
 		}
-		for name, v := range hostile.Headers().Draw(t, "headers") {
-			content.Headers[name] = v
-		}
+		maps.Copy(content.Headers, hostile.Headers().Draw(t, "headers"))
 		if keys := slices.Sorted(maps.Keys(content.Headers)); len(keys) > 0 && rapid.Bool().Draw(t, "replace") {
 			for name, v := range hostile.Headers().Draw(t, "value") {
 				content.Headers[rapid.SampledFrom(keys).Draw(t, "key")] = v
