@@ -60,9 +60,9 @@ type Config struct {
 	API    mgmtapi.API
 	Change Change
 
-	// Settle is the time for which the management API has to report that a queue is unused before the queue is deleted. It
-	// has to exceed the interval at which RabbitMQ collects statistics. Default: 6 s for RabbitMQ, none for the embedded
-	// broker.
+	// Settle has to exceed the interval at which RabbitMQ collects statistics (collect_statistics_interval, by default 5 s). The
+	// management API has to report for twice this time that a queue is unused before the queue is deleted. Default: 6 s for
+	// RabbitMQ, none for the embedded broker.
 	Settle time.Duration
 
 	// Batch is the maximum number of messages that are published and not acknowledged yet, so that an interruption duplicates

@@ -19,7 +19,7 @@ func (b broker) limit(ctx context.Context) (string, error) {
 	var found []struct {
 		Value map[string]int64 `json:"value"`
 	}
-	if err := b.api.Get(ctx, "vhost-limits"+b.api.Within(), &found); err != nil {
+	if err := b.get(ctx, "vhost-limits"+b.api.Within(), &found); err != nil {
 		return "", err
 	}
 	for _, one := range found {
@@ -93,7 +93,7 @@ func (r *run) others(ctx context.Context) (names []string, err error) {
 			Name string `json:"connection_name"`
 		}] `json:"client_properties"`
 	}
-	err = r.broker.api.Get(ctx, "vhosts"+r.broker.api.Within()+"/connections", &found)
+	err = r.broker.get(ctx, "vhosts"+r.broker.api.Within()+"/connections", &found)
 	for _, c := range found {
 		if !strings.HasPrefix(c.Given.Value, r.cfg.Name+" ") && !strings.HasPrefix(c.Properties.Value.Name, r.cfg.Name+" ") {
 			names = append(names, c.Name)

@@ -256,7 +256,7 @@ func (p *Plan) policies(ctx context.Context, b broker, c Change) error {
 		ApplyTo    string `json:"apply-to"`
 		Definition object `json:"definition"`
 	}
-	if err := b.api.Get(ctx, "policies"+b.api.Within(), &found); err != nil {
+	if err := b.get(ctx, "policies"+b.api.Within(), &found); err != nil {
 		p.note("the policies are unknown: %s", err)
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -112,6 +113,7 @@ type queue struct {
 	Policy                         string
 	Effective                      topology.Table // definition of the policies
 	Ready, Unacked                 int64
+	Counted                        bool     // whether the counts are known: RabbitMQ has none until it has collected them
 	Consumers                      []string // connections of the consumers
 	ByName                         bool     // messages were published by the name of the queue
 	Published                      bool     // messages were published to the queue
@@ -154,6 +156,19 @@ func (b broker) path(kind, name string) string {
 	return kind + b.api.Within() + "/" + url.PathEscape(name)
 }
 
+// get requests an object of the management API. It repeats the request after an internal error, which RabbitMQ 3.10 returns while it
+// deletes an object.
+func (b broker) get(ctx context.Context, path string, into any) (err error) {
+	for range 5 {
+		err = b.api.Get(ctx, path, into)
+		status, ok := errors.AsType[*mgmtapi.StatusError](err)
+		if !ok || status.Code != http.StatusInternalServerError || retry.Sleep(ctx, poll) != nil {
+			return err
+		}
+	}
+	return err
+}
+
 // queue reads a queue.
 func (b broker) queue(ctx context.Context, name string) (*queue, error) {
 	var answer mgmtapi.Field[struct {
@@ -184,7 +199,7 @@ func (b broker) queue(ctx context.Context, name string) (*queue, error) {
 			Publish int64 `json:"publish"`
 		}] `json:"message_stats"`
 	}]
-	err := b.api.Get(ctx, b.path("queues", name), &answer)
+	err := b.get(ctx, b.path("queues", name), &answer)
 	q := answer.Value
 	switch {
 	case missing(err), err == nil && answer.Known && q.Name == "": // RabbitMQ 3.10 answers [] during a deletion
@@ -197,7 +212,7 @@ func (b broker) queue(ctx context.Context, name string) (*queue, error) {
 	found := &queue{
 		Name: name, Found: true, Kind: q.Type, Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive,
 		Args: table(q.Args), Policy: q.Policy.Value, Effective: table(q.Effective),
-		Ready: q.Ready.Value, Unacked: q.Unacked.Value,
+		Ready: q.Ready.Value, Unacked: q.Unacked.Value, Counted: q.Ready.Known && q.Unacked.Known,
 	}
 	if found.Kind == "" {
 		found.Kind = kindOf(found.Args)
@@ -240,7 +255,7 @@ func (b broker) bindings(ctx context.Context, queue string) (all []topology.Bind
 		Key    string `json:"routing_key"`
 		Args   object `json:"arguments"`
 	}
-	err = b.api.Get(ctx, b.path("queues", queue)+"/bindings", &found)
+	err = b.get(ctx, b.path("queues", queue)+"/bindings", &found)
 	if missing(err) {
 		return nil, nil
 	}
@@ -257,7 +272,7 @@ func (b broker) record(ctx context.Context, queue string) (r record, found bool,
 	var x struct {
 		Args object `json:"arguments"`
 	}
-	err = b.api.Get(ctx, b.path("exchanges", recordPrefix+queue), &x)
+	err = b.get(ctx, b.path("exchanges", recordPrefix+queue), &x)
 	if missing(err) {
 		return r, false, nil
 	}
@@ -279,7 +294,7 @@ func (b broker) journal(ctx context.Context, r record) (j journal, err error) {
 	var found []struct {
 		Key string `json:"routing_key"`
 	}
-	err = b.api.Get(ctx, b.path("exchanges", recordPrefix+r.Queue)+"/bindings/source", &found)
+	err = b.get(ctx, b.path("exchanges", recordPrefix+r.Queue)+"/bindings/source", &found)
 	if missing(err) {
 		return nil, nil
 	}
@@ -296,7 +311,7 @@ func (b broker) namedBy(ctx context.Context, name string) (all []string, err err
 		Args      object `json:"arguments"`
 		Effective object `json:"effective_policy_definition"`
 	}
-	err = b.api.Get(ctx, "queues"+b.api.Within()+"?columns=name,arguments,effective_policy_definition", &found)
+	err = b.get(ctx, "queues"+b.api.Within()+"?columns=name,arguments,effective_policy_definition", &found)
 	for _, q := range found {
 		args, policy := table(q.Args), table(q.Effective)
 		exchange, set := mgmtapi.Effective(kindOf(args), args, policy, "dead-letter-exchange")

@@ -169,7 +169,7 @@ func (r *run) unbindRest(ctx context.Context, from string) error {
 		Source     string `json:"source"`
 		Properties string `json:"properties_key"`
 	}
-	if err := r.broker.api.Get(ctx, r.broker.path("queues", from)+"/bindings", &rest); err != nil {
+	if err := r.broker.get(ctx, r.broker.path("queues", from)+"/bindings", &rest); err != nil {
 		return err
 	}
 	for _, b := range rest {
@@ -225,8 +225,11 @@ func (r *run) empty(ctx context.Context, from *queue, to string) error {
 			return err
 		}
 		settle := r.cfg.Settle // also for the holding queue, which a slow channel of a publisher may still reach
-		if !r.paused.IsZero() {
+		switch {
+		case !r.paused.IsZero():
 			settle = poll
+		case from.Name == r.record.Queue:
+			settle *= 2 // the counts of unacked messages may be late
 		}
 		switch {
 		case reason != "":
@@ -274,6 +277,11 @@ func (r *run) busy(ctx context.Context, q *queue) (string, error) {
 		now, err := r.broker.queue(ctx, q.Name)
 		if err != nil {
 			return "", err
+		}
+		// Messages that are unacked, without a consumer, are only in the counts of the API, and would be lost. A Settle below
+		// poll trusts missing counts.
+		if now.Found && !now.Counted && r.cfg.Settle > poll {
+			return fmt.Sprintf("the management API does not show the unacked messages of %s yet", q.Name), nil
 		}
 		if now.Unacked > 0 || len(now.Consumers) > 0 {
 			return fmt.Sprintf("%s has unacked messages or consumers, according to the management API", q.Name), nil

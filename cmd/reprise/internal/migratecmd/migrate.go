@@ -47,15 +47,28 @@ plan and asks for confirmation. It declares another queue, moves the bindings (f
 unbinds the old one), moves each message after a publisher confirm, and deletes the old queue when it is empty and has
 neither consumers nor unacked messages. If the name is kept, all messages pass through a queue with the suffix .migrating.
 
-The state is on the broker. After an interruption anywhere, run "reprise migrate QUEUE" again: it continues. Until then, messages
-can wait in QUEUE.migrating, and after a kill during --disconnect, programs cannot connect to the virtual host. The command prints the maximum number of duplicates. It loses no message, but:
-- While the name is kept, the queue does not exist for a moment. RabbitMQ confirms and drops a message that a program
-  then publishes by the name of the queue. The command therefore stops if it sees such messages, unless --disconnect
-  disconnects all programs for about a second. New connections are refused for 6 s before.
-- Old messages follow later arrivals. --ordered keeps the order: with --disconnect, all programs are disconnected until the
-  end; with --to, no message moves, and the consumers have to empty the old queue before others consume the new one.
-- Moved messages are persistent, have a message ID, and restart their TTL, delivery count and, on RabbitMQ 4, the counts of
-  x-death. A user-id of another user becomes the header x-reprise-user-id.
+The state is on the broker. After an interruption anywhere, run "reprise migrate QUEUE" again: it continues. Until then,
+messages can wait in QUEUE.migrating, and after a kill during --disconnect, programs cannot connect to the virtual host.
+The command prints the maximum number of duplicates. It loses no message, except:
+
+  - While the name is kept, the queue does not exist for a moment. RabbitMQ
+    confirms and drops a message that a program then publishes by the name of
+    the queue. The command stops if it sees such programs, unless --disconnect
+    disconnects all programs for about a second. New connections are refused
+    for 6 s before. A program that publishes so rarely may not be seen: stop it.
+  - The management API reports unacked messages with a delay of up to 5 s. If
+    the broker has a longer collect_statistics_interval, stop the consumers.
+
+Other effects:
+
+  - Old messages follow later arrivals. --ordered keeps the order: with
+    --disconnect, all programs are disconnected until the end; with --to, no
+    message moves, and the consumers have to empty the old queue before others
+    consume the new one.
+  - Moved messages are persistent, have a message ID, come from the exchange
+    reprise.move.QUEUE, and restart their TTL, delivery count and, on RabbitMQ
+    4, the counts of x-death. A user-id of another user becomes the header
+    x-reprise-user-id.
 
 The user needs the tag administrator for --disconnect, otherwise management.
 
