@@ -112,6 +112,7 @@ func (a API) send(ctx context.Context, method, path string, body []byte) (*http.
 		}
 		return nil, fmt.Errorf("the management API at %s does not answer: %w", r.URL.Host, err)
 	}
+	answer.Request = r // also if the transport does not set it, or after a redirect
 	return answer, nil
 }
 

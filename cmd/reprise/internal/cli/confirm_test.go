@@ -28,6 +28,8 @@ func TestActionsAskUnlessYes(t *testing.T) {
 		"waiting park":     {"--queue", "orders", "--reason", "x"},
 		"redrive":          nil, // needs a broker: see redrive.txtar
 		"migrate":          nil, // needs a broker: see migrate.txtar
+		"topology apply":   nil, // needs a broker: see topology-plan.txtar
+		"peek":             nil, // needs a broker, and takes nothing out: see peek.txtar
 	}
 	parser, err := newParser(terminal.IO{Stdout: io.Discard, Stderr: io.Discard, Lookup: func(string) (string, bool) { return "", false }})
 	if err != nil {
