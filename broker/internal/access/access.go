@@ -62,17 +62,10 @@ type Control struct {
 	mu          sync.RWMutex
 	users       map[string]User
 	permissions map[grantee]compiledPermission
-
-	topicPermissions map[topic]TopicPermission
-	topics           map[grantee]Topics // the same, compiled
+	topics      map[grantee]Topics
 }
 
 type grantee struct{ user, vhost string }
-
-type topic struct {
-	grantee
-	exchange string
-}
 
 type compiledPermission struct {
 	Permission
@@ -83,7 +76,7 @@ type compiledPermission struct {
 func New() *Control {
 	c := &Control{
 		users: make(map[string]User), permissions: make(map[grantee]compiledPermission),
-		topicPermissions: make(map[topic]TopicPermission), topics: make(map[grantee]Topics),
+		topics:  make(map[grantee]Topics),
 		guesses: throttle.New(time.Now, maxDelay), delayed: delayedLogins{at: make(map[netip.Prefix]int)},
 		known: knownUsers{addresses: bounded.New[userAddress, time.Time](maxKnown)},
 	}
@@ -176,7 +169,7 @@ func (c *Control) DeleteUser(name string) error {
 	delete(c.users, name)
 	c.registry.Delete(userKind, name)
 	c.deletePermissions(func(g grantee) bool { return g.user == name })
-	c.deleteTopics(func(t topic) bool { return t.user == name })
+	c.deleteTopics(func(p TopicPermission) bool { return p.User == name })
 	return nil
 }
 
@@ -247,7 +240,7 @@ func (c *Control) DeleteVHost(vhost string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deletePermissions(func(g grantee) bool { return g.vhost == vhost })
-	c.deleteTopics(func(t topic) bool { return t.vhost == vhost })
+	c.deleteTopics(func(p TopicPermission) bool { return p.VHost == vhost })
 }
 
 func (c *Control) deletePermissions(which func(grantee) bool) {

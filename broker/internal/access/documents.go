@@ -83,7 +83,7 @@ func Load(r *registry.Registry, log *slog.Logger) (*Control, error) {
 		if err != nil {
 			log.Error("invalid topic permission permits nothing", "user", p.User, "vhost", p.VHost, "exchange", p.Exchange, "error", err)
 		}
-		c.addTopic(p, keys)
+		c.addTopic(keys)
 	}
 	c.registry = r
 	return c, nil

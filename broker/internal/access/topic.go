@@ -28,7 +28,10 @@ type TopicPermission struct {
 type Topics map[string]*Keys
 
 // Keys are the routing keys that a topic permission permits.
-type Keys struct{ write, read *pcre.Regexp }
+type Keys struct {
+	TopicPermission
+	write, read *pcre.Regexp
+}
 
 // Permit reports whether a key is permitted for an operation.
 func (k *Keys) Permit(op Operation, key string) bool {
@@ -42,7 +45,7 @@ func (k *Keys) Permit(op Operation, key string) bool {
 // compileKeys compiles the expressions. Invalid expressions are in the error, and permit nothing.
 func compileKeys(p TopicPermission) (k *Keys, err error) {
 	names := strings.NewReplacer("{username}", quote(p.User), "{vhost}", quote(p.VHost))
-	k = new(Keys)
+	k = &Keys{TopicPermission: p}
 	for _, e := range []struct {
 		op      Operation
 		pattern string
@@ -73,61 +76,63 @@ func (c *Control) SetTopicPermission(p TopicPermission) error {
 	if _, known := c.users[p.User]; !known {
 		return ErrUnknownUser
 	}
-	c.addTopic(p, keys)
+	c.addTopic(keys)
 	c.registry.Set(topicDocument{p.Write, p.Read}, topicKind, p.User, p.VHost, p.Exchange)
 	return nil
 }
 
 // addTopic adds a topic permission. It replaces the map, because sessions read the old map.
-func (c *Control) addTopic(p TopicPermission, keys *Keys) {
-	g := grantee{p.User, p.VHost}
+func (c *Control) addTopic(keys *Keys) {
+	g := grantee{keys.User, keys.VHost}
 	topics := maps.Clone(c.topics[g])
 	if topics == nil {
 		topics = make(Topics)
 	}
-	topics[p.Exchange] = keys
+	topics[keys.Exchange] = keys
 	c.topics[g] = topics
-	c.topicPermissions[topic{g, p.Exchange}] = p
 	c.generation.Add(1)
 }
 
 // DeleteTopicPermissions removes the topic permissions of a user in a virtual host, for an exchange or, if it is nil, for
 // all exchanges.
 func (c *Control) DeleteTopicPermissions(user, vhost string, exchange *string) {
-	c.deleteTopicsWhere(func(t topic) bool {
-		return t.grantee == grantee{user, vhost} && (exchange == nil || t.exchange == *exchange)
+	c.deleteTopicsWhere(func(p TopicPermission) bool {
+		return p.User == user && p.VHost == vhost && (exchange == nil || p.Exchange == *exchange)
 	})
 }
 
 // DeleteExchange removes the topic permissions of all users for an exchange.
 func (c *Control) DeleteExchange(vhost, exchange string) {
-	c.deleteTopicsWhere(func(t topic) bool { return t.vhost == vhost && t.exchange == exchange })
+	c.deleteTopicsWhere(func(p TopicPermission) bool { return p.VHost == vhost && p.Exchange == exchange })
 }
 
 // KeepTopics removes the topic permissions for exchanges that do not exist.
 func (c *Control) KeepTopics(exists func(vhost, exchange string) bool) {
-	c.deleteTopicsWhere(func(t topic) bool { return !exists(t.vhost, t.exchange) })
+	c.deleteTopicsWhere(func(p TopicPermission) bool { return !exists(p.VHost, p.Exchange) })
 }
 
-func (c *Control) deleteTopicsWhere(which func(topic) bool) {
+func (c *Control) deleteTopicsWhere(which func(TopicPermission) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deleteTopics(which)
 }
 
-func (c *Control) deleteTopics(which func(topic) bool) {
-	for t := range c.topicPermissions {
-		if !which(t) {
+func (c *Control) deleteTopics(which func(TopicPermission) bool) {
+	for g, topics := range c.topics {
+		kept := maps.Clone(topics)
+		maps.DeleteFunc(kept, func(_ string, k *Keys) bool {
+			gone := which(k.TopicPermission)
+			if gone {
+				c.registry.Delete(topicKind, k.User, k.VHost, k.Exchange)
+			}
+			return gone
+		})
+		if len(kept) == len(topics) {
 			continue
 		}
-		delete(c.topicPermissions, t)
-		topics := maps.Clone(c.topics[t.grantee])
-		delete(topics, t.exchange)
-		c.topics[t.grantee] = topics
-		if len(topics) == 0 {
-			delete(c.topics, t.grantee)
+		if c.topics[g] = kept; len(kept) == 0 {
+			delete(c.topics, g)
 		}
-		c.registry.Delete(topicKind, t.user, t.vhost, t.exchange)
 		c.generation.Add(1)
 	}
 }
@@ -144,9 +149,11 @@ func (c *Control) TopicPermissions(wanted func(TopicPermission) bool) []TopicPer
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	all := []TopicPermission{}
-	for _, p := range c.topicPermissions {
-		if wanted(p) {
-			all = append(all, p)
+	for _, topics := range c.topics {
+		for _, k := range topics {
+			if wanted(k.TopicPermission) {
+				all = append(all, k.TopicPermission)
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b TopicPermission) int {

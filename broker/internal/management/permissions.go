@@ -61,13 +61,19 @@ func putPermission(c *call) (any, error) {
 	if err := c.decode(&s, "configure", "write", "read"); err != nil {
 		return nil, err
 	}
-	user, vhost := c.PathValue("user"), c.PathValue("vhost")
-	_, known := c.node.Access.User(user)
-	if c.node.VHost(vhost) == nil || !known {
-		return nil, badRequest("vhost_or_user_not_found")
+	if err := c.granteeExists(); err != nil {
+		return nil, err
 	}
 	_, existed := c.permission()
 	return stored(existed), c.node.Access.SetPermission(access.Permission{
-		User: user, VHost: vhost, Configure: s.Configure, Write: s.Write, Read: s.Read,
+		User: c.PathValue("user"), VHost: c.PathValue("vhost"), Configure: s.Configure, Write: s.Write, Read: s.Read,
 	})
+}
+
+// granteeExists returns the error of a request that grants something to a missing user, or in a missing virtual host.
+func (c *call) granteeExists() error {
+	if c.node.VHost(c.PathValue("vhost")) == nil || userExists(c) != nil {
+		return badRequest("vhost_or_user_not_found")
+	}
+	return nil
 }

@@ -13,10 +13,7 @@ func (h *Handler) topicPermissions() {
 	})
 	h.handle("GET /api/users/{user}/topic-permissions", administrator, func(c *call) (any, error) {
 		user := c.PathValue("user")
-		if _, known := c.node.Access.User(user); !known {
-			return nil, notFound
-		}
-		return c.node.Access.TopicPermissions(func(p access.TopicPermission) bool { return p.User == user }), nil
+		return c.node.Access.TopicPermissions(func(p access.TopicPermission) bool { return p.User == user }), userExists(c)
 	})
 	h.handle("GET /api/vhosts/{vhost}/topic-permissions", administrator, func(c *call) (any, error) {
 		v, err := c.vhost()
@@ -49,16 +46,14 @@ func (c *call) topicPermissions() []access.TopicPermission {
 }
 
 func putTopicPermission(c *call) (any, error) {
-	user, vhost := c.PathValue("user"), c.PathValue("vhost")
-	_, known := c.node.Access.User(user)
-	if c.node.VHost(vhost) == nil || !known {
-		return nil, badRequest("vhost_or_user_not_found")
+	if err := c.granteeExists(); err != nil {
+		return nil, err
 	}
-	p := access.TopicPermission{User: user, VHost: vhost}
+	var p access.TopicPermission
 	if err := c.decode(&p, "exchange", "write", "read"); err != nil {
 		return nil, err
 	}
-	p.User, p.VHost = user, vhost // the body may contain other names
+	p.User, p.VHost = c.PathValue("user"), c.PathValue("vhost") // the body may contain other names
 	existed := len(c.topicPermissions()) > 0
 	return stored(existed), setTopicPermission(c.node, p)
 }
