@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/internal/pcre"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -264,7 +267,7 @@ func (p *Plan) policies(ctx context.Context, b broker, c Change) error {
 		if policy.Name == p.old.Policy {
 			priority = fmt.Sprintf("--priority %d ", policy.Priority+1)
 		}
-		pattern, err := regexp.Compile(policy.Pattern)
+		pattern, err := pcre.Compile(policy.Pattern, false)
 		if policy.ApplyTo == "exchanges" {
 			continue
 		}
@@ -315,19 +318,6 @@ func (p *Plan) policy(b broker, c Change, priority string) string {
 	if err != nil {
 		return ""
 	}
-	vhost := b.api.VHost
-	if vhost == "" {
-		vhost = "/"
-	}
-	return fmt.Sprintf("rabbitmqctl set_policy -p %s --apply-to queues %s%s %s %s", quote(vhost), priority, quote(p.Queue), quote("^"+regexp.QuoteMeta(p.Queue)+"$"), quote(string(text)))
-}
-
-// quote quotes a word for a shell.
-func quote(s string) string {
-	if s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return !slices.Contains([]rune("-_./"), r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	}) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return fmt.Sprintf("rabbitmqctl set_policy -p %s --apply-to queues %s%s %s %s", brief.Shell(cmp.Or(b.api.VHost, "/")), priority,
+		brief.Shell(p.Queue), brief.Shell("^"+regexp.QuoteMeta(p.Queue)+"$"), brief.Shell(string(text)))
 }

@@ -131,21 +131,13 @@ func table(from object) topology.Table {
 }
 
 func integral(v any) any {
-	if n, ok := v.(float64); ok && n == float64(int64(n)) {
-		return int64(n)
+	if n, ok := mgmtapi.Integer(v); ok {
+		return n
 	}
 	return v
 }
 
-func equal(a, b any) bool {
-	if n, ok := a.(int); ok {
-		a = int64(n)
-	}
-	if n, ok := b.(int); ok {
-		b = int64(n)
-	}
-	return reflect.DeepEqual(integral(a), integral(b))
-}
+func equal(a, b any) bool { return reflect.DeepEqual(integral(a), integral(b)) }
 
 func missing(err error) bool {
 	status, ok := errors.AsType[*mgmtapi.StatusError](err)
