@@ -31,10 +31,8 @@ func PlaceOf(m *reprise.Delivery, h topology.History, died []death, origin func(
 			return Place{Queue: queue}
 		}
 	}
-	for _, d := range died {
-		if d.reason != "expired" && d.queue != m.Queue && !amqpvalue.IsWaitQueue(d.queue) {
-			return Place{Queue: d.queue}
-		}
+	if queue := rejectedFrom(died, m.Queue); queue != "" {
+		return Place{Queue: queue}
 	}
 	claim := func(queue string) Place {
 		named := queue == NamedBy(m.Queue) // the name of the failed queue confirms the claim
@@ -53,6 +51,21 @@ func PlaceOf(m *reprise.Delivery, h topology.History, died []death, origin func(
 		}
 	}
 	return Place{}
+}
+
+// RejectedFrom returns the queue from which the broker dead-lettered a message for a reason other than expiry, or "". It ignores wait
+// queues and the failed queue.
+func RejectedFrom(headers topology.Table, failedQueue string) string {
+	return rejectedFrom(Deaths(headers), failedQueue)
+}
+
+func rejectedFrom(died []death, failedQueue string) string {
+	for _, d := range died {
+		if d.reason != "expired" && d.queue != failedQueue && !amqpvalue.IsWaitQueue(d.queue) {
+			return d.queue
+		}
+	}
+	return ""
 }
 
 // NamedBy derives the name of the work queue from the name of a failed queue: see topology.FailedQueue.

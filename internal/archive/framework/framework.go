@@ -11,7 +11,6 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/archive/failed"
-	"github.com/reprisemq/reprise/topology"
 )
 
 // framework describes the failed messages of a framework.
@@ -214,17 +213,7 @@ func named(names ...string) func(string) bool {
 }
 
 // deadQueue returns the queue from which the broker dead-lettered the message for a reason other than expiry, or "".
-func (m message) deadQueue() string {
-	entries, _ := m.Headers["x-death"].([]any)
-	for _, e := range entries {
-		t, _ := e.(topology.Table)
-		reason, _ := t["reason"].(string)
-		if queue, _ := t["queue"].(string); reason != "expired" && queue != "" && queue != m.failedQueue && !amqpvalue.IsWaitQueue(queue) {
-			return queue
-		}
-	}
-	return ""
-}
+func (m message) deadQueue() string { return failed.RejectedFrom(m.Headers, m.failedQueue) }
 
 // lastSegment returns the part of a URI after the last slash, without a query.
 func lastSegment(uri string) string {
