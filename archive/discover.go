@@ -10,7 +10,6 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/framework"
 	"github.com/reprisemq/reprise/internal/doctor"
-	"github.com/reprisemq/reprise/internal/retry"
 )
 
 // discovery finds the dead-letter queues of other programs, and sees which replays their consumers have processed.
@@ -24,7 +23,6 @@ type discovery struct {
 	peeked map[string]string // the framework of the first message of queues; "": unknown
 	idle   map[string]idle   // work queues without messages
 	first  bool              // no look has succeeded yet
-	wrong  string            // the last error, to log each error once
 }
 
 // idle is the time since when a work queue had no messages in all looks, and their number.
@@ -36,17 +34,7 @@ type idle struct {
 // discover calls the function found with dead-letter queues when they appear, until ctx is canceled.
 func (l *link) discover(ctx context.Context, known []string, found func([]string)) {
 	d := &discovery{link: l, found: found, known: known, seen: map[string]bool{}, logged: map[string]bool{}, peeked: map[string]string{}, idle: map[string]idle{}, first: true}
-	for {
-		if err := d.look(ctx); err == nil {
-			d.wrong = ""
-		} else if ctx.Err() == nil && err.Error() != d.wrong {
-			d.wrong = err.Error()
-			l.a.cfg.Logger.Warn("cannot look for dead-letter queues", "error", err, "next_try", finding)
-		}
-		if retry.Sleep(ctx, finding) != nil {
-			return
-		}
-	}
+	l.watch(ctx, "cannot look for dead-letter queues", func() error { return d.look(ctx) })
 }
 
 func (d *discovery) look(ctx context.Context) error {

@@ -178,16 +178,11 @@ func (l *link) find(ctx context.Context, found func([]string)) {
 		l.discover(ctx, known, found)
 		return
 	}
-	wrong := "" // last error, to log each error once
-	for !named {
+	if named {
+		return
+	}
+	l.watch(ctx, "cannot list the failed queues", func() error {
 		queues, err := cfg.api().Queues(ctx)
-		if err != nil && ctx.Err() == nil && err.Error() != wrong {
-			wrong = err.Error()
-			cfg.Logger.Warn("cannot list the failed queues", "error", err, "next_try", finding)
-		}
-		if err == nil {
-			wrong = ""
-		}
 		var more []string
 		for _, q := range queues {
 			if strings.HasSuffix(q.Name, topology.FailedQueue("")) && !slices.Contains(known, q.Name) {
@@ -198,6 +193,21 @@ func (l *link) find(ctx context.Context, found func([]string)) {
 			slices.Sort(more)
 			known = append(known, more...)
 			found(more)
+		}
+		return err
+	})
+}
+
+// watch calls look at intervals until ctx is canceled. It logs each error once.
+func (l *link) watch(ctx context.Context, failure string, look func() error) {
+	for last := ""; ; {
+		err := look()
+		switch {
+		case err == nil:
+			last = ""
+		case ctx.Err() == nil && err.Error() != last:
+			last = err.Error()
+			l.a.cfg.Logger.Warn(failure, "error", err, "next_try", finding)
 		}
 		if retry.Sleep(ctx, finding) != nil {
 			return
