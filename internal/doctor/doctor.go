@@ -49,6 +49,29 @@ type Report struct {
 	Skipped  []Skipped `json:"skipped"`
 }
 
+// Group contains the findings of one rule.
+type Group struct {
+	Finding // the first one
+	Shown   []Finding
+	More    int // number of further findings
+}
+
+// ByRule returns the findings by rule, each with at most limit of them.
+func (r Report) ByRule(limit int) (groups []Group) {
+	for _, f := range r.Findings {
+		if len(groups) == 0 || groups[len(groups)-1].Rule != f.Rule {
+			groups = append(groups, Group{Finding: f})
+		}
+		g := &groups[len(groups)-1]
+		if len(g.Shown) == limit {
+			g.More++
+			continue
+		}
+		g.Shown = append(g.Shown, f)
+	}
+	return groups
+}
+
 // Rule is a check.
 type Rule struct {
 	Name     string   `json:"rule"`

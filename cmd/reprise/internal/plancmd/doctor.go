@@ -108,36 +108,20 @@ func addHandlers(b *doctor.Broker, file string) error {
 // doctorText returns the findings by rule, and a summary.
 func doctorText(r doctor.Report, width int) string {
 	var b strings.Builder
-	rule, hidden, shown := "", 0, 0
-	more := func() {
-		if hidden > 0 {
-			fmt.Fprintf(&b, "  … and %d more (--json shows all)\n", hidden)
-		}
-		hidden, shown = 0, 0
-	}
-	for _, f := range r.Findings {
-		if f.Rule != rule {
-			more()
-			if rule != "" {
-				b.WriteByte('\n')
+	for _, g := range r.ByRule(maxShown) {
+		fmt.Fprintf(&b, "%s: %s\n", g.Severity, g.Rule)
+		indent(&b, "  ", g.Why, width)
+		for _, f := range g.Shown {
+			in := ""
+			if f.VHost != "" && f.VHost != "/" {
+				in = " in " + f.VHost
 			}
-			rule = f.Rule
-			fmt.Fprintf(&b, "%s: %s\n", f.Severity, f.Rule)
-			indent(&b, "  ", f.Why, width)
+			indent(&b, "  - ", fmt.Sprintf("%s%s: %s", f.Object, in, f.Evidence), width)
+			fmt.Fprintf(&b, "    fix: %s\n", terminal.OneLine(f.Fix)) // a command that users copy
 		}
-		if shown++; shown > maxShown {
-			hidden++
-			continue
+		if g.More > 0 {
+			fmt.Fprintf(&b, "  … and %d more (--json shows all)\n", g.More)
 		}
-		in := ""
-		if f.VHost != "" && f.VHost != "/" {
-			in = " in " + f.VHost
-		}
-		indent(&b, "  - ", fmt.Sprintf("%s%s: %s", f.Object, in, f.Evidence), width)
-		fmt.Fprintf(&b, "    fix: %s\n", terminal.OneLine(f.Fix)) // a command that users copy
-	}
-	more()
-	if len(r.Findings) > 0 {
 		b.WriteByte('\n')
 	}
 	of := "the broker"
