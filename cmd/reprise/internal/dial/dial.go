@@ -86,6 +86,11 @@ func (c *greetedConn) Write(p []byte) (int, error) {
 	return skip + n, err
 }
 
+// Within limits the time of a step, such as connecting.
+func Within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out after %s", timeout))
+}
+
 // CloseTimeout is the time that a command that runs until it is stopped gives its client to close its connections.
 const CloseTimeout = 5 * time.Second
 

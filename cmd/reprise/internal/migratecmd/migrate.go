@@ -204,7 +204,7 @@ func (c *Migrate) run(ctx context.Context, streams terminal.IO, api mgmtapi.API,
 }
 
 func (c *Migrate) connect(ctx context.Context, streams terminal.IO, name string) (*reprise.Client, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("timed out after %s", c.Timeout))
+	ctx, cancel := dial.Within(ctx, c.Timeout)
 	defer cancel()
 	return dial.Broker(ctx, c.URL, &reprise.Config{Name: name, Logger: dial.Waiting(streams.Stderr, "waiting for the broker: %s", 30*time.Second)})
 }

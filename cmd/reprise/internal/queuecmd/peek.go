@@ -145,7 +145,7 @@ func (c *Peek) print(streams terminal.IO, shown []peeked, depth int) error {
 
 // connect returns a client and the version of the broker.
 func (c *Peek) connect(ctx context.Context, streams terminal.IO) (*reprise.Client, string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("timed out after %s", c.Timeout))
+	ctx, cancel := dial.Within(ctx, c.Timeout)
 	defer cancel()
 	client, err := dial.Broker(ctx, c.URL, &reprise.Config{Name: "reprise peek", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -84,7 +84,7 @@ func (c *Publish) Run(ctx context.Context, streams terminal.IO) error {
 
 // timeout returns a context for one step. Each step has the full timeout.
 func (c *Publish) timeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("timed out after %s", c.Timeout))
+	return dial.Within(ctx, c.Timeout)
 }
 
 // publish publishes the requested number of messages and prints their IDs.

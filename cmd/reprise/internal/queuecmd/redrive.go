@@ -147,7 +147,7 @@ func (c *Redrive) Run(ctx context.Context, streams terminal.IO) error {
 
 // connect returns a client, or an error after the timeout.
 func (c *Redrive) connect(ctx context.Context, url string, streams terminal.IO) (*reprise.Client, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("timed out after %s", c.Timeout))
+	ctx, cancel := dial.Within(ctx, c.Timeout)
 	defer cancel()
 	return dial.Broker(ctx, url, &reprise.Config{Name: "reprise redrive", Logger: c.logger(streams)})
 }

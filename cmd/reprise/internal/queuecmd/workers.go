@@ -36,7 +36,7 @@ func (b brokerFlags) with(ctx context.Context, name string, streams terminal.IO,
 	if b.Timeout <= 0 || b.Wait <= 0 {
 		return exit.Usagef("--timeout and --wait must be positive: got %s and %s", b.Timeout, b.Wait)
 	}
-	connecting, cancel := context.WithTimeoutCause(ctx, b.Timeout, fmt.Errorf("timed out after %s", b.Timeout))
+	connecting, cancel := dial.Within(ctx, b.Timeout)
 	defer cancel()
 	client, err := dial.Broker(connecting, b.URL, &reprise.Config{
 		Name: name, Logger: dial.Waiting(streams.Stderr, "not connected yet (%s), trying for "+b.Timeout.String(), b.Timeout),

@@ -226,7 +226,7 @@ func checkBroker(ctx context.Context, cfg *config.Config, parts *parts, log *slo
 		return nil, exit.Usagef("--connect requires \"broker:\" in the configuration file")
 	}
 	const timeout = 30 * time.Second
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out after %s", timeout))
+	ctx, cancel := dial.Within(ctx, timeout)
 	defer cancel()
 	client, err := dial.Broker(ctx, cfg.Broker, &reprise.Config{Logger: log, Name: "reprise up --check", Inspect: parts.archive.Inspector()})
 	if err != nil {
