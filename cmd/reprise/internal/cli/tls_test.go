@@ -258,7 +258,7 @@ func TestUpChecksTLSFiles(t *testing.T) {
 		{broker: "cacertfile=authority.pem&certfile=other.pem&keyfile=other-key.pem", http: "authority.pem", duplicates: "sslrootcert=authority.pem&sslcert=other.pem&sslkey=other-key.pem"},
 		{broker: "cacertfile=nosuch.pem", want: ":1:9: cannot use the files of the URL: cannot read the authorities: open DIR/nosuch.pem: no such file"},
 		{broker: "cacertfile=text.pem", want: ":1:9: cannot use the files of the URL: DIR/text.pem has no certificate in PEM"},
-		{broker: "cacertfile=~/ca.pem", want: ":1:9: ~ and variables are not expanded here"},
+		{broker: "cacertfile=~/ca.pem", want: ":1:9: ~ is not expanded"},
 		{broker: "certfile=nosuch.pem&keyfile=other-key.pem", want: "load client certificate: open DIR/nosuch.pem"},
 		{broker: "certfile=other.pem&keyfile=authority-key.pem", want: "private key does not match public key"},
 		{broker: "certfile=other.pem&keyfile=text.pem", want: "failed to find any PEM data in key input"},

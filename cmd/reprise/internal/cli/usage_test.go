@@ -106,7 +106,7 @@ func TestConfigurationErrors(t *testing.T) {
 		"workers:\n  - queue: orders\n    exec: [no-such-program]\n":                          "3:12: program no-such-program not found in the PATH (install it, or use its full path)",
 		"workers:\n\t- queue: orders\n":                                                       "2:1: file is not valid YAML: tabs must not be used as indentation: use spaces",
 		"broker: http://rabbit\nworkers:\n  - queue: orders\n    exec: [cat]\n":               "1:9: broker: cannot use this broker URL (it does not begin with amqp:// or amqps://); use amqp://user:password@host:5672/vhost, special characters percent-encoded (@ is %40, / is %2F, % is %25), further hosts of a cluster after commas",
-		"broker: amqp://u:${NONE}@rabbit\nworkers:\n  - queue: orders\n    exec: [cat]\n":     "1:9: broker needs the environment variable NONE, which is not set: set it, or write the value in the file",
+		"broker: amqp://u:${NONE}@rabbit\nworkers:\n  - queue: orders\n    exec: [cat]\n":     "1:9: broker needs the environment variable NONE, which is not set: set it, or write ${NONE:-default}, or $${ for the characters ${",
 		"broker: amqp://rabbit\ndata: d\nworkers:\n  - queue: orders\n    exec: [cat]\n":      "2:1: data is for the embedded broker, and broker: is the URL of another broker: remove one of the two",
 		"workers:\n  - queue: orders\n    exec: [cat]\n  - queue: orders\n    exec: [cat]\n":  "4:5: queue “orders” has a worker on line 2: merge the workers, with concurrency: 2 or more",
 		"workers:\n  - queue: orders\n    exec: [cat]\n    prefetch: 2\n    concurrency: 4\n": "4:15: prefetch (2) is less than concurrency (4), which leaves handlers idle: raise it, or remove it",

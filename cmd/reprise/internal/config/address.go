@@ -15,7 +15,7 @@ import (
 
 // brokerURL reads the URL of a broker. Errors never contain the URL, because it may contain a password.
 func (v value) brokerURL() (string, bool) {
-	s, _, ok := v.expanded("amqp://user:password@host:5672/")
+	s, ok := v.address("amqp://user:password@host:5672/")
 	if !ok {
 		return "", false
 	}
@@ -116,8 +116,8 @@ func path(example string) reader[string] {
 // absolute resolves a relative path against the directory of the configuration.
 func (v value) absolute(path string) (string, bool) {
 	switch {
-	case strings.HasPrefix(path, "~") || strings.Contains(path, "${"):
-		return "", v.fail("~ and variables are not expanded here; write an absolute path, or a path relative to this file")
+	case strings.HasPrefix(path, "~"):
+		return "", v.fail("~ is not expanded; write ${HOME}, an absolute path, or a path relative to this file")
 	case filepath.IsAbs(path):
 		return path, true
 	}
@@ -126,7 +126,7 @@ func (v value) absolute(path string) (string, bool) {
 
 // endpoint reads the URL of an HTTP service. It also returns the secret parts of the URL.
 func (v value) endpoint() (address string, secrets []string, ok bool) {
-	s, values, ok := v.expanded("http://127.0.0.1:8080/path")
+	s, ok := v.address("http://127.0.0.1:8080/path")
 	if !ok {
 		return "", nil, false
 	}
@@ -142,7 +142,7 @@ func (v value) endpoint() (address string, secrets []string, ok bool) {
 	case u.Port() != "" && (!isPort(u.Port()) || strings.Trim(u.Port(), "0") == ""):
 		wrong = "must have a port from 1 to 65535"
 	default:
-		return s, secretsOf(values, u), true
+		return s, secretsOf(v.secrets, u), true
 	}
 	return "", nil, v.fail("%s %s; write http://host:port/path", v.name, wrong)
 }

@@ -29,9 +29,12 @@
 //	several documents     refused
 //	an empty file         refused: it has no workers
 //
-// ${NAME} expands to the value of an environment variable in settings that usually hold secrets or differ between
-// machines: broker, the url and headers of http, the env of exec, the URLs of stores and of the management API, and the
-// URLs and secrets of webhooks. $${ is a literal ${. An unset variable is an error.
+// # References
+//
+// In every value, ${NAME} is the value of an environment variable, ${NAME:-default} has a default for a variable that is
+// unset or empty, ${file:PATH} is the content of a file, without the line break at its end, and $${ is a literal ${. An
+// unset variable and an empty file are errors. A number, a boolean or a duration can come from a reference, too. The
+// package percent-encodes references in the user and the password of a URL. Problems show the reference, not its content.
 package config
 
 import (

@@ -278,7 +278,7 @@ workers:
 func TestExpansion(t *testing.T) {
 	c := mustParse(t, `
 broker: "amqp://u:${RABBITMQ_PASSWORD}@h/$${x}"
-workers: [{queue: "${q}", http: {url: "http://h/${EMPTY}x", headers: {A: "$5 ${BILLING_TOKEN}${EMPTY}."}}}]
+workers: [{queue: "$${q}", http: {url: "http://h/${EMPTY}x", headers: {A: "$5 ${BILLING_TOKEN}${EMPTY}."}}}]
 `)
 	if want := "amqp://u:secret@h/${x}"; c.Broker != want {
 		t.Errorf("broker: got %q, want %q", c.Broker, want)

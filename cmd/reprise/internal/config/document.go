@@ -18,6 +18,7 @@ type decoder struct {
 	dir      string // base of relative paths
 	lookup   func(string) (string, bool)
 	aliases  map[*ast.AliasNode]ast.Node
+	contents []string // contents of references, each followed by its reference
 	problems []Problem
 }
 
@@ -26,7 +27,7 @@ func (d *decoder) failAt(at Position, format string, args ...any) bool {
 	if at.Line < 1 {
 		at = Position{1, 1}
 	}
-	d.problems = append(d.problems, Problem{at, fmt.Sprintf(format, args...)})
+	d.problems = append(d.problems, Problem{at, d.masked(fmt.Sprintf(format, args...))})
 	return false
 }
 

@@ -61,8 +61,8 @@ func (v value) store(example string, others ...string) (string, bool) {
 		return "", false
 	case sqlite:
 		return v.sqlite(path)
-	case strings.HasPrefix(s, "postgres:") || strings.HasPrefix(s, "postgresql:") || strings.HasPrefix(s, "${"):
-		return v.postgresURL(s)
+	case strings.HasPrefix(s, "postgres:") || strings.HasPrefix(s, "postgresql:"):
+		return v.postgresURL()
 	}
 	return "", v.fail("%s is not a supported store; write %s", v.name, oneOfThese(append(others, storeSQLite+"PATH", storePostgres)))
 }
@@ -80,8 +80,8 @@ func (v value) sqlite(path string) (string, bool) {
 	return storeSQLite + path, ok
 }
 
-func (v value) postgresURL(s string) (string, bool) {
-	s, _, ok := v.expand(s)
+func (v value) postgresURL() (string, bool) {
+	s, ok := v.address(storePostgres)
 	if !ok {
 		return "", false
 	}

@@ -85,7 +85,9 @@ func (f *fields) get(key string) (field, bool) {
 		return field{}, false
 	}
 	f.asked = append(f.asked, key)
-	return f.find(key)
+	x, ok := f.find(key)
+	x.value = x.expanded()
+	return x, ok
 }
 
 // fields.with passes the value of a key to the function use, if the key is present. It reports whether the key is present.

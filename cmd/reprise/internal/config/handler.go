@@ -144,13 +144,10 @@ func (v value) pairs(check func(p field, text string) bool) (all []Pair, variabl
 		return nil, nil
 	}
 	for _, p := range f.pairs {
-		word, ok := p.word()
-		if !ok {
-			continue
-		}
-		if text, values, ok := p.expand(word); ok && check(p, text) {
+		p.value = p.expanded()
+		if text, ok := p.word(); ok && check(p, text) {
 			all = append(all, Pair{p.key, text})
-			variables = append(variables, values...)
+			variables = append(variables, p.secrets...)
 		}
 	}
 	return all, variables

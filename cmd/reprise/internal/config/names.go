@@ -24,7 +24,7 @@ func amqpName(example string, room int) reader[string] {
 	return func(v value) (string, bool) {
 		switch v.node.(type) {
 		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-			return "", v.fail("%s must be a string: got %s (put it in quotes: %q)", v.name, v.kind(), v.written())
+			return "", v.fail("%s must be a string: got %s (put it in quotes: %q)", v.name, v.kind(), v.source())
 		}
 		s, ok := v.text(example)
 		return s, ok && v.fits(s, room)
@@ -86,11 +86,12 @@ func arguments(set ...string) reader[topology.Table] {
 		}
 		args := topology.Table{}
 		for _, p := range f.pairs {
-			switch n := p.node.(type) {
+			p.value = p.expanded()
+			switch n := p.scalar().(type) {
 			case *ast.IntegerNode:
 				i, fits := whole(n)
 				if !fits {
-					p.fail("%s must be at most %d: got %s", p.name, math.MaxInt64, p.written())
+					p.fail("%s must be at most %d: got %s", p.name, math.MaxInt64, p.source())
 				}
 				args[p.key] = i
 			case *ast.BoolNode:

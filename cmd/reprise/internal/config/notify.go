@@ -35,9 +35,7 @@ func LoadNotify(path string) (n *Notify, console string, err error) {
 	d := newDecoder(path, data, lookup)
 	if root, ok := d.document(data); ok {
 		if f, ok := root.fields(theFile); ok {
-			for _, key := range []string{"broker", "listen", "data", "metrics", "announce", "archive", "exchanges", "workers"} {
-				f.get(key)
-			}
+			f.asked = append(f.asked, "broker", "listen", "data", "metrics", "announce", "archive", "exchanges", "workers")
 			if x, found := f.get("console"); found && x.isMapping() {
 				if c, ok := x.fields("console"); ok {
 					read(c, "url", &console, value.consoleURL)
@@ -99,7 +97,7 @@ func (f *fields) webhook(w *webhook) {
 	read(f, "cacertfile", &w.caCertFile, path("ca.pem"))
 	f.with("secret", func(x value) {
 		var ok bool
-		if w.Secret, _, ok = x.expanded("whsec_…"); !ok {
+		if w.Secret, ok = x.text("whsec_…"); !ok {
 			return
 		}
 		if err := (&notification.Webhook{URL: "http://localhost", Format: notification.JSON, Secret: w.Secret}).Validate(); err != nil {
@@ -115,7 +113,7 @@ func (f *fields) webhook(w *webhook) {
 
 // httpURL reads a URL that may contain a secret. Errors never contain the URL.
 func (v value) httpURL() (string, bool) {
-	s, _, ok := v.expanded("https://example.com/reprise")
+	s, ok := v.address("https://example.com/reprise")
 	if !ok {
 		return "", false
 	}

@@ -19,6 +19,10 @@ type value struct {
 	also string // further option in problems: ", or none"
 	node ast.Node
 	at   Position
+
+	written *string  // text before the replacement of references; nil: without references
+	secrets []string // contents of the references
+	broken  bool     // a problem with a reference has been reported
 }
 
 // A reader reads a value as a T. If the value is not a T, the reader reports a problem at the position of the value and
@@ -33,7 +37,7 @@ func (d *decoder) value(name string, n ast.Node) value {
 	if p := position(n); p.Line > 0 {
 		at = p
 	}
-	return value{d, name, "", n, at}
+	return value{decoder: d, name: name, node: n, at: at}
 }
 
 // resolved returns the target of anchors and aliases.
@@ -52,7 +56,12 @@ func resolved(n ast.Node, aliases map[*ast.AliasNode]ast.Node) ast.Node {
 }
 
 // fail reports a problem with the value. It always returns false, so that readers can return its result.
-func (v value) fail(format string, args ...any) bool { return v.failAt(v.at, format, args...) }
+func (v value) fail(format string, args ...any) bool {
+	if v.broken {
+		return false
+	}
+	return v.failAt(v.at, format, args...)
+}
 
 // kind describes the kind of a value for use in a problem, for example "a string".
 func (v value) kind() string {
@@ -82,7 +91,7 @@ func (v value) kind() string {
 func (v value) isMapping() bool { return v.kind() == "a mapping" }
 
 // written returns a scalar in the notation of the file.
-func (v value) written() string { return v.node.GetToken().Value }
+func (v value) source() string { return v.node.GetToken().Value }
 
 // wrong reports a value of an unexpected kind. It always returns false.
 func (v value) wrong(wanted string) bool {
@@ -110,24 +119,21 @@ func text(example string) reader[string] {
 
 // plain returns v if it is a string, and otherwise "".
 func (v value) plain() string {
-	switch n := v.node.(type) {
-	case *ast.StringNode:
-		return n.Value
-	case *ast.LiteralNode:
-		return strings.TrimSuffix(n.Value.Value, "\n")
+	s, _ := textOf(v.node)
+	if _, literal := v.node.(*ast.LiteralNode); literal || v.written != nil {
+		s = strings.TrimSuffix(s, "\n")
 	}
-	return ""
+	return s
 }
 
 // word reads any scalar as text, in the notation of the file. In command lines and headers, 5 is equivalent to "5".
 func (v value) word() (string, bool) {
-	switch n := v.node.(type) {
-	case *ast.StringNode:
-		return n.Value, true
-	case *ast.LiteralNode:
-		return n.Value.Value, true
+	if s, ok := textOf(v.node); ok {
+		return s, true
+	}
+	switch v.node.(type) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-		return v.written(), true
+		return v.source(), true
 	}
 	return "", v.wrong(`a string ("" for an empty string)`)
 }
@@ -170,7 +176,7 @@ func choose[T any](choices ...choice[T]) reader[T] {
 // integer reads an integer from lowest to highest.
 func integer[T int | int32](lowest, highest T) reader[T] {
 	return func(v value) (T, bool) {
-		n, ok := v.node.(*ast.IntegerNode)
+		n, ok := v.scalar().(*ast.IntegerNode)
 		if !ok {
 			return 0, v.wrong(fmt.Sprintf("an integer from %d to %d", lowest, highest))
 		}
@@ -179,7 +185,7 @@ func integer[T int | int32](lowest, highest T) reader[T] {
 		case fits && i < int64(lowest):
 			return 0, v.fail("%s must be at least %d: got %d", v.name, lowest, i)
 		case !fits || i > int64(highest):
-			return 0, v.fail("%s must be at most %d: got %s", v.name, highest, v.written())
+			return 0, v.fail("%s must be at most %d: got %s", v.name, highest, v.source())
 		}
 		return T(i), true
 	}
@@ -199,7 +205,7 @@ func whole(n *ast.IntegerNode) (int64, bool) {
 // number reads a number, with or without a fraction.
 func number(wanted string) reader[float64] {
 	return func(v value) (float64, bool) {
-		switch n := v.node.(type) {
+		switch n := v.scalar().(type) {
 		case *ast.IntegerNode:
 			i, _ := whole(n)
 			return float64(i), true
@@ -215,7 +221,7 @@ func duration(lowest time.Duration) reader[time.Duration] {
 	return func(v value) (time.Duration, bool) {
 		switch v.node.(type) {
 		case *ast.IntegerNode, *ast.FloatNode:
-			return 0, v.fail("%s must have a unit: got %s (%[2]ss for seconds, %[2]sm for minutes)", v.name, v.written())
+			return 0, v.fail("%s must have a unit: got %s (%[2]ss for seconds, %[2]sm for minutes)", v.name, v.source())
 		}
 		s, ok := v.text("30s, 5m or 1h30m")
 		if !ok {
@@ -236,7 +242,7 @@ func duration(lowest time.Duration) reader[time.Duration] {
 
 // boolean reads true or false.
 func (v value) boolean() (yes, ok bool) {
-	n, ok := v.node.(*ast.BoolNode)
+	n, ok := v.scalar().(*ast.BoolNode)
 	if !ok {
 		return false, v.wrong("true or false")
 	}
@@ -255,7 +261,7 @@ func (v value) items(wanted string) []value {
 	}
 	var all []value
 	for i, x := range n.Values {
-		item := v.value(fmt.Sprintf("%s[%d]", v.name, i), x)
+		item := v.value(fmt.Sprintf("%s[%d]", v.name, i), x).expanded()
 		if item.at.Line == 0 {
 			item.at = v.at
 		}
