@@ -245,18 +245,21 @@ func queuesOf(v *kong.Value, flags []*kong.Flag, words []string) (found []candid
 	if v.Name != "queue" || flagOf(flags, "--config") == nil {
 		return nil
 	}
-	path := "reprise.yaml"
+	var paths []string
 	for i, word := range words {
 		name, value, assigned := strings.Cut(word, "=")
 		switch {
 		case name != "--config" && name != "-c":
 		case assigned:
-			path = value
+			paths = append(paths, value)
 		case i+1 < len(words):
-			path = words[i+1]
+			paths = append(paths, words[i+1])
 		}
 	}
-	cfg, err := config.Load(path)
+	if len(paths) == 0 {
+		paths = []string{"reprise.yaml"}
+	}
+	cfg, err := config.Load(paths...)
 	if err != nil {
 		return nil // shells do not show errors
 	}

@@ -38,13 +38,14 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -79,8 +80,10 @@ type Config struct {
 	Console *Console // nil: no console
 	Notify  *Notify  // nil: no notifications
 
-	name     string
-	excerpts excerpts
+	// Dir is the directory of the first file, in which the embedded broker has its default data directory.
+	Dir string
+
+	report *report
 }
 
 // Worker configures the worker of one queue, with its handler.
@@ -127,69 +130,141 @@ func (c *Config) WorkerConfigs() []reprise.WorkerConfig {
 	return all
 }
 
-// Load parses the file at path, or standard input if path is "-". If the file contains errors, it returns *[Problems].
-func Load(path string) (*Config, error) {
-	data, lookup, err := readFile(path)
+// Load parses a configuration of one or several files. The path - is standard input. A directory stands for its files
+// *.yaml and *.yml, in alphabetical order. The workers and exchanges of all files form the configuration; every other key
+// may be in one of the files. If the files contain errors, Load returns *[Problems].
+func Load(paths ...string) (*Config, error) {
+	files, err := readFiles(paths)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, data, lookup)
+	return parse(files, os.LookupEnv)
 }
 
-// readFile returns the content of a file, and a function that looks up environment variables.
-func readFile(path string) (data []byte, lookup func(string) (string, bool), err error) {
+func readFiles(paths []string) (files []source, err error) {
+	for _, path := range paths {
+		names, err := filesOf(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if slices.ContainsFunc(files, func(s source) bool { return s.name == name }) {
+				return nil, fmt.Errorf("%s is part of the configuration twice: pass it once", name)
+			}
+			data, err := readFile(name)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, source{name, data})
+		}
+	}
+	return files, nil
+}
+
+// source is a file of a configuration.
+type source struct {
+	name string
+	data []byte
+}
+
+// filesOf returns the files of a directory, or path if it is not a directory.
+func filesOf(path string) (names []string, err error) {
+	if info, err := os.Stat(path); path == "-" || err != nil || !info.IsDir() {
+		return []string{path}, nil // readFile returns the error
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the configuration: %w", err)
+	}
+	for _, e := range entries {
+		// Kubernetes and editors write hidden files.
+		if ext := filepath.Ext(e.Name()); (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(e.Name(), ".") && !e.IsDir() {
+			names = append(names, filepath.Join(path, e.Name()))
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("directory %s has no file *.yaml (create one, or pass a file with -c FILE)", path)
+	}
+	return names, nil
+}
+
+// readFile returns the content of a file.
+func readFile(path string) (data []byte, err error) {
 	f, err := os.Stdin, error(nil)
 	if path != "-" {
 		f, err = os.Open(path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("file %s not found (create it, or pass another file with -c FILE)", path)
+		return nil, fmt.Errorf("file %s not found (create it, or pass another file with -c FILE)", path)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot read the configuration: %w", err)
+		return nil, fmt.Errorf("cannot read the configuration: %w", err)
 	}
 	defer f.Close()
 	data, err = io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("cannot read the configuration: %w", err)
+		return nil, fmt.Errorf("cannot read the configuration: %w", err)
 	case len(data) > maxFile:
-		return nil, nil, fmt.Errorf("%s exceeds %d bytes, the maximum of a configuration file", path, maxFile)
+		return nil, fmt.Errorf("%s exceeds %d bytes, the maximum of a configuration file", path, maxFile)
 	}
-	return data, os.LookupEnv, nil
+	return data, nil
 }
 
 // Parse parses data, the content of a file. Errors contain the name of the file, and relative paths are relative to
 // its directory. Parse looks up environment variables with lookup. If the file contains errors, it returns
 // *[Problems].
 func Parse(name string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
-	data = bytes.TrimPrefix(data, []byte("\ufeff")) // byte order mark of some editors
-	d := newDecoder(name, data, lookup)
-	c := d.file(data)
-	if len(d.problems) > 0 {
-		return nil, d.sorted()
+	return parse([]source{{name, data}}, lookup)
+}
+
+func parse(files []source, lookup func(string) (string, bool)) (*Config, error) {
+	r := &report{}
+	c := &Config{report: r}
+	if f, ok := r.top(files, lookup); ok {
+		f.config(c)
+	}
+	if len(r.problems) > 0 {
+		return nil, r.sorted()
 	}
 	return c, nil
 }
 
-func newDecoder(name string, data []byte, lookup func(string) (string, bool)) *decoder {
-	return &decoder{name: name, excerpts: excerpts{source: splitLines(data)}, lookup: lookup, dir: filepath.Dir(name)}
+// top returns the keys of all files, or false if a file has no keys.
+func (r *report) top(files []source, lookup func(string) (string, bool)) (all *fields, ok bool) {
+	ok = true
+	for _, file := range files {
+		f, valid := r.decoder(file, lookup).file()
+		switch {
+		case !valid:
+			ok = false
+		case all == nil:
+			all = f
+		default:
+			all.join(f)
+		}
+	}
+	return all, ok
 }
 
-// file decodes the top level of the file. Its result is invalid if there are problems.
-func (d *decoder) file(data []byte) *Config {
-	c := &Config{name: d.name}
-	root, ok := d.document(data)
-	c.excerpts = d.excerpts
-	if !ok {
-		return c
-	}
-	f, ok := root.fields(theFile)
-	if !ok {
-		return c
-	}
-	defer f.finish()
+// repeatable are the top-level keys that several files may have.
+var repeatable = []string{"exchanges", "workers"}
 
+// join adds the keys of a further file.
+func (f *fields) join(other *fields) {
+	for _, p := range other.pairs {
+		if first, twice := f.find(p.key); twice && !slices.Contains(repeatable, p.key) {
+			p.failAt(p.keyAt, "key %s already exists %s: keep one", shownKey(p.key), first.keyAt.from(p.keyAt))
+			continue
+		}
+		f.pairs = append(f.pairs, p)
+	}
+}
+
+// config decodes the top level of the files. The configuration is invalid if there are problems.
+func (f *fields) config(c *Config) {
+	defer f.finish()
+	c.Dir = f.dir
 	var ports ports
 	external := f.with("broker", func(x value) {
 		c.BrokerAt = x.at
@@ -198,7 +273,7 @@ func (d *decoder) file(data []byte) *Config {
 	if external {
 		f.refuse("is for the embedded broker, and broker: is the URL of another broker: remove one of the two", "listen", "data")
 	} else {
-		c.Listen, c.Data = DefaultListen, filepath.Join(d.dir, DefaultData)
+		c.Listen, c.Data = DefaultListen, filepath.Join(c.Dir, DefaultData)
 		at := Position{}
 		f.with("listen", func(x value) {
 			at = x.at
@@ -219,13 +294,16 @@ func (d *decoder) file(data []byte) *Config {
 	if c.Console != nil {
 		ports.add("console", c.Console.Listen, c.Console.At)
 	}
-	ports.check(d)
+	ports.check(f.decoder)
 	e := exchanges{embedded: !external}
-	f.with("exchanges", e.decode)
-	if !f.with("workers", func(x value) { c.Workers = x.workers(&e) }) {
+	for _, x := range f.all("exchanges") {
+		e.decode(x)
+	}
+	if lists := f.all("workers"); len(lists) > 0 {
+		c.Workers = f.workers(lists, &e)
+	} else {
 		f.missing("the file has no workers; write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]", "workers")
-		return c
+		return
 	}
 	e.finish()
-	return c
 }

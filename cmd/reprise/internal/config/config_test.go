@@ -82,6 +82,7 @@ func TestExample(t *testing.T) {
 	patient := reprise.Policy{Backoff: backoff.Fixed(5 * time.Minute)}
 	hourly := reprise.Policy{Backoff: patient.Backoff, Rules: []reprise.Rule{{GiveUpAfter: time.Hour}}}
 	want := &Config{
+		Dir:     "/etc",
 		Broker:  "amqp://reprise:secret@rabbit.example.com:5672/",
 		Metrics: "127.0.0.1:9090",
 		Archive: &Archive{
@@ -225,9 +226,9 @@ func TestExample(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	got := mustParse(t, "workers: [{queue: a, exec: [true]}]")
-	want := &Config{Listen: DefaultListen, Data: "dir/reprise-data", Workers: []Worker{{
+	want := &Config{Dir: "dir", Listen: DefaultListen, Data: "dir/reprise-data", Workers: []Worker{{
 		WorkerConfig: reprise.WorkerConfig{Queue: "a"},
-		Exec:         &Exec{Command: []string{"true"}, Dir: "dir", At: Position{1, 29}},
+		Exec:         &Exec{Command: []string{"true"}, Dir: "dir", At: Position{"dir/test.yaml", 1, 29}},
 	}}}
 	if diff := cmp.Diff(want, got, ignore); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -303,7 +304,7 @@ func TestLoad(t *testing.T) {
 	if _, err := Load(missing); err == nil || !strings.Contains(err.Error(), "-c FILE") {
 		t.Errorf("missing file: got error %v", err)
 	}
-	if _, err := Load(t.TempDir()); err == nil || !strings.Contains(err.Error(), "cannot read") {
+	if _, err := Load(t.TempDir()); err == nil || !strings.Contains(err.Error(), "has no file *.yaml") {
 		t.Errorf("directory: got error %v", err)
 	}
 	big := filepath.Join(t.TempDir(), "big.yaml")

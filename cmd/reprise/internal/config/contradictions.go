@@ -10,7 +10,7 @@ import (
 func (d *decoder) contradictions(workers []locatedWorker) {
 	type declared struct {
 		topology.Topology
-		line int // line of the worker
+		at Position // of the worker
 	}
 	before := map[string]declared{}
 	for _, w := range workers {
@@ -19,9 +19,9 @@ func (d *decoder) contradictions(workers []locatedWorker) {
 			other, found := before[key]
 			switch {
 			case !found:
-				before[key] = declared{t, w.at.Line}
+				before[key] = declared{t, w.at}
 			case other.Merge(t).Validate() != nil:
-				d.failAt(w.at, "%s has different settings for the worker on line %d: use the same settings, or different names", key, other.line)
+				d.failAt(w.at, "%s has different settings for the worker %s: use the same settings, or different names", key, other.at.from(w.at))
 			}
 		}
 		t := w.Strategy.WithDefaults().Route.Topology(w.Queue).Merge(w.Topology)

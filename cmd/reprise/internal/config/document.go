@@ -1,8 +1,10 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
@@ -11,21 +13,36 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// decoder collects the problems of one file while it reads the file.
+// decoder reads a file.
 type decoder struct {
-	name     string
-	excerpts excerpts
-	dir      string // base of relative paths
-	lookup   func(string) (string, bool)
-	aliases  map[*ast.AliasNode]ast.Node
-	contents []string // contents of references, each followed by its reference
-	problems []Problem
+	*report
+	source
+	lines   []string
+	dir     string // base of relative paths
+	lookup  func(string) (string, bool)
+	aliases map[*ast.AliasNode]ast.Node
+}
+
+func (r *report) decoder(s source, lookup func(string) (string, bool)) *decoder {
+	s.data = bytes.TrimPrefix(s.data, []byte("\ufeff")) // byte order mark of some editors
+	d := &decoder{report: r, source: s, lines: splitLines(s.data), dir: filepath.Dir(s.name), lookup: lookup}
+	r.files = append(r.files, file{s.name, excerpts{source: d.lines}})
+	return d
+}
+
+// file returns the keys of the top level.
+func (d *decoder) file() (*fields, bool) {
+	root, ok := d.document()
+	if !ok {
+		return nil, false
+	}
+	return root.fields(theFile)
 }
 
 // failAt reports a problem. It always returns false, so that readers can return its result.
 func (d *decoder) failAt(at Position, format string, args ...any) bool {
 	if at.Line < 1 {
-		at = Position{1, 1}
+		at = d.at(1, 1)
 	}
 	d.problems = append(d.problems, Problem{at, d.masked(fmt.Sprintf(format, args...))})
 	return false
@@ -38,20 +55,23 @@ const maxDepth = 200
 // theFile is the name of the top level in problems.
 const theFile = "the file"
 
+// at returns a position in the file.
+func (d *decoder) at(line, column int) Position { return Position{d.name, line, column} }
+
 // document parses the content and returns its only document.
-func (d *decoder) document(data []byte) (value, bool) {
-	start := Position{1, 1}
-	for i, line := range d.excerpts.source {
+func (d *decoder) document() (value, bool) {
+	start := d.at(1, 1)
+	for i, line := range d.lines {
 		if !utf8.ValidString(line) || strings.Contains(line, "\x00") {
-			d.failAt(Position{i + 1, 1}, "the file must be in UTF-8: save it in this encoding")
+			d.failAt(d.at(i+1, 1), "the file must be in UTF-8: save it in this encoding")
 			return value{}, false
 		}
 	}
-	if line, deep := tooDeep(d.excerpts.source); deep {
-		d.failAt(Position{line, 1}, "lists and mappings must not be nested more than %d deep", maxDepth)
+	if line, deep := tooDeep(d.lines); deep {
+		d.failAt(d.at(line, 1), "lists and mappings must not be nested more than %d deep", maxDepth)
 		return value{}, false
 	}
-	file, err := parse(data)
+	file, err := parseYAML(d.data)
 	if err != nil {
 		d.syntax(err)
 		return value{}, false
@@ -72,19 +92,20 @@ func (d *decoder) document(data []byte) (value, bool) {
 		d.failAt(start, "the file is empty; write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]")
 		return value{}, false
 	case len(docs) > 1:
-		d.failAt(position(docs[1].Body), "the file must contain one document: remove --- and the lines after it")
+		d.failAt(d.position(docs[1].Body), "the file must contain one document: remove --- and the lines after it")
 		return value{}, false
 	}
+	before := len(d.problems)
 	ast.Walk(&anchors{decoder: d, named: map[string]ast.Node{}}, docs[0].Body)
-	if len(d.problems) > 0 {
+	if len(d.problems) > before {
 		return value{}, false // aliases without an anchor would cause misleading problems
 	}
 	return d.value(theFile, docs[0].Body), true
 }
 
-// parse calls the parser and recovers from panics, because the parser is a third-party package and the input is
+// parseYAML calls the parser and recovers from panics, because the parser is a third-party package and the input is
 // arbitrary.
-func parse(data []byte) (file *ast.File, err error) {
+func parseYAML(data []byte) (file *ast.File, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = errors.New("the parser failed")
@@ -94,7 +115,7 @@ func parse(data []byte) (file *ast.File, err error) {
 }
 
 func (d *decoder) syntax(err error) {
-	at, text := Position{1, 1}, err.Error()
+	at, text := d.at(1, 1), err.Error()
 	var located interface {
 		GetMessage() string
 		GetToken() *token.Token
@@ -102,7 +123,7 @@ func (d *decoder) syntax(err error) {
 	if errors.As(err, &located) {
 		text = located.GetMessage()
 		if t := located.GetToken(); t != nil && t.Position != nil {
-			at = Position{t.Position.Line, t.Position.Column}
+			at = d.at(t.Position.Line, t.Position.Column)
 		}
 	}
 	if strings.Contains(text, "\t") {
@@ -126,13 +147,13 @@ func (a *anchors) Visit(n ast.Node) ast.Visitor {
 		}
 	case *ast.AliasNode:
 		if n.Value == nil {
-			a.failAt(position(n), "an alias needs a name; write *NAME")
+			a.failAt(a.position(n), "an alias needs a name; write *NAME")
 			return nil
 		}
 		name := n.Value.GetToken().Value
 		target, found := a.named[name]
 		if !found {
-			a.failAt(position(n), "an alias needs an anchor; write the same name after & before an earlier value, or put the string in quotes")
+			a.failAt(a.position(n), "an alias needs an anchor; write the same name after & before an earlier value, or put the string in quotes")
 			return nil
 		}
 		a.aliases[n] = target
@@ -165,7 +186,7 @@ func tooDeep(lines []string) (line int, deep bool) {
 }
 
 // position returns the start of a node.
-func position(n ast.Node) Position {
+func (d *decoder) position(n ast.Node) Position {
 	var t *token.Token
 	switch n := n.(type) {
 	case nil:
@@ -183,5 +204,5 @@ func position(n ast.Node) Position {
 	if t == nil || t.Position == nil {
 		return Position{}
 	}
-	return Position{t.Position.Line, t.Position.Column}
+	return d.at(t.Position.Line, t.Position.Column)
 }

@@ -137,7 +137,7 @@ func (v value) scalar() ast.Node {
 		return v.node
 	}
 	text, _ := textOf(v.node)
-	file, err := parse([]byte(text))
+	file, err := parseYAML([]byte(text))
 	if err != nil || len(file.Docs) != 1 {
 		return v.node
 	}
@@ -202,14 +202,14 @@ func userinfo(written string) (begin, end int) {
 }
 
 // reveal makes problems show a reference instead of its content.
-func (d *decoder) reveal(ref, content string) {
+func (r *report) reveal(ref, content string) {
 	const shortest = 4 // shorter contents are parts of other words
 	if len(content) >= shortest {
-		d.contents = append(d.contents, content, ref)
+		r.contents = append(r.contents, content, ref)
 	}
 }
 
 // masked replaces the contents of references in the text of a problem.
-func (d *decoder) masked(text string) string {
-	return strings.NewReplacer(d.contents...).Replace(text)
+func (r *report) masked(text string) string {
+	return strings.NewReplacer(r.contents...).Replace(text)
 }

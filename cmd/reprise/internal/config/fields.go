@@ -39,7 +39,7 @@ func (v value) fields(owner string) (*fields, bool) {
 }
 
 func (f *fields) add(p *ast.MappingValueNode) {
-	at := position(p.Key)
+	at := f.position(p.Key)
 	switch p.Key.(type) {
 	case *ast.MergeKeyNode:
 		f.failAt(at, "merge keys (<<) are not supported: use an alias of a whole value (backoff: *NAME), or repeat the keys")
@@ -51,7 +51,7 @@ func (f *fields) add(p *ast.MappingValueNode) {
 	}
 	key := p.Key.GetToken().Value
 	if other, twice := f.find(key); twice {
-		f.failAt(at, "key %s already exists on line %d: keep one", shownKey(key), other.keyAt.Line)
+		f.failAt(at, "key %s already exists %s: keep one", shownKey(key), other.keyAt.from(at))
 		return
 	}
 	x := field{f.decoder.value(f.path(key), p.Value), key, at}
@@ -97,6 +97,17 @@ func (f *fields) with(key string, use func(value)) bool {
 		use(x.value)
 	}
 	return ok
+}
+
+// all returns the values of a key that several files have.
+func (f *fields) all(key string) (values []value) {
+	f.asked = append(f.asked, key)
+	for _, p := range f.pairs {
+		if p.key == key {
+			values = append(values, p.expanded())
+		}
+	}
+	return values
 }
 
 // read sets *into to the value of a key, unless the reader reports a problem. It reports whether the key is present.

@@ -1,9 +1,9 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"time"
 
@@ -24,31 +24,28 @@ type webhook struct {
 	caCertFile string
 }
 
-// LoadNotify reads the webhooks and the console URL from a file. The URL is "" if the file does not set it. LoadNotify
+// LoadNotify reads the webhooks and the console URL from files, as Load does. The URL is "" if the files do not set it. LoadNotify
 // ignores the values of other keys, but reports unknown top-level keys.
-func LoadNotify(path string) (n *Notify, console string, err error) {
-	data, lookup, err := readFile(path)
+func LoadNotify(paths ...string) (n *Notify, console string, err error) {
+	files, err := readFiles(paths)
 	if err != nil {
 		return nil, "", err
 	}
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	d := newDecoder(path, data, lookup)
-	if root, ok := d.document(data); ok {
-		if f, ok := root.fields(theFile); ok {
-			f.asked = append(f.asked, "broker", "listen", "data", "metrics", "announce", "archive", "exchanges", "workers")
-			if x, found := f.get("console"); found && x.isMapping() {
-				if c, ok := x.fields("console"); ok {
-					read(c, "url", &console, value.consoleURL)
-				}
+	r := &report{}
+	if f, ok := r.top(files, os.LookupEnv); ok {
+		f.asked = append(f.asked, "broker", "listen", "data", "metrics", "announce", "archive", "exchanges", "workers")
+		if x, found := f.get("console"); found && x.isMapping() {
+			if c, ok := x.fields("console"); ok {
+				read(c, "url", &console, value.consoleURL)
 			}
-			if !read(f, "notify", &n, value.notify) {
-				f.missing("notify has no webhooks; write at least\nnotify:\n  - url: https://example.com/reprise", "notify")
-			}
-			f.finish()
 		}
+		if !read(f, "notify", &n, value.notify) {
+			f.missing("notify has no webhooks; write at least\nnotify:\n  - url: https://example.com/reprise", "notify")
+		}
+		f.finish()
 	}
-	if len(d.problems) > 0 {
-		return nil, "", d.sorted()
+	if len(r.problems) > 0 {
+		return nil, "", r.sorted()
 	}
 	return n, console, nil
 }

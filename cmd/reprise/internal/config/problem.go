@@ -9,7 +9,18 @@ import (
 )
 
 // Position is a position in a file. Lines and columns start at 1.
-type Position struct{ Line, Column int }
+type Position struct {
+	File         string
+	Line, Column int
+}
+
+// from describes p for a problem at another position.
+func (p Position) from(other Position) string {
+	if p.File == other.File {
+		return fmt.Sprintf("on line %d", p.Line)
+	}
+	return fmt.Sprintf("in %s on line %d", p.File, p.Line)
+}
 
 // Problem is one error in a file.
 type Problem struct {
@@ -17,12 +28,29 @@ type Problem struct {
 	Text string // the error and a suggestion
 }
 
-// Problems contains all errors of a file, in the order of the file.
+// Problems contains all errors of the files, in the order of the files.
 type Problems struct {
-	Name string
 	List []Problem
 
-	excerpts excerpts
+	files []file
+}
+
+// report collects the problems of the files of a configuration.
+type report struct {
+	files    []file
+	contents []string // contents of references, each followed by its reference
+	problems []Problem
+}
+
+// file is a file in excerpts.
+type file struct {
+	name string
+	excerpts
+}
+
+// indexOf returns the index of a file.
+func indexOf(files []file, name string) int {
+	return slices.IndexFunc(files, func(f file) bool { return f.name == name })
 }
 
 // Error returns the problems, each with its position and an excerpt of its line.
@@ -44,10 +72,10 @@ func (p *Problems) Error() string {
 //	      |     ^
 func (p *Problems) write(b *strings.Builder, x Problem) {
 	text, more, _ := strings.Cut(x.Text, "\n")
-	fmt.Fprintf(b, "%s:%d:%d: %s", p.Name, x.Line, x.Column, text)
-	if x.Line <= len(p.excerpts.source) {
-		if hidden, ok := p.excerpts.line(x.Line - 1); ok {
-			line, caret := excerpt(p.excerpts.source[x.Line-1], hidden, x.Column)
+	fmt.Fprintf(b, "%s:%d:%d: %s", x.File, x.Line, x.Column, text)
+	if e := p.files[indexOf(p.files, x.File)]; x.Line <= len(e.source) {
+		if hidden, ok := e.line(x.Line - 1); ok {
+			line, caret := excerpt(e.source[x.Line-1], hidden, x.Column)
 			fmt.Fprintf(b, "\n%7d | %s\n%7s | %s^", x.Line, line, "", caret)
 		}
 	}
@@ -122,12 +150,21 @@ func mask(line []rune, hidden []span, at int) (masked []rune, place int) {
 
 // sorted returns the problems found so far, sorted by position and without duplicates. An alias can cause a
 // duplicate, because it makes the decoder read a position several times.
-func (d *decoder) sorted() *Problems {
-	list := slices.Clone(d.problems)
+func (r *report) sorted() *Problems {
+	list := slices.Clone(r.problems)
 	slices.SortStableFunc(list, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(cmp.Compare(indexOf(r.files, a.File), indexOf(r.files, b.File)), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return &Problems{Name: d.name, List: slices.Compact(list), excerpts: d.excerpts}
+	return &Problems{List: slices.Compact(list), files: r.files}
+}
+
+// Name returns the names of the files, for output.
+func (c *Config) Name() string {
+	var names []string
+	for _, f := range c.report.files {
+		names = append(names, f.name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // Refuse returns problems that were found after the file was parsed. It returns nil if problems is empty.
@@ -135,7 +172,14 @@ func (c *Config) Refuse(problems ...Problem) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return (&decoder{name: c.name, excerpts: c.excerpts, problems: problems}).sorted()
+	r := &report{files: c.report.files}
+	for _, p := range problems {
+		if p.File == "" { // of a default
+			p.Position = Position{r.files[0].name, 1, 1}
+		}
+		r.problems = append(r.problems, p)
+	}
+	return r.sorted()
 }
 
 func splitLines(data []byte) []string {

@@ -104,8 +104,9 @@ func looksSecret(s string) bool {
 
 // hide computes the hidden spans of a parsed file.
 func (d *decoder) hide(file *ast.File) {
-	d.excerpts = excerpts{d.excerpts.source, map[int][]span{}, true}
-	h := hider{excerpts: d.excerpts, aliases: d.aliases, seen: map[ast.Node]bool{}}
+	shown := &d.files[indexOf(d.files, d.name)].excerpts
+	*shown = excerpts{d.lines, map[int][]span{}, true}
+	h := hider{excerpts: *shown, aliases: d.aliases, seen: map[ast.Node]bool{}}
 	for _, doc := range file.Docs {
 		ast.Walk(h, doc.Body)
 	}

@@ -32,9 +32,9 @@ type reader[T any] func(v value) (T, bool)
 
 // value returns the value of a node, with anchors and aliases resolved.
 func (d *decoder) value(name string, n ast.Node) value {
-	at := position(n)
+	at := d.position(n)
 	n = resolved(n, d.aliases)
-	if p := position(n); p.Line > 0 {
+	if p := d.position(n); p.Line > 0 {
 		at = p
 	}
 	return value{decoder: d, name: name, node: n, at: at}

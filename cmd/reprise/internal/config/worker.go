@@ -19,12 +19,16 @@ const (
 	maxPrefetch    = math.MaxUint16
 )
 
-// workers reads the list of workers. A preset adds several workers.
-func (v value) workers(e *exchanges) []Worker {
-	queues := map[string]int{} // queue → line of its worker
-	before := len(v.problems)
+// workers reads lists of workers. A preset adds several workers.
+func (d *decoder) workers(lists []value, e *exchanges) []Worker {
+	queues := map[string]Position{} // queue → position of its worker
+	before := len(d.problems)
+	var items []value
+	for _, v := range lists {
+		items = append(items, v.items("a list of workers such as - {queue: NAME, exec: [PROGRAM]}")...)
+	}
 	var found []locatedWorker
-	for _, item := range v.items("a list of workers such as - {queue: NAME, exec: [PROGRAM]}") {
+	for _, item := range items {
 		f, ok := item.fields("a worker")
 		if !ok {
 			continue
@@ -37,16 +41,16 @@ func (v value) workers(e *exchanges) []Worker {
 		}
 		f.finish()
 		for _, w := range some {
-			if line, taken := queues[w.Queue]; taken && w.Queue != "" {
-				v.failAt(w.at, "queue %s has a worker on line %d: merge the workers, with concurrency: 2 or more", brief.Quoted(w.Queue), line)
+			if first, taken := queues[w.Queue]; taken && w.Queue != "" {
+				d.failAt(w.at, "queue %s has a worker %s: merge the workers, with concurrency: 2 or more", brief.Quoted(w.Queue), first.from(w.at))
 				continue
 			}
-			queues[w.Queue] = w.at.Line
+			queues[w.Queue] = w.at
 			found = append(found, w)
 		}
 	}
-	if len(v.problems) == before {
-		v.contradictions(found)
+	if len(d.problems) == before {
+		d.contradictions(found)
 	}
 	var all []Worker
 	for _, w := range found {

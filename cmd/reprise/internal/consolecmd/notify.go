@@ -20,7 +20,7 @@ type Notify struct {
 }
 
 type notifyTestCmd struct {
-	Config string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"File with the webhooks under notify:. Default ${default}."`
+	Config []string `short:"c" sep:"none" default:"reprise.yaml" placeholder:"FILE" help:"File with the webhooks under notify:. Default ${default}."`
 }
 
 // Help implements kong.HelpProvider.
@@ -37,7 +37,7 @@ Exit codes: 0 all webhooks accepted the message, 1 a webhook did not, 2 the file
 
 // Run sends the messages.
 func (c *notifyTestCmd) Run(ctx context.Context, streams terminal.IO) error {
-	n, console, err := config.LoadNotify(c.Config)
+	n, console, err := config.LoadNotify(c.Config...)
 	if err == nil {
 		err = n.ReadAuthorities()
 	}

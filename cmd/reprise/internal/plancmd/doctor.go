@@ -22,7 +22,7 @@ import (
 type Doctor struct {
 	Management  string   `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" default:"http://guest:guest@localhost:15672" help:"URL of the management API. Default ${default}."`
 	Definitions string   `placeholder:"FILE" help:"Read a file of definitions instead (- for stdin)."`
-	Config      string   `short:"c" placeholder:"FILE" help:"Compare the handlers of a configuration file with the broker."`
+	Config      []string `short:"c" sep:"none" placeholder:"FILE" help:"Compare the handlers of a configuration file with the broker."`
 	VHost       string   `name:"vhost" placeholder:"NAME" help:"Virtual host. Default: all."`
 	List        bool     `help:"Print the rules."`
 	Ignore      []string `placeholder:"RULE" help:"Do not apply a rule, such as unused-policy."`
@@ -57,7 +57,7 @@ func (c *Doctor) Run(ctx context.Context, streams terminal.IO) error {
 		return streams.Result(c.JSON, doctor.Rules, rulesText(streams.Width()))
 	}
 	b, err := c.broker(ctx, streams)
-	if err == nil && c.Config != "" {
+	if err == nil && len(c.Config) > 0 {
 		err = addHandlers(b, c.Config)
 	}
 	if err != nil {
@@ -86,8 +86,8 @@ func (c *Doctor) broker(ctx context.Context, streams terminal.IO) (*doctor.Broke
 }
 
 // addHandlers adds the handlers of a configuration file.
-func addHandlers(b *doctor.Broker, file string) error {
-	cfg, err := config.Load(file)
+func addHandlers(b *doctor.Broker, files []string) error {
+	cfg, err := config.Load(files...)
 	if err != nil {
 		return exit.Usage(err)
 	}

@@ -20,10 +20,10 @@ import (
 
 // Schedule is reprise schedule.
 type Schedule struct {
-	Config string `short:"c" placeholder:"FILE" help:"Configuration with the worker to show. Replaces the other policy flags."`
-	Queue  string `placeholder:"NAME" help:"Work queue in -c FILE. Required if the file has several."`
-	Status int    `placeholder:"N" help:"HTTP status of all attempts, for the rules in -c FILE."`
-	Exit   int    `placeholder:"N" help:"Exit code of all attempts, for the rules in -c FILE."`
+	Config []string `short:"c" sep:"none" placeholder:"FILE" help:"Configuration with the worker to show. Replaces the other policy flags."`
+	Queue  string   `placeholder:"NAME" help:"Work queue in -c FILE. Required if the file has several."`
+	Status int      `placeholder:"N" help:"HTTP status of all attempts, for the rules in -c FILE."`
+	Exit   int      `placeholder:"N" help:"Exit code of all attempts, for the rules in -c FILE."`
 
 	Initial     time.Duration   `placeholder:"TIME" help:"First delay of a growing schedule. Default 1s, or --step."`
 	Factor      float64         `placeholder:"N" help:"Ratio of consecutive delays. Default 2, with --jitter decorrelated 3."`
@@ -87,7 +87,7 @@ func (c *Schedule) Run(streams terminal.IO, command *kong.Context) error {
 // subject returns the policy to show.
 func (c *Schedule) subject(flags []*kong.Flag) (subject, error) {
 	policy, given, err := c.policy(flags)
-	if c.Config == "" {
+	if len(c.Config) == 0 {
 		if c.Queue != "" || c.Status != 0 || c.Exit != 0 {
 			return subject{}, exit.Usagef("--queue, --status and --exit require -c FILE")
 		}
@@ -96,7 +96,7 @@ func (c *Schedule) subject(flags []*kong.Flag) (subject, error) {
 	if len(given) > 0 {
 		return subject{}, exit.Usagef("-c and --%s exclude each other", given[0])
 	}
-	cfg, err := config.Load(c.Config)
+	cfg, err := config.Load(c.Config...)
 	if err != nil {
 		return subject{}, exit.Usage(err)
 	}
@@ -151,27 +151,27 @@ func (c *Schedule) policy(flags []*kong.Flag) (p reprise.Policy, given []string,
 
 // worker returns the worker of --queue, or the only worker.
 func (c *Schedule) worker(cfg *config.Config) (config.Worker, error) {
-	workers, err := workersOf(cfg.Workers, c.Queue, c.Config)
+	workers, err := workersOf(cfg, c.Queue)
 	if err != nil {
 		return config.Worker{}, err
 	}
 	if len(workers) > 1 {
-		return config.Worker{}, exit.Usagef("%s has %d workers (select one with --queue: %s)", c.Config, len(workers), queuesOfWorkers(workers))
+		return config.Worker{}, exit.Usagef("%s has %d workers (select one with --queue: %s)", cfg.Name(), len(workers), queuesOfWorkers(workers))
 	}
 	return workers[0], nil
 }
 
 // workersOf returns the worker of a queue, or all workers of the file if queue is "".
-func workersOf(all []config.Worker, queue, file string) ([]config.Worker, error) {
+func workersOf(cfg *config.Config, queue string) ([]config.Worker, error) {
 	if queue == "" {
-		return all, nil
+		return cfg.Workers, nil
 	}
-	for _, w := range all {
+	for _, w := range cfg.Workers {
 		if w.Queue == queue {
 			return []config.Worker{w}, nil
 		}
 	}
-	return nil, exit.Usagef("%s has no worker of queue %s (its queues: %s)", file, brief.Quoted(queue), queuesOfWorkers(all))
+	return nil, exit.Usagef("%s has no worker of queue %s (its queues: %s)", cfg.Name(), brief.Quoted(queue), queuesOfWorkers(cfg.Workers))
 }
 
 func queuesOfWorkers(workers []config.Worker) string {

@@ -21,11 +21,11 @@ type Topology struct {
 }
 
 type graphCmd struct {
-	Config     string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"Configuration file. Default ${default}."`
-	Queue      string `placeholder:"NAME" help:"Work queue. Default: all."`
-	Format     string `enum:"dot,mermaid" default:"dot" placeholder:"FORM" help:"Format: dot (Graphviz) or mermaid (Markdown). Default ${default}."`
-	Output     string `short:"o" placeholder:"FILE" help:"Output file. Default: stdout."`
-	Management string `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the management API, to show the depth of each queue."`
+	Config     []string `short:"c" sep:"none" default:"reprise.yaml" placeholder:"FILE" help:"Configuration file, or directory of such files. Repeatable. Default ${default}."`
+	Queue      string   `placeholder:"NAME" help:"Work queue. Default: all."`
+	Format     string   `enum:"dot,mermaid" default:"dot" placeholder:"FORM" help:"Format: dot (Graphviz) or mermaid (Markdown). Default ${default}."`
+	Output     string   `short:"o" placeholder:"FILE" help:"Output file. Default: stdout."`
+	Management string   `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the management API, to show the depth of each queue."`
 }
 
 // Help implements kong.HelpProvider.
@@ -43,11 +43,11 @@ Examples:
 
 // Run draws the graph.
 func (c *graphCmd) Run(ctx context.Context, streams terminal.IO) error {
-	cfg, err := config.Load(c.Config)
+	cfg, err := config.Load(c.Config...)
 	if err != nil {
 		return exit.Usage(err)
 	}
-	workers, err := workersOf(cfg.Workers, c.Queue, c.Config)
+	workers, err := workersOf(cfg, c.Queue)
 	if err != nil {
 		return err
 	}

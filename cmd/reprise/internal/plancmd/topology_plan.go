@@ -19,10 +19,10 @@ import (
 
 // compareFlags are the flags of plan and apply.
 type compareFlags struct {
-	Config     string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"Configuration file. Default ${default}."`
-	Management string `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the management API. Default: management: of the console in the file."`
-	VHost      string `name:"vhost" placeholder:"NAME" help:"Virtual host. Default: the virtual host of broker: in the file."`
-	JSON       bool   `name:"json" help:"Print JSON."`
+	Config     []string `short:"c" sep:"none" default:"reprise.yaml" placeholder:"FILE" help:"Configuration file, or directory of such files. Repeatable. Default ${default}."`
+	Management string   `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the management API. Default: management: of the console in the file."`
+	VHost      string   `name:"vhost" placeholder:"NAME" help:"Virtual host. Default: the virtual host of broker: in the file."`
+	JSON       bool     `name:"json" help:"Print JSON."`
 }
 
 // UsageIsFailure makes an invalid flag exit with 1, because 2 means a difference.
@@ -30,7 +30,7 @@ func (compareFlags) UsageIsFailure() {}
 
 // load reads the file, and sets the default of the virtual host.
 func (c *compareFlags) load() (*config.Config, error) {
-	cfg, err := config.Load(c.Config)
+	cfg, err := config.Load(c.Config...)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ import (
 type Redrive struct {
 	From        string          `placeholder:"QUEUE" help:"Failed queue."`
 	To          string          `placeholder:"QUEUE" help:"Target: a queue, or EXCHANGE/KEY. Default: the queue of the failure."`
-	Config      string          `short:"c" placeholder:"FILE" help:"Configuration of the workers. Specifies the broker and, for presets, the targets of the messages."`
+	Config      []string        `short:"c" sep:"none" placeholder:"FILE" help:"Configuration of the workers. Specifies the broker and, for presets, the targets of the messages."`
 	Management  string          `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the management API. With it, messages go through exchanges that route only to the target queue."`
 	URL         string          `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default: the broker of -c FILE, else amqp://guest:guest@127.0.0.1:5600."`
 	Timeout     time.Duration   `default:"10s" placeholder:"TIME" help:"Maximum time to connect. Default ${default}."`
@@ -103,8 +103,8 @@ func (c *Redrive) Run(ctx context.Context, streams terminal.IO) error {
 	workers := design.Published()
 	redrive.Origin = design.PublishedOrigin()
 	url := c.URL
-	if c.Config != "" {
-		cfg, err := config.Load(c.Config)
+	if len(c.Config) > 0 {
+		cfg, err := config.Load(c.Config...)
 		if err != nil {
 			return exit.Usage(err)
 		}

@@ -27,11 +27,11 @@ type leftoverQueue struct {
 
 // leftoverMessages describes the messages in the data directory of the embedded broker, if the configuration now
 // specifies another broker. It returns "" if there are no messages.
-func leftoverMessages(file string, cfg *config.Config) string {
+func leftoverMessages(cfg *config.Config) string {
 	if cfg.Broker == "" {
 		return ""
 	}
-	dir := localbroker.Absolute(filepath.Join(filepath.Dir(file), config.DefaultData))
+	dir := localbroker.Absolute(filepath.Join(cfg.Dir, config.DefaultData))
 	counts, err := disk.Count(dir)
 	switch {
 	case errors.Is(err, broker.ErrInUse):

@@ -28,9 +28,9 @@ import (
 
 // Command is reprise up.
 type Command struct {
-	Config         string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"Configuration file. Default ${default}."`
-	Check          bool   `help:"Only check the configuration and its files."`
-	Connect        bool   `help:"With --check, also ask the broker whether existing queues and exchanges conflict, whether the user may create missing ones, and whether existing work queues can lose messages. This declares nothing."`
+	Config         []string `short:"c" sep:"none" default:"reprise.yaml" placeholder:"FILE" help:"Configuration file, or directory of such files. Repeatable. Default ${default}."`
+	Check          bool     `help:"Only check the configuration and its files."`
+	Connect        bool     `help:"With --check, also ask the broker whether existing queues and exchanges conflict, whether the user may create missing ones, and whether existing work queues can lose messages. This declares nothing."`
 	serve.LogFlags `group:"Log:"`
 }
 
@@ -40,6 +40,10 @@ func (Command) Help() string {
 messages are retried; messages without further retries move to the failed queue QUEUE.failed. Without "broker:" in the
 file, reprise runs a broker in this process and stores its data in the directory reprise-data next to the file, or in
 the directory of "data:".
+
+The workers and exchanges of several files, or of the files *.yaml and *.yml of a directory, form one configuration.
+Every other key may be in one of the files. Relative paths are relative to the directory of their file. -c - reads
+standard input.
 
 Ctrl-C (or SIGTERM) drains: running handlers finish, and other messages return to their queues. A second Ctrl-C stops
 immediately.
@@ -56,7 +60,7 @@ Example of a file; docs/reprise.example.yaml has all keys:
 
 // Run runs the workers until a signal arrives.
 func (c *Command) Run(streams terminal.IO, stop *serve.Signals) error {
-	cfg, err := config.Load(c.Config)
+	cfg, err := config.Load(c.Config...)
 	if err != nil {
 		return exit.Usage(err)
 	}
@@ -65,7 +69,7 @@ func (c *Command) Run(streams terminal.IO, stop *serve.Signals) error {
 	if err != nil {
 		return exit.Usage(err)
 	}
-	warnings := slices.DeleteFunc([]string{leftoverMessages(c.Config, cfg), parts.archive.LinkWarning()}, func(s string) bool { return s == "" })
+	warnings := slices.DeleteFunc([]string{leftoverMessages(cfg), parts.archive.LinkWarning()}, func(s string) bool { return s == "" })
 	if c.Connect && !c.Check {
 		return exit.Usagef("--connect requires --check")
 	}
@@ -79,9 +83,9 @@ func (c *Command) Run(streams terminal.IO, stop *serve.Signals) error {
 			warnings = append(warnings, risks...)
 		}
 		for _, w := range warnings {
-			fmt.Fprintf(streams.Stderr, "%s: warning: %s\n", c.Config, w)
+			fmt.Fprintf(streams.Stderr, "%s: warning: %s\n", cfg.Name(), w)
 		}
-		_, err := fmt.Fprintf(streams.Stdout, "%s: ok, %s\n", c.Config, terminal.Plural(len(cfg.Workers), "worker"))
+		_, err := fmt.Fprintf(streams.Stdout, "%s: ok, %s\n", cfg.Name(), terminal.Plural(len(cfg.Workers), "worker"))
 		return err
 	}
 
