@@ -30,7 +30,7 @@ type Config struct {
 
 	// Definitions contains users, virtual hosts, permissions, queues, exchanges and bindings, in the format of
 	// RabbitMQ's definitions files. New adds them to the state from the Store, if any. New returns an error for a
-	// definition that the broker does not support, such as a policy.
+	// definition that the broker does not support, such as a stream.
 	Definitions []byte
 
 	// Logger logs connections and protocol errors of clients. Default: no logging.

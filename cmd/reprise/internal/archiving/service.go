@@ -64,12 +64,13 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 	return d, nil
 }
 
-// UseEmbedded prepares the service for the embedded broker of this process; see ServeFigures.
-func (d *Service) UseEmbedded() {
+// UseEmbedded prepares the service for the embedded broker of this process, where guest has this password; see
+// ServeFigures.
+func (d *Service) UseEmbedded(password string) {
 	d.Settings.Sample = embeddedSample
 	if d.Listen != "" {
 		d.figures = serve.NewPipeListener()
-		d.Settings.Management = &archive.Management{URL: "http://broker", User: dial.Guest, Password: dial.Guest, Client: d.figures.Client()}
+		d.Settings.Management = &archive.Management{URL: "http://broker", User: dial.Guest, Password: password, Client: d.figures.Client()}
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"net"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
-	"github.com/reprisemq/reprise/internal/pemfile"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/localbroker"
 )
 
 // tlsFlags enable TLS for listeners. They have the names of RabbitMQ's ssl_options.
@@ -26,20 +26,9 @@ func (f *tlsFlags) config() (*tls.Config, error) {
 	case f.Certfile == "" || f.Keyfile == "":
 		return nil, exit.Usagef("TLS requires both --certfile and --keyfile")
 	}
-	certificate, err := tls.LoadX509KeyPair(f.Certfile, f.Keyfile)
+	c, err := localbroker.TLS(f.Certfile, f.Keyfile, f.Cacertfile, f.FailIfNoPeerCert)
 	if err != nil {
-		return nil, exit.Usagef("--certfile %s, --keyfile %s: %w", f.Certfile, f.Keyfile, err)
-	}
-	c := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
-	if f.Cacertfile == "" {
-		return c, nil
-	}
-	if c.ClientCAs, err = pemfile.Authorities(f.Cacertfile); err != nil {
-		return nil, exit.Usagef("--cacertfile: %w", err)
-	}
-	c.ClientAuth = tls.VerifyClientCertIfGiven
-	if f.FailIfNoPeerCert {
-		c.ClientAuth = tls.RequireAndVerifyClientCert
+		return nil, exit.Usagef("--%w", err)
 	}
 	return c, nil
 }

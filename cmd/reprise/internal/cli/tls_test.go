@@ -249,6 +249,82 @@ func TestUpOverTLS(t *testing.T) {
 	}
 }
 
+// With users and TLS, other machines can use the embedded broker of reprise up. The well-known login does not exist then.
+func TestUpServesUsersOverTLS(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("server")
+	a.issue("phone")
+	a.must(os.WriteFile(filepath.Join(a.dir, "app"), []byte("p@ss/word\n"), 0o600))
+	a.must(os.WriteFile(filepath.Join(a.dir, "reprise.yaml"), []byte(`
+listen:
+  address: 0.0.0.0:0
+  users: {app: "${file:app}", phone: "${PHONE:-secret}"}
+  certfile: server.pem
+  keyfile: server-key.pem
+  cacertfile: authority.pem
+workers: [{queue: orders, exec: [cat]}]
+`), 0o600))
+	up := exec.Command("reprise", "up", "-c", filepath.Join(a.dir, "reprise.yaml"), "--log", "json")
+	log, err := up.StderrPipe()
+	a.must(err)
+	a.must(up.Start())
+	var port string
+	handled := make(chan struct{}, 10)
+	go func() {
+		defer close(handled)
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			t.Log(lines.Text())
+			if strings.Contains(lines.Text(), `"text":"paid"`) {
+				handled <- struct{}{}
+			}
+			if m := regexp.MustCompile(`amqps://localhost:(\d+)"`).FindStringSubmatch(lines.Text()); m != nil {
+				port = m[1]
+				handled <- struct{}{}
+			}
+		}
+	}()
+	defer func() {
+		_ = up.Process.Signal(syscall.SIGTERM)
+		for range handled { // until the process has exited
+		}
+		if err := up.Wait(); err != nil {
+			t.Errorf("reprise up exited with %v", err)
+		}
+	}()
+	wait := func(what string) {
+		t.Helper()
+		select {
+		case _, ok := <-handled:
+			if !ok {
+				t.Fatal(what + ": reprise up has exited")
+			}
+		case <-time.After(timeout):
+			t.Fatal(what + ": not in the log")
+		}
+	}
+	wait("URL of the broker")
+	for _, test := range []struct {
+		login string // user:password
+		query string
+		want  string
+	}{
+		{"app:p%40ss%2Fword@", "", ""},
+		{"phone:secret@", "", ""},
+		{"", "&auth_mechanism=external&certfile=" + a.file("phone") + "&keyfile=" + a.file("phone-key"), ""},
+		{"app:secret@", "", "refused user \"app\""},
+		{"guest:guest@", "", "refused user \"guest\""},
+	} {
+		out, err := exec.Command("reprise", "publish", "--to", "orders", "paid", "--url",
+			"amqps://"+test.login+"127.0.0.1:"+port+"?cacertfile="+a.file("authority")+test.query).CombinedOutput()
+		if (err == nil) != (test.want == "") || !strings.Contains(string(out), test.want) {
+			t.Errorf("%s: got %v, %s, want %q", test.login, err, out, test.want)
+		}
+		if test.want == "" {
+			wait("message of " + test.login)
+		}
+	}
+}
+
 // reprise up --check opens the TLS files of a configuration.
 func TestUpChecksTLSFiles(t *testing.T) {
 	a := newAuthority(t)

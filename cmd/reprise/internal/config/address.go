@@ -45,16 +45,49 @@ func (v value) files(s string, names ...string) (string, bool) {
 	return s, true
 }
 
-// listenAddr reads the listening address of the embedded broker. It must be a loopback address, because the broker has
-// the user guest with the well-known default password.
-func (v value) listenAddr() (string, bool) {
-	host, port, ok := v.hostPort(DefaultListen)
-	addr := net.JoinHostPort(host, port)
-	if ip := net.ParseIP(host); ok && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", v.fail("listen must be a loopback address, because the embedded broker has the default password (write 127.0.0.1:%s, "+
-			"or run `reprise broker --listen %s` with another password, and set broker: to its URL)", port, addr)
+// listen reads the listener of the embedded broker: an address, or a mapping with an address. Without users, it must be a
+// loopback address, because the broker then has the user guest with the well-known default password.
+func (v value) listen() (l Listen) {
+	l.At = v.at
+	v.short("listen", "address", DefaultListen, func(x value) {
+		l.At = x.at
+		host, port, ok := x.hostPort(DefaultListen)
+		if l.Addr = net.JoinHostPort(host, port); !ok {
+			l.Addr = ""
+		}
+	}, func(f *fields) {
+		f.with("users", func(x value) { l.Users = x.users() })
+		read(f, "certfile", &l.CertFile, path("cert.pem"))
+		read(f, "keyfile", &l.KeyFile, path("key.pem"))
+		read(f, "cacertfile", &l.CACertFile, path("ca.pem"))
+	})
+	host, port, err := net.SplitHostPort(l.Addr)
+	switch ip := net.ParseIP(host); {
+	case (l.CertFile == "") != (l.KeyFile == ""):
+		v.fail("listen needs certfile and keyfile together: add the other one")
+	case l.CACertFile != "" && l.CertFile == "":
+		v.fail("listen needs certfile and keyfile with cacertfile, which is for client certificates: add them")
+	case err == nil && len(l.Users) == 0 && host != "localhost" && (ip == nil || !ip.IsLoopback()):
+		v.failAt(l.At, "listen needs users on an address that other machines can reach: write 127.0.0.1:%s, "+
+			"or {address: %q, users: {NAME: PASSWORD}}", port, l.Addr)
 	}
-	return addr, ok
+	return l
+}
+
+// users reads the users of the embedded broker.
+func (v value) users() []Pair {
+	all, _ := v.pairs(func(p field, password string) bool {
+		switch {
+		case p.key == "" || len(p.key) > maxName:
+			return p.failAt(p.keyAt, "name of a user must have 1 to %d bytes", maxName)
+		case p.key == "guest":
+			return p.failAt(p.keyAt, "user guest is reserved for the workers of this process: use another name")
+		case password == "":
+			return p.fail("%s has an empty password: write ${NAME} or ${file:PATH} with its password", p.name)
+		}
+		return true
+	})
+	return all
 }
 
 // openAddr reads a listening address that need not be a loopback address. The host must be explicit, because it

@@ -69,7 +69,7 @@ const maxFile = 1 << 20
 type Config struct {
 	Broker   string   // URL; "": an embedded broker
 	BrokerAt Position // position of the URL, for startup errors
-	Listen   string   // host:port of the embedded broker; "" if Broker is set
+	Listen   Listen   // of the embedded broker; zero if Broker is set
 	Data     string   // directory of the embedded broker; "" for a broker in memory, or if Broker is set
 	Metrics  string   // host:port of the metrics and health endpoint; "": none
 	Workers  []Worker
@@ -84,6 +84,17 @@ type Config struct {
 	Dir string
 
 	report *report
+}
+
+// Listen configures the listener of the embedded broker.
+type Listen struct {
+	Addr  string // host:port
+	Users []Pair // names and passwords; empty: the user guest, from this machine only
+
+	CertFile, KeyFile string // "": without TLS
+	CACertFile        string // authorities of client certificates; "": none
+
+	At Position // position of the address, for startup errors
 }
 
 // Worker configures the worker of one queue, with its handler.
@@ -273,13 +284,9 @@ func (f *fields) config(c *Config) {
 	if external {
 		f.refuse("is for the embedded broker, and broker: is the URL of another broker: remove one of the two", "listen", "data")
 	} else {
-		c.Listen, c.Data = DefaultListen, filepath.Join(c.Dir, DefaultData)
-		at := Position{}
-		f.with("listen", func(x value) {
-			at = x.at
-			c.Listen, _ = x.listenAddr()
-		})
-		ports.add("listen", c.Listen, at)
+		c.Listen, c.Data = Listen{Addr: DefaultListen}, filepath.Join(c.Dir, DefaultData)
+		f.with("listen", func(x value) { c.Listen = x.listen() })
+		ports.add("listen", c.Listen.Addr, c.Listen.At)
 		read(f, "data", &c.Data, value.dataDir)
 	}
 	f.with("metrics", func(x value) {

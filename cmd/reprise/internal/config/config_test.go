@@ -226,7 +226,7 @@ func TestExample(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	got := mustParse(t, "workers: [{queue: a, exec: [true]}]")
-	want := &Config{Dir: "dir", Listen: DefaultListen, Data: "dir/reprise-data", Workers: []Worker{{
+	want := &Config{Dir: "dir", Listen: Listen{Addr: DefaultListen}, Data: "dir/reprise-data", Workers: []Worker{{
 		WorkerConfig: reprise.WorkerConfig{Queue: "a"},
 		Exec:         &Exec{Command: []string{"true"}, Dir: "dir", At: Position{"dir/test.yaml", 1, 29}},
 	}}}

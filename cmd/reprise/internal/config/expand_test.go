@@ -50,7 +50,7 @@ workers:
 	}
 	w := c.Workers[0]
 	for _, x := range []struct{ name, got, want string }{
-		{"listen", c.Listen, "127.0.0.1:5601"},
+		{"listen", c.Listen.Addr, "127.0.0.1:5601"},
 		{"data", c.Data, filepath.Join(dir, "orders/data")},
 		{"metrics", c.Metrics, "127.0.0.1:9999"},
 		{"queue", w.Queue, "orders.5601"},

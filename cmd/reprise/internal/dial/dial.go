@@ -133,16 +133,29 @@ func URL(scheme string, a net.Addr, user, password string) string {
 	return u.String()
 }
 
-// Configured returns the URL of the broker of `reprise up`, or "" if the file does not specify it.
+// Configured returns the URL of the broker of `reprise up`, or "" if the file does not specify it. For an embedded broker
+// with users, it has the first of them.
 func Configured(cfg *config.Config) string {
 	if cfg.Broker != "" {
 		return cfg.Broker
 	}
-	a, err := net.ResolveTCPAddr(Network(cfg.Listen), cfg.Listen)
+	a, err := net.ResolveTCPAddr(Network(cfg.Listen.Addr), cfg.Listen.Addr)
 	if err != nil || a.Port == 0 {
 		return ""
 	}
-	return URL("amqp", a, Guest, Guest)
+	scheme := "amqp"
+	if cfg.Listen.CertFile != "" {
+		scheme = "amqps"
+	}
+	if len(cfg.Listen.Users) == 0 {
+		return URL(scheme, a, Guest, Guest)
+	}
+	u, err := url.Parse(URL(scheme, a, "", ""))
+	if err != nil {
+		return ""
+	}
+	u.User = url.UserPassword(cfg.Listen.Users[0].Name, cfg.Listen.Users[0].Value)
+	return u.String()
 }
 
 // Waiting returns a logger that prints why a command waits. The reason replaces %s in format. The argument again

@@ -64,7 +64,7 @@ func configuredArchiveService(cfg *config.Config, log *slog.Logger) (*archiving.
 		return nil, wrong
 	}
 	if cfg.Broker == "" {
-		made.UseEmbedded()
+		made.UseEmbedded(embeddedPassword(cfg.Listen))
 	}
 	if len(wrong) == 0 {
 		refuse(at, made.Check())

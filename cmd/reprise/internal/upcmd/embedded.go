@@ -2,10 +2,14 @@ package upcmd
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
@@ -25,11 +29,17 @@ type embeddedBroker struct {
 }
 
 func startEmbedded(stop *serve.Signals, cfg *config.Config, log *slog.Logger) (*embeddedBroker, error) {
-	b, err := localbroker.Start(cfg.Data, broker.Config{
-		Logger: slog.New(quietBroker{Handler: log.Handler()}),
-		// The workers and local publishers use this user, regardless of the users in the data directory.
-		TemporaryUsers: map[string]string{dial.Guest: dial.Guest},
-	})
+	secure, err := listenTLS(cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	// The workers use guest, regardless of the users in the data directory. Without other users, publishers on this machine
+	// do, too.
+	users := map[string]string{dial.Guest: embeddedPassword(cfg.Listen)}
+	for _, u := range cfg.Listen.Users {
+		users[u.Name] = u.Value
+	}
+	b, err := localbroker.Start(cfg.Data, broker.Config{Logger: slog.New(quietBroker{Handler: log.Handler()}), TemporaryUsers: users})
 	if err != nil {
 		if cfg.Data != "" {
 			err = fmt.Errorf("%w (set data: to another directory, or to memory)", err)
@@ -37,13 +47,21 @@ func startEmbedded(stop *serve.Signals, cfg *config.Config, log *slog.Logger) (*
 		return nil, err
 	}
 	e := &embeddedBroker{Broker: b, inMemory: cfg.Data == "", stopControl: func() {}}
-	l, err := serve.Listen(cfg.Listen)
+	l, err := serve.Listen(cfg.Listen.Addr)
 	if err != nil {
 		return nil, errors.Join(err, e.end(stop, log))
 	}
-	e.url, e.served = dial.URL("amqp", l.Addr(), dial.Guest, dial.Guest), make(chan error, 1)
+	e.url = (&url.URL{Scheme: "amqp", User: url.UserPassword(dial.Guest, users[dial.Guest]), Host: l.Addr().String()}).String()
+	shown := dial.URL("amqp", l.Addr(), dial.Guest, dial.Guest)
+	if len(cfg.Listen.Users) > 0 {
+		shown = dial.URL("amqp", l.Addr(), "", "")
+	}
+	if secure != nil {
+		l, shown = tls.NewListener(l, secure), strings.Replace(shown, "amqp:", "amqps:", 1)
+	}
+	e.served = make(chan error, 1)
 	go func() { e.served <- b.Serve(l) }()
-	log.Info("embedded broker listening", "url", e.url)
+	log.Info("embedded broker listening", "url", shown)
 	if e.inMemory {
 		log.Info("messages are in memory (data: memory), and are lost when the process exits")
 		return e, nil
@@ -52,6 +70,23 @@ func startEmbedded(stop *serve.Signals, cfg *config.Config, log *slog.Logger) (*
 	e.stopControl = localbroker.ServeControl(b, cfg.Data, stop.Again, log)
 	return e, nil
 }
+
+// listenTLS returns the TLS configuration of the listener, or nil.
+func listenTLS(l config.Listen) (*tls.Config, error) {
+	return localbroker.TLS(l.CertFile, l.KeyFile, l.CACertFile, false)
+}
+
+// embeddedPassword returns the password of guest. If there are other users, it is random: guest is then only for this
+// process, and the well-known password does not work from this machine either, on which a proxy might run.
+func embeddedPassword(l config.Listen) string {
+	if len(l.Users) == 0 {
+		return dial.Guest
+	}
+	return processPassword()
+}
+
+// processPassword is a password for this process.
+var processPassword = sync.OnceValue(rand.Text)
 
 // end shuts the broker down. For an in-memory broker, it logs the number of messages that each queue loses.
 func (e *embeddedBroker) end(stop *serve.Signals, log *slog.Logger) error {

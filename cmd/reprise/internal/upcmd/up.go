@@ -127,6 +127,9 @@ func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
 	stores, unusable := newStores(cfg)
 	archive, wrong := configuredArchiveService(cfg, log)
 	p := &parts{handlers, stores, archive, nil}
+	if _, err := listenTLS(cfg.Listen); err != nil {
+		wrong = append(wrong, config.Problem{Position: cfg.Listen.At, Text: "listen: " + err.Error()})
+	}
 	if addresses, err := amqpconn.ParseURL(cfg.Broker); err == nil { // Broker is empty or valid
 		if err := addresses.CheckFiles(); err != nil {
 			wrong = append(wrong, config.Problem{Position: cfg.BrokerAt, Text: err.Error()})
