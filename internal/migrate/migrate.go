@@ -60,8 +60,8 @@ type Config struct {
 	API    mgmtapi.API
 	Change Change
 
-	// Settle has to exceed the interval at which RabbitMQ collects statistics (collect_statistics_interval, by default 5 s). The
-	// management API has to report for twice this time that a queue is unused before the queue is deleted. Default: 6 s for
+	// Settle is the minimum time in which RabbitMQ collects its statistics once. If a broker needs longer, the run waits longer.
+	// The management API has to report for twice this time that a queue is unused before the queue is deleted. Default: 6 s for
 	// RabbitMQ, none for the embedded broker.
 	Settle time.Duration
 

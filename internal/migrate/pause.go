@@ -49,13 +49,18 @@ func (r *run) pause(ctx context.Context, meanwhile func() error) error {
 	if err := r.log(ctx, "limit/"+limit); err != nil {
 		return err
 	}
-	r.step("refuse new connections to the virtual host, for %s", r.cfg.Settle)
+	r.step("refuse new connections to the virtual host, until the management API lists all connections")
 	r.paused = time.Now() // a request that fails may have set the limit, which resume removes
 	if err := r.broker.setLimit(ctx, "0"); err != nil {
 		return fmt.Errorf("cannot limit the connections of the virtual host: %w", err)
 	}
-	for listed := time.Now().Add(r.cfg.Settle); time.Now().Before(listed); {
+	listed := r.since(1)
+	defer func() { listed.end(r) }()
+	for current := false; !current; {
 		if err := meanwhile(); err != nil {
+			return err
+		}
+		if current, err = listed.current(ctx, r); err != nil {
 			return err
 		}
 		if err := retry.Sleep(ctx, poll); err != nil {

@@ -15,8 +15,13 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// poll is the interval at which a transfer checks whether the old queue is unused.
-const poll = 100 * time.Millisecond
+const (
+	poll = 100 * time.Millisecond // interval at which a transfer checks whether the old queue is unused
+
+	// RabbitMQ returns the unacked messages of a connection before it removes the connection from its list, but later if the
+	// client closes the socket in that moment.
+	requeue = 500 * time.Millisecond
+)
 
 // transfer moves the bindings and the messages of a queue to another queue, and deletes the first one:
 //
@@ -199,7 +204,7 @@ func (r *run) moves(from string) bool {
 }
 
 // empty moves messages until the queue is empty and unused.
-func (r *run) empty(ctx context.Context, from *queue, to string) error {
+func (r *run) empty(ctx context.Context, from *queue, to string) (err error) {
 	token := fmt.Sprintf("run/%s/%d", rand.Text(), r.cfg.Batch)
 	if r.moves(from.Name) {
 		if err := r.log(ctx, token); err != nil {
@@ -207,7 +212,8 @@ func (r *run) empty(ctx context.Context, from *queue, to string) error {
 		}
 		r.step("move the messages from %s to %s", from.Name, to)
 	}
-	var idle time.Time
+	var idle *statistics
+	defer func() { idle.end(r) }()
 	for last := ""; ; {
 		if r.moves(from.Name) {
 			if err := r.move(ctx, from.Name, to); err != nil {
@@ -220,29 +226,30 @@ func (r *run) empty(ctx context.Context, from *queue, to string) error {
 			}
 			continue
 		}
+		current := false
+		if idle != nil {
+			current, err = idle.current(ctx, r)
+		}
+		if err != nil {
+			return err
+		}
 		reason, err := r.busy(ctx, from)
 		if err != nil {
 			return err
 		}
-		settle := r.cfg.Settle // also for the holding queue, which a slow channel of a publisher may still reach
-		switch {
-		case !r.paused.IsZero():
-			settle = poll
-		case from.Name == r.record.Queue:
-			settle *= 2 // the counts of unacked messages may be late
-		}
 		switch {
 		case reason != "":
-			idle = time.Time{}
+			idle.end(r)
+			idle = nil
 			if reason != last {
 				r.step("wait: %s", reason)
 			}
 			last = reason
-		case idle.IsZero():
-			idle = time.Now()
-			fallthrough
-		case time.Since(idle) < settle: // the next check
-		default:
+		case idle == nil && r.paused.IsZero():
+			idle = r.since(2) // a queue reports its counts at an interval, and the management API collects them at the same one
+		case idle == nil:
+			idle = &statistics{begin: time.Now(), least: requeue}
+		case current:
 			return r.unlog(ctx, token)
 		}
 		if err := retry.Sleep(ctx, poll); err != nil {
@@ -260,40 +267,29 @@ func (r *run) busy(ctx context.Context, q *queue) (string, error) {
 	if ready > 0 && consumers == 0 && !r.moves(q.Name) {
 		return fmt.Sprintf("%s has messages, but no consumers (start them, or use --disconnect)", q.Name), nil
 	}
-	if q.Name != r.record.Queue {
-		if ready > 0 {
-			return fmt.Sprintf("%s is not empty", q.Name), nil
-		}
-		return "", nil
-	}
-	if ready > 0 || consumers > 0 {
-		now, err := r.broker.queue(ctx, q.Name)
-		if err != nil {
-			return "", err
-		}
+	now, err := r.broker.queue(ctx, q.Name)
+	switch {
+	case err != nil:
+		return "", err
+	case ready > 0 || consumers > 0:
 		return fmt.Sprintf("%s has %s", q.Name, users(ready, consumers, now.Consumers)), nil
+	// Messages that are unacked, without a consumer, are only in the counts of the API, and would be lost. The holding queue has
+	// some while an operator looks at its messages. The counts are too late for a pause, in which no other program has messages.
+	case r.paused.IsZero() && now.Found && !now.Counted && r.observes():
+		return fmt.Sprintf("the management API does not show the unacked messages of %s yet", q.Name), nil
+	case r.paused.IsZero() && (now.Unacked > 0 || len(now.Consumers) > 0):
+		return fmt.Sprintf("%s has unacked messages or consumers, according to the management API", q.Name), nil
 	}
-	if r.paused.IsZero() {
-		now, err := r.broker.queue(ctx, q.Name)
-		if err != nil {
-			return "", err
-		}
-		// Messages that are unacked, without a consumer, are only in the counts of the API, and would be lost. A Settle below
-		// poll trusts missing counts.
-		if now.Found && !now.Counted && r.cfg.Settle > poll {
-			return fmt.Sprintf("the management API does not show the unacked messages of %s yet", q.Name), nil
-		}
-		if now.Unacked > 0 || len(now.Consumers) > 0 {
-			return fmt.Sprintf("%s has unacked messages or consumers, according to the management API", q.Name), nil
-		}
-	}
-	if r.record.To == r.record.Queue {
+	if q.Name == r.record.Queue && r.record.To == r.record.Queue {
 		return r.returning(ctx, q.Name)
 	}
 	return "", nil
 }
 
 func users(ready, consumers int, connections []string) string {
+	if consumers == 0 {
+		return fmt.Sprintf("%d messages", ready)
+	}
 	text := fmt.Sprintf("%d messages and %d consumers (stop them)", ready, consumers)
 	if len(connections) > 0 {
 		slices.Sort(connections)
