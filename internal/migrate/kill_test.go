@@ -173,8 +173,8 @@ type scenario struct {
 }
 
 var scenarios = []scenario{
-	{"keep", "shop", migrate.Change{Queue: "orders", Set: quorum}},
-	{"rename", "shop", migrate.Change{Queue: "orders", To: "orders.v2", Set: topology.Table{"x-max-priority": int64(3)}}},
+	{"keep", "shop", migrate.Change{Queue: "orders", Delete: true, Set: quorum}},
+	{"rename", "shop", migrate.Change{Queue: "orders", Delete: true, To: "orders.v2", Set: topology.Table{"x-max-priority": int64(3)}}},
 	{"disconnect", "", migrate.Change{Queue: "orders", Set: topology.Table{"x-message-ttl": int64(3600000)}, Disconnect: true}},
 	{"ordered", "shop", migrate.Change{Queue: "orders", Set: topology.Table{"x-dead-letter-exchange": "other"}, Disconnect: true, Ordered: true}},
 }

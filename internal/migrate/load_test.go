@@ -154,7 +154,7 @@ func TestLoadThroughExchange(t *testing.T) {
 					}
 				}
 				confirmed := f.flood(t, "shop", "new", "move 2 bindings")
-				change := migrate.Change{Queue: "orders", To: to, Set: quorum, Unset: []string{"x-max-priority"}}
+				change := migrate.Change{Queue: "orders", Delete: true, To: to, Set: quorum, Unset: []string{"x-max-priority"}}
 				result, err := f.migrate(t.Context(), t, f.url, f.api, change)
 				if err != nil {
 					t.Fatal(err)

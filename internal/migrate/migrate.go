@@ -43,7 +43,8 @@ type Change struct {
 	// Disconnect closes all other connections of the virtual host, and refuses new ones, while the queue does not exist.
 	Disconnect bool
 
-	// Delete deletes the old queue of a migration to a new name although programs have published to it by its name.
+	// Delete states that no program publishes to the queue by its name, or does so any more, so that it can be deleted. It is
+	// required, unless Disconnect is set or the broker reports the exchange of each message (rates_mode detailed).
 	Delete bool
 
 	// Undo moves the bindings and messages back, if the old queue of a migration that keeps the name still exists. Otherwise the
@@ -122,6 +123,7 @@ type run struct {
 	conn    *amqpconn.Conn
 	control *amqpconn.Channel // nil after the broker has closed it
 	user    string            // of the connection
+	locked  bool
 
 	record  record
 	journal journal
@@ -164,7 +166,13 @@ func (r *run) do(ctx context.Context, requests ...func(*amqpconn.Channel) error)
 	return nil
 }
 
+// close removes the lock, which otherwise exists until the broker has closed the connection.
 func (r *run) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if r.locked {
+		_ = r.do(ctx, func(ch *amqpconn.Channel) error { return ch.DeleteQueue(ctx, recordPrefix+r.cfg.Change.Queue) })
+	}
 	if r.control != nil {
 		r.control.CloseSoon(context.Background(), time.Second)
 	}
@@ -186,6 +194,7 @@ func (r *run) lock(ctx context.Context, queue string) error {
 	if err != nil {
 		return err
 	}
+	r.locked = true
 	found, err := r.broker.queue(ctx, lock.Name)
 	if err == nil && !found.Found {
 		err = errors.New("the management API and the URL belong to different brokers or virtual hosts")
@@ -232,6 +241,7 @@ func (r *run) read(ctx context.Context) (found bool, err error) {
 	}
 	r.record.Ordered = r.record.Ordered || r.cfg.Change.Ordered
 	r.record.Disconnect = r.record.Disconnect || r.cfg.Change.Disconnect
+	r.record.Delete = r.record.Delete || r.cfg.Change.Delete
 	// The record precedes this exchange, and the bindings of this exchange are the journal.
 	err = r.do(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareExchange(ctx, r.record.mover()) })
 	if err != nil {

@@ -24,7 +24,7 @@ func TestKeepsName(t *testing.T) {
 		f.queue(t, "orders", nil)
 		f.bound(t, "shop", "orders", "new", "paid")
 		f.publish(t, "shop", "new", "a", 600)
-		result, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "orders", Set: quorum})
+		result, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "orders", Delete: true, Set: quorum})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestMessagesKeepProperties(t *testing.T) {
 		if err := f.ch.Publish("shop", "new", true, false, sent); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "orders", Unset: []string{"x-dead-letter-exchange"}}); err != nil {
+		if _, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "orders", Delete: true, Unset: []string{"x-dead-letter-exchange"}}); err != nil {
 			t.Fatal(err)
 		}
 		got, found, err := f.ch.Get("orders", true)
@@ -109,14 +109,14 @@ func TestUnackedMessagesReturn(t *testing.T) {
 				once.Do(func() { ch.Close() })
 			}
 		}
-		if _, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "orders", Set: quorum}); err != nil {
+		if _, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "orders", Delete: true, Set: quorum}); err != nil {
 			t.Fatal(err)
 		}
 		conserved(t, []string{"a-0", "a-1", "a-2"}, f.bodies(t, "orders"), 0)
 	})
 }
 
-// A message that arrives immediately before the deletion of a queue is not lost, and the queue is kept.
+// A message that arrives immediately before the deletion of a queue is not lost. If the name is kept, the queue is too.
 func TestArrivalBeforeDeletion(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"classic", "quorum"} {
@@ -132,9 +132,9 @@ func TestArrivalBeforeDeletion(t *testing.T) {
 							once.Do(func() { f.publish(t, "", "orders", "a", 1) })
 						}
 					}
-					change := migrate.Change{Queue: "orders", To: to, Set: topology.Table{"x-message-ttl": int64(3600000)}}
+					change := migrate.Change{Queue: "orders", Delete: true, To: to, Set: topology.Table{"x-message-ttl": int64(3600000)}}
 					_, err := f.migrate(t.Context(), t, f.url, f.api, change)
-					if _, ok := errors.AsType[*migrate.KeptError](err); !ok {
+					if _, ok := errors.AsType[*migrate.KeptError](err); ok != (to == "") || !ok && err != nil {
 						t.Errorf("got %v", err)
 					}
 					queue := "orders.migrating"
@@ -155,7 +155,7 @@ func TestDeadLettersByName(t *testing.T) {
 		f.settle = time.Millisecond
 		f.queue(t, "orders", nil)
 		f.queue(t, "wait", amqp.Table{"x-message-ttl": int64(3600000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders"})
-		_, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "orders", To: "orders.v2", Set: quorum})
+		_, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "orders", Delete: true, To: "orders.v2", Set: quorum})
 		if kept, ok := errors.AsType[*migrate.KeptError](err); !ok || !strings.Contains(kept.Reason, "dead letters of wait") {
 			t.Fatalf("got %v", err)
 		}
@@ -172,7 +172,7 @@ func TestDeadLettersByName(t *testing.T) {
 				})
 			}
 		}
-		if _, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "other", Set: quorum}); err != nil {
+		if _, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "other", Delete: true, Set: quorum}); err != nil {
 			t.Fatal(err)
 		}
 		waited := false
@@ -189,7 +189,7 @@ func TestRefusedMigrationChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.queue(t, "orders", nil)
 		f.bound(t, "shop", "orders", "new")
-		_, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "orders", Set: topology.Table{"x-queue-type": "quorum", "x-max-priority": int64(3)}})
+		_, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "orders", Delete: true, Set: topology.Table{"x-queue-type": "quorum", "x-max-priority": int64(3)}})
 		if err == nil || !strings.Contains(err.Error(), "wanted arguments") {
 			t.Errorf("got %v", err)
 		}
@@ -209,7 +209,7 @@ func TestRefusedMigrationChangesNothing(t *testing.T) {
 			}
 			api := f.api
 			api.User, api.Password = user, "x"
-			result, err := f.migrate(t.Context(), t, strings.Replace(f.url, "guest:guest", user+":x", 1), api, migrate.Change{Queue: "orders", Set: maps.Clone(quorum)})
+			result, err := f.migrate(t.Context(), t, strings.Replace(f.url, "guest:guest", user+":x", 1), api, migrate.Change{Queue: "orders", Delete: true, Set: maps.Clone(quorum)})
 			if err == nil || result.Begun {
 				t.Errorf("%v: got %+v, %v", permissions, result, err)
 			}
@@ -226,7 +226,7 @@ func TestUndo(t *testing.T) {
 		f.queue(t, "orders", nil)
 		f.bound(t, "shop", "orders", "new")
 		f.publish(t, "", "orders", "a", 3)
-		change := migrate.Change{Queue: "orders", Set: quorum}
+		change := migrate.Change{Queue: "orders", Delete: true, Set: quorum}
 		_, err := f.migrate(t.Context(), t, f.url, f.api, change)
 		if _, kept := errors.AsType[*migrate.KeptError](err); !kept && !strings.Contains(fmt.Sprint(err), "by its name") {
 			t.Fatalf("got %v", err)

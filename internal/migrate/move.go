@@ -3,10 +3,12 @@ package migrate
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
 // lull is the time without a delivery after which a move ends.
@@ -15,14 +17,23 @@ const lull = 100 * time.Millisecond
 // move moves messages in their order until those that were in the queue at the start have moved, or the queue delivers no more. Each message is confirmed before it is
 // acknowledged. Unlike a redrive, which resets the attempts of one message at a time, move does not change messages, and
 // does not wait for each of them.
-func (r *run) move(ctx context.Context, from, to string) error {
+func (r *run) move(ctx context.Context, from, to string) (err error) {
 	ch, err := r.conn.Open(ctx)
 	if err != nil {
 		return err
 	}
-	defer ch.CloseSoon(ctx, time.Second) // requeues the messages that are not acknowledged
+	batch, err := r.batch(ctx, from, to)
+	if err != nil {
+		return err
+	}
 	const tag = "reprise migrate"
-	deliveries, err := ch.Consume(ctx, from, tag, r.cfg.Batch, nil, func(amqpconn.Deliveries) {})
+	defer func() {
+		if err != nil {
+			requeueAll(ch, tag)
+		}
+		ch.CloseSoon(ctx, time.Second)
+	}()
+	deliveries, err := ch.Consume(ctx, from, tag, batch, nil, func(amqpconn.Deliveries) {})
 	if err != nil {
 		return err
 	}
@@ -31,7 +42,7 @@ func (r *run) move(ctx context.Context, from, to string) error {
 		return err
 	}
 	for open := true; open; {
-		next, more := gather(ctx, deliveries, r.cfg.Batch)
+		next, more := gather(ctx, deliveries, batch)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -56,6 +67,15 @@ func (r *run) move(ctx context.Context, from, to string) error {
 		}
 	}
 	return nil
+}
+
+// requeueAll ends a consumer and returns its messages. RabbitMQ 4.3 does not count this as a failed delivery, unlike a closed channel.
+func requeueAll(ch *amqpconn.Channel, tag string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if ch.Cancel(ctx, tag) == nil {
+		_ = ch.Nack(0, true, true)
+	}
 }
 
 // gather returns the deliveries that have arrived, at most a batch. It waits for the first one until the lull. more is false if the
@@ -88,7 +108,32 @@ func gather(ctx context.Context, deliveries amqpconn.Deliveries, batch int) (all
 	return all, true
 }
 
-// pass publishes messages to a queue, and acknowledges those that the broker has confirmed.
+// batch returns the number of messages that move at a time: one, if an interruption of a queue with a low delivery limit could
+// remove more, or if the order matters and the broker may refuse a message and accept the next one.
+func (r *run) batch(ctx context.Context, from, to string) (int, error) {
+	old, err := r.broker.queue(ctx, from)
+	if err != nil {
+		return 0, err
+	}
+	if limit, set := old.limit(); set && limit < minLimit {
+		return 1, nil
+	}
+	if !r.record.Ordered {
+		return r.cfg.Batch, nil
+	}
+	next, err := r.broker.queue(ctx, to)
+	if err != nil {
+		return 0, err
+	}
+	overflow, _ := mgmtapi.Effective(next.Kind, next.Args, next.Effective, "overflow")
+	if text, _ := overflow.(string); strings.HasPrefix(text, "reject-publish") {
+		return 1, nil
+	}
+	return r.cfg.Batch, nil
+}
+
+// pass publishes messages to a queue, and acknowledges those that the broker has confirmed. If the order matters, it acknowledges
+// none after a message that is not confirmed.
 func (r *run) pass(ctx context.Context, ch *amqpconn.Channel, deliveries []amqpconn.Delivery, to string) error {
 	if len(deliveries) == 0 {
 		return nil
@@ -111,6 +156,9 @@ func (r *run) pass(ctx context.Context, ch *amqpconn.Channel, deliveries []amqpc
 			failed[f.Index] = true
 		}
 		for i, d := range deliveries {
+			if failed[i] && r.record.Ordered {
+				break
+			}
 			if failed[i] || ch.Ack(d.Tag, false) != nil {
 				continue
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,9 +43,20 @@ func (b broker) setLimit(ctx context.Context, limit string) error {
 // pause disconnects all other programs, and refuses new connections. The journal has the limit that resume restores. First
 // it waits until the management API lists all connections, and calls meanwhile repeatedly.
 func (r *run) pause(ctx context.Context, meanwhile func() error) error {
+	if _, err := r.broker.recover(ctx, r.record.Queue); err != nil {
+		return err
+	}
 	limit, err := r.broker.limit(ctx)
 	if err != nil {
 		return err
+	}
+	// The operator may have changed the limit after an interrupted run.
+	for _, entry := range slices.Clone(r.journal) {
+		if strings.HasPrefix(entry, "limit/") && entry != "limit/"+limit {
+			if err := r.unlog(ctx, entry); err != nil {
+				return err
+			}
+		}
 	}
 	if err := r.log(ctx, "limit/"+limit); err != nil {
 		return err

@@ -99,7 +99,7 @@ func TestKeepsQueueOfKeylessWait(t *testing.T) {
 		f.queue(t, "waiting", amqp.Table{"x-dead-letter-exchange": "", "x-message-ttl": int64(3_600_000)})
 		f.bound(t, "waits", "waiting", "orders")
 		f.settle = time.Millisecond
-		_, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "orders", To: "orders.v2", Set: quorum})
+		_, err := f.migrate(t.Context(), t, f.url, f.api, migrate.Change{Queue: "orders", Delete: true, To: "orders.v2", Set: quorum})
 		if kept, ok := errors.AsType[*migrate.KeptError](err); !ok || !strings.Contains(kept.Reason, "waiting") {
 			t.Errorf("got %v", err)
 		}

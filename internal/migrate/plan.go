@@ -77,7 +77,7 @@ func NewPlan(ctx context.Context, api mgmtapi.API, c Change) (*Plan, error) {
 		if err := rec.conflict(c); err != nil {
 			return nil, err
 		}
-		rec.Ordered, rec.Disconnect = rec.Ordered || c.Ordered, rec.Disconnect || c.Disconnect
+		rec.Ordered, rec.Disconnect, rec.Delete = rec.Ordered || c.Ordered, rec.Disconnect || c.Disconnect, rec.Delete || c.Delete
 		p.record, p.Continues, p.To, p.From, p.Args = rec, true, rec.To, p.old.Args, rec.Args
 		if c.Undo && p.old.Found && p.To == p.Queue && !p.old.equals(rec.wanted()) {
 			p.Args = p.From
@@ -105,7 +105,7 @@ func (p *Plan) first(ctx context.Context, b broker, c Change) error {
 		return nil
 	}
 	p.From = p.old.Args
-	p.record = record{Queue: p.Queue, To: p.To, Transient: !p.old.Durable, Ordered: c.Ordered, Disconnect: c.Disconnect}
+	p.record = record{Queue: p.Queue, To: p.To, Transient: !p.old.Durable, Ordered: c.Ordered, Disconnect: c.Disconnect, Delete: c.Delete}
 	args := maps.Clone(p.old.Args)
 	maps.Copy(args, c.Set)
 	for _, k := range c.Unset {
@@ -130,9 +130,15 @@ func (p *Plan) first(ctx context.Context, b broker, c Change) error {
 		return err
 	}
 	// By default (rates_mode basic), RabbitMQ does not tell the exchange of published messages.
+	detailed, version, err := b.overview(ctx)
+	if err != nil {
+		return err
+	}
 	p.old.ByName = p.old.ByName || p.old.Published && len(p.bindings) == 0
-	p.record.ByName = p.old.ByName
+	p.record.ByName, p.record.Unseen = p.old.ByName, !detailed
+	p.record.Unlimited = !strings.HasPrefix(version, "3.") // version 4.0 introduced a default limit of 20, and -1
 	p.refuse(c, target, wanted)
+	p.deliveries(c)
 	p.steps()
 	return p.others(ctx, b, c)
 }
@@ -157,7 +163,45 @@ func (p *Plan) refuse(c Change, target *queue, wanted topology.Queue) {
 		p.problem("a migration to a new name needs --disconnect only with --ordered")
 	case p.To == p.Queue && !c.Disconnect && p.old.ByName:
 		p.problem("programs have published to %q by its name, and RabbitMQ would drop messages that they publish while it does not exist: use --disconnect, which stops them for that time, or --to with a new name", p.Queue)
+	case p.To == p.Queue && !c.Disconnect && !c.Delete && p.record.Unseen:
+		p.problem("the broker does not tell whether programs publish to %q by its name (rates_mode is not detailed), and RabbitMQ would drop messages that they publish while it does not exist: use --disconnect, which stops all programs for that time, or --delete if no program does", p.Queue)
 	}
+}
+
+// minLimit is the delivery limit from which on a queue is expected to keep a message that several interrupted runs return.
+const minLimit = 5
+
+const deliveryLimit = "x-delivery-limit"
+
+// limit returns the delivery limit of a quorum queue, if it is set.
+func (q *queue) limit() (n int64, set bool) {
+	if q.Kind != "quorum" {
+		return 0, false
+	}
+	value, _ := mgmtapi.Effective(q.Kind, q.Args, q.Effective, "delivery-limit")
+	n, ok := mgmtapi.Integer(value)
+	return n, ok && n >= 0
+}
+
+// deliveries notes that an interrupted run counts as a failed delivery, and refuses to lose a message that has not failed before.
+func (p *Plan) deliveries(c Change) {
+	limit, set := p.old.limit()
+	if !set || c.Ordered && !c.Disconnect { // no message moves
+		return
+	}
+	_, kept := mgmtapi.Effective(p.old.Kind, p.old.Args, p.old.Effective, "dead-letter-exchange")
+	effect := "drops"
+	if kept {
+		effect = "dead-letters"
+	}
+	if limit == 0 && !kept {
+		p.problem("the delivery limit of %q is 0, so an interrupted run would lose a message: set dead-letter-exchange with a policy, or let the consumers empty the queue (--to with --ordered)", p.Queue)
+	}
+	n := defaultBatch
+	if limit < minLimit {
+		n = 1
+	}
+	p.note("if a run is killed, RabbitMQ counts a failed delivery for up to %d messages, and %s a message with more than %d", n, effect, limit)
 }
 
 // steps describes the steps.
@@ -182,6 +226,9 @@ func (p *Plan) steps() {
 		p.step("move all messages to %s: publish, confirm, acknowledge (an interruption can duplicate %d)", first, defaultBatch)
 	}
 	switch {
+	case second == "" && !rec.Delete && (rec.Unseen || rec.ByName):
+		p.step("wait until %s is empty and has no consumers, and stop: --delete deletes it", p.Queue)
+		return
 	case second == "":
 		p.step("wait until %s is empty and has no consumers, and delete it", p.Queue)
 		return
@@ -298,6 +345,9 @@ func losing(definition topology.Table) string {
 		if _, set := definition[key]; set {
 			return key
 		}
+	}
+	if n, set := mgmtapi.Integer(definition["delivery-limit"]); set && 0 <= n && n < minLimit {
+		return "delivery-limit"
 	}
 	return ""
 }

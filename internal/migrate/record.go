@@ -27,7 +27,10 @@ type record struct {
 	Transient  bool           `json:"transient,omitempty"`
 	Ordered    bool           `json:"ordered,omitempty"`
 	Disconnect bool           `json:"disconnect,omitempty"`
-	ByName     bool           `json:"by_name,omitempty"` // programs have published by the name of the queue
+	ByName     bool           `json:"by_name,omitempty"`   // programs have published by the name of the queue
+	Unseen     bool           `json:"unseen,omitempty"`    // the broker does not tell whether programs do
+	Delete     bool           `json:"delete,omitempty"`    // the user has told that none does any more
+	Unlimited  bool           `json:"unlimited,omitempty"` // the holding queue needs x-delivery-limit to be unlimited
 }
 
 const recordArgument = "x-reprise-migration"
@@ -55,6 +58,9 @@ func (r record) hold() topology.Queue {
 	args := topology.Table{}
 	if kind := kindOf(r.Args); kind != "classic" {
 		args[queueType] = kind
+		if r.Unlimited {
+			args[deliveryLimit] = int64(-1)
+		}
 	}
 	return topology.Queue{Name: r.Queue + holding, Args: args}
 }
@@ -238,6 +244,16 @@ func (q *queue) equals(wanted topology.Queue) bool {
 	}
 	a, b := without(q.Args), without(wanted.Args)
 	return len(a) == len(b) && (len(a) == 0 || reflect.DeepEqual(a, b))
+}
+
+// overview reports whether the broker counts messages by their exchange, and its version.
+func (b broker) overview(ctx context.Context) (detailed bool, version string, err error) {
+	var found struct {
+		Mode    string `json:"rates_mode"`
+		Version string `json:"rabbitmq_version"`
+	}
+	err = b.get(ctx, "overview?columns=rates_mode,rabbitmq_version", &found)
+	return found.Mode == "detailed", found.Version, err
 }
 
 // bindings returns the bindings of a queue, except that of the default exchange and of the mover.

@@ -346,12 +346,15 @@ func (r *run) guard(ctx context.Context, old *queue) error {
 		if r.record.To == r.record.Queue {
 			return &KeptError{old.Name, "programs publish to it by its name, and RabbitMQ would drop messages that they publish while it does not exist; messages wait in " + old.Name + holding + " until you run the command again with --disconnect, which stops these programs for that time, or with --undo"}
 		}
-		if !r.cfg.Change.Delete {
+		if !r.record.Delete {
 			return &KeptError{old.Name, "programs have published to it by its name; change them first, and run the command again with --delete"}
 		}
 	}
 	if r.record.To == r.record.Queue {
 		return nil
+	}
+	if r.record.Unseen && !r.record.Delete {
+		return &KeptError{old.Name, "the broker does not tell whether programs publish to it by its name (rates_mode is not detailed); if no program does any more, run the command again with --delete"}
 	}
 	sources, err := r.broker.namedBy(ctx, old.Name)
 	if err == nil && len(sources) > 0 {

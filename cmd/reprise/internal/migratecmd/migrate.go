@@ -30,7 +30,7 @@ type Migrate struct {
 	To         string        `placeholder:"QUEUE" help:"New name. Default: the name is kept."`
 	Ordered    bool          `help:"Keep the order of the messages. Requires --disconnect or --to."`
 	Disconnect bool          `help:"Close all other connections of the virtual host while the queue does not exist; with --ordered, during the whole migration."`
-	Delete     bool          `help:"With --to: no program publishes by the old name any more, so delete the old queue."`
+	Delete     bool          `help:"No program publishes by the name of the queue (any more), so delete the old queue."`
 	Undo       bool          `help:"Move messages back from QUEUE.migrating, if the old queue still exists."`
 	Management string        `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" default:"http://guest:guest@127.0.0.1:15672" help:"URL of the management API. Default ${default}."`
 	URL        string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default: amqp://guest:guest@127.0.0.1:5600."`
@@ -53,11 +53,14 @@ The command prints the maximum number of duplicates. It loses no message, except
 
   - While the name is kept, the queue does not exist for a moment. RabbitMQ
     confirms and drops a message that a program then publishes by the name of
-    the queue. The command stops if it sees such programs, unless --disconnect
-    disconnects all programs for about a second. New connections are refused
-    for 6 s before. A program that publishes so rarely may not be seen: stop it.
-  - The management API reports unacked messages with a delay of up to 5 s. If
-    the broker has a longer collect_statistics_interval, stop the consumers.
+    the queue. --disconnect disconnects all programs for about a second;
+    before, it refuses new connections for 6 to 10 s. --delete states that no
+    such program exists. The command requires one of them, because by default
+    (rates_mode basic) RabbitMQ does not report such programs. With --to, the
+    old queue is kept without --delete.
+  - If the command is killed, RabbitMQ counts a failed delivery of a quorum
+    queue for up to 256 messages, or 1 if the delivery limit is less than 5,
+    and removes a message that exceeds the limit.
 
 Other effects:
 
@@ -75,7 +78,7 @@ The user needs the tag administrator for --disconnect, otherwise management.
 Examples:
   reprise migrate orders --type quorum --dry-run
   reprise migrate orders --set x-message-ttl=60000 --unset x-max-length --disconnect
-  reprise migrate orders --set x-dead-letter-exchange=failures --to orders.v2
+  reprise migrate orders --set x-dead-letter-exchange=failures --to orders.v2 --delete
   reprise migrate orders
 
 Exit codes: 0 done, 1 failed, 2 invalid flags, 3 Ctrl-C, a refused confirmation, or an old queue that is still in use.
@@ -101,6 +104,11 @@ func (c *Migrate) Run(ctx context.Context, streams terminal.IO) error {
 	api, err := dial.Management("--management", c.Management, dial.VirtualHost(c.URL))
 	if err != nil {
 		return err
+	}
+	if !c.DryRun { // even if the migration cannot continue, programs can connect again
+		if err := c.recover(ctx, streams, *api); err != nil {
+			return err
+		}
 	}
 	plan, err := migrate.NewPlan(ctx, *api, change)
 	if err != nil {
@@ -174,17 +182,19 @@ func argument(key string) string {
 	return "x-" + key
 }
 
-func (c *Migrate) run(ctx context.Context, streams terminal.IO, api mgmtapi.API, change migrate.Change) (migrate.Result, error) {
+// recover permits the connections that an interrupted run has refused.
+func (c *Migrate) recover(ctx context.Context, streams terminal.IO, api mgmtapi.API) error {
 	recovered, err := migrate.Recover(ctx, api, c.Queue)
-	if errors.Is(err, migrate.ErrRunning) {
-		return migrate.Result{}, err
-	}
-	if err != nil {
-		return migrate.Result{}, fmt.Errorf("cannot read the limits of the virtual host: %w", err)
-	}
-	if recovered {
+	if recovered && err == nil {
 		fmt.Fprintln(streams.Stderr, "the interrupted run had refused connections to the virtual host; they are permitted again")
 	}
+	if err != nil && !errors.Is(err, migrate.ErrRunning) {
+		err = fmt.Errorf("cannot read the limits of the virtual host: %w", err)
+	}
+	return err
+}
+
+func (c *Migrate) run(ctx context.Context, streams terminal.IO, api mgmtapi.API, change migrate.Change) (migrate.Result, error) {
 	name := "reprise migrate " + rand.Text()[:8]
 	client, err := c.connect(ctx, streams, name)
 	if err != nil {
