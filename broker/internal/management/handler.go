@@ -128,6 +128,7 @@ func (h *Handler) routes() {
 	h.users()
 	h.permissions()
 	h.limits()
+	h.clock()
 	h.parameters()
 	h.definitions()
 	h.health()

@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 	"github.com/reprisemq/reprise/broker/internal/budget"
+	"github.com/reprisemq/reprise/broker/internal/clock"
 	"github.com/reprisemq/reprise/broker/internal/parameter"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/quota"
@@ -73,7 +74,8 @@ type Node struct {
 	// Neither counts messages in queues.
 	Connections *budget.Connections
 	Topology    *budget.Limit
-	Disk        *Disk // nil for an in-memory node
+	Disk        *Disk        // nil for an in-memory node
+	Clock       *clock.Clock // nil for a node with a store, whose delays use real time
 	Alarms      alarm.Set
 	Stats       *stats.Node
 	Started     time.Time
@@ -118,7 +120,9 @@ func New(config Config) (*Node, error) {
 		loggedEnd:       loglimit.Limit{Burst: 100},
 	}
 	n.Alarms = alarm.Set{n.Memory.Alarm()}
-	if config.Store != nil {
+	if config.Store == nil {
+		n.Clock = clock.New()
+	} else {
 		if err := n.load(); err != nil {
 			return nil, err
 		}
@@ -182,7 +186,7 @@ func (n *Node) AddVHost(name string) (added bool) {
 
 func (n *Node) vhostConfig() vhost.Config {
 	return vhost.Config{
-		Log: n.config.Log, Meter: n.Memory, MaxQueues: n.config.MaxQueues, Limits: n.limits, Stats: n.Stats,
+		Log: n.config.Log, Clock: n.Clock, Meter: n.Memory, MaxQueues: n.config.MaxQueues, Limits: n.limits, Stats: n.Stats,
 		Topology: n.Topology, ExchangeDeleted: n.Access.DeleteExchange, Store: n.config.Store, Registry: n.registry, Resident: n.config.Resident,
 	}
 }

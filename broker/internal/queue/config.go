@@ -3,6 +3,7 @@ package queue
 import (
 	"time"
 
+	"github.com/reprisemq/reprise/broker/internal/clock"
 	"github.com/reprisemq/reprise/broker/internal/stats"
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
@@ -46,6 +47,9 @@ type Config struct {
 
 	// Trouble is called with errors that prevent the queue from reading its messages.
 	Trouble func(error)
+
+	// Clock is the time of TTLs and delays. Default: real time.
+	Clock *clock.Clock
 
 	// Meter counts the memory of messages.
 	Meter *Meter

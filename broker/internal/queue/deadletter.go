@@ -67,7 +67,7 @@ func (q *Queue) deadLetter(m *Message, it *Item, reason Reason) bool {
 	if q.config.DeadLetter == nil {
 		return false
 	}
-	l := deadLetter{message: m, item: it, reason: reason, at: time.Now(), bytes: q.config.bytes(m), size: m.Size(), to: q.config.DeadLetter}
+	l := deadLetter{message: m, item: it, reason: reason, at: q.config.Clock.Now(), bytes: q.config.bytes(m), size: m.Size(), to: q.config.DeadLetter}
 	q.dead.next = append(q.dead.next, l)
 	q.hold(l, 1)
 	return true

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"container/heap"
-	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
@@ -10,7 +9,7 @@ import (
 // wait adds a message to a queue with [Config.Delay]. If memory is low, only the item of the message stays in memory.
 func (q *Queue) wait(m *Message) store.Ticket {
 	it := q.item(m)
-	it.due = time.Now().Add(q.config.Delay(m))
+	it.due = q.config.Clock.Now().Add(q.config.Delay(m))
 	q.config.Meter.Add(m.Size())
 	spills := q.memoryLow()
 	if spills || q.mustSave(m) {
@@ -30,7 +29,7 @@ func (q *Queue) memoryLow() bool {
 
 // spillWaiting evicts from memory the waiting messages that are on disk. It reports whether a message is not yet committed.
 func (q *Queue) spillWaiting(committed store.Ticket) (left bool) {
-	now := time.Now()
+	now := q.config.Clock.Now()
 	for len(q.spilling) > 0 && q.spilling[0].ref.Ticket <= committed {
 		if it := q.spilling[0]; it.due.After(now) { // otherwise it may already be a dead letter
 			q.evict(it)

@@ -23,7 +23,7 @@ func (q *Queue) expire() {
 func (q *Queue) expireFrom(next func() *Item, now time.Time) time.Time {
 	for head := next(); head != nil && !head.deadline.IsZero(); head = next() {
 		if now.IsZero() {
-			now = time.Now()
+			now = q.config.Clock.Now()
 		}
 		if now.Before(head.deadline) {
 			q.wakeAt(head.deadline, now)
@@ -43,7 +43,7 @@ func (q *Queue) wakeAt(at, now time.Time) {
 	}
 	q.timerAt = at
 	if q.timer == nil {
-		q.timer = time.AfterFunc(at.Sub(now), q.wake)
+		q.timer = q.config.Clock.AfterFunc(at.Sub(now), q.wake)
 		return
 	}
 	q.timer.Reset(at.Sub(now))

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reprisemq/reprise/broker/internal/clock"
 	"github.com/reprisemq/reprise/broker/internal/stats"
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
@@ -40,7 +41,7 @@ type Queue struct {
 	order        uint64
 	deleted      bool
 	closed       bool
-	timer        *time.Timer
+	timer        *clock.Timer
 	timerAt      time.Time // zero if the timer is not running
 	consumers    consumers
 	dead         deadLetters
@@ -125,7 +126,7 @@ func (q *Queue) Publish(m *Message) (accepted bool, ticket store.Ticket) {
 		ttl = m.TTL
 	}
 	if ttl != NoTTL {
-		it.deadline = time.Now().Add(ttl)
+		it.deadline = q.config.Clock.Now().Add(ttl)
 		q.expire()
 	}
 	// A message that a consumer accepts immediately does not expire, even with a TTL of 0.
@@ -312,7 +313,12 @@ func (q *Queue) WhenUnheld(f func()) {
 }
 
 func (q *Queue) stopTimers() {
-	for _, timer := range []*time.Timer{q.timer, q.ttl.timer, q.dead.retry, q.recheck} {
+	for _, timer := range []*clock.Timer{q.timer, q.ttl.timer} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+	for _, timer := range []*time.Timer{q.dead.retry, q.recheck} {
 		if timer != nil {
 			timer.Stop()
 		}

@@ -1,11 +1,15 @@
 package queue
 
-import "time"
+import (
+	"time"
+
+	"github.com/reprisemq/reprise/broker/internal/clock"
+)
 
 // queueTTL expires a queue after Config.Expires without a consumer, a declaration or a basic.get
 // (https://www.rabbitmq.com/docs/ttl#queue-ttl).
 type queueTTL struct {
-	timer *time.Timer
+	timer *clock.Timer
 	until time.Time
 }
 
@@ -22,9 +26,9 @@ func (q *Queue) touch() {
 	if q.config.Expires == 0 {
 		return
 	}
-	q.ttl.until = time.Now().Add(q.config.Expires)
+	q.ttl.until = q.config.Clock.Now().Add(q.config.Expires)
 	if q.ttl.timer == nil {
-		q.ttl.timer = time.AfterFunc(q.config.Expires, q.expireUnused)
+		q.ttl.timer = q.config.Clock.AfterFunc(q.config.Expires, q.expireUnused)
 	}
 }
 
@@ -52,7 +56,7 @@ func (q *Queue) ttlRunning() bool {
 	if q.config.Expires == 0 {
 		return true
 	}
-	left := time.Until(q.ttl.until)
+	left := q.config.Clock.Until(q.ttl.until)
 	if q.consumers.len() > 0 { // the TTL restarts when the last consumer leaves
 		left = q.config.Expires
 	}

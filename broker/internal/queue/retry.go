@@ -29,12 +29,12 @@ func (r Retry) delay(it *Item, failed bool) time.Duration {
 // delay makes the message wait until it is due.
 func (q *Queue) delay(it *Item) {
 	heap.Push(&q.delayed, it)
-	q.wakeAt(q.delayed[0].due, time.Now())
+	q.wakeAt(q.delayed[0].due, q.config.Clock.Now())
 }
 
 // releaseDue releases the due messages.
 func (q *Queue) releaseDue() {
-	now := time.Now()
+	now := q.config.Clock.Now()
 	for len(q.delayed) > 0 {
 		if now.Before(q.delayed[0].due) {
 			q.wakeAt(q.delayed[0].due, now)

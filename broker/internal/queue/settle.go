@@ -143,7 +143,7 @@ func (q *Queue) reposition(it *Item, failed bool) bool {
 	it.order, it.priority, it.due = q.nextOrder(), quorumReturned, time.Time{}
 	delay := q.config.Retry.delay(it, failed)
 	if delay > 0 {
-		it.due = time.Now().Add(delay)
+		it.due = q.config.Clock.Now().Add(delay)
 	}
 	return delay == 0
 }

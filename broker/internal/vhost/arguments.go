@@ -154,7 +154,7 @@ var arguments = []argument{
 func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config, error) {
 	c := queue.Defaults(name)
 	c.Publish, c.Ask = v.publishDead, v.deadLetters.request
-	c.Meter, c.Dead = v.config.Meter, &v.config.Stats.Dead
+	c.Clock, c.Meter, c.Dead = v.config.Clock, v.config.Meter, &v.config.Stats.Dead
 	c.Store, c.Resident, c.Durable, c.Go = v.store, v.config.Resident, isDurable(d), v.reading.Go
 	c.Trouble = func(err error) { v.log.Error("cannot read messages", "queue", name, "error", err) }
 	kind, err := v.kind(name, d.Arguments)

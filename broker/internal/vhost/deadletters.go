@@ -3,12 +3,14 @@ package vhost
 import (
 	"sync"
 
+	"github.com/reprisemq/reprise/broker/internal/clock"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 )
 
 // deadLetterSender sends the dead letters of all queues. It sends a few messages per queue in turn, so that a queue with
 // many dead letters does not block other queues. Its goroutine runs only while there are dead letters.
 type deadLetterSender struct {
+	clock   *clock.Clock // whose moves wait for the sender
 	mu      sync.Mutex
 	queues  []*queue.Queue // queues that have dead letters
 	paused  bool           // true until resume is called
@@ -32,6 +34,7 @@ func (l *deadLetterSender) request(q *queue.Queue) {
 func (l *deadLetterSender) start() {
 	if !l.paused && !l.running {
 		l.running = true
+		l.clock.Work(1)
 		l.done.Go(l.run)
 	}
 }
@@ -60,6 +63,7 @@ func (l *deadLetterSender) next() *queue.Queue {
 	defer l.mu.Unlock()
 	if l.closed || len(l.queues) == 0 {
 		l.running = false
+		l.clock.Work(-1)
 		return nil
 	}
 	q := l.queues[0]

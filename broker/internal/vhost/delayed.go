@@ -19,7 +19,7 @@ func (v *VHost) waitingQueue(exchange string, durable bool, id uint64) (q *Queue
 	c.Publish = func(m *queue.Message, _ queue.Reason, only []string) (refused []string, routed bool) {
 		return v.publishDue(q, m, only), true // an unroutable message is dropped
 	}
-	c.Ask, c.Meter = v.deadLetters.request, v.config.Meter
+	c.Ask, c.Clock, c.Meter = v.deadLetters.request, v.config.Clock, v.config.Meter
 	c.Store, c.ID, c.Resident, c.Durable, c.Go = v.store, id, v.config.Resident, durable, v.reading.Go
 	c.Trouble = func(err error) { v.log.Error("cannot read delayed messages", "exchange", exchange, "error", err) }
 	if !v.loading {

@@ -25,7 +25,7 @@ func isReply(name string) bool { return strings.HasPrefix(name, replyPrefix) }
 func (v *VHost) NewReplyQueue(owner any) *Queue {
 	name := RandomName(replyPrefix)
 	config := queue.Defaults(name)
-	config.Meter = v.config.Meter
+	config.Clock, config.Meter = v.config.Clock, v.config.Meter
 	q := &Queue{Queue: queue.New(config), AutoDelete: true, vhost: v}
 	v.addOwned(q, owner)
 	_ = v.reserve(sizeOfQueue(&config, nil), q, "") // cannot fail, because the limit does not apply to exclusive queues

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"github.com/reprisemq/reprise/broker/internal/budget"
+	"github.com/reprisemq/reprise/broker/internal/clock"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/quota"
@@ -63,6 +64,7 @@ type VHost struct {
 // Config contains the settings that all virtual hosts of a broker share.
 type Config struct {
 	Log       *slog.Logger
+	Clock     *clock.Clock                    // of TTLs and delays; nil: real time
 	Meter     *queue.Meter                    // accounts for the memory of messages
 	MaxQueues int                             // 0 means no limit
 	Limits    func(vhost string) quota.Limits // limits set by an operator; may be nil
@@ -104,6 +106,8 @@ func newVHost(name string, config Config) *VHost {
 		routes: route.NewTable[*Queue](),
 		queues: make(map[string]*Queue),
 		owned:  make(map[any]map[*Queue]struct{}),
+
+		deadLetters: deadLetterSender{clock: config.Clock},
 
 		policies: make(policies), operatorPolicies: make(policies), exchangePolicies: make(map[string]Applied),
 		histories: make(map[*route.Exchange[*Queue]]*history),

@@ -54,6 +54,9 @@ func (Command) Help() string {
 	return `The first line on stdout is the URL of the broker. The URL contains the password only if it is the default
 password, guest.
 
+With --memory and --management, a test moves the clock of TTLs and delays: POST /api/clock with {"advance": "4h"}.
+GET returns its time. The response arrives when all that is due in the meantime has moved on.
+
 Examples:
   reprise broker --data /var/lib/reprise
   reprise broker --memory --listen 127.0.0.1:0

@@ -138,11 +138,15 @@ func brokerOf(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func fetch(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) != 4 {
-		ts.Fatalf("usage: fetch FILE PATH USER PASSWORD")
+	if len(args) != 4 && len(args) != 5 {
+		ts.Fatalf("usage: fetch FILE PATH USER PASSWORD [BODY]")
 	}
 	base := regexp.MustCompile(`http://[^/\s]+`).FindString(ts.ReadFile(args[0]))
-	r, err := http.NewRequest(http.MethodGet, base+args[1], nil)
+	method, body := http.MethodGet, io.Reader(nil)
+	if len(args) == 5 {
+		method, body = http.MethodPost, strings.NewReader(args[4])
+	}
+	r, err := http.NewRequest(method, base+args[1], body)
 	ts.Check(err)
 	r.SetBasicAuth(args[2], args[3])
 	r.Close = true
