@@ -151,7 +151,7 @@ func init() {
 	inner.Of = func(client any) inner.Client {
 		c := client.(*Client)
 		return inner.Client{
-			Consuming: c.consuming, Publishing: c.publishing, Reconnect: c.cfg.Reconnect, Publish: c.publishOwn,
+			Consuming: c.consuming, Publishing: c.publishing, Reconnect: c.cfg.Reconnect, Name: c.cfg.Name, Publish: c.publishOwn,
 			Declare: func(ctx context.Context, t topology.Topology) error { return c.declare(ctx, c.publishing, t) },
 			Read: func(d *amqpconn.Delivery, queue string) any {
 				m := messageOf(d, queue, amqpconn.CloneTable(d.Headers))

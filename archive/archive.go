@@ -45,6 +45,7 @@ type Archive struct {
 	workers  []Worker
 	emptied  []string // failed queues
 	ingests  []*ingest.Ingest
+	doubtful []console.DoubtfulQueue // that Config.Discover does not empty
 }
 
 // phase contains the parts of an Archive that exist. Open or Run adds the first group, and Run the second group. A phase
@@ -129,7 +130,7 @@ func (a *Archive) open(ctx context.Context, reach func(what, name string, open f
 	if !a.cfg.ConsoleElsewhere {
 		c := a.cfg.console(a.tokens)
 		c.Archive, c.Ledger, c.History, c.Workers = p.store, p.books, p.past, a.shown
-		c.Replayer, c.Fleet, c.Rescheduler, c.Broker = (*late)(a), (*late)(a), (*late)(a), (*late)(a).broker
+		c.Replayer, c.Fleet, c.Rescheduler, c.Broker, c.Doubtful = (*late)(a), (*late)(a), (*late)(a), (*late)(a).broker, (*late)(a).doubts
 		if p.web, err = console.New(c); err != nil {
 			return err
 		}

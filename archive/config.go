@@ -47,10 +47,10 @@ type Config struct {
 	// the archive empties all queues whose names end with ".failed", which requires Management.
 	Queues []string
 
-	// Discover also finds the dead-letter and error queues of other programs and frameworks through Management, which is then
-	// required, and empties them. It takes a queue only if the name of the queue or the dead letters of a work queue
-	// are evidence, and if the messages of the queue neither wait for a retry nor have a consumer. It logs the evidence or the
-	// reason to leave the queue. Default: false.
+	// Discover also finds the dead-letter and error queues of known frameworks through Management, which is then required, and
+	// empties them. It takes a queue without consumers if its first message records the failure of a framework, and stops for
+	// good when another program uses the queue. It logs the evidence or the reason to leave a queue, and the console lists
+	// the queues that may have dead letters. Default: false.
 	Discover bool
 
 	// Keep is the time for which the archive keeps a message after its arrival, in any state except replaying. Default: 0,

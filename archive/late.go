@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/archive/console"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
 	"github.com/reprisemq/reprise/internal/archive/waiting"
@@ -24,6 +25,13 @@ func (a *late) broker() *reprise.Client {
 		return l.client
 	}
 	return nil
+}
+
+// doubts returns the queues that may be dead-letter queues and are not emptied.
+func (a *late) doubts() []console.DoubtfulQueue {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.doubtful
 }
 
 // Wake does nothing without a connection, because the replayer looks for new replays when it starts.

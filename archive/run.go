@@ -150,9 +150,7 @@ func (l *link) serve(ctx context.Context) error {
 		t.start("retention", func(ctx context.Context) error { l.purge(ctx); return nil })
 	}
 	t.start("failed queues", func(ctx context.Context) error {
-		l.find(ctx, func(queues []string) {
-			t.start("failed queues", func(ctx context.Context) error { return l.ingest(ctx, queues) })
-		})
+		l.find(ctx, func(run func(context.Context) error) { t.start("failed queues", run) })
 		return nil
 	})
 	t.Wait()
@@ -165,17 +163,19 @@ func (l *link) serve(ctx context.Context) error {
 // finding is the interval at which an archive without named queues looks for failed queues.
 const finding = 5 * time.Second
 
-// find calls the function found with the named failed queues, or with all queues *.failed when they appear, until ctx is
-// canceled.
-func (l *link) find(ctx context.Context, found func([]string)) {
+// find passes functions to start that empty the named failed queues, or all queues *.failed when they appear, until ctx is canceled.
+func (l *link) find(ctx context.Context, start func(run func(context.Context) error)) {
 	cfg := l.a.cfg
 	known := cfg.queues()
 	named := len(known) > 0
+	found := func(queues []string) {
+		start(func(ctx context.Context) error { return l.ingest(ctx, ingest.Config{Queues: queues}) })
+	}
 	if named {
 		found(slices.Clone(known))
 	}
 	if cfg.Discover {
-		l.discover(ctx, known, found)
+		l.discover(ctx, known, start)
 		return
 	}
 	if named {
@@ -216,17 +216,22 @@ func (l *link) watch(ctx context.Context, failure string, look func() error) {
 }
 
 // ingest moves messages from queues into the archive until ctx is canceled.
-func (l *link) ingest(ctx context.Context, queues []string) error {
-	in, err := ingest.New(l.client, l.store, ingest.Config{Queues: queues, Origin: l.a.cfg.origin(), Logger: l.a.cfg.Logger})
+func (l *link) ingest(ctx context.Context, cfg ingest.Config) error {
+	cfg.Origin, cfg.Logger = l.a.cfg.origin(), l.a.cfg.Logger
+	in, err := ingest.New(l.client, l.store, cfg)
 	if err != nil {
 		return err
 	}
 	l.a.mu.Lock()
-	l.a.emptied = append(l.a.emptied, queues...)
+	l.a.emptied = append(l.a.emptied, cfg.Queues...)
 	l.a.ingests = append(l.a.ingests, in)
 	l.a.mu.Unlock()
-	l.a.cfg.Logger.Info("archiving", "queues", queues, "archive", l.name)
-	return in.Run(ctx)
+	l.a.cfg.Logger.Info("archiving", "queues", cfg.Queues, "archive", l.name)
+	err = in.Run(ctx)
+	l.a.mu.Lock()
+	l.a.ingests = slices.DeleteFunc(l.a.ingests, func(other *ingest.Ingest) bool { return other == in })
+	l.a.mu.Unlock()
+	return err
 }
 
 // accounts returns the accounts of the ledger.

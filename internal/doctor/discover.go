@@ -16,13 +16,10 @@ import (
 
 // Verdict is the result of DeadLetterQueues for a queue.
 type Verdict struct {
-	Queue string
-	Take  bool   // whether it is a final dead-letter queue that no program consumes
-	Why   string // evidence, or the reason to leave the queue; "": nothing indicates a dead-letter queue
-
-	// Look reports whether the queue can be taken if its first message is a failed message of a framework, because the
-	// only evidence is the name, and nothing else is a reason to leave the queue.
-	Look bool
+	Queue     string
+	Candidate bool   // it may be a final dead-letter queue that no program consumes: its messages decide
+	Why       string // evidence, or the reason to leave the queue; "": nothing indicates a dead-letter queue
+	Messages  int64
 }
 
 // ReadQueues reads the queues and routes of a virtual host, which DeadLetterQueues needs.
@@ -49,9 +46,9 @@ func ReadQueues(ctx context.Context, api mgmtapi.API) (*Broker, error) {
 	return b, nil
 }
 
-// DeadLetterQueues decides which queues are final dead-letter queues, so that a program may move their messages elsewhere. It must
-// not take a queue whose messages wait for a retry, or a work queue whose consumers are stopped. So it needs evidence, and leaves a
-// queue in doubt:
+// DeadLetterQueues decides which queues may be final dead-letter queues, so that their messages are worth a look. Nothing that the
+// broker reports proves it: a work queue, or a queue of a program that repairs messages, looks the same while its consumer is
+// away. So the caller must not move the messages of a candidate elsewhere before they themselves show that they have failed.
 //
 //   - Evidence is the name that a framework gives to its error queue, or that a work queue dead-letters to it. A wait queue also
 //     dead-letters, to a work queue. A queue counts as a work queue if it has consumers or if its name shows the relation.
@@ -65,15 +62,13 @@ func (b *Broker) DeadLetterQueues(archived func(queue string) bool) []Verdict {
 	for i := range b.Queues {
 		q := &b.Queues[i]
 		e := b.evidence(q)
-		verdicts[i] = Verdict{Queue: q.Name, Take: e.found, Why: e.text}
+		verdicts[i] = Verdict{Queue: q.Name, Candidate: e.found || e.text != "" && !e.dead, Why: e.text, Messages: q.Messages}
 		if e.text == "" {
 			continue
 		}
 		if no := b.unsuitable(q, e, archived); no != "" {
-			verdicts[i].Take, verdicts[i].Why = false, no
-			continue
+			verdicts[i].Candidate, verdicts[i].Why = false, no
 		}
-		verdicts[i].Look = !e.found && !e.dead && q.Messages > 0
 	}
 	return verdicts
 }
@@ -114,7 +109,7 @@ func (b *Broker) evidence(q *Queue) evidence {
 		return evidence{found: true, text: text, sure: true}
 	}
 	if work, found := strings.CutSuffix(q.Name, ".failed"); found && work != "" {
-		return evidence{found: true, text: "named like a failed queue of Reprise", sure: true}
+		return evidence{found: true, text: "named like a failed queue of Reprise"}
 	}
 	for _, s := range suffixes {
 		if work, found := strings.CutSuffix(q.Name, s.suffix); found && b.Queue(q.VHost, work) != nil {
@@ -222,6 +217,39 @@ func (b *Broker) unsuitable(q *Queue, e evidence, archived func(string) bool) st
 	return ""
 }
 
+// Others returns the sign that other programs use a queue that this program empties, or "": an exchange that leads to it, or a
+// dead-letter exchange. Compare it with the result when the program began. DeadLetterQueues must
+// have been called.
+func (b *Broker) Others(name string) string {
+	q := b.find(name)
+	if q == nil {
+		return ""
+	}
+	if exchange, _, _, dead := q.deadLetter(); dead {
+		return fmt.Sprintf("its messages go on to exchange %q", exchange)
+	}
+	return b.alsoReceives(q)
+}
+
+// Consuming returns the number of consumers of a queue. DeadLetterQueues must have been called.
+func (b *Broker) Consuming(name string) int64 {
+	if q := b.find(name); q != nil {
+		return q.Consumers
+	}
+	return 0
+}
+
+// Counting reports whether each look at the queue could lose a message on brokers that count a look as a failed delivery,
+// because the queue has a delivery limit or, from RabbitMQ 4.0 on, the default.
+func (b *Broker) Counting(name, version string) bool {
+	q := b.find(name)
+	if q == nil || q.Kind != "quorum" {
+		return false
+	}
+	_, limited := q.limit("delivery-limit")
+	return limited || !strings.HasPrefix(version, "3.")
+}
+
 // alsoReceives returns a reason if an exchange leads to the queue that is not a dead-letter exchange.
 func (b *Broker) alsoReceives(q *Queue) string {
 	for _, e := range b.Bindings {
@@ -249,7 +277,8 @@ func (b *Broker) find(name string) *Queue {
 	return &b.Queues[i]
 }
 
-// Empty reports whether a queue, and all queues whose messages return to it after a delay, contain neither ready nor unacked messages.
+// Empty reports whether a queue, all queues whose messages return to it after a delay, and the queues that receive its dead letters
+// contain neither ready nor unacked messages.
 // It returns false for a missing queue. DeadLetterQueues must have been called.
 func (b *Broker) Empty(name string) bool {
 	q := b.find(name)
@@ -257,6 +286,11 @@ func (b *Broker) Empty(name string) bool {
 		return false
 	}
 	seen := []*Queue{q}
+	for _, dead := range b.deadLettering(q) {
+		if dead.Messages > 0 {
+			return false
+		}
+	}
 	for i := range b.Queues { // delays that lead to many queues by patterns
 		if other := &b.Queues[i]; strings.HasPrefix(other.Name, "nsb.v2.delay-level-") || strings.HasPrefix(other.Name, "celery_delayed_") || other.Name == name+".DQ" {
 			seen = append(seen, other)

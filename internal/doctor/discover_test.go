@@ -153,6 +153,11 @@ func brokerOf(t topology.Topology) *doctor.Broker {
 
 func never(string) bool { return false }
 
+// indicated reports whether more than the name indicates a dead-letter queue.
+func indicated(v doctor.Verdict) bool {
+	return v.Candidate && !strings.HasPrefix(v.Why, "only its name")
+}
+
 // While the programs run, all their final dead-letter queues are found, and no other queue.
 func TestDeadLetterQueuesFindsFrameworks(t *testing.T) {
 	for name, r := range frameworkQueues() {
@@ -164,10 +169,10 @@ func TestDeadLetterQueuesFindsFrameworks(t *testing.T) {
 		}
 		var taken, why []string
 		for _, v := range b.DeadLetterQueues(never) {
-			if v.Take {
+			if indicated(v) {
 				taken = append(taken, v.Queue)
 			}
-			why = append(why, fmt.Sprintf("%s: %v, %s", v.Queue, v.Take, v.Why))
+			why = append(why, fmt.Sprintf("%s: %v, %s", v.Queue, v.Candidate, v.Why))
 		}
 		slices.Sort(taken)
 		slices.Sort(r.dead)
@@ -211,12 +216,12 @@ func TestDeadLetterQueuesNeverTakesOthers(t *testing.T) {
 		}
 		for _, v := range b.DeadLetterQueues(never) {
 			q := b.Queues[slices.IndexFunc(b.Queues, func(q doctor.Queue) bool { return q.Name == v.Queue })]
-			if !v.Take {
+			if !indicated(v) {
 				continue
 			}
 			taken++
 			if !slices.Contains(dead, v.Queue) || q.Consumers > 0 || !q.Counted || q.Exclusive || q.Kind == "stream" || q.Policy != nil || v.Why == "" {
-				t.Fatalf("took %s: %s", v.Queue, v.Why)
+				t.Fatalf("%s is a candidate: %s", v.Queue, v.Why)
 			}
 		}
 	})
@@ -258,7 +263,7 @@ func TestDeadLetterQueuesAfterStart(t *testing.T) {
 			}
 		}
 		for _, v := range b.DeadLetterQueues(never) {
-			if v.Take && !slices.Contains(r.dead, v.Queue) {
+			if indicated(v) && !slices.Contains(r.dead, v.Queue) {
 				t.Errorf("%s: took %s: %s", name, v.Queue, v.Why)
 			}
 		}

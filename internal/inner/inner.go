@@ -16,6 +16,7 @@ var Of func(client any) Client
 type Client struct {
 	Consuming, Publishing *amqpconn.Link
 	Reconnect             backoff.Backoff
+	Name                  string // prefix of the consumer tags of its workers
 
 	// Declare is like reprise.Client.Declare, but uses the connection of Publish. In a cluster, its node knows the objects
 	// when Declare returns.

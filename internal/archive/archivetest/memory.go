@@ -238,7 +238,7 @@ func (a *Memory) UnsentOf(ctx context.Context, id failed.ReplayID, n int) (next 
 	return next, err
 }
 
-func (a *Memory) MarkSent(ctx context.Context, id failed.ReplayID, ids []failed.ID, _ store.UnaskedReason) error {
+func (a *Memory) MarkSent(ctx context.Context, id failed.ReplayID, ids []failed.ID, _ store.UnaskedReason, _ string) error {
 	if len(ids) == 0 {
 		return nil
 	}

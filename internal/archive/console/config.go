@@ -13,6 +13,9 @@ type (
 	// Worker describes a worker of this program for the console.
 	Worker = flow.Worker
 
+	// DoubtfulQueue is a queue that may be a dead-letter queue and is not archived.
+	DoubtfulQueue = web.DoubtfulQueue
+
 	// Token grants access to a user or a program.
 	Token = access.Token
 

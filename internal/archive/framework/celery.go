@@ -21,7 +21,8 @@ var celery = framework{
 		}
 		return f, task != "" && id != "" && root
 	},
-	owns: func(string) bool { return false },
+	unsigned: true,
+	owns:     func(string) bool { return false },
 	restore: func(c *failed.Content) error {
 		if expires := timeOf(textOf(c.Headers["expires"]), "2006-01-02T15:04:05.999999999"); !expires.IsZero() && time.Now().After(expires) {
 			return errors.New("the worker would drop the task, because it expired at " + expires.Format(time.RFC3339) + " (edit or remove the header expires)")

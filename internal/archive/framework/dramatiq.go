@@ -21,7 +21,8 @@ var dramatiq = framework{
 		}
 		return f, ok
 	},
-	owns: func(string) bool { return false },
+	unsigned: true,
+	owns:     func(string) bool { return false },
 	restore: func(c *failed.Content) error {
 		body, ok := readDramatiq(c.Body)
 		if !ok {

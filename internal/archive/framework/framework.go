@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,9 @@ type framework struct {
 	// restore makes other changes to a message that a replay sends. It returns a *LossError if the consumer would lose the
 	// message. The header and nested values of the argument must not be changed. nil: none.
 	restore func(*failed.Content) error
+
+	// unsigned reports whether the framework leaves it to the broker to record the failure.
+	unsigned bool
 
 	// stringsOnly reports whether consumers fail on headers that are not strings.
 	stringsOnly bool
@@ -114,12 +118,22 @@ func (f failure) plausible(m message) failure {
 	return f
 }
 
-// Of returns the name of the framework in which a message failed, or "" if it is unknown.
-func Of(m *reprise.Delivery) string {
-	if fw, _ := find(message{m.Queue, failed.ContentOf(m)}); fw != nil {
+// SignedBy returns the name of the framework that recorded the failure of a message in it, "Reprise" for a worker of Reprise, or
+// "". A task of Celery or dramatiq has no such record before the broker dead-letters it.
+func SignedBy(m *reprise.Delivery) string {
+	dead := message{m.Queue, failed.ContentOf(m)}
+	switch fw, _ := find(dead); {
+	case fw != nil && (!fw.unsigned || dead.deadQueue() != ""):
 		return fw.name
+	case fw == nil && failed.HistoryOf(m.Headers).Attempts > 0:
+		return "Reprise"
 	}
 	return ""
+}
+
+// Failed reports whether a message has a trace of a failure, of a framework, of a worker or of the broker.
+func Failed(m *reprise.Delivery) bool {
+	return SignedBy(m) != "" || failed.RejectedFrom(m.Headers, m.Queue) != "" || m.Headers["x-first-death-queue"] != nil
 }
 
 // Take is a variant of failed.Take that also understands the messages of other frameworks. The results are only informative,
@@ -159,9 +173,18 @@ func PlaceOf(m *reprise.Delivery, origin func(*reprise.Delivery) string) failed.
 		return at
 	}
 	if _, f := find(message{m.Queue, failed.ContentOf(m)}); f.queue != "" && f.queue != at.Queue {
-		return failed.Place{Queue: f.queue, Claimed: !strings.HasPrefix(m.Queue, f.queue)}
+		return failed.Place{Queue: f.queue, Claimed: !confirms(m.Queue, f.queue)}
 	}
 	return at
+}
+
+// deadSuffix matches what frameworks and people append to the name of a work queue for the name of its dead-letter queue.
+var deadSuffix = regexp.MustCompile(`^[._:/-](?i:xq|dead|dlq|dlx|dead[-_.]?letters?|failed|failures?|errors?|skipped|poison|poisoned|parking[-_.]?lot)$`)
+
+// confirms reports whether the name of a failed queue confirms that its messages failed in a work queue.
+func confirms(failedQueue, queue string) bool {
+	rest, found := strings.CutPrefix(failedQueue, queue)
+	return found && deadSuffix.MatchString(rest)
 }
 
 // LossError is returned for a message that its consumer would lose or damage after a replay.

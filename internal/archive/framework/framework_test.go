@@ -366,3 +366,48 @@ func TestImplausibleClaims(t *testing.T) {
 		t.Errorf("got %q, %q and %d attempts", a.Queue, a.RoutingKey, a.Attempts)
 	}
 }
+
+// The name of the failed queue confirms only the work queue after whose name it has a suffix of dead-letter queues.
+func TestPlaceIsClaimedUnlessNameConfirms(t *testing.T) {
+	for _, tc := range []struct {
+		failedQueue, claimed string
+		want                 bool
+	}{
+		{"billing_error", "billing", false},
+		{"billing.eu_error", "billing.eu", false},
+		{"billing.dead-letter", "billing", false},
+		{"billing_error", "b", true},
+		{"billing.eu_error", "billing", true},
+		{"billing-archive", "billing", true},
+		{"error", "billing", true},
+	} {
+		m := deliver(tc.failedQueue, failed.Content{Headers: topology.Table{"NServiceBus.FailedQ": tc.claimed}})
+		if at := PlaceOf(m, nil); at != (failed.Place{Queue: tc.claimed, Claimed: tc.want}) {
+			t.Errorf("%s in %s: got %+v, want claimed %t", tc.claimed, tc.failedQueue, at, tc.want)
+		}
+	}
+}
+
+// All fixtures record a failure. A message that waits for its first attempt does not, even if its framework is known.
+func TestSignedBy(t *testing.T) {
+	for name, m := range readFixtures(t) {
+		if SignedBy(m) == "" || !Failed(m) {
+			t.Errorf("%s: got %q and failed %t", name, SignedBy(m), Failed(m))
+		}
+		waiting := *m
+		waiting.Headers = maps.Clone(m.Headers)
+		maps.DeleteFunc(waiting.Headers, func(name string, _ any) bool {
+			return strings.HasPrefix(name, "x-death") || strings.HasPrefix(name, "x-first-death")
+		})
+		if fw, _ := find(message{m.Queue, failed.ContentOf(m)}); fw.unsigned && (SignedBy(&waiting) != "" || Failed(&waiting)) {
+			t.Errorf("%s before its first attempt: got %q and failed %t", name, SignedBy(&waiting), Failed(&waiting))
+		}
+	}
+	parked := deliver("orders.failed", failed.Content{Headers: topology.Table{topology.HeaderQueue: "orders", topology.HeaderAttempts: int64(3)}})
+	if by := SignedBy(parked); by != "Reprise" {
+		t.Errorf("parked message: got %q", by)
+	}
+	if m := deliver("orders.failed", failed.Content{Body: []byte("17")}); SignedBy(m) != "" || Failed(m) {
+		t.Errorf("message of another program: got %q and failed %t", SignedBy(m), Failed(m))
+	}
+}

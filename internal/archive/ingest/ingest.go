@@ -36,6 +36,10 @@ type Config struct {
 	// Origin receives the message as delivered. Default: nil.
 	Origin func(*reprise.Delivery) string
 
+	// Accept returns an error for a message that the Ingest must not take. The Ingest then leaves the message in its queue and stops,
+	// and Run returns a *RefusedError. Default: nil, accept all messages.
+	Accept func(*reprise.Delivery) error
+
 	// Batch is the maximum number of messages of a queue in one transaction. These messages and their bodies are in
 	// memory until they are stored. The Ingest holds at most 32 messages of a queue at a time, even if Batch is larger.
 	// Default: 100.
@@ -50,6 +54,17 @@ type Config struct {
 	// Logger receives the events listed at Ingest. Default: none.
 	Logger *slog.Logger
 }
+
+// RefusedError is returned by Run if Config.Accept returns an error.
+type RefusedError struct {
+	Queue string
+	Err   error
+}
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("message of queue %q refused: %v", e.Queue, e.Err) }
+
+// Unwrap returns the error of Config.Accept.
+func (e *RefusedError) Unwrap() error { return e.Err }
 
 func (c Config) withDefaults() Config {
 	c.Batch = cmp.Or(c.Batch, background.DefaultBatch)
@@ -110,18 +125,26 @@ func NewFor(c *reprise.Client, a Store, cfg Config) (*Ingest, error) {
 	cfg.Queues = slices.Clone(cfg.Queues)
 	in := &Ingest{store: a, client: c, cfg: cfg, failed: map[string]error{}}
 	for _, queue := range cfg.Queues {
-		if _, err := in.worker(queue, "", nil); err != nil {
+		if _, err := in.worker(queue, "", nil, nil); err != nil {
 			return nil, err
 		}
 	}
 	return in, nil
 }
 
-// worker returns a worker that passes the messages of a queue to a batcher. owner is the owner of the lease.
-func (in *Ingest) worker(queue, owner string, b *batcher) (*reprise.Worker, error) {
+// worker returns a worker that passes the messages of a queue to a batcher. owner is the owner of the lease. refuse stops the
+// worker after a message that Config.Accept does not accept.
+func (in *Ingest) worker(queue, owner string, b *batcher, refuse func(error)) (*reprise.Worker, error) {
 	return reprise.NewWorker(in.client, reprise.WorkerConfig{
 		Queue: queue,
 		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
+			if in.cfg.Accept != nil {
+				if err := in.cfg.Accept(m); err != nil {
+					refuse(&RefusedError{queue, err})
+					<-ctx.Done() // the worker then requeues the message
+					return err
+				}
+			}
 			a := framework.Take(m, in.cfg.Origin)
 			a.Owner = owner
 			return b.add(ctx, m, a)
@@ -205,11 +228,16 @@ func (in *Ingest) ingestWithLease(ctx context.Context, queue, owner string) erro
 	b.onAttempt = func(err error) { in.note(queue, err) }
 	stop := b.start(context.WithoutCancel(ctx))
 	defer stop()
-	w, err := in.worker(queue, owner, b)
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	w, err := in.worker(queue, owner, b, end)
 	if err != nil {
 		return err
 	}
-	err = w.Run(ctx)
+	err = w.Run(running)
+	if refused, ok := errors.AsType[*RefusedError](context.Cause(running)); ok {
+		return errors.Join(refused, err)
+	}
 	if context.Cause(ctx) == background.ErrTaken {
 		return errors.Join(background.ErrTaken, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,7 +84,7 @@ func (r *reportingReplay) sent(messages ...int) {
 	for _, i := range messages {
 		ids = append(ids, r.ids[i])
 	}
-	archivetest.Must(r.T, r.archive.MarkSent(r.Context(), r.id, ids, store.Asked))
+	archivetest.Must(r.T, r.archive.MarkSent(r.Context(), r.id, ids, store.Asked, ""))
 }
 
 func (r *reportingReplay) end(s failed.ReplayState) {
@@ -241,7 +242,7 @@ func TestOutcomesAreUnknownAfterVerifyTime(t *testing.T) {
 	now := time.Now()
 	r := newReported(t, archiveAt(t, func() time.Time { return now }), 4)
 	r.sent(0, 1, 2)
-	archivetest.Must(t, r.archive.MarkSent(t.Context(), r.id, r.ids[3:], store.NoRoom))
+	archivetest.Must(t, r.archive.MarkSent(t.Context(), r.id, r.ids[3:], store.NoRoom, ""))
 	r.report(0, protocol.OutcomeRetrying)
 	r.report(1, protocol.OutcomeSucceeded)
 	r.end(failed.ReplayDone)
@@ -298,5 +299,28 @@ func TestForgedReportDoesNotBlockOthers(t *testing.T) {
 				return err
 			})
 		})
+	}
+}
+
+// A message whose work queue only the bindings show is settled by the queue to which the replay sent it.
+func TestOutcomesSettleInQueueOfReplay(t *testing.T) {
+	now := time.Now()
+	r := newReported(t, archiveAt(t, func() time.Time { return now }), 2)
+	r.sent(0)
+	archivetest.Must(t, r.archive.MarkSent(t.Context(), r.id, r.ids[1:], store.StringsOnly, "charges"))
+	r.end(failed.ReplayDone)
+	queues, err := r.archive.UnsettledQueues(t.Context())
+	archivetest.Must(t, err)
+	slices.Sort(queues)
+	if !slices.Equal(queues, []string{"charges", "q"}) {
+		t.Errorf("unsettled queues: got %q", queues)
+	}
+	now = now.Add(time.Minute)
+	archivetest.Must(t, r.archive.SettleOutcomes(t.Context(), []string{"q"}, now))
+	r.want(failed.OutcomeSettled, failed.OutcomeUnknown)
+	archivetest.Must(t, r.archive.SettleOutcomes(t.Context(), []string{"charges"}, now))
+	r.want(failed.OutcomeSettled, failed.OutcomeSettled)
+	if queues, err := r.archive.UnsettledQueues(t.Context()); err != nil || len(queues) > 0 {
+		t.Errorf("unsettled queues: got %q, %v", queues, err)
 	}
 }

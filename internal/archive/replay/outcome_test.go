@@ -184,7 +184,7 @@ func TestForgedReportsHaveNoEffect(t *testing.T) {
 		archivetest.Must(t, err)
 		secret, err := a.AskOutcomes(t.Context(), r.ID)
 		archivetest.Must(t, err)
-		archivetest.Must(t, a.MarkSent(t.Context(), r.ID, ids, store.Asked))
+		archivetest.Must(t, a.MarkSent(t.Context(), r.ID, ids, store.Asked, ""))
 		of := func(id failed.ID) string { return fmt.Sprintf("%d/%d", r.ID, id) }
 		good := protocol.Outcome{Replay: of(ids[0]), Key: store.OutcomeKey(secret, r.ID, ids[0], "q"), Queue: "q", Attempt: 1, Result: protocol.OutcomeSucceeded}
 		wrongKey, wrongReplay, wrongMessage, otherMessage, otherQueue, wrongText := good, good, good, good, good, good

@@ -73,7 +73,7 @@ type Store interface {
 	Running(ctx context.Context) ([]failed.Replay, error)
 	Replay(ctx context.Context, id failed.ReplayID) (*failed.Replay, error)
 	UnsentOf(ctx context.Context, id failed.ReplayID, n int) ([]*failed.Message, error)
-	MarkSent(ctx context.Context, id failed.ReplayID, ids []failed.ID, why store.UnaskedReason) error
+	MarkSent(ctx context.Context, id failed.ReplayID, ids []failed.ID, why store.UnaskedReason, reached string) error
 	MarkRefused(ctx context.Context, id failed.ReplayID, refusals []store.Refusal) error
 	ClaimReplay(ctx context.Context, id failed.ReplayID, owner string, lease time.Duration) (bool, error)
 	ReleaseReplay(ctx context.Context, id failed.ReplayID, owner string) error

@@ -46,8 +46,14 @@ func (x *run) sendBatch(ctx context.Context, n int) (bool, error) {
 
 // publishResult is the result of publishing a message.
 type publishResult struct {
+	sentAs
+	err error
+}
+
+// sentAs is what the archive records about a sent message.
+type sentAs struct {
 	unasked store.UnaskedReason
-	err     error
+	reached string // see store.Archive.MarkSent
 }
 
 // publish publishes messages, and returns their results in the same order.
@@ -76,6 +82,9 @@ func (x *run) publish(ctx context.Context, batch []*failed.Message) []publishRes
 			all[i].err = err
 			continue
 		}
+		if x.replay.Plan.To == nil && to.Queue != m.Queue {
+			all[i].reached = to.Queue
+		}
 		if x.warned.first(to) {
 			x.cfg.Logger.Warn("replay sends by queue name", "replay", x.replay.ID, "queue", to.Queue, "warning", to.Warning)
 		}
@@ -99,7 +108,7 @@ func (x *run) publish(ctx context.Context, batch []*failed.Message) []publishRes
 		}
 	}
 	for i, err := range x.batch(longer, full) {
-		all[fullPlaces[i]] = publishResult{store.NoRoom, err}
+		all[fullPlaces[i]].unasked, all[fullPlaces[i]].err = store.NoRoom, err
 	}
 	return all
 }
@@ -135,7 +144,7 @@ func (x *run) batch(ctx context.Context, messages []*reprise.Message) []error {
 
 // batchResult collects the results of a batch.
 type batchResult struct {
-	sent    map[store.UnaskedReason][]failed.ID // sent and confirmed
+	sent    map[sentAs][]failed.ID // sent and confirmed
 	refused []store.Refusal
 	wrong   error // cause of the latest failure that can be retried
 	ends    error // ends the run, because the other messages would fail in the same way
@@ -146,9 +155,9 @@ func (s *batchResult) add(id failed.ID, p publishResult) {
 	switch err := p.err; {
 	case err == nil:
 		if s.sent == nil {
-			s.sent = make(map[store.UnaskedReason][]failed.ID)
+			s.sent = make(map[sentAs][]failed.ID)
 		}
-		s.sent[p.unasked] = append(s.sent[p.unasked], id)
+		s.sent[p.sentAs] = append(s.sent[p.sentAs], id)
 	case isMessageError(err):
 		s.refused = append(s.refused, store.Refusal{ID: id, Why: err.Error()})
 	case s.ends != nil:
@@ -170,8 +179,8 @@ func (x *run) note(ctx context.Context, done batchResult) error {
 	}
 	err := x.retry(longer, func(ctx context.Context) error {
 		var errs []error
-		for why, ids := range done.sent {
-			errs = append(errs, x.store.MarkSent(ctx, x.replay.ID, ids, why))
+		for as, ids := range done.sent {
+			errs = append(errs, x.store.MarkSent(ctx, x.replay.ID, ids, as.unasked, as.reached))
 		}
 		return errors.Join(append(errs, x.store.MarkRefused(ctx, x.replay.ID, done.refused))...)
 	})

@@ -20,7 +20,7 @@ type Act struct {
 	Time  time.Time    `json:"time"`
 	Actor failed.Actor `json:"actor"`
 
-	// Verb is edit, revert, discard, restore, replay, end replay, purge, erase, purge queue, import, mute, unmute, merge groups, unmerge group, regroup, or a
+	// Verb is edit, revert, discard, restore, replay, end replay, purge, erase, purge queue, stop archiving, import, mute, unmute, merge groups, unmerge group, regroup, or a
 	// verb that was passed to Record.
 	Verb string `json:"verb"`
 

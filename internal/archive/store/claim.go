@@ -9,6 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
@@ -97,6 +98,32 @@ func (a *Archive) IngestedQueues(ctx context.Context) (queues []string, err erro
 		queues = append(queues, queue)
 	}
 	return queues, nil
+}
+
+// actStop is the verb of StopQueue.
+const actStop = "stop archiving"
+
+// StopQueue records in the audit log that an archive no longer takes messages from a queue by itself.
+func (a *Archive) StopQueue(ctx context.Context, queue, why string, who failed.Actor) error {
+	return a.Record(ctx, who, actStop, "", map[string]any{"queue": params.Text(queue), "reason": why})
+}
+
+// StoppedQueues returns the queues of all calls to StopQueue and their reasons.
+func (a *Archive) StoppedQueues(ctx context.Context) (why map[string]string, err error) {
+	defer failed.Annotate(&err, "cannot list the queues that are no longer archived")
+	why = map[string]string{}
+	rows := a.db.Rows(ctx, `SELECT details FROM {act} WHERE verb = $1`, actStop)
+	var d struct {
+		Queue  params.Text `json:"queue"`
+		Reason string      `json:"reason"`
+	}
+	for err := range rows.Scan(sqlkit.JSON(&d)) {
+		if err != nil {
+			return nil, err
+		}
+		why[string(d.Queue)] = d.Reason
+	}
+	return why, nil
 }
 
 // ReleaseQueue ends the lease that owner has on a queue. It does nothing if another owner has the lease.

@@ -193,7 +193,7 @@ func (t *tx) sentItem(id failed.ReplayID, message failed.ID) (*sentItem, error) 
 // have recorded the send yet, because its process was killed or is slower than the worker.
 func (t *tx) prove(s *sentItem, code int) error {
 	if !s.noted {
-		if err := t.markSent(s.replay, []failed.ID{s.message}, Asked); err != nil {
+		if err := t.markSent(s.replay, []failed.ID{s.message}, Asked, ""); err != nil {
 			return err
 		}
 		s.noted, s.code = true, max(s.code, codePending)
@@ -326,10 +326,26 @@ func (a *Archive) SettleOutcomes(ctx context.Context, queues []string, at time.T
 	return nil
 }
 
+// UnsettledQueues returns the queues to which replays have sent messages whose outcome SettleOutcomes could set.
+func (a *Archive) UnsettledQueues(ctx context.Context) (queues []string, err error) {
+	defer failed.Annotate(&err, "cannot list the queues of messages without an outcome")
+	rows := a.db.Rows(ctx, fmt.Sprintf(`SELECT DISTINCT COALESCE(i.reached, q.name) FROM {replay} r JOIN {item} i ON i.replay = r.id AND i.sent = 1 AND i.outcome IN (%d, %d, %d) AND i.unasked <> %d
+		JOIN {message} m ON m.id = i.message JOIN {queue} q ON q.id = m.queue WHERE r.ended > $1 AND r.sent > r.back + r.succeeded + r.settled`,
+		codeUnknown, codePending, codeRetrying, NoSingle), overdue(a.Now()))
+	var queue string
+	for err := range rows.Scan(sqlkit.Text(&queue)) {
+		if err != nil {
+			return nil, err
+		}
+		queues = append(queues, queue)
+	}
+	return queues, nil
+}
+
 func (t *tx) settle(id failed.ReplayID, queue []byte) error {
 	for _, code := range []int{codeUnknown, codePending, codeRetrying} {
 		n, err := t.Exec(fmt.Sprintf(`UPDATE {item} SET outcome = %d WHERE replay = $1 AND sent = 1 AND outcome = %d AND unasked <> %d
-			AND message IN (SELECT m.id FROM {message} m JOIN {queue} q ON q.id = m.queue WHERE q.name = $2)`, codeSettled, code, NoSingle), int64(id), queue)
+			AND (reached = $2 OR reached IS NULL AND message IN (SELECT m.id FROM {message} m JOIN {queue} q ON q.id = m.queue WHERE q.name = $2))`, codeSettled, code, NoSingle), int64(id), queue)
 		if err != nil {
 			return err
 		}

@@ -107,18 +107,18 @@ func (a *Archive) UnsentOf(ctx context.Context, id failed.ReplayID, n int) (_ []
 }
 
 // MarkSent records that the broker has confirmed messages of a replay, and changes their state to replayed. The
-// parameter why is the reason why the messages did not request a report; the value Asked means that they did. A caller
-// may pass a message more than once. If the replay is no longer running and the message is in state failed, its state
+// parameter why is the reason why the messages did not request a report; the value Asked means that they did. reached is the queue
+// that the replay found for messages without a known work queue, or "". A caller may pass a message more than once. If the replay is no longer running and the message is in state failed, its state
 // also becomes replayed, because it was sent.
-func (a *Archive) MarkSent(ctx context.Context, id failed.ReplayID, ids []failed.ID, why UnaskedReason) (err error) {
+func (a *Archive) MarkSent(ctx context.Context, id failed.ReplayID, ids []failed.ID, why UnaskedReason, reached string) (err error) {
 	defer failed.Annotate(&err, "cannot record %d messages of replay %d as sent", len(ids), id)
 	if len(ids) == 0 {
 		return nil
 	}
-	return a.write(ctx, func(tx *tx) error { return tx.markSent(id, ids, why) })
+	return a.write(ctx, func(tx *tx) error { return tx.markSent(id, ids, why, reached) })
 }
 
-func (t *tx) markSent(id failed.ReplayID, ids []failed.ID, why UnaskedReason) error {
+func (t *tx) markSent(id failed.ReplayID, ids []failed.ID, why UnaskedReason, reached string) error {
 	var c countChanges
 	if err := t.replayed(id, ids, &c); err != nil {
 		return err
@@ -127,11 +127,15 @@ func (t *tx) markSent(id failed.ReplayID, ids []failed.ID, why UnaskedReason) er
 	if why != Asked {
 		code = codeUnknown
 	}
+	var at []byte
+	if reached != "" {
+		at = []byte(reached)
+	}
 	var sent []sentBase
 	var s sentBase
 	var counts [codeFailedAgain + 1]int // by outcome: some messages may already have failed again
-	rows := t.Rows(fmt.Sprintf(`UPDATE {item} SET sent = 1, unasked = %d, outcome = CASE WHEN outcome > %d THEN outcome ELSE %[2]d END
-		WHERE replay = $1 AND sent = 0 AND `, why, code)+t.d.in("message", "$2")+` RETURNING message, base, outcome`, int64(id), list(t.d, ids))
+	rows := t.Rows(fmt.Sprintf(`UPDATE {item} SET sent = 1, reached = $3, unasked = %d, outcome = CASE WHEN outcome > %d THEN outcome ELSE %[2]d END
+		WHERE replay = $1 AND sent = 0 AND `, why, code)+t.d.in("message", "$2")+` RETURNING message, base, outcome`, int64(id), list(t.d, ids), at)
 	for err := range rows.Scan(&s.message, &s.base, &code) {
 		if err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 // PostgreSQL does not support. Times are milliseconds since 1970.
 
 // version is the version of the schema. Increase it when the schema changes.
-const version = 12
+const version = 13
 
 // schema returns the statements that create the tables and indexes.
 func schema(d Dialect) []string {
@@ -170,6 +170,7 @@ func schema(d Dialect) []string {
 			outcome SMALLINT NOT NULL DEFAULT 0,
 			unasked SMALLINT NOT NULL DEFAULT 0, -- why no report was requested
 			base    BIGINT NOT NULL DEFAULT 0, -- the revision to which the replay applies its edit
+			reached BYTES, -- the queue to which the replay sent the message; null: the work queue of the message
 			PRIMARY KEY (replay, message)
 		) WITHOUT ROWID`,
 		`CREATE INDEX {item_next} ON {item} (replay, pos) WHERE sent = 0`,

@@ -14,7 +14,7 @@ func init() {
 		for i, id := range messages {
 			ids[i] = failed.ID(id)
 		}
-		return archive.(*Archive).MarkSent(ctx, failed.ReplayID(replay), ids, Asked)
+		return archive.(*Archive).MarkSent(ctx, failed.ReplayID(replay), ids, Asked, "")
 	}
 	testhook.Refused = func(ctx context.Context, archive any, replay, message int64, why string) error {
 		return archive.(*Archive).MarkRefused(ctx, failed.ReplayID(replay), []Refusal{{failed.ID(message), why}})

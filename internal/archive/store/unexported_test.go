@@ -18,10 +18,10 @@ func (a *Archive) Ingest(ctx context.Context, arrivals []failed.Arrived) ([]fail
 }
 
 func (a *Archive) Sent(ctx context.Context, id failed.ReplayID, ids []failed.ID) error {
-	return a.MarkSent(ctx, id, ids, Asked)
+	return a.MarkSent(ctx, id, ids, Asked, "")
 }
 
 // SentUnasked records that messages were sent without a report request.
 func (a *Archive) SentUnasked(ctx context.Context, id failed.ReplayID, ids []failed.ID) error {
-	return a.MarkSent(ctx, id, ids, NoRoom)
+	return a.MarkSent(ctx, id, ids, NoRoom, "")
 }

@@ -33,7 +33,7 @@ type Command struct {
 type runCmd struct {
 	URL            string         `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default amqp://guest:guest@127.0.0.1:5600."`
 	Queue          []string       `placeholder:"NAME" sep:"none" help:"Failed queue to archive. Repeatable. Default: all queues *.failed (requires --management)."`
-	Discover       bool           `help:"Also archive the dead-letter and error queues of other programs and frameworks (requires --management)."`
+	Discover       bool           `help:"Also archive queues whose messages a known framework has failed (requires --management)."`
 	Archive        string         `env:"REPRISE_ARCHIVE" type:"address" placeholder:"STORE" help:"Database of the archive: sqlite:PATH or postgres://user:password@host/database. Default sqlite:reprise-failed.db."`
 	Keep           *time.Duration `placeholder:"TIME" help:"Age at which the archive removes messages, such as 90d. Default: never."`
 	Listen         string         `default:"${console}" placeholder:"ADDR" help:"Address of the console. Port 0 selects a free port. Default ${default}."`
@@ -59,11 +59,11 @@ console stops, another console takes over. Use --management for only one console
 the ledger.
 
 With --discover, it finds the dead-letter and error queues of NServiceBus, MassTransit, Spring, Celery, Symfony
-Messenger, Rebus, EasyNetQ, rascal, Watermill, Wolverine, dramatiq and of plain dead-lettering, and REMOVES THEIR
-MESSAGES into the archive. It takes a queue if a work queue dead-letters to it or if a framework gives it its name,
-and leaves it if its messages go on to another queue, if it has or had a consumer, or if it is exclusive, temporary or
-a stream. The log has the evidence for each queue that it takes, and the reason for each that it leaves; add those
-with --queue. The preview of a replay shows the destinations.
+Messenger, Rebus, EasyNetQ, rascal, Watermill, Wolverine, dramatiq and Reprise, and REMOVES THEIR MESSAGES into the
+archive. It takes a queue without consumers if its first message records the failure of one of these frameworks, and
+stops for good when another program uses the queue. It only lists all other queues that may be dead-letter queues, in
+the log and in the overview, with the option --queue that takes them. Before RabbitMQ 4.3, it does not look into
+quorum queues with a delivery limit, because each look counts. The preview of a replay shows the destinations.
 
 Examples:
   reprise console --management http://guest:guest@127.0.0.1:15672 --discover

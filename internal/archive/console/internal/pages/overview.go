@@ -32,7 +32,16 @@ func (p *Pages) overview(c *web.Call) error {
 		Past    bool   // rows have a trend
 		Breaker bool   // a worker has a circuit breaker
 		Problem string // reason why expected figures are missing
+
+		Stopped, Doubtful []web.DoubtfulQueue // queues that are not archived
 	}{Queues: s.rows(p.Workers(), c.Workers().Workers), Groups: groupRows(groups), Live: s.problem == nil, Problem: s.noFigures()}
+	for _, q := range c.Doubtful() {
+		if q.Stopped {
+			data.Stopped = append(data.Stopped, q)
+		} else {
+			data.Doubtful = append(data.Doubtful, q)
+		}
+	}
 	data.Past = addTrends(c, data.Queues)
 	for _, q := range data.Queues {
 		data.Sums.add(q)

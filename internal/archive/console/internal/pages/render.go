@@ -134,6 +134,7 @@ var functions = template.FuncMap{
 		return number(func(n int64) string { return show.Plural(n, one) })(n)
 	},
 	"visible":  ofText(brief.Visible),
+	"shell":    brief.Shell,
 	"sentence": sentence,
 	"capital":  capital,
 	"line":     ofText(show.FirstLine),

@@ -77,12 +77,21 @@ type Config struct {
 	// Default: none; users can neither publish nor purge.
 	Broker func() *reprise.Client
 
+	// Doubtful returns the queues that may be dead-letter queues and are not archived. Default: none.
+	Doubtful func() []DoubtfulQueue
+
 	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
 	// Logger logs logins (Info), refused logins, incomplete purges and an unavailable archive (Warn), and internal
 	// errors (Error). Default: none.
 	Logger *slog.Logger
+}
+
+// DoubtfulQueue is a queue that may be a dead-letter queue and is not archived.
+type DoubtfulQueue struct {
+	Queue, Why string
+	Stopped    bool // the console archived it before
 }
 
 // Replayer carries out the replays that users start. *replay.Replayer implements it.
@@ -124,6 +133,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Workers == nil {
 		c.Workers = func() []flow.Worker { return nil }
+	}
+	if c.Doubtful == nil {
+		c.Doubtful = func() []DoubtfulQueue { return nil }
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
