@@ -266,15 +266,16 @@ func (r *run) check(ctx context.Context, p *Plan) error {
 	if err != nil {
 		return fmt.Errorf("cannot declare or bind queue %q as it is: %w", old.Name, err)
 	}
-	probe := r.record.wanted()
-	probe.Name = r.record.Queue + checking
-	err = r.do(ctx,
-		func(ch *amqpconn.Channel) error { return ch.DeleteQueue(ctx, probe.Name) }, // of an interrupted run
-		func(ch *amqpconn.Channel) error { return ch.DeclareQueue(ctx, probe, false) },
-		func(ch *amqpconn.Channel) error { return ch.DeleteQueue(ctx, probe.Name) },
-	)
-	if err != nil {
-		return fmt.Errorf("cannot declare a queue with the wanted arguments: %w", err)
+	for _, probe := range []topology.Queue{r.record.wanted(), r.record.hold()} {
+		probe.Name = r.record.Queue + checking
+		err = r.do(ctx,
+			func(ch *amqpconn.Channel) error { return ch.DeleteQueue(ctx, probe.Name) }, // of an interrupted run
+			func(ch *amqpconn.Channel) error { return ch.DeclareQueue(ctx, probe, false) },
+			func(ch *amqpconn.Channel) error { return ch.DeleteQueue(ctx, probe.Name) },
+		)
+		if err != nil {
+			return fmt.Errorf("cannot declare a queue with the wanted arguments: %w", err)
+		}
 	}
 	if r.record.To != r.record.Queue {
 		wanted := r.record.wanted()

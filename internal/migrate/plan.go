@@ -117,7 +117,7 @@ func (p *Plan) first(ctx context.Context, b broker, c Change) error {
 	if kindOf(args) == "quorum" {
 		p.record.Transient = false
 	}
-	p.record.Args, p.Args = args, args
+	p.record.Args, p.record.Dead, p.Args = args, deadLetters(args, p.old.Effective), args
 	wanted := p.record.wanted()
 	if p.To == p.Queue && p.old.equals(wanted) {
 		p.Done = true
@@ -141,6 +141,24 @@ func (p *Plan) first(ctx context.Context, b broker, c Change) error {
 	p.deliveries(c)
 	p.steps()
 	return p.others(ctx, b, c)
+}
+
+// deadLetters returns the arguments that lead the dead letters of a queue to the same exchange.
+func deadLetters(args, policy topology.Table) topology.Table {
+	kind, dead := kindOf(args), topology.Table{}
+	if _, set := mgmtapi.Effective(kind, args, policy, "dead-letter-exchange"); !set {
+		return nil
+	}
+	keys := []string{"dead-letter-exchange", "dead-letter-routing-key"}
+	if kind == "quorum" {
+		keys = append(keys, "dead-letter-strategy", "overflow")
+	}
+	for _, key := range keys {
+		if v, set := mgmtapi.Effective(kind, args, policy, key); set {
+			dead["x-"+key] = v
+		}
+	}
+	return dead
 }
 
 // refuse adds problems.

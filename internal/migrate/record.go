@@ -31,6 +31,7 @@ type record struct {
 	Unseen     bool           `json:"unseen,omitempty"`    // the broker does not tell whether programs do
 	Delete     bool           `json:"delete,omitempty"`    // the user has told that none does any more
 	Unlimited  bool           `json:"unlimited,omitempty"` // the holding queue needs x-delivery-limit to be unlimited
+	Dead       topology.Table `json:"dead,omitempty"`      // arguments of the holding queue about its dead letters
 }
 
 const recordArgument = "x-reprise-migration"
@@ -53,9 +54,11 @@ func (r record) wanted() topology.Queue {
 	return topology.Queue{Name: r.To, Transient: r.Transient, Args: maps.Clone(r.Args)}
 }
 
-// hold returns the queue that holds the messages while the name is kept. It has no limits, and no TTL.
+// hold returns the queue that holds the messages while the name is kept. It has no limits, and no TTL, but the dead letters of the
+// wanted queue, because messages with an expiration expire also here. Such messages wait for a retry in several designs.
 func (r record) hold() topology.Queue {
 	args := topology.Table{}
+	maps.Copy(args, r.Dead)
 	if kind := kindOf(r.Args); kind != "classic" {
 		args[queueType] = kind
 		if r.Unlimited {
@@ -291,8 +294,10 @@ func (b broker) record(ctx context.Context, queue string) (r record, found bool,
 	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Queue != queue {
 		return r, false, fmt.Errorf("exchange %q is not a record of a migration (delete it)", recordPrefix+queue)
 	}
-	for k, v := range r.Args {
-		r.Args[k] = integral(v)
+	for _, args := range []topology.Table{r.Args, r.Dead} {
+		for k, v := range args {
+			args[k] = integral(v)
+		}
 	}
 	return r, true, nil
 }
@@ -324,7 +329,7 @@ func (b broker) namedBy(ctx context.Context, name string) (all []string, err err
 		args, policy := table(q.Args), table(q.Effective)
 		exchange, set := mgmtapi.Effective(kindOf(args), args, policy, "dead-letter-exchange")
 		key, _ := mgmtapi.Effective(kindOf(args), args, policy, "dead-letter-routing-key")
-		if !set || exchange != "" || q.Name == name {
+		if !set || exchange != "" || q.Name == name || q.Name == name+holding {
 			continue
 		}
 		leads := key == name

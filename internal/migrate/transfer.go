@@ -220,12 +220,6 @@ func (r *run) empty(ctx context.Context, from *queue, to string) (err error) {
 				return fmt.Errorf("cannot move the messages of queue %q: %w", from.Name, err)
 			}
 		}
-		if r.record.Disconnect && r.paused.IsZero() && from.Name == r.record.Queue && r.record.To == r.record.Queue {
-			if err := r.pause(ctx, func() error { return r.move(ctx, from.Name, to) }); err != nil {
-				return err
-			}
-			continue
-		}
 		current := false
 		if idle != nil {
 			current, err = idle.current(ctx, r)
@@ -233,11 +227,15 @@ func (r *run) empty(ctx context.Context, from *queue, to string) (err error) {
 		if err != nil {
 			return err
 		}
-		reason, err := r.busy(ctx, from)
-		if err != nil {
-			return err
+		use := r.busy
+		pausing := r.record.Disconnect && r.paused.IsZero() && from.Name == r.record.Queue && r.record.To == r.record.Queue
+		if pausing {
+			use = r.returning // during the pause, messages must not return
 		}
+		reason, err := use(ctx, from)
 		switch {
+		case err != nil:
+			return err
 		case reason != "":
 			idle.end(r)
 			idle = nil
@@ -245,6 +243,11 @@ func (r *run) empty(ctx context.Context, from *queue, to string) (err error) {
 				r.step("wait: %s", reason)
 			}
 			last = reason
+		case pausing:
+			if err := r.pause(ctx, func() error { return r.move(ctx, from.Name, to) }); err != nil {
+				return err
+			}
+			continue
 		case idle == nil && r.paused.IsZero():
 			idle = r.since(2) // a queue reports its counts at an interval, and the management API collects them at the same one
 		case idle == nil:
@@ -281,7 +284,7 @@ func (r *run) busy(ctx context.Context, q *queue) (string, error) {
 		return fmt.Sprintf("%s has unacked messages or consumers, according to the management API", q.Name), nil
 	}
 	if q.Name == r.record.Queue && r.record.To == r.record.Queue {
-		return r.returning(ctx, q.Name)
+		return r.returning(ctx, q)
 	}
 	return "", nil
 }
@@ -301,7 +304,8 @@ func users(ready, consumers int, connections []string) string {
 
 // returning returns which queue has messages that return to a queue by its name when they expire, so that they would be
 // lost while the queue does not exist.
-func (r *run) returning(ctx context.Context, name string) (string, error) {
+func (r *run) returning(ctx context.Context, q *queue) (string, error) {
+	name := q.Name
 	sources, err := r.broker.namedBy(ctx, name)
 	if err != nil {
 		return "", err
