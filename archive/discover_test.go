@@ -24,9 +24,9 @@ const within = 3 * time.Minute
 type discovery struct {
 	*testing.T
 	archive *archive.Archive
-	conn *amqp.Connection
-	ch   *amqp.Channel
-	log  logBuffer
+	conn    *amqp.Connection
+	ch      *amqp.Channel
+	log     logBuffer
 }
 
 type logBuffer struct {

@@ -62,6 +62,7 @@ type Preview struct {
 	Done
 	Destinations []Destination `json:"destinations"` // most messages first
 	Edit         *EditPreview  `json:"edit,omitempty"`
+	Lost         []EditReason  `json:"lost,omitempty"` // why the replay would refuse messages, which their consumers would lose
 }
 
 // Destination is the destination of messages from one failed queue.

@@ -2,7 +2,7 @@ package failed
 
 import (
 	"cmp"
-	"slices"
+	"regexp"
 	"strings"
 
 	"github.com/reprisemq/reprise"
@@ -14,8 +14,9 @@ import (
 type Place struct {
 	Queue string
 
-	// claimed reports whether only a header, which the publisher may have written, names the queue. A replay must not
-	// trust this header, because a publisher could choose the destination of the message.
+	// Claimed reports whether only a header, which the publisher may have written, names the queue. A replay must not
+	// trust this header, because a publisher could choose the destination of the message. The broker's x-death is such a
+	// header, too: RabbitMQ keeps the x-death of a publisher. Only the arguments of the queue prove it.
 	Claimed bool
 }
 
@@ -31,13 +32,9 @@ func PlaceOf(m *reprise.Delivery, h topology.History, died []death, origin func(
 			return Place{Queue: queue}
 		}
 	}
+	claim := func(queue string) Place { return Place{queue, !Confirms(m.Queue, queue)} }
 	if queue := rejectedFrom(died, m.Queue); queue != "" {
-		return Place{Queue: queue}
-	}
-	claim := func(queue string) Place {
-		named := queue == NamedBy(m.Queue) // the name of the failed queue confirms the claim
-		broker := slices.ContainsFunc(died, func(d death) bool { return d.queue == queue })
-		return Place{queue, !named && !broker}
+		return claim(queue)
 	}
 	if h.Queue != "" {
 		return claim(h.Queue)
@@ -47,10 +44,19 @@ func PlaceOf(m *reprise.Delivery, h topology.History, died []death, origin func(
 	}
 	for _, d := range died {
 		if !amqpvalue.IsWaitQueue(d.queue) {
-			return Place{Queue: d.queue}
+			return claim(d.queue)
 		}
 	}
 	return Place{}
+}
+
+// deadSuffix matches what programs and people append to the name of a work queue for the name of its dead-letter queue.
+var deadSuffix = regexp.MustCompile(`^[._:/-](?i:xq|dead|dlq|dlx|dead[-_.]?letters?|failed|failures?|errors?|skipped|poison|poisoned|parking[-_.]?lot)$`)
+
+// Confirms reports whether the name of a failed queue confirms that its messages failed in a work queue.
+func Confirms(failedQueue, queue string) bool {
+	rest, found := strings.CutPrefix(failedQueue, queue)
+	return found && queue != "" && deadSuffix.MatchString(rest)
 }
 
 // RejectedFrom returns the queue from which the broker dead-lettered a message for a reason other than expiry, or "". It ignores wait

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -173,18 +172,9 @@ func PlaceOf(m *reprise.Delivery, origin func(*reprise.Delivery) string) failed.
 		return at
 	}
 	if _, f := find(message{m.Queue, failed.ContentOf(m)}); f.queue != "" && f.queue != at.Queue {
-		return failed.Place{Queue: f.queue, Claimed: !confirms(m.Queue, f.queue)}
+		return failed.Place{Queue: f.queue, Claimed: !failed.Confirms(m.Queue, f.queue)}
 	}
 	return at
-}
-
-// deadSuffix matches what frameworks and people append to the name of a work queue for the name of its dead-letter queue.
-var deadSuffix = regexp.MustCompile(`^[._:/-](?i:xq|dead|dlq|dlx|dead[-_.]?letters?|failed|failures?|errors?|skipped|poison|poisoned|parking[-_.]?lot)$`)
-
-// confirms reports whether the name of a failed queue confirms that its messages failed in a work queue.
-func confirms(failedQueue, queue string) bool {
-	rest, found := strings.CutPrefix(failedQueue, queue)
-	return found && deadSuffix.MatchString(rest)
 }
 
 // LossError is returned for a message that its consumer would lose or damage after a replay.

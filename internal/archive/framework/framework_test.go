@@ -351,7 +351,7 @@ func TestBrokerNamesWorkQueue(t *testing.T) {
 	for name, m := range readFixtures(t) {
 		m.Headers = maps.Clone(m.Headers)
 		m.Headers["x-death"] = []any{topology.Table{"queue": "rejecting", "reason": "rejected", "exchange": "", "routing-keys": []any{"rejecting"}, "count": int64(1)}}
-		if a, at := Take(m, nil), PlaceOf(m, nil); a.Queue != "rejecting" || at != (failed.Place{Queue: "rejecting"}) {
+		if a, at := Take(m, nil), PlaceOf(m, nil); a.Queue != "rejecting" || at != (failed.Place{Queue: "rejecting", Claimed: true}) {
 			t.Errorf("%s: got %q and %+v", name, a.Queue, at)
 		}
 	}

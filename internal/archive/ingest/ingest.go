@@ -61,7 +61,9 @@ type RefusedError struct {
 	Err   error
 }
 
-func (e *RefusedError) Error() string { return fmt.Sprintf("message of queue %q refused: %v", e.Queue, e.Err) }
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("message of queue %q refused: %v", e.Queue, e.Err)
+}
 
 // Unwrap returns the error of Config.Accept.
 func (e *RefusedError) Unwrap() error { return e.Err }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/framework"
 	"github.com/reprisemq/reprise/internal/archive/store"
 )
 
@@ -44,6 +45,39 @@ type Destination struct {
 	// Claimed reports whether only a header names the queue. A publisher may have forged this header. Only
 	// LookBeforeRedrive sets it; an Archive does not.
 	Claimed bool
+
+	// Lost is the reason why the messages will not be sent, because their consumer would lose them. Only LookBeforeRedrive
+	// sets it: see Refusals.
+	Lost string
+}
+
+// Refusals returns the reasons why a Replayer would refuse messages of a plan, because their consumers would lose them: see
+// framework.LossError. It reads at most limit messages, the oldest first, and reports whether there are more.
+func Refusals(ctx context.Context, a *store.Archive, p failed.Plan, limit int) (all []store.EditReason, more bool, err error) {
+	defer failed.Annotate(&err, "cannot examine messages")
+	f := p.Filter
+	f.All, f.States = false, []failed.State{failed.Failed}
+	reasons := map[string]int64{}
+	for m, err := range a.Each(ctx, f) {
+		if err != nil {
+			return nil, false, err
+		}
+		if more = limit == 0; more {
+			break
+		}
+		limit--
+		_, err := framework.Restore(m.Content, m.FailedQueue, m.Current())
+		if err != nil {
+			reasons[err.Error()]++
+		}
+	}
+	for why, n := range reasons {
+		all = append(all, store.EditReason{Why: why, Messages: n})
+	}
+	slices.SortFunc(all, func(a, b store.EditReason) int {
+		return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(a.Why, b.Why))
+	})
+	return all, more, nil
 }
 
 // Destinations returns the destinations to which a Replayer with this Routing would send the messages of a plan, in

@@ -173,7 +173,7 @@ func (d *redrive) message(ctx context.Context, m *reprise.Delivery) (*reprise.Me
 	}
 	at, to, err := d.cfg.target(ctx, m, d.router)
 	err = cmp.Or(err, to.check(d.cfg.ByQueueName))
-	if err == nil && at.Claimed && d.cfg.Believe != nil && !d.cfg.Believe(at.Queue) {
+	if err == nil && at.Claimed && d.cfg.Believe != nil && !d.router.deadLetters(ctx, at.Queue, d.cfg.From) && !d.cfg.Believe(at.Queue) {
 		err = &ClaimError{Queue: at.Queue}
 	}
 	if err != nil {
@@ -261,9 +261,9 @@ type RedriveConfig struct {
 	Origin func(*reprise.Delivery) string
 
 	// Believe decides whether to send a message to a work queue that only a header names. The publisher may have
-	// written this header (x-reprise-queue or x-first-death-queue). If Believe returns false, Redrive stops and returns
-	// a *ClaimError. Redrive does not call Believe if Origin, the broker's x-death or the name of the failed queue
-	// confirms the work queue. LookBeforeRedrive sets Destination.Claimed for each work queue that Believe must accept.
+	// written this header, such as x-reprise-queue or x-death. If Believe returns false, Redrive stops and returns
+	// a *ClaimError. Redrive does not call Believe if Origin, the name of the failed queue or Routing.Queue confirms the
+	// work queue. LookBeforeRedrive sets Destination.Claimed for each work queue that Believe must accept.
 	// Default: accept all.
 	Believe func(queue string) bool
 

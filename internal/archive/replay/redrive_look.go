@@ -8,6 +8,8 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/background"
+	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/framework"
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
@@ -19,6 +21,15 @@ type ClaimError struct {
 
 func (e *ClaimError) Error() string {
 	return "only a header, which every publisher can set, names the queue " + brief.Quoted(e.Queue)
+}
+
+// lost returns the reason why a redrive refuses a message, because its consumer would lose it, or "".
+func lost(m *reprise.Delivery) string {
+	content := failed.ContentOf(m)
+	if _, err := framework.Restore(content, m.Queue, content); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // maxLook is the maximum number of messages that LookBeforeRedrive reads.
@@ -58,12 +69,16 @@ func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig
 		}
 		t.add(Destination{
 			Target: to.Target, Queue: to.Queue, Route: to.Route, Warning: to.Warning, Refused: to.check(cfg.ByQueueName) != nil,
-			FailedQueue: cfg.From, Messages: 1, Unknown: err != nil, Claimed: at.Claimed,
+			FailedQueue: cfg.From, Messages: 1, Unknown: err != nil, Claimed: at.Claimed, Lost: lost(m),
 		})
 	})
 	background.AwaitRequeued(ctx, c, cfg.From, depth)
-	if errors.Is(err, reprise.ErrPeekLimit) && len(t.all()) > 0 {
+	all = t.all()
+	if errors.Is(err, reprise.ErrPeekLimit) && len(all) > 0 {
 		err = nil // the messages before the limit are known
 	}
-	return found, t.all(), err
+	for i := range all {
+		all[i].Claimed = all[i].Claimed && !r.deadLetters(ctx, all[i].Queue, cfg.From)
+	}
+	return found, all, err
 }

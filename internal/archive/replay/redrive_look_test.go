@@ -85,7 +85,7 @@ func TestLookBeforeRedrive(t *testing.T) {
 	})
 }
 
-// A work queue does not count as claimed if x-death or the name of the failed queue confirms it.
+// A work queue does not count as claimed if the name of the failed queue confirms it. Every publisher can write x-death.
 func TestPlaceOfMarksClaims(t *testing.T) {
 	death := func(queue, reason string) []any {
 		return []any{topology.Table{"queue": queue, "reason": reason, "count": int64(1)}}
@@ -97,9 +97,9 @@ func TestPlaceOfMarksClaims(t *testing.T) {
 		"header":                             {topology.Table{topology.HeaderQueue: "refunds"}, failed.Place{Queue: "refunds", Claimed: true}},
 		"header that matches the queue name": {topology.Table{topology.HeaderQueue: "orders"}, failed.Place{Queue: "orders", Claimed: false}},
 		"x-first-death-queue":                {topology.Table{"x-first-death-queue": "refunds"}, failed.Place{Queue: "refunds", Claimed: true}},
-		"x-death":                            {topology.Table{"x-death": death("refunds", "rejected")}, failed.Place{Queue: "refunds", Claimed: false}},
+		"x-death":                            {topology.Table{"x-death": death("refunds", "rejected")}, failed.Place{Queue: "refunds", Claimed: true}},
 		"x-death and another header":         {topology.Table{"x-death": death("orders", "rejected"), topology.HeaderQueue: "refunds"}, failed.Place{Queue: "orders", Claimed: false}},
-		"header, expired in the same queue":  {topology.Table{"x-death": death("refunds", "expired"), topology.HeaderQueue: "refunds"}, failed.Place{Queue: "refunds", Claimed: false}},
+		"header, expired in the same queue":  {topology.Table{"x-death": death("refunds", "expired"), topology.HeaderQueue: "refunds"}, failed.Place{Queue: "refunds", Claimed: true}},
 		"header, expired in a wait queue":    {topology.Table{"x-death": death("orders.wait", "expired"), topology.HeaderQueue: "refunds"}, failed.Place{Queue: "refunds", Claimed: true}},
 		"no headers":                         {nil, failed.Place{}},
 	} {

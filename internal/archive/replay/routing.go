@@ -44,6 +44,10 @@ type Routing struct {
 	// during a replay, at most every 5 s, so a replay may notice a change up to 5 s late. If it returns an error,
 	// Workers determine the routing. Default: none.
 	Bindings func(context.Context) (topology.Topology, error)
+
+	// Queue returns a queue with its effective arguments. They prove that the broker has dead-lettered a message from the queue to
+	// the failed queue, which a header only claims. Default: none; headers are not proven.
+	Queue func(ctx context.Context, name string) (topology.Queue, error)
 }
 
 // Values of Destination.Route. All other values begin with RouteLearnt, followed by the source.
@@ -97,6 +101,7 @@ type router struct {
 	err   error // the error of Bindings
 	all   topology.Topology
 	found map[store.Origin]route
+	dead  map[[2]string]bool // results of deadLetters
 }
 
 func newRouter(r Routing, log *slog.Logger) *router {
@@ -254,6 +259,30 @@ func learnt(exchange, original, designed string) string {
 		return RouteLearnt + "the design of the worker"
 	}
 	return RouteLearnt + "the bindings"
+}
+
+// deadLetters reports whether the arguments of a queue and the bindings prove that the queue dead-letters to the failed queue.
+func (r *router) deadLetters(ctx context.Context, queue, failedQueue string) bool {
+	if r.Queue == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pair := [2]string{queue, failedQueue}
+	proven, known := r.dead[pair]
+	if known || r.ask(ctx) != nil {
+		return proven
+	}
+	if q, err := r.Queue(ctx, queue); err == nil {
+		exchange, set := q.Args["x-dead-letter-exchange"].(string)
+		key, _ := q.Args["x-dead-letter-routing-key"].(string)
+		proven = set && (exchange == "" && key == failedQueue || exchange != "" && r.live && slices.Contains(r.before(failedQueue), exchange))
+	}
+	if r.dead == nil || len(r.dead) >= maxFound {
+		r.dead = map[[2]string]bool{}
+	}
+	r.dead[pair] = proven
+	return proven
 }
 
 // designed returns the exchange through which retries return to a work queue, or "" if the strategy does not use an

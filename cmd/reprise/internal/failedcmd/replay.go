@@ -124,6 +124,9 @@ func (c *replayCmd) preview(streams terminal.IO, p api.Preview, edit *api.BulkEd
 	}
 	err := remote.PrintDone(streams, p.Done, nil, false, what, len(c.IDs))
 	fmt.Fprint(streams.Stdout, c.destinationsText(p.Destinations), editPreviewText(p.Edit, edit))
+	for _, r := range p.Lost {
+		fmt.Fprintf(streams.Stdout, "  %d not sent: %s\n", r.Messages, terminal.OneLine(r.Why))
+	}
 	return err
 }
 

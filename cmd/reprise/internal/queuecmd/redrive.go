@@ -49,12 +49,13 @@ they route only to the target queue, and by the name of the queue, if it was pub
 also retries so. Otherwise the command stops: a program that republishes a message under the name of the queue can
 lose it. --by-queue-name sends such messages.
 
-The queue of the failure comes from -c FILE, from the header x-death of the broker, or from the name of the failed
-queue. If only a header that a publisher can write specifies the queue, the command asks for confirmation, or
-requires --trust-headers.
+The queue of the failure comes from -c FILE, from headers, or from the name of the failed queue. A publisher can write
+all headers, also x-death. They are proven if the name of the failed queue contains the queue, as in orders.failed, or
+if the management API shows that the queue dead-letters to the failed queue. Otherwise, the command asks for
+confirmation, or requires --trust-headers.
 
 In the output of --json, an entry of queues has queue and messages, with exchange and routing_key (or keys) if messages are
-sent through an exchange, and can have warning, claimed or unknown.
+sent through an exchange, and can have warning, claimed, unknown or lost.
 
 Examples:
   reprise redrive --from orders.failed --dry-run
@@ -162,7 +163,7 @@ func (c *Redrive) routing(workers []reprise.WorkerConfig, url string) (replay.Ro
 	if err != nil {
 		return r, err
 	}
-	r.Bindings = m.Topology
+	r.Bindings, r.Queue = m.Topology, m.Declaration
 	return r, nil
 }
 

@@ -28,12 +28,13 @@ type redriveTarget struct {
 	Route      string `json:"route,omitempty"`   // how the target is known
 	Warning    string `json:"warning,omitempty"` // effect on other programs
 	Refused    bool   `json:"refused,omitempty"` // not sent without --by-queue-name
+	Lost       string `json:"lost,omitempty"`    // why the messages are not sent: their consumer would lose them
 }
 
 func redriveTargets(destinations []replay.Destination) []redriveTarget {
 	var all []redriveTarget
 	for _, d := range destinations {
-		t := redriveTarget{Queue: cmp.Or(d.Queue, d.RoutingKey), Messages: d.Messages, Claimed: d.Claimed, Unknown: d.Unknown, Route: d.Route, Warning: d.Warning, Refused: d.Refused}
+		t := redriveTarget{Queue: cmp.Or(d.Queue, d.RoutingKey), Messages: d.Messages, Claimed: d.Claimed, Unknown: d.Unknown, Route: d.Route, Warning: d.Warning, Refused: d.Refused, Lost: d.Lost}
 		if d.Exchange != "" {
 			t.Exchange, t.RoutingKey, t.Keys = d.Exchange, d.RoutingKey, d.Keys
 		}
@@ -49,6 +50,8 @@ func targetsText(all []redriveTarget, looked, found int) string {
 		switch {
 		case t.Unknown:
 			fmt.Fprintf(&b, "\n  %d: queue in which they failed is unknown (set it with --to)", t.Messages)
+		case t.Lost != "":
+			fmt.Fprintf(&b, "\n  %d to %s, not sent: %s", t.Messages, t.way(), terminal.OneLine(t.Lost))
 		case t.Claimed:
 			fmt.Fprintf(&b, "\n  %d to %s, according to their own headers only (--trust-headers accepts it)%s", t.Messages, t.way(), destination.Warning(t.Warning, t.Refused))
 		default:

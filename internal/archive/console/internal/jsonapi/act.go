@@ -180,6 +180,13 @@ func beginReplay(c *web.Call) error {
 		}
 		preview := api.PreviewOf(destinations)
 		preview.Through = done.Through
+		lost, _, err := replay.Refusals(c.R.Context(), c.Archive, plan.Plan(), maxEdited)
+		if err != nil {
+			return err
+		}
+		for _, r := range lost {
+			preview.Lost = append(preview.Lost, api.EditReason(r))
+		}
 		if plan.Edit != nil {
 			if preview.Edit, err = editPreview(c, plan.Plan()); err != nil {
 				return err

@@ -394,6 +394,7 @@ type sampleDestinations struct {
 	Refused bool                 // at least one of All is sent only if the user permits the queue name
 	Unknown int64                // messages that cannot be sent, because their work queue is unknown
 	Looked  int64                // number of inspected messages; 0: all
+	Lost    []store.EditReason   // why messages would not be sent
 
 	Selected store.Total
 }
@@ -401,12 +402,18 @@ type sampleDestinations struct {
 // maxDestinations is the maximum number of destinations on a page.
 const maxDestinations = 20
 
+// maxRefusals is the maximum number of messages whose content a page examines.
+const maxRefusals = 500
+
 func findWhereabouts(c *web.Call, f failed.Filter) (*sampleDestinations, error) {
 	all, total, err := replay.Preview(c.R.Context(), c.Archive, failed.Plan{Filter: f}, c.Routing)
 	if err != nil {
 		return nil, err
 	}
 	w := &sampleDestinations{All: all[:min(len(all), maxDestinations)], Selected: total}
+	if w.Lost, _, err = replay.Refusals(c.R.Context(), c.Archive, failed.Plan{Filter: f}, maxRefusals); err != nil {
+		return nil, err
+	}
 	w.More = len(all) - len(w.All)
 	w.Warned = slices.ContainsFunc(w.All, func(d replay.Destination) bool { return d.Warning != "" && !d.Refused })
 	w.Refused = slices.ContainsFunc(w.All, func(d replay.Destination) bool { return d.Refused })
