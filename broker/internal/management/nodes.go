@@ -3,6 +3,7 @@ package management
 import (
 	"os"
 	"runtime"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 	"time"
@@ -10,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
-// describeNode returns the only element of GET /api/nodes. It omits the fields for Erlang processes and files.
+// describeNode returns the only element of GET /api/nodes. It omits the fields for Erlang processes.
 func (c *call) describeNode() fields {
 	memory := c.node.Memory
 	info := fields{
@@ -47,6 +48,10 @@ func (c *call) describeNode() fields {
 	}.with(limitsOfProcess()).with(c.h.rates.counted("node", "fd_used", openFiles())).
 		with(c.h.rates.counted("node", "sockets_used", uint64(len(c.node.Sessions())))).
 		with(c.h.rates.counted("node", "proc_used", uint64(runtime.NumGoroutine()))).with(c.h.rates.counted("node", "mem_used", uint64(memory.Used()))).with(c.churn())
+	info.with(c.collections())
+	for _, name := range unusedCounters {
+		info.with(c.h.rates.counted("node", name, 0))
+	}
 	if disk := c.node.Disk; disk != nil {
 		info.with(fields{
 			"type": "disc", "db_dir": disk.Dir(), "disk_free_limit": disk.Limit(), "disk_free_alarm": c.node.Alarms.Has(alarm.Disk),
@@ -56,6 +61,20 @@ func (c *call) describeNode() fields {
 		}
 	}
 	return info
+}
+
+// unusedCounters are counters of earlier stores of RabbitMQ, which also RabbitMQ 4.3 reports as 0. Metricbeat drops a node without them.
+var unusedCounters = []string{
+	"io_read_count", "io_read_bytes", "io_read_avg_time", "io_write_count", "io_write_bytes", "io_write_avg_time", "io_sync_count", "io_sync_avg_time",
+	"io_seek_count", "io_seek_avg_time", "io_reopen_count", "mnesia_ram_tx_count", "mnesia_disk_tx_count", "msg_store_read_count",
+	"msg_store_write_count", "queue_index_read_count", "queue_index_write_count",
+}
+
+// collections returns the figures of the garbage collector, which the program has in common with its broker.
+func (c *call) collections() fields {
+	of := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/frees:bytes"}}
+	metrics.Read(of)
+	return c.h.rates.counted("node", "gc_num", of[0].Value.Uint64()).with(c.h.rates.counted("node", "gc_bytes_reclaimed", of[1].Value.Uint64()))
 }
 
 // maxGoroutines is the value of proc_total. RabbitMQ limits the number of Erlang processes; goroutines have no limit.

@@ -24,10 +24,9 @@ import (
 // docs/compatibility.md contains the same list.
 var leftOut = map[string]string{
 	"garbage_collection": "Erlang processes", "reductions": "Erlang processes", "reductions_details": "Erlang processes",
-	"gc_*": "Erlang processes", "context_switches*": "Erlang processes",
+	"context_switches*":       "Erlang processes",
 	"metrics_gc_queue_length": "Erlang processes", "crypto_lib_version": "OpenSSL",
-	"disk_reads*": "another kind of store", "disk_writes*": "another kind of store", "io_*": "another kind of store",
-	"msg_store_*": "another kind of store", "queue_index_*": "another kind of store", "mnesia_*": "another kind of store",
+	"disk_reads*": "another kind of store", "disk_writes*": "another kind of store",
 	"cached_segments":      "another kind of store",
 	"open_files":           "another kind of store",
 	"ra_open_file_metrics": "Raft", "pending_raft_commands": "Raft",
