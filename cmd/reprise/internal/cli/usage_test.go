@@ -94,7 +94,7 @@ func TestConfigurationErrors(t *testing.T) {
 	for file, want := range map[string]string{
 		"":                              "1:1: the file is empty; write at least",
 		"worker: []\n":                  "1:1: unknown key “worker” in the file: did you mean workers?",
-		"workers:\n  - queue: orders\n": "2:5: a worker has no handler: add http: http://host:port/path or exec: [PROGRAM, ARGUMENT]",
+		"workers:\n  - queue: orders\n": "2:5: a worker has no handler: add http: http://host:port/path, exec: [PROGRAM, ARGUMENT] or process: [PROGRAM, ARGUMENT]",
 		"workers:\n  - exec: [cat]\n":   "2:5: a worker needs a queue: add queue: NAME (or preset: NAME)",
 		"workers:\n  - queue: orders\n    exec: [cat]\n    http: http://127.0.0.1\n":          "3:5: a worker has two handlers, http and exec: keep one",
 		"workers:\n  - queue: orders\n    exec: [cat]\n    concurency: 4\n":                   "4:5: unknown key “concurency” in a worker: did you mean concurrency?",

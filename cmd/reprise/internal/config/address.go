@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
@@ -157,7 +158,26 @@ func (v value) absolute(path string) (string, bool) {
 	return filepath.Join(v.dir, path), true
 }
 
-// endpoint reads the URL of an HTTP service. It also returns the secret parts of the URL.
+// service reads the URL of an HTTP service, which can listen on a Unix socket. It also returns the secret parts of the URL.
+func (v value) service() (address string, secrets []string, ok bool) {
+	s, ok := v.address("http://127.0.0.1:8080/path")
+	if !ok {
+		return "", nil, false
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "unix" {
+		return v.endpoint()
+	}
+	socket, _, err := handler.UnixSocket(u)
+	if err != nil {
+		return "", nil, v.fail("%s %v; write unix:///run/service.sock:/path", v.name, err)
+	}
+	return s, slices.DeleteFunc(slices.Clone(v.secrets), func(value string) bool { // the socket is not secret
+		return strings.Contains(value, socket) || strings.Contains(socket, value)
+	}), true
+}
+
+// endpoint reads an http URL. It also returns the secret parts of the URL.
 func (v value) endpoint() (address string, secrets []string, ok bool) {
 	s, ok := v.address("http://127.0.0.1:8080/path")
 	if !ok {

@@ -9,6 +9,8 @@
 //	    backoff: {initial: 1s, factor: 2, max: 1h}
 //	  - queue: thumbnails
 //	    exec: [./thumbnail.py, --fast]
+//	  - queue: charges
+//	    process: [python3, charge.py]
 //
 // docs/reprise.example.yaml shows every key with its meaning and default.
 //
@@ -101,9 +103,10 @@ type Listen struct {
 type Worker struct {
 	reprise.WorkerConfig // without the Handler and the middleware for Duplicates
 
-	// Either HTTP or Exec is set.
-	HTTP *HTTP
-	Exec *Exec
+	// One of these is set.
+	HTTP    *HTTP
+	Exec    *Exec
+	Process *Process
 
 	Duplicates *Duplicates // nil: duplicates are processed
 }
@@ -127,6 +130,15 @@ type Exec struct {
 	Env     []Pair        // in addition to the environment of this process
 	Timeout time.Duration // 0: none
 	At      Position      // position of the command, for startup errors
+}
+
+// Process configures a handler that passes messages to programs that keep running.
+type Process struct {
+	Exec        // Timeout 0: the default of the handler
+	Processes   int
+	MaxMessages int   // 0: no limit
+	MaxMemory   int64 // in bytes; 0: no limit
+	Pause       bool  // retry_after applies to the whole queue
 }
 
 // Pair is a name with a value. A slice of pairs keeps the order of the file.

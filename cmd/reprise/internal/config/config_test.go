@@ -169,6 +169,15 @@ func TestExample(t *testing.T) {
 			},
 			{
 				WorkerConfig: reprise.WorkerConfig{
+					Queue: "charges", Concurrency: 20, Policy: reprise.Policy{Rules: []reprise.Rule{{MaxAttempts: 3}}},
+				},
+				Process: &Process{
+					Exec:      Exec{Command: []string{"python3", "charge.py"}, Dir: "/etc", Timeout: 10 * time.Second},
+					Processes: 2, MaxMessages: 100_000, MaxMemory: 256 << 20, Pause: true,
+				},
+			},
+			{
+				WorkerConfig: reprise.WorkerConfig{
 					Queue: "cover-art-archive.index", Strategy: art, Policy: fourHourly, Concurrency: 2, Debounce: &reprise.Debounce{Window: 10 * time.Second},
 				},
 				HTTP: &HTTP{URL: "http://127.0.0.1:8090/index"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,4 +74,36 @@ func FormatDuration(d time.Duration) string {
 		s += brief.Duration(rest)
 	}
 	return s
+}
+
+// units are the permitted suffixes of a size.
+var units = []struct {
+	name  string
+	bytes int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"", 1}}
+
+// ParseSize parses a number of bytes: 500000000, 256MiB, 2GiB.
+func ParseSize(s string) (int64, error) {
+	for _, u := range units {
+		digits, ok := strings.CutSuffix(s, u.name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || n < 1 || n > (1<<62)/u.bytes {
+			break
+		}
+		return n * u.bytes, nil
+	}
+	return 0, fmt.Errorf("%s is not a size (examples: 256MiB, 2GiB, or a number of bytes)", brief.Quoted(s))
+}
+
+// FormatSize formats a number of bytes in the notation of ParseSize.
+func FormatSize(n int64) string {
+	for _, u := range slices.Backward(units[:len(units)-1]) {
+		if n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
 }

@@ -41,8 +41,14 @@ func FuzzParse(f *testing.F) {
 				if err := w.Validate(); err != nil {
 					t.Errorf("library refuses an accepted configuration: %v", err)
 				}
-				if (w.HTTP == nil) == (w.Exec == nil) {
-					t.Errorf("worker must have one handler: got HTTP %v, Exec %v", w.HTTP, w.Exec)
+				handlers := 0
+				for _, has := range []bool{w.HTTP != nil, w.Exec != nil, w.Process != nil} {
+					if has {
+						handlers++
+					}
+				}
+				if handlers != 1 {
+					t.Errorf("worker must have one handler: got HTTP %v, Exec %v, Process %v", w.HTTP, w.Exec, w.Process)
 				}
 			}
 			return

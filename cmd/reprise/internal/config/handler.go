@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -11,20 +12,30 @@ import (
 
 // handler reads the handler of w. Exactly one is required.
 func (f *fields) handler(w *Worker) {
-	http, isHTTP := f.get("http")
-	exec, isExec := f.get("exec")
-	switch {
-	case isHTTP && isExec:
-		f.failAt(exec.keyAt, "%s has two handlers, http and exec: keep one", f.owner)
-	case isHTTP:
-		w.HTTP = http.http()
-	case isExec:
-		w.Exec = exec.exec()
-	default:
-		f.missing(f.owner+" has no handler: add http: http://host:port/path or exec: [PROGRAM, ARGUMENT]", "http", "exec", "preset")
+	first := ""
+	for _, name := range []string{"http", "exec", "process"} {
+		x, found := f.get(name)
+		switch {
+		case !found:
+		case first != "":
+			f.failAt(x.keyAt, "%s has two handlers, %s and %s: keep one", f.owner, first, name)
+		case name == "http":
+			w.HTTP = x.http()
+		case name == "exec":
+			w.Exec = x.exec()
+		default:
+			w.Process = x.process()
+		}
+		if found {
+			first = name
+		}
+	}
+	if first == "" {
+		f.missing(f.owner+" has no handler: add http: http://host:port/path, exec: [PROGRAM, ARGUMENT] or process: [PROGRAM, ARGUMENT]", "http", "exec", "process", "preset")
 	}
 	f.refuse("belongs to http; write http: {url: http://host:port/path, headers: …}", "headers")
-	f.refuse("belongs to exec; write exec: {command: [PROGRAM, ARGUMENT], env: …}", "env")
+	f.refuse("belongs to the program; write exec: {command: [PROGRAM, ARGUMENT], env: …}, or process: {command: …, env: …}", "env")
+	f.refuse("belongs to process; write process: {command: [PROGRAM, ARGUMENT], processes: …}", "processes", "max_messages", "max_memory")
 	f.refuse("belongs to the handler; write http: {url: …, timeout: …}, or exec: {command: …, timeout: …}", "timeout")
 }
 
@@ -36,7 +47,7 @@ func (v value) http() *HTTP {
 		return h
 	}
 	var secrets []string // from headers
-	v.short("http", "url", "http://host:port/path", func(x value) { h.URL, h.Secrets, _ = x.endpoint() }, func(f *fields) {
+	v.short("http", "url", "http://host:port/path", func(x value) { h.URL, h.Secrets, _ = x.service() }, func(f *fields) {
 		read(f, "timeout", &h.Timeout, duration(time.Millisecond))
 		f.with("headers", func(x value) { h.Headers, secrets = x.headers() })
 		f.with("cacertfile", func(x value) {
@@ -46,7 +57,7 @@ func (v value) http() *HTTP {
 		read(f, "retry_after", &h.Pause, choose(is("message", false), is("queue", true)))
 	})
 	h.Secrets = append(h.Secrets, secrets...)
-	if h.CACertFile != "" && strings.HasPrefix(h.URL, "http:") {
+	if h.CACertFile != "" && h.URL != "" && !strings.HasPrefix(h.URL, "https:") {
 		v.failAt(h.At, "cacertfile requires a URL that begins with https://")
 	}
 	return h
@@ -82,25 +93,43 @@ func isToken(s string) bool {
 // exec reads a command, or a mapping with a command.
 func (v value) exec() *Exec {
 	e := &Exec{Dir: v.dir}
+	v.program("exec", e, func(*fields) {})
+	return e
+}
+
+// process reads a command, or a mapping with a command, for a program that keeps running.
+func (v value) process() *Process {
+	p := &Process{Exec: Exec{Dir: v.dir}}
+	v.program("process", &p.Exec, func(f *fields) {
+		read(f, "processes", &p.Processes, integer(1, maxConcurrency))
+		read(f, "max_messages", &p.MaxMessages, integer(1, math.MaxInt32))
+		read(f, "max_memory", &p.MaxMemory, value.size)
+		read(f, "retry_after", &p.Pause, choose(is("message", false), is("queue", true)))
+	})
+	return p
+}
+
+// program reads the command and the settings of a handler that is a program.
+func (v value) program(key string, e *Exec, more func(*fields)) {
 	switch v.kind() {
 	case "a list", "a mapping":
 	case "a string":
 		s, advice := v.plain(), ""
 		if !looksSecret(s) {
-			advice = yamlList(strings.Fields(s)) + ", or for a shell: exec: [sh, -c, " + strconv.Quote(s) + "]"
+			advice = yamlList(strings.Fields(s)) + ", or for a shell: " + key + ": [sh, -c, " + strconv.Quote(s) + "]"
 		}
-		v.fail("exec must be a list of a program and its arguments; write exec: %s", cmp.Or(advice, "[./program, --flag]"))
-		return e
+		v.fail("%s must be a list of a program and its arguments; write %[1]s: %s", key, cmp.Or(advice, "[./program, --flag]"))
+		return
 	default:
 		v.wrong("a list such as [./program, --flag] or {command: [./program], dir: …, env: …, timeout: …}")
-		return e
+		return
 	}
-	v.short("exec", "command", "[./program, --flag]", func(x value) { x.command(e) }, func(f *fields) {
+	v.short(key, "command", "[./program, --flag]", func(x value) { x.command(e) }, func(f *fields) {
 		read(f, "dir", &e.Dir, path("/srv/work"))
 		f.with("env", func(x value) { e.Env = x.environment() })
 		read(f, "timeout", &e.Timeout, duration(time.Millisecond))
+		more(f)
 	})
-	return e
 }
 
 func (v value) command(e *Exec) {

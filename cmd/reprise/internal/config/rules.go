@@ -14,7 +14,7 @@ import (
 //
 //	rules:
 //	  - {status: [503, 507], attempts: 50, backoff: {fixed: 10m}}   # http
-//	  - {exit: 70, park: true}                                      # exec
+//	  - {exit: 70, park: true}                                      # exec; process: the code of a process that exits
 //
 // A rule cannot change failures that park a message immediately (exit 65, most 4xx statuses).
 func (v value) rules(w *Worker, refuseIgnored func(*fields)) []reprise.Rule {
@@ -26,6 +26,9 @@ func (v value) rules(w *Worker, refuseIgnored func(*fields)) []reprise.Rule {
 		case w.Exec != nil:
 			r.Match = f.exits()
 			f.refuse("applies to http, and this worker has exec; write exit: 75", "status")
+		case w.Process != nil:
+			r.Match = f.exits()
+			f.refuse("applies to http, and this worker has process; write exit: 70 for processes that exit with this code", "status")
 		default: // the missing handler is reported separately
 			f.asked = append(f.asked, "status", "exit")
 		}

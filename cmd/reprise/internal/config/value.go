@@ -240,6 +240,19 @@ func duration(lowest time.Duration) reader[time.Duration] {
 	}
 }
 
+// size reads a number of bytes.
+func (v value) size() (int64, bool) {
+	s, ok := v.word()
+	if !ok {
+		return 0, false
+	}
+	n, err := ParseSize(s)
+	if err != nil {
+		return 0, v.fail("%s: %v", v.name, err)
+	}
+	return n, true
+}
+
 // boolean reads true or false.
 func (v value) boolean() (yes, ok bool) {
 	n, ok := v.scalar().(*ast.BoolNode)

@@ -153,6 +153,9 @@ func (f *fields) policy(w *Worker, refuseIgnored func(*fields)) {
 // pace reads the concurrency, the prefetch, the priority and the shutdown behavior of a worker.
 func (f *fields) pace(w *Worker) {
 	read(f, "concurrency", &w.Concurrency, integer(1, maxConcurrency))
+	if p := w.Process; p != nil && p.Processes > max(w.Concurrency, 1) {
+		f.fail("processes (%d) is more than concurrency (%d), which leaves processes idle: raise concurrency, or lower processes", p.Processes, max(w.Concurrency, 1))
+	}
 	read(f, "prefetch", &w.Prefetch, func(x value) (int, bool) {
 		n, ok := integer(1, maxPrefetch)(x)
 		if ok && n < max(w.Concurrency, 1) {

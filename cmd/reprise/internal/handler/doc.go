@@ -1,14 +1,24 @@
-// Package handler runs handlers that are not written in Go: programs ([Exec]) and services ([HTTP]). The input is the
-// message. The exit code or the HTTP status determines the outcome.
+// Package handler runs handlers that are not written in Go: a program for each message ([Exec]), programs that keep running
+// ([Process]) and services ([HTTP]). The input is the message. The exit code, the result or the HTTP status determines the
+// outcome.
 //
-//	outcome   exec                                      http
-//	ack       exit 0                                    2xx
-//	park      exit 65 (EX_DATAERR)                      3xx, 4xx except those below
-//	retry     exit 75 (EX_TEMPFAIL), any other exit,    408, 425, 429, 5xx,
-//	          a signal, a timeout, a missing program    a timeout, a network error
+//	outcome   exec                               process         http
+//	ack       exit 0                             done            2xx
+//	park      exit 65 (EX_DATAERR)               park            3xx, 4xx except those below
+//	retry     exit 75 (EX_TEMPFAIL), any other   retry, exit,    408, 425, 429, 5xx,
+//	          exit, a signal, a timeout, a       a timeout       a timeout, a network error
+//	          missing program
 //
-// Retries and parking follow the Policy of the worker. A Retry-After header sets the delay of the retry or, if
-// HTTPConfig.Pause is set, the duration of a pause.
+// Retries and parking follow the Policy of the worker. A Retry-After header, or retry_after of a process, sets the delay of
+// the retry or, if Pause is set, the duration of a pause.
+//
+// A process first writes the line {"ready":true} to its standard output. Then it receives a line of JSON for each message,
+// with an id, the properties, the headers, and either body or, if the body is not UTF-8, body_base64. It answers with a line
+// that has the id and the result, in any order:
+//
+//	{"id":1,"result":"done"}
+//	{"id":2,"result":"retry","error":"the bank is closed","retry_after":600}
+//	{"id":3,"result":"park","error":"no such customer"}
 //
 // The body of the message is the standard input of the program, or the body of the POST request. Properties and headers
 // of the message become environment variables (REPRISE_…) or HTTP headers (Reprise-…): docs/configuration.md lists

@@ -3,6 +3,7 @@ package handler
 import (
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/reprisemq/reprise"
@@ -17,14 +18,14 @@ const (
 
 const ours = "REPRISE_"
 
+// inherited returns the environment of this process, without variables named REPRISE_….
+func inherited() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, ours) })
+}
+
 // environment returns the environment of the program for one attempt.
 func (e *Exec) environment(m *reprise.Delivery, log *slog.Logger) []string {
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, ours) {
-			env = append(env, v)
-		}
-	}
+	env := inherited()
 	for name, value := range traceHeaders(m) {
 		env = append(env, strings.ToUpper(name)+"="+value)
 	}

@@ -205,6 +205,9 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Delivery) error {
 	return e.outcome(ctx, cmd.ProcessState, err, output.String())
 }
 
+// name returns the name of the program for errors.
+func (e *Exec) name() string { return filepath.Base(e.cfg.Command[0]) }
+
 // outcome returns the result of the attempt, given the state of the program after its exit.
 func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error, stderr string) error {
 	code := -1
@@ -214,7 +217,7 @@ func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error
 	if code == 0 {
 		return nil
 	}
-	name := filepath.Base(e.cfg.Command[0])
+	name := e.name()
 	var text string
 	switch {
 	case code != ExitDataErr && ctx.Err() != nil:

@@ -317,16 +317,6 @@ func TestExecChecksScriptOfInterpreter(t *testing.T) {
 	}
 }
 
-func expect(t *testing.T, err error, text string) {
-	t.Helper()
-	switch {
-	case text == "" && err != nil:
-		t.Errorf("unexpected error: %v", err)
-	case text != "" && (err == nil || !strings.Contains(err.Error(), text)):
-		t.Errorf("got error %v, want one with %q", err, text)
-	}
-}
-
 func TestNewExecRefusesInvalidConfig(t *testing.T) {
 	for _, cfg := range []ExecConfig{{}, {Command: []string{""}}, {Command: []string{"x"}, Timeout: -1}, {Command: []string{"x"}, Grace: -1}} {
 		if _, err := NewExec(cfg); err == nil {

@@ -15,6 +15,7 @@ type field struct {
 	name   string // name of a property, such as "Routing-Key", or of a header
 	value  string
 	header bool // a header of the message, not a property
+	json   bool // value is a number or a boolean in JSON
 }
 
 // maxLastError is the maximum size, in bytes, of the field Last-Error.
@@ -22,17 +23,27 @@ const maxLastError = 1 << 10
 
 // fields returns the properties of m, the most important first, followed by its headers.
 func fields(m *reprise.Delivery) []field {
-	var all []field
+	all := properties(m)
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		all = append(all, field{name: name, value: Text(m.Headers[name]), header: true})
+	}
+	return all
+}
+
+// properties returns the properties of m, the most important first.
+func properties(m *reprise.Delivery) []field {
+	all := make([]field, 0, 20)
 	add := func(name, value string) {
 		if value != "" {
 			all = append(all, field{name: name, value: value})
 		}
 	}
+	addJSON := func(name, value string) { all = append(all, field{name: name, value: value, json: true}) }
 	add("Queue", m.Queue)
 	add("Exchange", m.Exchange)
 	add("Routing-Key", m.RoutingKey)
 	if m.Attempt > 0 {
-		add("Attempt", strconv.Itoa(m.Attempt))
+		addJSON("Attempt", strconv.Itoa(m.Attempt))
 	}
 	add("Message-Id", m.MessageID)
 	add("Correlation-Id", m.CorrelationID)
@@ -41,23 +52,20 @@ func fields(m *reprise.Delivery) []field {
 	add("App-Id", m.AppID)
 	add("User-Id", m.UserID)
 	if m.Priority > 0 || m.Zero.Has(reprise.PropertyPriority) {
-		add("Priority", strconv.Itoa(int(m.Priority)))
+		addJSON("Priority", strconv.Itoa(int(m.Priority)))
 	}
 	add("Timestamp", stamp(m.Timestamp))
 	if m.Expiration > 0 {
-		add("Expiration", strconv.FormatInt(m.Expiration.Milliseconds(), 10))
+		addJSON("Expiration", strconv.FormatInt(m.Expiration.Milliseconds(), 10))
 	}
 	if m.Redelivered {
-		add("Redelivered", "true")
+		addJSON("Redelivered", "true")
 	}
 	add("Content-Type", m.ContentType)
 	add("Content-Encoding", m.ContentEncoding)
 	add("First-Failed", stamp(m.FirstFailed))
 	if n := len(m.Errors); n > 0 {
 		add("Last-Error", cut(m.Errors[n-1].Error, maxLastError))
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
-		all = append(all, field{name: name, value: Text(m.Headers[name]), header: true})
 	}
 	return all
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -24,6 +25,7 @@ const DefaultTimeout = 30 * time.Second
 
 // HTTPConfig configures an [HTTP] handler. URL is required.
 type HTTPConfig struct {
+	// URL is the URL of the service, such as http://host:port/path, or unix:///run/service.sock:/path for a Unix socket.
 	URL string
 
 	// Headers are sent with each message and override the headers that come from the message. For example, a
@@ -62,6 +64,7 @@ type HTTPConfig struct {
 type HTTP struct {
 	cfg    HTTPConfig
 	client *http.Client
+	target string // URL of the requests
 	shown  string // URL without secrets, for errors
 	hide   *strings.Replacer
 }
@@ -69,8 +72,15 @@ type HTTP struct {
 // NewHTTP returns a handler for cfg, or an error if cfg is invalid.
 func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	u, err := url.Parse(cfg.URL)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, errors.New("handler: HTTPConfig.URL must be a URL such as http://host:port/path")
+	if err != nil {
+		return nil, errNoURL
+	}
+	socket, target, err := UnixSocket(u)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("handler: HTTPConfig.URL %w", err)
+	case socket == "" && ((u.Scheme != "http" && u.Scheme != "https") || u.Host == ""):
+		return nil, errNoURL
 	}
 	if cfg.Timeout < 0 || cfg.Connections < 0 {
 		return nil, fmt.Errorf("handler: HTTPConfig.Timeout and Connections must not be negative: got %s and %d", cfg.Timeout, cfg.Connections)
@@ -85,16 +95,47 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	}
 	hide := hider(cfg.Secrets, u)
 	transport := pemfile.Transport(trusted)
+	if socket != "" {
+		transport.Proxy = nil
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}
+	}
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = cfg.Connections, cfg.Connections
 	return &HTTP{
-		cfg:   cfg,
-		shown: hide.Replace(shownURL(u)),
-		hide:  hide,
+		cfg:    cfg,
+		target: target,
+		shown:  hide.Replace(shownURL(u)),
+		hide:   hide,
 		client: &http.Client{
 			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
+}
+
+var errNoURL = errors.New("handler: HTTPConfig.URL must be a URL such as http://host:port/path or unix:///run/service.sock:/path")
+
+// maxSocket is the maximum length of the path of a Unix socket on Linux.
+const maxSocket = 107
+
+// UnixSocket returns the path of the socket in a URL such as unix:///run/service.sock:/path, and the URL of its requests, whose
+// host is localhost. For other schemes, it returns no socket, and u.
+func UnixSocket(u *url.URL) (socket, target string, err error) {
+	if u.Scheme != "unix" {
+		return "", u.String(), nil
+	}
+	socket, path, found := strings.Cut(u.Path, ":")
+	switch {
+	case u.Host != "" || u.User != nil || u.Opaque != "" || !strings.HasPrefix(socket, "/"):
+		return "", "", errors.New("must have an absolute path after unix://")
+	case found && !strings.HasPrefix(path, "/"):
+		return "", "", errors.New("must have a path that begins with / after the colon")
+	case len(socket) > maxSocket:
+		return "", "", fmt.Errorf("must have a socket of at most %d bytes: got %d", maxSocket, len(socket))
+	}
+	request := url.URL{Scheme: "http", Host: "localhost", Path: cmp.Or(path, "/"), RawQuery: u.RawQuery}
+	return socket, request.String(), nil
 }
 
 // Close closes the idle connections.
@@ -104,7 +145,7 @@ func (h *HTTP) Close() { h.client.CloseIdleConnections() }
 func (h *HTTP) Handle(ctx context.Context, m *reprise.Delivery) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.cfg.Timeout, &timeoutError{h.cfg.Timeout})
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.cfg.URL, bytes.NewReader(m.Body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.target, bytes.NewReader(m.Body))
 	if err != nil {
 		return fmt.Errorf("POST %s: %w", h.shown, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -395,5 +397,54 @@ func TestRetryAfter(t *testing.T) {
 	h := http.Header{"Retry-After": {time.Now().Add(10 * time.Hour).UTC().Format(http.TimeFormat)}}
 	if got, ok := retryAfter(h); !ok || got < 9*time.Hour || got > 11*time.Hour {
 		t.Errorf("without a Date header: got %v, want at least %v, %v", got, 9*time.Hour, ok)
+	}
+}
+
+// A service on a Unix socket receives the same requests as one on a port.
+func TestHTTPUnixSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "unix") // t.TempDir can exceed the maximum length of a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "h.sock")
+	gone := newHTTP(t, HTTPConfig{URL: "unix://" + socket + ":/orders?token=hush"}).Handle(bounded(t), full())
+	if kind(gone) != "retry" || !strings.HasPrefix(gone.Error(), "POST unix://"+socket+":/orders?token=xxxxx: dial unix "+socket) {
+		t.Errorf("without a service: got %v", gone)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 1)
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- fmt.Sprint(r.Host, " ", r.Method, " ", r.URL, " ", r.Header.Get("Reprise-Message-Id"), " ", string(body))
+		w.WriteHeader(http.StatusTeapot)
+	})}}
+	s.Start()
+	t.Cleanup(s.Close)
+	for path, want := range map[string]string{":/a/b?token=hush": "/a/b?token=hush", "": "/", ":/": "/"} {
+		err := newHTTP(t, HTTPConfig{URL: "unix://" + socket + path}).Handle(bounded(t), full())
+		if kind(err) != "park" || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%q: got %v", path, err)
+		}
+		if got := <-got; got != "localhost POST "+want+" m-1 the body" {
+			t.Errorf("%q: got %s", path, got)
+		}
+	}
+}
+
+func TestUnixSocketRefusesInvalidURL(t *testing.T) {
+	for text, want := range map[string]string{
+		"unix://run/h.sock":       "absolute path",
+		"unix://":                 "absolute path",
+		"unix:h.sock":             "absolute path",
+		"unix://user@/run/h.sock": "absolute path",
+		"unix:///run/h.sock:path": "begins with /",
+		"unix:///" + strings.Repeat("x", maxSocket): "at most 107 bytes",
+	} {
+		_, err := NewHTTP(HTTPConfig{URL: text})
+		expect(t, err, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,4 +66,14 @@ func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+func expect(t *testing.T, err error, text string) {
+	t.Helper()
+	switch {
+	case text == "" && err != nil:
+		t.Errorf("unexpected error: %v", err)
+	case text != "" && (err == nil || !strings.Contains(err.Error(), text)):
+		t.Errorf("got error %v, want one with %q", err, text)
+	}
 }

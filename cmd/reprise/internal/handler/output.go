@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/cause"
@@ -117,4 +118,34 @@ type both struct{ a, b io.Writer }
 func (w both) Write(p []byte) (int, error) {
 	_, _ = w.a.Write(p)
 	return w.b.Write(p)
+}
+
+// lastLines keeps the end of its input.
+type lastLines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// maxLast is the maximum number of bytes that lastLines keeps.
+const maxLast = 8 << 10
+
+func (l *lastLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p[max(0, len(p)-maxLast):]...)
+	if over := len(l.text) - maxLast; over > 0 {
+		l.text = append(l.text[:0], l.text[over:]...)
+	}
+	return len(p), nil
+}
+
+// String returns the kept text. It omits the first line if its beginning is missing.
+func (l *lastLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := l.text
+	if _, rest, cut := bytes.Cut(text, []byte("\n")); cut && len(text) == maxLast {
+		text = rest
+	}
+	return clean(text)
 }

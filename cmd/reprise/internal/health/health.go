@@ -47,7 +47,8 @@ type Checks struct {
 // Worker is a worker with its queue.
 type Worker struct {
 	*reprise.Worker
-	Queue string
+	Queue   string
+	Handler func() error // the reason why its handler cannot handle messages, or nil; nil: unknown
 }
 
 // Serve serves health and metrics at addr, and monitors databases, until stop is called. If addr is "", it only
@@ -226,6 +227,12 @@ func (h *Checks) wrong(ctx context.Context) []string {
 	for _, w := range workers {
 		err := w.Status().Err
 		if err != nil && (len(wrong) == 0 || errors.Is(err, reprise.ErrNotConsuming)) {
+			wrong = append(wrong, fmt.Sprintf("queue %s: %s", w.Queue, terminal.OneLine(exit.Text(err))))
+		}
+		if w.Handler == nil {
+			continue
+		}
+		if err := w.Handler(); err != nil {
 			wrong = append(wrong, fmt.Sprintf("queue %s: %s", w.Queue, terminal.OneLine(exit.Text(err))))
 		}
 	}

@@ -98,6 +98,8 @@ func addHandlers(b *doctor.Broker, files []string) error {
 			h.Timeout = cmp.Or(w.HTTP.Timeout, handler.DefaultTimeout)
 		} else if w.Exec != nil {
 			h.Timeout = w.Exec.Timeout
+		} else if w.Process != nil {
+			h.Timeout = cmp.Or(w.Process.Timeout, handler.DefaultTimeout)
 		}
 		all = append(all, h)
 	}

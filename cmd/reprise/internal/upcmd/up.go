@@ -36,10 +36,10 @@ type Command struct {
 
 // Help implements kong.HelpProvider.
 func (Command) Help() string {
-	return `Each worker of the file consumes one queue and passes its messages to a program (exec) or a service (http). Failed
-messages are retried; messages without further retries move to the failed queue QUEUE.failed. Without "broker:" in the
-file, reprise runs a broker in this process and stores its data in the directory reprise-data next to the file, or in
-the directory of "data:".
+	return `Each worker of the file consumes one queue and passes its messages to a service (http), a program per message (exec) or
+programs that keep running (process). Failed messages are retried; messages without further retries move to the failed
+queue QUEUE.failed. Without "broker:" in the file, reprise runs a broker in this process and stores its data in the
+directory reprise-data next to the file, or in the directory of "data:".
 
 The workers and exchanges of several files, or of the files *.yaml and *.yml of a directory, form one configuration.
 Every other key may be in one of the files. Relative paths are relative to the directory of their file. -c - reads
@@ -55,6 +55,18 @@ Example of a file; docs/reprise.example.yaml has all keys:
     - queue: thumbnails
       exec: [./thumbnail.py, --fast]
       backoff: {initial: 5s, max: 10m}
+    - queue: charges
+      process: [python3, charge.py]
+      concurrency: 10
+
+A program of "process:" writes the line {"ready":true} to its stdout. Then it reads a line of JSON per message from its
+stdin, and writes a line with the id of the message and the result, in any order:
+  in   {"id":1,"queue":"charges","routing_key":"charges","attempt":1,"message_id":"m-1","headers":{"tenant":"a"},"body":"…"}
+  out  {"id":1,"result":"done"}
+       {"id":1,"result":"retry","error":"the bank is closed","retry_after":600}
+       {"id":1,"result":"park","error":"no such customer"}
+The other keys are those of the environment variables of exec, in lower case. A body that is not UTF-8 is in body_base64
+instead of body. Flush the output after each line, and write logs to stderr.
 `
 }
 
@@ -189,6 +201,10 @@ func (c *Command) run(stop *serve.Signals, cfg *config.Config, parts *parts, log
 		return stop.Unless(err)
 	}
 	defer func() { err = errors.Join(err, hangUp()) }()
+	// After the embedded broker, to which processes may connect, and before the workers.
+	if err := parts.handlers.start(stop.Ctx); err != nil {
+		return stop.Unless(err)
+	}
 
 	var (
 		consuming []reprise.Runner
@@ -204,7 +220,7 @@ func (c *Command) run(stop *serve.Signals, cfg *config.Config, parts *parts, log
 			return exit.Usage(err)
 		}
 		consuming = append(consuming, consumer(worker, conf.Queue, cut))
-		watched = append(watched, health.Worker{Worker: worker, Queue: conf.Queue})
+		watched = append(watched, health.Worker{Worker: worker, Queue: conf.Queue, Handler: parts.handlers.healthy(conf.Queue)})
 		archived = append(archived, archive.Worker{Worker: worker, Config: conf})
 	}
 	checks.Works(client, watched)
