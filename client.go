@@ -153,6 +153,9 @@ func init() {
 		return inner.Client{
 			Consuming: c.consuming, Publishing: c.publishing, Reconnect: c.cfg.Reconnect, Name: c.cfg.Name, Publish: c.publishOwn,
 			Declare: func(ctx context.Context, t topology.Topology) error { return c.declare(ctx, c.publishing, t) },
+			Check: func(ctx context.Context, t topology.Topology) error {
+				return c.declareOrCheck(ctx, c.publishing, t, true)
+			},
 			Read: func(d *amqpconn.Delivery, queue string) any {
 				m := messageOf(d, queue, amqpconn.CloneTable(d.Headers))
 				return &m

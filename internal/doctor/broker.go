@@ -314,25 +314,32 @@ func (b *Broker) applyToQueues() {
 		if q.Policy != nil {
 			continue
 		}
-		q.Policy = map[string]any{}
-		for _, operator := range []bool{false, true} {
-			p := b.policyFor(q.VHost, q.Name, operator, "all", "queues", q.Kind+"_queues")
-			if p == nil {
-				continue
+		q.Policy, q.PolicyName = b.PolicyOf(q.VHost, q.Name, q.Kind)
+	}
+}
+
+// PolicyOf returns the effective definition of the policies that apply to a queue of a kind, such as "quorum", and the name of its
+// policy that is not an operator policy. The queue need not exist.
+func (b *Broker) PolicyOf(vhost, queue, kind string) (definition map[string]any, name string) {
+	definition = map[string]any{}
+	for _, operator := range []bool{false, true} {
+		p := b.policyFor(vhost, queue, operator, "all", "queues", kind+"_queues")
+		if p == nil {
+			continue
+		}
+		if !operator {
+			name = p.Name
+		}
+		for key, value := range p.Definition {
+			n, limit := mgmtapi.Integer(value)
+			was, both := mgmtapi.Integer(definition[key])
+			if limit && both {
+				value = min(n, was)
 			}
-			if !operator {
-				q.PolicyName = p.Name
-			}
-			for key, value := range p.Definition {
-				n, limit := mgmtapi.Integer(value)
-				was, both := mgmtapi.Integer(q.Policy[key])
-				if limit && both {
-					value = min(n, was)
-				}
-				q.Policy[key] = value
-			}
+			definition[key] = value
 		}
 	}
+	return definition, name
 }
 
 // applyToExchanges sets the policies of exchanges, and the alternate exchanges of these policies, which neither the management

@@ -112,6 +112,26 @@ func Compare(workers []reprise.WorkerConfig, b *doctor.Broker, vhost string) *Pl
 	}
 	c.deadLetterExchanges()
 	c.extras()
+	return c.plan()
+}
+
+// Declarations compares declarations with a virtual host of a broker.
+func Declarations(t topology.Topology, b *doctor.Broker, vhost string) *Plan {
+	c := comparison{Plan: &Plan{Version: b.Version, VHost: vhost, Objects: []Object{}}, broker: b, declared: t}
+	for _, x := range t.Exchanges {
+		c.exchange(x, false)
+	}
+	for _, q := range t.Queues {
+		c.queue(q, false)
+	}
+	for _, x := range t.Bindings {
+		c.binding(x)
+	}
+	return c.plan()
+}
+
+// plan sorts and counts the objects.
+func (c *comparison) plan() *Plan {
 	slices.SortStableFunc(c.Objects, func(a, b Object) int {
 		return cmp.Compare(slices.Index(order, a.Status), slices.Index(order, b.Status))
 	})

@@ -22,6 +22,10 @@ type Client struct {
 	// when Declare returns.
 	Declare func(ctx context.Context, t topology.Topology) error
 
+	// Check is like Declare, but creates nothing. It reports existing objects that differ, and missing objects that the user may
+	// not create. It does not check bindings.
+	Check func(ctx context.Context, t topology.Topology) error
+
 	// Publish publishes a message that is not the program's, so neither an observer nor BeforePublish sees it. It returns
 	// when the broker has confirmed the message.
 	Publish func(ctx context.Context, exchange, key string, msg *amqpconn.Message) error

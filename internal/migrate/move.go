@@ -8,21 +8,33 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/inner"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/topology"
 )
 
-// lull is the time without a delivery after which a move ends.
+// lull is the time without a delivery after which a passage ends.
 const lull = 100 * time.Millisecond
 
-// move moves messages in their order until those that were in the queue at the start have moved, or the queue delivers no more. Each message is confirmed before it is
-// acknowledged. Unlike a redrive, which resets the attempts of one message at a time, move does not change messages, and
-// does not wait for each of them.
-func (r *run) move(ctx context.Context, from, to string) (err error) {
-	ch, err := r.conn.Open(ctx)
-	if err != nil {
-		return err
-	}
-	batch, err := r.batch(ctx, from, to)
+// Passage moves messages from queues, in their order. Each message is confirmed before it is acknowledged. Unlike a redrive,
+// which resets the attempts of one message at a time, a passage does not wait for each message.
+type Passage struct {
+	From   *amqpconn.Conn
+	Client *reprise.Client                           // publishes
+	Copy   func(*amqpconn.Delivery) *reprise.Message // see Unchanged
+
+	Args  topology.Table // of the consumer
+	Batch int            // maximum number of messages that are published and not acknowledged
+	Order bool           // acknowledge no message after one that is not confirmed
+	Lull  time.Duration  // time without a delivery after which Move ends
+
+	Progress func(moved, left int64) // or nil
+	Moved    int64
+}
+
+// Move moves messages until those that were in the queue at the start have moved, or the queue delivers no more.
+func (p *Passage) Move(ctx context.Context, from string) (err error) {
+	ch, err := p.From.Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -33,16 +45,20 @@ func (r *run) move(ctx context.Context, from, to string) (err error) {
 		}
 		ch.CloseSoon(ctx, time.Second)
 	}()
-	deliveries, err := ch.Consume(ctx, from, tag, batch, nil, func(amqpconn.Deliveries) {})
+	left, _, err := ch.Counts(ctx, topology.Queue{Name: from}, true)
 	if err != nil {
 		return err
 	}
-	left, _, err := r.counts(ctx, from)
+	deliveries, err := ch.Consume(ctx, from, tag, p.Batch, p.Args, func(amqpconn.Deliveries) {})
 	if err != nil {
 		return err
 	}
-	for open := true; open; {
-		next, more := gather(ctx, deliveries, batch)
+	for open, known := true, left; open; {
+		var next []amqpconn.Delivery
+		more := true
+		if left > 0 || known == 0 {
+			next, more = p.gather(ctx, deliveries)
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -59,11 +75,11 @@ func (r *run) move(ctx context.Context, from, to string) (err error) {
 			}
 			open = false
 		}
-		if err := r.pass(ctx, ch, next, to); err != nil {
+		if err := p.pass(ctx, ch, next); err != nil {
 			return err
 		}
-		if left -= len(next); r.cfg.Progress != nil {
-			r.cfg.Progress(r.result.Moved, int64(max(0, left)))
+		if left -= len(next); p.Progress != nil {
+			p.Progress(p.Moved, int64(max(0, left)))
 		}
 	}
 	return nil
@@ -80,8 +96,8 @@ func requeueAll(ch *amqpconn.Channel, tag string) {
 
 // gather returns the deliveries that have arrived, at most a batch. It waits for the first one until the lull. more is false if the
 // consumer has ended.
-func gather(ctx context.Context, deliveries amqpconn.Deliveries, batch int) (all []amqpconn.Delivery, more bool) {
-	timer := time.NewTimer(lull)
+func (p *Passage) gather(ctx context.Context, deliveries amqpconn.Deliveries) (all []amqpconn.Delivery, more bool) {
+	timer := time.NewTimer(p.Lull)
 	defer timer.Stop()
 	select {
 	case d, ok := <-deliveries:
@@ -94,7 +110,7 @@ func gather(ctx context.Context, deliveries amqpconn.Deliveries, batch int) (all
 	case <-ctx.Done():
 		return nil, true
 	}
-	for len(all) < batch {
+	for len(all) < p.Batch {
 		select {
 		case d, ok := <-deliveries:
 			if !ok {
@@ -106,6 +122,56 @@ func gather(ctx context.Context, deliveries amqpconn.Deliveries, batch int) (all
 		}
 	}
 	return all, true
+}
+
+// pass publishes messages, and acknowledges those that the broker has confirmed.
+func (p *Passage) pass(ctx context.Context, ch *amqpconn.Channel, deliveries []amqpconn.Delivery) error {
+	if len(deliveries) == 0 {
+		return nil
+	}
+	messages := make([]*reprise.Message, len(deliveries))
+	for i := range deliveries {
+		messages[i] = p.Copy(&deliveries[i])
+	}
+	err := p.Client.PublishBatch(ctx, messages)
+	if err == nil {
+		if err := ch.Ack(deliveries[len(deliveries)-1].Tag, true); err != nil {
+			return err
+		}
+		p.Moved += int64(len(deliveries))
+		return ch.Sync(ctx) // the broker has processed the acknowledgement
+	}
+	failed := map[int]bool{}
+	if some, ok := errors.AsType[*reprise.BatchError](err); ok {
+		for _, f := range some.Failed {
+			failed[f.Index] = true
+		}
+		for i, d := range deliveries {
+			if failed[i] && p.Order {
+				break
+			}
+			if failed[i] || ch.Ack(d.Tag, false) != nil {
+				continue
+			}
+			p.Moved++
+		}
+		_ = ch.Sync(ctx)
+	}
+	return err
+}
+
+// Unchanged returns the message of a delivery, for a client that logs in as user. The counts of deliveries begin again, because the
+// broker writes them. The broker would refuse the user-id of another user.
+func Unchanged(in inner.Client, d *amqpconn.Delivery, user string) *reprise.Message {
+	m := &in.Read(d, "").(*reprise.Delivery).Message
+	m.NoTimestamp = true
+	delete(m.Headers, "x-delivery-count")
+	delete(m.Headers, "x-acquired-count")
+	if m.UserID != "" && m.UserID != user {
+		m.Headers[reprise.HeaderUserID] = m.UserID
+		m.UserID = ""
+	}
+	return m
 }
 
 // batch returns the number of messages that move at a time: one, if an interruption of a queue with a low delivery limit could
@@ -132,57 +198,32 @@ func (r *run) batch(ctx context.Context, from, to string) (int, error) {
 	return r.cfg.Batch, nil
 }
 
-// pass publishes messages to a queue, and acknowledges those that the broker has confirmed. If the order matters, it acknowledges
-// none after a message that is not confirmed.
-func (r *run) pass(ctx context.Context, ch *amqpconn.Channel, deliveries []amqpconn.Delivery, to string) error {
-	if len(deliveries) == 0 {
-		return nil
+// move moves the messages of a queue to another queue of the migration.
+func (r *run) move(ctx context.Context, from, to string) error {
+	batch, err := r.batch(ctx, from, to)
+	if err != nil {
+		return err
 	}
-	messages := make([]*reprise.Message, len(deliveries))
-	for i := range deliveries {
-		messages[i] = r.copy(&deliveries[i], to)
-	}
-	err := r.cfg.Client.PublishBatch(ctx, messages)
-	if err == nil {
-		if err := ch.Ack(deliveries[len(deliveries)-1].Tag, true); err != nil {
-			return err
-		}
-		r.result.Moved += int64(len(deliveries))
-		return ch.Sync(ctx) // the broker has processed the acknowledgement
-	}
-	failed := map[int]bool{}
-	if some, ok := errors.AsType[*reprise.BatchError](err); ok {
-		for _, f := range some.Failed {
-			failed[f.Index] = true
-		}
-		for i, d := range deliveries {
-			if failed[i] && r.record.Ordered {
-				break
+	p := Passage{
+		From: r.conn, Client: r.cfg.Client, Batch: batch, Order: r.record.Ordered, Lull: lull,
+		Copy: func(d *amqpconn.Delivery) *reprise.Message { return r.copy(d, to) },
+		Progress: func(moved, left int64) {
+			if r.cfg.Progress != nil {
+				r.cfg.Progress(r.result.Moved+moved, left)
 			}
-			if failed[i] || ch.Ack(d.Tag, false) != nil {
-				continue
-			}
-			r.result.Moved++
-		}
-		_ = ch.Sync(ctx)
+		},
 	}
+	err = p.Move(ctx, from)
+	r.result.Moved += p.Moved
 	return err
 }
 
 // copy returns a message that differs from a delivery only in its exchange. A message that was published by the name of the
-// queue gets the name of the other queue. The counts of deliveries begin again.
+// queue gets the name of the other queue.
 func (r *run) copy(d *amqpconn.Delivery, to string) *reprise.Message {
-	read := r.in.Read(d, "").(*reprise.Delivery)
-	m := &read.Message
-	m.NoTimestamp = true
+	m := Unchanged(r.in, d, r.user)
 	_, dead := m.Headers["x-death"]
 	_, copied := m.Headers["CC"]
-	delete(m.Headers, "x-delivery-count")
-	delete(m.Headers, "x-acquired-count")
-	if m.UserID != "" && m.UserID != r.user { // the broker refuses the property
-		m.Headers[reprise.HeaderUserID] = m.UserID
-		m.UserID = ""
-	}
 	if m.Exchange == "" && m.RoutingKey == r.record.Queue && !dead {
 		r.byName++
 	}

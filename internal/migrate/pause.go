@@ -103,6 +103,11 @@ func (r *run) pause(ctx context.Context, meanwhile func() error) error {
 
 // others returns the connections of other programs.
 func (r *run) others(ctx context.Context) (names []string, err error) {
+	return Others(ctx, r.cfg.API, r.cfg.Name)
+}
+
+// Others returns the connections to a virtual host, except those of the client with a name (see reprise.Config).
+func Others(ctx context.Context, api mgmtapi.API, name string) (names []string, err error) {
 	var found []struct {
 		Name       string                `json:"name"`
 		Given      mgmtapi.Field[string] `json:"user_provided_name"`
@@ -110,9 +115,9 @@ func (r *run) others(ctx context.Context) (names []string, err error) {
 			Name string `json:"connection_name"`
 		}] `json:"client_properties"`
 	}
-	err = r.broker.get(ctx, "vhosts"+r.broker.api.Within()+"/connections", &found)
+	err = broker{api}.get(ctx, "vhosts"+api.Within()+"/connections", &found)
 	for _, c := range found {
-		if !strings.HasPrefix(c.Given.Value, r.cfg.Name+" ") && !strings.HasPrefix(c.Properties.Value.Name, r.cfg.Name+" ") {
+		if !strings.HasPrefix(c.Given.Value, name+" ") && !strings.HasPrefix(c.Properties.Value.Name, name+" ") {
 			names = append(names, c.Name)
 		}
 	}
