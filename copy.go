@@ -48,7 +48,7 @@ const (
 // isOwnHeader reports whether Reprise writes a header regardless of the strategy's marks.
 func isOwnHeader(header string) bool {
 	switch header {
-	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes, HeaderRedelivered, HeaderUnreadable, topology.HeaderReplay, protocol.HeaderOutcome:
+	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes, HeaderRedelivered, HeaderUnreadable, topology.HeaderReplay, protocol.HeaderOutcome, protocol.HeaderDue:
 		return true
 	}
 	return strings.HasPrefix(header, topology.HeaderLevel)
@@ -131,6 +131,7 @@ func (p *plan) carry(d *delivery, user string) topology.Table {
 			headers[k] = v
 		}
 	}
+	delete(headers, protocol.HeaderDue)
 	stash := func(name string, value any) {
 		if _, stashed := headers[name]; !stashed { // a stashed value is older, so it is the original value
 			headers[name] = value

@@ -11,6 +11,11 @@ import (
 // (see [OutcomeRequest]).
 const HeaderOutcome = "x-reprise-outcome"
 
+// HeaderDue is the header with the time at which a waiting message is due, in milliseconds since 1970 (int64). A program
+// that publishes a copy with a new delay sets it, because the time of the last error plus the expiration of the copy is
+// then too early.
+const HeaderDue = "x-reprise-due"
+
 // OutcomeQueuePrefix is the prefix of the names of all queues that receive reports. A consumer does not report to other
 // queues, so that a publisher cannot make the consumer publish to arbitrary queues.
 const OutcomeQueuePrefix = "reprise.outcomes."

@@ -85,6 +85,21 @@ func (it *Item) DeliveryProperties() []byte {
 	})
 }
 
+// ExpiryArgument is an argument of a consumer. If it is true, each message that expires has a header with this name: the time of
+// its expiry, in milliseconds since 1970. Programs that move waiting messages to another broker use it. RabbitMQ has no
+// equivalent.
+const ExpiryArgument = "x-reprise-expiry"
+
+// ExpiryProperties is like DeliveryProperties, with the header [ExpiryArgument].
+func (it *Item) ExpiryProperties() []byte {
+	if it.deadline.IsZero() {
+		return it.DeliveryProperties()
+	}
+	return editHeaders(it.DeliveryProperties(), func(h amqpwire.Table) amqpwire.Table {
+		return replace(h, ExpiryArgument, it.deadline.Add(time.Millisecond-1).UnixMilli())
+	})
+}
+
 // editHeaders edits the headers of encoded properties. It creates the headers if they are missing.
 func editHeaders(encoded []byte, edit func(amqpwire.Table) amqpwire.Table) []byte {
 	return editProperties(encoded, func(p *amqpwire.Properties) {

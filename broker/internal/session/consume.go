@@ -32,6 +32,7 @@ type consumer struct {
 	arguments amqpwire.Table
 	timeout   time.Duration // acknowledgement timeout; 0: none
 	size      int64         // approximate memory
+	expiry    bool          // see [queue.ExpiryArgument]
 
 	// Guarded by the lock of the channel.
 	window    window
@@ -74,6 +75,8 @@ func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
 		return err
 	}
 	c := &consumer{ch: ch, queue: q, tag: tag, arguments: m.Arguments, timeout: timeout, window: window{limit: int(ch.prefetch)}}
+	wanted, _ := m.Arguments.Get(queue.ExpiryArgument)
+	c.expiry = wanted == true
 	c.size = consumerSize + int64(len(tag)) + m.Arguments.Footprint()
 	c.Consumer = queue.Consumer{Receiver: c, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority, Prefetch: int(ch.prefetch)}
 
@@ -164,6 +167,14 @@ func (ch *channel) cancelConsumer(c *consumer) {
 	}
 }
 
+// properties returns the encoded properties of a delivery.
+func (c *consumer) properties(it *queue.Item) []byte {
+	if c.expiry {
+		return it.ExpiryProperties()
+	}
+	return it.DeliveryProperties()
+}
+
 // Offer implements [queue.Receiver].
 func (c *consumer) Offer(it *queue.Item) bool {
 	ch := c.ch
@@ -182,7 +193,7 @@ func (c *consumer) Offer(it *queue.Item) bool {
 		Exchange: it.Message.Exchange, RoutingKey: it.Message.RoutingKey,
 	}
 	sent := ch.s.out.offer(func(b []byte) []byte {
-		return appendContent(b, ch, &c.deliver, it.DeliveryProperties(), it.Message.Body)
+		return appendContent(b, ch, &c.deliver, c.properties(it), it.Message.Body)
 	}, c)
 	if !sent {
 		return false

@@ -17,6 +17,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/sift"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -412,6 +413,7 @@ func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
 	} else {
 		hop, err = x.later(d)
 		out.Headers = copiedHeaders(f.m.Headers)
+		out.Headers[protocol.HeaderDue] = x.r.archive.Now().Add(hop.TTL).UnixMilli()
 	}
 	out.Exchange, out.RoutingKey, out.Expiration, out.NoTimestamp = hop.Exchange, hop.RoutingKey, hop.TTL, true
 	failed.Stash(out.Headers, out.UserID, "") // the expiration is the delay in the wait queue
