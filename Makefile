@@ -120,8 +120,9 @@ soak-replay: ## kill the processes that replay, archive and handle MESSAGES mess
 	go test ./internal/chaos/replay -count=1 -timeout 0 -v -replay.messages $(or $(MESSAGES),100000) $(ARGS)
 
 .PHONY: soak-migrate
-soak-migrate: ## kill migrations at every EVERY-th frame and request (1), and migrate under a load of MESSAGES messages (200000)
+soak-migrate: ## kill migrations and moves at every EVERY-th frame and request (1), and migrate under a load of MESSAGES messages (200000)
 	go test ./internal/migrate -count=1 -timeout 0 -v -migrate.every $(or $(EVERY),1) -migrate.messages $(or $(MESSAGES),200000) $(ARGS)
+	go test ./internal/move -count=1 -timeout 0 -v -run TestKilled -move.every $(or $(EVERY),1) $(ARGS)
 
 .PHONY: soak-properties
 soak-properties: ## run the property tests with CHECKS cases (1000)

@@ -28,7 +28,7 @@ archive                                                                         
 internal/archive/console                                                                                 |
 internal/archive/console/internal/pages, internal/archive/console/internal/jsonapi                       | broker
 internal/archive/console/internal/web                                                                    | broker/internal/management
-internal/archive/console/internal/access, internal/archive/console/internal/editor                       | broker/internal/node
+internal/archive/console/internal/access, internal/archive/console/internal/editor, internal/move        | broker/internal/node
 internal/archive/console/internal/fault, internal/archive/console/internal/flow, internal/drift          | broker/internal/session
 internal/archive/console/internal/show, internal/archive/console/internal/figures                        | broker/internal/vhost, broker/internal/access, broker/internal/parameter
 internal/archive/api, internal/archive/notification, internal/graph, internal/doctor                                | broker/internal/queue, broker/internal/registry, broker/internal/diskstore

@@ -58,6 +58,7 @@ type commands struct {
 	Peek       queuecmd.Peek      `cmd:"" help:"Show the first messages of a queue, and what the look costs."`
 	Purge      queuecmd.Purge     `cmd:"" help:"Remove messages from a queue."`
 	Migrate    migratecmd.Migrate `cmd:"" help:"Change the arguments of a queue without losing messages."`
+	Move       migratecmd.Move    `cmd:"" help:"Move queues with their messages to another broker."`
 	Doctor     plancmd.Doctor     `cmd:"" help:"Find what loses, blocks or repeats messages on a RabbitMQ."`
 	Topology   plancmd.Topology   `cmd:"" help:"Draw, compare and create the queues of a configuration."`
 	Demo       demoCmd            `cmd:"" help:"Run a demonstration: a cover art indexer with failures."`

@@ -28,6 +28,7 @@ func TestActionsAskUnlessYes(t *testing.T) {
 		"waiting park":     {"--queue", "orders", "--reason", "x"},
 		"redrive":          nil, // needs a broker: see redrive.txtar
 		"migrate":          nil, // needs a broker: see migrate.txtar
+		"move":             nil, // needs brokers: see move.txtar
 		"topology apply":   nil, // needs a broker: see topology-plan.txtar
 		"peek":             nil, // needs a broker, and takes nothing out: see peek.txtar
 	}

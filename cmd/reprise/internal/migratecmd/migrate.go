@@ -1,4 +1,4 @@
-// Package migratecmd has the command that changes the arguments of a queue.
+// Package migratecmd has the commands that change the arguments of a queue, and that move queues to another broker.
 package migratecmd
 
 import (
