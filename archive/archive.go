@@ -35,7 +35,8 @@ type Archive struct {
 	notifier *notification.Notifier // nil: no webhooks
 	phase    atomic.Pointer[phase]
 
-	connected chan struct{} // closed by Connect
+	connected chan struct{} // closed by connect
+	announce  func()        // closes connected
 
 	mu       sync.Mutex
 	observed bool            // Observer was called
@@ -70,6 +71,7 @@ func Open(ctx context.Context, cfg Config) (*Archive, error) {
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	a := &Archive{cfg: cfg, connected: make(chan struct{})}
+	a.announce = sync.OnceFunc(func() { close(a.connected) })
 	a.phase.Store(&phase{name: cmp.Or(cfg.Name, string(cfg.Dialect))})
 	var err error
 	if a.tokens, err = cfg.Console.tokens(); err != nil {
@@ -140,12 +142,13 @@ func (a *Archive) open(ctx context.Context, reach func(what, name string, open f
 }
 
 // Connect passes the connection to the broker and the workers of this program, which the console shows with their states.
-// Run waits for it. The caller closes the client after Run has returned. Connect must be called once.
+// Run waits for it. The caller closes the client after Run has returned. A further
+// call replaces the workers that the console shows.
 func (a *Archive) Connect(client *reprise.Client, workers ...Worker) {
 	a.mu.Lock()
 	a.client, a.workers = client, workers
 	a.mu.Unlock()
-	close(a.connected)
+	a.announce()
 }
 
 // shown returns the workers of this program for the console.

@@ -192,15 +192,21 @@ func (d *Service) Close() {
 
 // Runner returns a runner that never fails, so that the workers continue if the service fails. Failed messages then stay
 // in their queues.
-func (d *Service) Runner(client *reprise.Client, workers ...archive.Worker) reprise.Runner {
+func (d *Service) Runner() reprise.Runner {
 	if d == nil {
 		return reprise.RunnerFunc(func(context.Context) error { return nil })
 	}
-	d.Connect(client, workers...)
 	return reprise.RunnerFunc(func(ctx context.Context) error {
 		_ = d.Run(ctx, func(err error) { d.log.Error("server of the console stopped", "error", err) }) // the archive logs errors
 		return nil
 	})
+}
+
+// Show passes the connection to the broker and the running workers to the archive.
+func (d *Service) Show(client *reprise.Client, workers ...archive.Worker) {
+	if d != nil {
+		d.Connect(client, workers...)
+	}
 }
 
 // ServeFigures serves the management API of the embedded broker only to this process. The console uses the same API for

@@ -60,6 +60,7 @@ type commands struct {
 	Migrate    migratecmd.Migrate `cmd:"" help:"Change the arguments of a queue without losing messages."`
 	Move       migratecmd.Move    `cmd:"" help:"Move queues with their messages to another broker."`
 	Doctor     plancmd.Doctor     `cmd:"" help:"Find what loses, blocks or repeats messages on a RabbitMQ."`
+	Reload     upcmd.Reload       `cmd:"" help:"Make running workers read their configuration again."`
 	Topology   plancmd.Topology   `cmd:"" help:"Draw, compare and create the queues of a configuration."`
 	Demo       demoCmd            `cmd:"" help:"Run a demonstration: a cover art indexer with failures."`
 	Version    version.Command    `cmd:"" help:"Print the version."`

@@ -85,7 +85,8 @@ type Config struct {
 	// Dir is the directory of the first file, in which the embedded broker has its default data directory.
 	Dir string
 
-	report *report
+	report  *report
+	sources map[string]string // top-level keys and their contents
 }
 
 // Listen configures the listener of the embedded broker.
@@ -109,6 +110,9 @@ type Worker struct {
 	Process *Process
 
 	Duplicates *Duplicates // nil: duplicates are processed
+
+	// Source is equal for workers that are configured equally, also by the variables and files to which they refer.
+	Source string
 }
 
 // HTTP configures a handler that sends messages to an HTTP service.
@@ -288,6 +292,10 @@ func (f *fields) join(other *fields) {
 func (f *fields) config(c *Config) {
 	defer f.finish()
 	c.Dir = f.dir
+	c.sources = map[string]string{}
+	for _, p := range f.pairs {
+		c.sources[p.key] = p.dir + p.contents()
+	}
 	var ports ports
 	external := f.with("broker", func(x value) {
 		c.BrokerAt = x.at

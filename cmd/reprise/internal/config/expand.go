@@ -205,11 +205,11 @@ func userinfo(written string) (begin, end int) {
 func (r *report) reveal(ref, content string) {
 	const shortest = 4 // shorter contents are parts of other words
 	if len(content) >= shortest {
-		r.contents = append(r.contents, content, ref)
+		r.revealed = append(r.revealed, content, ref)
 	}
 }
 
 // masked replaces the contents of references in the text of a problem.
 func (r *report) masked(text string) string {
-	return strings.NewReplacer(r.contents...).Replace(text)
+	return strings.NewReplacer(r.revealed...).Replace(text)
 }

@@ -71,7 +71,7 @@ var seconds = map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 86400}
 // perSecond reads a rate such as 10/s, 0.5/s or 100/m.
 func (v value) perSecond() rate.Limit {
 	if v.kind() == "a number" {
-		v.fail("%s must have a unit: got %s (%[2]s/s per second, %[2]s/m per minute)", v.name, v.source())
+		v.fail("%s must have a unit: got %s (%[2]s/s per second, %[2]s/m per minute)", v.name, v.notation())
 		return 0
 	}
 	s, ok := v.text("10/s")

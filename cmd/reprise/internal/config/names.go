@@ -24,7 +24,7 @@ func amqpName(example string, room int) reader[string] {
 	return func(v value) (string, bool) {
 		switch v.node.(type) {
 		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-			return "", v.fail("%s must be a string: got %s (put it in quotes: %q)", v.name, v.kind(), v.source())
+			return "", v.fail("%s must be a string: got %s (put it in quotes: %q)", v.name, v.kind(), v.notation())
 		}
 		s, ok := v.text(example)
 		return s, ok && v.fits(s, room)
@@ -91,7 +91,7 @@ func arguments(set ...string) reader[topology.Table] {
 			case *ast.IntegerNode:
 				i, fits := whole(n)
 				if !fits {
-					p.fail("%s must be at most %d: got %s", p.name, math.MaxInt64, p.source())
+					p.fail("%s must be at most %d: got %s", p.name, math.MaxInt64, p.notation())
 				}
 				args[p.key] = i
 			case *ast.BoolNode:

@@ -38,7 +38,7 @@ type Problems struct {
 // report collects the problems of the files of a configuration.
 type report struct {
 	files    []file
-	contents []string // contents of references, each followed by its reference
+	revealed []string // contents of references, each followed by its reference
 	problems []Problem
 }
 

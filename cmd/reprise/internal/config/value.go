@@ -91,7 +91,7 @@ func (v value) kind() string {
 func (v value) isMapping() bool { return v.kind() == "a mapping" }
 
 // written returns a scalar in the notation of the file.
-func (v value) source() string { return v.node.GetToken().Value }
+func (v value) notation() string { return v.node.GetToken().Value }
 
 // wrong reports a value of an unexpected kind. It always returns false.
 func (v value) wrong(wanted string) bool {
@@ -133,7 +133,7 @@ func (v value) word() (string, bool) {
 	}
 	switch v.node.(type) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-		return v.source(), true
+		return v.notation(), true
 	}
 	return "", v.wrong(`a string ("" for an empty string)`)
 }
@@ -185,7 +185,7 @@ func integer[T int | int32](lowest, highest T) reader[T] {
 		case fits && i < int64(lowest):
 			return 0, v.fail("%s must be at least %d: got %d", v.name, lowest, i)
 		case !fits || i > int64(highest):
-			return 0, v.fail("%s must be at most %d: got %s", v.name, highest, v.source())
+			return 0, v.fail("%s must be at most %d: got %s", v.name, highest, v.notation())
 		}
 		return T(i), true
 	}
@@ -221,7 +221,7 @@ func duration(lowest time.Duration) reader[time.Duration] {
 	return func(v value) (time.Duration, bool) {
 		switch v.node.(type) {
 		case *ast.IntegerNode, *ast.FloatNode:
-			return 0, v.fail("%s must have a unit: got %s (%[2]ss for seconds, %[2]sm for minutes)", v.name, v.source())
+			return 0, v.fail("%s must have a unit: got %s (%[2]ss for seconds, %[2]sm for minutes)", v.name, v.notation())
 		}
 		s, ok := v.text("30s, 5m or 1h30m")
 		if !ok {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -46,6 +47,7 @@ func (d *decoder) workers(lists []value, e *exchanges) []Worker {
 				continue
 			}
 			queues[w.Queue] = w.at
+			w.Source = fmt.Sprint(item.dir, item.contents(), w.Topology.Exchanges)
 			found = append(found, w)
 		}
 	}

@@ -21,7 +21,8 @@ type Signals struct {
 	stop   context.CancelFunc
 	ch     chan os.Signal
 	wg     sync.WaitGroup
-	server atomic.Pointer[slog.Logger] // log of a command that ignores SIGHUP
+	server atomic.Pointer[slog.Logger]   // log of a command that ignores SIGHUP
+	hangup atomic.Pointer[chan struct{}] // of a command that handles SIGHUP
 }
 
 // duplicateWindow is the time after the first signal during which further signals count as the same signal. A Ctrl-C
@@ -47,11 +48,27 @@ func (s *Signals) Serve(log *slog.Logger) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 }
 
-// isHangup reports whether a signal is a SIGHUP that the command ignores, and logs the signal.
+// Hangup returns a channel that receives a value after a SIGHUP. The command then does not ignore SIGHUP. A SIGHUP that
+// arrives before the last one has been received has no effect.
+func (s *Signals) Hangup() <-chan struct{} {
+	ch := make(chan struct{}, 1)
+	s.hangup.Store(&ch)
+	return ch
+}
+
+// isHangup reports whether a signal is a SIGHUP that does not stop the command. If the command ignores SIGHUP, isHangup
+// logs the signal.
 func (s *Signals) isHangup(got os.Signal) bool {
 	log := s.server.Load()
 	if got != syscall.SIGHUP || log == nil {
 		return false
+	}
+	if ch := s.hangup.Load(); ch != nil {
+		select {
+		case *ch <- struct{}{}:
+		default:
+		}
+		return true
 	}
 	go log.Warn("SIGHUP is ignored: settings are read at the start only, restart to change them") // a blocked log must not delay Ctrl-C
 	return true

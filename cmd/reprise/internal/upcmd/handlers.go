@@ -2,8 +2,6 @@ package upcmd
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,62 +13,47 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
 )
 
-// handlers contains the handlers of a configuration, in the order of its workers.
-type handlers struct {
-	of    []reprise.Handler
-	execs []*handler.Exec
-	https []*handler.HTTP
-
-	processes []startable
-
-	reaper *handler.Reaper
+// workHandler is the handler of a worker. start returns when it can handle messages. After a second signal, kill ends running
+// programs.
+type workHandler struct {
+	reprise.Handler
+	start       func(context.Context) error
+	healthy     func() error // nil: always
+	kill, close func()
 }
 
-// startable is a handler whose processes start before the workers.
-type startable struct {
-	*handler.Process
-	queue string
-}
-
-// newHandlers creates the handlers. It reports missing programs and files at startup, not when the first message arrives.
-func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, []config.Problem, error) {
-	hs := &handlers{reaper: &handler.Reaper{Command: reap}}
-	var missing []config.Problem
-	for _, w := range cfg.Workers {
-		if w.HTTP != nil {
-			h, err := newHTTP(w, log)
-			if err != nil {
-				missing = append(missing, config.Problem{Position: w.HTTP.At, Text: err.Error()})
-				continue
-			}
-			hs.https = append(hs.https, h)
-			hs.of = append(hs.of, h)
-			continue
+// newHandler creates the handler of a worker, unless its program or a file is missing or unusable.
+func newHandler(w config.Worker, reaper *handler.Reaper, log *slog.Logger) (*workHandler, []config.Problem, error) {
+	none := func() {}
+	made := &workHandler{start: func(context.Context) error { return nil }, kill: none, close: none}
+	at := config.Position{}
+	var err error
+	switch {
+	case w.HTTP != nil:
+		at = w.HTTP.At
+		var h *handler.HTTP
+		if h, err = newHTTP(w, log); err == nil {
+			made.Handler, made.close = h, sync.OnceFunc(h.Close)
 		}
-		if w.Process != nil {
-			h, err := newProcess(w, hs.reaper, log)
-			if err == nil {
-				err = h.Check()
-			}
-			if err != nil {
-				missing = append(missing, config.Problem{Position: w.Process.At, Text: err.Error()})
-				continue
-			}
-			hs.processes = append(hs.processes, startable{h, w.Queue})
-			hs.of = append(hs.of, h)
-			continue
+	case w.Process != nil:
+		at = w.Process.At
+		var h *handler.Process
+		if h, err = newProcess(w, reaper, log); err == nil {
+			made.Handler, made.start, made.healthy, made.kill, made.close = h, h.Start, h.Healthy, h.Kill, sync.OnceFunc(h.Close)
+			err = h.Check()
 		}
-		h, err := newExec(w, hs.reaper, log)
-		if err != nil {
-			return nil, nil, err
+	default:
+		at = w.Exec.At
+		h, invalid := newExec(w, reaper, log)
+		if invalid != nil {
+			return made, nil, invalid
 		}
-		if err := h.Check(); err != nil {
-			missing = append(missing, config.Problem{Position: w.Exec.At, Text: err.Error()})
-		}
-		hs.execs = append(hs.execs, h)
-		hs.of = append(hs.of, h)
+		made.Handler, made.kill, err = h, h.Kill, h.Check()
 	}
-	return hs, missing, nil
+	if err != nil {
+		return made, []config.Problem{{Position: at, Text: err.Error()}}, nil
+	}
+	return made, nil, nil
 }
 
 // ReapCommand is the command that Main runs as the process of a [handler.Reaper].
@@ -107,51 +90,4 @@ func newHTTP(w config.Worker, log *slog.Logger) (*handler.HTTP, error) {
 		c.Headers.Set(p.Name, p.Value)
 	}
 	return handler.NewHTTP(c)
-}
-
-// kill kills all running programs.
-func (hs *handlers) kill() {
-	for _, h := range hs.execs {
-		h.Kill()
-	}
-	for _, h := range hs.processes {
-		h.Kill()
-	}
-}
-
-// start starts the handlers whose processes keep running.
-func (hs *handlers) start(ctx context.Context) error {
-	errs := make([]error, len(hs.processes))
-	var starting sync.WaitGroup
-	for i, h := range hs.processes {
-		starting.Go(func() {
-			if err := h.Start(ctx); err != nil {
-				errs[i] = fmt.Errorf("queue %s: %w", h.queue, err)
-			}
-		})
-	}
-	starting.Wait()
-	return errors.Join(errs...)
-}
-
-// healthy returns the check of the handler of a queue, or nil.
-func (hs *handlers) healthy(queue string) func() error {
-	for _, h := range hs.processes {
-		if h.queue == queue {
-			return h.Healthy
-		}
-	}
-	return nil
-}
-
-func (hs *handlers) close() {
-	var closing sync.WaitGroup
-	for _, h := range hs.processes {
-		closing.Go(h.Close)
-	}
-	closing.Wait()
-	for _, h := range hs.https {
-		h.Close()
-	}
-	hs.reaper.Close()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -15,10 +16,11 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// stores contains the deduplication stores of the workers in a configuration.
+// stores contains the deduplication stores of the workers.
 type stores struct {
-	of  []idempotent.Store // store of each worker; nil: none
-	all []*sqlStore
+	mu     sync.Mutex // a reload opens stores
+	all    []*sqlStore
+	memory map[string]*idempotent.Memory // by work queue
 }
 
 // sqlStore is a store in a database. Workers with the same database share the store.
@@ -26,29 +28,23 @@ type sqlStore struct {
 	*idempotent.SQL
 	db    *database.DB
 	place string // path or URL
+	ready bool   // has its table; only prepare uses it
 }
 
-// newStores creates the stores and reports invalid ones. It does not connect.
-func newStores(cfg *config.Config) (*stores, []config.Problem) {
-	s := &stores{}
-	var wrong []config.Problem
-	for _, w := range cfg.Workers {
-		store, err := s.store(w.Duplicates)
-		if err != nil {
-			wrong = append(wrong, config.Problem{Position: w.Duplicates.At, Text: err.Error()})
-		}
-		s.of = append(s.of, store)
-	}
-	return s, wrong
-}
-
-// store returns the store of a worker.
-func (s *stores) store(d *config.Duplicates) (idempotent.Store, error) {
+// store returns the store of a worker, or nil. It does not connect. A worker that replaces another worker of its queue gets
+// the same store in memory, which knows the messages of the other worker.
+func (s *stores) store(w config.Worker) (idempotent.Store, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := w.Duplicates
 	if d == nil {
 		return nil, nil
 	}
 	if d.Memory {
-		return new(idempotent.Memory), nil
+		if s.memory[w.Queue] == nil {
+			s.memory[w.Queue] = new(idempotent.Memory)
+		}
+		return s.memory[w.Queue], nil
 	}
 	place, open, dialect := d.Postgres, database.OpenPostgres, idempotent.PostgreSQL
 	if d.SQLite != "" {
@@ -68,14 +64,17 @@ func (s *stores) store(d *config.Duplicates) (idempotent.Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	x := &sqlStore{store, db, place}
+	x := &sqlStore{SQL: store, db: db, place: place}
 	s.all = append(s.all, x)
 	return x, nil
 }
 
 // prepare creates the tables. It waits for an unreachable database until ctx is canceled.
 func (s *stores) prepare(ctx context.Context, log *slog.Logger) error {
-	for _, x := range s.all {
+	for _, x := range s.opened() {
+		if x.ready {
+			continue
+		}
 		x.db.CreateFile()
 		if err := sqlkit.Await(ctx, log, "store of duplicates", x.db.Name, func() error {
 			if err := x.db.CheckFile(ctx); err != nil {
@@ -87,13 +86,20 @@ func (s *stores) prepare(ctx context.Context, log *slog.Logger) error {
 		}); err != nil {
 			return err
 		}
+		x.ready = true
 	}
 	return nil
 }
 
+func (s *stores) opened() []*sqlStore {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all)
+}
+
 // parts returns the databases for health checks.
 func (s *stores) parts() (all []health.Store) {
-	for _, x := range s.all {
+	for _, x := range s.opened() {
 		all = append(all, health.Store{Kind: "duplicates", Name: x.db.Name, Healthy: x.Healthy})
 	}
 	return all
@@ -101,7 +107,7 @@ func (s *stores) parts() (all []health.Store) {
 
 // close closes the databases.
 func (s *stores) close() {
-	for _, x := range s.all {
+	for _, x := range s.opened() {
 		_ = x.db.Close() // all changes are committed
 	}
 }
@@ -109,17 +115,16 @@ func (s *stores) close() {
 // storePause is the duration of a worker's pause after its store was unavailable.
 const storePause = 5 * time.Second
 
-// protect returns the configuration of the i-th worker, with deduplication if it is configured. While the store is
-// unavailable, the worker does not process messages. Messages wait in their queue, and messages in flight are not
-// parked.
-func (s *stores) protect(i int, w config.Worker, log *slog.Logger) (reprise.WorkerConfig, error) {
+// protect returns the configuration of a worker with a store, which may be nil. While the store is unavailable, the worker
+// does not process messages. Messages wait in their queue, and messages in flight are not parked.
+func protect(w config.Worker, store idempotent.Store, log *slog.Logger) (reprise.WorkerConfig, error) {
 	cfg := w.WorkerConfig
-	if s.of[i] == nil {
+	if store == nil {
 		return cfg, nil
 	}
 	c := w.Duplicates.Config
 	c.Logger = log
-	once, err := idempotent.Middleware(s.of[i], c)
+	once, err := idempotent.Middleware(store, c)
 	if err != nil {
 		return cfg, err
 	}

@@ -36,13 +36,12 @@ func TestWorkerPausesWhileStoreIsDown(t *testing.T) {
 		"busy": {fixedStore{claim: idempotent.Claim{State: idempotent.Busy, Left: time.Minute}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &stores{of: []idempotent.Store{tt.store}}
 			w := config.Worker{Duplicates: &config.Duplicates{}}
 			w.Policy = reprise.Policy{MaxAttempts: 2, Rules: []reprise.Rule{
 				{Match: reprise.MatchIs(errCrooked), MaxAttempts: 1},
 				{Match: func(error) bool { return true }, MaxAttempts: 2},
 			}}
-			cfg, err := s.protect(0, w, slog.New(slog.DiscardHandler))
+			cfg, err := protect(w, tt.store, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}

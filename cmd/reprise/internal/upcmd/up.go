@@ -2,7 +2,6 @@
 package upcmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/archive"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/archiving"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/dial"
@@ -87,6 +85,7 @@ func (c *Command) Run(streams terminal.IO, stop *serve.Signals) error {
 	}
 	if c.Check {
 		defer parts.close()
+		defer closeAll(parts.workers)
 		if c.Connect {
 			risks, err := checkBroker(stop.Ctx, cfg, parts, log)
 			if err != nil {
@@ -105,9 +104,11 @@ func (c *Command) Run(streams terminal.IO, stop *serve.Signals) error {
 		log.Warn(w)
 	}
 	stop.Serve(log)
+	hangup := stop.Hangup()
 	ended := make(chan error, 1)
 	go func() {
-		err := c.run(stop, cfg, parts, log)
+		err := c.run(stop, hangup, cfg, parts, log)
+		closeAll(parts.workers) // of the start; already closed if they have run
 		parts.close()
 		ended <- err
 	}()
@@ -117,65 +118,13 @@ func (c *Command) Run(streams terminal.IO, stop *serve.Signals) error {
 	case <-stop.Again:
 		// Programs would continue as orphans. Everything else stops with this process, and the broker redelivers
 		// unsettled messages.
-		parts.handlers.kill()
+		parts.kill()
 		return errors.New("stopped immediately; unsettled messages are redelivered")
 	}
 }
 
-// parts contains everything that the workers need.
-type parts struct {
-	handlers *handlers
-	stores   *stores
-	archive  *archiving.Service // nil: no archive
-	workers  []reprise.WorkerConfig
-}
-
-// newParts creates the parts and reports invalid ones. It does not connect.
-func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
-	handlers, missing, err := newHandlers(cfg, log)
-	if err != nil {
-		return nil, err
-	}
-	stores, unusable := newStores(cfg)
-	archive, wrong := configuredArchiveService(cfg, log)
-	p := &parts{handlers, stores, archive, nil}
-	if _, err := listenTLS(cfg.Listen); err != nil {
-		wrong = append(wrong, config.Problem{Position: cfg.Listen.At, Text: "listen: " + err.Error()})
-	}
-	if addresses, err := amqpconn.ParseURL(cfg.Broker); err == nil { // Broker is empty or valid
-		if err := addresses.CheckFiles(); err != nil {
-			wrong = append(wrong, config.Problem{Position: cfg.BrokerAt, Text: err.Error()})
-		}
-	}
-	if err := cfg.Refuse(slices.Concat(missing, unusable, wrong)...); err != nil {
-		p.close()
-		return nil, err
-	}
-	for i, w := range cfg.Workers {
-		conf, err := stores.protect(i, w, log)
-		if err == nil {
-			conf.Handler = handlers.of[i]
-			err = conf.Validate()
-		}
-		if err != nil {
-			p.close()
-			return nil, fmt.Errorf("queue %s: %w", w.Queue, err)
-		}
-		p.workers = append(p.workers, conf)
-	}
-	return p, nil
-}
-
-func (p *parts) close() {
-	p.handlers.close()
-	p.stores.close()
-	if p.archive != nil {
-		p.archive.Close()
-	}
-}
-
 // run connects to a broker or starts one, and runs the workers.
-func (c *Command) run(stop *serve.Signals, cfg *config.Config, parts *parts, log *slog.Logger) (err error) {
+func (c *Command) run(stop *serve.Signals, hangup <-chan struct{}, cfg *config.Config, parts *parts, log *slog.Logger) (err error) {
 	if parts.archive != nil {
 		if err := parts.archive.Open(); err != nil {
 			return err
@@ -201,32 +150,23 @@ func (c *Command) run(stop *serve.Signals, cfg *config.Config, parts *parts, log
 		return stop.Unless(err)
 	}
 	defer func() { err = errors.Join(err, hangUp()) }()
-	// After the embedded broker, to which processes may connect, and before the workers.
-	if err := parts.handlers.start(stop.Ctx); err != nil {
+	// After the embedded broker, to which programs may connect, and before the workers.
+	if err := startAll(stop.Ctx, parts.workers); err != nil {
 		return stop.Unless(err)
 	}
-
-	var (
-		consuming []reprise.Runner
-		watched   []health.Worker
-		archived  []archive.Worker
-	)
-	for _, conf := range parts.workers {
-		cut := &interruptedHandlers{}
-		conf.Middleware = append([]reprise.Middleware{cut.middleware}, conf.Middleware...)
-		conf.KeepDeclaring = len(parts.workers) > 1 // a conflict of one queue does not stop the other workers
-		worker, err := reprise.NewWorker(client, conf)
-		if err != nil {
-			return exit.Usage(err)
-		}
-		consuming = append(consuming, consumer(worker, conf.Queue, cut))
-		watched = append(watched, health.Worker{Worker: worker, Queue: conf.Queue, Handler: parts.handlers.healthy(conf.Queue)})
-		archived = append(archived, archive.Worker{Worker: worker, Config: conf})
+	crew, err := newCrew(cfg, parts, client, checks, log)
+	if err != nil {
+		return exit.Usage(err)
 	}
-	checks.Works(client, watched)
+	parts.crew.Store(crew)
+	defer crew.close()
 	var group reprise.Group
-	group.Add(parts.archive.Runner(client, archived...))
-	group.Add(consuming...) // the workers stop before the archive service, which archives the messages that they park last
+	group.Add(parts.archive.Runner())
+	group.Add(crew) // the workers stop before the archive service, which archives the messages that they park last
+	group.Add(reprise.RunnerFunc(func(ctx context.Context) error {
+		(&reloader{paths: c.Config, crew: crew, log: log}).serve(ctx, hangup)
+		return nil
+	}))
 	group.Add(reprise.RunnerFunc(func(ctx context.Context) error {
 		select {
 		case err := <-web.Failed: // a failure of the web server does not stop the workers
@@ -257,13 +197,13 @@ func checkBroker(ctx context.Context, cfg *config.Config, parts *parts, log *slo
 	}
 	defer dial.HangUp(client, dial.CloseTimeout)
 	var conflicts []error
-	for _, conf := range parts.workers {
-		worker, err := reprise.NewWorker(client, conf)
+	for _, p := range parts.workers {
+		worker, err := reprise.NewWorker(client, p.conf)
 		if err != nil {
 			return nil, exit.Usage(err)
 		}
 		if err := worker.Check(ctx); err != nil {
-			conflicts = append(conflicts, fmt.Errorf("queue %s: %w", conf.Queue, err))
+			conflicts = append(conflicts, fmt.Errorf("queue %s: %w", p.Queue, err))
 			continue
 		}
 		risks, err := worker.Risks(ctx)
@@ -271,20 +211,10 @@ func checkBroker(ctx context.Context, cfg *config.Config, parts *parts, log *slo
 			risks = []string{"cannot read the arguments: " + err.Error()}
 		}
 		for _, risk := range risks {
-			warnings = append(warnings, fmt.Sprintf("queue %s: %s", conf.Queue, risk))
+			warnings = append(warnings, fmt.Sprintf("queue %s: %s", p.Queue, risk))
 		}
 	}
 	return warnings, errors.Join(conflicts...)
-}
-
-// consumer returns a runner for a worker. The worker limits the time of its drain.
-func consumer(w *reprise.Worker, queue string, cut *interruptedHandlers) reprise.Runner {
-	return reprise.RunnerFunc(func(ctx context.Context) error {
-		if err := cmp.Or(w.Run(ctx), cut.error()); err != nil {
-			return fmt.Errorf("queue %s: %w", queue, err)
-		}
-		return nil
-	})
 }
 
 // interruptedHandlers counts the handlers that were canceled because a drain timed out. Worker.Run returns nil after
