@@ -17,9 +17,9 @@ var policyNames = []string{"everything", "quorum", "one work"}
 func init() {
 	RegisterActor(func(*Life) []Actor { return []Actor{policies{}} })
 	RegisterAct(Act{
-		Name: "policy", Weight: 4,
+		Name: "policy", Weight: 6,
 		Draw: func(random *rand.Rand, shape Shape) (all []Step) {
-			for range 1 + random.IntN(3) {
+			for range 2 + random.IntN(5) {
 				all = append(all, Step{On: oneOf(random, shape.Names()...), N: random.IntN(len(policyNames))})
 			}
 			return all
@@ -36,7 +36,7 @@ func changePolicy(l *Life, s Step) {
 	}
 	random, v := s.Random(), testhook.Of(b).(interface{ Node() *node.Node }).Node().VHost("/")
 	name := policyNames[s.N]
-	if random.IntN(3) == 0 {
+	if random.IntN(2) == 0 {
 		if v.DeletePolicy(name, false) {
 			l.Count("policy removed")
 		}
