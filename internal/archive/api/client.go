@@ -244,6 +244,11 @@ func (c *Client) PurgeQueue(ctx context.Context, p PurgeQueue, dryRun bool) (Don
 	return call[Done](ctx, c, http.MethodPost, "queues/purge", dry(dryRun), p)
 }
 
+// Peek looks at the first messages of a broker queue. A dry run only returns the cost.
+func (c *Client) Peek(ctx context.Context, p Peek, dryRun bool) (Peeks, error) {
+	return call[Peeks](ctx, c, http.MethodPost, "queues/peek", dry(dryRun), p)
+}
+
 // Publish publishes a message and records the act in the audit log.
 func (c *Client) Publish(ctx context.Context, p Publish) (Published, error) {
 	return call[Published](ctx, c, http.MethodPost, "publish", nil, p)

@@ -46,6 +46,7 @@ func Pages(ctx context.Context, a *store.Archive) ([]Page, error) {
 		{"topology", "/topology"},
 		{"topology-purged", "/topology?did=purged&n=5000&of=12000"},
 		{"publish", "/publish?queue=imports"},
+		{"peek", "/queues/peek?queue=imports"},
 		{"purge", "/queues/purge?queue=imports"},
 		{"purge-none", "/queues/purge?queue=orders.failed"},
 		{"audit", "/audit"},

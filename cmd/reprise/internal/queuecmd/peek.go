@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/archive/api"
-	"github.com/reprisemq/reprise/internal/archive/failed"
+	"github.com/reprisemq/reprise/internal/archive/sift"
 	"github.com/reprisemq/reprise/internal/consume"
 	"github.com/reprisemq/reprise/internal/inner"
 	"github.com/reprisemq/reprise/topology"
@@ -33,8 +33,8 @@ type Peek struct {
 	JSON       bool          `name:"json" help:"Print one JSON object per message."`
 }
 
-// MaxPeek is the maximum number of messages. RabbitMQ may change the order of more messages.
-const MaxPeek = 32
+// MaxPeek is the maximum number of messages.
+const MaxPeek = sift.MaxLook
 
 // Help implements kong.HelpProvider.
 func (Peek) Help() string {
@@ -59,12 +59,6 @@ Examples:
 
 Exit codes: 0 done, also if the queue is empty, 1 failed, 2 invalid flags, 3 canceled.
 `
-}
-
-// peeked is an element of the output of --json.
-type peeked struct {
-	Redelivered bool `json:"redelivered"` // before this look
-	api.Content
 }
 
 // Run shows messages.
@@ -96,16 +90,16 @@ func (c *Peek) Run(ctx context.Context, streams terminal.IO) error {
 		}
 		return streams.Result(c.JSON, nil, terminal.OneLine(c.Queue)+": no ready messages\n")
 	}
-	if cost.counts && !c.Yes {
-		if ok, err := terminal.Confirm(ctx, streams, strings.ToUpper(cost.text[:1])+cost.text[1:]+".\nLook at "+terminal.Plural(min(c.Limit, depth), "message")+"?"); !ok {
+	if cost.Counts && !c.Yes {
+		if ok, err := terminal.Confirm(ctx, streams, strings.ToUpper(cost.Text[:1])+cost.Text[1:]+".\nLook at "+terminal.Plural(min(c.Limit, depth), "message")+"?"); !ok {
 			return err
 		}
 	} else {
-		fmt.Fprintln(streams.Stderr, "reprise: "+cost.text)
+		fmt.Fprintln(streams.Stderr, "reprise: "+cost.Text)
 	}
-	var shown []peeked
+	var shown []api.Peeked
 	err = client.Peek(ctx, c.Queue, c.Limit, func(m *reprise.Delivery) {
-		shown = append(shown, peeked{m.Redelivered, api.ContentOf(failed.ContentOf(m))})
+		shown = append(shown, api.PeekedOf(m, nil))
 	})
 	if err := c.print(streams, shown, depth); err != nil {
 		return err
@@ -117,7 +111,7 @@ func (c *Peek) Run(ctx context.Context, streams terminal.IO) error {
 }
 
 // print prints the messages after they are back in the queue, because a pipe may block.
-func (c *Peek) print(streams terminal.IO, shown []peeked, depth int) error {
+func (c *Peek) print(streams terminal.IO, shown []api.Peeked, depth int) error {
 	for i, m := range shown {
 		if c.JSON {
 			if err := streams.Result(true, m, ""); err != nil {
@@ -173,52 +167,22 @@ func (c *Peek) refuseStream(ctx context.Context, client *reprise.Client) error {
 	})
 }
 
-// peekCost is what a look changes.
-type peekCost struct {
-	text   string
-	counts bool // the look may count as a failed delivery
-}
-
 // cost finds the type of the queue, if it matters and the management API is known.
-func (c *Peek) cost(ctx context.Context, version string) (peekCost, error) {
+func (c *Peek) cost(ctx context.Context, version string) (sift.Cost, error) {
 	if !consume.CountsNacks(version) || c.Management == "" {
-		return costOf(version, nil), nil
+		return sift.CostOf(version, nil), nil
 	}
 	m, err := dial.Management("--management", c.Management, dial.VirtualHost(c.URL))
 	if err != nil {
-		return peekCost{}, err
+		return sift.Cost{}, err
 	}
 	q, err := m.Declaration(ctx, c.Queue)
 	if err != nil {
-		return peekCost{}, err
+		return sift.Cost{}, err
 	}
-	cost := costOf(version, &q)
-	if limit, ok := q.Args["x-delivery-limit"].(int64); ok && cost.counts && limit >= 0 && limit <= reprise.MaxPeeks {
-		return cost, fmt.Errorf("queue %s is a quorum queue with a delivery limit of %d, and each look counts: a look could drop the message", terminal.OneLine(c.Queue), limit)
+	cost := sift.CostOf(version, &q)
+	if cost.Drops {
+		err = fmt.Errorf("cannot look at %s: %s", terminal.OneLine(c.Queue), cost.Text)
 	}
-	return cost, nil
-}
-
-// costOf describes what a look at a queue changes. The queue is nil if only the version is known.
-func costOf(version string, q *topology.Queue) peekCost {
-	const returns = "the messages return to their places, marked as redelivered"
-	switch {
-	case !consume.CountsNacks(version):
-		return peekCost{text: returns}
-	case q == nil:
-		return peekCost{"if this is a quorum queue, RabbitMQ " + terminal.OneLine(version) + " counts each look as a failed delivery of the message (--management URL finds the type)", true}
-	case q.Args["x-queue-type"] != "quorum":
-		return peekCost{text: returns}
-	}
-	text := "this look counts as a failed delivery of each message"
-	limit, limited := q.Args["x-delivery-limit"].(int64)
-	switch {
-	case limited && limit >= 0:
-		text += fmt.Sprintf(", after %d of which the broker drops or dead-letters it", limit)
-	case strings.HasPrefix(version, "3."):
-		text += ", and the messages return to the end of the queue"
-	case !limited:
-		text += ", after 20 of which the broker drops or dead-letters it"
-	}
-	return peekCost{text, true}
+	return cost, err
 }

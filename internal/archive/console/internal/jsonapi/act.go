@@ -5,11 +5,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/replay"
+	"github.com/reprisemq/reprise/internal/archive/sift"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
 )
@@ -90,6 +92,23 @@ func purgeQueue(c *web.Call, p api.PurgeQueue) (done api.Done, err error) {
 		n, err = c.PurgeQueue(p)
 	}
 	done.Messages = int64(n)
+	return done, err
+}
+
+// peekQueue looks at the first messages of a queue.
+func peekQueue(c *web.Call, p api.Peek) (done api.Peeks, err error) {
+	if done.DryRun, err = c.Flag("dry_run"); err != nil {
+		return done, err
+	}
+	done.Messages = []api.Peeked{}
+	var cost sift.Cost
+	if done.DryRun {
+		done.Ready, cost, err = c.PeekCost(string(p.Queue))
+	} else {
+		secrets := c.Secrets()
+		done.Ready, cost, err = c.Peek(p, func(m *reprise.Delivery) { done.Messages = append(done.Messages, api.PeekedOf(m, secrets)) })
+	}
+	done.Cost, done.Counts = cost.Text, cost.Counts
 	return done, err
 }
 

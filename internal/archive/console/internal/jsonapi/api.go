@@ -106,6 +106,11 @@ func Operations() []Operation {
 			dryRun, asked(purgeQueue),
 		},
 		{
+			"POST", "/queues/peek", access.Operate, "Show the first messages of a queue and put them back",
+			"AMQP cannot read a queue without taking the messages out, so a look has a cost, which a dry run returns. 409 if the look would count as a failed delivery, unless counts is true.",
+			dryRun, asked(peekQueue),
+		},
+		{
 			"POST", "/publish", access.Operate, "Publish a message and record it in the audit log",
 			"The message is persistent, mandatory and confirmed. After the status 502, the broker may have stored the message.", nil, asked(publish),
 		},

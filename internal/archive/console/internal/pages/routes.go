@@ -89,6 +89,8 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "GET", Path: "/doctor", Role: access.Operate, Long: true, Handle: p.doctor},
 		{Method: "GET", Path: "/publish", Role: access.Operate, Query: []string{"queue"}, Handle: p.publishForm},
 		{Method: "POST", Path: "/publish", Role: access.Operate, Body: web.EditBody, Form: publishNames, Handle: p.publish},
+		{Method: "GET", Path: "/queues/peek", Role: access.Operate, Query: []string{"queue"}, Handle: p.askPeek},
+		{Method: "POST", Path: "/queues/peek", Role: access.Operate, Form: []string{"queue", "limit", "counts"}, Handle: p.peek},
 		{Method: "GET", Path: "/queues/purge", Role: access.Admin, Query: []string{"queue"}, Handle: p.askPurge},
 		{Method: "POST", Path: "/queues/purge", Role: access.Admin, Form: []string{"queue", "at_most", "reason", "name", "drop", "submission"}, Handle: p.purge},
 		{Method: "GET", Path: "/ledger", Role: access.View, Handle: p.ledger},

@@ -55,12 +55,13 @@ type topologyRow struct {
 	Queue    string
 	Publish  template.URL // "": not a work queue
 	Purge    template.URL // "": a wait queue
+	Peek     template.URL // "": a wait queue
 }
 
 func (s *system) topologyRow(n graph.Node) topologyRow {
 	r := topologyRow{Node: n, Queue: strings.TrimPrefix(n.ID, "queue/")}
 	if n.Kind != graph.Wait { // a row may represent several wait queues
-		r.Purge = queueHref("/queues/purge", r.Queue)
+		r.Purge, r.Peek = queueHref("/queues/purge", r.Queue), queueHref("/queues/peek", r.Queue)
 	}
 	if n.Kind != graph.Wait && n.Kind != graph.Failed {
 		r.Publish = queueHref("/publish", r.Queue)

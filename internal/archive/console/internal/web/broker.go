@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,11 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/ingest"
+	"github.com/reprisemq/reprise/internal/archive/sift"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/internal/inner"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // broker returns the client for the broker, or a failure if the console is not connected.
@@ -73,6 +78,61 @@ func (c *Call) PurgeQueue(p api.PurgeQueue) (int, error) {
 	cfg := ingest.EmptyConfig{Queue: string(p.Queue), Limit: min(p.Limit, maxPurge), Reason: p.Reason, Drop: p.Drop}
 	n, err := ingest.Empty(c.R.Context(), client, c.Archive, cfg, c.Who.Actor)
 	return n, ofBroker(err)
+}
+
+// PeekCost returns the number of ready messages in a queue, and the cost of a look at them.
+func (c *Call) PeekCost(queue string) (ready int, cost sift.Cost, err error) {
+	ready, err = c.QueueDepth(queue)
+	if err != nil {
+		return 0, cost, err
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
+	defer cancel()
+	conn, err := inner.Of(c.Broker()).Consuming.Get(ctx)
+	if err != nil {
+		return 0, cost, err
+	}
+	var declared *topology.Queue
+	if c.Management != nil && consume.CountsNacks(conn.Version()) {
+		q, err := c.Management.Declaration(ctx, queue)
+		if err != nil {
+			return 0, cost, &fault.Failure{Status: http.StatusBadGateway, Text: "cannot read the type of the queue: " + err.Error(), Advice: "check the management API of the broker"}
+		}
+		declared = &q
+	}
+	return ready, sift.CostOf(conn.Version(), declared), nil
+}
+
+// Peek looks at the first messages of a queue, records the look in the audit log, and passes the messages to show. It refuses a look
+// that counts as a failed delivery unless p.Counts is set.
+func (c *Call) Peek(p api.Peek, show func(*reprise.Delivery)) (ready int, cost sift.Cost, err error) {
+	p.Limit = cmp.Or(p.Limit, 1)
+	if p.Limit < 1 || p.Limit > sift.MaxLook {
+		return 0, cost, fault.BadRequest(fmt.Sprintf("limit must be from 1 to %d: got %d", sift.MaxLook, p.Limit), "correct the number of messages")
+	}
+	ready, cost, err = c.PeekCost(string(p.Queue))
+	switch {
+	case err != nil || ready == 0:
+		return ready, cost, err
+	case cost.Drops:
+		return 0, cost, &fault.Failure{Status: http.StatusConflict, Text: cost.Text, Advice: "archive the queue, or raise its delivery limit"}
+	case cost.Counts && !p.Counts:
+		return 0, cost, &fault.Failure{Status: http.StatusConflict, Text: cost.Text, Advice: `send "counts": true to look in spite of this`}
+	}
+	// The look changes the queue, so the record comes first.
+	if err := c.Archive.Record(c.R.Context(), c.Who.Actor, "peek", "", map[string]any{"queue": p.Queue, "messages": min(p.Limit, ready)}); err != nil {
+		return 0, cost, err
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
+	defer cancel()
+	err = c.Broker().Peek(ctx, string(p.Queue), p.Limit, show)
+	if errors.Is(err, reprise.ErrPeekLimit) {
+		err = &fault.Failure{
+			Status: http.StatusConflict, Text: fmt.Sprintf("a message has failed %d times, and each look brings it closer to the delivery limit", reprise.MaxPeeks),
+			Advice: "do not look again; archive the queue, or redrive it",
+		}
+	}
+	return ready, cost, ofBroker(err)
 }
 
 // Publish publishes a message, records the publication in the audit log, and returns the message ID.

@@ -1,4 +1,4 @@
-package queuecmd
+package sift
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestPeekCost(t *testing.T) {
+func TestCostOf(t *testing.T) {
 	queue := func(args topology.Table) *topology.Queue { return &topology.Queue{Args: args} }
 	quorum := func(limit int64) *topology.Queue {
 		return queue(topology.Table{"x-queue-type": "quorum", "x-delivery-limit": limit})
@@ -29,7 +29,7 @@ func TestPeekCost(t *testing.T) {
 		{"3.10.8", queue(topology.Table{"x-queue-type": "quorum"}), true, "return to the end of the queue"},
 		{"3.10.8", quorum(7), true, "after 7 of which"},
 	} {
-		if got := costOf(tc.version, tc.q); got.counts != tc.counts || !strings.Contains(got.text, tc.text) {
+		if got := CostOf(tc.version, tc.q); got.Counts != tc.counts || !strings.Contains(got.Text, tc.text) {
 			t.Errorf("version %q, queue %v: got %+v, want counts %v and %q", tc.version, tc.q, got, tc.counts, tc.text)
 		}
 	}
