@@ -9,7 +9,7 @@ import (
 // Tables contains the statements that create the tables of a store, and their version.
 type Tables struct {
 	Version    int
-	Statements []string // for both dialects, see Dialect.Types; each with IF NOT EXISTS
+	Statements []string // see Dialect.Types; each with IF NOT EXISTS
 	Lock       string   // see Dialect.WritingAlone
 }
 

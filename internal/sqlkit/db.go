@@ -1,4 +1,4 @@
-// Package sqlkit contains code for stores in a database: statements for both dialects, transactions with time limits,
+// Package sqlkit contains code for stores in a database: statements for all dialects, transactions with time limits,
 // rows as a sequence, and times as numbers.
 package sqlkit
 
@@ -20,7 +20,7 @@ const (
 // DB is the database of a store. Every statement has a time limit, except in transactions of Begin. In SQLite, DB detects
 // a removed or replaced file before the caller relies on a write. DB classifies errors; see ErrUnavailable.
 //
-// Statements are valid for both dialects: $1, $2, … are arguments, and {name} is the name of a table or an index, to
+// Statements are valid for all dialects of their store: $1, $2, … are arguments, and {name} is the name of a table or an index, to
 // which DB adds the prefix that was passed to New.
 type DB struct {
 	pool    *sql.DB
@@ -35,6 +35,12 @@ func New(pool *sql.DB, d Dialect, prefix string) *DB {
 }
 
 var names = regexp.MustCompile(`\{([a-z_]+)\}`)
+
+// Bind returns the statement and the arguments in the syntax of the driver, for a transaction that the caller has begun
+// without DB.
+func (d *DB) Bind(statement string, args ...any) (string, []any) {
+	return d.dialect.Bind(names.ReplaceAllString(statement, d.prefix+"$1"), args)
+}
 
 func (d *DB) sql(statement string) string {
 	return d.dialect.Args(names.ReplaceAllString(statement, d.prefix+"$1"))
@@ -68,7 +74,8 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64
 		return 0, explain(err, begun)
 	}
 	defer conn.Close() // closed after the check, because closing the last connection removes the log
-	result, err := conn.ExecContext(ctx, d.sql(query), args...)
+	query, args = d.Bind(query, args...)
+	result, err := conn.ExecContext(ctx, query, args...)
 	if err != nil {
 		return 0, explain(err, begun)
 	}
@@ -124,7 +131,7 @@ func (d *DB) Watch(ctx context.Context) error {
 	return explain(d.file.watch(ctx, d.pool), begun)
 }
 
-// Compact rewrites an SQLite file without deleted data, and empties its write-ahead log. In PostgreSQL it does nothing.
+// Compact rewrites an SQLite file without deleted data, and empties its write-ahead log. In other databases it does nothing.
 // While Compact runs, no other transaction can write. It can empty the log only when no transaction reads an older
 // state.
 func (d *DB) Compact(ctx context.Context) error {

@@ -33,7 +33,8 @@ func (d *DB) Row(ctx context.Context, query string, args ...any) *Row {
 	}
 	begun := time.Now()
 	ctx, cancel := limited(ctx, ReadLimit)
-	return &Row{row: d.pool.QueryRowContext(ctx, d.sql(query), args...), cancel: cancel, begun: begun}
+	query, args = d.Bind(query, args...)
+	return &Row{row: d.pool.QueryRowContext(ctx, query, args...), cancel: cancel, begun: begun}
 }
 
 // Rows is a sequence of the rows of a query. The query runs when the caller iterates over the sequence.
@@ -75,7 +76,8 @@ func (d *DB) Rows(ctx context.Context, query string, args ...any) Rows {
 		}
 		ctx, cancel := limited(ctx, ReadLimit)
 		defer cancel()
-		for row, err := range rowsOf(func() (*sql.Rows, error) { return queryContext(ctx, d.sql(query), args...) }) {
+		query, args := d.Bind(query, args...)
+		for row, err := range rowsOf(func() (*sql.Rows, error) { return queryContext(ctx, query, args...) }) {
 			if !yield(row, explain(err, begun)) {
 				return
 			}

@@ -25,6 +25,13 @@ const (
 	Longer = "SET LOCAL statement_timeout = '5min'"
 )
 
+// Statements that begin a transaction in MySQL. With the default isolation level, a statement that finds no row would lock
+// the gap, and block the inserts of other transactions.
+const (
+	Committed        = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+	StartTransaction = "START TRANSACTION"
+)
+
 // CommitTimeout is the maximum time to wait for the response to COMMIT or ROLLBACK, even after the context is canceled.
 // It prevents an unresponsive database from blocking a shutdown.
 const CommitTimeout = 5 * time.Second
@@ -41,7 +48,8 @@ type Tx struct {
 
 // Exec runs a statement, and returns the number of changed rows.
 func (t *Tx) Exec(query string, args ...any) (changed int64, err error) {
-	result, err := t.conn.ExecContext(t.ctx, t.db.sql(query), args...)
+	query, args = t.db.Bind(query, args...)
+	result, err := t.conn.ExecContext(t.ctx, query, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -65,12 +73,14 @@ func (t *Tx) ExecEach(query string, rows [][]any) error {
 
 // Row queries one row.
 func (t *Tx) Row(query string, args ...any) *sql.Row {
-	return t.conn.QueryRowContext(t.ctx, t.db.sql(query), args...)
+	query, args = t.db.Bind(query, args...)
+	return t.conn.QueryRowContext(t.ctx, query, args...)
 }
 
 // Rows queries any number of rows.
 func (t *Tx) Rows(query string, args ...any) Rows {
-	return rowsOf(func() (*sql.Rows, error) { return t.conn.QueryContext(t.ctx, t.db.sql(query), args...) })
+	query, args = t.db.Bind(query, args...)
+	return rowsOf(func() (*sql.Rows, error) { return t.conn.QueryContext(t.ctx, query, args...) })
 }
 
 // transaction runs f in a transaction on one connection. The statements in begin start the transaction; starting is

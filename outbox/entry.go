@@ -1,0 +1,266 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/retry"
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+// Entry is a periodic message. Each of its occurrences is inserted once when it is due, by any of the processes that have passed the
+// entry to Every and run a relay. Its MessageID is "cron:{app}/{name}/{time}", and its Timestamp is the time of the occurrence.
+type Entry struct {
+	// Name is the name of the entry in Config.App. It has at most 60 bytes.
+	Name string
+
+	// Spec contains the times of the entry: minute, hour, day of the month, month and day of the week, as in crontab(5),
+	// for example "30 2 * * mon-fri", or @hourly, @daily, @weekly, @monthly or @yearly. The time zone is UTC, or
+	// the zone in the prefix "CRON_TZ=Europe/Berlin ".
+	//
+	// When the clock of the zone changes, an entry with fixed hours occurs once: at the first of two equal times, and for a time that the
+	// clock skips, when the clock has skipped it. An entry with the hours *, */2 and similar occurs each time the clock shows
+	// a matching time.
+	Spec string
+
+	// Message is the message of each occurrence. Its MessageID must be empty.
+	Message reprise.Message
+
+	// Key is Message.Key of the occurrences.
+	Key string
+
+	// Missed selects the occurrences to insert if several are due, because no process has run. Default: MissedLatest.
+	Missed Missed
+
+	// CatchUp is the maximum age of an occurrence when it is inserted. Older occurrences are omitted. Default: 24 h.
+	CatchUp time.Duration
+}
+
+// Missed selects missed occurrences.
+type Missed int
+
+// The occurrences to insert if several are due.
+const (
+	MissedLatest Missed = iota // the latest
+	MissedAll                  // all of them
+)
+
+// DefaultCatchUp is the default of Entry.CatchUp.
+const DefaultCatchUp = 24 * time.Hour
+
+// entry is a registered Entry.
+type entry struct {
+	Entry
+	times   *schedule
+	started bool
+	next    int64 // earliest time at which the table must be read, ms since 1970
+
+	// If another process has stored another specification: the time in the row, and the time since which it is unchanged.
+	silent      bool
+	upto, since int64
+}
+
+// Every registers a periodic message. Call it in each process before the relay runs. If the specification of an entry changes, its
+// occurrences start again when the first process with the new specification starts; processes with the old specification then stop to
+// insert occurrences. An entry that no process registers does not occur.
+func (b *Box) Every(e Entry) error {
+	times, err := parseSchedule(e.Spec)
+	switch {
+	case e.Name == "" || len(e.Name) > 60 || !isText(e.Name) || strings.Contains(e.Name, "/"):
+		return fmt.Errorf("outbox: Entry.Name must be 1 to 60 bytes of text without a slash: got %q", e.Name)
+	case err != nil:
+		return fmt.Errorf("outbox: Entry.Spec of %q is invalid: %w", e.Name, err)
+	case len(e.Spec) > 200:
+		return fmt.Errorf("outbox: Entry.Spec of %q must be at most 200 bytes", e.Name)
+	case e.Message.MessageID != "":
+		return fmt.Errorf("outbox: Entry.Message.MessageID of %q must be empty: got %q", e.Name, e.Message.MessageID)
+	case e.Missed != MissedLatest && e.Missed != MissedAll:
+		return fmt.Errorf("outbox: Entry.Missed of %q must be MissedLatest or MissedAll: got %d", e.Name, e.Missed)
+	case e.CatchUp < 0:
+		return fmt.Errorf("outbox: Entry.CatchUp of %q must not be negative: got %s (0 means %s)", e.Name, e.CatchUp, DefaultCatchUp)
+	}
+	trial := &Message{Message: e.Message, Key: e.Key}
+	if _, err := b.encode(context.Background(), trial); err != nil {
+		return fmt.Errorf("outbox: Entry.Message of %q: %w", e.Name, err)
+	}
+	e.CatchUp = cmp.Or(e.CatchUp, DefaultCatchUp)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.ContainsFunc(b.entries, func(other *entry) bool { return other.Name == e.Name }) {
+		return fmt.Errorf("outbox: Entry %q already exists", e.Name)
+	}
+	b.entries = append(b.entries, &entry{Entry: e, times: times})
+	return nil
+}
+
+// Scheduled is the state of a periodic message in the database.
+type Scheduled struct {
+	App, Name, Spec string
+	Next            time.Time // next occurrence; if it is in the past, no process inserts the occurrences
+}
+
+// Entries returns the periodic messages of all programs, also of entries that no process registers any more.
+func (b *Box) Entries(ctx context.Context) (all []Scheduled, err error) {
+	var s Scheduled
+	var upto int64
+	for err := range b.db.Rows(ctx, `SELECT app, name, spec, upto FROM {cron} ORDER BY app, name`).Scan(&s.App, &s.Name, &s.Spec, &upto) {
+		if err != nil {
+			return nil, fmt.Errorf("outbox: cannot list periodic messages: %w", err)
+		}
+		s.Next = time.Time{}
+		if times, err := parseSchedule(s.Spec); err == nil {
+			s.Next = times.next(time.UnixMilli(upto)).UTC()
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// tick inserts due occurrences until ctx is done.
+func (b *Box) tick(ctx context.Context, poll time.Duration) {
+	for {
+		pause := poll
+		if err := b.tickAll(ctx); err != nil && ctx.Err() == nil {
+			b.cfg.Logger.Error("outbox periodic messages failed", "error", err, "next_try", errorPause)
+			pause = errorPause
+		}
+		if retry.Sleep(ctx, pause) != nil {
+			return
+		}
+	}
+}
+
+// tickAll inserts the due occurrences of all entries.
+func (b *Box) tickAll(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.entries) == 0 {
+		return nil
+	}
+	var now int64
+	if err := b.db.Row(ctx, `SELECT `+b.clock()).Scan(&now); err != nil {
+		return err
+	}
+	for _, e := range b.entries {
+		for e.next <= now {
+			more, err := b.occur(ctx, e, now)
+			if err != nil {
+				return fmt.Errorf("entry %q: %w", e.Name, err)
+			}
+			if !more {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// occur inserts one due occurrence of an entry. The process that moves the time in the row forward inserts the occurrence, in
+// the same transaction.
+func (b *Box) occur(ctx context.Context, e *entry, now int64) (more bool, err error) {
+	if !e.started {
+		if err := b.start(ctx, e, now); err != nil {
+			return false, err
+		}
+		e.started = true
+	}
+	var spec string
+	var upto int64
+	if err := b.db.Row(ctx, `SELECT spec, upto FROM {cron} WHERE app = $1 AND name = $2`, b.cfg.App, e.Name).Scan(&spec, &upto); err != nil {
+		return false, err
+	}
+	if spec != e.Spec {
+		return false, b.yield(ctx, e, spec, upto, now)
+	}
+	e.silent = false
+	at := e.occurrence(upto, now)
+	if at > now {
+		e.next = at
+		return false, nil
+	}
+	err = b.transaction(ctx, func(tx *sqlkit.Tx) error {
+		changed, err := tx.Exec(`UPDATE {cron} SET upto = $1 WHERE app = $2 AND name = $3 AND spec = $4 AND upto < $1`, at, b.cfg.App, e.Name, e.Spec)
+		if err != nil || changed == 0 {
+			return err
+		}
+		return b.insertOccurrence(ctx, tx, e, at)
+	})
+	if err == nil {
+		b.signal()
+	}
+	return true, err
+}
+
+// occurrence returns the next occurrence to insert, in ms since 1970. It is in the future if none is due.
+func (e *entry) occurrence(upto, now int64) int64 {
+	after := time.UnixMilli(max(upto, now-e.CatchUp.Milliseconds()-1))
+	at := e.times.next(after)
+	if e.Missed == MissedAll {
+		return at.UnixMilli()
+	}
+	for at.UnixMilli() <= now {
+		next := e.times.next(at)
+		if next.UnixMilli() > now {
+			break
+		}
+		at = next
+	}
+	return at.UnixMilli()
+}
+
+func (b *Box) insertOccurrence(ctx context.Context, tx *sqlkit.Tx, e *entry, at int64) error {
+	due := time.UnixMilli(at).UTC()
+	m := &Message{Message: e.Message, Key: e.Key}
+	m.MessageID = fmt.Sprintf("cron:%s/%s/%s", b.cfg.App, e.Name, due.Format(time.RFC3339))
+	if m.Timestamp.IsZero() && !m.NoTimestamp {
+		m.Timestamp = due
+	}
+	r, err := b.encode(ctx, m)
+	if err != nil {
+		return err
+	}
+	return b.insert(own{tx}, []row{r})
+}
+
+// start stores the specification of an entry. A process stores it once, so that processes with different specifications do
+// not replace them in turns during a rolling deployment.
+func (b *Box) start(ctx context.Context, e *entry, now int64) error {
+	return b.transaction(ctx, func(tx *sqlkit.Tx) error {
+		if _, err := tx.Exec(`INSERT INTO {cron} (app, name, spec, upto) VALUES ($1, $2, $3, $4) ON CONFLICT (app, name) DO NOTHING`, b.cfg.App, e.Name, e.Spec, now); err != nil {
+			return err
+		}
+		_, err := tx.Exec(`UPDATE {cron} SET spec = $1, upto = $2 WHERE app = $3 AND name = $4 AND spec <> $1`, e.Spec, now, b.cfg.App, e.Name)
+		return err
+	})
+}
+
+// abandoned is the time after which a due occurrence of another specification proves that no process inserts its occurrences.
+const abandoned = time.Minute
+
+// yield handles an entry for which another process has stored another specification. If no process inserts the occurrences of the other
+// specification, it stores the specification of this process again.
+func (b *Box) yield(ctx context.Context, e *entry, spec string, upto, now int64) error {
+	if !e.silent {
+		e.silent = true
+		b.cfg.Logger.Warn("outbox periodic message replaced", "entry", e.Name, "specification", e.Spec, "stored", spec)
+	}
+	e.next = now + abandoned.Milliseconds()/2
+	if upto != e.upto {
+		e.upto, e.since = upto, now
+	}
+	if now < e.since+abandoned.Milliseconds() {
+		return nil
+	}
+	if times, err := parseSchedule(spec); err == nil && times.next(time.UnixMilli(upto)).Add(abandoned).UnixMilli() > now {
+		return nil
+	}
+	b.cfg.Logger.Warn("outbox periodic message resumed", "entry", e.Name, "specification", e.Spec, "abandoned", spec)
+	e.next = now
+	_, err := b.db.Write(ctx, `UPDATE {cron} SET spec = $1 WHERE app = $2 AND name = $3 AND spec = $4 AND upto = $5`, e.Spec, b.cfg.App, e.Name, spec, upto)
+	return err
+}

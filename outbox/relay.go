@@ -1,0 +1,228 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/retry"
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+// Publisher publishes messages, and returns nil, a *reprise.BatchError, or an error that applies to all messages. A
+// *reprise.Client is a Publisher. A relay makes one call at a time.
+type Publisher interface {
+	PublishBatch(ctx context.Context, messages []*reprise.Message) error
+}
+
+// Defaults of RelayConfig.
+const (
+	DefaultLease = 15 * time.Second
+	DefaultPoll  = 500 * time.Millisecond
+	DefaultBatch = 500
+)
+
+// RelayConfig configures a Relay. The zero value means the defaults.
+type RelayConfig struct {
+	// Lease is the time for which no other relay publishes after this relay crashes. The relay renews it. Minimum: 1 s.
+	// Default: 15 s.
+	Lease time.Duration
+
+	// Poll is the time between two searches for due messages, if none is due. A message that is inserted in the process
+	// of the relay is found earlier. Minimum: 1 ms. Default: 500 ms.
+	Poll time.Duration
+
+	// Batch is the maximum number of messages to read and publish at a time. Default: 500.
+	Batch int
+}
+
+// Validate reports invalid settings and their valid values.
+func (c RelayConfig) Validate() error {
+	var errs []error
+	if c.Lease != 0 && c.Lease < time.Second {
+		errs = append(errs, fmt.Errorf("outbox: RelayConfig.Lease must be at least 1s: got %s (0 means %s)", c.Lease, DefaultLease))
+	}
+	if c.Poll != 0 && c.Poll < time.Millisecond {
+		errs = append(errs, fmt.Errorf("outbox: RelayConfig.Poll must be at least 1ms: got %s (0 means %s)", c.Poll, DefaultPoll))
+	}
+	if c.Batch < 0 {
+		errs = append(errs, fmt.Errorf("outbox: RelayConfig.Batch must not be negative: got %d (0 means %d)", c.Batch, DefaultBatch))
+	}
+	return errors.Join(errs...)
+}
+
+// Relay publishes the messages of a Box when they are due. Any number of relays can run; one of them has the lease and
+// publishes, and the others replace it within RelayConfig.Lease after it crashes, or immediately after it stops.
+type Relay struct {
+	box   *Box
+	to    Publisher
+	cfg   RelayConfig // with defaults
+	log   *slog.Logger
+	token string
+	scan  scan
+	dests destinations
+
+	inserted time.Time // last insert in this process
+
+	mu      sync.Mutex
+	renewed time.Time // start of the lease by the clock of this process; zero without a lease
+}
+
+// NewRelay returns a relay, which does nothing until Run is called.
+func NewRelay(box *Box, to Publisher, cfg RelayConfig) (*Relay, error) {
+	if box == nil || to == nil {
+		return nil, errors.New("outbox: NewRelay: box and publisher must not be nil")
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.Lease, cfg.Poll, cfg.Batch = cmp.Or(cfg.Lease, DefaultLease), cmp.Or(cfg.Poll, DefaultPoll), cmp.Or(cfg.Batch, DefaultBatch)
+	return &Relay{box: box, to: to, cfg: cfg, log: box.cfg.Logger, token: rand.Text(), dests: destinations{}}, nil
+}
+
+// Pauses of a relay.
+const (
+	errorPause = time.Second     // after an error of the database or the connection to the broker
+	stopLimit  = 5 * time.Second // for the messages that are being published when Run is to return
+)
+
+// Run publishes messages, and inserts the periodic messages of Box.Every, until ctx is done. It then waits up to 5 s for the confirms
+// of the messages that it has sent. After an error of the database or of the broker, Run logs the error and continues. It
+// returns an error only if the publisher is closed, or if it cannot start. Call Run once at a time.
+func (r *Relay) Run(ctx context.Context) error {
+	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopLimit, stop) })()
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	helpers.Go(func() { r.keep(ctx) })
+	helpers.Go(func() { r.box.tick(ctx, r.cfg.Poll) })
+	for {
+		more, err := r.step(stopping)
+		switch {
+		case ctx.Err() != nil:
+			r.release(stopping)
+			return nil
+		case errors.Is(err, reprise.ErrClosed):
+			r.release(stopping)
+			return fmt.Errorf("outbox: cannot publish messages: %w", err)
+		case err != nil:
+			r.log.Error("outbox relay failed", "error", err, "next_try", errorPause)
+			_ = retry.Sleep(ctx, errorPause)
+		case !more:
+			r.wait(ctx)
+		}
+	}
+}
+
+// soon is the time between two searches after an insert in this process, whose transaction may not be committed yet.
+const soon = 10 * time.Millisecond
+
+// wait waits until a message can be due.
+func (r *Relay) wait(ctx context.Context) {
+	pause := r.cfg.Poll
+	if time.Now().Before(r.inserted.Add(r.cfg.Poll)) {
+		pause = min(pause, soon)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-r.box.wake:
+		r.inserted = time.Now()
+	}
+}
+
+// step publishes the next batch. It returns whether more messages may be due.
+func (r *Relay) step(ctx context.Context) (more bool, err error) {
+	if idle, err := r.idle(ctx); idle || err != nil {
+		return false, err
+	}
+	now, held, err := r.renew(ctx, true)
+	if err != nil || !held {
+		return false, err
+	}
+	rows, more, err := r.read(ctx, now)
+	if err != nil {
+		return false, err
+	}
+	again, err := r.publish(ctx, now, rows)
+	if err != nil {
+		r.scan = scan{}
+	}
+	return more || again, err
+}
+
+// idle reports whether no message is due. Without this query, a relay would write to the database each time it polls.
+func (r *Relay) idle(ctx context.Context) (bool, error) {
+	var due int64
+	err := r.box.db.Row(ctx, `SELECT count(*) FROM (SELECT 1 AS due FROM {messages} WHERE due <= `+r.box.clock()+` AND retry_at <= `+r.box.clock()+` LIMIT 1) AS first`).Scan(&due)
+	return due == 0, err
+}
+
+// renew renews the lease, or takes it if it is free. With horizon, it raises the horizon to the time that it returns. It
+// never lowers the horizon, also if the clock of the database is set back.
+func (r *Relay) renew(ctx context.Context, horizon bool) (now int64, held bool, err error) {
+	began := time.Now()
+	err = r.box.transaction(ctx, func(tx *sqlkit.Tx) error {
+		var token string
+		var until, before int64
+		if err := tx.Row(`SELECT token, until, horizon, `+r.box.clock()+` FROM {relay} WHERE id = 1`+r.box.locking(false)).Scan(&token, &until, &before, &now); err != nil {
+			return err
+		}
+		held = token == r.token || horizon && until <= now
+		if !held {
+			return nil
+		}
+		if horizon {
+			before = max(before, now)
+		}
+		_, err := tx.Exec(`UPDATE {relay} SET token = $1, until = $2, horizon = $3 WHERE id = 1`, r.token, now+r.cfg.Lease.Milliseconds(), before)
+		return err
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil && held:
+		r.renewed = began
+	case err == nil:
+		r.renewed = time.Time{}
+	}
+	return now, held && err == nil, err
+}
+
+// leased reports whether this relay still has its lease, by the clock of this process. With Config.Clock, the lease ends
+// only if another relay takes it.
+func (r *Relay) leased() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.renewed.IsZero() && (r.box.cfg.Clock != nil || time.Since(r.renewed) < r.cfg.Lease)
+}
+
+// keep renews the lease while the relay has it, also while the relay waits for confirms.
+func (r *Relay) keep(ctx context.Context) {
+	for retry.Sleep(ctx, r.cfg.Lease/3) == nil {
+		if r.leased() {
+			if _, _, err := r.renew(ctx, false); err != nil && ctx.Err() == nil {
+				r.log.Warn("outbox lease not renewed", "error", err)
+			}
+		}
+	}
+}
+
+// release gives up the lease.
+func (r *Relay) release(ctx context.Context) {
+	_, err := r.box.db.Write(ctx, `UPDATE {relay} SET token = '', until = 0 WHERE id = 1 AND token = $1`, r.token)
+	if err != nil {
+		r.log.Warn("outbox lease not released", "error", err)
+	}
+}
