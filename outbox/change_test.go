@@ -32,7 +32,7 @@ func delayed(id string, d time.Duration) *outbox.Message {
 func TestCancelAndMove(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		clock := newClock()
-		b, to := db.box(t, clock), &broker{}
+		b, to := db.box(t, clock), &recorder{}
 		r := relay(t, b, to)
 		schedule(t, b, delayed("canceled", time.Minute), delayed("later", time.Minute), delayed("sooner", time.Hour), message("due"))
 		cancel(t, b, outbox.Filter{MessageID: "canceled"}, outbox.Result{Done: 1})
@@ -58,7 +58,7 @@ func TestCancelAndMove(t *testing.T) {
 func TestCancelAfterReadIsTooLate(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		clock := newClock()
-		b, to := db.box(t, clock), &broker{}
+		b, to := db.box(t, clock), &recorder{}
 		r := relay(t, b, to)
 		fail := true
 		to.before = func(messages []*reprise.Message) error {
@@ -91,7 +91,7 @@ func TestCancelAfterReadIsTooLate(t *testing.T) {
 func TestUniqueMessageIsInsertedOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		clock := newClock()
-		b, to := db.box(t, clock), &broker{}
+		b, to := db.box(t, clock), &recorder{}
 		r := relay(t, b, to)
 		unique := func(id string) *outbox.Message {
 			m := delayed(id, time.Minute)

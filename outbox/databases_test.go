@@ -129,16 +129,16 @@ func (d database) box(t fataler, c *clock, options ...func(*outbox.Config)) *out
 	return b
 }
 
-// broker is a Publisher that records messages. before and after are called with the messages of a batch before and after
+// recorder is a Publisher that records messages. before and after are called with the messages of a batch before and after
 // they are stored, and can return an error for all of them.
-type broker struct {
+type recorder struct {
 	before, after func(messages []*reprise.Message) error
 
 	mu     sync.Mutex
 	stored []reprise.Message
 }
 
-func (p *broker) PublishBatch(_ context.Context, messages []*reprise.Message) error {
+func (p *recorder) PublishBatch(_ context.Context, messages []*reprise.Message) error {
 	if p.before != nil {
 		if err := p.before(messages); err != nil {
 			return err
@@ -155,7 +155,7 @@ func (p *broker) PublishBatch(_ context.Context, messages []*reprise.Message) er
 	return nil
 }
 
-func (p *broker) ids() (all []string) {
+func (p *recorder) ids() (all []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range p.stored {
@@ -165,7 +165,7 @@ func (p *broker) ids() (all []string) {
 }
 
 // want fails the test unless exactly the messages with these ids were stored, in this order.
-func (p *broker) want(t testing.TB, ids ...string) {
+func (p *recorder) want(t testing.TB, ids ...string) {
 	t.Helper()
 	if got := p.ids(); fmt.Sprint(got) != fmt.Sprint(ids) {
 		t.Errorf("published messages: got %v, want %v", got, ids)

@@ -30,7 +30,7 @@ func tick(t testing.TB, boxes ...*outbox.Box) {
 
 func TestOccurrencesAreInsertedOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
-		clock, to := newClock(), &broker{}
+		clock, to := newClock(), &recorder{}
 		var boxes []*outbox.Box
 		for range 3 {
 			b := db.box(t, clock)
@@ -67,7 +67,7 @@ func TestOccurrencesAreInsertedOnce(t *testing.T) {
 
 func TestMissedOccurrences(t *testing.T) {
 	db := openSQLite(t)
-	clock, to := newClock(), &broker{}
+	clock, to := newClock(), &recorder{}
 	b := db.box(t, clock)
 	every(t, b, outbox.Entry{Name: "latest", Spec: "0 * * * *"})
 	every(t, b, outbox.Entry{Name: "all", Spec: "0 * * * *", Missed: outbox.MissedAll, CatchUp: 2 * time.Hour})
@@ -82,7 +82,7 @@ func TestMissedOccurrences(t *testing.T) {
 // During a rolling deployment, the processes with the replaced specification insert nothing, also after the restart of one of them.
 func TestReplacedSpecification(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
-		clock, to := newClock(), &broker{}
+		clock, to := newClock(), &recorder{}
 		start := func(spec string) *outbox.Box {
 			b := db.box(t, clock)
 			every(t, b, outbox.Entry{Name: "e", Spec: spec})

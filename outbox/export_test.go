@@ -19,3 +19,6 @@ var ParseSchedule = parseSchedule
 
 // Next returns the first time of a schedule after t.
 var Next = (*schedule).next
+
+// Release gives up the lease of a relay.
+func Release(ctx context.Context, r *Relay) { r.release(ctx) }

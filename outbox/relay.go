@@ -162,13 +162,6 @@ func (r *Relay) step(ctx context.Context) (more bool, err error) {
 	return more || again, err
 }
 
-// idle reports whether no message is due. Without this query, a relay would write to the database each time it polls.
-func (r *Relay) idle(ctx context.Context) (bool, error) {
-	var due int64
-	err := r.box.db.Row(ctx, `SELECT count(*) FROM (SELECT 1 AS due FROM {messages} WHERE due <= `+r.box.clock()+` AND retry_at <= `+r.box.clock()+` LIMIT 1) AS first`).Scan(&due)
-	return due == 0, err
-}
-
 // renew renews the lease, or takes it if it is free. With horizon, it raises the horizon to the time that it returns. It
 // never lowers the horizon, also if the clock of the database is set back.
 func (r *Relay) renew(ctx context.Context, horizon bool) (now int64, held bool, err error) {

@@ -1,0 +1,117 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/outbox"
+)
+
+// benchmarkDatabases runs a benchmark with databases on disk. The servers are those of the tests, usually without fsync.
+func benchmarkDatabases(b *testing.B, run func(b *testing.B, db database)) {
+	b.Run("sqlite", func(b *testing.B) {
+		run(b, open(b, outbox.SQLite, "sqlite", "file:"+filepath.Join(b.TempDir(), "bench.db")+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"))
+	})
+	for _, name := range []string{"postgres", "mariadb"} {
+		b.Run(name, func(b *testing.B) { run(b, databases[name](b)) })
+	}
+}
+
+// BenchmarkSchedule measures the insertion of messages of 350 bytes.
+func BenchmarkSchedule(b *testing.B) {
+	for _, size := range []int{1, 500} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			benchmarkDatabases(b, func(b *testing.B, db database) {
+				box := db.box(b, nil)
+				for b.Loop() {
+					schedule(b, box, payloads(size, 0)...)
+				}
+				b.ReportMetric(float64(b.N*size)/b.Elapsed().Seconds(), "messages/s")
+			})
+		})
+	}
+}
+
+func payloads(n int, in time.Duration) []*outbox.Message {
+	all := make([]*outbox.Message, n)
+	for i := range all {
+		all[i] = &outbox.Message{Message: reprise.Message{RoutingKey: "orders", Body: make([]byte, 350)}, In: in}
+	}
+	return all
+}
+
+// BenchmarkDrain measures a relay with 50,000 due messages, without a broker.
+func BenchmarkDrain(b *testing.B) {
+	const total = 50_000
+	benchmarkDatabases(b, func(b *testing.B, db database) {
+		box := db.box(b, nil)
+		for b.Loop() {
+			b.StopTimer()
+			for range total / 1000 {
+				schedule(b, box, payloads(1000, 0)...)
+			}
+			r := relay(b, box, &recorder{})
+			b.StartTimer()
+			step(b, r)
+			b.StopTimer()
+			if _, err := outbox.Renew(b.Context(), r); err != nil {
+				b.Fatal(err)
+			}
+			outbox.Release(b.Context(), r)
+			b.StartTimer()
+		}
+		b.ReportMetric(float64(b.N*total)/b.Elapsed().Seconds(), "messages/s")
+	})
+}
+
+// BenchmarkLateness measures the lateness of 20,000 messages, of which 5,000 are due in each second, without a broker.
+func BenchmarkLateness(b *testing.B) {
+	benchmarkDatabases(b, func(b *testing.B, db database) {
+		box := db.box(b, nil)
+		for b.Loop() {
+			const total, rate = 20_000, 5000
+			start := time.Now().Add(20 * time.Second)
+			due := map[string]time.Time{}
+			for range total / 500 {
+				batch := payloads(500, 0)
+				for _, m := range batch {
+					m.At = start.Add(time.Duration(len(due)) * time.Second / rate)
+					m.MessageID = fmt.Sprint(len(due))
+					due[m.MessageID] = m.At
+				}
+				schedule(b, box, batch...)
+			}
+			var late []time.Duration
+			done := make(chan struct{})
+			var mu sync.Mutex
+			to := publisher(func(messages []*reprise.Message) error {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, m := range messages {
+					late = append(late, time.Since(due[m.MessageID]))
+				}
+				if len(late) == total {
+					close(done)
+				}
+				return nil
+			})
+			ctx, stop := context.WithCancel(b.Context())
+			var wg sync.WaitGroup
+			r := relay(b, box, to)
+			wg.Go(func() { _ = r.Run(ctx) })
+			<-done
+			stop()
+			wg.Wait()
+			slices.Sort(late)
+			b.ReportMetric(float64(late[total/2].Milliseconds()), "p50-ms")
+			b.ReportMetric(float64(late[total*99/100].Milliseconds()), "p99-ms")
+			b.ReportMetric(float64(late[total-1].Milliseconds()), "max-ms")
+		}
+	})
+}
