@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -158,13 +159,13 @@ func TestList(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var text string
+			var text strings.Builder
 			for _, r := range rows {
-				text += r.MessageID
+				text.WriteString(r.MessageID)
 			}
-			return text
+			return text.String()
 		}
-		var pages string
+		var pages strings.Builder
 		var last *outbox.Row
 		for {
 			rows, err := b.List(t.Context(), outbox.Filter{After: last, Limit: 3})
@@ -175,13 +176,13 @@ func TestList(t *testing.T) {
 				break
 			}
 			for _, r := range rows {
-				pages += r.MessageID
+				pages.WriteString(r.MessageID)
 			}
 			last = &rows[len(rows)-1]
 		}
 		for _, c := range []struct{ got, want string }{
 			{ids(outbox.Filter{}), "8967452301"},
-			{pages, "8967452301"},
+			{pages.String(), "8967452301"},
 			{ids(outbox.Filter{Key: "A"}), "97531"},
 			{ids(outbox.Filter{From: clock.Now().Add(7 * time.Minute), Before: clock.Now().Add(9 * time.Minute)}), "6745"},
 			{ids(outbox.Filter{Failed: true}), ""},

@@ -84,6 +84,9 @@ func (f field) parse(text string) (set uint64, err error) {
 				if to, err = f.number(last); err != nil {
 					return 0, err
 				}
+				if to == 0 && f.last == 7 && from > 0 { // fri-sun
+					to = 7
+				}
 			case !stepped:
 				to = from
 			}
