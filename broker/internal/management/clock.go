@@ -54,5 +54,5 @@ func (c *call) clockFields() (any, error) {
 		return nil, &failure{http.StatusBadRequest, "bad_request", "only a broker in memory has a clock that can be moved (reprise broker --memory)"}
 	}
 	now := c.node.Clock.Now()
-	return fields{"now": now.UTC().Format(time.RFC3339Nano), "ahead": now.Sub(time.Now()).Round(time.Millisecond).Seconds()}, nil
+	return fields{"now": now.UTC().Format(time.RFC3339Nano), "ahead": time.Until(now).Round(time.Millisecond).Seconds()}, nil
 }
