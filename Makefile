@@ -85,7 +85,7 @@ bench-pages: ## measure the console's pages with 1,000,000 failures (ARGS='-sqli
 	$(call tool,pagebench) $(ARGS)
 
 .PHONY: bench-worker
-bench-worker: ## compare the worker library with handwritten consumers (without ARGS: list the benchmarks)
+bench-worker: build ## compare the worker library with handwritten consumers, and kinds of handlers (without ARGS: list the benchmarks)
 	go build -C bench -o ../bin/workerbench ./cmd/workerbench
 	bin/workerbench $(ARGS)
 

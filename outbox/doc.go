@@ -26,8 +26,8 @@
 // message that the broker refuses stays in the table, with the error, and is published again after a delay of 1 s to 5 min, until it
 // leaves or is canceled. Messages to other destinations do not wait for it.
 //
-// A scheduled message is usually late by less than 50 ms. A message that another process inserts to leave at once is late by
-// at most RelayConfig.Poll. A program that needs no database can use reprise.Client.PublishAt; messages that wait in the broker cannot be listed or canceled.
+// A message is usually late by less than RelayConfig.Poll, and by a few milliseconds if it was inserted in the process of the
+// relay. A program that needs no database can use reprise.Client.PublishAt; messages that wait in the broker cannot be listed or canceled.
 //
 // The program provides the database driver. The package imports the worker library, internal/guard, internal/retry,
 // internal/sqlkit and internal/tablejson.

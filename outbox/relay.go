@@ -34,8 +34,8 @@ type RelayConfig struct {
 	// Default: 15 s.
 	Lease time.Duration
 
-	// Poll is the maximum time between two searches for due messages. It delays messages that another process inserts to leave
-	// earlier. Minimum: 1 ms. Default: 500 ms.
+	// Poll is the time between two searches for due messages, if none is due. A message that is inserted in the process
+	// of the relay is found earlier. Minimum: 1 ms. Default: 500 ms.
 	Poll time.Duration
 
 	// Batch is the maximum number of messages to read and publish at a time. Default: 500.
@@ -126,24 +126,9 @@ func (r *Relay) Run(ctx context.Context) error {
 // soon is the time between two searches after an insert in this process, whose transaction may not be committed yet.
 const soon = 10 * time.Millisecond
 
-// gather is the minimum time between two batches that are not full. It limits the number of transactions.
-const gather = 20 * time.Millisecond
-
-// untilDue returns the time until the next message is due, at most RelayConfig.Poll.
-func (r *Relay) untilDue(ctx context.Context) time.Duration {
-	var due, now int64
-	clock := `(SELECT ` + r.box.clock() + `)`
-	for err := range r.box.inOrder(ctx, `SELECT due, `+clock+` FROM {messages}`+r.box.forceIndex()+` WHERE due > `+clock+` ORDER BY due LIMIT 1`).Scan(&due, &now) {
-		if err == nil {
-			return min(r.cfg.Poll, max(gather, time.Duration(due-now)*time.Millisecond))
-		}
-	}
-	return r.cfg.Poll // the next search reports the error
-}
-
 // wait waits until a message can be due.
 func (r *Relay) wait(ctx context.Context) {
-	pause := r.untilDue(ctx)
+	pause := r.cfg.Poll
 	if time.Now().Before(r.inserted.Add(r.cfg.Poll)) {
 		pause = min(pause, soon)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,7 +61,10 @@ func (b *bench) end() (err error) {
 }
 
 func (b *bench) measure(ctx context.Context, s scenario) (*report.Table, error) {
-	t := &report.Table{Name: s.name, Text: s.text, Target: s.target, Subject: "client", Base: "× by hand", Columns: columns}
+	t := &report.Table{Name: s.name, Text: s.text, Target: s.target, Subject: "client", Base: cmp.Or(s.base, "× by hand"), Columns: columns}
+	if s.columns != nil {
+		t.Columns = s.columns
+	}
 	var entries []entry
 	for _, e := range s.entries {
 		if strings.Contains(e.name, b.only) {
@@ -120,7 +124,7 @@ func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics,
 
 // contend runs a contender in a separate process.
 func (b *bench) contend(ctx context.Context, e entry, messages int) (result, error) {
-	args := append([]string{contending, "-name", e.contender, "-url", b.url, "-queue", workQueue, "-messages", fmt.Sprint(messages)}, e.job.args()...)
+	args := append([]string{contending, "-name", e.contender, "-url", b.url, "-queue", workQueue, "-messages", fmt.Sprint(messages), "-reprise", filepath.Join(b.root, "bin/reprise")}, e.job.args()...)
 	if b.broker != nil {
 		args = append(args, "-broker", fmt.Sprint(b.broker.PID()))
 	}

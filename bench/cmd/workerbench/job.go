@@ -22,6 +22,8 @@ type job struct {
 	concurrency int    // number of concurrent handlers or publishers
 	batch       int    // for a loop by hand: number of messages per ack
 
+	reprise string // path of the command
+
 	meter    meter
 	profiles profiles.Files
 }
@@ -43,6 +45,14 @@ var contenders = map[string]contender{
 	"publish-one-by-one": publishOneByOne,
 	"publish-pipelined":  publishPipelined,
 	"publish-reprise":    publishReprise,
+	"up-exec-python":     up("exec", "python3", "handler.py"),
+	"up-http-python":     up("http", "python3", "handler.py"),
+	"up-unix-python":     up("unix", "python3", "handler.py"),
+	"up-process-python":  up("process", "python3", "handler.py"),
+	"up-exec-node":       up("exec", "node", "handler.js"),
+	"up-http-node":       up("http", "node", "handler.js"),
+	"up-unix-node":       up("unix", "node", "handler.js"),
+	"up-process-node":    up("process", "node", "handler.js"),
 }
 
 // tick is the interval after which a loop by hand acks an incomplete batch.
@@ -64,6 +74,7 @@ func parseJob(args []string) (*job, error) {
 	f.IntVar(&j.concurrency, "concurrency", 1, "number of concurrent handlers or publishers")
 	f.IntVar(&j.batch, "batch", 1, "number of messages per ack")
 	f.IntVar(&j.meter.broker, "broker", 0, "process ID of the broker")
+	f.StringVar(&j.reprise, "reprise", "", "path of the command reprise")
 	j.profiles.Flags(f)
 	if err := f.Parse(args); err != nil {
 		return nil, err

@@ -12,6 +12,8 @@ type scenario struct {
 	filled             bool // before a round, the work queue contains the messages
 	copied             bool // after a round, the wait queue contains the messages
 	entries            []entry
+	base               string          // title of the ratio; default: by hand
+	columns            []report.Column // default: columns
 }
 
 // entry is a contender in a scenario.
@@ -58,6 +60,24 @@ var scenarios = []scenario{
 			{name: "reprise, prefetch 200", contender: "retry-reprise", against: "by hand, pipelined", job: settings{prefetch: 200, concurrency: 8}},
 			{name: "reprise, prefetch 200, announced", contender: "retry-announced", against: "by hand, pipelined", job: settings{prefetch: 200, concurrency: 8}},
 			{name: "reprise, prefetch 16", contender: "retry-reprise", against: "by hand, pipelined", job: settings{prefetch: 16, concurrency: 1}},
+		},
+	},
+	{
+		name:    "handlers",
+		text:    "reprise up passes the messages to a handler that does nothing, in one process of Python\n(http.server) or Node.js.",
+		target:  "process: 10,000 messages/s, and 3 times http",
+		filled:  true,
+		base:    "× http",
+		columns: []report.Column{{Metric: perSecond, Title: "messages/s", Ratio: true}},
+		entries: []entry{
+			{name: "Python, exec", contender: "up-exec-python", against: "Python, http", job: settings{prefetch: 200, concurrency: 8}, share: 0.005},
+			{name: "Python, http", contender: "up-http-python", against: "Python, http", job: settings{prefetch: 200, concurrency: 50}, share: 0.2},
+			{name: "Python, http on a Unix socket", contender: "up-unix-python", against: "Python, http", job: settings{prefetch: 200, concurrency: 50}, share: 0.2},
+			{name: "Python, process", contender: "up-process-python", against: "Python, http", job: settings{prefetch: 200, concurrency: 50}},
+			{name: "Node.js, exec", contender: "up-exec-node", against: "Node.js, http", job: settings{prefetch: 200, concurrency: 8}, share: 0.005},
+			{name: "Node.js, http", contender: "up-http-node", against: "Node.js, http", job: settings{prefetch: 200, concurrency: 50}, share: 0.2},
+			{name: "Node.js, http on a Unix socket", contender: "up-unix-node", against: "Node.js, http", job: settings{prefetch: 200, concurrency: 50}, share: 0.2},
+			{name: "Node.js, process", contender: "up-process-node", against: "Node.js, http", job: settings{prefetch: 200, concurrency: 50}},
 		},
 	},
 	{
