@@ -136,7 +136,7 @@ type run struct {
 const (
 	holding      = ".migrating"         // suffix of the queue that holds the messages while the name is kept
 	checking     = ".migrating.check"   // suffix of the queue that checks the wanted arguments
-	recordPrefix = "reprise.migration." // prefix of the exchange with the record and of the lock
+	RecordPrefix = "reprise.migration." // prefix of the exchange with the record and of the lock
 	movePrefix   = "reprise.move."      // prefix of the exchange through which messages move
 	maxName      = 230
 )
@@ -171,7 +171,7 @@ func (r *run) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if r.locked {
-		_ = r.do(ctx, func(ch *amqpconn.Channel) error { return ch.DeleteQueue(ctx, recordPrefix+r.cfg.Change.Queue) })
+		_ = r.do(ctx, func(ch *amqpconn.Channel) error { return ch.DeleteQueue(ctx, RecordPrefix+r.cfg.Change.Queue) })
 	}
 	if r.control != nil {
 		r.control.CloseSoon(context.Background(), time.Second)
@@ -186,7 +186,7 @@ func (r *run) lock(ctx context.Context, queue string) error {
 	if len(queue) > maxName {
 		return fmt.Errorf("name of the queue must have at most %d bytes: got %d", maxName, len(queue))
 	}
-	lock := topology.Queue{Name: recordPrefix + queue, Transient: true, Exclusive: true}
+	lock := topology.Queue{Name: RecordPrefix + queue, Transient: true, Exclusive: true}
 	err := r.do(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareQueue(ctx, lock, false) })
 	if refusal, ok := amqpconn.RefusedChannel(err); ok && refusal.Code == amqpconn.ResourceLocked {
 		return ErrRunning

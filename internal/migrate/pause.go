@@ -160,7 +160,7 @@ func (r *run) resume() error {
 // limit protects the messages that programs would publish while the queue does not exist.
 func Recover(ctx context.Context, api mgmtapi.API, queue string) (recovered bool, err error) {
 	b := broker{api}
-	lock, err := b.queue(ctx, recordPrefix+queue)
+	lock, err := b.queue(ctx, RecordPrefix+queue)
 	if err != nil {
 		return false, err
 	}

@@ -41,7 +41,7 @@ func (r record) exchange() topology.Exchange {
 	if err != nil {
 		text = nil // impossible: arguments come from JSON or from flags
 	}
-	return topology.Exchange{Name: recordPrefix + r.Queue, Kind: "direct", Args: topology.Table{recordArgument: string(text)}}
+	return topology.Exchange{Name: RecordPrefix + r.Queue, Kind: "direct", Args: topology.Table{recordArgument: string(text)}}
 }
 
 // mover returns the exchange through which messages move, because a message that is published by the name of a queue loses its
@@ -283,7 +283,7 @@ func (b broker) record(ctx context.Context, queue string) (r record, found bool,
 	var x struct {
 		Args object `json:"arguments"`
 	}
-	err = b.get(ctx, b.path("exchanges", recordPrefix+queue), &x)
+	err = b.get(ctx, b.path("exchanges", RecordPrefix+queue), &x)
 	if missing(err) {
 		return r, false, nil
 	}
@@ -292,7 +292,7 @@ func (b broker) record(ctx context.Context, queue string) (r record, found bool,
 	}
 	text, _ := x.Args.Value[recordArgument].(string)
 	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Queue != queue {
-		return r, false, fmt.Errorf("exchange %q is not a record of a migration (delete it)", recordPrefix+queue)
+		return r, false, fmt.Errorf("exchange %q is not a record of a migration (delete it)", RecordPrefix+queue)
 	}
 	for _, args := range []topology.Table{r.Args, r.Dead} {
 		for k, v := range args {
@@ -307,7 +307,7 @@ func (b broker) journal(ctx context.Context, r record) (j journal, err error) {
 	var found []struct {
 		Key string `json:"routing_key"`
 	}
-	err = b.get(ctx, b.path("exchanges", recordPrefix+r.Queue)+"/bindings/source", &found)
+	err = b.get(ctx, b.path("exchanges", RecordPrefix+r.Queue)+"/bindings/source", &found)
 	if missing(err) {
 		return nil, nil
 	}

@@ -35,7 +35,7 @@ func (r *run) since(intervals int) *statistics {
 func (s *statistics) current(ctx context.Context, r *run) (bool, error) {
 	if s.left > 0 {
 		if s.name == "" {
-			s.name = recordPrefix + r.record.Queue + "." + rand.Text()[:8] // statistics of a deleted queue may remain
+			s.name = RecordPrefix + r.record.Queue + "." + rand.Text()[:8] // statistics of a deleted queue may remain
 			marker := topology.Queue{Name: s.name, Transient: true, Exclusive: true}
 			return false, r.do(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareQueue(ctx, marker, false) })
 		}

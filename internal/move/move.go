@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -132,7 +133,18 @@ func Begin(ctx context.Context, cfg Config) (*Move, error) {
 	if m.Plan, err = plan(ctx, m.cfg, from, to); err != nil {
 		return nil, err
 	}
+	m.migrations("source", from)
+	m.migrations("target", to)
 	return m, m.permissions(ctx)
+}
+
+// migrations refuses an interrupted migration of a queue: its messages are in two queues, and it has exchanges with markerPrefix.
+func (m *Move) migrations(side string, b *doctor.Broker) {
+	for _, x := range b.Exchanges {
+		if queue, found := strings.CutPrefix(x.Name, migrate.RecordPrefix); found {
+			m.Plan.problem("a migration of queue %s on the %s was interrupted (finish it first: reprise migrate)", queue, side)
+		}
+	}
 }
 
 // open locks a virtual host. The connection that publishes has the lock of the target: while a message of an earlier run can still
@@ -201,7 +213,8 @@ func (m *Move) permissions(ctx context.Context) error {
 	return nil
 }
 
-// arguments returns a *ProblemsError if the target refuses the arguments of queues. A queue with another name has them for a moment.
+// arguments returns a *ProblemsError if the target refuses the arguments of queues, or policies. A queue or policy with another name
+// has them for a moment.
 func (m *Move) arguments(ctx context.Context) error {
 	var p Plan
 	var tried []topology.Queue
@@ -224,7 +237,32 @@ func (m *Move) arguments(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, policy := range m.Plan.policies {
+		tried := policy
+		tried.Name, tried.Pattern = probe, "^"+regexp.QuoteMeta(probe)+"$"
+		err := m.cfg.To.put(ctx, &tried)
+		if status, ok := errors.AsType[*mgmtapi.StatusError](err); ok && status.Code == http.StatusBadRequest {
+			p.problem("the target refuses the definition of %v, %v (%v)", &policy, policy.Definition, err)
+		} else if err != nil {
+			return err
+		} else if err := m.cfg.To.API.Delete(ctx, m.cfg.To.policy(probe)); err != nil {
+			return err
+		}
+	}
 	return p.Err()
+}
+
+func (b *Broker) policy(name string) string {
+	return "policies" + b.API.Within() + "/" + url.PathEscape(name)
+}
+
+// put creates a policy.
+func (b *Broker) put(ctx context.Context, p *doctor.Policy) error {
+	value := map[string]any{"pattern": p.Pattern, "definition": p.Definition, "priority": p.Priority, "apply-to": cmp.Or(p.ApplyTo, "all")}
+	if err := b.API.Put(ctx, b.policy(p.Name), value); err != nil {
+		return fmt.Errorf("cannot create %v: %w", p, err)
+	}
+	return nil
 }
 
 // Run moves the messages until the queues of the source are empty or, if messages arrive at a steady rate, until their number does not
@@ -279,9 +317,8 @@ func (m *Move) declare(ctx context.Context) error {
 		m.step("create %d objects on the target", n)
 	}
 	for _, p := range m.Plan.policies {
-		value := map[string]any{"pattern": p.Pattern, "definition": p.Definition, "priority": p.Priority, "apply-to": cmp.Or(p.ApplyTo, "all")}
-		if err := to.API.Put(ctx, "policies"+to.API.Within()+"/"+url.PathEscape(p.Name), value); err != nil {
-			return fmt.Errorf("cannot create %v: %w", &p, err)
+		if err := to.put(ctx, &p); err != nil {
+			return err
 		}
 	}
 	t := m.Plan.missing

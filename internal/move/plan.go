@@ -81,6 +81,9 @@ func plan(ctx context.Context, cfg Config, from, to *doctor.Broker) (*Plan, erro
 	if len(p.queues) == 0 {
 		p.problem("the source has no queues")
 	}
+	if cfg.Delete {
+		p.keepTargets()
+	}
 	p.topology()
 	compared := drift.Declarations(p.all, to, cfg.To.vhost())
 	p.missing = compared.Missing()
@@ -165,6 +168,9 @@ func (p *planner) selectQueues() error {
 		limit, _ := q.Get("delivery-limit")
 		if n, set := mgmtapi.Integer(limit); set && 0 <= n && n < 5 {
 			one.batch = 1
+			if n == 0 && q.Kind == "quorum" && !dead {
+				p.problem("the delivery limit of queue %s is 0, so an interrupted move would lose a message: set dead-letter-exchange with a policy", name)
+			}
 		}
 		if is := p.to.Queue(p.cfg.To.vhost(), name); is != nil {
 			one.Exists, one.Held = true, is.Messages
@@ -193,7 +199,8 @@ func (p *planner) related(q *doctor.Queue) {
 	for _, f := range from {
 		_, ttl := f.Get("message-ttl")
 		exchange, _ := f.Get("dead-letter-exchange")
-		if (ttl || exchange == "" && f.Consumers == 0 || amqpvalue.IsWaitQueue(f.Name)) && p.add(f) {
+		waits := f.Consumers == 0 && (ttl || exchange == "") && q.Name != topology.FailedQueue(f.Name)
+		if (waits || amqpvalue.IsWaitQueue(f.Name)) && p.add(f) {
 			p.related(f)
 		}
 	}
@@ -202,6 +209,22 @@ func (p *planner) related(q *doctor.Queue) {
 	}
 	if failed := p.from.Queue(p.cfg.From.vhost(), topology.FailedQueue(q.Name)); failed != nil {
 		p.add(failed)
+	}
+}
+
+// keepTargets refuses to delete a queue to which another queue dead-letters: its messages would be lost.
+func (p *planner) keepTargets() {
+	for i := range p.from.Queues {
+		q := &p.from.Queues[i]
+		if p.queues[q.Name] != nil {
+			continue
+		}
+		to, _ := p.from.Dead(q)
+		for _, t := range to {
+			if p.queues[t.Name] != nil {
+				p.problem("--delete is not possible, because dead letters of queue %s, which is not moved, go to queue %s", q.Name, t.Name)
+			}
+		}
 	}
 }
 
@@ -334,7 +357,7 @@ func (p *planner) carryPolicies(ctx context.Context) error {
 	next := *p.to
 	next.Policies = slices.Clone(p.to.Policies)
 	for _, policy := range p.from.Policies {
-		if policy.Operator || !names[policy.Name] {
+		if policy.Operator || !names[policy.Name] || !p.withoutMirroring(&policy) {
 			continue
 		}
 		policy.VHost = vhost
@@ -358,7 +381,7 @@ func (p *planner) carryPolicies(ctx context.Context) error {
 	}
 	for _, q := range p.to.Queues {
 		_, was := p.to.PolicyOf(vhost, q.Name, q.Kind)
-		if _, is := next.PolicyOf(vhost, q.Name, q.Kind); is != was && p.queues[q.Name] == nil {
+		if _, is := next.PolicyOf(vhost, q.Name, q.Kind); is != was && p.queues[q.Name] == nil && q.Name != lock {
 			p.problem("policy %s would also apply to queue %s of the target, which is not moved", is, q.Name)
 		}
 	}
@@ -375,6 +398,32 @@ func (p *planner) carryPolicies(ctx context.Context) error {
 		p.problem("user %s may not create %v on the target: grant the tag policymaker", p.cfg.To.API.User, &p.policies[0])
 	}
 	return nil
+}
+
+// mirroring are the keys of policies about mirrored queues, which RabbitMQ 4 refuses. They have no effect on messages.
+var mirroring = []string{
+	"ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure", "queue-master-locator",
+}
+
+// withoutMirroring removes settings that the target does not know, and reports whether the policy has others.
+func (p *planner) withoutMirroring(policy *doctor.Policy) bool {
+	if strings.HasPrefix(p.to.Version, "3.") {
+		return true
+	}
+	definition := maps.Clone(policy.Definition)
+	var removed []string
+	for _, key := range mirroring {
+		if _, set := definition[key]; set {
+			removed = append(removed, key)
+			delete(definition, key)
+		}
+	}
+	if removed == nil {
+		return true
+	}
+	p.note("%v is moved without %s, which the target does not support (quorum queues are replicated)", policy, strings.Join(removed, ", "))
+	policy.Definition = definition
+	return len(definition) > 0
 }
 
 func same(a, b doctor.Policy) bool {
