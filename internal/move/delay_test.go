@@ -1,6 +1,7 @@
 package move_test
 
 import (
+	"maps"
 	"strconv"
 	"testing"
 	"time"
@@ -19,9 +20,7 @@ func TestMoveKeepsDelays(t *testing.T) {
 		to := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders"}
 		p.from.queue(t, "orders.wait", to)
 		ttl := amqp.Table{"x-message-ttl": delay.Milliseconds(), "x-queue-type": "quorum"}
-		for k, v := range to {
-			ttl[k] = v
-		}
+		maps.Copy(ttl, to)
 		p.from.queue(t, "orders.retry", ttl)
 		failed := time.Now().Add(-10 * time.Minute).Truncate(time.Second)
 		copied := amqp.Table{
@@ -29,9 +28,7 @@ func TestMoveKeepsDelays(t *testing.T) {
 			"x-reprise-errors": []any{amqp.Table{"attempt": int64(1), "time": failed, "error": "x", "host": "h", "duration-ms": int64(1)}},
 		}
 		waits := amqp.Table{"x-reprise-waits": delay.Milliseconds()}
-		for k, v := range copied {
-			waits[k] = v
-		}
+		maps.Copy(waits, copied)
 		own := strconv.FormatInt(delay.Milliseconds(), 10)
 		before := time.Now()
 		for body, m := range map[string]amqp.Publishing{"copy": {Headers: copied, Expiration: own}, "growing": {Headers: waits, Expiration: own}, "foreign": {Expiration: own}} {

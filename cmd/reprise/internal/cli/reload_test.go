@@ -46,18 +46,19 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 	// Each round changes one worker, and adds or removes another one.
 	write := func(round int) {
-		text := "listen: 127.0.0.1:0\ndata: memory\nworkers:\n"
+		var text strings.Builder
+		text.WriteString("listen: 127.0.0.1:0\ndata: memory\nworkers:\n")
 		for q := range queues {
 			concurrency := 2
 			if q == round%queues {
 				concurrency = 1 + round%7
 			}
-			text += fmt.Sprintf("  - {queue: q%d, http: %s, concurrency: %d, drain: 1ms}\n", q, service.URL, concurrency)
+			text.WriteString(fmt.Sprintf("  - {queue: q%d, http: %s, concurrency: %d, drain: 1ms}\n", q, service.URL, concurrency))
 		}
 		if round%2 == 1 {
-			text += "  - {queue: sometimes, http: " + service.URL + "}\n"
+			text.WriteString("  - {queue: sometimes, http: " + service.URL + "}\n")
 		}
-		must(os.WriteFile(file, []byte(text), 0o600))
+		must(os.WriteFile(file, []byte(text.String()), 0o600))
 	}
 	write(0)
 	up := exec.Command("reprise", "up", "-c", file)
