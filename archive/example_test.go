@@ -15,6 +15,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/archive"
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // This program archives the messages of the queue orders.failed and serves the console. To run it outside of a test, use
@@ -62,4 +63,37 @@ func must(err error) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// A program that uses the library compares its workers with the broker before it starts them. Here the queue orders exists from an
+// earlier version of the program.
+func ExampleManagement_Differences() {
+	b, err := broker.New(broker.Config{})
+	must(err)
+	server := httptest.NewServer(b.Management())
+	defer server.Close()
+	ctx := context.Background()
+	client, err := reprise.Dial(ctx, "amqp://guest:guest@localhost/", &reprise.Config{Dial: b.DialContext})
+	must(err)
+	defer client.Close(ctx)
+	must(client.Declare(ctx, topology.Topology{Queues: []topology.Queue{{Name: "orders", Args: topology.Table{"x-queue-type": "quorum"}}}}))
+
+	management := &archive.Management{URL: server.URL, User: "guest", Password: "guest"}
+	differences, err := management.Differences(ctx, reprise.WorkerConfig{
+		Queue: "orders",
+		Topology: topology.Topology{
+			Queues:    []topology.Queue{{Name: "orders", Args: topology.Table{"x-queue-type": "quorum", "x-max-length": int64(100_000)}}},
+			Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
+			Bindings:  []topology.Binding{{Exchange: "shop", Queue: "orders", RoutingKey: "order.*"}},
+		},
+	})
+	must(err)
+	for _, d := range differences {
+		fmt.Println(d)
+	}
+	// Output:
+	// change queue orders: x-max-length is not set (declared: 100000)
+	// create exchange shop
+	// create queue orders.failed
+	// create binding shop → orders, key order.*
 }

@@ -69,13 +69,13 @@ func advice(o Object) string {
 	}
 	switch {
 	case len(set) == 0 && migrates:
-		return fmt.Sprintf("correct policy %s, or the file", word(policy))
+		return fmt.Sprintf("correct policy %s, or the declaration", word(policy))
 	case migrates:
-		return fmt.Sprintf("correct the file, or: reprise migrate %s %s", brief.Shell(o.Name), strings.Join(set, " "))
+		return fmt.Sprintf("correct the declaration, or: reprise migrate %s %s", brief.Shell(o.Name), strings.Join(set, " "))
 	case o.Kind == "queue":
-		return "correct the file, or delete the queue when it is empty, and run reprise topology apply"
+		return "correct the declaration, or delete the queue when it is empty, and declare it again"
 	}
-	return "correct the file, or delete the exchange, and run reprise topology apply"
+	return "correct the declaration, or delete the exchange, and declare it again"
 }
 
 // flag appends a difference between two booleans.
@@ -219,8 +219,8 @@ func (c *comparison) binding(x topology.Binding) {
 		o.Status = Exists
 	case !c.broker.HasExchange(c.VHost, x.Exchange) && !c.declaresExchange(x.Exchange):
 		o.Status = Conflict
-		o.Notes = []string{fmt.Sprintf("exchange %s does not exist, and the file does not declare it", word(x.Exchange))}
-		o.Fix = "start the program that declares the exchange, or add it to exchanges: in the file"
+		o.Notes = []string{fmt.Sprintf("exchange %s does not exist, and no worker declares it", word(x.Exchange))}
+		o.Fix = "start the program that declares the exchange, or declare it (exchanges: in the file)"
 	default:
 		o.Status = Create
 		c.missing.Bindings = append(c.missing.Bindings, x)
@@ -266,7 +266,7 @@ func (c *comparison) deadLetterExchanges() {
 		found = append(found, name)
 		c.add(Object{
 			Status: Conflict, Kind: "exchange", Name: name,
-			Notes: []string{fmt.Sprintf("queue %s dead-letters to it, it does not exist, and the file does not declare it: RabbitMQ drops these messages", word(q.Name))},
+			Notes: []string{fmt.Sprintf("queue %s dead-letters to it, it does not exist, and no worker declares it: RabbitMQ drops these messages", word(q.Name))},
 			Fix:   "start the program that declares the exchange, or correct x-dead-letter-exchange",
 		})
 	}
@@ -372,13 +372,16 @@ func plainTable(t map[string]any) map[string]any {
 	return all
 }
 
-// String describes the difference.
-func (d Difference) String() string {
+// String describes the difference from a file.
+func (d Difference) String() string { return d.Text("file") }
+
+// Text describes the difference from a declaration in the given place.
+func (d Difference) Text(place string) string {
 	by := ""
 	if d.Policy != "" {
 		by = " by policy " + word(d.Policy)
 	}
-	return fmt.Sprintf("%s is %s%s (file: %s)", d.Property, show(d.Broker), by, show(d.File))
+	return fmt.Sprintf("%s is %s%s (%s: %s)", d.Property, show(d.Broker), by, place, show(d.File))
 }
 
 func sentence(all []Difference) string {

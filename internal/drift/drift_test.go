@@ -297,7 +297,7 @@ func TestPlanShowsPoliciesAndDefaultTypes(t *testing.T) {
 					continue
 				}
 				want := []drift.Difference{{Property: "x-delivery-limit", File: int64(100000), Broker: int64(3), Policy: "limits"}}
-				if !reflect.DeepEqual(o.Differences, want) || !slices.Contains(o.Notes, "policy limits: x-max-length is 9") || o.Fix != "correct policy limits, or the file" {
+				if !reflect.DeepEqual(o.Differences, want) || !slices.Contains(o.Notes, "policy limits: x-max-length is 9") || o.Fix != "correct policy limits, or the declaration" {
 					return fmt.Errorf("got %+v, want %+v", o, want)
 				}
 				return nil

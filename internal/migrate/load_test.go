@@ -77,6 +77,8 @@ func (f *fixture) flood(t *testing.T, exchange, key, step string) (stop func() [
 	var mu sync.Mutex
 	var confirmed []string
 	var wg sync.WaitGroup
+	var second time.Time // begin of the second half
+	rest := 0            // number of messages that are confirmed since then
 	for p := range 2 {
 		wg.Go(func() {
 			for sent := 0; sent < *messages/2 && ctx.Err() == nil; {
@@ -91,6 +93,11 @@ func (f *fixture) flood(t *testing.T, exchange, key, step string) (stop func() [
 						case <-begun:
 						case <-ctx.Done():
 						}
+						mu.Lock()
+						if second.IsZero() {
+							second = time.Now()
+						}
+						mu.Unlock()
 					}
 					some := publishBatch(ctx, conn, exchange, key, fmt.Sprintf("%d-%d", p, sent))
 					if len(some) == 0 {
@@ -98,6 +105,9 @@ func (f *fixture) flood(t *testing.T, exchange, key, step string) (stop func() [
 					}
 					mu.Lock()
 					confirmed = append(confirmed, some...)
+					if !second.IsZero() {
+						rest += len(some)
+					}
 					mu.Unlock()
 					sent += 50
 				}
@@ -106,12 +116,23 @@ func (f *fixture) flood(t *testing.T, exchange, key, step string) (stop func() [
 			}
 		})
 	}
+	var last time.Time
+	published := make(chan struct{})
+	go func() {
+		wg.Wait()
+		last = time.Now()
+		close(published)
+	}()
 	stop = func() []string {
 		end()
-		wg.Wait()
+		<-published
+		t.Logf("%.0f messages/s during the migration", float64(rest)/last.Sub(second).Seconds())
 		return confirmed
 	}
-	t.Cleanup(func() { stop() })
+	t.Cleanup(func() {
+		end()
+		<-published
+	})
 	return stop
 }
 

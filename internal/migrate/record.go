@@ -77,7 +77,7 @@ func (r record) conflict(c Change) error {
 	}
 	for _, k := range c.Unset {
 		_, found := r.Args[k]
-		same = same && !found
+		same = same && (!found || k == queueType) // a queue keeps its type
 	}
 	if same {
 		return nil

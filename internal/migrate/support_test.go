@@ -39,28 +39,32 @@ type fixture struct {
 // each calls test for each broker, with a virtual host that the test may disconnect.
 func each(t *testing.T, test func(t *testing.T, f *fixture)) {
 	t.Helper()
-	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
-		f := &fixture{Target: b, url: b.URL, api: mgmtapi.API{URL: api, User: "guest", Password: "guest", Client: testkit.HTTPClient(t)}}
-		f.api.Client.Transport.(*http.Transport).MaxIdleConnsPerHost = 10
-		vhost := testkit.Name(t, "migrate")
-		vhost = "migrate-" + vhost[len(vhost)-8:]
-		f.api.VHost = vhost
-		within := "vhosts" + f.api.Within()
-		if err := f.api.Put(t.Context(), within, map[string]any{}); err != nil {
-			t.Fatal(err)
+	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) { test(t, newFixture(t, b, api)) })
+}
+
+// newFixture creates a virtual host for a test.
+func newFixture(t *testing.T, b testkit.Target, api string) *fixture {
+	t.Helper()
+	f := &fixture{Target: b, url: b.URL, api: mgmtapi.API{URL: api, User: "guest", Password: "guest", Client: testkit.HTTPClient(t)}}
+	f.api.Client.Transport.(*http.Transport).MaxIdleConnsPerHost = 10
+	vhost := testkit.Name(t, "migrate")
+	vhost = "migrate-" + vhost[len(vhost)-8:]
+	f.api.VHost = vhost
+	within := "vhosts" + f.api.Within()
+	if err := f.api.Put(t.Context(), within, map[string]any{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.api.Delete(context.Background(), within); err != nil {
+			t.Error(err)
 		}
-		t.Cleanup(func() {
-			if err := f.api.Delete(context.Background(), within); err != nil {
-				t.Error(err)
-			}
-		})
-		if err := f.api.Put(t.Context(), "permissions"+f.api.Within()+"/guest", map[string]string{"configure": ".*", "write": ".*", "read": ".*"}); err != nil {
-			t.Fatal(err)
-		}
-		f.url = strings.TrimSuffix(f.url, "/") + "/" + vhost
-		f.ch = f.open(t)
-		test(t, f)
 	})
+	if err := f.api.Put(t.Context(), "permissions"+f.api.Within()+"/guest", map[string]string{"configure": ".*", "write": ".*", "read": ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	f.url = strings.TrimSuffix(f.url, "/") + "/" + vhost
+	f.ch = f.open(t)
+	return f
 }
 
 // open opens a channel on a new connection.

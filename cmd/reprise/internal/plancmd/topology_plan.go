@@ -138,16 +138,16 @@ type applyCmd struct {
 // Help implements kong.HelpProvider.
 func (applyCmd) Help() string {
 	return `Creates the objects that reprise topology plan shows as missing, after a question, and then compares again. It never
-changes or deletes an object. The management API only reads. AMQP creates, as the user of broker: in the file, who needs no
-other permissions than the workers: configure for exchanges and queues; for a binding, write for its destination and read
-for its source.
+changes or deletes an object, and creates nothing while there is a conflict. The management API only reads. AMQP creates, as
+the user of broker: in the file, who needs no other permissions than the workers: configure for exchanges and queues; for a
+binding, write for its destination and read for its source.
 ` + planExits + `
 Examples:
   reprise topology apply -c reprise.yaml --management http://monitor:secret@rabbit:15672
   reprise topology apply --yes --url amqp://admin:secret@rabbit/payments
 
-Exit codes: 0 no difference is left, 2 differences are left, 1 error, also an invalid flag or configuration, 3 a refused
-confirmation.
+Exit codes: 0 no difference is left, 2 differences or conflicts are left, 1 error, also an invalid flag or configuration, 3 a
+refused confirmation.
 `
 }
 
@@ -171,6 +171,10 @@ func (c *applyCmd) apply(ctx context.Context, streams terminal.IO) error {
 	p, err := c.compare(ctx, cfg)
 	if err != nil {
 		return err
+	}
+	if n := p.Count(drift.Conflict); n > 0 { // some of the objects without the others could lose messages
+		fmt.Fprintf(streams.Stderr, "reprise: created nothing, because of %s\n", terminal.Plural(n, "conflict"))
+		return c.print(streams, p)
 	}
 	if p.Count(drift.Create) == 0 {
 		return c.print(streams, p)
@@ -243,7 +247,10 @@ func planText(p *drift.Plan, width int) string {
 		of = "RabbitMQ " + terminal.OneLine(p.Version)
 	}
 	fmt.Fprintf(&b, "%s in virtual host %s of %s", terminal.Plural(p.Differences, "difference"), terminal.OneLine(p.VHost), of)
-	if n := p.Count(drift.Create); n > 0 {
+	switch n := p.Count(drift.Create); {
+	case n > 0 && p.Count(drift.Conflict) > 0:
+		b.WriteString("; reprise topology apply creates nothing while there are conflicts")
+	case n > 0:
 		fmt.Fprintf(&b, "; reprise topology apply creates %s", terminal.Plural(n, "object"))
 	}
 	b.WriteByte('\n')
