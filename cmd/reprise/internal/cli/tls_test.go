@@ -217,13 +217,13 @@ func TestUpOverTLS(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		handled <- string(body)
 	}))
-	service.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	service.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.client("").RootCAs}
 	service.StartTLS()
 	defer service.Close()
 	url = "amqps://" + url[strings.Index(url, "@")+1:] + "?auth_mechanism=external"
 	a.must(os.WriteFile(filepath.Join(a.dir, "reprise.yaml"), []byte(
 		"broker: "+url+"&cacertfile=authority.pem&certfile=guest.pem&keyfile=./guest-key.pem\n"+
-			"workers: [{queue: orders, http: {url: "+service.URL+", cacertfile: authority.pem}}]\n"), 0o600))
+			"workers: [{queue: orders, http: {url: "+service.URL+", cacertfile: authority.pem, certfile: guest.pem, keyfile: guest-key.pem}}]\n"), 0o600))
 
 	up := exec.Command("reprise", "up", "-c", filepath.Join(a.dir, "reprise.yaml"))
 	up.Dir, up.Stderr = t.TempDir(), t.Output()

@@ -123,7 +123,9 @@ type HTTP struct {
 	Pause   bool // a Retry-After applies to the whole queue
 
 	CACertFile string   // path of the authorities of the service's certificate; "": the authorities of the system
-	At         Position // position of CACertFile, for startup errors
+	CertFile   string   // path of the client certificate; "": none
+	KeyFile    string   // path of its private key
+	At         Position // position of the last of these paths, for startup errors
 	Secrets    []string // values of variables that must not appear in output
 }
 

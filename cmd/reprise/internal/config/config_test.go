@@ -147,7 +147,7 @@ func TestExample(t *testing.T) {
 					Pause:   true,
 					Secrets: []string{"t0ken"},
 
-					CACertFile: "/etc/ca.pem",
+					CACertFile: "/etc/ca.pem", CertFile: "/etc/reprise.pem", KeyFile: "/etc/reprise-key.pem",
 				},
 				Duplicates: &Duplicates{
 					Postgres: "postgres://reprise:secret@db.example.com/reprise",

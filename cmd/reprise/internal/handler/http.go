@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -38,6 +39,10 @@ type HTTPConfig struct {
 	// CACertFile is a PEM file with the authorities of the service's certificate. NewHTTP reads it. Default: the authorities
 	// of the system.
 	CACertFile string
+
+	// CertFile and KeyFile are PEM files with the certificate of this client and its private key. A new connection reads them
+	// again, so that a certificate can be renewed. Default: none.
+	CertFile, KeyFile string
 
 	// Connections is the maximum number of idle connections that are kept open. Set it to the number of concurrent
 	// handlers. Default: 16.
@@ -95,6 +100,16 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	}
 	hide := hider(cfg.Secrets, u)
 	transport := pemfile.Transport(trusted)
+	if cfg.CertFile != "" {
+		load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			c, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
+			return &c, err
+		}
+		if _, err := load(nil); err != nil {
+			return nil, fmt.Errorf("certfile %s, keyfile %s: %w", cfg.CertFile, cfg.KeyFile, err)
+		}
+		transport.TLSClientConfig.GetClientCertificate = load
+	}
 	if socket != "" {
 		transport.Proxy = nil
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -85,7 +85,7 @@ func execConfig(e config.Exec, reaper *handler.Reaper, log *slog.Logger) handler
 }
 
 func newHTTP(w config.Worker, log *slog.Logger) (*handler.HTTP, error) {
-	c := handler.HTTPConfig{URL: w.HTTP.URL, Timeout: w.HTTP.Timeout, Connections: w.Concurrency, Headers: http.Header{}, Pause: w.HTTP.Pause, Secrets: w.HTTP.Secrets, CACertFile: w.HTTP.CACertFile, Logger: log}
+	c := handler.HTTPConfig{URL: w.HTTP.URL, Timeout: w.HTTP.Timeout, Connections: w.Concurrency, Headers: http.Header{}, Pause: w.HTTP.Pause, Secrets: w.HTTP.Secrets, CACertFile: w.HTTP.CACertFile, CertFile: w.HTTP.CertFile, KeyFile: w.HTTP.KeyFile, Logger: log}
 	for _, p := range w.HTTP.Headers {
 		c.Headers.Set(p.Name, p.Value)
 	}
