@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 // Reloads under load lose no message and repeat none, whichever worker they replace, and although some handlers are slower
@@ -61,36 +63,10 @@ func TestReloadUnderLoad(t *testing.T) {
 		must(os.WriteFile(file, []byte(text.String()), 0o600))
 	}
 	write(0)
-	up := exec.Command("reprise", "up", "-c", file)
-	log, err := up.StderrPipe()
-	must(err)
-	must(up.Start())
-	var text strings.Builder
-	url, exited := make(chan string, 1), make(chan struct{})
-	go func() {
-		defer close(exited)
-		for lines := bufio.NewScanner(log); lines.Scan(); {
-			text.WriteString(lines.Text() + "\n")
-			if m := regexp.MustCompile(`url=(amqp://\S+)`).FindStringSubmatch(lines.Text()); m != nil {
-				url <- m[1]
-			}
-		}
-	}()
-	defer func() {
-		_ = up.Process.Signal(syscall.SIGTERM)
-		<-exited
-		if err := up.Wait(); err != nil || t.Failed() {
-			t.Errorf("reprise up exited with %v\n%s", err, &text)
-		}
-	}()
-	client, err := reprise.Dial(t.Context(), <-url, nil)
-	must(err)
-	defer client.Close(t.Context())
+	client := startUp(t, file)
 	reload := func() {
 		t.Helper()
-		if out, err := exec.Command("reprise", "reload", "-c", file).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		must(reloadFile(file))
 	}
 	reload() // the queues exist
 	published := make(chan error, 1)
@@ -127,6 +103,113 @@ func TestReloadUnderLoad(t *testing.T) {
 	for m, n := range handled {
 		if n != 1 {
 			t.Errorf("message %s was handled %d times", m, n)
+		}
+	}
+}
+
+// startUp runs reprise up with a file until the test ends, and returns a client of its embedded broker.
+func startUp(t *testing.T, file string) *reprise.Client {
+	t.Helper()
+	up := exec.Command("reprise", "up", "-c", file)
+	log, err := up.StderrPipe()
+	if err == nil {
+		err = up.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	url, exited := make(chan string, 1), make(chan struct{})
+	go func() {
+		defer close(exited)
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			text.WriteString(lines.Text() + "\n")
+			if m := regexp.MustCompile(`url=(amqp://\S+)`).FindStringSubmatch(lines.Text()); m != nil {
+				url <- m[1]
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = up.Process.Signal(syscall.SIGTERM)
+		<-exited
+		if err := up.Wait(); err != nil || t.Failed() {
+			t.Errorf("reprise up exited with %v\n%s", err, &text)
+		}
+	})
+	client, err := reprise.Dial(t.Context(), <-url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(context.Background()) })
+	return client
+}
+
+func reloadFile(file string) error {
+	if out, err := exec.Command("reprise", "reload", "-c", file).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// A long attempt delays only the reload of its own queue. The next reload reads the files after the first one has ended, so that it
+// cannot apply an earlier content.
+func TestReloadDuringLongAttempt(t *testing.T) {
+	started, release, reloaded := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	replaced := sync.OnceFunc(func() { close(reloaded) })
+	service := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/slow1":
+			close(started)
+			<-release
+		case "/fast2":
+			replaced()
+		}
+	}))
+	defer service.Close()
+	file := filepath.Join(t.TempDir(), "reprise.yaml")
+	write := func(workers string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte("listen: 127.0.0.1:0\ndata: memory\nworkers:\n"+workers), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	workers := func(round int) string {
+		return fmt.Sprintf("  - {queue: slow, http: %[1]s/slow%[2]d}\n  - {queue: fast, http: %[1]s/fast%[2]d}\n", service.URL, round)
+	}
+	write(workers(1))
+	client := startUp(t, file)
+	publish := func(queue string) {
+		t.Helper()
+		if err := client.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := reloadFile(file); err != nil { // the queues exist
+		t.Fatal(err)
+	}
+	publish("slow")
+	<-started
+	write(workers(2))
+	results := make(chan error, 2)
+	go func() { results <- reloadFile(file) }()
+	testkit.Eventually(t, time.Minute, func() bool {
+		publish("fast")
+		select {
+		case <-reloaded:
+			return true
+		default:
+			return false
+		}
+	})
+	write("  - invalid")
+	go func() { results <- reloadFile(file) }()
+	time.AfterFunc(500*time.Millisecond, func() { // a second reload that does not wait has failed by then
+		write(workers(3))
+		close(release)
+	})
+	for range 2 {
+		if err := <-results; err != nil {
+			t.Error(err)
 		}
 	}
 }

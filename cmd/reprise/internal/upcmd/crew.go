@@ -28,7 +28,7 @@ type crew struct {
 	failed chan struct{} // closed when a worker fails
 	fail   func()
 
-	reloading sync.Mutex // held by reload
+	reloading sync.Mutex // held by a reload
 
 	mu       sync.Mutex
 	cfg      *config.Config
@@ -156,10 +156,9 @@ func (c changes) String() string {
 }
 
 // reload applies a configuration: it replaces the workers that differ, adds new ones, and removes others. A worker stops
-// after its handlers have finished, whatever time they need. If reload returns an error, nothing has changed.
+// after its handlers have finished, whatever time they need. If reload returns an error, nothing has changed. The caller
+// holds c.reloading.
 func (c *crew) reload(ctx context.Context, cfg *config.Config) (changes, error) {
-	c.reloading.Lock()
-	defer c.reloading.Unlock()
 	if keys := cfg.Changed(c.cfg); len(keys) > 0 {
 		return changes{}, fmt.Errorf("cannot change %s without a restart (undo the change, or restart reprise up)", strings.Join(keys, ", "))
 	}
@@ -188,17 +187,12 @@ func (c *crew) reload(ctx context.Context, cfg *config.Config) (changes, error) 
 	if err != nil {
 		return changes{}, err
 	}
-	var replaced []*unit
 	for _, u := range c.units {
-		if kept[u.Queue] == nil {
-			replaced = append(replaced, u)
-		}
 		if !slices.ContainsFunc(cfg.Workers, func(w config.Worker) bool { return w.Queue == u.Queue }) {
 			result.Removed = append(result.Removed, u.Queue)
 		}
 	}
-	c.stopAll(ctx, replaced)
-	c.exchange(cfg, kept, created)
+	c.replace(ctx, cfg, kept, created)
 	return result, nil
 }
 
@@ -236,36 +230,55 @@ func (c *crew) create(ctx context.Context, cfg *config.Config, workers []config.
 // prepareTimeout is the maximum time that a reload waits for the databases of new workers.
 const prepareTimeout = 10 * time.Second
 
-// stopAll stops the units whose workers a reload replaces or removes.
-func (c *crew) stopAll(ctx context.Context, units []*unit) {
-	var stopping sync.WaitGroup
-	for _, u := range units {
-		stopping.Go(func() {
+// replace stops the units that are not kept, and starts each created unit as soon as its predecessor has ended, so that a long
+// attempt delays only its own queue.
+func (c *crew) replace(ctx context.Context, cfg *config.Config, kept, created map[string]*unit) {
+	before := map[string]*unit{}
+	for _, u := range c.units {
+		before[u.Queue] = u
+	}
+	var replacing sync.WaitGroup
+	for queue, u := range before {
+		if kept[queue] != nil {
+			continue
+		}
+		replacing.Go(func() {
 			u.stop(context.WithoutCancel(ctx))
 			u.handler.close()
+			c.exchange(u, created[queue])
 		})
 	}
-	stopping.Wait()
-}
-
-// exchange starts the created units and shows the new configuration, unless the process stops.
-func (c *crew) exchange(cfg *config.Config, kept, created map[string]*unit) {
+	for queue, u := range created {
+		if before[queue] == nil {
+			c.exchange(nil, u)
+		}
+	}
+	replacing.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stopping {
-		for _, u := range created {
-			u.handler.close()
+	position := map[string]int{}
+	for i, w := range cfg.Workers {
+		position[w.Queue] = i
+	}
+	slices.SortStableFunc(c.units, func(a, b *unit) int { return cmp.Compare(position[a.Queue], position[b.Queue]) })
+	c.cfg = cfg
+	c.show()
+}
+
+// exchange starts a created unit in place of an ended one, unless the process stops. One of the two may be nil.
+func (c *crew) exchange(ended, created *unit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopping || ended != nil && ended.err != nil { // Run returns the error
+		if created != nil {
+			created.handler.close()
 		}
 		return
 	}
-	c.cfg, c.units = cfg, nil
-	for _, w := range cfg.Workers {
-		u := kept[w.Queue]
-		if u == nil {
-			u = created[w.Queue]
-			go c.work(u)
-		}
-		c.units = append(c.units, u)
+	c.units = slices.DeleteFunc(slices.Clone(c.units), func(u *unit) bool { return u == ended })
+	if created != nil {
+		c.units = append(c.units, created)
+		go c.work(created)
 	}
 	c.show()
 }

@@ -127,6 +127,8 @@ func (r *reloader) serve(ctx context.Context, hangup <-chan struct{}) {
 }
 
 func (r *reloader) reload(ctx context.Context) reloaded {
+	r.crew.reloading.Lock() // before the files are read: the last of several reloads must not apply an earlier content
+	defer r.crew.reloading.Unlock()
 	result := reloaded{PID: os.Getpid()}
 	cfg, err := r.load()
 	if result.Invalid = err != nil; err == nil {
