@@ -14,6 +14,15 @@ import (
 // queue.ExpiryArgument in broker/internal/queue.
 const expiryHeader = "x-reprise-expiry"
 
+// takeExpiry removes expiryHeader, and returns its time. RabbitMQ does not write it, so there a publisher has.
+func takeExpiry(m *reprise.Message) (expiry time.Time) {
+	if ms, ok := amqpvalue.Integer(m.Headers[expiryHeader]); ok {
+		expiry = time.UnixMilli(ms)
+	}
+	delete(m.Headers, expiryHeader)
+	return expiry
+}
+
 // waiting describes the expiry of messages in a queue of the source.
 type waiting struct {
 	ttl  time.Duration // of the queue; 0: none
@@ -24,14 +33,12 @@ type waiting struct {
 // shorten sets the expiration of a message that has waited in the source to the rest of its delay. The message must never be
 // early. If the rest is unknown, the message waits for its complete delay again:
 //
-//   - The embedded broker tells when each message expires.
+//   - The embedded broker tells when each message expires (expiry, otherwise zero).
 //   - Otherwise, the copy of a worker has the time of the last error, which is the beginning of the delay, unless the broker has
 //     dead-lettered the copy since then.
 //   - A message with an expiration keeps it, unless Reprise counted its attempts: from x-death, where the broker records
 //     the expiration, programs compute the next delay (topology.Expirations).
-func (w waiting) shorten(m *reprise.Message, now time.Time) {
-	ms, exact := amqpvalue.Integer(m.Headers[expiryHeader])
-	delete(m.Headers, expiryHeader)
+func (w waiting) shorten(m *reprise.Message, expiry, now time.Time) {
 	h := topology.Trail{}.Read(topology.Delivery{Headers: m.Headers})
 	_, grows := m.Headers[topology.HeaderWaits]
 	ttl := m.Expiration
@@ -42,8 +49,8 @@ func (w waiting) shorten(m *reprise.Message, now time.Time) {
 	if ttl == 0 || m.Expiration > 0 && w.dead && (!copied || grows) {
 		return
 	}
-	due := time.UnixMilli(ms)
-	if !exact {
+	due := expiry
+	if due.IsZero() {
 		_, moved := m.Headers["x-death"]
 		if !copied || moved || h.Errors[len(h.Errors)-1].Time.IsZero() {
 			return

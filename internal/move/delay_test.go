@@ -79,3 +79,19 @@ func TestMoveKeepsDelays(t *testing.T) {
 		}
 	})
 }
+
+// A header that looks like that of the embedded broker does not shorten a delay, after which the queue would drop the message.
+func TestMoveDoesNotBelieveForgedExpiry(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p pair) {
+		p.from.queue(t, "orders", amqp.Table{"x-message-ttl": time.Hour.Milliseconds()})
+		p.from.publish(t, "", "orders", amqp.Publishing{Headers: amqp.Table{"x-reprise-expiry": int64(1)}})
+		p.from.restart()
+		if _, result, err := p.move(t, move.Config{}); err != nil || result.Moved != 1 {
+			t.Fatalf("got %+v, %v", result, err)
+		}
+		if got := p.to.take(t, "orders"); len(got) != 1 {
+			t.Errorf("got %d messages", len(got))
+		}
+	})
+}

@@ -410,7 +410,11 @@ func (m *Move) copy(d *amqpconn.Delivery, q Queue) *reprise.Message {
 	if _, copied := msg.Headers["CC"]; msg.Exchange != "" || msg.RoutingKey != q.Name || copied {
 		msg.Exchange = m.marker
 	}
-	q.shorten(msg, time.Now())
+	var expiry time.Time
+	if !m.cfg.From.rabbitMQ {
+		expiry = takeExpiry(msg)
+	}
+	q.shorten(msg, expiry, time.Now())
 	return msg
 }
 
