@@ -37,8 +37,10 @@ type Queue struct {
 	Exists   bool   `json:"exists,omitempty"` // on the target
 	Held     int64  `json:"held,omitempty"`   // number of messages on the target
 
-	kind  string
-	batch int // 0: default. A queue with a low delivery limit would remove more messages after interruptions
+	kind string
+	// 0: default. A queue with a low delivery limit would remove more messages after interruptions, and a full queue could refuse a
+	// message and accept the next one.
+	batch int
 	waiting
 }
 
@@ -165,19 +167,45 @@ func (p *planner) selectQueues() error {
 		if key, _ := q.Get("dead-letter-routing-key"); exchange == "" {
 			one.to, _ = key.(string)
 		}
-		limit, _ := q.Get("delivery-limit")
-		if n, set := mgmtapi.Integer(limit); set && 0 <= n && n < 5 {
-			one.batch = 1
-			if n == 0 && q.Kind == "quorum" && !dead {
-				p.problem("the delivery limit of queue %s is 0, so an interrupted move would lose a message: set dead-letter-exchange with a policy", name)
-			}
-		}
-		if is := p.to.Queue(p.cfg.To.vhost(), name); is != nil {
+		is := p.to.Queue(p.cfg.To.vhost(), name)
+		if is != nil {
 			one.Exists, one.Held = true, is.Messages
+		} else {
+			is = &doctor.Queue{}
 		}
+		p.limits(&one, q, is)
 		p.Queues = append(p.Queues, one)
 	}
 	return nil
+}
+
+// lowLimit is a delivery limit that a few interruptions reach.
+const lowLimit = 5
+
+// limits sets the batch according to the limits of a queue, and refuses those that would remove messages.
+func (p *planner) limits(one *Queue, q, is *doctor.Queue) {
+	limit := func(key string) (int64, bool) {
+		v, _ := q.Get(key)
+		n, set := mgmtapi.Integer(v)
+		return n, set && n >= 0
+	}
+	if n, set := limit("delivery-limit"); set && n < lowLimit {
+		one.batch = 1
+		if n == 0 && q.Kind == "quorum" && !one.dead {
+			p.problem("the delivery limit of queue %s is 0, so an interrupted move would lose a message: set dead-letter-exchange with a policy", q.Name)
+		}
+	}
+	overflow, _ := q.Get("overflow")
+	text, _ := overflow.(string)
+	for key, n := range map[string]int64{"max-length": q.Messages + is.Messages, "max-length-bytes": q.Bytes + is.Bytes} {
+		switch most, set := limit(key); {
+		case !set:
+		case strings.HasPrefix(text, "reject-publish"):
+			one.batch = 1
+		case n > most && !one.dead:
+			p.problem("queue %s of the target would drop its oldest messages: %s is %d, and both brokers have %d (let the consumers empty it first)", q.Name, key, most, n)
+		}
+	}
 }
 
 // add selects a queue, unless it belongs to a connection or to the programs themselves.

@@ -171,3 +171,24 @@ func TestMoveOfFailedQueueLeavesWorkQueue(t *testing.T) {
 		}
 	})
 }
+
+// The target would drop messages of a queue that is too short for the messages of both brokers.
+func TestMoveRefusesShortQueue(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p pair) {
+		args := amqp.Table{"x-max-length": int64(3)}
+		p.from.queue(t, "orders", args)
+		p.to.queue(t, "orders", args)
+		p.from.publish(t, "", "orders", texts("a", 3)...)
+		p.to.publish(t, "", "orders", texts("b", 1)...)
+		p.from.restart()
+		testkit.Eventually(t, time.Minute, func() bool { // the management API is late
+			return hasProblem(p.plan(t, move.Config{}), "would drop its oldest messages: max-length is 3, and both brokers have 4")
+		})
+		p.to.take(t, "orders")
+		testkit.Eventually(t, time.Minute, func() bool { return len(p.plan(t, move.Config{}).Problems) == 0 })
+		if _, result, err := p.move(t, move.Config{}); err != nil || result.Moved != 3 {
+			t.Errorf("got %+v, %v", result, err)
+		}
+	})
+}
