@@ -28,7 +28,7 @@ type crew struct {
 	failed chan struct{} // closed when a worker fails
 	fail   func()
 
-	reloading sync.Mutex // held by a reload
+	reloading sync.Mutex // held by reload
 
 	mu       sync.Mutex
 	cfg      *config.Config
@@ -156,9 +156,10 @@ func (c changes) String() string {
 }
 
 // reload applies a configuration: it replaces the workers that differ, adds new ones, and removes others. A worker stops
-// after its handlers have finished, whatever time they need. If reload returns an error, nothing has changed. The caller
-// holds c.reloading.
+// after its handlers have finished, whatever time they need. If reload returns an error, nothing has changed.
 func (c *crew) reload(ctx context.Context, cfg *config.Config) (changes, error) {
+	c.reloading.Lock()
+	defer c.reloading.Unlock()
 	if keys := cfg.Changed(c.cfg); len(keys) > 0 {
 		return changes{}, fmt.Errorf("cannot change %s without a restart (undo the change, or restart reprise up)", strings.Join(keys, ", "))
 	}

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -110,6 +111,8 @@ type reloader struct {
 	paths []string
 	crew  *crew
 	log   *slog.Logger
+
+	turn sync.Mutex // held while files are read, too: the last of several reloads must not apply an earlier content
 }
 
 // serve reloads on SIGHUP and on requests, until ctx is canceled.
@@ -127,8 +130,8 @@ func (r *reloader) serve(ctx context.Context, hangup <-chan struct{}) {
 }
 
 func (r *reloader) reload(ctx context.Context) reloaded {
-	r.crew.reloading.Lock() // before the files are read: the last of several reloads must not apply an earlier content
-	defer r.crew.reloading.Unlock()
+	r.turn.Lock()
+	defer r.turn.Unlock()
 	result := reloaded{PID: os.Getpid()}
 	cfg, err := r.load()
 	if result.Invalid = err != nil; err == nil {
