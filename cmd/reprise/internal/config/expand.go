@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -92,6 +93,8 @@ func (d *decoder) content(ref string) (string, error) {
 	}
 	content, set := d.lookup(name)
 	switch {
+	case strings.Contains(otherwise, "${"): // the } of the inner reference has ended the outer one
+		return "", fmt.Errorf("has ${ in the default of %s, which cannot contain a reference: write the default itself", name)
 	case optional && content == "":
 		return otherwise, nil
 	case !set:
@@ -109,19 +112,20 @@ func (d *decoder) secretFile(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(d.dir, path)
 	}
-	info, err := os.Stat(path)
-	if err == nil && info.Mode().IsRegular() && info.Size() > maxSecret {
-		return "", fmt.Errorf("needs the file %s, which exceeds %d bytes: write the path of a file that contains only the value", shown, maxSecret)
-	}
+	f, err := os.Open(path)
 	var data []byte
 	if err == nil {
-		data, err = os.ReadFile(path)
+		defer f.Close()
+		data, err = io.ReadAll(io.LimitReader(f, maxSecret+1)) // a device may be endless
 	}
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		err = failed.Err
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", fmt.Errorf("needs the file %s: %w (create it, or write another path; a relative path is relative to the configuration file)", shown, err)
+	case len(data) > maxSecret:
+		return "", fmt.Errorf("needs the file %s, which exceeds %d bytes: write the path of a file that contains only the value", shown, maxSecret)
 	}
 	data = bytes.TrimSuffix(bytes.TrimSuffix(data, []byte("\n")), []byte("\r"))
 	if len(data) == 0 {

@@ -87,8 +87,10 @@ func TestProblemsOfReferences(t *testing.T) {
 		"concurrency: '${file:absent}'":                  "concurrency needs the file absent: no such file or directory (create it, or write another path",
 		"concurrency: '${file:empty}'":                   "concurrency needs the file empty, which is empty: write the value to it",
 		"concurrency: '${file:large}'":                   "concurrency needs the file large, which exceeds 65536 bytes",
+		"concurrency: '${file:/dev/zero}'":               "concurrency needs the file /dev/zero, which exceeds 65536 bytes",
 		"concurrency: '${file:}'":                        "concurrency has ${file:} without a path",
 		"concurrency: ${":                                "concurrency has ${ without }",
+		"failed_queue: '${SECRET:-${ABSENT}}'":           "failed_queue has ${ in the default of SECRET, which cannot contain a reference",
 		"bind: [{exchange: '${ABSENT}', key: '${NO-}'}]": "key has ${…} without the name of an environment variable",
 	} {
 		_, err := Parse(filepath.Join(dir, "x.yaml"), []byte("workers:\n  - queue: a\n    exec: [x]\n    "+line+"\n"), with(map[string]string{"SECRET": "hush-hush"}))
