@@ -109,10 +109,11 @@ var ErrRunning = errors.New("another reprise move uses this virtual host, or its
 func Begin(ctx context.Context, cfg Config) (*Move, error) {
 	cfg.Batch = cmp.Or(cfg.Batch, 256)
 	m := &Move{cfg: cfg, marker: markerPrefix + rand.Text()}
-	for _, b := range []*Broker{&m.cfg.From, &m.cfg.To} {
-		if err := b.open(ctx); err != nil {
-			return nil, err
-		}
+	if err := m.cfg.From.open(ctx); err != nil {
+		return nil, fmt.Errorf("source: %w", err)
+	}
+	if err := m.cfg.To.open(ctx); err != nil {
+		return nil, fmt.Errorf("target: %w", err)
 	}
 	if m.cfg.Settle == 0 && m.cfg.From.rabbitMQ {
 		m.cfg.Settle = 6 * time.Second

@@ -123,8 +123,11 @@ func differences(o drift.Object) string {
 }
 
 func value(v any) string {
-	if v == nil {
+	switch v {
+	case nil:
 		return "not set"
+	case "":
+		return `""`
 	}
 	return brief.Visible(fmt.Sprint(v))
 }

@@ -311,9 +311,9 @@ func (c *Move) planText(p *move.Plan, width int) string {
 	return b.String()
 }
 
-// hidden returns a URL without its password.
+// hidden returns a URL without its password, or a directory.
 func hidden(rawURL string) string {
-	if u, err := url.Parse(rawURL); err == nil {
+	if u, err := url.Parse(rawURL); err == nil && u.Scheme != "" {
 		rawURL = u.Redacted()
 	}
 	return terminal.OneLine(rawURL)
