@@ -293,6 +293,9 @@ func (p *Process) wake() {
 func (p *Process) serve(c *child) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ctx.Err() != nil { // Close may not have seen it
+		p.retireLocked(c, true)
+	}
 	if !c.isRetired {
 		c.serving = true
 		p.wake()

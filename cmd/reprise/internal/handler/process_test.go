@@ -386,6 +386,36 @@ func TestProcessClose(t *testing.T) {
 	}
 }
 
+// Close also ends a process that becomes ready at this moment.
+func TestProcessCloseDuringRestart(t *testing.T) {
+	for range 20 { // a select is random
+		f := &fake{}
+		synctest.Test(t, func(t *testing.T) {
+			p := newProcess(t, ProcessConfig{})
+			closed := make(chan struct{})
+			p.start = func(c *child) (program, error) {
+				started, err := f.start(c)
+				if n, _ := f.count(); n == 2 {
+					go func() {
+						defer close(closed)
+						p.Close()
+					}()
+					synctest.Wait() // Close waits, and does not know this process
+					c.read([]byte(`{"ready":true}`))
+				}
+				return started, err
+			}
+			if err := p.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Handle(t.Context(), body("exit 1")); kind(err) != "retry" {
+				t.Errorf("got %v", err)
+			}
+			<-closed
+		})
+	}
+}
+
 func TestProcessFirstStartFails(t *testing.T) {
 	exits := func(code int, text string) *fake {
 		return &fake{run: func(_ io.Reader, _, errs io.Writer, _ <-chan struct{}) int {
