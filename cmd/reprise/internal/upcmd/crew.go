@@ -167,7 +167,7 @@ func (c *crew) reload(ctx context.Context, cfg *config.Config) (changes, error) 
 	for _, u := range c.units {
 		before[u.Queue] = u
 	}
-	var result changes
+	result := changes{Added: []string{}, Changed: []string{}, Removed: []string{}} // not null in JSON
 	var wanted []config.Worker
 	kept := map[string]*unit{}
 	for _, w := range cfg.Workers {

@@ -73,7 +73,14 @@ func (c *Reload) Run(ctx context.Context, streams terminal.IO) error {
 	}
 	var all []reloaded
 	for _, path := range sockets {
+		slow := time.AfterFunc(slowReload, func() {
+			fmt.Fprintf(streams.Stderr, "process %s has not finished yet; a worker that changes waits for its running handlers (its log names the queues)\n", pidOf(path))
+		})
 		answer, err := askReload(ctx, path)
+		slow.Stop()
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted; process %s continues to reload", pidOf(path))
+		}
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			_ = os.Remove(path) // left by a killed process
 			continue
@@ -88,6 +95,9 @@ func (c *Reload) Run(ctx context.Context, streams terminal.IO) error {
 	}
 	return c.print(streams, all)
 }
+
+// slowReload is the time after which a command tells why it waits.
+const slowReload = 3 * time.Second
 
 func (c *Reload) print(streams terminal.IO, all []reloaded) error {
 	var result error
