@@ -41,16 +41,18 @@ func (p *Process) startProgram(c *child) (program, error) {
 	cmd.Args[0] = e.cfg.Command[0]
 	cmd.Dir = e.cfg.Dir
 	cmd.Env = append(inherited(), e.cfg.Env...)
-	cmd.Stdout = c
-	stderr := &lineLogger{log: c.log, stream: "stderr"}
-	cmd.Stderr = both{stderr, &c.stderr}
-	cmd.WaitDelay = e.cfg.Grace
 	ownGroup(cmd)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return program{}, fmt.Errorf("cannot start %s: %w", e.cfg.Command[0], err)
 	}
-	if err := e.start(cmd); err != nil {
+	stderr := &lineLogger{log: c.log, stream: "stderr"}
+	out, err := pipeOutput(cmd, c, both{stderr, &c.stderr})
+	if err == nil {
+		err = e.start(cmd)
+		out.started()
+	}
+	if err != nil {
 		_ = stdin.Close()
 		return program{}, e.missing(err)
 	}
@@ -62,8 +64,10 @@ func (p *Process) startProgram(c *child) (program, error) {
 		memory:    func() int64 { return residentMemory(cmd.Process.Pid) },
 		wait: func() exitState {
 			err := cmd.Wait()
-			kill(cmd.Process) // the rest of its group
+			kill(cmd.Process) // the rest of its group, which may hold the pipes
 			e.forget(cmd.Process)
+			p.retire(c, false)
+			out.wait(e.cfg.Grace)
 			stderr.flush()
 			if cmd.ProcessState == nil {
 				return exitState{-1, err.Error()}
@@ -71,6 +75,60 @@ func (p *Process) startProgram(c *child) (program, error) {
 			return exitState{cmd.ProcessState.ExitCode(), cmd.ProcessState.String()}
 		},
 	}, nil
+}
+
+// outputs are the pipes of a program. With those of exec.Cmd, Wait would not return while a child of the program holds them.
+type outputs struct {
+	ends    []io.Closer // of the program
+	files   []io.Closer
+	copying sync.WaitGroup
+}
+
+// pipeOutput passes the output of a program to two writers.
+func pipeOutput(cmd *exec.Cmd, stdout, stderr io.Writer) (*outputs, error) {
+	o := &outputs{}
+	pipe := func(w io.Writer) (*os.File, error) {
+		read, write, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		o.ends, o.files = append(o.ends, write), append(o.files, read)
+		o.copying.Go(func() {
+			_, _ = io.Copy(w, read)
+			_ = read.Close()
+		})
+		return write, nil
+	}
+	writeOut, err := pipe(stdout)
+	if err != nil {
+		return nil, err
+	}
+	writeErr, err := pipe(stderr)
+	if err != nil {
+		o.started()
+		return nil, err
+	}
+	cmd.Stdout, cmd.Stderr = writeOut, writeErr
+	return o, nil
+}
+
+// started closes the ends of the program, which has its own copies.
+func (o *outputs) started() {
+	for _, f := range o.ends {
+		_ = f.Close()
+	}
+}
+
+// wait waits until the output of an exited program is read. A child in another process group can hold a pipe longer than the
+// limit.
+func (o *outputs) wait(limit time.Duration) {
+	late := time.AfterFunc(limit, func() {
+		for _, f := range o.files {
+			_ = f.Close()
+		}
+	})
+	defer late.Stop()
+	o.copying.Wait()
 }
 
 // residentMemory returns the resident memory of a process, or 0 if it is unknown.

@@ -134,6 +134,29 @@ func TestProcessLeavesNoChildren(t *testing.T) {
 	waitForExit(t, strconv.Itoa(pids[0]))
 }
 
+// A child that holds the stdout of a process delays neither the failure of its messages nor the next process.
+func TestProcessExitsBeforeChild(t *testing.T) {
+	dir := t.TempDir()
+	p := newProcess(t, ProcessConfig{ExecConfig: ExecConfig{Dir: dir, Grace: time.Hour, Command: []string{"sh", "-c", `
+		echo '{"ready":true}'
+		read line
+		sleep 1000 & echo $! > child
+		echo '{"id":1,"result":"park","error":"last words"}'
+		read line
+		exit 3`}}})
+	if err := p.Start(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	if err := p.Handle(bounded(t), body("x")); kind(err) != "park" {
+		t.Errorf("first message: got %v", err)
+	}
+	if err := p.Handle(bounded(t), body("x")); err == nil || err.Error() != "sh: exit status 3" {
+		t.Errorf("second message: got %v", err)
+	}
+	waitForExit(t, waitFor(t, filepath.Join(dir, "child")))
+}
+
 // After Kill, messages in flight do not count as failed.
 func TestProcessKill(t *testing.T) {
 	p := running(t, obeying+"=1", ProcessConfig{})
