@@ -70,9 +70,9 @@ instead of body. Flush the output after each line, and write logs to stderr.
 
 // Run runs the workers until a signal arrives.
 func (c *Command) Run(streams terminal.IO, stop *serve.Signals) error {
-	cfg, err := config.Load(c.Config...)
+	cfg, err := load(stop.Ctx, c.Config)
 	if err != nil {
-		return exit.Usage(err)
+		return err
 	}
 	log := c.Logger(streams.Stderr)
 	parts, err := newParts(cfg, log)
@@ -120,6 +120,25 @@ func (c *Command) Run(streams terminal.IO, stop *serve.Signals) error {
 		// unsettled messages.
 		parts.kill()
 		return errors.New("stopped immediately; unsettled messages are redelivered")
+	}
+}
+
+// load reads a configuration, unless a signal arrives: a terminal or a FIFO may never end.
+func load(ctx context.Context, paths []string) (*config.Config, error) {
+	var cfg *config.Config
+	read := make(chan error, 1)
+	go func() { // the read cannot be interrupted; the goroutine runs until the process exits
+		var err error
+		if cfg, err = config.Load(paths...); err != nil {
+			err = exit.Usage(err)
+		}
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		return cfg, err
+	case <-ctx.Done():
+		return nil, errors.New("interrupted while reading the configuration")
 	}
 }
 
