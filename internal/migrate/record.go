@@ -122,6 +122,7 @@ type queue struct {
 	Policy                         string
 	Effective                      topology.Table // definition of the policies
 	Ready, Unacked                 int64
+	Held                           int64    // delayed for a retry, or dead-lettered and not confirmed: no consumer receives them
 	Counted                        bool     // whether the counts are known: RabbitMQ has none until it has collected them
 	Consumers                      []string // connections of the consumers
 	ByName                         bool     // messages were published by the name of the queue
@@ -183,6 +184,8 @@ func (b broker) queue(ctx context.Context, name string) (*queue, error) {
 		Effective  object                `json:"effective_policy_definition"`
 		Ready      mgmtapi.Field[int64]  `json:"messages_ready"`
 		Unacked    mgmtapi.Field[int64]  `json:"messages_unacknowledged"`
+		Delayed    mgmtapi.Field[int64]  `json:"messages_delayed"`
+		Dead       mgmtapi.Field[int64]  `json:"messages_dlx"`
 		Consumers  []mgmtapi.Field[struct {
 			Channel mgmtapi.Field[struct {
 				Connection string `json:"connection_name"`
@@ -213,7 +216,7 @@ func (b broker) queue(ctx context.Context, name string) (*queue, error) {
 	found := &queue{
 		Name: name, Found: true, Kind: q.Type, Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive,
 		Args: table(q.Args), Policy: q.Policy.Value, Effective: table(q.Effective),
-		Ready: q.Ready.Value, Unacked: q.Unacked.Value, Counted: q.Ready.Known && q.Unacked.Known,
+		Ready: q.Ready.Value, Unacked: q.Unacked.Value, Held: q.Delayed.Value + q.Dead.Value, Counted: q.Ready.Known && q.Unacked.Known,
 	}
 	if found.Kind == "" {
 		found.Kind = kindOf(found.Args)
@@ -226,6 +229,13 @@ func (b broker) queue(ctx context.Context, name string) (*queue, error) {
 		found.ByName = found.ByName || from.Known && from.Value.Exchange.Name == "" && from.Value.Stats.Publish > 0
 	}
 	return found, nil
+}
+
+// holds reports whether a queue can have messages that no consumer receives: see queue.Held.
+func (q *queue) holds() bool {
+	strategy, _ := mgmtapi.Effective(q.Kind, q.Args, q.Effective, "dead-letter-strategy")
+	retry, _ := mgmtapi.Effective(q.Kind, q.Args, q.Effective, "delayed-retry-type")
+	return q.Kind == "quorum" && (strategy == "at-least-once" || retry != nil)
 }
 
 func (q *queue) declaration() topology.Queue {

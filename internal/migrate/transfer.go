@@ -243,12 +243,14 @@ func (r *run) empty(ctx context.Context, from *queue, to string) (err error) {
 				r.step("wait: %s", reason)
 			}
 			last = reason
-		case pausing:
+		case pausing && (current || !from.holds()):
+			idle.end(r)
+			idle = nil
 			if err := r.pause(ctx, func() error { return r.move(ctx, from.Name, to) }); err != nil {
 				return err
 			}
 			continue
-		case idle == nil && r.paused.IsZero():
+		case idle == nil && (r.paused.IsZero() || from.holds()):
 			idle = r.since(2) // a queue reports its counts at an interval, and the management API collects them at the same one
 		case idle == nil:
 			idle = &statistics{begin: time.Now(), least: requeue}
@@ -283,10 +285,25 @@ func (r *run) busy(ctx context.Context, q *queue) (string, error) {
 	case r.paused.IsZero() && (now.Unacked > 0 || len(now.Consumers) > 0):
 		return fmt.Sprintf("%s has unacked messages or consumers, according to the management API", q.Name), nil
 	}
+	if reason, err := r.held(now); reason != "" || err != nil {
+		return reason, err
+	}
 	if q.Name == r.record.Queue && r.record.To == r.record.Queue {
 		return r.returning(ctx, q)
 	}
 	return "", nil
+}
+
+// held returns why a queue has messages that no consumer receives, and that would be lost with it. A pause must not wait for them.
+func (r *run) held(q *queue) (reason string, err error) {
+	if q.Held == 0 {
+		return "", nil
+	}
+	reason = fmt.Sprintf("%s has %d messages that wait for a delayed retry, or for the confirm of their dead letters (does a queue receive and accept them?)", q.Name, q.Held)
+	if !r.paused.IsZero() {
+		return "", errors.New(reason)
+	}
+	return reason, nil
 }
 
 func users(ready, consumers int, connections []string) string {
@@ -306,6 +323,13 @@ func users(ready, consumers int, connections []string) string {
 // lost while the queue does not exist.
 func (r *run) returning(ctx context.Context, q *queue) (string, error) {
 	name := q.Name
+	now, err := r.broker.queue(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if reason, err := r.held(now); reason != "" || err != nil {
+		return reason, err
+	}
 	sources, err := r.broker.namedBy(ctx, name)
 	if err != nil {
 		return "", err

@@ -89,6 +89,7 @@ type Left struct {
 	Ready   int64  `json:"ready"`
 	Unacked int64  `json:"unacked"`
 	Delayed int64  `json:"delayed"` // for a retry, in the queue itself
+	Dead    int64  `json:"dead"`    // dead-lettered by the queue itself, and not confirmed
 }
 
 // markerPrefix is the prefix of the exchange of a run, and lock the name of the queue that prevents two moves at a time. The name of
@@ -427,8 +428,9 @@ func (m *Move) left(ctx context.Context) error {
 			Name    string               `json:"name"`
 			Unacked mgmtapi.Field[int64] `json:"messages_unacknowledged"`
 			Delayed mgmtapi.Field[int64] `json:"messages_delayed"`
+			Dead    mgmtapi.Field[int64] `json:"messages_dlx"`
 		}
-		if err := m.cfg.From.API.Get(ctx, "queues"+m.cfg.From.API.Within()+"?columns=name,messages_unacknowledged,messages_delayed", &found); err != nil {
+		if err := m.cfg.From.API.Get(ctx, "queues"+m.cfg.From.API.Within()+"?columns=name,messages_unacknowledged,messages_delayed,messages_dlx", &found); err != nil {
 			return err
 		}
 		m.result.Left = nil
@@ -442,11 +444,11 @@ func (m *Move) left(ctx context.Context) error {
 			one.Ready = int64(ready)
 			for _, f := range found {
 				if f.Name == q.Name {
-					one.Unacked, one.Delayed = f.Unacked.Value, f.Delayed.Value
+					one.Unacked, one.Delayed, one.Dead = f.Unacked.Value, f.Delayed.Value, f.Dead.Value
 				}
 			}
-			late = late || one.Unacked > 0
-			if one.Ready+one.Unacked+one.Delayed > 0 {
+			late = late || one.Unacked+one.Dead > 0
+			if one.Ready+one.Unacked+one.Delayed+one.Dead > 0 {
 				m.result.Left = append(m.result.Left, one)
 			}
 		}

@@ -326,3 +326,20 @@ func TestMoveDeletes(t *testing.T) {
 		}
 	})
 }
+
+// Dead letters that no queue accepts stay in a quorum queue, where no consumer receives them. It must not be deleted.
+func TestMoveKeepsUnconfirmedDeadLetters(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p pair) {
+		p.from.queue(t, "orders", amqp.Table{
+			"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "missing", "x-message-ttl": int64(1),
+		})
+		p.from.publish(t, "", "orders", texts("a", 3)...)
+		p.from.restart()
+		_, result, err := p.move(t, move.Config{Delete: true})
+		if _, ok := errors.AsType[*move.InUseError](err); !ok || len(result.Left) != 1 || result.Left[0].Dead != 3 || result.Deleted != 0 {
+			t.Errorf("got %+v, %v", result, err)
+		}
+	})
+}

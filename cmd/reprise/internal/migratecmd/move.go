@@ -165,7 +165,7 @@ func (c *Move) report(ctx context.Context, streams terminal.IO, plan *move.Plan,
 		fmt.Fprintf(&b, "possible duplicates: at most %d\n", r.Duplicates)
 	}
 	for _, l := range r.Left {
-		fmt.Fprintf(&b, "left in %s: %d ready, %d unacked, %d delayed\n", terminal.OneLine(l.Queue), l.Ready, l.Unacked, l.Delayed)
+		fmt.Fprintf(&b, "left in %s: %d ready, %d unacked, %d delayed, %d dead-lettered but not confirmed\n", terminal.OneLine(l.Queue), l.Ready, l.Unacked, l.Delayed, l.Dead)
 	}
 	if r.Deleted > 0 {
 		fmt.Fprintf(&b, "%s of the source deleted\n", terminal.Plural(r.Deleted, "queue"))
