@@ -29,6 +29,9 @@ func (h *Handler) clock() {
 		if !ok || d < 0 || d > maxAdvance {
 			return nil, badRequest("advance must be a time up to ten years, such as \"4h\", \"90s\" or a number of seconds: got " + brief.Quoted(string(body.Advance)))
 		}
+		if time.Until(c.node.Clock.Now())+d > 10*maxAdvance {
+			return nil, badRequest("the clock is almost a century ahead: restart the broker")
+		}
 		c.node.Clock.Advance(d)
 		return c.clockFields()
 	})

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -209,11 +211,16 @@ func userinfo(written string) (begin, end int) {
 func (r *report) reveal(ref, content string) {
 	const shortest = 4 // shorter contents are parts of other words
 	if len(content) >= shortest {
-		r.revealed = append(r.revealed, content, ref)
+		r.revealed = append(r.revealed, [2]string{content, ref})
 	}
 }
 
-// masked replaces the contents of references in the text of a problem.
+// masked replaces the contents of references in the text of a problem, the longest first, because one may begin with another.
 func (r *report) masked(text string) string {
-	return strings.NewReplacer(r.revealed...).Replace(text)
+	slices.SortStableFunc(r.revealed, func(a, b [2]string) int { return cmp.Compare(len(b[0]), len(a[0])) })
+	var all []string
+	for _, x := range r.revealed {
+		all = append(all, x[0], x[1])
+	}
+	return strings.NewReplacer(all...).Replace(text)
 }

@@ -80,6 +80,7 @@ func TestProblemsOfReferences(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"concurrency: ${SECRET}":                         "concurrency must be an integer from 1 to",
+		"settle: '${PREFIX}${SECRET}'":                   "got “${PREFIX}${SECRET}”",
 		"drain: ${SECRET}":                               "drain: “${SECRET}” is not a duration",
 		"settle: ${SECRET}":                              "settle must be publish-then-ack or ack-then-publish: got “${SECRET}”",
 		"rate: '${SECRET}/s'":                            "rate: “${SECRET}/s” is not a rate",
@@ -93,7 +94,7 @@ func TestProblemsOfReferences(t *testing.T) {
 		"failed_queue: '${SECRET:-${ABSENT}}'":           "failed_queue has ${ in the default of SECRET, which cannot contain a reference",
 		"bind: [{exchange: '${ABSENT}', key: '${NO-}'}]": "key has ${…} without the name of an environment variable",
 	} {
-		_, err := Parse(filepath.Join(dir, "x.yaml"), []byte("workers:\n  - queue: a\n    exec: [x]\n    "+line+"\n"), with(map[string]string{"SECRET": "hush-hush"}))
+		_, err := Parse(filepath.Join(dir, "x.yaml"), []byte("workers:\n  - queue: a\n    exec: [x]\n    "+line+"\n"), with(map[string]string{"SECRET": "hush-hush", "PREFIX": "hush"}))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: got %v, want %q", line, err, want)
 		}

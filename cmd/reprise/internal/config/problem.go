@@ -38,7 +38,7 @@ type Problems struct {
 // report collects the problems of the files of a configuration.
 type report struct {
 	files    []file
-	revealed []string // contents of references, each followed by its reference
+	revealed [][2]string // contents of references, with their references
 	problems []Problem
 }
 

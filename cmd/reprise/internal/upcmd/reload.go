@@ -42,7 +42,8 @@ it refers, adds new workers, and removes others. Other workers continue. A worke
 finished, whatever time they need, so no message is lost or handled twice.
 
 If the configuration is invalid, or changes more than workers and exchanges, the process changes nothing. Environment
-variables keep the values of the start of the process, but ${file:PATH} is read again. With an archive, restart after
+variables keep the values of the start of the process, but ${file:PATH} is read again. A program of process: whose code
+alone has changed continues; change a value of its section as well, such as one in env:. With an archive, restart after
 you have added workers: until then, their failed messages stay in their failed queues.
 
 The signal SIGHUP does the same; the log has the result. Exit codes: 0 done, 1 no process or not applied, 2 invalid
