@@ -2,6 +2,7 @@ package clock
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,13 +16,18 @@ func TestTimersFireInOrder(t *testing.T) {
 		seconds := rapid.SliceOfN(rapid.IntRange(0, 1000), 1, 30).Draw(draw, "delays")
 		stopped := rapid.SliceOfN(rapid.Bool(), len(seconds), len(seconds)).Draw(draw, "stopped")
 		steps := rapid.SliceOf(rapid.IntRange(-300, 300)).Draw(draw, "steps")
+		var mu sync.Mutex // equal timers fire at the same time
 		var fired, want []time.Duration
 		synctest.Test(t, func(*testing.T) {
 			c := New()
 			start := c.Now()
 			for i, n := range seconds {
 				d := time.Duration(n) * time.Second
-				timer := c.AfterFunc(d+time.Hour, func() { fired = append(fired, c.Now().Sub(start)) })
+				timer := c.AfterFunc(d+time.Hour, func() {
+					mu.Lock()
+					defer mu.Unlock()
+					fired = append(fired, c.Now().Sub(start))
+				})
 				timer.Reset(d)
 				if stopped[i] {
 					timer.Stop()
@@ -72,6 +78,7 @@ func TestRealTime(t *testing.T) {
 		timer.Reset(time.Minute)
 		c.AfterFunc(time.Second, func() { t.Error("a stopped timer fired") }).Stop()
 		time.Sleep(2 * time.Hour)
+		synctest.Wait()
 		if fired != time.Minute || !c.Now().Equal(time.Now()) {
 			t.Errorf("fired after %s, want 1m", fired)
 		}
