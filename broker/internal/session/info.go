@@ -105,7 +105,7 @@ func (ch *channel) info() ChannelInfo {
 	info, consumers := ch.describe()
 	// The lock order forbids calling a queue while the lock of a channel is held.
 	for i, c := range consumers {
-		info.Consumers[i].Active = c.queue.Active(&c.Consumer)
+		info.Consumers[i].Active, info.Consumers[i].SingleActive = c.queue.Active(&c.Consumer), c.queue.Config().SingleActive
 	}
 	slices.SortFunc(info.Consumers, func(a, b ConsumerInfo) int { return cmp.Compare(a.Tag, b.Tag) })
 	return info
@@ -129,7 +129,7 @@ func (ch *channel) describe() (ChannelInfo, []*consumer) {
 		consumers = append(consumers, c)
 		info.Consumers = append(info.Consumers, ConsumerInfo{
 			Tag: c.tag, Queue: c.queue.Name(), NoAck: c.NoAck, Exclusive: c.Exclusive, Prefetch: c.window.limit,
-			Timeout: c.timeout, Arguments: c.arguments, SingleActive: c.queue.Config().SingleActive,
+			Timeout: c.timeout, Arguments: c.arguments,
 		})
 	}
 	return info, consumers
