@@ -21,11 +21,12 @@ type decoder struct {
 	dir     string // base of relative paths
 	lookup  func(string) (string, bool)
 	aliases map[*ast.AliasNode]ast.Node
+	known   map[string]string // contents of references, so that one configuration reads a file once
 }
 
 func (r *report) decoder(s source, lookup func(string) (string, bool)) *decoder {
 	s.data = bytes.TrimPrefix(s.data, []byte("\ufeff")) // byte order mark of some editors
-	d := &decoder{report: r, source: s, lines: splitLines(s.data), dir: filepath.Dir(s.name), lookup: lookup}
+	d := &decoder{report: r, source: s, lines: splitLines(s.data), dir: filepath.Dir(s.name), lookup: lookup, known: map[string]string{}}
 	r.files = append(r.files, file{s.name, excerpts{source: d.lines}})
 	return d
 }

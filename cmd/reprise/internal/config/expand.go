@@ -68,12 +68,15 @@ func (d *decoder) replace(s string, put func(at int, content string) string) (te
 			b.WriteString("${")
 			continue
 		}
-		content, err := d.content(ref)
-		if err != nil {
-			return "", nil, err
+		content, found := d.known[ref]
+		if !found {
+			if content, err = d.content(ref); err != nil {
+				return "", nil, err
+			}
+			d.known[ref] = content
+			d.reveal(ref, content)
 		}
 		contents = append(contents, content)
-		d.reveal(ref, content)
 		b.WriteString(put(m[0], content))
 	}
 	b.WriteString(s[end:])

@@ -138,3 +138,16 @@ func TestReferencesInURLs(t *testing.T) {
 		}
 	}
 }
+
+// A configuration reads a variable or a file once, so that its values and the comparison of a reload agree, also if the content
+// changes meanwhile, and a pipe can be a secret.
+func TestReferencesAreReadOnce(t *testing.T) {
+	reads := 0
+	c, err := Parse("x.yaml", []byte("broker: amqp://${U}:${U}@h\nworkers: [{queue: '${U}', exec: ['${U}']}]"), func(string) (string, bool) {
+		reads++
+		return "app", true
+	})
+	if err != nil || c.Broker != "amqp://app:app@h" || reads != 1 {
+		t.Errorf("got %v, %v, %d readings, want 1", c, err, reads)
+	}
+}

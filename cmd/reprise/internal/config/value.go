@@ -90,7 +90,7 @@ func (v value) kind() string {
 
 func (v value) isMapping() bool { return v.kind() == "a mapping" }
 
-// written returns a scalar in the notation of the file.
+// notation returns a scalar in the notation of the file.
 func (v value) notation() string { return v.node.GetToken().Value }
 
 // wrong reports a value of an unexpected kind. It always returns false.
