@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/serve"
 	"github.com/reprisemq/reprise/internal/brief"
@@ -76,20 +75,12 @@ func ServeControl(b backuper, dir string, again <-chan struct{}, log *slog.Logge
 		}
 		log.Info("backup written", "path", request.To)
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: serve.WebLog(log)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = server.Serve(l) // runs until the listener is closed, which removes the socket
-	}()
+	end := serve.Socket(l, mux, log)
 	return func() {
 		// Finish a running backup first, unless a second signal forces the stop.
 		ctx, cancel := serve.Until(again)
 		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
-		}
-		<-done
+		end(ctx)
 	}
 }
 
@@ -102,22 +93,15 @@ func AskBackup(ctx context.Context, dir, to string) error {
 	if err != nil {
 		return err
 	}
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			path, _ := ControlPath(dir)
-			conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
-			if err != nil {
-				return nil, fmt.Errorf("%w: %w", ErrNoBroker, err)
-			}
-			return conn, nil
-		},
-	}}
+	path, _ := ControlPath(dir)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://control/backup", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	answer, err := client.Do(r)
+	answer, err := serve.SocketClient(path).Do(r)
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return fmt.Errorf("%w: %w", ErrNoBroker, op)
+	}
 	if err != nil {
 		return err
 	}

@@ -189,11 +189,11 @@ func (c *crew) reload(ctx context.Context, cfg *config.Config) (changes, error) 
 		return changes{}, err
 	}
 	for _, u := range c.units {
-		if !slices.ContainsFunc(cfg.Workers, func(w config.Worker) bool { return w.Queue == u.Queue }) {
+		if kept[u.Queue] == nil && created[u.Queue] == nil {
 			result.Removed = append(result.Removed, u.Queue)
 		}
 	}
-	c.replace(ctx, cfg, kept, created)
+	c.replace(ctx, cfg, before, kept, created)
 	return result, nil
 }
 
@@ -231,13 +231,9 @@ func (c *crew) create(ctx context.Context, cfg *config.Config, workers []config.
 // prepareTimeout is the maximum time that a reload waits for the databases of new workers.
 const prepareTimeout = 10 * time.Second
 
-// replace stops the units that are not kept, and starts each created unit as soon as its predecessor has ended, so that a long
+// replace stops the earlier units that are not kept, and starts each created unit as soon as its predecessor has ended, so that a long
 // attempt delays only its own queue.
-func (c *crew) replace(ctx context.Context, cfg *config.Config, kept, created map[string]*unit) {
-	before := map[string]*unit{}
-	for _, u := range c.units {
-		before[u.Queue] = u
-	}
+func (c *crew) replace(ctx context.Context, cfg *config.Config, before, kept, created map[string]*unit) {
 	var replacing sync.WaitGroup
 	for queue, u := range before {
 		if kept[queue] != nil {

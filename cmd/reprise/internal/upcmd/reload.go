@@ -1,7 +1,6 @@
 package upcmd
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -187,16 +186,8 @@ func (r *reloader) listen(ctx context.Context) (stop func()) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(r.reload(ctx)) // the client may have disconnected
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: serve.WebLog(r.log)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = server.Serve(l) // runs until the listener is closed, which removes the socket
-	}()
-	return func() {
-		_ = server.Close()
-		<-done
-	}
+	end := serve.Socket(l, mux, r.log)
+	return func() { end(ctx) } // ctx is done, and a reload can last longer than a stop
 }
 
 // socketName returns the name of the socket of a process with a configuration.
@@ -231,24 +222,15 @@ func socketDir() (string, error) {
 
 // askReload makes the process that serves a socket reload its configuration. It waits until the process has done so.
 func askReload(ctx context.Context, socket string) (answer reloaded, err error) {
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-	}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://process/reload", nil)
 	if err != nil {
 		return answer, err
 	}
-	response, err := client.Do(r)
+	response, err := serve.SocketClient(socket).Do(r)
 	if err != nil {
 		return answer, err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err != nil {
-		return answer, err
-	}
-	return answer, json.NewDecoder(bytes.NewReader(body)).Decode(&answer)
+	err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&answer)
+	return answer, err
 }
