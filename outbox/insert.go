@@ -123,17 +123,16 @@ func (b *Box) insert(tx runner, rows []row) error {
 }
 
 func (b *Box) insertRows(tx runner, rows []row) error {
-	var values strings.Builder
+	var values []string
 	var args []any
-	for i, r := range rows {
+	for _, r := range rows {
 		at, delay := r.of.dueArgs()
-		values.WriteString(cmp.Or(map[bool]string{true: ", "}[i > 0], " "))
 		n := len(args)
-		fmt.Fprintf(&values, "(%s, 0, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d, 0, '')", b.due(n+1, n+2), n+3, n+4, n+5, n+6, n+7, n+8, n+9, n+10)
+		values = append(values, fmt.Sprintf("(%s, 0, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d, 0, '')", b.due(n+1, n+2), n+3, n+4, n+5, n+6, n+7, n+8, n+9, n+10))
 		m := r.of
 		args = append(args, at, delay, null(m.Key), null(m.Unique), m.MessageID, m.Exchange, m.RoutingKey, r.properties, r.headers, append([]byte{}, m.Body...))
 	}
-	_, err := tx.Exec(`INSERT INTO {messages} (due, retry_at, okey, uniq, message_id, exchange, routing_key, properties, headers, body, attempts, error) VALUES`+values.String(), args...)
+	_, err := tx.Exec(`INSERT INTO {messages} (due, retry_at, okey, uniq, message_id, exchange, routing_key, properties, headers, body, attempts, error) VALUES `+strings.Join(values, ", "), args...)
 	return err
 }
 

@@ -81,10 +81,9 @@ func (f Filter) conditions() (text string, args []any) {
 	if f.After != nil {
 		due := f.After.Due.UnixMilli()
 		is("due >= ?", due)
-		is("(due > ?", due)
-		is("seq > ?)", f.After.Seq)
-		n := len(all)
-		all = append(all[:n-2], all[n-2]+" OR "+all[n-1])
+		n := len(args)
+		args = append(args, due, f.After.Seq)
+		all = append(all, fmt.Sprintf("(due > $%d OR seq > $%d)", n+1, n+2))
 	}
 	return strings.Join(append(all, "1 = 1"), " AND "), args
 }
