@@ -40,10 +40,7 @@ func (d Difference) String() string {
 // deployment can call Differences before it starts the new version of a worker. The user of m needs the tag management.
 func (m *Management) Differences(ctx context.Context, workers ...reprise.WorkerConfig) ([]Difference, error) {
 	api := mgmtapi.API(*m)
-	vhost := api.VHost
-	if vhost == "" {
-		vhost = "/"
-	}
+	vhost := api.VirtualHost()
 	b, err := doctor.Read(ctx, api, vhost)
 	if err != nil {
 		return nil, fmt.Errorf("archive: cannot read virtual host %q: %w", vhost, err)

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ type Verdict struct {
 
 // ReadQueues reads the queues and routes of a virtual host, which DeadLetterQueues needs.
 func ReadQueues(ctx context.Context, api mgmtapi.API) (*Broker, error) {
-	b := &Broker{own: cmp.Or(api.VHost, "/"), has: map[string]bool{}}
+	b := &Broker{own: api.VirtualHost(), has: map[string]bool{}}
 	in := api.Within()
 	var d definitions
 	for path, into := range map[string]any{

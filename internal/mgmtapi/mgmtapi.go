@@ -32,8 +32,11 @@ type API struct {
 	Client   *http.Client // default: a client with a timeout
 }
 
+// VirtualHost returns the virtual host.
+func (a API) VirtualHost() string { return cmp.Or(a.VHost, "/") }
+
 // Within returns the virtual host as the last segment of a path.
-func (a API) Within() string { return "/" + url.PathEscape(cmp.Or(a.VHost, "/")) }
+func (a API) Within() string { return "/" + url.PathEscape(a.VirtualHost()) }
 
 // StatusError reports a response with a status other than 200 or, for a change, another status that does not mean success.
 type StatusError struct {

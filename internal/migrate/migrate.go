@@ -94,13 +94,13 @@ type Result struct {
 // programs consume from the old queue, it waits.
 func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	in := inner.Of(cfg.Client)
-	cfg.Batch = cmp.Or(cfg.Batch, defaultBatch)
+	cfg.Batch = cmp.Or(cfg.Batch, DefaultBatch)
 	conn, err := in.Consuming.Get(ctx)
 	if err != nil {
 		return Result{}, err
 	}
 	if cfg.Settle == 0 && conn.IsRabbitMQ() {
-		cfg.Settle = 6 * time.Second
+		cfg.Settle = DefaultSettle
 	}
 	r := &run{cfg: cfg, broker: broker{cfg.API}, in: in, conn: conn, user: in.Consuming.User()}
 	defer r.close()
@@ -141,7 +141,11 @@ const (
 	maxName      = 230
 )
 
-const defaultBatch = 256
+// DefaultBatch is the default of Config.Batch.
+const DefaultBatch = 256
+
+// DefaultSettle is the time in which RabbitMQ with default settings has collected its statistics, every 5 s.
+const DefaultSettle = 6 * time.Second
 
 func (r *run) step(format string, args ...any) {
 	if r.cfg.Step != nil {

@@ -181,7 +181,7 @@ func (r *run) batch(ctx context.Context, from, to string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if limit, set := old.limit(); set && limit < minLimit {
+	if limit, set := old.limit(); set && limit < MinLimit {
 		return 1, nil
 	}
 	if !r.record.Ordered {

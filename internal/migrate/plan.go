@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -186,8 +185,8 @@ func (p *Plan) refuse(c Change, target *queue, wanted topology.Queue) {
 	}
 }
 
-// minLimit is the delivery limit from which on a queue is expected to keep a message that several interrupted runs return.
-const minLimit = 5
+// MinLimit is the delivery limit from which on a queue is expected to keep a message that several interrupted runs return.
+const MinLimit = 5
 
 const deliveryLimit = "x-delivery-limit"
 
@@ -215,8 +214,8 @@ func (p *Plan) deliveries(c Change) {
 	if limit == 0 && !kept {
 		p.problem("the delivery limit of %q is 0, so an interrupted run would lose a message: set dead-letter-exchange with a policy, or let the consumers empty the queue (--to with --ordered)", p.Queue)
 	}
-	n := defaultBatch
-	if limit < minLimit {
+	n := DefaultBatch
+	if limit < MinLimit {
 		n = 1
 	}
 	p.note("if a run is killed, RabbitMQ counts a failed delivery for up to %d messages, and %s a message with more than %d", n, effect, limit)
@@ -241,7 +240,7 @@ func (p *Plan) steps() {
 	if rec.Ordered && !rec.Disconnect {
 		p.step("wait until the consumers of %s have emptied it; start the consumers of %s only after that", p.Queue, p.To)
 	} else {
-		p.step("move all messages to %s: publish, confirm, acknowledge (an interruption can duplicate %d)", first, defaultBatch)
+		p.step("move all messages to %s: publish, confirm, acknowledge (an interruption can duplicate %d)", first, DefaultBatch)
 	}
 	switch {
 	case second == "" && !rec.Delete && (rec.Unseen || rec.ByName):
@@ -364,7 +363,7 @@ func losing(definition topology.Table) string {
 			return key
 		}
 	}
-	if n, set := mgmtapi.Integer(definition["delivery-limit"]); set && 0 <= n && n < minLimit {
+	if n, set := mgmtapi.Integer(definition["delivery-limit"]); set && 0 <= n && n < MinLimit {
 		return "delivery-limit"
 	}
 	return ""
@@ -386,6 +385,6 @@ func (p *Plan) policy(b broker, c Change, priority string) string {
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("rabbitmqctl set_policy -p %s --apply-to queues %s%s %s %s", brief.Shell(cmp.Or(b.api.VHost, "/")), priority,
+	return fmt.Sprintf("rabbitmqctl set_policy -p %s --apply-to queues %s%s %s %s", brief.Shell(b.api.VirtualHost()), priority,
 		brief.Shell(p.Queue), brief.Shell("^"+regexp.QuoteMeta(p.Queue)+"$"), brief.Shell(string(text)))
 }

@@ -44,7 +44,7 @@ type Broker struct {
 	rabbitMQ bool
 }
 
-func (b *Broker) vhost() string { return cmp.Or(b.API.VHost, "/") }
+func (b *Broker) vhost() string { return b.API.VirtualHost() }
 
 // Config configures Begin.
 type Config struct {
@@ -107,7 +107,7 @@ var ErrRunning = errors.New("another reprise move uses this virtual host, or its
 
 // Begin locks both virtual hosts and plans a move.
 func Begin(ctx context.Context, cfg Config) (*Move, error) {
-	cfg.Batch = cmp.Or(cfg.Batch, 256)
+	cfg.Batch = cmp.Or(cfg.Batch, migrate.DefaultBatch)
 	m := &Move{cfg: cfg, marker: markerPrefix + rand.Text()}
 	if err := m.cfg.From.open(ctx); err != nil {
 		return nil, fmt.Errorf("source: %w", err)
@@ -116,7 +116,7 @@ func Begin(ctx context.Context, cfg Config) (*Move, error) {
 		return nil, fmt.Errorf("target: %w", err)
 	}
 	if m.cfg.Settle == 0 && m.cfg.From.rabbitMQ {
-		m.cfg.Settle = 6 * time.Second
+		m.cfg.Settle = migrate.DefaultSettle
 	}
 	from, err := doctor.Read(ctx, m.cfg.From.API, m.cfg.From.vhost())
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/doctor"
 	"github.com/reprisemq/reprise/internal/drift"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/internal/migrate"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -180,9 +181,6 @@ func (p *planner) selectQueues() error {
 	return nil
 }
 
-// lowLimit is a delivery limit that a few interruptions reach.
-const lowLimit = 5
-
 // limits sets the batch according to the limits of a queue, and refuses those that would remove messages.
 func (p *planner) limits(one *Queue, q, is *doctor.Queue) {
 	limit := func(key string) (int64, bool) {
@@ -190,7 +188,7 @@ func (p *planner) limits(one *Queue, q, is *doctor.Queue) {
 		n, set := mgmtapi.Integer(v)
 		return n, set && n >= 0
 	}
-	if n, set := limit("delivery-limit"); set && n < lowLimit {
+	if n, set := limit("delivery-limit"); set && n < migrate.MinLimit {
 		one.batch = 1
 		if n == 0 && q.Kind == "quorum" && !one.dead {
 			p.problem("the delivery limit of queue %s is 0, so an interrupted move would lose a message: set dead-letter-exchange with a policy", q.Name)

@@ -1,6 +1,7 @@
 package move
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"reflect"
@@ -109,11 +110,5 @@ func (p *planner) withoutMirroring(policy *doctor.Policy) bool {
 }
 
 func same(a, b doctor.Policy) bool {
-	apply := func(s string) string {
-		if s == "" {
-			return "all"
-		}
-		return s
-	}
-	return a.Pattern == b.Pattern && apply(a.ApplyTo) == apply(b.ApplyTo) && a.Priority == b.Priority && reflect.DeepEqual(a.Definition, b.Definition)
+	return a.Pattern == b.Pattern && cmp.Or(a.ApplyTo, "all") == cmp.Or(b.ApplyTo, "all") && a.Priority == b.Priority && reflect.DeepEqual(a.Definition, b.Definition)
 }

@@ -2,7 +2,6 @@
 package figures
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +89,7 @@ func (b *Broker) Report(ctx context.Context) (doctor.Report, error) {
 		return doctor.Report{}, ErrNoFigures
 	}
 	return b.report.Get(ctx, func(ctx context.Context) (doctor.Report, error) {
-		found, err := doctor.Read(ctx, b.slow, cmp.Or(b.slow.VHost, "/"))
+		found, err := doctor.Read(ctx, b.slow, b.slow.VirtualHost())
 		if err != nil {
 			return doctor.Report{}, b.denied(err)
 		}
@@ -138,7 +137,7 @@ func (b *Broker) fetchTopology(ctx context.Context) (t topology.Topology, err er
 func (b *Broker) denied(err error) error {
 	bad, ok := errors.AsType[*mgmtapi.StatusError](err)
 	if ok && (bad.Code == http.StatusUnauthorized || bad.Code == http.StatusForbidden) {
-		return fmt.Errorf("management API: the user may not see the virtual host %s (%s)", brief.Quoted(cmp.Or(b.api.VHost, "/")), bad.Status)
+		return fmt.Errorf("management API: the user may not see the virtual host %s (%s)", brief.Quoted(b.api.VirtualHost()), bad.Status)
 	}
 	return err
 }
