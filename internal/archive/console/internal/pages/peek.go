@@ -57,11 +57,7 @@ func (p *Pages) askPeek(c *web.Call) error {
 
 // peek looks at the first messages of a queue.
 func (p *Pages) peek(c *web.Call) error {
-	v, err := c.Form()
-	if err != nil {
-		return err
-	}
-	queue, err := queueIn(v)
+	v, queue, err := queueForm(c)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,14 @@ func queueIn(v url.Values) (string, error) {
 	return string(queue), nil
 }
 
+// queueForm reads a form with the name of a queue.
+func queueForm(c *web.Call) (v url.Values, queue string, err error) {
+	if v, err = c.Form(); err == nil {
+		queue, err = queueIn(v)
+	}
+	return v, queue, err
+}
+
 // purgeForm is the form that confirms the purge of a queue.
 type purgeForm struct {
 	Queue   string
@@ -54,11 +62,7 @@ const purgeTime = 10 * time.Second
 
 // purge removes the oldest messages of a queue, at most as many as the page showed.
 func (p *Pages) purge(c *web.Call) error {
-	v, err := c.Form()
-	if err != nil {
-		return err
-	}
-	queue, err := queueIn(v)
+	v, queue, err := queueForm(c)
 	if err != nil {
 		return err
 	}
