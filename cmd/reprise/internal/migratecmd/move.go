@@ -6,12 +6,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -241,28 +240,31 @@ func managementOf(name, rawURL string) (string, error) {
 // openDirectory starts a broker with a data directory.
 func openDirectory(dir string) (*localSource, error) {
 	counts, err := disk.Count(dir)
-	if err == nil && len(counts) == 0 {
+	if err != nil {
+		return nil, unusable(dir, err)
+	}
+	if len(counts) == 0 {
 		return nil, exit.Usagef("--from: directory %s has no queues of an embedded broker (URLs begin with amqp://)", brief.Quoted(dir))
 	}
-	if err == nil {
-		for _, q := range counts {
-			if q.VHost != "/" && q.Messages > 0 {
-				return nil, exit.Usagef("--from: queue %s is in virtual host %s; only the virtual host / of a directory can be moved (start reprise broker with it, and use its URL)", brief.Quoted(q.Name), brief.Quoted(q.VHost))
-			}
-		}
-		var b *broker.Broker
-		b, err = localbroker.Start(dir, broker.Config{TemporaryUsers: map[string]string{localUser: localUser}})
-		if err == nil {
-			l := &localSource{Broker: b, listener: serve.NewPipeListener()}
-			l.server = http.Server{Handler: b.Management(), ReadHeaderTimeout: mgmtapi.Timeout}
-			l.served.Go(func() { _ = l.server.Serve(l.listener) })
-			return l, nil
+	for _, q := range counts {
+		if q.VHost != "/" && q.Messages > 0 {
+			return nil, exit.Usagef("--from: queue %s is in virtual host %s; only the virtual host / of a directory can be moved (start reprise broker with it, and use its URL)", brief.Quoted(q.Name), brief.Quoted(q.VHost))
 		}
 	}
+	b, err := localbroker.Start(dir, broker.Config{TemporaryUsers: map[string]string{localUser: localUser}})
+	if err != nil {
+		return nil, unusable(dir, err)
+	}
+	l := &localSource{Broker: b, listener: serve.NewPipeListener()}
+	l.web = serve.Web("management API", l.listener, serve.ProgressDeadlines(b.Management()), slog.New(slog.DiscardHandler))
+	return l, nil
+}
+
+func unusable(dir string, err error) error {
 	if errors.Is(err, broker.ErrInUse) {
-		return nil, fmt.Errorf("--from: another process uses %s: stop it, or set --from to its URL (%w)", brief.Quoted(dir), err)
+		return fmt.Errorf("--from: another process uses %s: stop it, or set --from to its URL (%w)", brief.Quoted(dir), err)
 	}
-	return nil, fmt.Errorf("--from: %w", err)
+	return fmt.Errorf("--from: %w", err)
 }
 
 // localUser is the user and the password at a broker in this process.
@@ -272,16 +274,14 @@ const localUser = "reprise.move"
 type localSource struct {
 	*broker.Broker
 	listener *serve.PipeListener
-	server   http.Server
-	served   sync.WaitGroup
+	web      *serve.WebServer
 }
 
 func (l *localSource) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	err := errors.Join(l.server.Close(), l.Shutdown(ctx))
-	l.served.Wait()
-	return err
+	l.web.Stop()
+	return l.Shutdown(ctx)
 }
 
 // planText describes a plan for the user.
