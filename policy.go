@@ -26,7 +26,7 @@ var defaultBackoff = backoff.Jitter{
 }
 
 // Policy decides the number of attempts, their total duration and the delays between them. The zero value is the default
-// policy, which retries a message for about 24 hours before it is parked. `reprise schedule` prints the times of the
+// policy, which retries a message for about 24 hours before it is parked. `reprise policy` prints the times of the
 // attempts of a policy.
 //
 // Marks that count the remaining retries (topology.CountDown) replace MaxAttempts. Routes that determine the delay

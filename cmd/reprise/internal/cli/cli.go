@@ -43,7 +43,7 @@ type commands struct {
 	Up         upcmd.Command      `cmd:"" help:"Run the workers of a configuration file."`
 	Broker     brokercmd.Command  `cmd:"" help:"Run a broker on this machine."`
 	Publish    queuecmd.Publish   `cmd:"" help:"Publish a message."`
-	Schedule   plancmd.Schedule   `cmd:"" help:"Show the times of retries and of parking."`
+	Policy     plancmd.Policy     `cmd:"" help:"Show the times of retries and of parking."`
 	Failed     failedcmd.Command  `cmd:"" help:"Inspect, edit, replay and discard failed messages."`
 	Waiting    queuecmd.Waiting   `cmd:"" help:"Inspect, retry, postpone and park messages in wait queues."`
 	Console    consolecmd.Command `cmd:"" help:"Run the message archive and the web console."`

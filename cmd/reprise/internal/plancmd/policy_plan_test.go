@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// policies draws valid policies for `reprise schedule`.
+// policies draws valid policies for `reprise policy`.
 func policies() *rapid.Generator[reprise.Policy] {
 	span := rapid.Map(rapid.OneOf(rapid.Int64Range(0, int64(time.Minute)), rapid.Int64Range(0, int64(100*time.Hour))),
 		func(n int64) time.Duration { return time.Duration(n).Truncate(time.Millisecond) }) // wait queues round to milliseconds
@@ -104,7 +104,7 @@ func TestPlanDoesNotOverflow(t *testing.T) {
 	if end := p.Attempts[4].At; end.low != math.MaxInt64 || end.high != math.MaxInt64 {
 		t.Errorf("last attempt: got %v, want the maximum", end)
 	}
-	if text := scheduleText(s, p, time.Time{}); !strings.Contains(text, "centuries") {
+	if text := policyText(s, p, time.Time{}); !strings.Contains(text, "centuries") {
 		t.Errorf("got\n%s", text)
 	}
 }
@@ -114,7 +114,7 @@ func TestScheduleTableFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := planOf(policies().Draw(t, "policy"))
 		for _, s := range []time.Time{{}, start} {
-			for l := range strings.SplitSeq(scheduleTable(p, s), "\n") {
+			for l := range strings.SplitSeq(policyTable(p, s), "\n") {
 				if n := utf8.RuneCountInString(l); n > 80 {
 					t.Fatalf("line has %d columns, want at most 80:\n%s", n, l)
 				}

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// scheduleText formats a plan.
-func scheduleText(s subject, p plan, start time.Time) string {
+// policyText formats a plan.
+func policyText(s subject, p plan, start time.Time) string {
 	var out strings.Builder
 	if s.queue != "" {
 		out.WriteString(s.queue)
@@ -31,7 +31,7 @@ func scheduleText(s subject, p plan, start time.Time) string {
 	} else if s.policy.MaxAttempts > 1 {
 		fmt.Fprintf(&out, ", over %s", p.Parked.At)
 	}
-	out.WriteString("\n\n" + scheduleTable(p, start))
+	out.WriteString("\n\n" + policyTable(p, start))
 	if p.truncated() {
 		fmt.Fprintf(&out, "\nNo message can wait longer than %s at a time: longer delays are cut to that.\n", rough(topology.MaxDelay))
 	}
@@ -41,9 +41,9 @@ func scheduleText(s subject, p plan, start time.Time) string {
 	return out.String()
 }
 
-// scheduleTable has a row for each attempt and a row for the parking. If there are many attempts, it contains only the
+// policyTable has a row for each attempt and a row for the parking. If there are many attempts, it contains only the
 // first and last attempts.
-func scheduleTable(p plan, start time.Time) string {
+func policyTable(p plan, start time.Time) string {
 	when, title := window.String, "at, from the first attempt"
 	if !start.IsZero() {
 		layout := "2006-01-02 15:04:05"

@@ -1,4 +1,4 @@
-// Package plancmd implements the commands that show what a configuration does: schedule and topology.
+// Package plancmd implements the commands that show what a configuration does: policy and topology.
 package plancmd
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
-// Schedule is reprise schedule.
-type Schedule struct {
+// Policy is reprise policy.
+type Policy struct {
 	Config []string `short:"c" sep:"none" placeholder:"FILE" help:"Configuration with the worker to show. Replaces the other policy flags."`
 	Queue  string   `placeholder:"NAME" help:"Work queue in -c FILE. Required if the file has several."`
 	Status int      `placeholder:"N" help:"HTTP status of all attempts, for the rules in -c FILE."`
@@ -40,7 +40,7 @@ type Schedule struct {
 }
 
 // Help implements kong.HelpProvider.
-func (Schedule) Help() string {
+func (Policy) Help() string {
 	return `Shows the attempts of a message that always fails, and the time of parking, without a connection to a broker.
 Without flags, it shows the default policy. For random delays it shows the minimum and the maximum. The duration of
 attempts counts as zero. A question mark, as in 9?, marks an attempt that some messages do not reach before the time limit. For
@@ -53,10 +53,10 @@ The flags correspond to the keys of the configuration: --initial, --factor and -
 --initial, --step and --max for linear delays; --fixed or --list for other schedules.
 
 Examples:
-  reprise schedule --initial 2s --factor 3 --max 6h --attempts 12
-  reprise schedule --list 1s,10s,1m --give-up-after 1d --attempts 1000
-  reprise schedule -c reprise.yaml --queue orders
-  reprise schedule -c reprise.yaml --queue orders --status 503
+  reprise policy --initial 2s --factor 3 --max 6h --attempts 12
+  reprise policy --list 1s,10s,1m --give-up-after 1d --attempts 1000
+  reprise policy -c reprise.yaml --queue orders
+  reprise policy -c reprise.yaml --queue orders --status 503
 `
 }
 
@@ -74,18 +74,18 @@ func (d *date) UnmarshalText(text []byte) error {
 }
 
 // Run prints the schedule.
-func (c *Schedule) Run(streams terminal.IO, command *kong.Context) error {
+func (c *Policy) Run(streams terminal.IO, command *kong.Context) error {
 	s, err := c.subject(command.Flags())
 	if err != nil {
 		return err
 	}
 	p := newPlan(s)
 	p.date(time.Time(c.Start))
-	return streams.Result(c.Format == "json", p, scheduleText(s, p, time.Time(c.Start)))
+	return streams.Result(c.Format == "json", p, policyText(s, p, time.Time(c.Start)))
 }
 
 // subject returns the policy to show.
-func (c *Schedule) subject(flags []*kong.Flag) (subject, error) {
+func (c *Policy) subject(flags []*kong.Flag) (subject, error) {
 	policy, given, err := c.policy(flags)
 	if len(c.Config) == 0 {
 		if c.Queue != "" || c.Status != 0 || c.Exit != 0 {
@@ -108,7 +108,7 @@ func (c *Schedule) subject(flags []*kong.Flag) (subject, error) {
 }
 
 // policy returns the policy that the flags specify, and the names of the given flags.
-func (c *Schedule) policy(flags []*kong.Flag) (p reprise.Policy, given []string, err error) {
+func (c *Policy) policy(flags []*kong.Flag) (p reprise.Policy, given []string, err error) {
 	schedule := []string{"initial", "factor", "step", "max", "fixed", "list", "jitter"}
 	times := map[string]time.Duration{"initial": c.Initial, "step": c.Step, "max": c.Max, "fixed": c.Fixed, "give-up-after": c.GiveUpAfter}
 	b := config.Backoff{Initial: c.Initial, Factor: c.Factor, Step: c.Step, Max: c.Max, Fixed: c.Fixed, List: c.List, Jitter: c.Jitter}
@@ -150,7 +150,7 @@ func (c *Schedule) policy(flags []*kong.Flag) (p reprise.Policy, given []string,
 }
 
 // worker returns the worker of --queue, or the only worker.
-func (c *Schedule) worker(cfg *config.Config) (config.Worker, error) {
+func (c *Policy) worker(cfg *config.Config) (config.Worker, error) {
 	workers, err := workersOf(cfg, c.Queue)
 	if err != nil {
 		return config.Worker{}, err
@@ -183,7 +183,7 @@ func queuesOfWorkers(workers []config.Worker) string {
 }
 
 // subjectOfWorker returns the policy of a worker for messages that fail in the way that the flags specify.
-func (c *Schedule) subjectOfWorker(w config.Worker) (subject, error) {
+func (c *Policy) subjectOfWorker(w config.Worker) (subject, error) {
 	key, code, other, failure := "exit", c.Exit, c.Status, error(&handler.ExitError{Code: c.Exit})
 	if w.HTTP != nil {
 		key, code, other, failure = "status", c.Status, c.Exit, &handler.StatusError{Code: c.Status}
