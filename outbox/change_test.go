@@ -188,10 +188,21 @@ func TestList(t *testing.T) {
 			{ids(outbox.Filter{Failed: true}), ""},
 			{ids(outbox.Filter{RoutingKey: "orders", Limit: 1}), "8"},
 			{ids(outbox.Filter{Exchange: "none"}), ""},
+			{ids(outbox.Filter{Seqs: []int64{2, 4, 100}, Key: "A"}), "31"},
+			{ids(outbox.Filter{Through: 2}), "01"},
 		} {
 			if c.got != c.want {
 				t.Errorf("List: got %s, want %s", c.got, c.want)
 			}
+		}
+		if n, through, err := b.Count(t.Context(), outbox.Filter{Key: "A", Limit: 1}); n != 5 || through != 10 || err != nil {
+			t.Errorf("Count: got %d through %d, %v; want 5 through 10", n, through, err)
+		}
+		if r, err := b.Get(t.Context(), 3); err != nil || r == nil || r.MessageID != "2" || string(r.Body) != "2" {
+			t.Errorf("Get: got %+v, %v; want message 2", r, err)
+		}
+		if r, err := b.Get(t.Context(), 100); err != nil || r != nil {
+			t.Errorf("Get of a row that does not exist: got %+v, %v", r, err)
 		}
 		clock.pass(7 * time.Minute)
 		if s, err := b.Status(t.Context()); err != nil || s.Lag != time.Minute || !s.Next.Equal(clock.Now().Add(-time.Minute)) || s.Relay {

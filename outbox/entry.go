@@ -3,6 +3,8 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +43,26 @@ type Entry struct {
 	CatchUp time.Duration
 }
 
+// Validate reports missing and invalid settings, except of the Message.
+func (e Entry) Validate() error {
+	_, err := parseSchedule(e.Spec)
+	switch {
+	case e.Name == "" || len(e.Name) > 60 || !isText(e.Name) || strings.Contains(e.Name, "/"):
+		return fmt.Errorf("outbox: Entry.Name must be 1 to 60 bytes of text without a slash: got %q", e.Name)
+	case err != nil:
+		return fmt.Errorf("outbox: Entry.Spec of %q is invalid: %w", e.Name, err)
+	case len(e.Spec) > 200:
+		return fmt.Errorf("outbox: Entry.Spec of %q must be at most 200 bytes", e.Name)
+	case e.Message.MessageID != "":
+		return fmt.Errorf("outbox: Entry.Message.MessageID of %q must be empty: got %q", e.Name, e.Message.MessageID)
+	case e.Missed != MissedLatest && e.Missed != MissedAll:
+		return fmt.Errorf("outbox: Entry.Missed of %q must be MissedLatest or MissedAll: got %d", e.Name, e.Missed)
+	case e.CatchUp < 0:
+		return fmt.Errorf("outbox: Entry.CatchUp of %q must not be negative: got %s (0 means %s)", e.Name, e.CatchUp, DefaultCatchUp)
+	}
+	return nil
+}
+
 // Missed selects missed occurrences.
 type Missed int
 
@@ -69,21 +91,10 @@ type entry struct {
 // occurrences start again when the first process with the new specification starts; processes with the old specification then stop to
 // insert occurrences. An entry that no process registers does not occur.
 func (b *Box) Every(e Entry) error {
-	times, err := parseSchedule(e.Spec)
-	switch {
-	case e.Name == "" || len(e.Name) > 60 || !isText(e.Name) || strings.Contains(e.Name, "/"):
-		return fmt.Errorf("outbox: Entry.Name must be 1 to 60 bytes of text without a slash: got %q", e.Name)
-	case err != nil:
-		return fmt.Errorf("outbox: Entry.Spec of %q is invalid: %w", e.Name, err)
-	case len(e.Spec) > 200:
-		return fmt.Errorf("outbox: Entry.Spec of %q must be at most 200 bytes", e.Name)
-	case e.Message.MessageID != "":
-		return fmt.Errorf("outbox: Entry.Message.MessageID of %q must be empty: got %q", e.Name, e.Message.MessageID)
-	case e.Missed != MissedLatest && e.Missed != MissedAll:
-		return fmt.Errorf("outbox: Entry.Missed of %q must be MissedLatest or MissedAll: got %d", e.Name, e.Missed)
-	case e.CatchUp < 0:
-		return fmt.Errorf("outbox: Entry.CatchUp of %q must not be negative: got %s (0 means %s)", e.Name, e.CatchUp, DefaultCatchUp)
+	if err := e.Validate(); err != nil {
+		return err
 	}
+	times, _ := parseSchedule(e.Spec) // valid
 	trial := &Message{Message: e.Message, Key: e.Key}
 	if _, err := b.encode(context.Background(), trial); err != nil {
 		return fmt.Errorf("outbox: Entry.Message of %q: %w", e.Name, err)
@@ -104,11 +115,23 @@ type Scheduled struct {
 	Next            time.Time // next occurrence; if it is in the past, no process inserts the occurrences
 }
 
+// Times returns the next n occurrences, beginning with Next.
+func (s Scheduled) Times(n int) (all []time.Time) {
+	times, err := parseSchedule(s.Spec)
+	if err != nil {
+		return nil
+	}
+	for at := s.Next; len(all) < n && !at.IsZero(); at = times.next(at).UTC() {
+		all = append(all, at)
+	}
+	return all
+}
+
 // Entries returns the periodic messages of all programs, also of entries that no process registers any more.
 func (b *Box) Entries(ctx context.Context) (all []Scheduled, err error) {
 	var s Scheduled
 	var upto int64
-	for err := range b.db.Rows(ctx, `SELECT app, name, spec, upto FROM {cron} ORDER BY app, name`).Scan(&s.App, &s.Name, &s.Spec, &upto) {
+	for err := range b.db.Rows(ctx, `SELECT app, name, spec, upto FROM {cron} WHERE spec <> '' ORDER BY app, name`).Scan(&s.App, &s.Name, &s.Spec, &upto) {
 		if err != nil {
 			return nil, fmt.Errorf("outbox: cannot list periodic messages: %w", err)
 		}
@@ -119,6 +142,77 @@ func (b *Box) Entries(ctx context.Context) (all []Scheduled, err error) {
 		all = append(all, s)
 	}
 	return all, nil
+}
+
+// ErrNoEntry is returned for a periodic message that is not in the database.
+var ErrNoEntry = errors.New("outbox: periodic message not found")
+
+// Occur makes a periodic message of any program occur now, in addition to its other occurrences. A process that has passed the entry to
+// Every and runs a relay inserts the occurrence, with the MessageID "cron:{app}/{name}/{time in ms}". If no such process runs within
+// Entry.CatchUp, or if Occur is called again before, the earlier call has no effect. Occur returns ErrNoEntry if no process
+// has registered the entry yet.
+func (b *Box) Occur(ctx context.Context, app, name string) error {
+	err := b.transaction(ctx, func(tx *sqlkit.Tx) error {
+		var now int64
+		err := tx.Row(`SELECT `+b.clock()+` FROM {cron} WHERE app = $1 AND name = $2`, app, name).Scan(&now)
+		if errors.Is(err, sql.ErrNoRows) {
+			return ErrNoEntry
+		}
+		if err == nil {
+			_, err = tx.Exec(`DELETE FROM {cron} WHERE app = $1 AND name = $2`, app, name+requested)
+		}
+		if err == nil {
+			_, err = tx.Exec(`INSERT INTO {cron} (app, name, spec, upto) VALUES ($1, $2, '', $3)`, app, name+requested, now)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrNoEntry) {
+		return fmt.Errorf("outbox: cannot request an occurrence of %q: %w", name, err)
+	}
+	return err
+}
+
+// requested is the suffix of the name of a row that requests an occurrence at the time upto. Names of entries have no slash.
+const requested = "/now"
+
+// takeRequests inserts the requested occurrences of the entries of this process.
+func (b *Box) takeRequests(ctx context.Context, now int64) error {
+	var name string
+	var at int64
+	wanted := map[string]int64{}
+	for err := range b.db.Rows(ctx, `SELECT name, upto FROM {cron} WHERE app = $1 AND spec = ''`, b.cfg.App).Scan(&name, &at) {
+		if err != nil {
+			return err
+		}
+		wanted[strings.TrimSuffix(name, requested)] = at
+	}
+	for _, e := range b.entries {
+		if at, ok := wanted[e.Name]; ok && e.started {
+			if err := b.take(ctx, e, at, now); err != nil {
+				return fmt.Errorf("entry %q: %w", e.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// take inserts a requested occurrence, unless the specification of the entry is that of another process, which then inserts it.
+func (b *Box) take(ctx context.Context, e *entry, at, now int64) error {
+	var spec string
+	if err := b.db.Row(ctx, `SELECT spec FROM {cron} WHERE app = $1 AND name = $2`, b.cfg.App, e.Name).Scan(&spec); err != nil || spec != e.Spec {
+		return err
+	}
+	err := b.transaction(ctx, func(tx *sqlkit.Tx) error {
+		changed, err := tx.Exec(`DELETE FROM {cron} WHERE app = $1 AND name = $2 AND upto = $3`, b.cfg.App, e.Name+requested, at)
+		if err != nil || changed == 0 || at < now-e.CatchUp.Milliseconds() {
+			return err
+		}
+		return b.insertOccurrence(ctx, tx, e, at, "2006-01-02T15:04:05.000Z07:00")
+	})
+	if err == nil {
+		b.signal()
+	}
+	return err
 }
 
 // tick inserts due occurrences until ctx is done.
@@ -157,7 +251,7 @@ func (b *Box) tickAll(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	return b.takeRequests(ctx, now)
 }
 
 // occur inserts one due occurrence of an entry. The process that moves the time in the row forward inserts the occurrence, in
@@ -188,7 +282,7 @@ func (b *Box) occur(ctx context.Context, e *entry, now int64) (more bool, err er
 		if err != nil || changed == 0 {
 			return err
 		}
-		return b.insertOccurrence(ctx, tx, e, at)
+		return b.insertOccurrence(ctx, tx, e, at, time.RFC3339)
 	})
 	if err == nil {
 		b.signal()
@@ -213,10 +307,10 @@ func (e *entry) occurrence(upto, now int64) int64 {
 	return at.UnixMilli()
 }
 
-func (b *Box) insertOccurrence(ctx context.Context, tx *sqlkit.Tx, e *entry, at int64) error {
+func (b *Box) insertOccurrence(ctx context.Context, tx *sqlkit.Tx, e *entry, at int64, form string) error {
 	due := time.UnixMilli(at).UTC()
 	m := &Message{Message: e.Message, Key: e.Key}
-	m.MessageID = fmt.Sprintf("cron:%s/%s/%s", b.cfg.App, e.Name, due.Format(time.RFC3339))
+	m.MessageID = fmt.Sprintf("cron:%s/%s/%s", b.cfg.App, e.Name, due.Format(form))
 	if m.Timestamp.IsZero() && !m.NoTimestamp {
 		m.Timestamp = due
 	}

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -110,6 +111,48 @@ func TestReplacedSpecification(t *testing.T) {
 		if got := to.ids(); got[len(got)-1] != "cron:default/e/2026-01-01T03:30:00Z" {
 			t.Errorf("published messages: got %v, want an occurrence at 3:30", got)
 		}
+	})
+}
+
+// A requested occurrence is inserted once, by a process that has the entry, and does not replace the next regular one.
+func TestOccur(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		clock, to := newClock(), &recorder{}
+		other := db.box(t, clock)
+		var boxes []*outbox.Box
+		for range 2 {
+			b := db.box(t, clock)
+			every(t, b, outbox.Entry{Name: "e", Spec: "0 * * * *", CatchUp: 10 * time.Minute})
+			boxes = append(boxes, b)
+		}
+		r := relay(t, boxes[0], to)
+		occur := func() {
+			t.Helper()
+			if err := other.Occur(t.Context(), "default", "e"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := other.Occur(t.Context(), "default", "e"); !errors.Is(err, outbox.ErrNoEntry) {
+			t.Errorf("Occur before the entry exists: got %v, want ErrNoEntry", err)
+		}
+		tick(t, boxes...)
+		clock.pass(59 * time.Minute)
+		occur()
+		occur()
+		tick(t, other)
+		if all, err := other.Entries(t.Context()); err != nil || len(all) != 1 || len(all[0].Times(3)) != 3 || !all[0].Times(3)[2].Equal(clock.Now().Add(2*time.Hour+time.Minute)) {
+			t.Errorf("Entries: got %+v, %v; want one with its next times", all, err)
+		}
+		tick(t, boxes...)
+		clock.pass(time.Minute)
+		tick(t, boxes...)
+		step(t, r)
+		to.want(t, "cron:default/e/2026-01-01T00:59:00.000Z", "cron:default/e/2026-01-01T01:00:00Z")
+		occur()
+		clock.pass(11 * time.Minute)
+		tick(t, boxes...)
+		step(t, r)
+		to.want(t, "cron:default/e/2026-01-01T00:59:00.000Z", "cron:default/e/2026-01-01T01:00:00Z")
 	})
 }
 

@@ -18,8 +18,9 @@ const DefaultLimit = 1000
 
 // Filter selects messages that have not left. A message must satisfy all conditions that are set.
 type Filter struct {
-	Seq        int64  // Row.Seq
-	MessageID  string // several messages can have one id
+	Seqs       []int64 // one of these Row.Seq
+	Through    int64   // Row.Seq of at most this; see Count
+	MessageID  string  // several messages can have one id
 	Key        string
 	Exchange   string
 	RoutingKey string
@@ -53,14 +54,18 @@ type Row struct {
 }
 
 // conditions returns the conditions of a filter, and their arguments.
-func (f Filter) conditions() (text string, args []any) {
+func (b *Box) conditions(f Filter) (text string, args []any) {
 	var all []string
 	is := func(condition string, value any) {
 		args = append(args, value)
 		all = append(all, strings.ReplaceAll(condition, "?", fmt.Sprintf("$%d", len(args))))
 	}
-	if f.Seq != 0 {
-		is("seq = ?", f.Seq)
+	if len(f.Seqs) > 0 {
+		condition, list := b.among("seq", fmt.Sprintf("$%d", len(args)+1), f.Seqs)
+		all, args = append(all, condition), append(args, list...)
+	}
+	if f.Through != 0 {
+		is("seq <= ?", f.Through)
 	}
 	for _, c := range []struct{ column, value string }{
 		{"message_id", f.MessageID}, {"okey", f.Key}, {"exchange", f.Exchange}, {"routing_key", f.RoutingKey},
@@ -91,27 +96,57 @@ func (f Filter) conditions() (text string, args []any) {
 // List returns messages that have not left, in the order of Due and Seq. Messages that are being published are in the list until the
 // broker has confirmed them.
 func (b *Box) List(ctx context.Context, f Filter) ([]Row, error) {
-	where, args := f.conditions()
-	var all []Row
-	query := fmt.Sprintf(`SELECT seq, due, okey, uniq, message_id, exchange, routing_key, properties, attempts, retry_at, error
-		FROM {messages} WHERE %s ORDER BY due, seq LIMIT %d`, where, cmp.Or(f.Limit, DefaultLimit))
+	all, err := b.rows(ctx, f, "'{}', ''")
+	if err != nil {
+		return nil, fmt.Errorf("outbox: cannot list messages: %w", err)
+	}
+	return all, nil
+}
+
+// Get returns a message that has not left, with its headers and its body, or nil if there is none.
+func (b *Box) Get(ctx context.Context, seq int64) (*Row, error) {
+	found, err := b.rows(ctx, Filter{Seqs: []int64{seq}}, "headers, body")
+	if err != nil {
+		return nil, fmt.Errorf("outbox: cannot read message %d: %w", seq, err)
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	return &found[0], nil
+}
+
+// rows returns the first messages that a filter selects. The argument contents is the columns for the headers and the body.
+func (b *Box) rows(ctx context.Context, f Filter, contents string) (all []Row, err error) {
+	where, args := b.conditions(f)
+	query := fmt.Sprintf(`SELECT seq, due, okey, uniq, message_id, exchange, routing_key, properties, attempts, retry_at, error, %s
+		FROM {messages} WHERE %s ORDER BY due, seq LIMIT %d`, contents, where, cmp.Or(f.Limit, DefaultLimit))
 	for rows, err := range b.db.Rows(ctx, query, args...) {
 		var r Row
 		var due, retryAt int64
-		var props string
+		var props, headers string
 		if err == nil {
-			err = rows.Scan(&r.Seq, &due, sqlkit.Text(&r.Key), sqlkit.Text(&r.Unique), &r.MessageID, &r.Exchange, &r.RoutingKey, &props, &r.Attempts, &retryAt, &r.Error)
+			err = rows.Scan(&r.Seq, &due, sqlkit.Text(&r.Key), sqlkit.Text(&r.Unique), &r.MessageID, &r.Exchange, &r.RoutingKey, &props, &r.Attempts, &retryAt, &r.Error, &headers, &r.Body)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("outbox: cannot list messages: %w", err)
+			return nil, err
 		}
 		r.Due, r.RetryAt = time.UnixMilli(due).UTC(), sqlkit.TimeOf(retryAt)
-		if err := decode(&r.Message, props, "{}", due); err != nil && r.Error == "" {
+		if err := decode(&r.Message, props, headers, due); err != nil && r.Error == "" {
 			r.Error = err.Error() // a program other than this package has inserted the row
 		}
 		all = append(all, r)
 	}
 	return all, nil
+}
+
+// Count returns the number of messages that a filter selects, without its Limit, and the highest Row.Seq. With this number as
+// Filter.Limit, and with Filter.Through, Cancel and Move act on at most the counted messages.
+func (b *Box) Count(ctx context.Context, f Filter) (n int, through int64, err error) {
+	where, args := b.conditions(f)
+	if err := b.db.Row(ctx, `SELECT count(*), COALESCE(max(seq), 0) FROM {messages} WHERE `+where, args...).Scan(&n, &through); err != nil {
+		return 0, 0, fmt.Errorf("outbox: cannot count messages: %w", err)
+	}
+	return n, through, nil
 }
 
 // Result is the number of messages that Cancel or Move has found.
@@ -159,7 +194,7 @@ type pending struct {
 // change calls f with the rows that no relay reads. A relay raises the horizon to the current time before it reads, and reads
 // only rows up to this time. While this transaction locks the horizon, a row after the horizon is therefore not in a relay.
 func (b *Box) change(ctx context.Context, f Filter, do func(tx *sqlkit.Tx, now int64, waiting, attempted []pending) error) (found Result, err error) {
-	where, args := f.conditions()
+	where, args := b.conditions(f)
 	if where == "1 = 1" {
 		return Result{}, fmt.Errorf("Filter must have a condition")
 	}
