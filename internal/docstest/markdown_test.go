@@ -28,7 +28,10 @@ type step struct {
 
 var (
 	directive = regexp.MustCompile(`^<!-- (not run|until|output)(?:: (.+?))? -->$`)
-	languages = []string{"sh", "console", "text", "go", "yaml", "json", "html", "toml", "bash", "python", "ini", "dockerfile"}
+	languages = []string{
+		"sh", "console", "text", "go", "yaml", "json", "html", "toml", "bash", "ini", "dockerfile",
+		"python", "javascript", "php", "ruby", "java", "csharp",
+	}
 )
 
 // parse returns the blocks and the errors of a document.

@@ -239,19 +239,22 @@ func serveOwnBroker() (*broker.Broker, error) {
 // shareCaches links the caches into a new home directory, because downloading, compiling and unpacking their files again would
 // take minutes.
 func (r *reader) shareCaches(home string) {
-	modules := output(r.t, "", "go", "env", "GOMODCACHE")
+	cache := output(r.t, "", "go", "env", "GOMODCACHE")
 	write := func(path, text string) {
 		path = filepath.Join(home, path)
 		must(r.t, os.MkdirAll(filepath.Dir(path), 0o755))
 		must(r.t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	write(".config/go/env", strings.Join([]string{
-		"GOCACHE=" + output(r.t, "", "go", "env", "GOCACHE"), "GOMODCACHE=" + modules,
-		"GOPROXY=file://" + filepath.Join(modules, "cache", "download"), "GONOPROXY=github.com/reprisemq", "GOSUMDB=off", "GOTOOLCHAIN=local",
+		"GOCACHE=" + output(r.t, "", "go", "env", "GOCACHE"), "GOMODCACHE=" + cache,
+		"GOPROXY=file://" + filepath.Join(cache, "cache", "download"), "GONOPROXY=github.com/reprisemq", "GOSUMDB=off", "GOTOOLCHAIN=local",
 		"GOFLAGS=-trimpath", // makes compiled packages independent of the path of the clone
 		"",
 	}, "\n"))
 	write(".gitconfig", fmt.Sprintf("[url %q]\n\tinsteadOf = https://github.com/reprisemq/reprise\n[safe]\n\tdirectory = *\n", "file://"+r.source))
+	modules, err := filepath.Abs("../interop/node/node_modules")
+	must(r.t, err)
+	must(r.t, os.Symlink(modules, filepath.Join(home, ".node_modules"))) // the programs in JavaScript require amqplib
 	for version, root := range rabbits() {
 		link := filepath.Join(home, ".cache/reprise/rabbitmq", version)
 		must(r.t, os.MkdirAll(filepath.Dir(link), 0o755))
