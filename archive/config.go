@@ -21,6 +21,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/notification"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/outbox"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -80,6 +81,9 @@ type Config struct {
 
 	// Console configures the pages and the API of Handler.
 	Console Console
+
+	// Outbox returns the box whose messages the console shows, or nil while it is not open. Default: none.
+	Outbox func() *outbox.Box
 
 	// ConsoleElsewhere turns off the Handler, the replays and the ledger. Set it in all but one of the processes that
 	// share a database.

@@ -77,7 +77,7 @@ func (c Config) replays() replay.Config {
 func (c Config) console(tokens []console.Token) console.Config {
 	return console.Config{
 		Management: (*mgmtapi.API)(c.Management), Routing: c.routing(), Topology: design.Topologies(c.Workers),
-		Tokens: tokens, Secure: c.Console.Secure, Prefix: c.Console.Prefix, TraceURL: c.Console.TraceURL, Logger: c.Logger,
+		Tokens: tokens, Secure: c.Console.Secure, Prefix: c.Console.Prefix, TraceURL: c.Console.TraceURL, Outbox: c.Outbox, Logger: c.Logger,
 	}
 }
 

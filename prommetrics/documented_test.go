@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
@@ -26,10 +27,11 @@ func known(t *testing.T) map[string]metric {
 	m := newMetrics(t, prommetrics.Config{})
 	m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
 	m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders.failed", AsDelivered: true})
-	for _, store := range []string{"archive", "ledger", "duplicates"} {
+	for _, store := range []string{"archive", "ledger", "duplicates", "outbox"} {
 		m.Store(store, true)
 	}
 	m.Notified("sent")
+	m.Outbox(time.Second, time.Now(), true)
 	return described(t, m)
 }
 

@@ -17,6 +17,7 @@ type Metrics struct {
 
 	stores        *prometheus.GaugeVec
 	notifications *prometheus.CounterVec
+	outbox        struct{ lag, next, relay *prometheus.GaugeVec }
 
 	// These maps have label values as keys, so that an event needs one map lookup and no vector lookup.
 	queues      byName[queue]
@@ -41,6 +42,9 @@ func New(cfg Config) (*Metrics, error) {
 	m := &Metrics{}
 	m.stores = m.gauge("store_up", "Whether the database is available.", "store")
 	m.notifications = m.counter("notifications_total", "Attempts to send a notification.", "result")
+	m.outbox.lag = m.gauge("outbox_lag_seconds", "Time for which the first due message of the outbox has waited.")
+	m.outbox.next = m.gauge("outbox_next_due_timestamp_seconds", "Time at which the first message of the outbox is due; 0 if it is empty.")
+	m.outbox.relay = m.gauge("outbox_relay", "Whether a process publishes the messages of the outbox.")
 	m.queues.make = m.newQueues(cfg)
 	m.consumers.make = m.newConsumers()
 	m.takers.make = m.newTakers()
@@ -54,11 +58,25 @@ func New(cfg Config) (*Metrics, error) {
 // Store records whether a database that the program needs is available. The name identifies the database, for example
 // "archive". Call Store after each health check, such as store.Archive.Healthy.
 func (m *Metrics) Store(name string, up bool) {
-	value := 0.
-	if up {
-		value = 1
+	m.stores.WithLabelValues(strings.ToValidUTF8(name, "\uFFFD")).Set(oneIf(up))
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
 	}
-	m.stores.WithLabelValues(strings.ToValidUTF8(name, "\uFFFD")).Set(value)
+	return 0
+}
+
+// Outbox records the fields of an outbox.Status. Call it with the result of each outbox.Box.Status.
+func (m *Metrics) Outbox(lag time.Duration, next time.Time, relay bool) {
+	due := 0.
+	if !next.IsZero() {
+		due = float64(next.UnixMilli()) / 1000
+	}
+	m.outbox.lag.WithLabelValues().Set(lag.Seconds())
+	m.outbox.next.WithLabelValues().Set(due)
+	m.outbox.relay.WithLabelValues().Set(oneIf(relay))
 }
 
 // Notified counts an attempt to send a notification. The result is "sent", "retried" or "given_up".

@@ -20,7 +20,7 @@ var Modules = map[string][]string{
 
 	// Programs choose the drivers of their databases.
 	"cmd/reprise/...": {
-		"modernc.org/sqlite/...", "github.com/jackc/pgx/...", "github.com/alecthomas/kong/...", "github.com/goccy/go-yaml/...", "golang.org/x/net/html/...",
+		"modernc.org/sqlite/...", "github.com/jackc/pgx/...", "github.com/go-sql-driver/mysql", "github.com/alecthomas/kong/...", "github.com/goccy/go-yaml/...", "golang.org/x/net/html/...",
 		"github.com/prometheus/...", "github.com/aymanbagabas/go-udiff/...", "golang.org/x/term", "golang.org/x/time/rate",
 	},
 }

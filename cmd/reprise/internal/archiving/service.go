@@ -20,6 +20,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/health"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/serve"
+	"github.com/reprisemq/reprise/internal/sqlkit"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -56,7 +57,7 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 		return nil, fmt.Errorf("archive: %w", err)
 	}
 	d.Settings.DB, d.Settings.Name, d.Settings.Dialect = d.db.DB, d.db.Name, archive.SQLite
-	if d.db.Postgres {
+	if d.db.Dialect == sqlkit.PostgreSQL {
 		d.Settings.Dialect = archive.PostgreSQL
 	}
 	d.Settings.Notify.Sent = func(result string) { d.notified(result) }

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
-// Changed returns the top-level keys whose values differ from those of an earlier configuration, except exchanges and
+// Changed returns the top-level keys whose values differ from those of an earlier configuration, except cron, exchanges and
 // workers. The Source of a Worker tells whether it has changed.
 func (c *Config) Changed(earlier *Config) []string {
 	keys := map[string]bool{}

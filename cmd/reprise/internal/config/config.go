@@ -82,6 +82,9 @@ type Config struct {
 	Console *Console // nil: no console
 	Notify  *Notify  // nil: no notifications
 
+	Outbox *Outbox // nil: no outbox
+	Cron   []Cron  // nil without an outbox
+
 	// Dir is the directory of the first file, in which the embedded broker has its default data directory.
 	Dir string
 
@@ -160,7 +163,7 @@ func (c *Config) WorkerConfigs() []reprise.WorkerConfig {
 }
 
 // Load parses a configuration of one or several files. The path - is standard input. A directory stands for its files
-// *.yaml and *.yml, in alphabetical order. The workers and exchanges of all files form the configuration; every other key
+// *.yaml and *.yml, in alphabetical order. The workers, exchanges and periodic messages of all files form the configuration; every other key
 // may be in one of the files. If the files contain errors, Load returns *[Problems].
 func Load(paths ...string) (*Config, error) {
 	files, err := readFiles(paths)
@@ -277,7 +280,7 @@ func (r *report) top(files []source, lookup func(string) (string, bool)) (all *f
 }
 
 // repeatable are the top-level keys that several files may have.
-var repeatable = []string{"exchanges", "workers"}
+var repeatable = []string{"cron", "exchanges", "workers"}
 
 // join adds the keys of a further file.
 func (f *fields) join(other *fields) {
@@ -328,9 +331,12 @@ func (f *fields) config(c *Config) {
 	for _, x := range f.all("exchanges") {
 		e.decode(x)
 	}
-	if lists := f.all("workers"); len(lists) > 0 {
+	lists := f.all("workers")
+	if len(lists) > 0 {
 		c.Workers = f.workers(lists, &e)
-	} else {
+	}
+	f.outboxAndCron(c, &e)
+	if len(lists) == 0 && c.Outbox == nil {
 		f.missing("the file has no workers; write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]", "workers")
 		return
 	}

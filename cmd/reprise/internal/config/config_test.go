@@ -20,6 +20,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/preset"
+	"github.com/reprisemq/reprise/outbox"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -109,6 +110,16 @@ func TestExample(t *testing.T) {
 				Gather: 30 * time.Second, Cooldown: time.Hour, Growth: 100,
 			},
 			CACertFiles: []string{"", "/etc/ca.pem"},
+		},
+		Outbox: &Outbox{Store: "sqlite:/etc/outbox.db", App: "shop", Prefix: "shop_outbox_"},
+		Cron: []Cron{
+			{Entry: outbox.Entry{
+				Name: "nightly", Spec: "CRON_TZ=Europe/Berlin 30 2 * * mon-fri", Key: "reports", CatchUp: 2 * time.Hour,
+				Message: reprise.Message{
+					RoutingKey: "reports", Body: []byte(`{"kind": "nightly"}`), Headers: map[string]any{"x-tenant": "acme"}, ContentType: "application/json", Type: "report",
+				},
+			}},
+			{Entry: outbox.Entry{Name: "heartbeat", Spec: "*/5 * * * *", Message: reprise.Message{Exchange: "shop", RoutingKey: "heartbeat"}}},
 		},
 		Workers: []Worker{
 			{
@@ -222,7 +233,7 @@ func TestExample(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, got, ignore, cmpopts.IgnoreFields(Config{}, "BrokerAt"), cmpopts.IgnoreFields(Exec{}, "At"), cmpopts.IgnoreFields(HTTP{}, "At"), cmpopts.IgnoreFields(Duplicates{}, "At"), cmpopts.IgnoreFields(Archive{}, "At"), cmpopts.IgnoreFields(Console{}, "At"), noFuncs, cmp.Comparer(func(a, b *regexp.Regexp) bool { return a.String() == b.String() })); diff != "" {
+	if diff := cmp.Diff(want, got, ignore, cmpopts.IgnoreFields(Config{}, "BrokerAt"), cmpopts.IgnoreFields(Exec{}, "At"), cmpopts.IgnoreFields(HTTP{}, "At"), cmpopts.IgnoreFields(Duplicates{}, "At"), cmpopts.IgnoreFields(Archive{}, "At"), cmpopts.IgnoreFields(Console{}, "At"), cmpopts.IgnoreFields(Outbox{}, "At"), cmpopts.IgnoreFields(Cron{}, "At"), noFuncs, cmp.Comparer(func(a, b *regexp.Regexp) bool { return a.String() == b.String() })); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	for _, w := range got.Workers {

@@ -60,17 +60,17 @@ func (v value) store(example string, others ...string) (string, bool) {
 	case !ok:
 		return "", false
 	case sqlite:
-		return v.sqlite(path)
+		return v.sqlite(path, oneOfThese(append([]string{example}, others...)))
 	case strings.HasPrefix(s, "postgres:") || strings.HasPrefix(s, "postgresql:"):
 		return v.postgresURL()
 	}
 	return "", v.fail("%s is not a supported store; write %s", v.name, oneOfThese(append(others, storeSQLite+"PATH", storePostgres)))
 }
 
-func (v value) sqlite(path string) (string, bool) {
+func (v value) sqlite(path, examples string) (string, bool) {
 	switch {
 	case path == "" || path == ":memory:":
-		return "", v.fail("%s must have a file; write sqlite:duplicates.db, or memory", v.name)
+		return "", v.fail("%s must have a file; write %s", v.name, examples)
 	case strings.HasPrefix(path, "//"):
 		return "", v.fail("%s is not a URL; write sqlite: and the path, such as sqlite:duplicates.db or sqlite:/var/lib/duplicates.db", v.name)
 	case strings.ContainsRune(path, 0):

@@ -70,13 +70,19 @@ func (e *exchanges) kind(name string) string {
 // use marks an exchange as bound, and returns its declaration in the file, if any. On the embedded broker, it reports an
 // undeclared exchange.
 func (e *exchanges) use(v value, name string) []topology.Exchange {
-	i := slices.IndexFunc(e.all, func(x exchange) bool { return x.Name == name })
-	switch {
-	case i >= 0:
-		e.all[i].bound = true
-		return []topology.Exchange{e.all[i].Exchange}
-	case strings.HasPrefix(name, reserved), !e.embedded:
+	i := e.require(v, name)
+	if i < 0 {
 		return nil
+	}
+	e.all[i].bound = true
+	return []topology.Exchange{e.all[i].Exchange}
+}
+
+// require returns the index of an exchange in the file, or -1. On the embedded broker, it reports an undeclared exchange.
+func (e *exchanges) require(v value, name string) int {
+	i := slices.IndexFunc(e.all, func(x exchange) bool { return x.Name == name })
+	if i >= 0 || strings.HasPrefix(name, reserved) || !e.embedded {
+		return i
 	}
 	var names []string
 	for _, x := range e.all {
@@ -87,7 +93,7 @@ func (e *exchanges) use(v value, name string) []topology.Exchange {
 	} else {
 		v.fail("%s", "exchange "+brief.Quoted(name)+" not found in the embedded broker, which starts empty: declare it with exchanges: {"+name+": topic}")
 	}
-	return nil
+	return -1
 }
 
 // finish reports exchanges without bindings.

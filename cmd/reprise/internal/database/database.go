@@ -1,18 +1,21 @@
-// Package database opens SQLite files and PostgreSQL databases.
+// Package database opens SQLite files, and PostgreSQL and MySQL databases.
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
@@ -20,11 +23,11 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// DB is a SQLite file or a PostgreSQL database.
+// DB is a SQLite file, or a PostgreSQL or MySQL database.
 type DB struct {
 	*sql.DB
-	Postgres bool
-	Name     string // without a password
+	Dialect sqlkit.Dialect
+	Name    string // without a password
 }
 
 // maxConnections limits the connections to a database. It is sufficient because statements are short.
@@ -46,7 +49,7 @@ func OpenSQLite(path string) (*DB, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(maxConnections)
-	return &DB{db, false, path}, nil
+	return &DB{db, sqlkit.SQLite, path}, nil
 }
 
 // OpenPostgres returns the PostgreSQL database at a URL. It does not connect.
@@ -55,11 +58,43 @@ func OpenPostgres(rawURL string) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot parse the URL of the database: %w", err) // pgx does not show the password
 	}
-	db := stdlib.OpenDB(*c)
+	db := pooled(stdlib.OpenDB(*c))
+	return &DB{db, sqlkit.PostgreSQL, fmt.Sprintf("postgres://%s:%d/%s", c.Host, c.Port, c.Database)}, nil
+}
+
+// OpenMySQL returns the MySQL or MariaDB database at a URL. Its parameters are those of the driver, and socket is the path of a Unix
+// socket. It does not connect.
+func OpenMySQL(rawURL string) (*DB, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, errors.New("cannot parse the URL of the database") // the error contains the password
+	}
+	parameters := u.Query()
+	socket := parameters.Get("socket")
+	parameters.Del("socket")
+	cfg, err := mysql.ParseDSN("/?" + parameters.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("cannot parse the parameters of the database: %w", err)
+	}
+	cfg.User, cfg.DBName = u.User.Username(), strings.Trim(u.Path, "/")
+	cfg.Passwd, _ = u.User.Password()
+	cfg.Net, cfg.Addr = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
+	if socket != "" {
+		cfg.Net, cfg.Addr = "unix", socket
+	}
+	cfg.Logger = &mysql.NopLogger{} // errors are returned, too
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("cannot parse the URL of the database: %w", err)
+	}
+	return &DB{pooled(sql.OpenDB(connector)), sqlkit.MySQL, fmt.Sprintf("mysql://%s/%s", cfg.Addr, cfg.DBName)}, nil
+}
+
+func pooled(db *sql.DB) *sql.DB {
 	db.SetMaxOpenConns(maxConnections)
 	db.SetMaxIdleConns(maxConnections)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	return &DB{db, true, fmt.Sprintf("postgres://%s:%d/%s", c.Host, c.Port, c.Database)}, nil
+	return db
 }
 
 // CreateFile creates the file of a new database with permissions for the current user only, because messages and their IDs
@@ -67,7 +102,7 @@ func OpenPostgres(rawURL string) (*DB, error) {
 // the reason later. private does not open an existing file, because closing it would release the locks of all
 // connections of this process.
 func (x *DB) CreateFile() {
-	if x.Postgres {
+	if x.Dialect != sqlkit.SQLite {
 		return
 	}
 	if f, err := os.OpenFile(x.Name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
@@ -77,7 +112,7 @@ func (x *DB) CreateFile() {
 
 // CheckFile returns an error if the SQLite file is damaged.
 func (x *DB) CheckFile(ctx context.Context) error {
-	if x.Postgres {
+	if x.Dialect != sqlkit.SQLite {
 		return nil
 	}
 	return sqlkit.CheckFile(ctx, x.DB, x.Name)
@@ -88,14 +123,27 @@ const DefaultArchive = "sqlite:reprise-failed.db"
 
 // OpenArchive returns the database at sqlite:PATH or postgres://…. It does not connect.
 func OpenArchive(place string) (*DB, error) {
+	return open("archive", place, DefaultArchive)
+}
+
+// OpenOutbox returns the database at sqlite:PATH, postgres://… or mysql://…. It does not connect.
+func OpenOutbox(place string) (*DB, error) {
+	if strings.HasPrefix(place, "mysql://") {
+		return OpenMySQL(place)
+	}
+	return open("outbox", place, "sqlite:outbox.db", "mysql://user:password@host/database")
+}
+
+func open(what, place, example string, others ...string) (*DB, error) {
 	path, sqlite := strings.CutPrefix(place, "sqlite:")
 	switch {
 	case sqlite && (path == "" || path == ":memory:" || strings.HasPrefix(path, "//")):
-		return nil, fmt.Errorf("sqlite: must have the path of a file (example: %s)", DefaultArchive)
+		return nil, fmt.Errorf("sqlite: must have the path of a file (example: %s)", example)
 	case sqlite:
 		return OpenSQLite(filepath.Clean(path))
 	case !strings.HasPrefix(place, "postgres://") && !strings.HasPrefix(place, "postgresql://"):
-		return nil, fmt.Errorf("archive must be sqlite:PATH or postgres://user:password@host/database (example: %s)", DefaultArchive)
+		forms := strings.Join(append([]string{"sqlite:PATH", "postgres://user:password@host/database"}, others...), " or ")
+		return nil, fmt.Errorf("%s must be %s (example: %s)", what, forms, example)
 	}
 	return OpenPostgres(place)
 }

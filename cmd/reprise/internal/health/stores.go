@@ -11,13 +11,15 @@ import (
 	"github.com/reprisemq/reprise/archive"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/prommetrics"
 )
 
 // Store is a database that the process requires.
 type Store struct {
-	Kind    string // archive, ledger or duplicates
+	Kind    string // archive, ledger, duplicates or outbox
 	Name    string // name of the database, without a password
 	Healthy func(context.Context) error
+	Record  func(*prommetrics.Metrics) // records figures of the last check; optional
 }
 
 // ask checks all databases concurrently. The context must have a deadline.
@@ -112,6 +114,9 @@ func (h *Checks) look(ctx context.Context, states map[string]storeState, log *sl
 			states[key] = is
 		}
 		broken[s.Kind] = broken[s.Kind] || err != nil
+		if s.Record != nil {
+			s.Record(h.Metrics)
+		}
 	}
 	for kind, broken := range broken {
 		h.Metrics.Store(kind, !broken)

@@ -13,7 +13,7 @@ import (
 
 // configuredArchiveService returns the archive service of a configuration, or nil if the configuration has no archive.
 // It also returns the problems in the settings.
-func configuredArchiveService(cfg *config.Config, log *slog.Logger) (*archiving.Service, []config.Problem) {
+func configuredArchiveService(cfg *config.Config, outbox *box, log *slog.Logger) (*archiving.Service, []config.Problem) {
 	if cfg.Archive == nil {
 		return nil, nil
 	}
@@ -28,6 +28,9 @@ func configuredArchiveService(cfg *config.Config, log *slog.Logger) (*archiving.
 		Workers: cfg.WorkerConfigs(), Queues: cfg.Archive.Queues, Keep: cfg.Archive.Retention, KeepByQueue: map[string]time.Duration{},
 	}}
 	a, at := &d.Settings, cfg.Archive.At
+	if outbox != nil {
+		a.Outbox = outbox.Box
+	}
 	for _, r := range cfg.Archive.Redact {
 		a.Redact = append(a.Redact, archive.Field(r))
 	}

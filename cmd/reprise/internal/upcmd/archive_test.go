@@ -21,7 +21,7 @@ func TestManagementOfEmbeddedBroker(t *testing.T) {
 	}
 	defer func() { _ = b.Shutdown(context.Background()) }()
 	cfg := &config.Config{Archive: &config.Archive{Store: "sqlite:" + filepath.Join(t.TempDir(), "a.db"), Queues: []string{"orders.failed"}}, Console: &config.Console{Listen: "127.0.0.1:0"}}
-	d, wrong := configuredArchiveService(cfg, slog.New(slog.DiscardHandler))
+	d, wrong := configuredArchiveService(cfg, nil, slog.New(slog.DiscardHandler))
 	if len(wrong) > 0 {
 		t.Fatal(wrong)
 	}

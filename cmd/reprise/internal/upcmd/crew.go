@@ -136,23 +136,41 @@ func (u *unit) stop(ctx context.Context) {
 
 // changes is the result of a reload.
 type changes struct {
+	difference             // of the workers
+	Cron       *difference `json:"cron,omitempty"`
+}
+
+func (c changes) String() string {
+	text := c.difference.text("worker")
+	if c.Cron != nil {
+		text += "; cron: " + c.Cron.text("message")
+	}
+	return text
+}
+
+// difference contains the names of objects of two configurations.
+type difference struct {
 	Added     []string `json:"added"`
 	Changed   []string `json:"changed"`
 	Removed   []string `json:"removed"`
 	Unchanged int      `json:"unchanged"`
 }
 
-func (c changes) String() string {
+func newDifference() difference {
+	return difference{Added: []string{}, Changed: []string{}, Removed: []string{}} // not null in JSON
+}
+
+func (d difference) text(noun string) string {
 	var parts []string
 	for _, p := range []struct {
-		verb   string
-		queues []string
-	}{{"added", c.Added}, {"changed", c.Changed}, {"removed", c.Removed}} {
-		if len(p.queues) > 0 {
-			parts = append(parts, p.verb+" "+strings.Join(p.queues, ", "))
+		verb  string
+		names []string
+	}{{"added", d.Added}, {"changed", d.Changed}, {"removed", d.Removed}} {
+		if len(p.names) > 0 {
+			parts = append(parts, p.verb+" "+strings.Join(p.names, ", "))
 		}
 	}
-	return strings.Join(append(parts, terminal.Plural(c.Unchanged, "worker")+" unchanged"), "; ")
+	return strings.Join(append(parts, terminal.Plural(d.Unchanged, noun)+" unchanged"), "; ")
 }
 
 // reload applies a configuration: it replaces the workers that differ, adds new ones, and removes others. A worker stops
@@ -167,7 +185,7 @@ func (c *crew) reload(ctx context.Context, cfg *config.Config) (changes, error) 
 	for _, u := range c.units {
 		before[u.Queue] = u
 	}
-	result := changes{Added: []string{}, Changed: []string{}, Removed: []string{}} // not null in JSON
+	result := changes{difference: newDifference()}
 	var wanted []config.Worker
 	kept := map[string]*unit{}
 	for _, w := range cfg.Workers {
@@ -193,6 +211,7 @@ func (c *crew) reload(ctx context.Context, cfg *config.Config) (changes, error) 
 			result.Removed = append(result.Removed, u.Queue)
 		}
 	}
+	result.Cron = c.outbox.replace(cfg.Cron)
 	c.replace(ctx, cfg, before, kept, created)
 	return result, nil
 }

@@ -21,6 +21,7 @@ type parts struct {
 	workers []*part // of the start
 	stores  *stores
 	archive *archiving.Service // nil: no archive
+	outbox  *box               // nil: no outbox
 	reaper  *handler.Reaper
 
 	crew atomic.Pointer[crew] // nil until the workers run
@@ -38,7 +39,9 @@ func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
 	p := &parts{stores: &stores{memory: map[string]*idempotent.Memory{}}, reaper: &handler.Reaper{Command: reap}}
 	workers, wrong, err := p.newWorkers(cfg.Workers, log)
 	p.workers = workers
-	archive, unusable := configuredArchiveService(cfg, log)
+	outbox, unusable := newBox(cfg, log)
+	p.outbox, wrong = outbox, append(wrong, unusable...)
+	archive, unusable := configuredArchiveService(cfg, outbox, log)
 	p.archive, wrong = archive, append(wrong, unusable...)
 	if _, err := listenTLS(cfg.Listen); err != nil {
 		wrong = append(wrong, config.Problem{Position: cfg.Listen.At, Text: "listen: " + err.Error()})
@@ -125,6 +128,7 @@ func (p *parts) kill() {
 func (p *parts) close() {
 	p.reaper.Close()
 	p.stores.close()
+	p.outbox.close()
 	if p.archive != nil {
 		p.archive.Close()
 	}

@@ -38,9 +38,9 @@ func (Reload) Help() string {
 	return `Makes the running processes of "reprise up" with the same -c, on this machine and of the same user, read their
 configuration again. A process replaces the workers whose section differs, also because of a file or a variable to which
 it refers, adds new workers, and removes others. Other workers continue. A worker stops after its running handlers have
-finished, whatever time they need, so no message is lost or handled twice.
+finished, whatever time they need, so no message is lost or handled twice. Changes of cron: apply at once.
 
-If the configuration is invalid, or changes more than workers and exchanges, the process changes nothing. Environment
+If the configuration is invalid, or changes more than workers, exchanges and cron, the process changes nothing. Environment
 variables keep the values of the start of the process, but ${file:PATH} is read again. A program of process: whose code
 alone has changed continues; change a value of its section as well, such as one in env:. With an archive, restart after
 you have added workers: until then, their failed messages stay in their failed queues.

@@ -39,7 +39,8 @@ programs that keep running (process). Failed messages are retried; messages with
 queue QUEUE.failed. Without "broker:" in the file, reprise runs a broker in this process and stores its data in the
 directory reprise-data next to the file, or in the directory of "data:".
 
-The workers and exchanges of several files, or of the files *.yaml and *.yml of a directory, form one configuration.
+The workers, exchanges and cron entries of several files, or of the files *.yaml and *.yml of a directory, form one
+configuration.
 Every other key may be in one of the files. Relative paths are relative to the directory of their file. -c - reads
 standard input.
 
@@ -79,7 +80,7 @@ func (c *Command) Run(streams terminal.IO, stop *serve.Signals) error {
 	if err != nil {
 		return exit.Usage(err)
 	}
-	warnings := slices.DeleteFunc([]string{leftoverMessages(cfg), parts.archive.LinkWarning()}, func(s string) bool { return s == "" })
+	warnings := slices.DeleteFunc([]string{leftoverMessages(cfg), parts.archive.LinkWarning(), unservedCron(cfg)}, func(s string) bool { return s == "" })
 	if c.Connect && !c.Check {
 		return exit.Usagef("--connect requires --check")
 	}
@@ -96,7 +97,11 @@ func (c *Command) Run(streams terminal.IO, stop *serve.Signals) error {
 		for _, w := range warnings {
 			fmt.Fprintf(streams.Stderr, "%s: warning: %s\n", cfg.Name(), w)
 		}
-		_, err := fmt.Fprintf(streams.Stdout, "%s: ok, %s\n", cfg.Name(), terminal.Plural(len(cfg.Workers), "worker"))
+		found := terminal.Plural(len(cfg.Workers), "worker")
+		if len(cfg.Cron) > 0 {
+			found += ", " + terminal.Plural(len(cfg.Cron), "periodic message")
+		}
+		_, err := fmt.Fprintf(streams.Stdout, "%s: ok, %s\n", cfg.Name(), found)
 		return err
 	}
 
@@ -149,7 +154,8 @@ func (c *Command) run(stop *serve.Signals, hangup <-chan struct{}, cfg *config.C
 			return err
 		}
 	}
-	checks, web, unserve, err := health.Serve(stop.Ctx.Done(), cfg.Metrics, log, append(parts.stores.parts(), parts.archive.Stores()...)...)
+	stores := slices.Concat(parts.stores.parts(), parts.archive.Stores(), parts.outbox.stores())
+	checks, web, unserve, err := health.Serve(stop.Ctx.Done(), cfg.Metrics, log, stores...)
 	if err != nil {
 		return err
 	}
@@ -181,6 +187,7 @@ func (c *Command) run(stop *serve.Signals, hangup <-chan struct{}, cfg *config.C
 	defer crew.close()
 	var group reprise.Group
 	group.Add(parts.archive.Runner())
+	group.Add(parts.outbox.runner(client))
 	group.Add(crew) // the workers stop before the archive service, which archives the messages that they park last
 	group.Add(reprise.RunnerFunc(func(ctx context.Context) error {
 		(&reloader{paths: c.Config, crew: crew, log: log}).serve(ctx, hangup)

@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/replay"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/outbox"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -76,6 +77,10 @@ type Config struct {
 	// Broker returns the client for publishing messages and purging queues, or nil while there is no connection.
 	// Default: none; users can neither publish nor purge.
 	Broker func() *reprise.Client
+
+	// Outbox returns the box with the messages that leave later, or nil while it is not open. Default: none; the console
+	// neither lists nor schedules such messages.
+	Outbox func() *outbox.Box
 
 	// Doubtful returns the queues that may be dead-letter queues and are not archived. Default: none.
 	Doubtful func() []DoubtfulQueue

@@ -1,0 +1,223 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	_ "time/tzdata" // the machine may have no time zones
+
+	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/outbox"
+)
+
+// Outbox configures the messages that leave later.
+type Outbox struct {
+	Store  string // sqlite:PATH, or the URL of a PostgreSQL or MySQL database
+	App    string // "": the default
+	Prefix string // "": the default
+
+	At Position // position of the store, for startup errors
+}
+
+// Cron is a periodic message.
+type Cron struct {
+	outbox.Entry
+	At Position
+}
+
+const (
+	exampleOutbox = storeSQLite + "outbox.db"
+	storeMySQL    = "mysql://user:password@host/database"
+)
+
+// outboxAndCron reads the keys outbox and cron. It must read them after the workers.
+func (f *fields) outboxAndCron(c *Config, e *exchanges) {
+	kept := read(f, "outbox", &c.Outbox, value.outbox)
+	for _, list := range f.all("cron") {
+		for _, item := range list.items(`a list such as - {name: nightly, spec: "30 2 * * *", queue: reports, body: "{}"}`) {
+			x, ok := item.fields("an entry of cron")
+			if !ok {
+				continue
+			}
+			entry := x.cron(e)
+			x.finish()
+			if i := slices.IndexFunc(c.Cron, func(other Cron) bool { return other.Name == entry.Name }); i >= 0 && entry.Name != "" {
+				f.failAt(entry.At, "entry %s of cron already exists %s: use another name", brief.Quoted(entry.Name), c.Cron[i].At.from(entry.At))
+			}
+			c.Cron = append(c.Cron, entry)
+		}
+	}
+	if len(c.Cron) > 0 && !kept {
+		f.missing("cron requires an outbox: add outbox: "+exampleOutbox, "outbox")
+	}
+}
+
+// outbox reads a store, or a mapping with a store.
+func (v value) outbox() (*Outbox, bool) {
+	o := &Outbox{}
+	v.short("outbox", "store", exampleOutbox, func(x value) {
+		o.At = x.at
+		if s := x.plain(); strings.HasPrefix(s, "mysql:") || strings.HasPrefix(s, "mariadb:") {
+			o.Store, _ = x.mysqlURL()
+		} else {
+			o.Store, _ = x.store(exampleOutbox, storeMySQL)
+		}
+	}, func(f *fields) {
+		dialect := outbox.SQLite // the only one that forbids a schema
+		if store, ok := f.find("store"); ok && !strings.HasPrefix(store.expanded().plain(), storeSQLite) {
+			dialect = outbox.PostgreSQL
+		}
+		setting := func(key, example string, into *string, wanted string, config func(string) outbox.Config) {
+			read(f, key, into, func(x value) (string, bool) {
+				s, ok := x.text(example)
+				if ok && config(s).Validate() != nil {
+					return "", x.fail("%s must be %s: got %s", x.name, wanted, brief.Quoted(s))
+				}
+				return s, ok
+			})
+		}
+		setting("app", "shop", &o.App, "at most 60 bytes without a slash", func(s string) outbox.Config { return outbox.Config{Dialect: dialect, App: s} })
+		setting("prefix", "shop_outbox_", &o.Prefix, "at most 40 lower-case letters, digits and underscores, with PostgreSQL after a schema and a dot",
+			func(s string) outbox.Config { return outbox.Config{Dialect: dialect, Prefix: s} })
+	})
+	return o, true
+}
+
+func (v value) mysqlURL() (string, bool) {
+	s, ok := v.address(storeMySQL)
+	if !ok {
+		return "", false
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return "", v.fail("%s is not a URL; write %s, with special characters of the password percent-encoded (@ is %%40, / is %%2F)", v.name, storeMySQL)
+	case u.Scheme != "mysql" || u.Host == "" && u.Query().Get("socket") == "":
+		return "", v.fail("%s must start with mysql:// and a host; write %s", v.name, storeMySQL)
+	case strings.Trim(u.Path, "/") == "":
+		return "", v.fail("%s must have a database; write %s", v.name, storeMySQL)
+	}
+	return s, true
+}
+
+// cron reads a periodic message.
+func (f *fields) cron(e *exchanges) (c Cron) {
+	c.At = f.at
+	if !f.with("name", func(x value) {
+		c.At = x.at
+		if c.Name, _ = x.text("nightly"); c.Name != "" && (outbox.Entry{Name: c.Name, Spec: "@daily"}).Validate() != nil {
+			x.fail("%s must have at most 60 bytes and no slash: got %s", x.name, brief.Quoted(c.Name))
+		}
+	}) {
+		f.missing("an entry of cron needs a name: add name: nightly", "name")
+	}
+	f.times(&c)
+	f.destination(&c, e)
+	f.payload(&c)
+	f.with("headers", func(x value) {
+		table, _ := arguments()(x)
+		c.Message.Headers = table
+	})
+	for _, p := range []struct {
+		key, example string
+		into         *string
+	}{{"content_type", "application/json", &c.Message.ContentType}, {"type", "report", &c.Message.Type}, {"order_key", "reports", &c.Key}} {
+		read(f, p.key, p.into, func(x value) (string, bool) {
+			s, ok := x.text(p.example)
+			return s, ok && x.fits(s, 0)
+		})
+	}
+	read(f, "missed", &c.Missed, choose(is("latest", outbox.MissedLatest), is("all", outbox.MissedAll)))
+	read(f, "catch_up", &c.CatchUp, duration(time.Minute))
+	return c
+}
+
+// times reads the specification of the times, with its time zone.
+func (f *fields) times(c *Cron) {
+	check := func(x value, spec string) bool {
+		err := outbox.Entry{Name: "x", Spec: spec}.Validate()
+		if cause := errors.Unwrap(err); cause != nil {
+			err = cause
+		}
+		return err == nil || x.fail("%s: %v", x.name, err)
+	}
+	zone := ""
+	f.with("zone", func(x value) {
+		name, ok := x.text("Europe/Berlin")
+		if zone = "CRON_TZ=" + name + " "; ok && (outbox.Entry{Name: "x", Spec: zone + "@daily"}).Validate() != nil {
+			x.fail("%s must be a time zone such as Europe/Berlin: got %s", x.name, brief.Quoted(name))
+			zone = ""
+		}
+	})
+	if !f.with("spec", func(x value) {
+		s, ok := x.text(`"30 2 * * *"`)
+		if ok && zone != "" && strings.HasPrefix(s, "CRON_TZ=") {
+			x.fail("spec has a time zone, and zone has another one: keep zone")
+		} else if ok && check(x, s) {
+			c.Spec = zone + s
+		}
+	}) {
+		f.missing(`an entry of cron needs its times: add spec: "30 2 * * *" (minute, hour, day of the month, month, day of the week)`, "spec")
+	}
+}
+
+// destination reads a queue, or an exchange with a routing key.
+func (f *fields) destination(c *Cron, e *exchanges) {
+	toQueue := read(f, "queue", &c.Message.RoutingKey, amqpName("reports", 0))
+	toExchange := f.with("exchange", func(x value) {
+		if name, ok := amqpName("events", 0)(x); ok {
+			c.Message.Exchange = name
+			e.require(x, name)
+		}
+	})
+	switch {
+	case toQueue && toExchange:
+		f.failAtKey("exchange", "an entry of cron must have a queue or an exchange, not both; remove one of the two")
+	case !toQueue && !toExchange:
+		f.missing("an entry of cron needs a destination: add queue: NAME, or exchange: NAME and key: ROUTING-KEY", "queue", "exchange")
+	}
+	if toExchange {
+		read(f, "key", &c.Message.RoutingKey, value.routingKey)
+	} else {
+		f.refuse("is the routing key for an exchange: add exchange: NAME, or remove key", "key")
+	}
+}
+
+// maxPayload is the maximum size of the file with a body.
+const maxPayload = 16 << 20
+
+// payload reads the body, or the file with the body.
+func (f *fields) payload(c *Cron) {
+	written := f.with("body", func(x value) {
+		s, _ := x.word()
+		c.Message.Body = []byte(s)
+	})
+	fromFile := f.with("file", func(x value) {
+		name, ok := path("report.json")(x)
+		if !ok {
+			return
+		}
+		info, err := os.Stat(name)
+		switch {
+		case err == nil && !info.Mode().IsRegular():
+			x.fail("%s must be a file: %s is not", x.name, name)
+		case err == nil && info.Size() > maxPayload:
+			x.fail("%s must have at most %d bytes: got %d", x.name, maxPayload, info.Size())
+		case err == nil:
+			c.Message.Body, err = os.ReadFile(name)
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			x.fail("file %s not found: create it, or write body: with the body", name)
+		case err != nil:
+			x.fail("%s: %v", x.name, err)
+		}
+	})
+	if written && fromFile {
+		f.failAtKey("file", "an entry of cron must have a body or a file, not both; remove one of the two")
+	}
+}

@@ -1,0 +1,213 @@
+package upcmd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/archive"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/database"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/health"
+	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/retry"
+	"github.com/reprisemq/reprise/internal/sqlkit"
+	"github.com/reprisemq/reprise/outbox"
+	"github.com/reprisemq/reprise/prommetrics"
+)
+
+// box runs the outbox of a configuration: it publishes its messages, and inserts the periodic messages of the file. A nil *box is a
+// configuration without an outbox.
+type box struct {
+	db      *database.DB
+	cfg     outbox.Config
+	log     *slog.Logger
+	open    atomic.Pointer[outbox.Box] // nil until the database is reachable
+	status  atomic.Pointer[outbox.Status]
+	changed chan struct{} // receives a value after entries was replaced
+
+	mu      sync.Mutex
+	entries []config.Cron
+}
+
+// newBox returns the outbox of a configuration, or nil without one. It does not connect.
+func newBox(cfg *config.Config, log *slog.Logger) (*box, []config.Problem) {
+	if cfg.Outbox == nil {
+		return nil, nil
+	}
+	db, err := database.OpenOutbox(cfg.Outbox.Store)
+	if err != nil {
+		return nil, []config.Problem{{Position: cfg.Outbox.At, Text: "outbox: " + err.Error()}}
+	}
+	o := cfg.Outbox
+	return &box{
+		db: db, cfg: outbox.Config{Dialect: db.Dialect, App: o.App, Prefix: o.Prefix, Logger: log}, log: log,
+		changed: make(chan struct{}, 1), entries: cfg.Cron,
+	}, nil
+}
+
+// Box returns the open box, or nil.
+func (b *box) Box() *outbox.Box { return b.open.Load() }
+
+// runner returns a runner that never fails, so that the workers continue without the database.
+func (b *box) runner(client *reprise.Client) reprise.Runner {
+	return reprise.RunnerFunc(func(ctx context.Context) error {
+		for b != nil && ctx.Err() == nil {
+			if err := b.run(ctx, client); err != nil && ctx.Err() == nil {
+				b.log.Error("outbox not available", "database", b.db.Name, "error", err, "next_try", outboxPause)
+				_ = retry.Sleep(ctx, outboxPause)
+			}
+		}
+		return nil
+	})
+}
+
+// outboxPause is the pause after an error that is probably permanent.
+const outboxPause = 30 * time.Second
+
+// run opens the box and publishes its messages, until ctx is canceled or the entries are replaced.
+func (b *box) run(ctx context.Context, client *reprise.Client) error {
+	b.db.CreateFile()
+	var opened *outbox.Box
+	if err := sqlkit.Await(ctx, b.log, "outbox", b.db.Name, func() (err error) {
+		if err := b.db.CheckFile(ctx); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		opened, err = outbox.Open(ctx, b.db.DB, b.cfg)
+		return err
+	}); err != nil {
+		return err
+	}
+	entries := b.current()
+	for _, e := range entries {
+		if err := opened.Every(e.Entry); err != nil {
+			b.log.Error("periodic message not valid", "entry", e.Name, "error", err)
+		}
+	}
+	b.open.Store(opened)
+	b.log.Info("outbox", "database", b.db.Name, "cron", len(entries))
+	relay, err := outbox.NewRelay(opened, client, outbox.RelayConfig{})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		select {
+		case <-b.changed:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	err = relay.Run(ctx)
+	cancel()
+	return err
+}
+
+func (b *box) current() []config.Cron {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.entries
+}
+
+// replace replaces the periodic messages, and returns the difference, or nil if there is none.
+func (b *box) replace(entries []config.Cron) *difference {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d := newDifference()
+	find := func(all []config.Cron, name string) int {
+		return slices.IndexFunc(all, func(e config.Cron) bool { return e.Name == name })
+	}
+	for _, e := range entries {
+		switch i := find(b.entries, e.Name); {
+		case i < 0:
+			d.Added = append(d.Added, e.Name)
+		case reflect.DeepEqual(b.entries[i].Entry, e.Entry):
+			d.Unchanged++
+		default:
+			d.Changed = append(d.Changed, e.Name)
+		}
+	}
+	for _, e := range b.entries {
+		if find(entries, e.Name) < 0 {
+			d.Removed = append(d.Removed, e.Name)
+		}
+	}
+	if len(d.Added)+len(d.Changed)+len(d.Removed) == 0 {
+		return nil
+	}
+	b.entries = entries
+	select {
+	case b.changed <- struct{}{}:
+	default: // the next start of the relay uses the entries
+	}
+	return &d
+}
+
+// stores returns the database for health checks.
+func (b *box) stores() []health.Store {
+	if b == nil {
+		return nil
+	}
+	return []health.Store{{Kind: "outbox", Name: b.db.Name, Healthy: b.healthy, Record: func(m *prommetrics.Metrics) {
+		if s := b.status.Load(); s != nil {
+			m.Outbox(s.Lag, s.Next, s.Relay)
+		}
+	}}}
+}
+
+func (b *box) healthy(ctx context.Context) error {
+	opened := b.Box()
+	if opened == nil {
+		return archive.ErrNotOpen
+	}
+	s, err := opened.Status(ctx)
+	if err == nil {
+		b.status.Store(&s)
+	}
+	return err
+}
+
+func (b *box) close() {
+	if b != nil {
+		_ = b.db.Close() // all changes are committed
+	}
+}
+
+// unservedCron describes the periodic messages to queues that no worker of the file declares, for the embedded broker. It returns ""
+// if there are none.
+func unservedCron(cfg *config.Config) string {
+	if cfg.Broker != "" {
+		return "" // other programs may declare the queues
+	}
+	declared := map[string]bool{}
+	for _, w := range cfg.Workers {
+		for _, q := range w.Strategy.WithDefaults().Route.Topology(w.Queue).Merge(w.Topology).Queues {
+			declared[q.Name] = true
+		}
+	}
+	var names []string
+	for _, e := range cfg.Cron {
+		if m := e.Message; m.Exchange == "" && !declared[m.RoutingKey] {
+			names = append(names, fmt.Sprintf("%s: %s", e.Name, brief.Quoted(m.RoutingKey)))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "no worker declares the queues of these entries of cron, so their messages wait in the outbox until the queues exist: " + strings.Join(names, ", ")
+}
