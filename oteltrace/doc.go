@@ -1,5 +1,5 @@
-// Package oteltrace traces messages with OpenTelemetry. It creates a span for each attempt, and a span for each
-// publication of a message or a batch. The spans follow the semantic conventions for messaging and RabbitMQ, version
+// Package oteltrace traces messages with OpenTelemetry. It creates a span for each attempt, a span for each publication
+// of a message or a batch, and, with Observer, a span for each copy of a failed message. The spans follow the semantic conventions for messaging and RabbitMQ, version
 // 1.43 (https://opentelemetry.io/docs/specs/semconv/messaging/rabbitmq/).
 //
 //	publish := oteltrace.Publisher(oteltrace.Config{}, client.Publish)

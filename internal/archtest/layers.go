@@ -16,7 +16,7 @@ cmd/reprise/internal/cli
 cmd/reprise/internal/upcmd, cmd/reprise/internal/brokercmd, cmd/reprise/internal/consolecmd, cmd/reprise/internal/failedcmd, cmd/reprise/internal/queuecmd, cmd/reprise/internal/reportcmd, cmd/reprise/internal/plancmd, cmd/reprise/internal/migratecmd
 cmd/reprise/internal/archiving, cmd/reprise/internal/remote, cmd/reprise/internal/version, cmd/reprise/internal/content
 cmd/reprise/internal/health, cmd/reprise/internal/localbroker, cmd/reprise/internal/destination, cmd/reprise/internal/database, cmd/reprise/internal/flags
-cmd/reprise/internal/serve, cmd/reprise/internal/demo
+cmd/reprise/internal/serve, cmd/reprise/internal/demo, cmd/reprise/internal/telemetry
 cmd/reprise/internal/dial
 cmd/reprise/internal/terminal
 cmd/reprise/internal/exit

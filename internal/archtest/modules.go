@@ -22,6 +22,11 @@ var Modules = map[string][]string{
 	"cmd/reprise/...": {
 		"modernc.org/sqlite/...", "github.com/jackc/pgx/...", "github.com/go-sql-driver/mysql", "github.com/alecthomas/kong/...", "github.com/goccy/go-yaml/...", "golang.org/x/net/html/...",
 		"github.com/prometheus/...", "github.com/aymanbagabas/go-udiff/...", "golang.org/x/term", "golang.org/x/time/rate",
+		"go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/trace",
+	},
+	// The programs' export by OTLP is the only user of the OpenTelemetry SDK and of gRPC.
+	"cmd/reprise/internal/telemetry": {
+		"go.opentelemetry.io/...", "google.golang.org/grpc/credentials", "github.com/go-logr/logr",
 	},
 }
 

@@ -110,7 +110,15 @@ func TestReloadUnderLoad(t *testing.T) {
 // startUp runs reprise up with a file until the test ends, and returns a client of its embedded broker.
 func startUp(t *testing.T, file string) *reprise.Client {
 	t.Helper()
+	client, _ := runUp(t, file)
+	return client
+}
+
+// runUp is like startUp. The function stop ends the process and returns its log.
+func runUp(t *testing.T, file string, env ...string) (client *reprise.Client, stop func() string) {
+	t.Helper()
 	up := exec.Command("reprise", "up", "-c", file)
+	up.Env = append(os.Environ(), env...)
 	log, err := up.StderrPipe()
 	if err == nil {
 		err = up.Start()
@@ -129,19 +137,26 @@ func startUp(t *testing.T, file string) *reprise.Client {
 			}
 		}
 	}()
-	t.Cleanup(func() {
+	stop = sync.OnceValue(func() string {
 		_ = up.Process.Signal(syscall.SIGTERM)
 		<-exited
 		if err := up.Wait(); err != nil || t.Failed() {
 			t.Errorf("reprise up exited with %v\n%s", err, &text)
 		}
+		return text.String()
 	})
-	client, err := reprise.Dial(t.Context(), <-url, nil)
+	t.Cleanup(func() { stop() })
+	select {
+	case at := <-url:
+		client, err = reprise.Dial(t.Context(), at, nil)
+	case <-exited:
+		t.Fatal("reprise up has exited")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close(context.Background()) })
-	return client
+	return client, stop
 }
 
 func reloadFile(file string) error {

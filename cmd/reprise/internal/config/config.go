@@ -85,6 +85,8 @@ type Config struct {
 	Outbox *Outbox // nil: no outbox
 	Cron   []Cron  // nil without an outbox
 
+	Telemetry *Telemetry // nil: the environment decides
+
 	// Dir is the directory of the first file, in which the embedded broker has its default data directory.
 	Dir string
 
@@ -318,6 +320,7 @@ func (f *fields) config(c *Config) {
 		c.Metrics, _ = openAddr("127.0.0.1:9090")(x)
 		ports.add("metrics", c.Metrics, x.at)
 	})
+	read(f, "telemetry", &c.Telemetry, value.telemetry)
 	f.with("announce", func(x value) {
 		yes, ok := x.boolean()
 		c.Silent = ok && !yes

@@ -27,7 +27,7 @@ import (
 // environment returns the values of the environment variables in the test files.
 func environment(name string) (string, bool) {
 	v, ok := map[string]string{
-		"RABBITMQ_PASSWORD": "secret", "BILLING_TOKEN": "t0ken", "WEBHOOK_TOKEN": "T000", "WEBHOOK_SECRET": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "EMPTY": "", "BAD_URL": "amqp://u:hush%@h/",
+		"RABBITMQ_PASSWORD": "secret", "BILLING_TOKEN": "t0ken", "OTEL_TOKEN": "0tel", "WEBHOOK_TOKEN": "T000", "WEBHOOK_SECRET": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "EMPTY": "", "BAD_URL": "amqp://u:hush%@h/",
 	}[name]
 	return v, ok
 }
@@ -66,6 +66,7 @@ func TestExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	yes, no, tenth := true, false, 0.1
 	shop := topology.Exchange{Name: "shop", Kind: topology.Topic}
 	art := preset.CoverArt{RetryDelay: 4 * time.Hour, Retries: 4}.Strategy()
 	fourHourly := reprise.Policy{Backoff: backoff.Fixed(4 * time.Hour)}
@@ -86,6 +87,11 @@ func TestExample(t *testing.T) {
 		Dir:     "/etc",
 		Broker:  "amqp://reprise:secret@rabbit.example.com:5672/",
 		Metrics: "127.0.0.1:9090",
+		Telemetry: &Telemetry{
+			Endpoint: "https://otel.example.com:4318", Protocol: ProtocolHTTP, Headers: []Pair{{"Authorization", "Bearer 0tel"}},
+			CACertFile: "/etc/ca.pem", Traces: &yes, Metrics: &no, SampleRatio: &tenth, Service: "shop-workers",
+			Attributes: []Pair{{"deployment.environment.name", "production"}}, Secrets: []string{"0tel"},
+		},
 		Archive: &Archive{
 			Config: store.Config{
 				Retention: 90 * 24 * time.Hour,
@@ -233,7 +239,7 @@ func TestExample(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, got, ignore, cmpopts.IgnoreFields(Config{}, "BrokerAt"), cmpopts.IgnoreFields(Exec{}, "At"), cmpopts.IgnoreFields(HTTP{}, "At"), cmpopts.IgnoreFields(Duplicates{}, "At"), cmpopts.IgnoreFields(Archive{}, "At"), cmpopts.IgnoreFields(Console{}, "At"), cmpopts.IgnoreFields(Outbox{}, "At"), cmpopts.IgnoreFields(Cron{}, "At"), noFuncs, cmp.Comparer(func(a, b *regexp.Regexp) bool { return a.String() == b.String() })); diff != "" {
+	if diff := cmp.Diff(want, got, ignore, cmpopts.IgnoreFields(Config{}, "BrokerAt"), cmpopts.IgnoreFields(Exec{}, "At"), cmpopts.IgnoreFields(HTTP{}, "At"), cmpopts.IgnoreFields(Duplicates{}, "At"), cmpopts.IgnoreFields(Archive{}, "At"), cmpopts.IgnoreFields(Console{}, "At"), cmpopts.IgnoreFields(Outbox{}, "At"), cmpopts.IgnoreFields(Cron{}, "At"), cmpopts.IgnoreFields(Telemetry{}, "At"), noFuncs, cmp.Comparer(func(a, b *regexp.Regexp) bool { return a.String() == b.String() })); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	for _, w := range got.Workers {

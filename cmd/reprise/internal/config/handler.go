@@ -50,24 +50,30 @@ func (v value) http() *HTTP {
 	v.short("http", "url", "http://host:port/path", func(x value) { h.URL, h.Secrets, _ = x.service() }, func(f *fields) {
 		read(f, "timeout", &h.Timeout, duration(time.Millisecond))
 		f.with("headers", func(x value) { h.Headers, secrets = x.headers() })
-		for _, file := range []struct {
-			key  string
-			path *string
-		}{{"cacertfile", &h.CACertFile}, {"certfile", &h.CertFile}, {"keyfile", &h.KeyFile}} {
-			f.with(file.key, func(x value) {
-				h.At = x.at
-				*file.path, _ = path("cert.pem")(x)
-			})
-		}
+		f.certificates(&h.At, &h.CACertFile, &h.CertFile, &h.KeyFile)
 		read(f, "retry_after", &h.Pause, choose(is("message", false), is("queue", true)))
 	})
 	h.Secrets = append(h.Secrets, secrets...)
 	if h.CACertFile+h.CertFile+h.KeyFile != "" && h.URL != "" && !strings.HasPrefix(h.URL, "https:") {
 		v.failAt(h.At, "cacertfile, certfile and keyfile require a URL that begins with https://")
-	} else if (h.CertFile == "") != (h.KeyFile == "") {
-		v.failAt(h.At, "http needs certfile and keyfile together: add the other one")
 	}
 	return h
+}
+
+// certificates reads the PEM files of a TLS client. at is the position of the last file.
+func (f *fields) certificates(at *Position, ca, cert, key *string) {
+	for _, file := range []struct {
+		key  string
+		path *string
+	}{{"cacertfile", ca}, {"certfile", cert}, {"keyfile", key}} {
+		f.with(file.key, func(x value) {
+			*at = x.at
+			*file.path, _ = path("cert.pem")(x)
+		})
+	}
+	if (*cert == "") != (*key == "") {
+		f.failAt(*at, "%s needs certfile and keyfile together: add the other one", f.owner)
+	}
 }
 
 // headers reads HTTP request headers. It also returns the values of variables in the headers.

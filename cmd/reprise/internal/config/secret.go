@@ -50,7 +50,7 @@ var (
 	// confidential matches names of secrets.
 	confidential = regexp.MustCompile(`(?i)passw|passphrase|secret|token|credential|authorization|api.?key|dsn`)
 	// holdsSecrets matches keys whose values are hidden, or contain such keys.
-	holdsSecrets = regexp.MustCompile(`(?i)\b(headers?|users?|env|environment|broker|amqp|duplicates|archive|management|store|url|uri)["']?\s*(:|$)`)
+	holdsSecrets = regexp.MustCompile(`(?i)\b(headers?|users?|env|environment|broker|amqp|duplicates|archive|management|store|url|uri|endpoint)["']?\s*(:|$)`)
 )
 
 // unparsed is like line, for a file that could not be parsed. It shows only lines that are known to be harmless.
@@ -83,10 +83,10 @@ func (e excerpts) unparsed(i int) ([]span, bool) {
 func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " \t-")) }
 
 // secretKeys are the keys whose values are hidden completely, including nested values.
-var secretKeys = []string{"broker", "store", "url", "management", "headers", "env", "secret", "users"}
+var secretKeys = []string{"broker", "store", "url", "endpoint", "management", "headers", "env", "secret", "users"}
 
 // secretTexts are the keys whose values are hidden unless they are mappings.
-var secretTexts = []string{"http", "duplicates", "archive"}
+var secretTexts = []string{"http", "duplicates", "archive", "telemetry"}
 
 // among reports whether key is a word in words, or a synonym or a misspelling of such a word, because a misspelled key
 // must not reveal a password.

@@ -50,6 +50,10 @@ var synonyms = map[string][]string{
 	"retry_delay": {"backoff", "delay"},
 
 	"metrics":          {"health", "healthz", "readyz", "monitoring", "prometheus", "probes", "status"},
+	"telemetry":        {"tracing", "opentelemetry", "otel", "otlp", "traces", "trace", "observability"},
+	"sample_ratio":     {"sampler", "sampling", "sample_rate", "sample", "ratio", "sampling_ratio"},
+	"service":          {"service_name", "name"},
+	"attributes":       {"resource", "resource_attributes", "labels", "tags"},
 	"archive":          {"failed_messages"},
 	"console":          {"dashboard", "ui", "web"},
 	"notify":           {"notifications", "webhooks", "alerts"},

@@ -99,7 +99,7 @@ func (c *runCmd) Run(streams terminal.IO, stop *serve.Signals) error {
 	if err := d.Open(); err != nil {
 		return err
 	}
-	checks, _, unserve, err := health.Serve(stop.Ctx.Done(), c.Metrics, log, d.Stores()...)
+	checks, _, unserve, err := health.Serve(stop.Ctx.Done(), c.Metrics, nil, log, d.Stores()...)
 	if err != nil {
 		return err
 	}

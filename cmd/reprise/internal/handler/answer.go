@@ -3,6 +3,7 @@ package handler
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,7 @@ const maxAnswer = 1 << 20
 
 // writeMessage appends the line for one attempt to b. Its names are those of the environment variables of [Exec], in lower
 // case and without the prefix.
-func writeMessage(b *bytes.Buffer, id uint64, m *reprise.Delivery) {
+func writeMessage(ctx context.Context, b *bytes.Buffer, id uint64, m *reprise.Delivery) {
 	b.WriteString(`{"id":`)
 	b.WriteString(strconv.FormatUint(id, 10))
 	enc := json.NewEncoder(b)
@@ -42,10 +43,10 @@ func writeMessage(b *bytes.Buffer, id uint64, m *reprise.Delivery) {
 			add(name, f.value)
 		}
 	}
+	for name, value := range maps.Collect(traceHeaders(ctx, m)) {
+		add(name, value)
+	}
 	if len(m.Headers) > 0 {
-		for name, value := range maps.Collect(traceHeaders(m)) {
-			add(name, value)
-		}
 		add("headers", plain(m.Headers))
 	}
 	if utf8.Valid(m.Body) {

@@ -18,7 +18,7 @@ func TestProcessMessage(t *testing.T) {
 	m := full()
 	m.Headers["bytes"], m.Headers["list"], m.Headers["traceparent"] = []byte{0xff}, []any{int64(1), "a<b"}, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	var b bytes.Buffer
-	writeMessage(&b, 7, m)
+	writeMessage(t.Context(), &b, 7, m)
 	const want = `{"id":7,"queue":"orders","exchange":"shop","routing_key":"order.new","attempt":3,"message_id":"m-1","correlation_id":"c-1",` +
 		`"reply_to":"answers","type":"order","app_id":"till","user_id":"guest","priority":7,"timestamp":"2026-01-02T02:04:05Z",` +
 		`"expiration":90000,"redelivered":true,"content_type":"text/plain; charset=utf-8","content_encoding":"identity",` +
@@ -28,7 +28,7 @@ func TestProcessMessage(t *testing.T) {
 		t.Error(diff)
 	}
 	b.Reset()
-	writeMessage(&b, 1, &reprise.Delivery{Message: reprise.Message{Body: []byte{0xff, 0}}})
+	writeMessage(t.Context(), &b, 1, &reprise.Delivery{Message: reprise.Message{Body: []byte{0xff, 0}}})
 	if got := b.String(); got != `{"id":1,"body_base64":"/wA="}`+"\n" {
 		t.Errorf("got %s", got)
 	}
@@ -41,7 +41,7 @@ func FuzzProcessMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, key, header string) {
 		var b bytes.Buffer
 		m := &reprise.Delivery{Message: reprise.Message{Body: body, RoutingKey: key, Headers: map[string]any{header: header}}}
-		writeMessage(&b, 1, m)
+		writeMessage(t.Context(), &b, 1, m)
 		if n := bytes.Count(b.Bytes(), []byte("\n")); n != 1 || b.Bytes()[b.Len()-1] != '\n' {
 			t.Fatalf("got %d lines: %q", n, b.String())
 		}
@@ -79,7 +79,7 @@ func FuzzProcessOutput(f *testing.F) {
 			close(c.started)
 			replies := [2]chan reply{make(chan reply, 1), make(chan reply, 1)}
 			for i := range replies {
-				c.send(&reprise.Delivery{}, replies[i])
+				c.send(t.Context(), &reprise.Delivery{}, replies[i])
 			}
 			for rest := output; len(rest) > 0; {
 				n := min(int(size)+1, len(rest))

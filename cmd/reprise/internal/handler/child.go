@@ -194,7 +194,7 @@ func newChild(p *Process) *child {
 // handle passes a message to the process and returns its reply. It returns false if the process has exited before.
 func (c *child) handle(ctx context.Context, m *reprise.Delivery) (reply, bool) {
 	replies := make(chan reply, 1)
-	if !c.send(m, replies) {
+	if !c.send(ctx, m, replies) {
 		return reply{}, false
 	}
 	timeout := time.NewTimer(c.owner.cfg.Timeout)
@@ -218,7 +218,7 @@ func (c *child) handle(ctx context.Context, m *reprise.Delivery) (reply, bool) {
 }
 
 // send queues a message for the process.
-func (c *child) send(m *reprise.Delivery, replies chan<- reply) bool {
+func (c *child) send(ctx context.Context, m *reprise.Delivery, replies chan<- reply) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.inFlight == nil {
@@ -226,7 +226,7 @@ func (c *child) send(m *reprise.Delivery, replies chan<- reply) bool {
 	}
 	c.last++
 	c.inFlight[c.last] = replies
-	writeMessage(&c.out, c.last, m)
+	writeMessage(ctx, &c.out, c.last, m)
 	select {
 	case c.unsent <- struct{}{}:
 	default:

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"slices"
@@ -24,9 +25,9 @@ func inherited() []string {
 }
 
 // environment returns the environment of the program for one attempt.
-func (e *Exec) environment(m *reprise.Delivery, log *slog.Logger) []string {
+func (e *Exec) environment(ctx context.Context, m *reprise.Delivery, log *slog.Logger) []string {
 	env := inherited()
-	for name, value := range traceHeaders(m) {
+	for name, value := range traceHeaders(ctx, m) {
 		env = append(env, strings.ToUpper(name)+"="+value)
 	}
 	env = append(env, e.cfg.Env...)

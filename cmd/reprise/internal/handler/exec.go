@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -172,7 +173,7 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Delivery) error {
 	cmd := exec.CommandContext(ctx, e.path, e.cfg.Command[1:]...)
 	cmd.Args[0] = e.cfg.Command[0]
 	cmd.Dir = e.cfg.Dir
-	cmd.Env = e.environment(m, log)
+	cmd.Env = e.environment(ctx, m, log)
 	cmd.Stdin = bytes.NewReader(m.Body)
 	cmd.Stdout = stdout
 	cmd.Stderr = both{stderr, &output}
@@ -244,6 +245,14 @@ type ExitError struct {
 // its standard error. The next lines contain the beginning and the end of the standard error.
 func (e *ExitError) Error() string { return e.text }
 
+// ErrorType returns the exit code, for the attribute error.type of a span.
+func (e *ExitError) ErrorType() string {
+	if e.Code < 0 {
+		return "signal"
+	}
+	return "exit " + strconv.Itoa(e.Code)
+}
+
 // Kill sends SIGKILL to all running programs and their children, and prevents further starts. Call it before the
 // process exits without a drain, so that no program survives it. For a killed program, Handle returns only when its
 // context is done, so that the attempt does not count as failed. The broker redelivers the message.
@@ -301,3 +310,5 @@ var errKilled = errors.New("the process is exiting")
 type timeoutError struct{ after time.Duration }
 
 func (e *timeoutError) Error() string { return fmt.Sprintf("timeout after %s", e.after) }
+
+func (e *timeoutError) ErrorType() string { return "timeout" }

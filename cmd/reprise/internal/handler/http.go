@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -258,3 +259,6 @@ type StatusError struct {
 // Error returns the URL, the status, and the cause in the body or, for a redirect, the new address. The next lines contain
 // the text of the body.
 func (e *StatusError) Error() string { return e.text }
+
+// ErrorType returns the status, for the attribute error.type of a span.
+func (e *StatusError) ErrorType() string { return strconv.Itoa(e.Code) }

@@ -26,7 +26,7 @@ func (h *HTTP) header(req *http.Request, m *reprise.Delivery) {
 			req.Header.Add(name, value)
 		}
 	}
-	for name, value := range traceHeaders(m) {
+	for name, value := range traceHeaders(req.Context(), m) {
 		req.Header.Set(name, value)
 	}
 	if len(b.omitted) > 0 {

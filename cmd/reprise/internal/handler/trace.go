@@ -1,11 +1,15 @@
 package handler
 
 import (
+	"context"
 	"iter"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/reprisemq/reprise"
 )
@@ -16,9 +20,15 @@ var traceShapes = map[string]*regexp.Regexp{
 	"tracestate":  regexp.MustCompile(`^[!-~][ -~]{0,511}$`),
 }
 
-// traceHeaders returns the valid headers of W3C Trace Context of a message. Handlers also get them under their own names,
-// which libraries for tracing read. If names differ only in case, the name in lower case is last.
-func traceHeaders(m *reprise.Delivery) iter.Seq2[string, string] {
+// traceHeaders returns the trace context for a handler, under the names that libraries for tracing read: the span of the attempt in
+// ctx, or else the valid headers of W3C Trace Context of the message. If names of headers differ only in case, the name in lower case
+// is last.
+func traceHeaders(ctx context.Context, m *reprise.Delivery) iter.Seq2[string, string] {
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		span := propagation.MapCarrier{}
+		propagation.TraceContext{}.Inject(ctx, span)
+		return maps.All(span)
+	}
 	return func(yield func(name, value string) bool) {
 		for _, key := range slices.Sorted(maps.Keys(m.Headers)) {
 			name := strings.ToLower(key)

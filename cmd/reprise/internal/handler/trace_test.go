@@ -33,7 +33,7 @@ func TestTraceContext(t *testing.T) {
 			t.Errorf("%v: got HTTP headers %v, want %q and %q", c.headers, got, c.traceparent, c.tracestate)
 		}
 		e := newExec(t, ExecConfig{Command: []string{"true"}})
-		env := e.environment(m, logger(nil, m))
+		env := e.environment(t.Context(), m, logger(nil, m))
 		slices.Reverse(env) // a program gets the last value
 		for name, want := range map[string]string{"TRACEPARENT": c.traceparent, "TRACESTATE": c.tracestate} {
 			env = slices.CompactFunc(env, func(a, b string) bool { return strings.HasPrefix(a, name+"=") && strings.HasPrefix(b, name+"=") })

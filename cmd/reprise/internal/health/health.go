@@ -19,6 +19,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/serve"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/telemetry"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/prommetrics"
@@ -52,16 +53,23 @@ type Worker struct {
 }
 
 // Serve serves health and metrics at addr, and monitors databases, until stop is called. If addr is "", it only
-// monitors the databases.
-func Serve(ending <-chan struct{}, addr string, log *slog.Logger, stores ...Store) (h *Checks, web *serve.WebServer, stop func(), err error) {
+// monitors the databases. It passes the metrics to export, which may be nil.
+func Serve(ending <-chan struct{}, addr string, export *telemetry.Telemetry, log *slog.Logger, stores ...Store) (h *Checks, web *serve.WebServer, stop func(), err error) {
 	metrics, err := prommetrics.New(prommetrics.Config{})
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	h = &Checks{Metrics: metrics, ending: ending, stores: stores}
-	if web, err = h.serve(addr, log); err != nil {
+	var registry *prometheus.Registry
+	if addr != "" || export.Metered() {
+		if registry, err = h.registry(); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	if web, err = h.serve(addr, registry, log); err != nil {
 		return nil, nil, nil, err
 	}
+	export.Start(registry)
 	unwatch := h.watch(log)
 	return h, web, func() {
 		unwatch()
@@ -69,23 +77,20 @@ func Serve(ending <-chan struct{}, addr string, log *slog.Logger, stores ...Stor
 	}, nil
 }
 
-func (h *Checks) serve(addr string, log *slog.Logger) (*serve.WebServer, error) {
+func (h *Checks) serve(addr string, registry *prometheus.Registry, log *slog.Logger) (*serve.WebServer, error) {
 	if addr == "" {
 		return &serve.WebServer{}, nil
-	}
-	handler, err := h.handler()
-	if err != nil {
-		return nil, err
 	}
 	l, err := serve.Listen(addr)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	log.Info("metrics and health", "url", serve.WebURL(l.Addr()))
-	return serve.Web("metrics", l, handler, log), nil
+	return serve.Web("metrics", l, h.handler(registry), log), nil
 }
 
-func (h *Checks) handler() (http.Handler, error) {
+// registry returns the metrics of the process, its workers and its client.
+func (h *Checks) registry() (*prometheus.Registry, error) {
 	registry := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
 		h.Metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -94,6 +99,10 @@ func (h *Checks) handler() (http.Handler, error) {
 			return nil, err
 		}
 	}
+	return registry, nil
+}
+
+func (h *Checks) handler(registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "/metrics\n/metrics/broker\n/metrics/broker/per-object\n/healthz\n/readyz\n")
@@ -103,7 +112,7 @@ func (h *Checks) handler() (http.Handler, error) {
 	mux.HandleFunc("GET /metrics/broker/per-object", h.brokerMetrics)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", h.ready)
-	return mux, nil
+	return mux
 }
 
 // HasBroker sets the metrics of the broker in this process.

@@ -12,6 +12,8 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/archiving"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/telemetry"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/version"
 	"github.com/reprisemq/reprise/idempotent"
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
@@ -23,6 +25,9 @@ type parts struct {
 	archive *archiving.Service // nil: no archive
 	outbox  *box               // nil: no outbox
 	reaper  *handler.Reaper
+
+	telemetry *telemetry.Telemetry // nil: nothing is exported
+	warnings  []string
 
 	crew atomic.Pointer[crew] // nil until the workers run
 }
@@ -37,8 +42,10 @@ type part struct {
 // newParts creates the parts and reports invalid ones. It does not connect.
 func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
 	p := &parts{stores: &stores{memory: map[string]*idempotent.Memory{}}, reaper: &handler.Reaper{Command: reap}}
+	exporter, unusable, warnings := configuredTelemetry(cfg.Telemetry, log)
+	p.telemetry, p.warnings = exporter, warnings
 	workers, wrong, err := p.newWorkers(cfg.Workers, log)
-	p.workers = workers
+	p.workers, wrong = workers, append(wrong, unusable...)
 	outbox, unusable := newBox(cfg, log)
 	p.outbox, wrong = outbox, append(wrong, unusable...)
 	archive, unusable := configuredArchiveService(cfg, outbox, log)
@@ -80,6 +87,7 @@ func (p *parts) newWorkers(workers []config.Worker, log *slog.Logger) (all []*pa
 		conf, err := protect(w, store, log)
 		if err == nil {
 			conf.Handler = h.Handler
+			conf.Middleware = append(p.telemetry.Middleware(), conf.Middleware...)
 			err = conf.Validate()
 		}
 		if err != nil {
@@ -124,8 +132,22 @@ func (p *parts) kill() {
 	}
 }
 
+// configuredTelemetry returns the exporter of traces and metrics.
+func configuredTelemetry(c *config.Telemetry, log *slog.Logger) (*telemetry.Telemetry, []config.Problem, []string) {
+	t, warnings, err := telemetry.New(c, version.String(), log)
+	if err == nil {
+		return t, nil, warnings
+	}
+	at := config.Position{}
+	if c != nil {
+		at = c.At
+	}
+	return nil, []config.Problem{{Position: at, Text: "telemetry: " + err.Error()}}, warnings
+}
+
 // close closes what does not belong to a single worker.
 func (p *parts) close() {
+	p.telemetry.Stop()
 	p.reaper.Close()
 	p.stores.close()
 	p.outbox.close()

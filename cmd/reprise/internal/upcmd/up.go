@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/cmd/reprise/internal/archiving"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/dial"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
@@ -80,7 +79,7 @@ func (c *Command) Run(streams terminal.IO, stop *serve.Signals) error {
 	if err != nil {
 		return exit.Usage(err)
 	}
-	warnings := slices.DeleteFunc([]string{leftoverMessages(cfg), parts.archive.LinkWarning(), unservedCron(cfg)}, func(s string) bool { return s == "" })
+	warnings := slices.DeleteFunc(append(parts.warnings, leftoverMessages(cfg), parts.archive.LinkWarning(), unservedCron(cfg)), func(s string) bool { return s == "" })
 	if c.Connect && !c.Check {
 		return exit.Usagef("--connect requires --check")
 	}
@@ -155,7 +154,7 @@ func (c *Command) run(stop *serve.Signals, hangup <-chan struct{}, cfg *config.C
 		}
 	}
 	stores := slices.Concat(parts.stores.parts(), parts.archive.Stores(), parts.outbox.stores())
-	checks, web, unserve, err := health.Serve(stop.Ctx.Done(), cfg.Metrics, log, stores...)
+	checks, web, unserve, err := health.Serve(stop.Ctx.Done(), cfg.Metrics, parts.telemetry, log, stores...)
 	if err != nil {
 		return err
 	}
@@ -170,7 +169,7 @@ func (c *Command) run(stop *serve.Signals, hangup <-chan struct{}, cfg *config.C
 	if err := parts.stores.prepare(stop.Ctx, log); err != nil {
 		return stop.Unless(err)
 	}
-	client, hangUp, err := connect(stop, cfg, checks, parts.archive, log)
+	client, hangUp, err := connect(stop, cfg, checks, parts, log)
 	if err != nil {
 		return stop.Unless(err)
 	}
@@ -266,9 +265,9 @@ func (c *interruptedHandlers) error() error {
 
 // connect returns a client of the configured broker or of an embedded broker, and a function that closes the client
 // and stops the embedded broker, if any.
-func connect(stop *serve.Signals, cfg *config.Config, checks *health.Checks, archive *archiving.Service, log *slog.Logger) (*reprise.Client, func() error, error) {
+func connect(stop *serve.Signals, cfg *config.Config, checks *health.Checks, parts *parts, log *slog.Logger) (*reprise.Client, func() error, error) {
 	options := &reprise.Config{Logger: log, Name: "reprise up", Announce: !cfg.Silent, Version: version.String()}
-	options.Observer = archive.Observe(checks.Metrics)
+	options.Observer = parts.archive.Observe(parts.telemetry.Observe(checks.Metrics))
 	url, endBroker := cfg.Broker, func() error { return nil }
 	if url == "" {
 		b, err := startEmbedded(stop, cfg, log)
@@ -276,7 +275,7 @@ func connect(stop *serve.Signals, cfg *config.Config, checks *health.Checks, arc
 			return nil, nil, err
 		}
 		checks.HasBroker(b.Metrics())
-		figures := archive.ServeFigures(b.Management())
+		figures := parts.archive.ServeFigures(b.Management())
 		endBroker = func() error {
 			figures.Stop()
 			return b.end(stop, log)
@@ -285,7 +284,7 @@ func connect(stop *serve.Signals, cfg *config.Config, checks *health.Checks, arc
 	} else if addresses, err := amqpconn.ParseURL(url); err == nil {
 		checks.Dials(addresses.String())
 	}
-	options.Inspect = archive.Inspector()
+	options.Inspect = parts.archive.Inspector()
 	client, err := dial.Broker(stop.Ctx, url, options)
 	if err != nil {
 		return nil, nil, errors.Join(err, endBroker())
