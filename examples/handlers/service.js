@@ -12,4 +12,4 @@ async function charge(request) {
 http.createServer((request, response) => charge(request)
   .catch(e => [500, e.message])
   .then(answer => response.writeHead(...answer).end())
-).listen(8080, '127.0.0.1')
+).listen(process.env.PORT ?? 8080, '127.0.0.1')

@@ -1,5 +1,6 @@
 # A handler for `http:` in the configuration of `reprise up`: the URL is http://127.0.0.1:8080/orders.
 import json
+import os
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -23,4 +24,4 @@ class Orders(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-ThreadingHTTPServer(("127.0.0.1", 8080), Orders).serve_forever()
+ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", "8080"))), Orders).serve_forever()

@@ -2,7 +2,7 @@
 require "json"
 require "webrick"
 
-server = WEBrick::HTTPServer.new(BindAddress: "127.0.0.1", Port: 8080)
+server = WEBrick::HTTPServer.new(BindAddress: "127.0.0.1", Port: ENV.fetch("PORT", 8080))
 server.mount_proc("/orders") do |request, response|
   if !JSON.parse(request.body).key?("customer")
     response.status = 400 # the message moves to orders.failed

@@ -21,7 +21,9 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil { // the commands of the documents spend most of their time waiting
 		panic(err)
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	_ = os.RemoveAll(journeysBin)
+	os.Exit(status)
 }
 
 // In a new environment, the commands of each document print the documented output.
