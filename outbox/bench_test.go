@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/outbox"
 )
 
@@ -113,5 +114,49 @@ func BenchmarkLateness(b *testing.B) {
 			b.ReportMetric(float64(late[total*99/100].Milliseconds()), "p99-ms")
 			b.ReportMetric(float64(late[total-1].Milliseconds()), "max-ms")
 		}
+	})
+}
+
+// BenchmarkIntake measures an Intake with messages of 350 bytes, which wait in the queue of an embedded broker.
+func BenchmarkIntake(b *testing.B) {
+	benchmarkDatabases(b, func(b *testing.B, db database) {
+		box := db.box(b, nil)
+		client, err := reprise.Dial(b.Context(), testkit.Embedded(b).URL, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer client.Close(context.Background())
+		in, err := outbox.NewIntake(box, client, outbox.IntakeConfig{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(b.Context())
+		defer stop()
+		go func() { _ = in.Run(ctx) }()
+		testkit.Eventually(b, timeout, func() error { // until the exchange and its binding exist
+			return client.Publish(ctx, &reprise.Message{Exchange: outbox.DefaultExchange, Headers: map[string]any{"x-delay": "invalid"}})
+		})
+		const total = 2000
+		for b.Loop() {
+			for range total / 500 {
+				var batch []*reprise.Message
+				for _, m := range payloads(500, 0) {
+					m.Exchange, m.Headers = outbox.DefaultExchange, map[string]any{"x-delay": int32(3_600_000)}
+					batch = append(batch, &m.Message)
+				}
+				if err := client.PublishBatch(ctx, batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			testkit.Eventually(b, timeout, func() error {
+				var n int
+				err := db.QueryRow("SELECT count(*) FROM reprise_outbox_messages").Scan(&n)
+				if err == nil && n%total != 0 {
+					err = fmt.Errorf("got %d rows", n)
+				}
+				return err
+			})
+		}
+		b.ReportMetric(float64(b.N*total)/b.Elapsed().Seconds(), "messages/s")
 	})
 }
