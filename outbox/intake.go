@@ -192,21 +192,26 @@ func (in *Intake) take(ctx context.Context, d *reprise.Delivery) error {
 
 // topology returns the declarations of a queue. A single active consumer keeps the order if several processes consume.
 func (in *Intake) topology(queue string) topology.Topology {
-	q := topology.Queue{Name: queue, Args: topology.Table{
-		"x-queue-type":             "quorum",
-		"x-delivery-limit":         int64(math.MaxInt32), // RabbitMQ 3.10 has no value for "no limit", and since 4.0 the default is 20
-		"x-single-active-consumer": true,
-	}}
+	q := unlimited(queue)
+	q.Args["x-single-active-consumer"] = true
+	queues := []topology.Queue{q}
 	if queue == in.cfg.Exchange {
+		queues = append(queues, unlimited(topology.FailedQueue(queue)))
 		q.Args["x-dead-letter-exchange"] = in.cfg.expired()
 		q.Args["x-dead-letter-strategy"] = "at-least-once"
 		q.Args["x-overflow"] = "reject-publish" // required for at-least-once
 	}
 	return topology.Topology{
 		Exchanges: []topology.Exchange{{Name: queue, Kind: topology.Fanout}}, // keeps the routing key
-		Queues:    []topology.Queue{q},
+		Queues:    queues,
 		Bindings:  []topology.Binding{{Exchange: queue, Queue: queue}},
 	}
+}
+
+// unlimited returns a queue from which the broker drops no messages. RabbitMQ 3.10 has no value for "no limit", and since 4.0 the
+// default is 20.
+func unlimited(name string) topology.Queue {
+	return topology.Queue{Name: name, Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}}
 }
 
 // intakeRoute parks invalid messages by a copy, and requeues messages of a worker that stops.
@@ -219,9 +224,7 @@ func (intakeRoute) Wait(topology.Delivery, time.Duration) (topology.Hop, error) 
 }
 
 func (r intakeRoute) Failed(topology.Delivery) topology.Hop {
-	return topology.Hop{RoutingKey: r.failed, Topology: topology.Topology{Queues: []topology.Queue{
-		{Name: r.failed, Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}},
-	}}}
+	return topology.Hop{RoutingKey: r.failed, Topology: topology.Topology{Queues: []topology.Queue{unlimited(r.failed)}}}
 }
 
 // intakeMarks record the reason on parked messages. They ignore marks of earlier attempts, which other workers made.

@@ -86,7 +86,7 @@ func TestPythonClientDelays(t *testing.T) {
 		}
 		stop()
 		wg.Wait()
-		for _, name := range []string{exchange, exchange + ".expired"} {
+		for _, name := range []string{exchange, exchange + ".expired", exchange + ".failed"} {
 			if _, err := ch.QueueDelete(name, false, false, false); err != nil {
 				t.Error(err)
 			}
