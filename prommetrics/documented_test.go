@@ -31,6 +31,7 @@ func known(t *testing.T) map[string]metric {
 		m.Store(store, true)
 	}
 	m.Notified("sent")
+	m.Result("orders", "sent")
 	m.Outbox(time.Second, time.Now(), true)
 	return described(t, m)
 }

@@ -17,6 +17,7 @@ type Metrics struct {
 
 	stores        *prometheus.GaugeVec
 	notifications *prometheus.CounterVec
+	results       *prometheus.CounterVec
 	outbox        struct{ lag, next, relay *prometheus.GaugeVec }
 
 	// These maps have label values as keys, so that an event needs one map lookup and no vector lookup.
@@ -42,6 +43,7 @@ func New(cfg Config) (*Metrics, error) {
 	m := &Metrics{}
 	m.stores = m.gauge("store_up", "Whether the database is available.", "store")
 	m.notifications = m.counter("notifications_total", "Attempts to send a notification.", "result")
+	m.results = m.counter("results_total", "Results of handlers that were published.", "queue", "result")
 	m.outbox.lag = m.gauge("outbox_lag_seconds", "Time for which the first due message of the outbox has waited.")
 	m.outbox.next = m.gauge("outbox_next_due_timestamp_seconds", "Time at which the first message of the outbox is due; 0 if it is empty.")
 	m.outbox.relay = m.gauge("outbox_relay", "Whether a process publishes the messages of the outbox.")
@@ -85,6 +87,15 @@ func (m *Metrics) Notified(result string) {
 		m.notifications.WithLabelValues(r)
 	}
 	m.notifications.WithLabelValues(result).Inc()
+}
+
+// Result counts the result of a handler of "reprise up". The value result is "sent", "dropped", because nobody waits for it, or
+// "failed".
+func (m *Metrics) Result(queue, result string) {
+	for _, r := range []string{"sent", "dropped", "failed"} {
+		m.results.WithLabelValues(queue, r)
+	}
+	m.results.WithLabelValues(queue, result).Inc()
 }
 
 func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {

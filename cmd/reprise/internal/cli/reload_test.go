@@ -117,46 +117,58 @@ func startUp(t *testing.T, file string) *reprise.Client {
 // runUp is like startUp. The function stop ends the process and returns its log.
 func runUp(t *testing.T, file string, env ...string) (client *reprise.Client, stop func() string) {
 	t.Helper()
+	log, stop := process(t, file, env...)
+	var at []string
+	testkit.Eventually(t, time.Minute, func() bool {
+		at = regexp.MustCompile(`url=(amqp://\S+)`).FindStringSubmatch(log())
+		return at != nil
+	})
+	client, err := reprise.Dial(t.Context(), at[1], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(context.Background()) })
+	return client, stop
+}
+
+// process runs reprise up with a file until the test ends.
+func process(t *testing.T, file string, env ...string) (log, stop func() string) {
+	t.Helper()
 	up := exec.Command("reprise", "up", "-c", file)
 	up.Env = append(os.Environ(), env...)
-	log, err := up.StderrPipe()
+	output, err := up.StderrPipe()
 	if err == nil {
 		err = up.Start()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	var mu sync.Mutex
 	var text strings.Builder
-	url, exited := make(chan string, 1), make(chan struct{})
+	exited := make(chan struct{})
 	go func() {
 		defer close(exited)
-		for lines := bufio.NewScanner(log); lines.Scan(); {
+		for lines := bufio.NewScanner(output); lines.Scan(); {
+			mu.Lock()
 			text.WriteString(lines.Text() + "\n")
-			if m := regexp.MustCompile(`url=(amqp://\S+)`).FindStringSubmatch(lines.Text()); m != nil {
-				url <- m[1]
-			}
+			mu.Unlock()
 		}
 	}()
+	log = func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return text.String()
+	}
 	stop = sync.OnceValue(func() string {
 		_ = up.Process.Signal(syscall.SIGTERM)
 		<-exited
 		if err := up.Wait(); err != nil || t.Failed() {
-			t.Errorf("reprise up exited with %v\n%s", err, &text)
+			t.Errorf("reprise up exited with %v\n%s", err, log())
 		}
-		return text.String()
+		return log()
 	})
 	t.Cleanup(func() { stop() })
-	select {
-	case at := <-url:
-		client, err = reprise.Dial(t.Context(), at, nil)
-	case <-exited:
-		t.Fatal("reprise up has exited")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close(context.Background()) })
-	return client, stop
+	return log, stop
 }
 
 func reloadFile(file string) error {

@@ -115,6 +115,7 @@ type Worker struct {
 	Process *Process
 
 	Duplicates *Duplicates // nil: duplicates are processed
+	Results    *Results    // nil: handlers have no results
 
 	// Source is equal for workers that are configured equally, also by the variables and files to which they refer.
 	Source string

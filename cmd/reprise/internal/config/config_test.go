@@ -166,6 +166,7 @@ func TestExample(t *testing.T) {
 
 					CACertFile: "/etc/ca.pem", CertFile: "/etc/reprise.pem", KeyFile: "/etc/reprise-key.pem",
 				},
+				Results: &Results{Exchange: "shop", Key: "invoice.sent", MaxSize: 4 << 20},
 				Duplicates: &Duplicates{
 					Postgres: "postgres://reprise:secret@db.example.com/reprise",
 					Config:   idempotent.Config{Retention: 7 * 24 * time.Hour, Lease: time.Minute},

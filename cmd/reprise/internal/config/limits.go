@@ -25,12 +25,13 @@ const (
 const DefaultPause = 100 * time.Millisecond
 
 // limits reads the settings that limit the load on the handler, and the effects of duplicates, crashes and slow
-// attempts.
+// attempts, and where results go.
 func (f *fields) limits(w *Worker) {
 	f.with("immediate", func(x value) { w.Middleware = append(w.Middleware, x.immediate()) })
 	read(f, "rate", &w.Limiter, value.rate)
 	read(f, "breaker", &w.Breaker, value.breaker)
 	read(f, "duplicates", &w.Duplicates, value.duplicates)
+	read(f, "results", &w.Results, value.results)
 	read(f, "crash_limit", &w.CrashLimit, orNone(integer(1, maxCrashes), -1))
 	read(f, "consumer_timeout", &w.ConsumerTimeout, orNone(duration(time.Minute), -1))
 	f.with("debounce", func(x value) { w.Debounce = x.debounce(longestWindow(w.ConsumerTimeout)) })

@@ -51,6 +51,9 @@ var synonyms = map[string][]string{
 
 	"metrics":          {"health", "healthz", "readyz", "monitoring", "prometheus", "probes", "status"},
 	"telemetry":        {"tracing", "opentelemetry", "otel", "otlp", "traces", "trace", "observability"},
+	"results":          {"result", "reply", "replies", "reply_to", "output", "response"},
+	"reply_to":         {"reply"},
+	"max_size":         {"size", "max_bytes"},
 	"sample_ratio":     {"sampler", "sampling", "sample_rate", "sample", "ratio", "sampling_ratio"},
 	"service":          {"service_name", "name"},
 	"attributes":       {"resource", "resource_attributes", "labels", "tags"},

@@ -20,8 +20,16 @@ import (
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
-// maxAnswer is the maximum length, in bytes, of a line from a handler process.
+// maxAnswer is the maximum length, in bytes, of a line from a handler process without a reply.
 const maxAnswer = 1 << 20
+
+// maxAnswer returns the maximum length of a line. Escapes, or base64, make a reply longer than its result.
+func (p *Process) maxAnswer() int {
+	if p.cfg.Results == nil {
+		return maxAnswer
+	}
+	return maxAnswer + 2*p.cfg.Results.Max
+}
 
 // writeMessage appends the line for one attempt to b. Its names are those of the environment variables of [Exec], in lower
 // case and without the prefix.
@@ -64,6 +72,9 @@ type answer struct {
 	Result     string  `json:"result"`
 	Error      string  `json:"error"`
 	RetryAfter float64 `json:"retry_after"` // in seconds
+
+	Reply       json.RawMessage `json:"reply"` // the result of the message: a string, or another value as JSON
+	ReplyBase64 *string         `json:"reply_base64"`
 
 	invalid error // an error of the other fields, for an answer with an ID
 }
@@ -114,10 +125,51 @@ func excerpt(line []byte) string {
 	return text
 }
 
-// outcome returns the result of the attempt. If pause is set, the delay of a retry is a pause of the worker.
-func (a answer) outcome(pause bool) error {
+// result returns the result of the message, if any.
+func (a answer) result() (r Result, found bool) {
+	if a.ReplyBase64 != nil {
+		body, _ := base64.StdEncoding.DecodeString(*a.ReplyBase64) // outcome has reported an error
+		return Result{Body: body}, true
+	}
+	var text string
+	switch {
+	case !a.replies():
+		return Result{}, false
+	case json.Unmarshal(a.Reply, &text) == nil:
+		return Result{Body: []byte(text)}, true
+	}
+	return Result{Body: a.Reply, ContentType: "application/json"}, true
+}
+
+// checkReply returns the reason why the reply is invalid.
+func (a answer) checkReply(results *Results) error {
+	if !a.replies() && a.ReplyBase64 == nil {
+		return nil
+	}
+	switch {
+	case results == nil:
+		return errors.New("reply must be absent: the worker has no results in its configuration")
+	case a.Result != "done" || a.replies() && a.ReplyBase64 != nil:
+		return errors.New("reply must be in an answer with the result done, and only one of reply and reply_base64")
+	case a.ReplyBase64 != nil:
+		if _, err := base64.StdEncoding.DecodeString(*a.ReplyBase64); err != nil {
+			return fmt.Errorf("reply_base64 is not base64: %w", err)
+		}
+	}
+	return nil
+}
+
+// replies reports whether the answer has the key reply with a value.
+func (a answer) replies() bool { return len(a.Reply) > 0 && string(a.Reply) != "null" }
+
+// outcome returns the result of the attempt. If pause is set, the delay of a retry is a pause of the worker. An answer may have a reply
+// only if results is not nil.
+func (a answer) outcome(pause bool, results *Results) error {
 	if a.invalid == nil && a.Result != "retry" && a.Result != "park" && (a.Result != "done" || a.Error != "") {
 		a.invalid = fmt.Errorf("result must be done without an error, retry or park: got %q", cut(a.Result, 64))
+	}
+	if a.invalid == nil {
+		a.invalid = a.checkReply(results)
 	}
 	if a.invalid != nil {
 		return &AnswerError{text: strings.TrimSuffix(fmt.Sprintf("invalid answer: %v: %s", a.invalid, cut(a.Error, 256)), ": ")}

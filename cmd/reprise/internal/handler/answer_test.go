@@ -94,7 +94,7 @@ func FuzzProcessOutput(f *testing.F) {
 			for i := range replies {
 				select {
 				case r := <-replies[i]:
-					if r.answer.outcome(false) == nil && !confirms(output, float64(i+1)) {
+					if r.answer.outcome(false, nil) == nil && !confirms(output, float64(i+1)) {
 						t.Errorf("message %d is acknowledged by %q", i+1, output)
 					}
 				default:

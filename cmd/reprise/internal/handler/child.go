@@ -345,8 +345,8 @@ func (c *child) Write(b []byte) (int, error) {
 	for len(b) > 0 {
 		part, rest, complete := bytes.Cut(b, []byte("\n"))
 		b = rest
-		if len(c.line)+len(part) > maxAnswer && !c.skip {
-			c.stop(fmt.Sprintf("it has written a line of more than %d MiB to stdout (write other output to stderr)", maxAnswer>>20))
+		if limit := c.owner.maxAnswer(); len(c.line)+len(part) > limit && !c.skip {
+			c.stop(fmt.Sprintf("it has written a line of more than %d MiB to stdout (write other output to stderr)", limit>>20))
 			c.line, c.skip = nil, true
 		}
 		switch {

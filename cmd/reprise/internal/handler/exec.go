@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -50,6 +51,9 @@ type ExecConfig struct {
 
 	// Logger logs the output of the program, line by line, and the names of omitted values. Default: none.
 	Logger *slog.Logger
+
+	// Results receives the standard output of the program, which is then not logged. Default: none.
+	Results *Results
 
 	// Reaper kills the programs that are still running when this process exits. Default: none.
 	Reaper *Reaper
@@ -160,13 +164,26 @@ func (e *Exec) missing(err error) error {
 
 // Handle implements [reprise.Handler].
 func (e *Exec) Handle(ctx context.Context, m *reprise.Delivery) error {
-	log := logger(e.cfg.Logger, m)
+	if e.cfg.Results == nil {
+		log := logger(e.cfg.Logger, m)
+		stdout := &lineLogger{log: log, stream: "stdout"}
+		defer stdout.flush()
+		return e.run(ctx, m, stdout, log)
+	}
+	stdout := &prefix{limit: e.cfg.Results.Max}
+	if err := e.run(ctx, m, stdout, logger(e.cfg.Logger, m)); err != nil {
+		return err
+	}
+	return e.cfg.Results.send(ctx, m, Result{Body: stdout.Bytes()})
+}
+
+// run runs the program for a message.
+func (e *Exec) run(ctx context.Context, m *reprise.Delivery, stdout io.Writer, log *slog.Logger) error {
 	if e.cfg.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, e.cfg.Timeout, &timeoutError{e.cfg.Timeout})
 		defer cancel()
 	}
-	stdout := &lineLogger{log: log, stream: "stdout"}
 	stderr := &lineLogger{log: log, stream: "stderr"}
 	var output ends
 
@@ -194,7 +211,6 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Delivery) error {
 		kill(cmd.Process)
 	}
 	e.forget(cmd.Process)
-	stdout.flush()
 	stderr.flush()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		e.loggedOpen.Log(log, slog.LevelWarn, "the program exited, but its children kept its output open; the rest of the output is ignored",

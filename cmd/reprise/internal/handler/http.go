@@ -58,6 +58,9 @@ type HTTPConfig struct {
 	// are not hidden. The password and the parameter values of the URL are always secrets.
 	Secrets []string
 
+	// Results receives the bodies of successful responses, except those with status 204. Default: none.
+	Results *Results
+
 	// Logger logs the names of omitted values. Default: none.
 	Logger *slog.Logger
 }
@@ -158,8 +161,8 @@ func UnixSocket(u *url.URL) (socket, target string, err error) {
 func (h *HTTP) Close() { h.client.CloseIdleConnections() }
 
 // Handle implements [reprise.Handler].
-func (h *HTTP) Handle(ctx context.Context, m *reprise.Delivery) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, h.cfg.Timeout, &timeoutError{h.cfg.Timeout})
+func (h *HTTP) Handle(outer context.Context, m *reprise.Delivery) error {
+	ctx, cancel := context.WithTimeoutCause(outer, h.cfg.Timeout, &timeoutError{h.cfg.Timeout})
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.target, bytes.NewReader(m.Body))
 	if err != nil {
@@ -171,6 +174,9 @@ func (h *HTTP) Handle(ctx context.Context, m *reprise.Delivery) error {
 		return h.failed(ctx, err)
 	}
 	defer resp.Body.Close()
+	if h.cfg.Results != nil && resp.StatusCode/100 == 2 && resp.StatusCode != http.StatusNoContent {
+		return h.result(ctx, outer, m, resp)
+	}
 	var body []byte
 	limit := maxDrain
 	failed := resp.StatusCode/100 != 2
@@ -186,6 +192,15 @@ func (h *HTTP) Handle(ctx context.Context, m *reprise.Delivery) error {
 	// The connection can be reused only if the body was read completely.
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	return h.outcome(resp, body)
+}
+
+// result passes on the body of a response, which ctx limits. The time for the result is not part of it.
+func (h *HTTP) result(ctx, outer context.Context, m *reprise.Delivery, resp *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(h.cfg.Results.Max)+1))
+	if err != nil {
+		return h.failed(ctx, fmt.Errorf("cannot read the result: %w", err))
+	}
+	return h.cfg.Results.send(outer, m, Result{Body: body, ContentType: resp.Header.Get("Content-Type")})
 }
 
 // failed returns the error for a request that got no response.

@@ -230,7 +230,13 @@ func (p *Process) Handle(ctx context.Context, m *reprise.Delivery) error {
 		switch {
 		case !sent: // the process exited in between
 		case r.err == nil:
-			return r.answer.outcome(p.cfg.Pause)
+			if err := r.answer.outcome(p.cfg.Pause, p.cfg.Results); err != nil || p.cfg.Results == nil {
+				return err
+			}
+			if result, found := r.answer.result(); found {
+				return p.cfg.Results.send(ctx, m, result)
+			}
+			return nil
 		case p.exec.ends(ctx):
 			return context.Cause(ctx)
 		default:

@@ -145,6 +145,14 @@ func (t *Telemetry) Middleware() []reprise.Middleware {
 	return []reprise.Middleware{oteltrace.Middleware(t.config)}
 }
 
+// Publisher returns a function that publishes in a span.
+func (t *Telemetry) Publisher(publish func(context.Context, *reprise.Message) error) func(context.Context, *reprise.Message) error {
+	if t == nil || t.traces == nil {
+		return publish
+	}
+	return oteltrace.Publisher(t.config, publish)
+}
+
 // Observe returns an observer that also creates the spans of copies.
 func (t *Telemetry) Observe(next reprise.Observer) reprise.Observer {
 	if t == nil || t.traces == nil {

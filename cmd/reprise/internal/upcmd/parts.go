@@ -27,6 +27,7 @@ type parts struct {
 	reaper  *handler.Reaper
 
 	telemetry *telemetry.Telemetry // nil: nothing is exported
+	results   *resultSender
 	warnings  []string
 
 	crew atomic.Pointer[crew] // nil until the workers run
@@ -43,7 +44,7 @@ type part struct {
 func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
 	p := &parts{stores: &stores{memory: map[string]*idempotent.Memory{}}, reaper: &handler.Reaper{Command: reap}}
 	exporter, unusable, warnings := configuredTelemetry(cfg.Telemetry, log)
-	p.telemetry, p.warnings = exporter, warnings
+	p.telemetry, p.warnings, p.results = exporter, warnings, &resultSender{telemetry: exporter, log: log}
 	workers, wrong, err := p.newWorkers(cfg.Workers, log)
 	p.workers, wrong = workers, append(wrong, unusable...)
 	outbox, unusable := newBox(cfg, log)
@@ -72,7 +73,7 @@ func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
 // newWorkers creates the parts of workers, and reports missing programs and files.
 func (p *parts) newWorkers(workers []config.Worker, log *slog.Logger) (all []*part, wrong []config.Problem, err error) {
 	for _, w := range workers {
-		h, missing, err := newHandler(w, p.reaper, log)
+		h, missing, err := newHandler(w, p.results.of(w), p.reaper, log)
 		if err != nil {
 			return all, wrong, err
 		}
@@ -87,6 +88,7 @@ func (p *parts) newWorkers(workers []config.Worker, log *slog.Logger) (all []*pa
 		conf, err := protect(w, store, log)
 		if err == nil {
 			conf.Handler = h.Handler
+			withoutLimit(w.Results, &conf.Policy)
 			conf.Middleware = append(p.telemetry.Middleware(), conf.Middleware...)
 			err = conf.Validate()
 		}

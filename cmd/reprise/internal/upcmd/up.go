@@ -64,7 +64,7 @@ stdin, and writes a line with the id of the message and the result, in any order
        {"id":1,"result":"retry","error":"the bank is closed","retry_after":600}
        {"id":1,"result":"park","error":"no such customer"}
 The other keys are those of the environment variables of exec, in lower case. A body that is not UTF-8 is in body_base64
-instead of body. Flush the output after each line, and write logs to stderr.
+instead of body. With "results:", an answer with the result done can have a reply. Flush the output after each line, and write logs to stderr.
 `
 }
 
@@ -174,6 +174,7 @@ func (c *Command) run(stop *serve.Signals, hangup <-chan struct{}, cfg *config.C
 		return stop.Unless(err)
 	}
 	defer func() { err = errors.Join(err, hangUp()) }()
+	parts.results.connect(client, checks.Metrics.Result)
 	// After the embedded broker, to which programs may connect, and before the workers.
 	if err := startAll(stop.Ctx, parts.workers); err != nil {
 		return stop.Unless(err)
