@@ -26,6 +26,8 @@ import (
 	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 // authority writes certificates to files.
@@ -247,6 +249,35 @@ func TestUpOverTLS(t *testing.T) {
 	case <-time.After(timeout):
 		t.Fatal("service got no request")
 	}
+}
+
+// A password comes from a file, which is not encoded, and the broker has a certificate of a private authority.
+func TestUpOverTLSWithPasswordFile(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("server")
+	a.must(os.WriteFile(filepath.Join(a.dir, "password"), []byte("p@ss/word %41\n"), 0o600))
+	url, _ := a.secureBroker("--user", "app", "--password-file", filepath.Join(a.dir, "password"))
+	address := url[strings.Index(url, "@")+1:]
+	a.must(os.WriteFile(filepath.Join(a.dir, "reprise.yaml"), []byte(
+		`broker: "amqps://app:${file:password}@`+address+`?cacertfile=authority.pem"`+"\nworkers: [{queue: orders, exec: [tee, handled]}]\n"), 0o600))
+	up := exec.Command("reprise", "up", "-c", filepath.Join(a.dir, "reprise.yaml"))
+	up.Stderr = t.Output()
+	a.must(up.Start())
+	defer func() {
+		_ = up.Process.Signal(syscall.SIGTERM)
+		if err := up.Wait(); err != nil {
+			t.Errorf("reprise up exited with %v", err)
+		}
+	}()
+	out, err := exec.Command("reprise", "publish", "--url", "amqps://app:p%40ss%2Fword%20%2541@"+address+"?cacertfile="+a.file("authority"),
+		"--to", "orders", "--declare", "paid").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	testkit.Eventually(t, timeout, func() bool {
+		handled, _ := os.ReadFile(filepath.Join(a.dir, "handled")) // the handler creates it
+		return string(handled) == "paid"
+	})
 }
 
 // With users and TLS, other machines can use the embedded broker of reprise up. The well-known login does not exist then.
