@@ -435,3 +435,37 @@ func TestJourneyToRabbitMQ(t *testing.T) {
 		}
 	})
 }
+
+// The health checks of the images succeed while reprise up runs.
+func TestJourneyHealthCheck(t *testing.T) {
+	t.Parallel()
+	j := newJourney(t, "curl") // docs/languages/java.md
+	j.write("reprise.yaml", "{listen: '127.0.0.1:0', data: memory, metrics: '127.0.0.1:0', workers: [{queue: orders, exec: [cat]}]}")
+	u := j.start("reprise.yaml")
+	_, port, _ := strings.Cut(u.find(func(e event) bool { return e.Msg == "metrics and health" }).URL, "127.0.0.1:")
+	pages, err := filepath.Glob("../../docs/languages/*.md")
+	must(t, err)
+	var checks []string
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		must(t, err)
+		if _, check, found := strings.Cut(string(text), "\nHEALTHCHECK CMD "); found {
+			check, _, _ = strings.Cut(check, "\n")
+			checks = append(checks, strings.ReplaceAll(check, "9090", port))
+		}
+	}
+	for _, check := range checks {
+		if out, err := exec.Command("sh", "-c", check).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", check, err, out)
+		}
+	}
+	u.stop()
+	for _, check := range checks {
+		if exec.Command("sh", "-c", check).Run() == nil {
+			t.Errorf("%s: succeeds without reprise up", check)
+		}
+	}
+	if len(checks) != 5 {
+		t.Errorf("got %d health checks, want those of five languages", len(checks))
+	}
+}
