@@ -1,6 +1,8 @@
 package api
 
 import (
+	"time"
+
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 )
@@ -42,16 +44,29 @@ func PeekedOf(m *reprise.Delivery, secrets []failed.Rule) Peeked {
 	return Peeked{m.Redelivered, ContentOf(failed.ContentOf(m).Redact(secrets))}
 }
 
-// Publish is a message to publish.
+// Publish is a message to publish. With one of the last five fields, it goes to the outbox, and leaves from there.
 type Publish struct {
 	Target
 	Body       []byte     `json:"body,omitempty"` // base64; alternative to Text
 	Text       *string    `json:"text,omitempty"`
 	Headers    Headers    `json:"headers,omitempty"`
 	Properties Properties `json:"properties,omitzero"`
+
+	At        time.Time `json:"at,omitzero"`          // time at which the message leaves
+	In        Duration  `json:"in,omitempty"`         // the same, from now; alternative to At
+	OrderKey  Text      `json:"order_key,omitempty"`  // messages with the same key leave one after the other, in the order of the requests
+	Unique    Text      `json:"unique,omitempty"`     // key that at most one message has, until UniqueFor has passed since it was due
+	UniqueFor Duration  `json:"unique_for,omitempty"` // required with Unique
 }
 
-// Published identifies a message that the broker has confirmed.
+// Later reports whether the message goes to the outbox.
+func (p Publish) Later() bool {
+	return !p.At.IsZero() || p.In != 0 || p.OrderKey != "" || p.Unique != "" || p.UniqueFor != 0
+}
+
+// Published identifies a message that the broker has confirmed, or that is in the outbox.
 type Published struct {
-	MessageID Text `json:"message_id"`
+	MessageID Text      `json:"message_id"`
+	Due       time.Time `json:"due,omitzero"`        // time at which the message leaves the outbox
+	Duplicate bool      `json:"duplicate,omitempty"` // another message has the key Unique; the other fields are those of this message
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/ledger"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/sqlkit"
+	"github.com/reprisemq/reprise/outbox"
 )
 
 // While the database does not respond, each page and each endpoint responds within the documented time: 10 s, or 20 s if
@@ -39,6 +40,11 @@ func TestAnswersInTimeWhileDatabaseHangs(t *testing.T) {
 		if cfg.History, err = history.Open(t.Context(), db, history.Config{Dialect: store.SQLite}); err != nil {
 			t.Fatal(err)
 		}
+		box, err := outbox.Open(t.Context(), db, outbox.Config{Dialect: outbox.SQLite})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Outbox = func() *outbox.Box { return box }
 		c := newConsole(t, cfg)
 
 		db.SetMaxOpenConns(1)

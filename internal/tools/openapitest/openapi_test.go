@@ -37,7 +37,7 @@ func TestDescriptionIsValid(t *testing.T) {
 			continue
 		}
 		w := get(t, h, "/api/v1"+strings.NewReplacer("{id}", "1", "{number}", "1").Replace(path))
-		if hasNoSource := strings.HasPrefix(path, "/history") || strings.HasPrefix(path, "/marks") || path == "/doctor"; (w.Code != http.StatusOK) != hasNoSource {
+		if hasNoSource := strings.HasPrefix(path, "/history") || strings.HasPrefix(path, "/marks") || strings.HasPrefix(path, "/scheduled") || path == "/cron" || path == "/doctor"; (w.Code != http.StatusOK) != hasNoSource {
 			t.Errorf("GET %s: got status %d; body %s", path, w.Code, w.Body)
 		}
 		r := httptest.NewRequest("GET", "/api/v1"+path, nil)

@@ -47,6 +47,8 @@ type Config struct {
 	Listen string // address of the console; "": no console
 	Flag   string // flag of the address, for errors: --listen
 	Tokens string // file of the console's tokens; "": none
+
+	Outbox *Outbox // which the service opens and closes; nil: none
 }
 
 // New returns a Service, and the configuration errors that can be detected before it connects or listens.
@@ -61,6 +63,9 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 		d.Settings.Dialect = archive.PostgreSQL
 	}
 	d.Settings.Notify.Sent = func(result string) { d.notified(result) }
+	if d.Outbox != nil {
+		d.Settings.Outbox = d.Outbox.Box
+	}
 	d.Settings.Later, d.Settings.Logger, d.Settings.ConsoleElsewhere = true, log, d.Listen == ""
 	return d, nil
 }
@@ -127,7 +132,7 @@ func (d *Service) Stores() []health.Store {
 	if d == nil {
 		return nil
 	}
-	return []health.Store{{Kind: "archive", Name: d.db.Name, Healthy: d.Healthy}, {Kind: "ledger", Name: d.db.Name, Healthy: d.LedgerHealthy}}
+	return append([]health.Store{{Kind: "archive", Name: d.db.Name, Healthy: d.Healthy}, {Kind: "ledger", Name: d.db.Name, Healthy: d.LedgerHealthy}}, d.Outbox.Stores()...)
 }
 
 // Run runs the archive until ctx is canceled or a part fails. It calls failed if the server of the console stops.
@@ -145,6 +150,13 @@ func (d *Service) Run(ctx context.Context, failed func(error)) error {
 	})
 	if d.Tokens != "" {
 		running.Go(func() { d.watchTokens(ctx) })
+	}
+	if d.Outbox != nil {
+		running.Go(func() {
+			if opened, err := d.Outbox.Await(ctx, d.log); err == nil {
+				d.Outbox.Show(opened)
+			}
+		})
 	}
 	d.db.CreateFile()
 	return d.Archive.Run(ctx)
@@ -189,6 +201,7 @@ func (d *Service) Close() {
 		_ = d.listener.Close() // usually closed by the server
 	}
 	_ = d.db.Close() // all changes are committed
+	d.Outbox.Close()
 }
 
 // Runner returns a runner that never fails, so that the workers continue if the service fails. Failed messages then stay

@@ -43,6 +43,8 @@ type commands struct {
 	Up         upcmd.Command      `cmd:"" help:"Run the workers of a configuration file."`
 	Broker     brokercmd.Command  `cmd:"" help:"Run a broker on this machine."`
 	Publish    queuecmd.Publish   `cmd:"" help:"Publish a message."`
+	Schedule   queuecmd.Schedule  `cmd:"" help:"List, cancel and move messages that leave later."`
+	Cron       queuecmd.Cron      `cmd:"" help:"List and run periodic messages."`
 	Policy     plancmd.Policy     `cmd:"" help:"Show the times of retries and of parking."`
 	Failed     failedcmd.Command  `cmd:"" help:"Inspect, edit, replay and discard failed messages."`
 	Waiting    queuecmd.Waiting   `cmd:"" help:"Inspect, retry, postpone and park messages in wait queues."`

@@ -22,6 +22,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/health"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/serve"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/outbox"
 )
 
 // Command is reprise console.
@@ -36,6 +37,8 @@ type runCmd struct {
 	Discover       bool           `help:"Also archive queues whose messages a known framework has failed (requires --management)."`
 	Archive        string         `env:"REPRISE_ARCHIVE" type:"address" placeholder:"STORE" help:"Database of the archive: sqlite:PATH or postgres://user:password@host/database. Default sqlite:reprise-failed.db."`
 	Keep           *time.Duration `placeholder:"TIME" help:"Age at which the archive removes messages, such as 90d. Default: never."`
+	Outbox         string         `type:"address" placeholder:"STORE" help:"Outbox to show: sqlite:PATH, postgres://… or mysql://…. Another process publishes its messages. Default: none."`
+	OutboxPrefix   string         `name:"outbox-prefix" placeholder:"PREFIX" help:"First part of the names of the outbox's tables. Default reprise_outbox_."`
 	Listen         string         `default:"${console}" placeholder:"ADDR" help:"Address of the console. Port 0 selects a free port. Default ${default}."`
 	Tokens         string         `placeholder:"FILE" help:"File with the tokens of the users. Default: none, only local users have access."`
 	Metrics        string         `placeholder:"ADDR" help:"Address of /metrics, /healthz and /readyz, such as 127.0.0.1:9090. Default: none."`
@@ -171,6 +174,13 @@ func (c *runCmd) config() (archiving.Config, error) {
 		return cfg, exit.Usagef("failed queues are required (use --queue NAME for each, or --management URL to find all *.failed)")
 	}
 	var err error
+	if c.Outbox != "" {
+		if cfg.Outbox, err = archiving.NewOutbox(c.Outbox, outbox.Config{Prefix: c.OutboxPrefix}); err != nil {
+			return cfg, exit.Usagef("--outbox: %w", err)
+		}
+	} else if c.OutboxPrefix != "" {
+		return cfg, exit.Usagef("--outbox-prefix requires --outbox")
+	}
 	if a.Keep, err = flags.AtLeast(time.Hour, "--keep", c.Keep); err != nil {
 		return cfg, err
 	}

@@ -1,5 +1,5 @@
-// Package queuecmd implements the commands that act on queues and their workers: publish, redrive, purge, waiting, workers,
-// pause and resume.
+// Package queuecmd implements the commands that act on queues and their workers, and on messages that leave later: publish,
+// schedule, cron, redrive, purge, waiting, workers, pause and resume.
 package queuecmd
 
 import (
@@ -15,6 +15,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/dial"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/flags"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/remote"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
@@ -38,6 +39,12 @@ type Publish struct {
 	Priority      *uint8   `placeholder:"N" help:"Priority, 0 to 255."`
 	Expiration    string   `placeholder:"TIME" help:"Maximum wait for the first attempt, such as 30s or 1d. Default: none."`
 
+	momentFlags    `group:"Later:"`
+	OrderKey       *string        `group:"Later:" name:"order-key" placeholder:"KEY" help:"Messages with the same key leave one after the other."`
+	Unique         *string        `group:"Later:" placeholder:"KEY" help:"Key that at most one message has, until --unique-for has passed since it was due."`
+	UniqueFor      *time.Duration `group:"Later:" name:"unique-for" placeholder:"TIME" help:"Required with --unique."`
+	remote.Console `group:"Later:"`
+
 	Count int     `default:"1" placeholder:"N" help:"Number of copies, each with a different message ID. Default ${default}."`
 	File  string  `short:"f" placeholder:"FILE" help:"File with the body, - for stdin."`
 	Body  *string `arg:"" optional:"" help:"Body. Default: stdin."`
@@ -48,7 +55,12 @@ func (Publish) Help() string {
 	return `The message is persistent. The command waits for the publisher confirm and prints the message ID. It fails if
 the message is unroutable.
 
+With --in, --at, --order-key or --unique, it asks the console (--server) to insert the message into the outbox, and
+prints the message ID and the time at which the message leaves. See reprise schedule --help.
+
 Examples:
+  reprise publish --to orders --in 10m '{"id": 7}'
+  reprise publish --to invoices --unique invoice-9 --unique-for 1d -f 9.json
   reprise publish --to orders --declare '{"id": 7}'
   reprise publish --exchange shop --key order.new --type order -f order.json
   echo hello | reprise publish --to greetings -H lang=en -H tries:=3
@@ -61,8 +73,15 @@ func (c *Publish) Run(ctx context.Context, streams terminal.IO) error {
 	if err != nil {
 		return err
 	}
+	later, err := c.later()
+	if err != nil {
+		return err
+	}
 	if m.Body, err = c.body(ctx, streams); err != nil {
 		return err
+	}
+	if later.Later() {
+		return c.schedule(ctx, m, later, streams)
 	}
 	connecting, cancel := c.timeout(ctx)
 	defer cancel()

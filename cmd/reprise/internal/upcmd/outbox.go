@@ -8,29 +8,20 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/archive"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/archiving"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
-	"github.com/reprisemq/reprise/cmd/reprise/internal/database"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/health"
 	"github.com/reprisemq/reprise/internal/brief"
-	"github.com/reprisemq/reprise/internal/retry"
-	"github.com/reprisemq/reprise/internal/sqlkit"
 	"github.com/reprisemq/reprise/outbox"
-	"github.com/reprisemq/reprise/prommetrics"
 )
 
 // box runs the outbox of a configuration: it publishes its messages, and inserts the periodic messages of the file. A nil *box is a
 // configuration without an outbox.
 type box struct {
-	db      *database.DB
-	cfg     outbox.Config
+	*archiving.Outbox
 	log     *slog.Logger
-	open    atomic.Pointer[outbox.Box] // nil until the database is reachable
-	status  atomic.Pointer[outbox.Status]
 	changed chan struct{} // receives a value after entries was replaced
 
 	mu      sync.Mutex
@@ -42,49 +33,30 @@ func newBox(cfg *config.Config, log *slog.Logger) (*box, []config.Problem) {
 	if cfg.Outbox == nil {
 		return nil, nil
 	}
-	db, err := database.OpenOutbox(cfg.Outbox.Store)
+	o, err := archiving.NewOutbox(cfg.Outbox.Store, outbox.Config{App: cfg.Outbox.App, Prefix: cfg.Outbox.Prefix, Logger: log})
 	if err != nil {
 		return nil, []config.Problem{{Position: cfg.Outbox.At, Text: "outbox: " + err.Error()}}
 	}
-	o := cfg.Outbox
-	return &box{
-		db: db, cfg: outbox.Config{Dialect: db.Dialect, App: o.App, Prefix: o.Prefix, Logger: log}, log: log,
-		changed: make(chan struct{}, 1), entries: cfg.Cron,
-	}, nil
+	return &box{Outbox: o, log: log, changed: make(chan struct{}, 1), entries: cfg.Cron}, nil
 }
-
-// Box returns the open box, or nil.
-func (b *box) Box() *outbox.Box { return b.open.Load() }
 
 // runner returns a runner that never fails, so that the workers continue without the database.
 func (b *box) runner(client *reprise.Client) reprise.Runner {
 	return reprise.RunnerFunc(func(ctx context.Context) error {
 		for b != nil && ctx.Err() == nil {
-			if err := b.run(ctx, client); err != nil && ctx.Err() == nil {
-				b.log.Error("outbox not available", "database", b.db.Name, "error", err, "next_try", outboxPause)
-				_ = retry.Sleep(ctx, outboxPause)
+			if err := b.run(ctx, client); err != nil {
+				break
 			}
 		}
 		return nil
 	})
 }
 
-// outboxPause is the pause after an error that is probably permanent.
-const outboxPause = 30 * time.Second
-
-// run opens the box and publishes its messages, until ctx is canceled or the entries are replaced.
+// run opens the box and publishes its messages, until ctx is canceled or the entries are replaced. It returns an error only if the
+// process stops.
 func (b *box) run(ctx context.Context, client *reprise.Client) error {
-	b.db.CreateFile()
-	var opened *outbox.Box
-	if err := sqlkit.Await(ctx, b.log, "outbox", b.db.Name, func() (err error) {
-		if err := b.db.CheckFile(ctx); err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		opened, err = outbox.Open(ctx, b.db.DB, b.cfg)
-		return err
-	}); err != nil {
+	opened, err := b.Await(ctx, b.log)
+	if err != nil {
 		return err
 	}
 	entries := b.current()
@@ -93,8 +65,8 @@ func (b *box) run(ctx context.Context, client *reprise.Client) error {
 			b.log.Error("periodic message not valid", "entry", e.Name, "error", err)
 		}
 	}
-	b.open.Store(opened)
-	b.log.Info("outbox", "database", b.db.Name, "cron", len(entries))
+	b.Show(opened)
+	b.log.Info("outbox", "database", b.Name, "cron", len(entries))
 	relay, err := outbox.NewRelay(opened, client, outbox.RelayConfig{})
 	if err != nil {
 		return err
@@ -163,29 +135,7 @@ func (b *box) stores() []health.Store {
 	if b == nil {
 		return nil
 	}
-	return []health.Store{{Kind: "outbox", Name: b.db.Name, Healthy: b.healthy, Record: func(m *prommetrics.Metrics) {
-		if s := b.status.Load(); s != nil {
-			m.Outbox(s.Lag, s.Next, s.Relay)
-		}
-	}}}
-}
-
-func (b *box) healthy(ctx context.Context) error {
-	opened := b.Box()
-	if opened == nil {
-		return archive.ErrNotOpen
-	}
-	s, err := opened.Status(ctx)
-	if err == nil {
-		b.status.Store(&s)
-	}
-	return err
-}
-
-func (b *box) close() {
-	if b != nil {
-		_ = b.db.Close() // all changes are committed
-	}
+	return b.Stores()
 }
 
 // unservedCron describes the periodic messages to queues that no worker of the file declares, for the embedded broker. It returns ""

@@ -152,7 +152,9 @@ func (p *parts) close() {
 	p.telemetry.Stop()
 	p.reaper.Close()
 	p.stores.close()
-	p.outbox.close()
+	if p.outbox != nil {
+		p.outbox.Close()
+	}
 	if p.archive != nil {
 		p.archive.Close()
 	}

@@ -113,8 +113,7 @@ func peekQueue(c *web.Call, p api.Peek) (done api.Peeks, err error) {
 }
 
 func publish(c *web.Call, p api.Publish) (api.Published, error) {
-	id, err := c.Publish(p)
-	return api.Published{MessageID: api.Text(id)}, err
+	return c.Publish(p)
 }
 
 // purge removes from the archive the messages whose retention period has expired.

@@ -30,11 +30,12 @@ const base = "/api/v1"
 
 // Parameters that several operations have.
 var (
-	filterParams  = failed.ParamsOf(new(failed.Filter))
-	actParams     = api.ActParams(new(store.ActFilter))
-	groupParams   = new(api.GroupFilter).Params()
-	waitingParams = new(store.WaitingFilter).Params()
-	historyParams = params.Params{
+	filterParams    = failed.ParamsOf(new(failed.Filter))
+	actParams       = api.ActParams(new(store.ActFilter))
+	groupParams     = new(api.GroupFilter).Params()
+	waitingParams   = new(store.WaitingFilter).Params()
+	scheduledParams = new(api.ScheduledFilter).Params()
+	historyParams   = params.Params{
 		{Name: "queue", Of: new(api.Text), Help: "The work queue. Default: all."},
 		{Name: "range", Of: new(string), Help: "1h, 24h or 7d. Default: 24h."},
 	}
@@ -112,7 +113,7 @@ func Operations() []Operation {
 		},
 		{
 			"POST", "/publish", access.Operate, "Publish a message and record it in the audit log",
-			"The message is persistent, mandatory and confirmed. After the status 502, the broker may have stored the message.", nil, asked(publish),
+			"The message is persistent, mandatory and confirmed. After the status 502, the broker may have stored the message. at, in, order_key and unique need an outbox: 409 without one; after the status 503, it may have stored the message.", nil, asked(publish),
 		},
 		{"GET", "/ledger", access.View, "Show the reconciliation of each account", "", nil, answer(ledgerReport)},
 		{"POST", "/ledger/accept", access.Operate, "Restart an account after its differences were investigated", "", nil, asked(accept)},
@@ -146,6 +147,18 @@ func Operations() []Operation {
 		{"POST", "/waiting/retry", access.Operate, "Retry waiting messages now", "", dryRun, actOnWaiting(waiting.RetryNow)},
 		{"POST", "/waiting/postpone", access.Operate, "Postpone waiting messages", "", dryRun, actOnWaiting(waiting.Postpone)},
 		{"POST", "/waiting/park", access.Operate, "Move waiting messages to the failed queue", "", dryRun, actOnWaiting(waiting.ParkNow)},
+
+		{"GET", "/scheduled", access.View, "List messages of the outbox, the next due first", "409 without an outbox.", slices.Concat(scheduledParams, pageParams), page(scheduled)},
+		{"GET", "/scheduled/status", access.View, "Show the state of the outbox", "", nil, answer((*web.Call).OutboxStatus)},
+		{"GET", "/scheduled/{id}", access.Operate, "Show a message of the outbox", "", nil, byID((*web.Call).OneScheduled)},
+		{"POST", "/scheduled/cancel", access.Operate, "Delete messages of the outbox", "", dryRun, actOnScheduled(false)},
+		{"POST", "/scheduled/move", access.Operate, "Change the time at which messages of the outbox leave", "Without at and in: now.", dryRun, actOnScheduled(true)},
+		{
+			"GET", "/cron", access.View, "List periodic messages", "", param("count", new(int), "Number of occurrences of each entry: from 1 to 100. Default: 1."), answer(cron),
+		},
+		{
+			"POST", "/cron/run", access.Operate, "Make a periodic message occur now", "A process that has the entry publishes the message. The other occurrences do not change.", nil, asked((*web.Call).RunCron),
+		},
 
 		{"GET", "/acts", access.View, "The audit log, newest first", "", slices.Concat(actParams, pageParams), page(acts)},
 	}

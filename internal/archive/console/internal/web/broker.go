@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/consume"
 	"github.com/reprisemq/reprise/internal/inner"
+	"github.com/reprisemq/reprise/outbox"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -135,18 +136,75 @@ func (c *Call) Peek(p api.Peek, show func(*reprise.Delivery)) (ready int, cost s
 	return ready, cost, ofBroker(err)
 }
 
-// Publish publishes a message, records the publication in the audit log, and returns the message ID.
-func (c *Call) Publish(p api.Publish) (id string, err error) {
-	client, err := c.broker()
+// Publish publishes a message, or inserts it into the outbox, and records this in the audit log.
+func (c *Call) Publish(p api.Publish) (result api.Published, err error) {
+	var client *reprise.Client
+	var box *outbox.Box
+	if p.Later() {
+		box, err = c.Box()
+	} else {
+		client, err = c.broker()
+	}
+	if err != nil {
+		return result, err
+	}
+	m, err := messageOf(p)
+	if err != nil {
+		return result, err
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
+	defer cancel()
+	details := map[string]any{"exchange": p.Exchange, "routing_key": p.RoutingKey, "bytes": len(m.Body)}
+	if box != nil {
+		result, err = c.schedule(ctx, box, m, p, details)
+	} else {
+		result, err = publishNow(ctx, client, m)
+		details["message_id"] = api.Text(m.MessageID)
+	}
+	if f, ok := errors.AsType[*fault.Failure](err); ok && f.Status == http.StatusUnprocessableEntity {
+		return api.Published{}, err
+	}
+	if err != nil {
+		details["error"] = err.Error()
+	}
+	// Record the publication even if the visitor has disconnected, or if the message may have been stored despite an error.
+	recording, done := context.WithTimeout(context.WithoutCancel(c.R.Context()), commandTimeout)
+	defer done()
+	if unrecorded := c.Archive.Record(recording, c.Who.Actor, "publish", "", details); unrecorded != nil {
+		return api.Published{}, errors.Join(err, fmt.Errorf("cannot record message %s in the audit log: %w", brief.Quoted(m.MessageID), unrecorded))
+	}
+	return result, err
+}
+
+// publishNow publishes a message to the broker.
+func publishNow(ctx context.Context, client *reprise.Client, m *reprise.Message) (api.Published, error) {
+	if m.Timestamp.IsZero() {
+		m.Timestamp = time.Now()
+	}
+	err := client.Publish(ctx, m)
+	result := api.Published{MessageID: api.Text(m.MessageID)}
+	if err == nil {
+		return result, nil
+	}
+	text := strings.TrimPrefix(err.Error(), "reprise: ")
+	if _, unroutable := errors.AsType[*reprise.UnroutableError](err); unroutable || errors.Is(err, reprise.ErrInvalidMessage) {
+		return result, &fault.Failure{Status: http.StatusUnprocessableEntity, Text: text, Advice: "the message was not stored: correct the destination or the message"}
+	}
+	return result, &fault.Failure{Status: http.StatusBadGateway, Text: text, Advice: "the broker may have stored the message: check the queue before you send the message again"}
+}
+
+// messageOf returns the message of a request.
+func messageOf(p api.Publish) (*reprise.Message, error) {
 	switch {
-	case err != nil:
-		return "", err
 	case p.Exchange == "" && p.RoutingKey == "":
-		return "", fault.BadRequest("exchange and routing key must not both be empty", `send "routing_key": the name of a queue, or "exchange" and the key`)
+		return nil, fault.BadRequest("exchange and routing key must not both be empty", `send "routing_key": the name of a queue, or "exchange" and the key`)
 	case p.Body != nil && p.Text != nil:
-		return "", fault.BadRequest("body and text must not both be set", "send one of them")
+		return nil, fault.BadRequest("body and text must not both be set", "send one of them")
 	}
 	given := p.Properties.Properties()
+	if given.UserID != "" || given.Expiration != "" || given.Exchange != "" {
+		return nil, fault.BadRequest("user_id, expiration and exchange must not be set", "omit these properties")
+	}
 	m := &reprise.Message{
 		Exchange: string(p.Exchange), RoutingKey: string(p.RoutingKey), Body: p.Body, Headers: maps.Clone(map[string]any(p.Headers)),
 		ContentType: given.ContentType, ContentEncoding: given.ContentEncoding, CorrelationID: given.CorrelationID,
@@ -156,31 +214,5 @@ func (c *Call) Publish(p api.Publish) (id string, err error) {
 	if p.Text != nil {
 		m.Body = []byte(*p.Text)
 	}
-	if given.UserID != "" || given.Expiration != "" || given.Exchange != "" {
-		return "", fault.BadRequest("user_id, expiration and exchange must not be set", "omit these properties")
-	}
-	if m.Timestamp.IsZero() {
-		m.Timestamp = time.Now()
-	}
-	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
-	defer cancel()
-	failure := client.Publish(ctx, m)
-	details := map[string]any{"exchange": p.Exchange, "routing_key": p.RoutingKey, "message_id": api.Text(m.MessageID), "bytes": len(m.Body)}
-	if failure != nil {
-		details["error"] = failure.Error()
-	}
-	if _, unroutable := errors.AsType[*reprise.UnroutableError](failure); unroutable || errors.Is(failure, reprise.ErrInvalidMessage) {
-		return "", &fault.Failure{Status: http.StatusUnprocessableEntity, Text: strings.TrimPrefix(failure.Error(), "reprise: "), Advice: "the message was not stored: correct the destination or the message"}
-	}
-	// Record the publication even if the visitor has disconnected, or if the broker may have stored the message despite
-	// an error.
-	recording, done := context.WithTimeout(context.WithoutCancel(c.R.Context()), commandTimeout)
-	defer done()
-	if err := c.Archive.Record(recording, c.Who.Actor, "publish", "", details); err != nil {
-		return "", errors.Join(failure, fmt.Errorf("cannot record message %s in the audit log: %w", brief.Quoted(m.MessageID), err))
-	}
-	if failure != nil {
-		return "", &fault.Failure{Status: http.StatusBadGateway, Text: strings.TrimPrefix(failure.Error(), "reprise: "), Advice: "the broker may have stored the message: check the queue before you send the message again"}
-	}
-	return m.MessageID, nil
+	return m, nil
 }
