@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -159,4 +160,39 @@ func BenchmarkIntake(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.N*total)/b.Elapsed().Seconds(), "messages/s")
 	})
+}
+
+// BenchmarkHeldSnapshot measures a relay while another transaction keeps the snapshot that it took before all messages.
+func BenchmarkHeldSnapshot(b *testing.B) {
+	const rounds, total = 8, 50_000
+	for _, name := range []string{"postgres", "mariadb"} {
+		b.Run(name, func(b *testing.B) {
+			db := databases[name](b)
+			box := db.box(b, nil)
+			held, err := db.BeginTx(b.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+			if err != nil {
+				b.Fatal(err)
+			}
+			var n int
+			if err := held.QueryRow("SELECT count(*) FROM reprise_outbox_messages").Scan(&n); err != nil {
+				b.Fatal(err)
+			}
+			r := relay(b, box, &recorder{})
+			for b.Loop() {
+				for round := range rounds {
+					for range total / 1000 {
+						schedule(b, box, payloads(1000, 0)...)
+					}
+					began := time.Now()
+					step(b, r)
+					rate := total / time.Since(began).Seconds()
+					began = time.Now()
+					step(b, r)
+					b.ReportMetric(rate, fmt.Sprintf("messages/s-%d", round))
+					b.ReportMetric(float64(time.Since(began).Microseconds()), fmt.Sprintf("idle-µs-%d", round))
+				}
+			}
+			_ = held.Rollback()
+		})
+	}
 }

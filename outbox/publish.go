@@ -21,7 +21,7 @@ const maxRounds = 32
 // An item whose key has an earlier row is published only after the confirm of this row in the same batch. Otherwise, a
 // message that the broker refuses would leave after the later messages of its key.
 func (r *Relay) publish(ctx context.Context, now int64, items []*item) (again bool, err error) {
-	b := batch{followers: map[int64]*item{}, failures: map[failure][]int64{}}
+	b := batch{items: items, followers: map[int64]*item{}, failures: map[failure][]int64{}}
 	for _, s := range r.dests {
 		s.probed = false // also if the last batch was interrupted
 	}
@@ -47,6 +47,7 @@ func (r *Relay) publish(ctx context.Context, now int64, items []*item) (again bo
 
 // batch is the state of a batch.
 type batch struct {
+	items     []*item
 	round     []*item         // to publish next
 	followers map[int64]*item // by the previous row of their key
 	confirmed []int64         // rows to delete
@@ -99,19 +100,26 @@ func (r *Relay) publishRound(ctx context.Context, now int64, b *batch) error {
 func (r *Relay) settle(ctx context.Context, now int64, b *batch, again bool, cause error) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
-	if err := r.delete(ctx, b.confirmed); err != nil {
-		return false, errors.Join(cause, fmt.Errorf("cannot delete published messages: %w", err))
+	var err error
+	if bad := r.delete(ctx, b.confirmed); bad != nil {
+		err = fmt.Errorf("cannot delete published messages: %w", bad)
+	} else if bad := r.record(ctx, now, b.failures); bad != nil {
+		err = fmt.Errorf("cannot record failed messages: %w", bad)
 	}
-	if err := r.record(ctx, now, b.failures); err != nil {
-		return false, errors.Join(cause, fmt.Errorf("cannot record failed messages: %w", err))
+	if err = errors.Join(cause, err); err != nil {
+		for _, m := range b.items {
+			r.scan.again(m.due)
+		}
+		return false, err
 	}
 	for _, m := range b.round { // of an interrupted sequence of rounds
-		r.scan.back(m.due)
+		r.scan.again(m.due)
 	}
 	if b.recovered { // find the messages that have waited for it
-		r.scan = scan{}
+		r.scan.running, r.scan.pause = false, time.Time{}
+		r.scan.from = min(r.scan.from, r.scan.low)
 	}
-	return again || b.recovered, cause
+	return again || b.recovered, nil
 }
 
 func (r *Relay) delete(ctx context.Context, seqs []int64) error {
@@ -197,6 +205,22 @@ type suspension struct {
 }
 
 func destination(m *item) [2]string { return [2]string{m.message.Exchange, m.message.RoutingKey} }
+
+// maxExcluded is the maximum number of destinations in the condition of excluded.
+const maxExcluded = 8
+
+// excluded returns a condition without messages to destinations that have failed, with its arguments, so that these messages do not
+// fill the batches. n is the number of the first argument. The sweep finds the messages later.
+func (d destinations) excluded(now int64, n int, args []any) (condition string, all []any) {
+	var text strings.Builder
+	for to, s := range d {
+		if now < s.until && len(args) < n-1+2*maxExcluded {
+			fmt.Fprintf(&text, " AND NOT (exchange = $%d AND routing_key = $%d)", len(args)+1, len(args)+2)
+			args = append(args, to[0], to[1])
+		}
+	}
+	return text.String(), args
+}
 
 // admits reports whether a message may be published now.
 func (d destinations) admits(m *item, now int64) bool {

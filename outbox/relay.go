@@ -144,21 +144,31 @@ func (r *Relay) wait(ctx context.Context) {
 
 // step publishes the next batch. It returns whether more messages may be due.
 func (r *Relay) step(ctx context.Context) (more bool, err error) {
-	if idle, err := r.idle(ctx); idle || err != nil {
+	if !r.scan.started {
+		if err := r.start(ctx); err != nil {
+			return false, err
+		}
+	}
+	now, idle, err := r.idle(ctx)
+	if err != nil {
 		return false, err
+	}
+	old, err := r.sweep(ctx, now)
+	if err != nil {
+		r.log.Warn("outbox relay slow", "error", err) // new messages do not wait for old ones
+	}
+	if idle && len(old) == 0 {
+		return false, nil
 	}
 	now, held, err := r.renew(ctx, true)
 	if err != nil || !held {
 		return false, err
 	}
-	rows, more, err := r.read(ctx, now)
+	rows, more, err := r.read(ctx, now, old)
 	if err != nil {
 		return false, err
 	}
 	again, err := r.publish(ctx, now, rows)
-	if err != nil {
-		r.scan = scan{}
-	}
 	return more || again, err
 }
 

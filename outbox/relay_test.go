@@ -337,3 +337,72 @@ func TestRunPublishesAndStops(t *testing.T) {
 		}
 	})
 }
+
+// Many messages that cannot leave, because their destination refuses them, delay the messages to other destinations by a batch at
+// most, and leave when the destination accepts them.
+func TestRefusingDestinationDelaysNoOther(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		clock := newClock()
+		refusing, attempts := true, 0
+		b, to := db.box(t, clock), &recorder{}
+		to.before = func(messages []*reprise.Message) error {
+			e := &reprise.BatchError{}
+			for i, m := range messages {
+				if m.RoutingKey == "full" {
+					if attempts++; refusing {
+						e.Failed = append(e.Failed, &reprise.MessageError{Index: i, Err: reprise.ErrNacked})
+					}
+				}
+			}
+			if len(e.Failed) > 0 {
+				to.mu.Lock()
+				defer to.mu.Unlock()
+				for _, m := range messages {
+					if m.RoutingKey != "full" {
+						to.stored = append(to.stored, *m)
+					}
+				}
+				return e
+			}
+			return nil
+		}
+		const full = 3000
+		for range full / 500 {
+			batch := payloads(500, 0)
+			for _, m := range batch {
+				m.RoutingKey = "full"
+			}
+			schedule(t, b, batch...)
+		}
+		r := relay(t, b, to, func(c *outbox.RelayConfig) { c.Batch = 10 })
+		for range 400 { // reads all messages, and attempts some of them
+			if _, err := outbox.Step(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []string{}
+		before := attempts
+		for i := range 20 {
+			clock.pass(7 * time.Second)
+			schedule(t, b, message(fmt.Sprint(i)))
+			want = append(want, fmt.Sprint(i))
+			for range 2 {
+				if _, err := outbox.Step(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			to.want(t, want...)
+		}
+		if n := attempts - before; n > 20 {
+			t.Errorf("got %d attempts to publish to the destination in %d steps, want at most one each time it is tested", n, 40)
+		}
+		refusing = false
+		for range 10 {
+			clock.pass(31 * time.Second)
+			step(t, r)
+		}
+		if got := len(to.ids()); got != full+len(want) {
+			t.Errorf("got %d published messages, want %d", got, full+len(want))
+		}
+	})
+}

@@ -14,42 +14,143 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// A relay reads the messages in the order of due and seq, and continues after the last row. It does not begin with the first row each
-// time, because a database keeps deleted rows, and reads them again, as long as a transaction with an older snapshot runs. Rows
-// can appear before the position of the relay: a transaction was committed late, an attempt is repeated, or a key is no
-// longer held. When the relay has read all due rows, it therefore starts again overlap earlier, and every wholePass at the
-// first row.
+// A relay reads the messages in the order of due and seq, and continues after the last row (front). It does not begin with the first
+// row each time, because a database keeps deleted rows, and reads them again, as long as a transaction with an older snapshot
+// runs. Rows can remain, or appear, before the front: a destination refuses messages, an attempt is repeated, a key is no longer held,
+// or a transaction was committed late. The front therefore starts again overlap earlier when it has reached the end. Another search,
+// the sweep, finds the older rows in short queries, which use a tenth of the time, so that many rows that cannot leave do not
+// delay new ones.
 const (
-	overlap   = 10 * time.Second
-	wholePass = 5 * time.Second
+	overlap    = 10 * time.Second
+	sweepEvery = 5 * time.Second
+	lateCommit = 24 * time.Hour         // maximum time between an insert and its commit
+	sweepTime  = 20 * time.Millisecond  // of consecutive queries of a sweep
+	sliceTime  = 200 * time.Millisecond // of one query, which limits the time range of the next one
+	sweepLimit = 2000                   // rows of a query
 )
 
-// scan is the position of a relay in the messages. The zero scan starts a whole pass.
+// position is the place after a row, in the order of due and seq.
+type position struct{ due, seq int64 }
+
+// back moves a position before all rows with a due time, unless it is there already.
+func (p *position) back(due int64) {
+	if due <= p.due {
+		*p = position{due - 1, math.MaxInt64}
+	}
+}
+
+// scan is the progress of a relay through the messages. Times are in ms by the clock of the database.
 type scan struct {
-	due, seq int64 // the last row that was read
+	started bool
+	front   position
 
-	whole bool  // the current pass began at the first row
-	began int64 // start of the last whole pass, in ms by the clock of the database
-	took  int64 // its duration
+	from    int64     // no earlier row exists, except for late commits since the start of the last sweep
+	running bool      // a sweep runs
+	at      position  // its progress
+	end     int64     // it ends before this time
+	low     int64     // first time at which it has found a row
+	window  int64     // time range of its next query
+	pause   time.Time // until its next query
 }
 
-// back makes the next search find a row.
-func (s *scan) back(due int64) {
-	if due <= s.due {
-		s.due, s.seq = due-1, math.MaxInt64
-	}
-}
-
-// ended starts the next pass after all rows were read that were due at now. Whole passes use at most a tenth of the time.
-func (s *scan) ended(now int64) {
-	if s.whole {
-		s.whole, s.took = false, now-s.began
-	}
-	if now-s.began >= max(wholePass.Milliseconds(), 10*s.took) {
-		*s = scan{}
+// again makes the relay find a row again that it has read.
+func (s *scan) again(due int64) {
+	if due > s.front.due-overlap.Milliseconds() {
+		s.front.back(due)
 		return
 	}
-	s.back(now - overlap.Milliseconds())
+	s.from, s.running, s.pause = min(s.from, due), false, time.Time{}
+}
+
+// start searches the first row.
+func (r *Relay) start(ctx context.Context) error {
+	var due sql.NullInt64
+	var now int64
+	err := r.box.db.Row(sqlkit.Long(ctx), `SELECT `+r.box.clock()+`, (SELECT min(due) FROM {messages})`).Scan(&now, &due)
+	if err != nil {
+		return err
+	}
+	from := now - overlap.Milliseconds()
+	if due.Valid {
+		from = min(from, due.Int64)
+	}
+	r.scan = scan{started: true, front: position{from - 1, math.MaxInt64}, from: from}
+	return nil
+}
+
+// sweep searches old rows that can be published now, before the front, and returns their numbers. It reads neither bodies nor headers,
+// and does not need the lease.
+func (r *Relay) sweep(ctx context.Context, now int64) (seqs []int64, err error) {
+	s := &r.scan
+	for began := r.wall(); len(seqs) == 0; {
+		if r.wall().Before(s.pause) || r.wall().Sub(began) > sweepTime {
+			return nil, nil
+		}
+		if !s.running {
+			from := min(s.from, now-lateCommit.Milliseconds())
+			s.running, s.end, s.low, s.at = true, min(now-overlap.Milliseconds(), s.front.due), math.MaxInt64, position{from - 1, math.MaxInt64}
+			s.window = max(s.window, overlap.Milliseconds())
+			s.from = now // of the next sweep, together with low
+		}
+		if seqs, err = r.slice(ctx, now); err != nil {
+			s.window = max(1, s.window/8)
+			return nil, fmt.Errorf("cannot search old messages: %w", err)
+		}
+	}
+	return seqs, nil
+}
+
+// slice runs one query of a sweep. It skips messages that must not be published now, because their last attempt or their destination has
+// failed.
+func (r *Relay) slice(ctx context.Context, now int64) (seqs []int64, err error) {
+	s := &r.scan
+	began := time.Now()
+	to := min(s.end, s.at.due+s.window)
+	query := fmt.Sprintf(`SELECT seq, due, retry_at, exchange, routing_key FROM {messages}%s
+		WHERE due <= $1 AND due >= $2 AND (due > $2 OR seq > $3) ORDER BY due, seq LIMIT %d`, r.box.forceIndex(), sweepLimit)
+	n, at := 0, s.at
+	var retryAt int64
+	var dest [2]string
+	for err := range r.box.inOrder(ctx, query, to, s.at.due, s.at.seq).Scan(&at.seq, &at.due, &retryAt, &dest[0], &dest[1]) {
+		if err != nil {
+			return nil, err
+		}
+		n++
+		s.at, s.low = at, min(s.low, at.due)
+		if failing := r.dests[dest]; retryAt > now || failing != nil && now < failing.until {
+			continue
+		}
+		if seqs = append(seqs, at.seq); len(seqs) == r.cfg.Batch {
+			return seqs, nil
+		}
+	}
+	took := time.Since(began)
+	switch {
+	case took > sliceTime:
+		s.window = max(1, s.window/2)
+	case took < sliceTime/10:
+		s.window = min(2*s.window, lateCommit.Milliseconds())
+	}
+	if n < sweepLimit {
+		s.at = position{to, math.MaxInt64}
+	}
+	wait := 9 * took
+	if n < sweepLimit && to >= s.end { // the end of the sweep
+		s.running, s.from = false, min(s.from, s.low)
+		wait = max(wait, sweepEvery)
+	}
+	if r.box.cfg.Clock == nil || !s.running {
+		s.pause = r.wall().Add(wait)
+	}
+	return seqs, nil
+}
+
+// wall returns the time by the clock of this process, or of a test.
+func (r *Relay) wall() time.Time {
+	if c := r.box.cfg.Clock; c != nil {
+		return c()
+	}
+	return time.Now()
 }
 
 // sorted begins a transaction in PostgreSQL whose queries read the index of (due, seq). If the statistics of the table are old or
@@ -88,19 +189,24 @@ func (b *Box) inOrder(ctx context.Context, query string, args ...any) sqlkit.Row
 	}
 }
 
-// idle reports whether no message is due. Without this query, a relay would write to the database each time it polls. The
-// subquery lets PostgreSQL use the index, although the clock advances.
-func (r *Relay) idle(ctx context.Context) (idle bool, err error) {
+// idle reports whether no message is due after the front, and returns the clock of the database. Without this query, a relay would
+// write to the database each time it polls. The subquery lets PostgreSQL use the index, although the clock advances.
+func (r *Relay) idle(ctx context.Context) (now int64, idle bool, err error) {
+	clock := `(SELECT ` + r.box.clock() + `)`
+	if err := r.box.db.Row(ctx, `SELECT `+clock).Scan(&now); err != nil {
+		return 0, false, err
+	}
 	var due int64
-	now := `(SELECT ` + r.box.clock() + `)`
 	idle = true
-	for err := range r.box.inOrder(ctx, `SELECT due FROM {messages}`+r.box.forceIndex()+` WHERE due <= `+now+` AND retry_at <= `+now+` ORDER BY due LIMIT 1`).Scan(&due) {
+	excluded, args := r.dests.excluded(now, 4, []any{r.scan.front.due, r.scan.front.seq, now})
+	for err := range r.box.inOrder(ctx, `SELECT due FROM {messages}`+r.box.forceIndex()+` WHERE due <= $3 AND due >= $1 AND (due > $1 OR seq > $2)
+		AND retry_at <= $3`+excluded+` ORDER BY due LIMIT 1`, args...).Scan(&due) {
 		if err != nil {
-			return false, err
+			return 0, false, err
 		}
 		idle = false
 	}
-	return idle, nil
+	return now, idle, nil
 }
 
 // item is a row that a relay publishes.
@@ -116,16 +222,45 @@ type item struct {
 // readLimit is the maximum size of the bodies of a batch, unless one body is larger.
 const readLimit = 16 << 20
 
-// read reads the next rows that are due at now. It returns whether more rows may be due.
-func (r *Relay) read(ctx context.Context, now int64) (items []*item, more bool, err error) {
-	if r.scan.began == 0 {
-		r.scan = scan{due: math.MinInt64, whole: true, began: now}
+// read reads the next rows after the front that are due at now, and the old rows that a sweep has found. It returns whether more rows
+// may be due.
+func (r *Relay) read(ctx context.Context, now int64, old []int64) (items []*item, more bool, err error) {
+	s := &r.scan
+	before := s.front
+	excluded, args := r.dests.excluded(now, 4, []any{s.front.due, s.front.seq, now})
+	items, more, err = r.query(ctx, `due <= $3 AND due >= $1 AND (due > $1 OR seq > $2) AND retry_at <= $3`+excluded, args...)
+	if err != nil {
+		return nil, false, err
 	}
+	for _, m := range items {
+		s.front = position{m.due, m.seq}
+	}
+	if !more {
+		s.front.back(now - overlap.Milliseconds())
+	}
+	if len(old) > 0 {
+		condition, args := r.box.among("seq", "$2", old)
+		found, _, err := r.query(ctx, `retry_at <= $1 AND due <= $1 AND `+condition, append([]any{now}, args...)...)
+		if err != nil {
+			s.front = before
+			return nil, false, err
+		}
+		more = true
+		for _, m := range found {
+			if !slices.ContainsFunc(items, func(other *item) bool { return other.seq == m.seq }) {
+				items = append(items, m)
+			}
+		}
+	}
+	return items, more, r.link(ctx, items)
+}
+
+// query reads rows that match a condition. It returns whether more rows may match.
+func (r *Relay) query(ctx context.Context, where string, args ...any) (items []*item, more bool, err error) {
 	var size int64
 	query := fmt.Sprintf(`SELECT seq, due, okey, message_id, exchange, routing_key, properties, headers, body, attempts
-		FROM {messages}%s WHERE due <= $1 AND due >= $2 AND (due > $2 OR seq > $3) AND retry_at <= $1
-		ORDER BY due, seq LIMIT %d`, r.box.forceIndex(), r.cfg.Batch)
-	for rows, err := range r.box.inOrder(ctx, query, now, r.scan.due, r.scan.seq) {
+		FROM {messages}%s WHERE %s ORDER BY due, seq LIMIT %d`, r.box.forceIndex(), where, r.cfg.Batch)
+	for rows, err := range r.box.inOrder(ctx, query, args...) {
 		var props, headers string
 		var m item
 		if err == nil {
@@ -136,16 +271,11 @@ func (r *Relay) read(ctx context.Context, now int64) (items []*item, more bool, 
 		}
 		m.invalid = decode(&m.message, props, headers, m.due)
 		items = append(items, &m)
-		r.scan.due, r.scan.seq = m.due, m.seq
 		if size += int64(len(m.message.Body)); size >= readLimit {
-			more = true
-			break
+			return items, true, nil
 		}
 	}
-	if more = more || len(items) == r.cfg.Batch; !more {
-		r.scan.ended(now)
-	}
-	return items, more, r.link(ctx, items)
+	return items, len(items) == r.cfg.Batch, nil
 }
 
 // link sets the previous rows of the items with keys. It is a separate query, because MySQL reads all rows of a key to find the
