@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -31,6 +33,22 @@ func (v value) contents() string {
 	var b strings.Builder
 	v.write(&b, 0)
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(b.String())))
+}
+
+// files returns the sizes and times of the files in the command of a process, such as the script of an interpreter. p may be nil.
+func (p *Process) files() (all []string) {
+	if p == nil {
+		return nil
+	}
+	for _, path := range p.Command {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(p.Dir, path)
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			all = append(all, fmt.Sprint(path, info.Size(), info.ModTime().UnixNano()))
+		}
+	}
+	return all
 }
 
 // write appends the text of a value. An alias may refer to itself.

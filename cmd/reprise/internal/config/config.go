@@ -117,7 +117,8 @@ type Worker struct {
 	Duplicates *Duplicates // nil: duplicates are processed
 	Results    *Results    // nil: handlers have no results
 
-	// Source is equal for workers that are configured equally, also by the variables and files to which they refer.
+	// Source is equal for workers that are configured equally, also by the variables and files to which they refer, and whose
+	// processes run the same files.
 	Source string
 }
 

@@ -47,7 +47,7 @@ func (d *decoder) workers(lists []value, e *exchanges) []Worker {
 				continue
 			}
 			queues[w.Queue] = w.at
-			w.Source = fmt.Sprint(item.dir, item.contents(), w.Topology.Exchanges)
+			w.Source = fmt.Sprint(item.dir, item.contents(), w.Topology.Exchanges, w.Process.files())
 			found = append(found, w)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/localbroker"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/serve"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/internal/archive/design"
 )
 
 // Reload is reprise reload.
@@ -41,9 +42,10 @@ it refers, adds new workers, and removes others. Other workers continue. A worke
 finished, whatever time they need, so no message is lost or handled twice. Changes of cron: apply at once.
 
 If the configuration is invalid, or changes more than workers, exchanges and cron, the process changes nothing. Environment
-variables keep the values of the start of the process, but ${file:PATH} is read again. A program of process: whose code
-alone has changed continues; change a value of its section as well, such as one in env:. With an archive, restart after
-you have added workers: until then, their failed messages stay in their failed queues.
+variables keep the values of the start of the process, but ${file:PATH} is read again. A process replaces the programs of
+process: also if a file in their command, such as a script, has another time or size; touch the script after changes of
+the modules that it loads. With an archive, restart after you have added workers: until then, their failed messages stay
+in their failed queues.
 
 The signal SIGHUP does the same; the log has the result. Exit codes: 0 done, 1 no process or not applied, 2 invalid
 configuration.
@@ -54,6 +56,7 @@ configuration.
 type reloaded struct {
 	PID int `json:"pid"`
 	changes
+	Unarchived []string `json:"unarchived,omitempty"` // failed queues that the archive takes only after a restart
 	Error   string `json:"error,omitempty"`
 	Invalid bool   `json:"invalid,omitempty"` // the configuration is invalid
 }
@@ -103,6 +106,9 @@ func (c *Reload) print(streams terminal.IO, all []reloaded) error {
 	var result error
 	for _, r := range all {
 		text := fmt.Sprintf("process %d: %s\n", r.PID, r.changes)
+		if len(r.Unarchived) > 0 {
+			text += fmt.Sprintf("process %d: restart it, so that its archive takes %s\n", r.PID, strings.Join(r.Unarchived, ", "))
+		}
 		switch {
 		case r.Invalid:
 			result, text = exit.Usage(exit.ErrPrinted), fmt.Sprintf("process %d has changed nothing:\n%s\n", r.PID, r.Error)
@@ -118,9 +124,10 @@ func (c *Reload) print(streams terminal.IO, all []reloaded) error {
 
 // reloader reloads the configuration of this process.
 type reloader struct {
-	paths []string
-	crew  *crew
-	log   *slog.Logger
+	paths    []string
+	crew     *crew
+	archived []string // failed queues that the archive takes
+	log      *slog.Logger
 
 	turn sync.Mutex // held while files are read, too: the last of several reloads must not apply an earlier content
 }
@@ -154,10 +161,26 @@ func (r *reloader) reload(ctx context.Context) reloaded {
 		return result
 	}
 	r.log.Info("configuration reloaded", "changes", result.changes.String())
-	if n := len(result.Added); n > 0 && cfg.Archive != nil {
-		r.log.Warn("the archive knows the added workers after a restart; until then, their failed messages stay in their failed queues", "queues", result.Added)
+	if result.Unarchived = r.unarchived(cfg); len(result.Unarchived) > 0 {
+		r.log.Warn("the archive takes these failed queues after a restart; until then, the failed messages stay there", "queues", result.Unarchived)
 	}
 	return result
+}
+
+// unarchived returns the failed queues of a configuration that the archive, if any, has not known since the start.
+func (r *reloader) unarchived(cfg *config.Config) []string {
+	if cfg.Archive == nil {
+		return nil
+	}
+	return slices.DeleteFunc(design.FailedQueues(cfg.WorkerConfigs()), func(queue string) bool { return slices.Contains(r.archived, queue) })
+}
+
+func newReloader(paths []string, cfg *config.Config, crew *crew, log *slog.Logger) *reloader {
+	r := &reloader{paths: paths, crew: crew, log: log}
+	if cfg.Archive != nil {
+		r.archived = slices.Concat(cfg.Archive.Queues, r.unarchived(cfg))
+	}
+	return r
 }
 
 func (r *reloader) load() (*config.Config, error) {

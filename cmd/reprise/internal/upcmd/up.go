@@ -190,7 +190,7 @@ func (c *Command) run(stop *serve.Signals, hangup <-chan struct{}, cfg *config.C
 	group.Add(parts.outbox.runner(client))
 	group.Add(crew) // the workers stop before the archive service, which archives the messages that they park last
 	group.Add(reprise.RunnerFunc(func(ctx context.Context) error {
-		(&reloader{paths: c.Config, crew: crew, log: log}).serve(ctx, hangup)
+		newReloader(c.Config, cfg, crew, log).serve(ctx, hangup)
 		return nil
 	}))
 	group.Add(reprise.RunnerFunc(func(ctx context.Context) error {
