@@ -32,6 +32,7 @@ func TestMessageAllocations(t *testing.T) {
 	}
 	// Body and headers.
 	check("message for the handler", 4, func() { d.message = w.message(d) })
+	check("context for the handler", 0, func() { d.context(t.Context()) })
 	// The wait queue and its declaration, the replacement, the headers (copied to be encoded) and the history in them.
 	d.result = result{verdict: verdict{outcome: failed}, text: "payment provider: 503 Service Unavailable"}
 	check("plan of a retry", 27, func() {

@@ -2,12 +2,15 @@ package reprise
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
+	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -18,6 +21,9 @@ type delivery struct {
 	message Delivery
 	handled bool   // the handler received the message
 	result  result // outcome of the attempt
+
+	ctx      handlerContext
+	progress atomic.Pointer[protocol.Progress] // nil: the handler has reported none
 }
 
 // result is the classified outcome of an attempt.
@@ -119,4 +125,45 @@ func (w *Worker) visibleHeaders(d *delivery) map[string]any {
 		out[headerCC] = amqpconn.CloneValue(cc)
 	}
 	return out
+}
+
+// Progress shows operators how far a handler has come, in the console and in `reprise workers --messages`. ctx is the
+// context of the handler, or derived from it. The fraction is from 0 to 1, and the text is one short line, such as "page 4
+// of 10"; a longer text is cut to 64 bytes. A negative fraction only shows that the handler is alive, and keeps the fraction
+// and the text.
+//
+// Progress is cheap, so a handler may call it often: only the latest values are in the next status of the worker, which it
+// sends every 15 s and on request. Progress does not extend a timeout. It has no effect if the worker is not announced (see
+// Config.Announce), and with the context of a test. It is safe for concurrent use.
+func Progress(ctx context.Context, fraction float64, text string) {
+	d, ok := ctx.Value(progressKey{}).(*delivery)
+	if !ok {
+		return
+	}
+	p := protocol.NewProgress(fraction, text, time.Now())
+	if last := d.progress.Load(); fraction < 0 && last != nil {
+		p.Fraction, p.Text = last.Fraction, last.Text
+	}
+	d.progress.Store(&p)
+}
+
+type progressKey struct{}
+
+// handlerContext is the context of a handler. It is part of a delivery, so that it needs no allocation.
+type handlerContext struct {
+	context.Context
+	delivery *delivery
+}
+
+func (c *handlerContext) Value(key any) any {
+	if key == (progressKey{}) {
+		return c.delivery
+	}
+	return c.Context.Value(key)
+}
+
+// context returns the context for the handler of a delivery.
+func (d *delivery) context(ctx context.Context) context.Context {
+	d.ctx = handlerContext{ctx, d}
+	return &d.ctx
 }

@@ -57,7 +57,7 @@ func (w *Worker) handle(ctx context.Context, d *delivery) {
 		w.settle(ctx, d)
 	}()
 	d.message, d.handled = w.message(d), true
-	err = w.handler.Handle(ctx, &d.message)
+	err = w.handler.Handle(d.context(ctx), &d.message)
 }
 
 // refuse reports whether the handler must not receive a delivery. It sets the result of such a delivery.

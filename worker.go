@@ -242,7 +242,8 @@ func (w *Worker) announced() announce.Worker {
 		},
 		Handling: func(yield func(protocol.Handling) bool) {
 			for d := range w.consumer.Running() {
-				if !yield(protocol.Handling{MessageID: d.MessageID, Attempt: d.Attempt, Since: d.Began}) {
+				own := d.Owned.(*delivery)
+				if !yield(protocol.Handling{MessageID: d.MessageID, Attempt: d.Attempt, Since: d.Began, Progress: own.progress.Load()}) {
 					return
 				}
 			}

@@ -9,6 +9,9 @@ async function handle(message) {
   const order = JSON.parse(body)
   if (order.customer === undefined) throw new Park('order without a customer')
   if (order.customer === 'closed') throw Object.assign(new Error('the bank is closed'), { retryAfter: 600 }) // in seconds
+  for (const [i, item] of (order.items ?? []).entries()) {
+    answer({ id: message.id, progress: i / order.items.length, text: `item ${item}` }) // the console shows it
+  }
   console.log('charged', order.customer) // in the log of `reprise up`
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/bits"
 	"strings"
 	"time"
@@ -111,6 +112,23 @@ type Handling struct {
 	MessageID string    `json:"id,omitempty"`
 	Attempt   int       `json:"attempt"`
 	Since     time.Time `json:"since"`
+	Progress  *Progress `json:"progress,omitempty"` // nil: the handler has reported none
+}
+
+// Progress is the latest report of a handler.
+type Progress struct {
+	Fraction float64   `json:"fraction,omitzero"` // from 0 to 1
+	Text     string    `json:"text,omitempty"`
+	At       time.Time `json:"at"`
+}
+
+// NewProgress returns a report with valid values.
+func NewProgress(fraction float64, text string, at time.Time) Progress {
+	if !(fraction > 0) { // also NaN
+		fraction = 0
+	}
+	const steps = 1000 // short JSON
+	return Progress{math.Round(min(fraction, 1)*steps) / steps, truncateLine(text, maxStatusName), at.Round(time.Millisecond)}
 }
 
 // Counts are totals since a worker started. The difference between the Counts of two statuses with the same ID is the
@@ -254,7 +272,7 @@ const (
 )
 
 // Encode returns the JSON of a status. It truncates long strings other than ID and Queue. If the JSON exceeds MaxStatus,
-// Encode removes messages from Handling, and returns an error if this is not sufficient.
+// Encode removes texts and then messages from Handling, and returns an error if this is not sufficient.
 func (s WorkerStatus) Encode() ([]byte, error) {
 	s.Version = StatusVersion
 	s.Client, s.Host = truncateLine(s.Client, maxStatusName), truncateLine(s.Host, maxStatusName)
@@ -270,7 +288,7 @@ func (s WorkerStatus) Encode() ([]byte, error) {
 		h.MessageID = truncateLine(h.MessageID, maxStatusName)
 		handling = append(handling, h)
 	}
-	for s.Handling = handling; ; s.Handling = s.Handling[:len(s.Handling)-1] {
+	for s.Handling = handling; ; s.shorten() {
 		b, err := encodeJSON(s)
 		if err != nil || len(b) <= MaxStatus {
 			return b, err
@@ -279,6 +297,19 @@ func (s WorkerStatus) Encode() ([]byte, error) {
 			return nil, fmt.Errorf("protocol: status of a worker must have at most %d bytes: got %d", MaxStatus, len(b))
 		}
 	}
+}
+
+// shorten removes the text of the newest message that has one, and if none has, the newest message.
+func (s *WorkerStatus) shorten() {
+	for i := len(s.Handling) - 1; i >= 0; i-- {
+		if p := s.Handling[i].Progress; p != nil && p.Text != "" {
+			short := *p
+			short.Text = ""
+			s.Handling[i].Progress = &short
+			return
+		}
+	}
+	s.Handling = s.Handling[:len(s.Handling)-1]
 }
 
 // ReadWorkerStatus decodes the status in the body of a message, and reports whether the status is valid.

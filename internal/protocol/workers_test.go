@@ -19,8 +19,9 @@ func TestStatusSizeIsLimited(t *testing.T) {
 	for range 3 {
 		s.Pauses = append(s.Pauses, protocol.Pause{Of: protocol.PauseOfWorker, By: long, Reason: long, At: time.Now(), Until: time.Now()})
 	}
+	progress := protocol.NewProgress(1./3, long, time.Now())
 	for range 100 {
-		s.Handling = append(s.Handling, protocol.Handling{MessageID: long, Attempt: math.MaxInt, Since: time.Now()})
+		s.Handling = append(s.Handling, protocol.Handling{MessageID: long, Attempt: math.MaxInt, Since: time.Now(), Progress: &progress})
 	}
 	for i := range s.Took.Buckets {
 		s.Took.Buckets[i] = math.MaxUint64
@@ -41,17 +42,32 @@ func TestStatusSizeIsLimited(t *testing.T) {
 	}
 }
 
+// All messages with a progress have a place in a status, if necessary without the texts of the newest ones.
 func TestStatusContainsHandledMessages(t *testing.T) {
 	s := protocol.WorkerStatus{ID: "id", Queue: "orders", State: protocol.WorkerConsuming}
+	progress := protocol.NewProgress(0.4, strings.Repeat("page 4 of 10 ", 10), time.Now())
 	for range protocol.MaxHandling {
-		s.Handling = append(s.Handling, protocol.Handling{MessageID: "018f6b2a-7c11-7d7e-a8f0-8f1f5bd3a2f4", Attempt: 3, Since: time.Now()})
+		s.Handling = append(s.Handling, protocol.Handling{MessageID: strings.Repeat("m", 64), Attempt: 3, Since: time.Now(), Progress: &progress})
 	}
 	body, err := s.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if read, ok := protocol.ReadWorkerStatus(body); !ok || len(read.Handling) != protocol.MaxHandling {
-		t.Errorf("messages kept by Encode: got %d in %d bytes, want %d", len(read.Handling), len(body), protocol.MaxHandling)
+	read, ok := protocol.ReadWorkerStatus(body)
+	if !ok || len(read.Handling) != protocol.MaxHandling {
+		t.Fatalf("messages kept by Encode: got %d in %d bytes, want %d", len(read.Handling), len(body), protocol.MaxHandling)
+	}
+	first, last := read.Handling[0].Progress, read.Handling[protocol.MaxHandling-1].Progress
+	if first.Text != progress.Text || len(first.Text) > 64 || last.Text != "" || last.Fraction != 0.4 || progress.Text == "" {
+		t.Errorf("progress: got %+v and %+v, want the text of the first message only", first, last)
+	}
+}
+
+func TestProgressIsValid(t *testing.T) {
+	for fraction, want := range map[float64]float64{math.NaN(): 0, math.Inf(1): 1, math.Inf(-1): 0, 1. / 3: 0.333, 2: 1} {
+		if got := protocol.NewProgress(fraction, "", time.Now()).Fraction; got != want {
+			t.Errorf("NewProgress(%v): got %v, want %v", fraction, got, want)
+		}
 	}
 }
 

@@ -109,6 +109,9 @@ func TestListShowsWorkersAndDeliveries(t *testing.T) {
 			}
 			return nil
 		})
+		if w.Handling[0].Progress != nil {
+			t.Errorf("progress: got %+v, want none", w.Handling[0].Progress)
+		}
 		one.result <- errScripted
 		h.next().result <- nil
 		r.publish("", queue, amqp.Publishing{MessageId: "two"})

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -41,7 +42,19 @@ type Handling struct {
 	MessageID string   `json:"id,omitempty"`
 	Attempt   int      `json:"attempt"`
 	For       Duration `json:"for"` // handling time up to the last status of the worker
+
+	Progress *Progress `json:"progress,omitempty"`
 }
+
+// Progress is the latest report of a handler.
+type Progress struct {
+	Fraction float64  `json:"fraction"` // from 0 to 1; 0: only a sign of life
+	Text     string   `json:"text,omitempty"`
+	Ago      Duration `json:"ago"` // time from the report to the last status of the worker
+}
+
+// Percent returns the fraction in percent.
+func (p *Progress) Percent() int { return int(math.Round(p.Fraction * 100)) }
 
 // WorkerSilent is the state of a worker that no longer sends statuses.
 const WorkerSilent = "silent"
@@ -62,7 +75,12 @@ func WorkersOf(list []fleet.Worker, queues []string) Workers {
 			shown.State = WorkerSilent
 		}
 		for _, h := range w.Handling {
-			shown.Handling = append(shown.Handling, Handling{h.MessageID, h.Attempt, Duration(w.Handles(h).Round(time.Millisecond))})
+			one := Handling{MessageID: h.MessageID, Attempt: h.Attempt, For: Duration(w.Handles(h).Round(time.Millisecond))}
+			if p := h.Progress; p != nil {
+				valid := protocol.NewProgress(p.Fraction, p.Text, p.At) // any program can write a status
+				one.Progress = &Progress{valid.Fraction, valid.Text, Duration(max(0, w.Sent.Sub(p.At)).Round(time.Millisecond))}
+			}
+			shown.Handling = append(shown.Handling, one)
 		}
 		all.Workers = append(all.Workers, shown)
 	}

@@ -42,7 +42,7 @@ func newFakeFleet() *fakeFleet {
 		}}
 	}
 	busy := worker("aaaa", "orders", protocol.WorkerConsuming)
-	busy.Running, busy.Handling = 3, []protocol.Handling{{MessageID: "order-17", Attempt: 2, Since: now.Add(-3 * time.Second)}}
+	busy.Running, busy.Handling = 3, []protocol.Handling{{MessageID: "order-17", Attempt: 2, Since: now.Add(-3 * time.Second), Progress: &protocol.Progress{Fraction: 0.57, Text: "page <4>", At: now.Add(-2 * time.Second)}}}
 	silent := worker("bbbb", "orders", protocol.WorkerConsuming)
 	silent.Silent = true
 	return &fakeFleet{workers: []fleet.Worker{
@@ -62,6 +62,9 @@ func TestWorkersAPI(t *testing.T) {
 	}
 	if w := all.Workers[1]; w.State != "consuming" || w.Running != 3 || w.Handling[0].MessageID != "order-17" || time.Duration(w.Handling[0].For) < 3*time.Second {
 		t.Errorf("worker: got %+v, want State consuming, Running 3, Handling[0].MessageID order-17", w)
+	}
+	if p := all.Workers[1].Handling[0].Progress; p == nil || p.Percent() != 57 || p.Text != "page <4>" || time.Duration(p.Ago) != 2*time.Second {
+		t.Errorf("progress: got %+v, want 57%%, 2 s ago", p)
 	}
 	if all.Workers[2].State != "silent" || all.Workers[0].Pauses[0].By != "ann" {
 		t.Errorf("workers: got %+v, want [2].State silent, [0].Pauses[0].By ann", all.Workers)
@@ -138,7 +141,7 @@ func TestWorkersPage(t *testing.T) {
 	c := newConsole(t, Config{Fleet: crew, Tokens: list})
 	for role := View; role <= Admin; role++ {
 		body := ask(t, c, "GET", "/workers", nil, bearer(secrets[role])).Body.String()
-		for _, want := range []string{"order-17", "attempt 2, for 3", "web-1", "v1.2.3", "1,234", "closed &lt;today&gt;", "silent", "and 2 more", "paused by bob"} {
+		for _, want := range []string{"order-17", "attempt 2, for 3", "57% page &lt;4&gt;, 2 s ago", "web-1", "v1.2.3", "1,234", "closed &lt;today&gt;", "silent", "and 2 more", "paused by bob"} {
 			if !strings.Contains(body, want) {
 				t.Errorf("page does not contain %q", want)
 			}

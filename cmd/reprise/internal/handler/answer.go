@@ -65,7 +65,7 @@ func writeMessage(ctx context.Context, b *bytes.Buffer, id uint64, m *reprise.De
 	b.WriteString("}\n")
 }
 
-// answer is a line from a handler process: that it is ready, or the result of one message.
+// answer is a line from a handler process: that it is ready, the progress or the result of one message.
 type answer struct {
 	Ready      bool    `json:"ready"`
 	ID         *uint64 `json:"id"`
@@ -75,6 +75,10 @@ type answer struct {
 
 	Reply       json.RawMessage `json:"reply"` // the result of the message: a string, or another value as JSON
 	ReplyBase64 *string         `json:"reply_base64"`
+
+	Progress *float64 `json:"progress"` // without a result: a report while the handler works
+	Text     string   `json:"text"`
+	Alive    bool     `json:"alive"`
 
 	invalid error // an error of the other fields, for an answer with an ID
 }
@@ -123,6 +127,11 @@ func excerpt(line []byte) string {
 		return short + " …"
 	}
 	return text
+}
+
+// isReport reports whether the line is a sign of life, not an answer.
+func (a answer) isReport() bool {
+	return a.Result == "" && a.invalid == nil && (a.Progress != nil || a.Alive)
 }
 
 // result returns the result of the message, if any.

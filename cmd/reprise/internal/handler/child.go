@@ -141,6 +141,12 @@ func residentMemory(pid int) int64 {
 	return 0
 }
 
+// inFlight is a message that a process has not answered.
+type inFlight struct {
+	ctx     context.Context // of its attempt
+	replies chan<- reply
+}
+
 // child is a process of a [Process] handler.
 type child struct {
 	owner   *Process
@@ -163,11 +169,11 @@ type child struct {
 	busy, taken                int  // number of messages in flight, and of all messages
 
 	mu       sync.Mutex
-	inFlight map[uint64]chan<- reply // nil: it has exited
-	last     uint64                  // last ID
-	out      bytes.Buffer            // lines that are not written yet
-	reason   string                  // why it was stopped, or ""
-	unsent   chan struct{}           // has an element if out is not empty
+	inFlight map[uint64]inFlight // nil: it has exited
+	last     uint64              // last ID
+	out      bytes.Buffer        // lines that are not written yet
+	reason   string              // why it was stopped, or ""
+	unsent   chan struct{}       // has an element if out is not empty
 
 	// Used by Write only.
 	line    []byte // the beginning of a line
@@ -184,7 +190,7 @@ type reply struct {
 
 func newChild(p *Process) *child {
 	c := &child{
-		owner: p, log: p.cfg.Logger, inFlight: map[uint64]chan<- reply{}, unsent: make(chan struct{}, 1),
+		owner: p, log: p.cfg.Logger, inFlight: map[uint64]inFlight{}, unsent: make(chan struct{}, 1),
 		started: make(chan struct{}), ready: make(chan struct{}), retired: make(chan struct{}), idle: make(chan struct{}), ended: make(chan struct{}),
 	}
 	c.noise = lineLogger{log: c.log, stream: "stdout"}
@@ -225,7 +231,7 @@ func (c *child) send(ctx context.Context, m *reprise.Delivery, replies chan<- re
 		return false
 	}
 	c.last++
-	c.inFlight[c.last] = replies
+	c.inFlight[c.last] = inFlight{ctx, replies}
 	writeMessage(ctx, &c.out, c.last, m)
 	select {
 	case c.unsent <- struct{}{}:
@@ -277,8 +283,8 @@ func (c *child) run() {
 	c.mu.Unlock()
 	c.err = c.owner.exitError(state, reason, c.stderr.String())
 	close(c.ended)
-	for _, replies := range failed {
-		replies <- reply{err: c.err}
+	for _, m := range failed {
+		m.replies <- reply{err: c.err}
 	}
 	if c.isReady && !c.replaced {
 		c.owner.failed(c.err, "messages", len(failed))
@@ -382,22 +388,38 @@ func (c *child) read(line []byte) {
 			c.isReady = true
 			close(c.ready)
 		}
+	case a.isReport():
+		c.report(a)
 	default:
 		c.settle(a)
+	}
+}
+
+// report shows operators the progress of a message. A report about an answered message has no effect.
+func (c *child) report(a answer) {
+	c.mu.Lock()
+	m, found := c.inFlight[*a.ID]
+	c.mu.Unlock()
+	switch {
+	case !found:
+	case a.Progress != nil:
+		reprise.Progress(m.ctx, max(0, *a.Progress), a.Text)
+	default:
+		reprise.Progress(m.ctx, -1, "")
 	}
 }
 
 // settle passes an answer to the call of handle with its ID.
 func (c *child) settle(a answer) {
 	c.mu.Lock()
-	replies, found := c.inFlight[*a.ID]
+	m, found := c.inFlight[*a.ID]
 	delete(c.inFlight, *a.ID)
 	known := *a.ID-1 < c.last
 	c.mu.Unlock()
 	switch {
 	case found:
 		c.answered.Store(true)
-		replies <- reply{answer: a}
+		m.replies <- reply{answer: a}
 	case known:
 		c.owner.loggedTwice.Log(c.log, slog.LevelError, "the handler has answered a message again; only its first answer counts", "id", *a.ID, "result", a.Result)
 	default:

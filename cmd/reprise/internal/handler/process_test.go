@@ -54,6 +54,27 @@ func begin(t *testing.T, p *Process, text string) <-chan error {
 	return result
 }
 
+// Reports of progress answer nothing. They do not extend the timeout, and are harmless for an answered or unknown message.
+func TestProcessReports(t *testing.T) {
+	f := &fake{}
+	inVirtualTime(t, f, ProcessConfig{}, func(t *testing.T, p *Process) {
+		report := `{"id":ID,"progress":0.4,"text":"page 4"}` + "\n" + `{"id":ID,"alive":true}` + "\n"
+		if err := p.Handle(t.Context(), body("raw "+report+`{"id":ID,"result":"done"}`+"\n"+report+`{"id":99,"progress":1}`+"\n")); err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+		if err := p.Handle(t.Context(), body(`raw {"id":ID,"progres":0.4}`+"\n")); err == nil || !strings.Contains(err.Error(), "unknown field") {
+			t.Errorf("misspelled key: got %v, want an error", err)
+		}
+		began := time.Now()
+		if err := p.Handle(t.Context(), body("raw "+report)); kind(err) != "retry" || time.Since(began) != DefaultTimeout {
+			t.Errorf("no answer: got %v after %s, want a retry after %s", err, time.Since(began), DefaultTimeout)
+		}
+		if starts, _ := f.count(); starts != 1 {
+			t.Errorf("got %d starts, want 1: reports do not stop the process", starts)
+		}
+	})
+}
+
 func TestProcessOutcome(t *testing.T) {
 	for _, pause := range []bool{false, true} {
 		later := map[bool]string{false: "retry after 5s", true: "pause for 5s"}[pause]

@@ -322,7 +322,7 @@ func TestProcessExamples(t *testing.T) {
 				{`{"customer":"closed"}`, "retry after 10m0s", "the bank is closed"},
 				{`{`, "retry", tt.invalid},
 				{"\xff", "retry", ""},
-				{`{"customer":"Bob"}`, "ack", ""},
+				{`{"customer":"Bob","items":["tea","milk"]}`, "ack", ""},
 			} {
 				err := p.Handle(bounded(t), body(m.body))
 				if got := kind(err); got != m.kind || err != nil && !strings.Contains(firstLine(err), m.text) {

@@ -134,7 +134,7 @@ func workersText(all api.Workers, messages bool, now time.Time, width int) strin
 		{Name: "FAILED", Right: true},
 		{Name: "UP", Right: true},
 	})
-	handled := terminal.NewTable([]terminal.Column{{Name: "WORKER"}, {Name: "MESSAGE", Least: 12}, {Name: "ATTEMPT", Right: true}, {Name: "FOR", Right: true}})
+	handled := terminal.NewTable([]terminal.Column{{Name: "WORKER"}, {Name: "MESSAGE", Least: 12}, {Name: "ATTEMPT", Right: true}, {Name: "FOR", Right: true}, {Name: "PROGRESS", Least: 12}})
 	var notes []string
 	for _, w := range all.Workers {
 		longest := "-"
@@ -143,7 +143,7 @@ func workersText(all api.Workers, messages bool, now time.Time, width int) strin
 			if i == 0 {
 				longest = lasts
 			}
-			handled.Add(w.ID, cmp.Or(h.MessageID, "-"), strconv.Itoa(h.Attempt), lasts)
+			handled.Add(w.ID, cmp.Or(h.MessageID, "-"), strconv.Itoa(h.Attempt), lasts, progressText(h.Progress))
 		}
 		table.Add(w.Queue, w.ID, w.Host, strconv.Itoa(w.PID), cmp.Or(w.Program, "-"), w.State,
 			fmt.Sprintf("%d/%d", w.Running, w.Concurrency), longest,
@@ -170,6 +170,18 @@ func workersText(all api.Workers, messages bool, now time.Time, width int) strin
 		b.WriteString("\n" + handled.Text(width))
 	}
 	return b.String()
+}
+
+// progressText returns a text such as "40% page 4 of 10 (2s ago)".
+func progressText(p *api.Progress) string {
+	if p == nil {
+		return "-"
+	}
+	text := "alive"
+	if p.Fraction > 0 || p.Text != "" {
+		text = strings.TrimSpace(fmt.Sprintf("%d%% %s", p.Percent(), terminal.OneLine(p.Text)))
+	}
+	return fmt.Sprintf("%s (%s ago)", text, terminal.Roughly(time.Duration(p.Ago)))
 }
 
 // Pause is reprise pause.

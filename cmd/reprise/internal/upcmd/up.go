@@ -64,7 +64,8 @@ stdin, and writes a line with the id of the message and the result, in any order
        {"id":1,"result":"retry","error":"the bank is closed","retry_after":600}
        {"id":1,"result":"park","error":"no such customer"}
 The other keys are those of the environment variables of exec, in lower case. A body that is not UTF-8 is in body_base64
-instead of body. With "results:", an answer with the result done can have a reply. Flush the output after each line, and write logs to stderr.
+instead of body. With "results:", an answer with the result done can have a reply. Before the
+answer, lines such as {"id":1,"progress":0.4,"text":"page 4 of 10"} and {"id":1,"alive":true} show operators what goes on. Flush the output after each line, and write logs to stderr.
 `
 }
 

@@ -135,6 +135,9 @@ func (l *live) look(ctx context.Context) (s stamps, err error) {
 			fmt.Fprint(sum, w.ID, w.State, w.Silent, w.Running, w.Pauses)
 			for _, h := range w.Handling {
 				fmt.Fprint(sum, h.MessageID, h.Since)
+				if h.Progress != nil {
+					fmt.Fprint(sum, *h.Progress)
+				}
 			}
 		}
 	}

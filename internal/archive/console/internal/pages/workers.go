@@ -44,6 +44,9 @@ type messageRow struct {
 	ID      string
 	Attempt int
 	For     string // duration of the attempt when the worker last sent its status
+
+	Progress *api.Progress
+	Ago      string // time since the report of the progress
 }
 
 // workers lists the workers of all processes, by queue.
@@ -96,7 +99,11 @@ func (q *queueWorkers) add(w api.Worker) {
 		}
 	}
 	for _, h := range w.Handling {
-		row.Messages = append(row.Messages, messageRow{h.MessageID, h.Attempt, elapsedText(time.Duration(h.For))})
+		m := messageRow{ID: h.MessageID, Attempt: h.Attempt, For: elapsedText(time.Duration(h.For)), Progress: h.Progress}
+		if h.Progress != nil {
+			m.Ago = elapsedText(time.Duration(h.Progress.Ago))
+		}
+		row.Messages = append(row.Messages, m)
 	}
 	q.Workers = append(q.Workers, row)
 }
