@@ -39,7 +39,7 @@ var hint = regexp.MustCompile(`^(Node\.js v\d|Bun v\d|\(Use .node --trace|note: 
 // traced returns the cause according to a stack trace or to a message of a runtime. It returns "" if there is none.
 func traced(lines []string) string {
 	var last trace
-	for _, find := range []func([]string) trace{python, pythonGroup, php, ruby, frames, panics, headed} {
+	for _, find := range []func([]string) trace{python, pythonGroup, php, ruby, frames, panics, headed, compiled} {
 		if t := find(lines); t.thrown != "" && t.line >= last.line {
 			last = t
 		}

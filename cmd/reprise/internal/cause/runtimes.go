@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 )
@@ -73,4 +74,26 @@ func block(lines []string) []string {
 		}
 	}
 	return lines
+}
+
+var (
+	compileError = regexp.MustCompile(`^(?:[A-Za-z]:)?[^:]+:(?: line )?\d+: (?:error: (.+)|(syntax error.*?)(?: \(SyntaxError\))?)$`)
+	compileMark  = regexp.MustCompile(`^\s+\| *[\^~ ]*\^[\^~ ]*(.+)$`) // of Ruby from 3.4 on, with the error
+	compileCount = regexp.MustCompile(`^\d+ errors?$`)
+)
+
+// compiled finds the first error of javac, and of a script that Ruby or bash cannot read. Others are often its consequences.
+func compiled(lines []string) (t trace) {
+	for i, line := range lines {
+		switch m := compileError.FindStringSubmatch(line); {
+		case m != nil:
+			t.line, t.thrown = i, cmp.Or(t.thrown, m[1], m[2])
+		case t.thrown == "":
+		case compileMark.MatchString(line) && strings.HasSuffix(t.thrown, " found"):
+			t = trace{line: i, thrown: "syntax error: " + compileMark.FindStringSubmatch(line)[1]}
+		case caret.MatchString(line) || compileCount.MatchString(line):
+			t.line = i
+		}
+	}
+	return t
 }
