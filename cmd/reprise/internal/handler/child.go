@@ -211,7 +211,7 @@ func (c *child) handle(ctx context.Context, m *reprise.Delivery) (reply, bool) {
 		return r, true
 	case <-timeout.C:
 		stopped = &timeoutError{c.owner.cfg.Timeout}
-		c.stop("another message had a " + stopped.Error())
+		c.stop("one of its messages had a " + stopped.Error())
 	case <-ctx.Done():
 		stopped = context.Cause(ctx)
 		c.stop(stopped.Error())

@@ -228,7 +228,7 @@ func TestProcessTimeout(t *testing.T) {
 		second := begin(t, p, "hold")
 		start := time.Now()
 		expect(t, <-first, "handler was stopped: timeout after 10s")
-		expect(t, <-second, "handler was stopped: another message had a timeout after 10s")
+		expect(t, <-second, "handler was stopped: one of its messages had a timeout after 10s")
 		if d := time.Since(start); d != 6*time.Second {
 			t.Errorf("the timeout came after %s, want 6s", d)
 		}
