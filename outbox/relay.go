@@ -158,7 +158,7 @@ func (r *Relay) step(ctx context.Context) (more bool, err error) {
 		r.log.Warn("outbox relay slow", "error", err) // new messages do not wait for old ones
 	}
 	if idle && len(old) == 0 {
-		return false, nil
+		return false, r.claim(ctx)
 	}
 	now, held, err := r.renew(ctx, true)
 	if err != nil || !held {
@@ -170,6 +170,19 @@ func (r *Relay) step(ctx context.Context) (more bool, err error) {
 	}
 	again, err := r.publish(ctx, now, rows)
 	return more || again, err
+}
+
+// claim takes the lease if it is free, although no message is due, so that Status reports the relay.
+func (r *Relay) claim(ctx context.Context) error {
+	if r.leased() {
+		return nil
+	}
+	var until, now int64
+	err := r.box.db.Row(ctx, `SELECT until, `+r.box.clock()+` FROM {relay} WHERE id = 1`).Scan(&until, &now)
+	if err == nil && until <= now {
+		_, _, err = r.renew(ctx, true)
+	}
+	return err
 }
 
 // renew renews the lease, or takes it if it is free. With horizon, it raises the horizon to the time that it returns. It

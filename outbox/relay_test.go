@@ -406,3 +406,24 @@ func TestRefusingDestinationDelaysNoOther(t *testing.T) {
 		}
 	})
 }
+
+// Also a relay without messages has the lease, so that Status does not report its absence.
+func TestIdleRelayHasTheLease(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		clock := newClock()
+		b, to := db.box(t, clock), &recorder{}
+		first, second := relay(t, b, to), relay(t, b, to)
+		for range 2 {
+			step(t, first)
+			step(t, second)
+			if s, err := b.Status(t.Context()); err != nil || !s.Relay {
+				t.Errorf("Status: got %+v, %v; want a relay", s, err)
+			}
+			clock.pass(2 * outbox.DefaultLease)
+			if s, err := b.Status(t.Context()); err != nil || s.Relay {
+				t.Errorf("Status after the lease: got %+v, %v; want no relay", s, err)
+			}
+			first = relay(t, b, to)
+		}
+	})
+}
