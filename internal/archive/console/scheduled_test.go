@@ -217,3 +217,78 @@ func TestCronAPI(t *testing.T) {
 		t.Errorf("audit log: got %+v", acts)
 	}
 }
+
+func TestScheduledPage(t *testing.T) {
+	box := newBox(t)
+	c := newConsole(t, withBox(t, box))
+	page := func(path string) string {
+		t.Helper()
+		w := ask(t, c, "GET", path, nil)
+		if w.Code != http.StatusOK {
+			t.Fatalf("GET %s: got status %d, want 200; body %s", path, w.Code, w.Body)
+		}
+		return w.Body.String()
+	}
+	contains := func(text string, want ...string) {
+		t.Helper()
+		for _, part := range want {
+			if !strings.Contains(text, part) {
+				t.Errorf("page does not contain %q: %s", part, text)
+			}
+		}
+	}
+	contains(page("/scheduled"), "3 messages", "No process publishes these messages", "nightly", "30 2 * * *", "m-3", "/scheduled/act?all=true&amp;do=cancel", "/scheduled/act?do=move&amp;id=1", `href="/scheduled" aria-current="page"`)
+	if text := page("/scheduled?routing_key=mails&failed=&before=&order_key="); strings.Contains(text, "m-1") || !strings.Contains(text, "m-3") {
+		t.Errorf("page of mails: %s", text)
+	}
+	contains(page("/scheduled?routing_key=none"), "No matching messages")
+	contains(page("/scheduled/1"), "Message 1 to orders", "order")
+	contains(page("/scheduled/act?do=cancel&routing_key=orders"), "Cancel: 2 messages", `name="at_most" value="2"`, `name="through" value="2"`)
+	contains(page("/scheduled?act=cancel&done=2&attempted=1&late=3"), "3 messages canceled. 1 after a failed attempt", "3 unchanged")
+	for path, status := range map[string]int{"/scheduled?before=soon": 400, "/scheduled/act?do=x&all=true": 400, "/scheduled/act?do=cancel": 400, "/scheduled/99": 404} {
+		if w := ask(t, c, "GET", path, nil); w.Code != status {
+			t.Errorf("GET %s: got status %d, want %d", path, w.Code, status)
+		}
+	}
+	submit := func(path, form string, status int) {
+		t.Helper()
+		if w := ask(t, c, "POST", path, form, header("Content-Type", "application/x-www-form-urlencoded")); w.Code != status {
+			t.Errorf("POST %s %s: got status %d, want %d; body %.300s", path, form, w.Code, status, w.Body)
+		}
+	}
+	list := func() string {
+		t.Helper()
+		rows, err := box.List(t.Context(), outbox.Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		for _, r := range rows {
+			fmt.Fprintf(&text, "%s in %s, ", r.MessageID, time.Until(r.Due).Round(time.Hour))
+		}
+		return text.String()
+	}
+	submit("/scheduled/act", "do=move&id=1&at_most=1&through=3&at=soon", 422)
+	submit("/scheduled/act", "do=move&id=1&at_most=1&at=9h", 400)
+	submit("/scheduled/act", "do=move&id=1&at_most=1&through=3&at=9h&submission=s1", 303)
+	submit("/scheduled/act", "do=move&id=1&at_most=1&through=3&at=10h&submission=s1", 409)
+	submit("/scheduled/act", "do=send&id=2&at_most=1&through=3", 303)
+	submit("/scheduled/picked", "do=cancel&id=1&id=3", 200)
+	if got, want := list(), "m-2 in 0s, m-3 in 3h0m0s, m-1 in 9h0m0s, "; got != want {
+		t.Errorf("messages: got %s, want %s", got, want)
+	}
+	submit("/scheduled/act", "do=cancel&all=true&at_most=2&through=2", 303)
+	if got, want := list(), "m-3 in 3h0m0s, "; got != want {
+		t.Errorf("messages: got %s, want %s", got, want)
+	}
+	submit("/scheduled/run", "app=default&name=nightly&submission=s2", 303)
+	submit("/scheduled/run", "app=default&name=none&submission=s3", 404)
+
+	without := newConsole(t, Config{})
+	if w := ask(t, without, "GET", "/", nil); strings.Contains(w.Body.String(), `href="/scheduled"`) {
+		t.Error("console without an outbox links to the page")
+	}
+	if w := ask(t, without, "GET", "/scheduled", nil); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "This console has no outbox") {
+		t.Errorf("page without an outbox: got status %d, want 409; body %s", w.Code, w.Body)
+	}
+}

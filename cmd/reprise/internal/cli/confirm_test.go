@@ -17,20 +17,23 @@ import (
 // pipe. Without an answer, it changes nothing.
 func TestActionsAskUnlessYes(t *testing.T) {
 	commands := map[string][]string{
-		"failed replay":    {"--group", "3"},
-		"failed discard":   {"--group", "3", "--reason", "x"},
-		"failed undo":      {"--group", "3"},
-		"failed erase":     {"--group", "3", "--reason", "x"},
-		"failed purge":     {},
-		"purge":            {"orders", "--reason", "x"},
-		"waiting retry":    {"--queue", "orders"},
-		"waiting postpone": {"--queue", "orders", "--for", "1h"},
-		"waiting park":     {"--queue", "orders", "--reason", "x"},
-		"redrive":          nil, // needs a broker: see redrive.txtar
-		"migrate":          nil, // needs a broker: see migrate.txtar
-		"move":             nil, // needs brokers: see move.txtar
-		"topology apply":   nil, // needs a broker: see topology-plan.txtar
-		"peek":             nil, // needs a broker, and takes nothing out: see peek.txtar
+		"failed replay":     {"--group", "3"},
+		"failed discard":    {"--group", "3", "--reason", "x"},
+		"failed undo":       {"--group", "3"},
+		"failed erase":      {"--group", "3", "--reason", "x"},
+		"failed purge":      {},
+		"purge":             {"orders", "--reason", "x"},
+		"waiting retry":     {"--queue", "orders"},
+		"waiting postpone":  {"--queue", "orders", "--for", "1h"},
+		"waiting park":      {"--queue", "orders", "--reason", "x"},
+		"schedule cancel":   {"--key", "orders"},
+		"schedule move":     {"--key", "orders", "--in", "1h"},
+		"schedule send-now": {"--key", "orders"},
+		"redrive":           nil, // needs a broker: see redrive.txtar
+		"migrate":           nil, // needs a broker: see migrate.txtar
+		"move":              nil, // needs brokers: see move.txtar
+		"topology apply":    nil, // needs a broker: see topology-plan.txtar
+		"peek":              nil, // needs a broker, and takes nothing out: see peek.txtar
 	}
 	parser, err := newParser(terminal.IO{Stdout: io.Discard, Stderr: io.Discard, Lookup: func(string) (string, bool) { return "", false }})
 	if err != nil {

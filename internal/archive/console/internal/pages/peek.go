@@ -79,8 +79,14 @@ func (p *Pages) peek(c *web.Call) error {
 }
 
 func viewPeeked(m *reprise.Delivery, n int, secrets []failed.Rule) peekedMessage {
-	content := failed.ContentOf(m).Redact(secrets)
-	v := peekedMessage{N: n, ID: m.MessageID, Exchange: m.Exchange, Key: m.RoutingKey, Redelivered: m.Redelivered, Body: show.ViewBody(content)}
+	v := viewContent(failed.ContentOf(m).Redact(secrets))
+	v.N, v.ID, v.Exchange, v.Key, v.Redelivered = n, m.MessageID, m.Exchange, m.RoutingKey, m.Redelivered
+	return v
+}
+
+// viewContent returns the body, the headers and the properties of a message.
+func viewContent(content failed.Content) peekedMessage {
+	v := peekedMessage{Body: show.ViewBody(content)}
 	v.Headers, v.System = show.SplitHeaders(content.Headers)
 	rest := content.Properties
 	rest.Exchange, rest.RoutingKey, rest.MessageID = "", "", "" // the head shows them

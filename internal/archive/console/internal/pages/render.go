@@ -77,6 +77,7 @@ type page struct {
 	IsAdmin    bool
 	Waiting    int64 // messages in state failed
 	Running    int   // number of running replays
+	HasOutbox  bool
 }
 
 // flash describes the result of the previous request and offers an undo.
@@ -92,7 +93,7 @@ func render(c *web.Call, status int, name string, p page, data any) error {
 	p.Data = data
 	p.Now = c.Clock()
 	p.Who, p.Role = c.Who.Actor, c.Who.Role
-	p.CanLogOut = c.Who.Session != ""
+	p.CanLogOut, p.HasOutbox = c.Who.Session != "", c.Outbox != nil
 	p.CanOperate, p.IsAdmin = c.Who.Role >= access.Operate, c.Who.Role >= access.Admin
 	if c.Who.Role >= access.View && !c.Unavailable {
 		fillFrame(c, &p)

@@ -32,6 +32,7 @@ var icons = map[string]string{
 	"dot":       `<circle cx="8" cy="8" r="3"/>`,
 	"paused":    `<path d="M5.5 3.5v9M10.5 3.5v9"/>`,
 	"retrying":  `<circle cx="8" cy="8" r="6"/><path d="M8 4.5V8l2.5 1.5"/>`,
+	"scheduled": `<rect x="2" y="3" width="12" height="11" rx="1.5"/><path d="M2 6.5h12M5.2 1.5V4M10.8 1.5V4M5 9.8h2.6M5 11.8h5.5"/>`,
 	"in":        `<circle cx="8" cy="8" r="6"/><path d="M8 4.8v6.4M5.4 8.6 8 11.2l2.6-2.6"/>`,
 }
 
