@@ -71,10 +71,22 @@ func (c IntakeConfig) message(d *reprise.Delivery) (*Message, error) {
 		return nil, fmt.Errorf("headers %s and %s must not both be set", headerDelay, headerAt)
 	case !slices.Contains(c.Destinations, m.Exchange):
 		return nil, fmt.Errorf("exchange %q is not permitted as a destination (permitted: %q)", m.Exchange, c.Destinations)
-	case m.Exchange == "" && slices.Contains([]string{c.Exchange, c.expired()}, m.RoutingKey):
-		return nil, fmt.Errorf("queue %q must not be a destination, because it belongs to the intake", m.RoutingKey)
+	}
+	for _, queue := range []string{c.Exchange, c.expired()} { // a message to them would return, with as many copies, without end
+		if m.Exchange == "" && (m.RoutingKey == queue || hasCC(m.Headers, queue)) {
+			return nil, fmt.Errorf("queue %q must not be a destination, because it belongs to the intake", queue)
+		}
 	}
 	return m, nil
+}
+
+// hasCC reports whether the header CC contains a routing key.
+func hasCC(headers map[string]any, key string) bool {
+	list, _ := headers["CC"].([]any)
+	return slices.ContainsFunc(list, func(v any) bool {
+		var s string
+		return text(&s)(v) == nil && s == key
+	})
 }
 
 // restore restores the values that the message had when it was published: the expiration of a message that has expired in the

@@ -252,9 +252,15 @@ func TestIntakeParksInvalidMessages(t *testing.T) {
 				t.Errorf("%v: got %v", c.headers, d.Headers)
 			}
 		}
-		in.publish(in.exchange, amqp.Publishing{})
-		if d := in.get(in.exchange + ".failed"); !strings.Contains(fmt.Sprint(d.Headers["x-reprise-errors"]), "belongs to the intake") {
-			t.Errorf("message to the queue of the intake: got %v", d.Headers)
+		for key, headers := range map[string]amqp.Table{
+			in.exchange: nil,
+			"orders":    {"CC": []any{in.exchange}},
+			"invoices":  {"CC": []any{"copies", in.exchange + ".expired"}},
+		} {
+			in.publish(key, amqp.Publishing{Headers: headers})
+			if d := in.get(in.exchange + ".failed"); !strings.Contains(fmt.Sprint(d.Headers["x-reprise-errors"]), "belongs to the intake") {
+				t.Errorf("message to the queue of the intake: got %v", d.Headers)
+			}
 		}
 		in.rows(0)
 	})
