@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -51,6 +52,9 @@ func TestCancelAndMove(t *testing.T) {
 		to.want(t, "sooner", "later")
 		if _, err := b.Cancel(t.Context(), outbox.Filter{}); err == nil {
 			t.Error("Cancel without a condition: got nil, want an error")
+		}
+		if _, err := b.Move(t.Context(), outbox.Filter{MessageID: "later"}, year10000); !errors.Is(err, reprise.ErrInvalidMessage) {
+			t.Errorf("Move after the year 9999: got %v, want ErrInvalidMessage", err)
 		}
 	})
 }

@@ -175,6 +175,9 @@ func (b *Box) Cancel(ctx context.Context, f Filter) (Result, error) {
 // Move changes the time at which messages are due, to t or to now, whichever is later. It acts on the first messages of
 // List. For a message that a relay has failed to publish, it changes the time of the next attempt instead.
 func (b *Box) Move(ctx context.Context, f Filter, t time.Time) (Result, error) {
+	if afterYear9999(t) {
+		return Result{}, fmt.Errorf("outbox: cannot move messages: %w: the time must not be after the year 9999: got %s", reprise.ErrInvalidMessage, t)
+	}
 	r, err := b.change(ctx, f, func(tx *sqlkit.Tx, now int64, waiting, attempted []pending) error {
 		return b.postpone(tx, max(now, t.Add(time.Millisecond-1).UnixMilli()), waiting, attempted)
 	})

@@ -87,6 +87,8 @@ func (b *Box) encode(ctx context.Context, m *Message) (row, error) {
 	switch {
 	case !m.At.IsZero() && m.In != 0:
 		return fail("At and In must not both be set")
+	case afterYear9999(m.At):
+		return fail("At must not be after the year 9999: got %s", m.At)
 	case m.In < 0:
 		return fail("In must not be negative: got %s", m.In)
 	case m.Unique != "" && m.UniqueFor < time.Millisecond:
@@ -148,6 +150,9 @@ func decode(m *reprise.Message, props, headers string, due int64) error {
 	}
 	return nil
 }
+
+// afterYear9999 reports whether RFC 3339, and therefore JSON, cannot represent a time in UTC.
+func afterYear9999(t time.Time) bool { return t.UTC().Year() > 9999 }
 
 // dueArgs returns the earliest time and the delay of a message, in ms. The message is due at the later of the time and the end of
 // the delay.

@@ -66,6 +66,9 @@ func TestMessagesKeepTheirContent(t *testing.T) {
 	})
 }
 
+// year10000 begins in UTC, and not yet in its zone. JSON cannot represent it.
+var year10000 = time.Date(9999, 12, 31, 12, 0, 0, 0, time.FixedZone("", -12*3600))
+
 func TestInvalidMessagesAreRefused(t *testing.T) {
 	db := openSQLite(t)
 	b := db.box(t, nil)
@@ -74,6 +77,7 @@ func TestInvalidMessagesAreRefused(t *testing.T) {
 		"header":    {Message: reprise.Message{Headers: map[string]any{"x": struct{}{}}}},
 		"both":      {At: time.Now(), In: time.Second},
 		"negative":  {In: -time.Second},
+		"late":      {At: year10000},
 		"NUL":       {Message: reprise.Message{RoutingKey: "a\x00"}},
 		"not UTF-8": {Key: "\xff"},
 		"long":      {Unique: strings.Repeat("x", 256), UniqueFor: time.Hour},
