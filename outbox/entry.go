@@ -154,7 +154,7 @@ var ErrNoEntry = errors.New("outbox: periodic message not found")
 func (b *Box) Occur(ctx context.Context, app, name string) error {
 	err := b.transaction(ctx, func(tx *sqlkit.Tx) error {
 		var now int64
-		err := tx.Row(`SELECT `+b.clock()+` FROM {cron} WHERE app = $1 AND name = $2`, app, name).Scan(&now)
+		err := tx.Row(`SELECT `+b.clock()+` FROM {cron} WHERE app = $1 AND name = $2 AND spec <> ''`, app, name).Scan(&now)
 		if errors.Is(err, sql.ErrNoRows) {
 			return ErrNoEntry
 		}
@@ -175,7 +175,7 @@ func (b *Box) Occur(ctx context.Context, app, name string) error {
 // requested is the suffix of the name of a row that requests an occurrence at the time upto. Names of entries have no slash.
 const requested = "/now"
 
-// takeRequests inserts the requested occurrences of the entries of this process.
+// takeRequests inserts the requested occurrences of the entries of this process. It returns the first error.
 func (b *Box) takeRequests(ctx context.Context, now int64) error {
 	var name string
 	var at int64
@@ -186,14 +186,15 @@ func (b *Box) takeRequests(ctx context.Context, now int64) error {
 		}
 		wanted[strings.TrimSuffix(name, requested)] = at
 	}
+	var failed error
 	for _, e := range b.entries {
 		if at, ok := wanted[e.Name]; ok && e.started {
 			if err := b.take(ctx, e, at, now); err != nil {
-				return fmt.Errorf("entry %q: %w", e.Name, err)
+				failed = cmp.Or(failed, fmt.Errorf("entry %q: %w", e.Name, err))
 			}
 		}
 	}
-	return nil
+	return failed
 }
 
 // take inserts a requested occurrence, unless the specification of the entry is that of another process, which then inserts it.
@@ -229,7 +230,7 @@ func (b *Box) tick(ctx context.Context, poll time.Duration) {
 	}
 }
 
-// tickAll inserts the due occurrences of all entries.
+// tickAll inserts the due occurrences of all entries. It returns the first error; an entry that cannot be inserted does not block others.
 func (b *Box) tickAll(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -240,18 +241,17 @@ func (b *Box) tickAll(ctx context.Context) error {
 	if err := b.db.Row(ctx, `SELECT `+b.clock()).Scan(&now); err != nil {
 		return err
 	}
+	var failed error
 	for _, e := range b.entries {
-		for e.next <= now {
-			more, err := b.occur(ctx, e, now)
-			if err != nil {
-				return fmt.Errorf("entry %q: %w", e.Name, err)
-			}
-			if !more {
+		for more := true; more && e.next <= now; {
+			var err error
+			if more, err = b.occur(ctx, e, now); err != nil {
+				failed = cmp.Or(failed, fmt.Errorf("entry %q: %w", e.Name, err))
 				break
 			}
 		}
 	}
-	return b.takeRequests(ctx, now)
+	return cmp.Or(failed, b.takeRequests(ctx, now))
 }
 
 // occur inserts one due occurrence of an entry. The process that moves the time in the row forward inserts the occurrence, in

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -139,6 +140,9 @@ func TestOccur(t *testing.T) {
 		clock.pass(59 * time.Minute)
 		occur()
 		occur()
+		if err := other.Occur(t.Context(), "default", "e/now"); !errors.Is(err, outbox.ErrNoEntry) {
+			t.Errorf("Occur of a request: got %v, want ErrNoEntry", err)
+		}
 		tick(t, other)
 		if all, err := other.Entries(t.Context()); err != nil || len(all) != 1 || len(all[0].Times(3)) != 3 || !all[0].Times(3)[2].Equal(clock.Now().Add(2*time.Hour+time.Minute)) {
 			t.Errorf("Entries: got %+v, %v; want one with its next times", all, err)
@@ -153,6 +157,40 @@ func TestOccur(t *testing.T) {
 		tick(t, boxes...)
 		step(t, r)
 		to.want(t, "cron:default/e/2026-01-01T00:59:00.000Z", "cron:default/e/2026-01-01T01:00:00Z")
+	})
+}
+
+// An entry whose message cannot be inserted does not block other entries.
+func TestRefusedEntryDoesNotBlockOthers(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		clock, to := newClock(), &recorder{}
+		refuse := false
+		b := db.box(t, clock, func(c *outbox.Config) {
+			c.BeforeInsert = func(_ context.Context, m *reprise.Message) error {
+				if refuse && m.Type == "refused" {
+					return errors.New("refused")
+				}
+				return nil
+			}
+		})
+		every(t, b, outbox.Entry{Name: "refused", Spec: "* * * * *", Message: reprise.Message{Type: "refused"}})
+		every(t, b, outbox.Entry{Name: "e", Spec: "* * * * *"})
+		tick(t, b)
+		refuse = true
+		clock.pass(time.Minute)
+		for range 2 {
+			if err := outbox.Tick(t.Context(), b); err == nil || !strings.Contains(err.Error(), `entry "refused"`) {
+				t.Errorf("refused entry: got %v, want an error", err)
+			}
+			for _, name := range []string{"refused", "e"} {
+				if err := b.Occur(t.Context(), "default", name); err != nil {
+					t.Error(err)
+				}
+			}
+			clock.pass(time.Millisecond)
+		}
+		step(t, relay(t, b, to))
+		to.want(t, "cron:default/e/2026-01-01T00:01:00Z", "cron:default/e/2026-01-01T00:01:00.000Z")
 	})
 }
 
