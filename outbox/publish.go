@@ -21,7 +21,7 @@ const maxRounds = 32
 // An item whose key has an earlier row is published only after the confirm of this row in the same batch. Otherwise, a
 // message that the broker refuses would leave after the later messages of its key.
 func (r *Relay) publish(ctx context.Context, now int64, items []*item) (again bool, err error) {
-	b := batch{items: items, followers: map[int64]*item{}, failures: map[failure][]int64{}}
+	b := batch{now: now, items: items, followers: map[int64]*item{}, failures: map[failure][]int64{}}
 	for _, s := range r.dests {
 		s.probed = false // also if the last batch was interrupted
 	}
@@ -40,13 +40,14 @@ func (r *Relay) publish(ctx context.Context, now int64, items []*item) (again bo
 			again = true
 			break
 		}
-		err = r.publishRound(ctx, now, &b)
+		err = r.publishRound(ctx, &b)
 	}
-	return r.settle(ctx, now, &b, again, err)
+	return r.settle(ctx, &b, again, err)
 }
 
 // batch is the state of a batch.
 type batch struct {
+	now       int64 // time of the last result, which can be much later than the start
 	items     []*item
 	round     []*item         // to publish next
 	followers map[int64]*item // by the previous row of their key
@@ -67,12 +68,15 @@ func (b *batch) failed(m *item, err error) {
 }
 
 // publishRound publishes the items of a round, and determines the next round. It returns an error if the broker accepts no messages.
-func (r *Relay) publishRound(ctx context.Context, now int64, b *batch) error {
+func (r *Relay) publishRound(ctx context.Context, b *batch) error {
 	messages := make([]*reprise.Message, len(b.round))
 	for i, m := range b.round {
 		messages[i] = &m.message
 	}
+	began := r.wall()
 	errs := errorsOf(r.to.PublishBatch(ctx, messages), len(messages))
+	took := max(0, r.wall().Sub(began))
+	b.now += took.Milliseconds()
 	var next []*item
 	var broken error
 	for i, m := range b.round {
@@ -80,7 +84,7 @@ func (r *Relay) publishRound(ctx context.Context, now int64, b *batch) error {
 		case err == nil:
 			b.confirmed = append(b.confirmed, m.seq)
 			b.recovered = r.dests.succeeded(m) || b.recovered
-			if f := b.followers[m.seq]; f != nil && r.dests.admits(f, now) {
+			if f := b.followers[m.seq]; f != nil && r.dests.admits(f, b.now) {
 				delete(b.followers, m.seq)
 				next = append(next, f)
 			}
@@ -88,7 +92,7 @@ func (r *Relay) publishRound(ctx context.Context, now int64, b *batch) error {
 			broken = err
 		default:
 			b.failed(m, err)
-			r.dests.failed(m, now, err)
+			r.dests.failed(m, b.now, took, err)
 		}
 	}
 	b.round = next
@@ -97,13 +101,13 @@ func (r *Relay) publishRound(ctx context.Context, now int64, b *batch) error {
 
 // settle deletes the confirmed rows and records the failures. A relay that has a confirm may always delete the row, even without a
 // lease, because a row is never changed into another message.
-func (r *Relay) settle(ctx context.Context, now int64, b *batch, again bool, cause error) (bool, error) {
+func (r *Relay) settle(ctx context.Context, b *batch, again bool, cause error) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
 	var err error
 	if bad := r.delete(ctx, b.confirmed); bad != nil {
 		err = fmt.Errorf("cannot delete published messages: %w", bad)
-	} else if bad := r.record(ctx, now, b.failures); bad != nil {
+	} else if bad := r.record(ctx, b.now, b.failures); bad != nil {
 		err = fmt.Errorf("cannot record failed messages: %w", bad)
 	}
 	if err = errors.Join(cause, err); err != nil {
@@ -246,7 +250,9 @@ func (d destinations) succeeded(m *item) bool {
 // lastSuspension limits the time without an attempt, so that messages leave soon after the destination accepts them again.
 const lastSuspension = 30 * time.Second
 
-func (d destinations) failed(m *item, now int64, err error) {
+// failed suspends a destination from the time now. While a relay waits for a confirm, messages to other destinations wait as well. Tests
+// of destinations that do not confirm therefore use at most a quarter of the time.
+func (d destinations) failed(m *item, now int64, took time.Duration, err error) {
 	if errors.Is(err, reprise.ErrInvalidMessage) || isTooLarge(err) {
 		return
 	}
@@ -257,7 +263,11 @@ func (d destinations) failed(m *item, now int64, err error) {
 	} else if s.until > now {
 		return // another message of the same round
 	}
-	s.until, s.probed = now+min(lastSuspension, backoff(s.errors)).Milliseconds(), false
+	pause := min(lastSuspension, backoff(s.errors))
+	if errors.Is(err, reprise.ErrUnconfirmed) {
+		pause = max(pause, 3*took)
+	}
+	s.until, s.probed = now+pause.Milliseconds(), false
 	s.errors++
 }
 

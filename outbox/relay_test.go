@@ -241,6 +241,42 @@ func TestRefusedMessageHoldsItsKey(t *testing.T) {
 	})
 }
 
+// Other messages wait for a destination that confirms nothing, until the publisher gives up. The tests of the destination must therefore
+// use a small part of the time.
+func TestUnconfirmedMessagesUseLittleTime(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		clock := newClock()
+		tests := 0
+		to := &recorder{before: func(messages []*reprise.Message) error {
+			e := &reprise.BatchError{}
+			for i, m := range messages {
+				if m.RoutingKey == "silent" {
+					e.Failed = append(e.Failed, &reprise.MessageError{Index: i, Err: reprise.ErrUnconfirmed})
+				}
+			}
+			if len(e.Failed) == 0 {
+				return nil
+			}
+			tests++
+			clock.pass(reprise.DefaultConfirmTimeout)
+			return e
+		}}
+		b := db.box(t, clock)
+		r := relay(t, b, to)
+		began := clock.Now()
+		for clock.Now().Sub(began) < 10*time.Minute {
+			m := message("silent")
+			m.RoutingKey = "silent"
+			schedule(t, b, m)
+			step(t, r)
+			clock.pass(time.Second)
+		}
+		if tests < 2 || tests > 6 {
+			t.Errorf("tests of the destination in 10 minutes: got %d, want 2 to 6", tests)
+		}
+	})
+}
+
 // errKilled marks the place at which a relay is killed.
 var errKilled = errors.New("killed")
 
