@@ -223,7 +223,7 @@ workers:
   - {queue: broken, exec: [sh, ./env.sh]}
   - queue: relay
     exec: {command: [/usr/bin/python3, relay.py], env: {BROKER: "amqp://guest:guest@`+address+`/"}}
-`))
+`), "OTEL_BSP_SCHEDULE_DELAY=10", "OTEL_METRIC_EXPORT_INTERVAL=100")
 	if err := reloadFile(filepath.Join(dir, "reprise.yaml")); err != nil { // the queues exist
 		t.Fatal(err)
 	}
@@ -233,10 +233,9 @@ workers:
 		}
 	}
 	testkit.Eventually(t, time.Minute, func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		_, err := os.Stat(filepath.Join(dir, "seen"))
-		return len(parents) == 3 && err == nil
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.spans) == 7 && slices.Contains(c.metrics, "reprise_attempts_total")
 	})
 	log := stop()
 

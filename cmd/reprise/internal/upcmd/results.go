@@ -47,7 +47,7 @@ func (s *resultSender) connect(client *reprise.Client, count func(queue, result 
 	})})
 }
 
-// of returns the results of a worker, or nil if it has none.
+// of returns the results of a worker, or nil without "results:".
 func (s *resultSender) of(w config.Worker) *handler.Results {
 	if w.Results == nil {
 		return nil
