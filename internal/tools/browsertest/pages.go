@@ -14,7 +14,7 @@ type Page struct{ Name, Path string }
 
 // IsError reports whether the page has an error status.
 func (p Page) IsError() bool {
-	return slices.Contains([]string{"missing", "search-wrong", "search-unknown", "groups-wrong", "history-wrong", "retrying-wrong"}, p.Name)
+	return slices.Contains([]string{"missing", "search-wrong", "search-unknown", "groups-wrong", "history-wrong", "retrying-wrong", "scheduled-wrong"}, p.Name)
 }
 
 // Pages returns a page of each kind, for an archive that Seed has filled.
@@ -36,6 +36,12 @@ func Pages(ctx context.Context, a *store.Archive) ([]Page, error) {
 		{"retrying-postpone", "/retrying/act?do=postpone&all=true"},
 		{"retrying-none", "/retrying/act?do=park&queue=nothing"},
 		{"retrying-wrong", "/retrying?attempt=many"},
+		{"scheduled", "/scheduled"},
+		{"scheduled-message", "/scheduled/1"},
+		{"scheduled-move", "/scheduled/act?do=move&routing_key=orders"},
+		{"scheduled-cancel", "/scheduled/act?do=cancel&all=true"},
+		{"scheduled-none", "/scheduled?order_key=nothing"},
+		{"scheduled-wrong", "/scheduled?before=many"},
 		{"worker-resume", "/workers/resume?queue=orders"},
 		{"history", "/history"},
 		{"history-hour", "/history?queue=orders&range=1h"},

@@ -20,6 +20,7 @@ import (
 	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/outbox"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -91,9 +92,14 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	if s.Archive, err = store.Open(ctx, db, store.Config{Dialect: store.SQLite}); err != nil {
 		return err
 	}
+	box, err := seedOutbox(ctx, db)
+	if err != nil {
+		return err
+	}
 	workers := cfg.workers()
 	a, err := archive.Open(ctx, archive.Config{
 		DB: db, Dialect: archive.SQLite, Workers: workers, Sample: time.Second,
+		Outbox:     func() *outbox.Box { return box },
 		Management: &archive.Management{URL: management, User: "guest", Password: "guest"},
 		Console:    archive.Console{Prefix: cfg.Prefix, Tokens: cfg.Tokens, TraceURL: "https://traces.example.com/trace/{trace_id}"},
 	})

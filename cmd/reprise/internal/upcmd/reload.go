@@ -57,8 +57,8 @@ type reloaded struct {
 	PID int `json:"pid"`
 	changes
 	Unarchived []string `json:"unarchived,omitempty"` // failed queues that the archive takes only after a restart
-	Error   string `json:"error,omitempty"`
-	Invalid bool   `json:"invalid,omitempty"` // the configuration is invalid
+	Error      string   `json:"error,omitempty"`
+	Invalid    bool     `json:"invalid,omitempty"` // the configuration is invalid
 }
 
 // Run makes all processes of a configuration reload it.
