@@ -89,8 +89,8 @@ func (m *Metrics) Notified(result string) {
 	m.notifications.WithLabelValues(result).Inc()
 }
 
-// Result counts the result of a handler of "reprise up". The value result is "sent", "dropped", because its reply queue does not exist or is full, or
-// "failed".
+// Result counts the result of a handler of "reprise up". The value result is "sent", "dropped" (the reply queue does not
+// exist or is full) or "failed".
 func (m *Metrics) Result(queue, result string) {
 	for _, r := range []string{"sent", "dropped", "failed"} {
 		m.results.WithLabelValues(queue, r)

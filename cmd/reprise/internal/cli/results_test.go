@@ -141,9 +141,10 @@ type resultWorkers struct {
 func newResultWorkers(t *testing.T, b testkit.Target, workers, files map[string]string) *resultWorkers {
 	t.Helper()
 	w := &resultWorkers{dir: t.TempDir(), prefix: testkit.Name(t, "results")}
-	config := "broker: " + b.URL + "\nworkers:\n"
+	var config strings.Builder
+	config.WriteString("broker: " + b.URL + "\nworkers:\n")
 	for queue, settings := range workers {
-		config += "  - {queue: " + w.name(queue) + ", backoff: {fixed: 1ms}, " + strings.ReplaceAll(settings, "OUT", w.name("OUT")) + "}\n"
+		config.WriteString("  - {queue: " + w.name(queue) + ", backoff: {fixed: 1ms}, " + strings.ReplaceAll(settings, "OUT", w.name("OUT")) + "}\n")
 		w.queues = append(w.queues, w.name(queue))
 	}
 	for name, text := range files {
@@ -151,7 +152,7 @@ func newResultWorkers(t *testing.T, b testkit.Target, workers, files map[string]
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(w.dir, "reprise.yaml"), []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(w.dir, "reprise.yaml"), []byte(config.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := amqp.Dial(b.URL)
