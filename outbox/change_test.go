@@ -39,6 +39,7 @@ func TestCancelAndMove(t *testing.T) {
 		schedule(t, b, delayed("canceled", time.Minute), delayed("later", time.Minute), delayed("sooner", time.Hour), message("due"))
 		cancel(t, b, outbox.Filter{MessageID: "canceled"}, outbox.Result{Done: 1})
 		cancel(t, b, outbox.Filter{MessageID: "canceled"}, outbox.Result{})
+		cancel(t, b, outbox.Filter{Seqs: []int64{}, Through: 1000}, outbox.Result{}) // an empty list is not the absence of a list
 		move(t, b, outbox.Filter{MessageID: "later"}, clock.Now().Add(2*time.Minute), outbox.Result{Done: 1})
 		move(t, b, outbox.Filter{MessageID: "sooner"}, time.Time{}, outbox.Result{Done: 1})
 		cancel(t, b, outbox.Filter{MessageID: "due"}, outbox.Result{Done: 1}) // due, but no relay has read it

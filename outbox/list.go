@@ -18,7 +18,7 @@ const DefaultLimit = 1000
 
 // Filter selects messages that have not left. A message must satisfy all conditions that are set.
 type Filter struct {
-	Seqs       []int64 // one of these Row.Seq
+	Seqs       []int64 // one of these Row.Seq; nil: no restriction
 	Through    int64   // Row.Seq of at most this; see Count
 	MessageID  string  // several messages can have one id
 	Key        string
@@ -60,7 +60,9 @@ func (b *Box) conditions(f Filter) (text string, args []any) {
 		args = append(args, value)
 		all = append(all, strings.ReplaceAll(condition, "?", fmt.Sprintf("$%d", len(args))))
 	}
-	if len(f.Seqs) > 0 {
+	if f.Seqs != nil && len(f.Seqs) == 0 {
+		all = append(all, "1 = 0")
+	} else if f.Seqs != nil {
 		condition, list := b.among("seq", fmt.Sprintf("$%d", len(args)+1), f.Seqs)
 		all, args = append(all, condition), append(args, list...)
 	}

@@ -137,6 +137,9 @@ func TestScheduledAPI(t *testing.T) {
 	if done := act("cancel", `{"all":true,"filter":{},"at_most":1}`); done.Done != 1 {
 		t.Errorf("cancel of at most one: got %+v", done)
 	}
+	if done := act("move", `{"filter":{"ids":[]},"in":"10h"}`); done.Selected != 0 {
+		t.Errorf("move of an empty list: got %+v, want nothing", done)
+	}
 	if done := act("move", `{"filter":{"ids":[3]},"in":"10h"}`); done.Done != 1 {
 		t.Errorf("move: got %+v", done)
 	}
