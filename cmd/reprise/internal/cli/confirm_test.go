@@ -81,3 +81,23 @@ func TestActionsAskUnlessYes(t *testing.T) {
 		})
 	}
 }
+
+// An act on the outbox is limited. The command says that other messages remain, because they leave.
+func TestScheduleCommandsReportTheRest(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Get("dry_run") != "" {
+			_, _ = io.WriteString(w, `{"selected":10005,"done":0,"through":10005,"dry_run":true}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"selected":10000,"done":10000}`)
+	}))
+	defer server.Close()
+	for _, args := range []string{"schedule cancel --all", "schedule move --all --in 1h", "schedule send-now --all"} {
+		var out, errs bytes.Buffer
+		code := Main(append(strings.Fields(args), "--yes", "--server", server.URL), terminal.IO{Stdout: &out, Stderr: &errs, Lookup: func(string) (string, bool) { return "", false }})
+		if code != 3 || !strings.Contains(out.String(), "10000 messages") || !strings.Contains(out.String(), "5 more match") {
+			t.Errorf("%s: exit code %d, want 3\n%s%s", args, code, &out, &errs)
+		}
+	}
+}

@@ -319,7 +319,8 @@ func (c *scheduleAct) act(ctx context.Context, streams terminal.IO, a api.Schedu
 		}
 		a.AtMost, a.Through = min(would.Selected, api.MaxScheduledAct), would.Through
 		count := terminal.Plural(int(a.AtMost), "message")
-		if more := would.Selected - a.AtMost; more > 0 {
+		more := would.Selected - a.AtMost
+		if more > 0 {
 			count += fmt.Sprintf(" of %d", would.Selected)
 		}
 		switch {
@@ -348,8 +349,11 @@ func (c *scheduleAct) act(ctx context.Context, streams terminal.IO, a api.Schedu
 		if gone > 0 {
 			fmt.Fprintf(&b, "  %d not found: left, or canceled before\n", gone)
 		}
+		if more > 0 {
+			fmt.Fprintf(&b, "  %d more match the selection: repeat the command\n", more)
+		}
 		err = streams.Result(c.JSON, done, b.String())
-		if done.TooLate > 0 || gone > 0 {
+		if done.TooLate > 0 || gone > 0 || more > 0 {
 			err = cmp.Or(err, exit.Stopped(errors.New("some messages are unchanged")))
 		}
 		return err
