@@ -25,7 +25,7 @@ func Ago(t, now time.Time) string {
 	case t.IsZero():
 		return "-"
 	case d < -time.Second:
-		return "in " + Roughly(-d)
+		return "in " + Roughly(t.Sub(now)) // -d can exceed a Duration
 	case d < time.Second:
 		return "now"
 	default:
