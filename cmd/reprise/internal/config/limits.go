@@ -32,6 +32,9 @@ func (f *fields) limits(w *Worker) {
 	read(f, "breaker", &w.Breaker, value.breaker)
 	read(f, "duplicates", &w.Duplicates, value.duplicates)
 	read(f, "results", &w.Results, value.results)
+	if r := w.Results; r != nil && r.Exchange == "" && r.Key != "" && r.Key == w.Queue {
+		f.failAtKey("results", "results must not go to the queue of the worker, which would handle them again without end")
+	}
 	read(f, "crash_limit", &w.CrashLimit, orNone(integer(1, maxCrashes), -1))
 	read(f, "consumer_timeout", &w.ConsumerTimeout, orNone(duration(time.Minute), -1))
 	f.with("debounce", func(x value) { w.Debounce = x.debounce(longestWindow(w.ConsumerTimeout)) })
