@@ -156,7 +156,7 @@ func duration(d *time.Duration) func(any) error {
 			ms, ok = n, err == nil
 		}
 		if limit := maxDelay.Milliseconds(); !ok || ms > limit || ms < -limit {
-			return fmt.Errorf("must be a number of milliseconds, at most ten years: got %.80v (%T)", v, v)
+			return fmt.Errorf("must be a number of milliseconds, at most ten years: got %.80s (%T)", fmt.Sprint(v), v)
 		}
 		*d = time.Duration(ms) * time.Millisecond
 		return nil
@@ -189,7 +189,7 @@ func at(t *time.Time) func(any) error {
 			}
 		}
 		if year := t.UTC().Year(); year < 2000 || year > 9999 { // also for seconds instead of milliseconds
-			return fmt.Errorf("must be a time in RFC 3339, a timestamp, or an integer in milliseconds since 1970, from the year 2000 on: got %.80v (%T)", v, v)
+			return fmt.Errorf("must be a time in RFC 3339, a timestamp, or an integer in milliseconds since 1970, from the year 2000 on: got %.80s (%T)", fmt.Sprint(v), v)
 		}
 		return nil
 	}

@@ -238,6 +238,7 @@ func TestIntakeParksInvalidMessages(t *testing.T) {
 			{amqp.Table{"x-delay": time.Now().UnixMilli()}, "x-delay must be"},
 			{amqp.Table{"x-reprise-at": "tomorrow"}, "x-reprise-at must be"},
 			{amqp.Table{"x-reprise-at": time.Now().Unix()}, "x-reprise-at must be"}, // seconds
+			{amqp.Table{"x-reprise-at": int32(5)}, "got 5 (int32)"},
 			{amqp.Table{"x-reprise-at": int64(math.MaxInt64)}, "x-reprise-at must be"},
 			{amqp.Table{"x-reprise-at": "2030-01-01T00:00:00Z", "x-delay": int32(1)}, "must not both"},
 			{amqp.Table{"x-reprise-to-exchange": "amq.topic"}, "not permitted"},

@@ -81,7 +81,7 @@ func TestAgo(t *testing.T) {
 		"-": {}, "now": now, "59s ago": now.Add(-59 * time.Second), "1m ago": now.Add(-time.Minute), "47h ago": now.Add(-47*time.Hour - 29*time.Minute),
 		"2d ago": now.Add(-48 * time.Hour), "400d ago": now.AddDate(0, 0, -400), "in 5m": now.Add(5 * time.Minute),
 		"in 2h": now.Add(2*time.Hour - time.Millisecond), "in 292y": now.AddDate(7000, 0, 0), // the longest Duration
-		 "3d ago": now.Add(-60 * time.Hour), "2h ago": now.Add(-90 * time.Minute),
+		"3d ago": now.Add(-60 * time.Hour), "2h ago": now.Add(-90 * time.Minute),
 	} {
 		if got := Ago(at, now); got != want {
 			t.Errorf("%v: got %q, want %q", at, got, want)
