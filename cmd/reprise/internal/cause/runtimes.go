@@ -77,7 +77,7 @@ func block(lines []string) []string {
 }
 
 var (
-	compileError = regexp.MustCompile(`^(?:[A-Za-z]:)?[^:]+:(?: line )?\d+: (?:error: (.+)|(syntax error.*?)(?: \(SyntaxError\))?)$`)
+	compileError = regexp.MustCompile(`^(?:[^:\s]+: )?(?:[A-Za-z]:)?[^:]+:(?: line )?\d+: (?:error: (.+)|(syntax error.*?)(?: \(SyntaxError\))?)$`)
 	compileMark  = regexp.MustCompile(`^\s+\| *[\^~ ]*\^[\^~ ]*(.+)$`) // of Ruby from 3.4 on, with the error
 	compileCount = regexp.MustCompile(`^\d+ errors?$`)
 )
