@@ -16,7 +16,8 @@
 //	<!-- output -->            the following text block is the output of the commands above
 //
 // A comment between blocks that begins with a line "<!-- setup" contains commands that the document expects the reader
-// to have run. $BLOCK_GO, $BLOCK_YAML and so on are files with the last block of that language.
+// to have run. $BLOCK_GO, $BLOCK_YAML and so on are files with the last block of that language. The function save copies all
+// blocks that begin with a comment such as "# reprise.yaml" into the current directory.
 //
 // The test compares output line by line. The commands must print each documented line. Numbers, times, IDs and white
 // space may differ, and "…" matches any text. The test ignores log lines, which begin with the time of day.

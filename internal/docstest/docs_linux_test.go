@@ -71,8 +71,9 @@ func TestDocuments(t *testing.T) {
 					if b.lang == "setup" || b.lang == "sh" || b.lang == "console" || b.lang == "text" {
 						continue
 					}
-					f := file{b.line, b.lang, filepath.Join(r.dir, fmt.Sprintf("block%d.%s", i, b.lang))}
-					must(t, os.WriteFile(f.path, []byte(strings.Join(b.lines, "\n")+"\n"), 0o644))
+					content := strings.Join(b.lines, "\n") + "\n"
+					f := file{b.line, b.lang, filepath.Join(r.dir, fmt.Sprintf("block%d.%s", i, b.lang)), nameOf(content)}
+					must(t, os.WriteFile(f.path, []byte(content), 0o644))
 					r.files = append(r.files, f)
 				}
 				r.read()

@@ -172,9 +172,6 @@ func (u *up) client() *reprise.Client {
 	return u.dial(u.find(func(e event) bool { return strings.HasPrefix(e.URL, "amqp://") }).URL)
 }
 
-// console returns the URL of the console.
-func (u *up) console() string { return u.find(func(e event) bool { return e.Msg == "console" }).URL }
-
 // find returns the first event that matches, or nil.
 func (u *up) find(match func(event) bool) *event {
 	u.mu.Lock()
@@ -215,7 +212,7 @@ func (j journey) queue(b testkit.Target) string {
 		defer conn.Close()
 		ch, err := conn.Channel()
 		must(j.T, err)
-		for _, name := range []string{queue, topology.FailedQueue(queue), "reprise.paused." + queue} {
+		for _, name := range []string{queue, topology.FailedQueue(queue), "reprise.paused." + queue, queue + ".wait.1000-1250"} {
 			_, err := ch.QueueDelete(name, false, false, false)
 			must(j.T, err)
 		}
@@ -394,44 +391,34 @@ func TestJourneyReplicas(t *testing.T) {
 	})
 }
 
-// A user moves from the embedded broker to RabbitMQ as docs/configuration.md describes. The old process handles the waiting message
-// of the embedded broker, and the new process handles the failed message.
+// A user moves from the embedded broker to RabbitMQ with the messages that wait for a retry or have failed, and the new process handles
+// them.
 func TestJourneyToRabbitMQ(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		b.Require(t)
+	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		j := newJourney(t, "/usr/bin/python3")
 		queue := j.queue(b)
-		worker := func(handler string) string {
-			return fmt.Sprintf("workers: [{queue: %s, backoff: {fixed: 1s}, %s}]", queue, handler)
-		}
-		const embedded, archive = "listen: '127.0.0.1:0', ", "archive: 'sqlite:%s.db', console: '127.0.0.1:0', "
-		j.write("reprise.yaml", "{"+embedded+worker("exec: [sh, -c, 'grep -q waits || exit 65; exit 1']")+"}")
+		j.write("reprise.yaml", "{listen: '127.0.0.1:0', workers: [{queue: "+queue+", backoff: {fixed: 1s}, exec: [sh, -c, 'grep -q waits || exit 65; exit 1']}]}")
 		before := j.start("reprise.yaml")
 		client := before.client()
 		for _, customer := range []string{"waits", "failed"} {
-			must(t, client.Publish(t.Context(), &reprise.Message{RoutingKey: queue, MessageID: customer, Body: []byte(`{"customer": "` + customer + `"}`)}))
+			must(t, client.Publish(t.Context(), &reprise.Message{RoutingKey: queue, Body: []byte(`{"customer": "` + customer + `"}`)}))
 		}
 		before.await("retry", 1)
 		before.await("parked", 1)
 		before.stop()
 
-		j.write("old.yaml", "{"+embedded+fmt.Sprintf(archive, "old")+worker("exec: [sh, -c, 'grep -q waits || exit 65']")+"}")
-		j.write("reprise.yaml", "{"+fmt.Sprintf("broker: '%s', ", b.URL)+fmt.Sprintf(archive, "new")+worker("process: "+yamlList(runtimes[0].process))+"}")
+		j.write("reprise.yaml", fmt.Sprintf("{broker: '%s', workers: [{queue: %s, process: %s}]}", b.URL, queue, yamlList(runtimes[0].process)))
 		now := j.start("reprise.yaml")
 		if now.find(func(e event) bool { return strings.HasPrefix(e.Msg, "the embedded broker has left 2 messages") }) == nil {
 			t.Error("no warning of the messages that the embedded broker has left")
 		}
-		old := j.start("old.yaml")
-		testkit.Eventually(t, patience, func() bool { // the archive processes the failed message
-			return old.count("processed")["waits"] == 1 && strings.Count(j.run("failed", "ls", "--ids", "--server", old.console()), "\n") == 1
-		})
-		j.run("failed", "export", "--server", old.console(), "-o", "failed.jsonl")
-		j.run("failed", "import", "--server", now.console(), "failed.jsonl")
-		j.run("failed", "replay", "--server", now.console(), "--all", "--yes")
-		now.await("charged", 1)
-		if charged := now.count("charged"); charged["failed"] != 1 || len(charged) != 1 {
-			t.Errorf("the new process handled %v, want the failed message once", charged)
+		management := strings.Replace(api, "://", "://guest:guest@", 1)
+		j.run("move", "--from", "reprise-data", "--to", b.URL, "--to-management", management, "--queue", queue, "--yes")
+		j.run("redrive", "--url", b.URL, "--from", topology.FailedQueue(queue), "--to", queue, "--yes")
+		now.await("charged", 2)
+		if charged := now.count("charged"); charged["waits"] != 1 || charged["failed"] != 1 {
+			t.Errorf("the new process handled %v, want both messages once", charged)
 		}
 	})
 }

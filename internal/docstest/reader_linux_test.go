@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -145,6 +146,13 @@ interrupt() { # interrupts all running commands, the last first; go run does not
 	running=()
 }
 `)
+	b.WriteString("save() {\n:\n")
+	for _, f := range r.files {
+		if f.name != "" {
+			fmt.Fprintf(&b, "cp %q %q\n", f.path, f.name)
+		}
+	}
+	b.WriteString("}\n")
 	for n, s := range r.steps {
 		for _, f := range r.files {
 			if f.line < s.line {
@@ -169,6 +177,17 @@ interrupt() { # interrupts all running commands, the last first; go run does not
 type file struct {
 	line       int
 	lang, path string
+	name       string // in a comment at its beginning, or ""
+}
+
+var fileName = regexp.MustCompile(`^(?:<\?php\n)?(?:#|//) ([\w.-]+\.\w+)\n`)
+
+// nameOf returns the name of a file that its first comment contains.
+func nameOf(text string) string {
+	if found := fileName.FindStringSubmatch(text); found != nil {
+		return found[1]
+	}
+	return ""
 }
 
 // isolated is set in the environment of the first process in a reader's namespaces.

@@ -63,6 +63,6 @@ func leftoverMessages(cfg *config.Config) string {
 		names = append(names, fmt.Sprintf("%d more queues", more))
 	}
 	return fmt.Sprintf("the embedded broker has left %s in %s (%s), and broker: does not use them: "+
-		"run a copy of this file without broker: as well, until its workers have handled them, see \"Moving to RabbitMQ\" in docs/configuration.md",
+		"move them with reprise move --from %[2]s --to URL",
 		terminal.Plural(messages, "message"), dir, strings.Join(names, ", "))
 }
