@@ -169,7 +169,7 @@ func newResultWorkers(t *testing.T, b testkit.Target, workers, files map[string]
 	t.Cleanup(func() { w.client.Close(context.Background()) })
 	t.Cleanup(func() {
 		for _, q := range append(w.queues, w.name("OUT")) {
-			for _, name := range []string{q, q + ".failed", q + ".wait.0-1000", "reprise.paused." + q} {
+			for _, name := range []string{q, q + ".failed", q + ".wait.0-1000", q + ".wait.4765-5956", "reprise.paused." + q} {
 				_, _ = w.channel.QueueDelete(name, false, false, false)
 			}
 		}
