@@ -119,6 +119,10 @@ screenshots: ## take screenshots of the console's pages (bin/screenshots, docs/i
 soak-replay: ## kill the processes that replay, archive and handle MESSAGES messages (100000)
 	go test ./internal/chaos/replay -count=1 -timeout 0 -v -replay.messages $(or $(MESSAGES),100000) $(ARGS)
 
+.PHONY: soak-outbox
+soak-outbox: ## kill processes that publish and fill an outbox KILLS times (100), with each database and broker
+	go test ./outbox -run TestKilledProcess -count=1 -timeout 0 -v -outbox.kills $(or $(KILLS),100) $(ARGS)
+
 .PHONY: soak-migrate
 soak-migrate: ## kill migrations and moves at every EVERY-th frame and request (1), and migrate under a load of MESSAGES messages (200000)
 	go test ./internal/migrate -count=1 -timeout 0 -v -migrate.every $(or $(EVERY),1) -migrate.messages $(or $(MESSAGES),200000) $(ARGS)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/go-sql-driver/mysql" // driver "mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
 	_ "modernc.org/sqlite"             // driver "sqlite"
 
@@ -27,12 +28,15 @@ type database struct {
 	driver, source string // arguments of sql.Open
 }
 
-// eachDatabase runs test for each kind of database. It skips the PostgreSQL subtest if no server is configured. `make
-// test` provides a server, and treats a skipped test as a failure.
+// eachDatabase runs test for each kind of database. It skips a subtest if no server is configured. `make
+// test` provides the servers, and treats a skipped test as a failure.
 func eachDatabase(t *testing.T, test func(t *testing.T, db database)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, openSQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { test(t, openPostgres(t)) })
+	t.Run("mariadb", func(t *testing.T) {
+		test(t, open(t, database{dialect: idempotent.MySQL, driver: "mysql", source: testkit.MariaDB(t)}))
+	})
 }
 
 func openSQLite(t testing.TB) database {

@@ -15,16 +15,8 @@ type Dialect = sqlkit.Dialect
 const (
 	PostgreSQL = sqlkit.PostgreSQL // 9.5 or later
 	SQLite     = sqlkit.SQLite     // 3.24 or later
+	MySQL      = sqlkit.MySQL      // MySQL 8.0 or MariaDB 10.6, or later
 )
-
-// databaseTime returns the SQL expression for the database clock, in milliseconds since 1970. In PostgreSQL this clock
-// advances within a transaction, unlike now().
-func databaseTime(d Dialect) string {
-	if d == SQLite {
-		return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
-	}
-	return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
-}
 
 // Table names leave room for the suffix of the index. PostgreSQL truncates names to 63 bytes, so two longer index names
 // could become equal.
@@ -41,8 +33,12 @@ func validateTable(d Dialect, name string) error {
 }
 
 // quote returns a valid table name as a quoted identifier.
-func quote(name string) string {
-	return `"` + strings.ReplaceAll(name, ".", `"."`) + `"`
+func quote(d Dialect, name string) string {
+	q := `"`
+	if d == MySQL {
+		q = "`"
+	}
+	return q + strings.ReplaceAll(name, ".", q+"."+q) + q
 }
 
 // schemaOf returns the statements that create a table and its index. The name of the index begins with the name of the
@@ -52,15 +48,23 @@ func schemaOf(d Dialect, table string) []string {
 	if d == PostgreSQL {
 		text = `TEXT COLLATE "C"` // keys are equal only if their bytes are equal
 	}
+	if d == MySQL { // the default collations of texts ignore case and trailing spaces
+		return []string{`CREATE TABLE IF NOT EXISTS ` + quote(d, table) + " (\n\t`key` VARBINARY(3000) NOT NULL PRIMARY KEY," + `
+	token   VARBINARY(255) NOT NULL,
+	done    BOOLEAN NOT NULL,
+	expires BIGINT NOT NULL,
+	INDEX expires (expires)
+)`}
+	}
 	index := table[strings.LastIndex(table, ".")+1:] + "_expires"
 	return []string{
-		`CREATE TABLE IF NOT EXISTS ` + quote(table) + ` (
+		`CREATE TABLE IF NOT EXISTS ` + quote(d, table) + ` (
 	key     ` + text + ` NOT NULL PRIMARY KEY,
 	token   TEXT NOT NULL,    -- of the run that has claimed or completed it
 	done    BOOLEAN NOT NULL, -- or claimed
 	expires BIGINT NOT NULL   -- end of the lease or the retention, ms since 1970
 )`,
-		`CREATE INDEX IF NOT EXISTS ` + quote(index) + ` ON ` + quote(table) + ` (expires)`,
+		`CREATE INDEX IF NOT EXISTS ` + quote(d, index) + ` ON ` + quote(d, table) + ` (expires)`,
 	}
 }
 
@@ -71,11 +75,16 @@ const schemaLock = "7310014551870730049"
 // statements are the statements of an SQL store. $1, $2, … are the arguments, and NOW is the time.
 type statements struct {
 	put, read, release, purge string
+
+	owns string // whether put has succeeded; "": the number of changed rows shows it
 }
 
 func statementsOf(d Dialect, table, now string) statements {
+	if d == MySQL {
+		return mysqlStatements(table, now)
+	}
 	fill := func(s string) string {
-		return d.Args(strings.NewReplacer("TABLE", quote(table), "NOW", now).Replace(s))
+		return d.Args(strings.NewReplacer("TABLE", quote(d, table), "NOW", now).Replace(s))
 	}
 	purge := `DELETE FROM TABLE WHERE key IN (SELECT key FROM TABLE WHERE expires <= NOW LIMIT $1)`
 	if d == PostgreSQL {
@@ -97,5 +106,20 @@ func statementsOf(d Dialect, table, now string) statements {
 		read:    fill(`SELECT done, expires - NOW FROM TABLE WHERE key = $1`),
 		release: fill(`DELETE FROM TABLE WHERE key = $1 AND token = $2 AND NOT done`),
 		purge:   fill(purge),
+	}
+}
+
+// mysqlStatements returns statements with the meaning of statementsOf. MySQL has no WHERE for ON DUPLICATE KEY UPDATE, the number of
+// changed rows depends on the client, and a plain SELECT reads the row as it was at the start of the transaction.
+func mysqlStatements(table, now string) statements {
+	fill := strings.NewReplacer("TABLE", quote(MySQL, table), "KEY", "`key`", "NOW", now,
+		"FREE", "(expires <= "+now+" OR token = VALUES(token) AND (VALUES(done) OR NOT done))").Replace
+	return statements{
+		put: fill(`INSERT INTO TABLE (KEY, token, done, expires) VALUES ($1, $2, $4, NOW + $3)`) + ` ON DUPLICATE KEY UPDATE ` +
+			fill(`token = IF(FREE, VALUES(token), token), done = IF(FREE, VALUES(done), done), expires = IF(FREE, VALUES(expires), expires)`), // expires is last, because the others compare it
+		owns:    fill(`SELECT count(*) FROM TABLE WHERE KEY = $1 AND token = $2 AND (done = $3 OR done = FALSE)`),
+		read:    fill(`SELECT done, expires - NOW FROM TABLE WHERE KEY = $1 LOCK IN SHARE MODE`),
+		release: fill(`DELETE FROM TABLE WHERE KEY = $1 AND token = $2 AND NOT done`),
+		purge:   fill(`DELETE FROM TABLE WHERE expires <= NOW LIMIT $1`),
 	}
 }

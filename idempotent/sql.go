@@ -25,7 +25,7 @@ const purgeBatch = 1000
 
 // SQLConfig configures an SQL store. Dialect is required.
 type SQLConfig struct {
-	// Dialect is the SQL dialect of the database: PostgreSQL or SQLite.
+	// Dialect is the SQL dialect of the database.
 	Dialect Dialect
 
 	// Table is the name of the store's table. In PostgreSQL, a schema and a dot may precede the name, and names are
@@ -50,7 +50,7 @@ func (c SQLConfig) withDefaults() SQLConfig {
 
 // Validate reports missing and invalid settings and their valid values.
 func (c SQLConfig) Validate() error {
-	if err := c.Dialect.Validate(); err != nil {
+	if err := c.Dialect.Validate(PostgreSQL, SQLite, MySQL); err != nil {
 		return fmt.Errorf("idempotent: SQLConfig.%w", err)
 	}
 	return validateTable(c.Dialect, c.withDefaults().Table)
@@ -60,8 +60,8 @@ func (c SQLConfig) Validate() error {
 // the database.
 //
 // Claim, Complete and Release each run one statement, in a separate transaction. Claim runs a second statement if the
-// key is not free, and Complete sometimes runs a second statement to purge (SQLConfig.PurgeEvery). The statements need
-// READ COMMITTED, the default of PostgreSQL, and a connection in addition to the connection of the handler: if the
+// key is not free, and Complete sometimes runs a second statement to purge (SQLConfig.PurgeEvery). In MySQL, both run one more. The
+// statements need READ COMMITTED, the default of PostgreSQL, or REPEATABLE READ, the default of MySQL, and a connection in addition to the connection of the handler: if the
 // handler uses the only connection of the pool, the store cannot extend the lease.
 //
 // The database clock measures leases and retentions, rounded up to whole milliseconds. The clocks of the workers are
@@ -103,11 +103,15 @@ func NewSQL(db *sql.DB, cfg SQLConfig) (*SQL, error) {
 		return nil, err
 	}
 	s := &SQL{db: sqlkit.New(db, cfg.Dialect, ""), cfg: cfg.withDefaults()}
-	s.say = statementsOf(cfg.Dialect, s.cfg.Table, databaseTime(cfg.Dialect))
+	s.say = statementsOf(cfg.Dialect, s.cfg.Table, cfg.Dialect.Clock())
 	if s.cfg.Clock != nil {
 		// The time becomes the last argument of the statements with NOW.
-		s.say.put = statementsOf(cfg.Dialect, s.cfg.Table, "CAST($5 AS BIGINT)").put
-		last := statementsOf(cfg.Dialect, s.cfg.Table, "CAST($2 AS BIGINT)")
+		integer := "BIGINT"
+		if cfg.Dialect == MySQL {
+			integer = "SIGNED"
+		}
+		s.say.put = statementsOf(cfg.Dialect, s.cfg.Table, "CAST($5 AS "+integer+")").put
+		last := statementsOf(cfg.Dialect, s.cfg.Table, "CAST($2 AS "+integer+")")
 		s.say.read, s.say.purge = last.read, last.purge
 	}
 	if every := int64(s.cfg.PurgeEvery); every > 0 {
@@ -209,9 +213,13 @@ func (p pool) row(ctx context.Context, query string, args []any, dest ...any) er
 	return p.Row(ctx, query, args...).Scan(dest...)
 }
 
-type inTx struct{ *sql.Tx }
+type inTx struct {
+	*sql.Tx
+	dialect Dialect
+}
 
 func (t inTx) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	query, args = t.dialect.Bind(query, args)
 	result, err := t.ExecContext(ctx, query, args...)
 	if err != nil {
 		return 0, err
@@ -220,6 +228,7 @@ func (t inTx) exec(ctx context.Context, query string, args ...any) (int64, error
 }
 
 func (t inTx) row(ctx context.Context, query string, args []any, dest ...any) error {
+	query, args = t.dialect.Bind(query, args)
 	return t.QueryRowContext(ctx, query, args...).Scan(dest...)
 }
 
@@ -244,6 +253,9 @@ func (s *SQL) claim(ctx context.Context, q querier, key, token string, d time.Du
 
 func (s *SQL) put(ctx context.Context, q querier, key, token string, d time.Duration, done bool) (ok bool, err error) {
 	n, err := q.exec(ctx, s.say.put, s.timed(key, token, milliseconds(d), done)...)
+	if err == nil && s.say.owns != "" {
+		err = q.row(ctx, s.say.owns, []any{key, token, done}, &n)
+	}
 	return n > 0, err
 }
 

@@ -239,7 +239,7 @@ func TestClaimDoesNotWaitIndefinitely(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const insert = `INSERT INTO reprise_idempotent (key, token, done, expires) VALUES ('key', 'x', TRUE, 1)`
+		const insert = `INSERT INTO reprise_idempotent VALUES ('key', 'x', TRUE, 1)`
 		if _, err := tx.Exec(insert); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -105,18 +106,12 @@ func (t *transactional) Handle(ctx context.Context, m *reprise.Delivery) error {
 	if err := t.store.db.Watch(ctx); err != nil {
 		return &StoreError{Op: "begin", Key: key, Err: err}
 	}
-	tx, err := t.store.db.Begin(ctx, t.cfg.Options)
+	tx, got, err := t.begin(ctx, key)
 	if err != nil {
-		return &StoreError{Op: "begin", Key: key, Err: err}
+		return err
 	}
 	defer func() { _ = tx.Rollback() }() // no effect after a commit
 	if key != "" {
-		// The claim must be the first statement: in SQLite, a transaction that reads and then writes fails if another
-		// transaction has written in between.
-		got, err := t.store.claim(ctx, inTx{tx}, key, rand.Text(), t.cfg.Retention, true)
-		if err != nil {
-			return &StoreError{Op: "claim", Key: key, Err: err}
-		}
 		if got.State != Claimed {
 			return refused(t.cfg.Logger, m, key, got)
 		}
@@ -140,4 +135,31 @@ func (t *transactional) Handle(ctx context.Context, m *reprise.Delivery) error {
 		t.store.completed(ctx)
 	}
 	return nil
+}
+
+// maxDeadlocks is the number of deadlocks after which a claim fails.
+const maxDeadlocks = 20
+
+// begin begins a transaction, and claims the key.
+func (t *transactional) begin(ctx context.Context, key string) (*sql.Tx, Claim, error) {
+	for n := 0; ; n++ {
+		tx, err := t.store.db.Begin(ctx, t.cfg.Options)
+		if err != nil {
+			return nil, Claim{}, &StoreError{Op: "begin", Key: key, Err: err}
+		}
+		if key == "" {
+			return tx, Claim{}, nil
+		}
+		// The claim must be the first statement: in SQLite, a transaction that reads and then writes fails if another
+		// transaction has written in between.
+		got, err := t.store.claim(ctx, inTx{tx, t.store.cfg.Dialect}, key, rand.Text(), t.cfg.Retention, true)
+		if err == nil {
+			return tx, got, nil
+		}
+		_ = tx.Rollback()
+		// If several transactions wait for a key whose transaction is rolled back, MySQL aborts all but one of them.
+		if deadlock := strings.HasPrefix(err.Error(), "Error 1213 "); !deadlock || n == maxDeadlocks {
+			return nil, Claim{}, &StoreError{Op: "claim", Key: key, Err: err}
+		}
+	}
 }

@@ -17,12 +17,20 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
+// book returns the statement that inserts an effect.
+func (d database) book() string {
+	if d.dialect == idempotent.PostgreSQL {
+		return `INSERT INTO bookings VALUES ($1)`
+	}
+	return `INSERT INTO bookings VALUES (?)`
+}
+
 // bookings creates a table whose rows are effects, and returns a function that inserts one.
 func (d database) bookings(t testing.TB) func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
 	t.Helper()
 	d.exec(t, `CREATE TABLE bookings (message TEXT NOT NULL)`)
 	return func(ctx context.Context, tx *sql.Tx, m *reprise.Delivery) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO bookings VALUES ($1)`, m.MessageID)
+		_, err := tx.ExecContext(ctx, d.book(), m.MessageID)
 		return err
 	}
 }

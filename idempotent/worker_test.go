@@ -34,7 +34,7 @@ var protections = map[string]func(t *testing.T, db database, first func() error)
 					return err
 				}
 			}
-			_, err := db.ExecContext(ctx, `INSERT INTO bookings VALUES ($1)`, m.MessageID)
+			_, err := db.ExecContext(ctx, db.book(), m.MessageID)
 			return err
 		})
 	},

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"database/sql"
+	"flag"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -77,43 +78,82 @@ func BenchmarkLateness(b *testing.B) {
 	benchmarkDatabases(b, func(b *testing.B, db database) {
 		box := db.box(b, nil)
 		for b.Loop() {
-			const total, rate = 20_000, 5000
-			start := time.Now().Add(20 * time.Second)
-			due := map[string]time.Time{}
-			for range total / 500 {
-				batch := payloads(500, 0)
-				for _, m := range batch {
-					m.At = start.Add(time.Duration(len(due)) * time.Second / rate)
-					m.MessageID = fmt.Sprint(len(due))
-					due[m.MessageID] = m.At
-				}
-				schedule(b, box, batch...)
+			measureLateness(b, box, 20_000, 5000)
+		}
+	})
+}
+
+// measureLateness measures the lateness of messages that are due at a rate.
+func measureLateness(b *testing.B, box *outbox.Box, total, rate int) {
+	b.Helper()
+	start := time.Now().Add(time.Duration(total/1000) * time.Second) // time to insert them
+	due := map[string]time.Time{}
+	for range total / 500 {
+		batch := payloads(500, 0)
+		for _, m := range batch {
+			m.At = start.Add(time.Duration(len(due)) * time.Second / time.Duration(rate))
+			m.MessageID = fmt.Sprint(len(due))
+			due[m.MessageID] = m.At
+		}
+		schedule(b, box, batch...)
+	}
+	var late []time.Duration
+	done := make(chan struct{})
+	var mu sync.Mutex
+	to := publisher(func(messages []*reprise.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, m := range messages {
+			late = append(late, time.Since(due[m.MessageID]))
+		}
+		if len(late) == total {
+			close(done)
+		}
+		return nil
+	})
+	ctx, stop := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
+	r := relay(b, box, to)
+	wg.Go(func() { _ = r.Run(ctx) })
+	<-done
+	stop()
+	wg.Wait()
+	slices.Sort(late)
+	b.ReportMetric(float64(late[total/2].Milliseconds()), "p50-ms")
+	b.ReportMetric(float64(late[total*99/100].Milliseconds()), "p99-ms")
+	b.ReportMetric(float64(late[total-1].Milliseconds()), "max-ms")
+}
+
+var waitingRows = flag.Int("outbox.waiting", 100_000, "number of rows that wait in BenchmarkWaiting")
+
+// BenchmarkWaiting measures the lateness of 5,000 messages per second, Cancel, and the start of a relay while many rows of 350 bytes
+// wait, all of which are due in a year.
+func BenchmarkWaiting(b *testing.B) {
+	benchmarkDatabases(b, func(b *testing.B, db database) {
+		box := db.box(b, nil)
+		for range 10 {
+			schedule(b, box, payloads(1000, 365*24*time.Hour)...)
+		}
+		for n := 10_000; n < *waitingRows; n *= 2 {
+			const columns = "due, retry_at, okey, uniq, message_id, exchange, routing_key, properties, headers, body, attempts, error"
+			_, err := db.Exec("INSERT INTO reprise_outbox_messages (" + columns + ") SELECT due + 1" + columns[3:] + " FROM reprise_outbox_messages LIMIT " + fmt.Sprint(min(n, *waitingRows-n)))
+			if err != nil {
+				b.Fatal(err)
 			}
-			var late []time.Duration
-			done := make(chan struct{})
-			var mu sync.Mutex
-			to := publisher(func(messages []*reprise.Message) error {
-				mu.Lock()
-				defer mu.Unlock()
-				for _, m := range messages {
-					late = append(late, time.Since(due[m.MessageID]))
-				}
-				if len(late) == total {
-					close(done)
-				}
-				return nil
-			})
-			ctx, stop := context.WithCancel(b.Context())
-			var wg sync.WaitGroup
-			r := relay(b, box, to)
-			wg.Go(func() { _ = r.Run(ctx) })
-			<-done
-			stop()
-			wg.Wait()
-			slices.Sort(late)
-			b.ReportMetric(float64(late[total/2].Milliseconds()), "p50-ms")
-			b.ReportMetric(float64(late[total*99/100].Milliseconds()), "p99-ms")
-			b.ReportMetric(float64(late[total-1].Milliseconds()), "max-ms")
+		}
+		for b.Loop() {
+			measureLateness(b, box, 20_000, 5000)
+			m := delayed("mine", time.Hour)
+			schedule(b, box, m)
+			began := time.Now()
+			cancel(b, box, outbox.Filter{MessageID: "mine"}, outbox.Result{Done: 1})
+			b.ReportMetric(float64(time.Since(began).Milliseconds()), "cancel-ms")
+			schedule(b, box, message("first"))
+			to := &recorder{}
+			began = time.Now()
+			step(b, relay(b, box, to))
+			to.want(b, "first")
+			b.ReportMetric(float64(time.Since(began).Milliseconds()), "start-ms")
 		}
 	})
 }

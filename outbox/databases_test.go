@@ -4,14 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"   // driver "mysql"
+	_ "github.com/go-sql-driver/mysql" // driver "mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
 	_ "modernc.org/sqlite"             // driver "sqlite"
 
@@ -21,15 +19,14 @@ import (
 	"github.com/reprisemq/reprise/outbox"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
-
 // timeout limits the wait for expected events. No test depends on a short timeout.
 const timeout = 2 * time.Minute
 
 // database is an empty database for one test.
 type database struct {
 	*sql.DB
-	dialect outbox.Dialect
+	dialect        outbox.Dialect
+	driver, source string // arguments of sql.Open
 }
 
 // eachDatabase runs test for each kind of database. It skips a subtest if no server is configured. `make test` provides the
@@ -44,30 +41,7 @@ func eachDatabase(t *testing.T, test func(t *testing.T, db database)) {
 var databases = map[string]func(testing.TB) database{
 	"sqlite":   openSQLite,
 	"postgres": func(t testing.TB) database { return open(t, outbox.PostgreSQL, "pgx", pgtest.Schema(t)) },
-	"mariadb":  openMariaDB,
-}
-
-func openMariaDB(t testing.TB) database {
-	t.Helper()
-	address := os.Getenv("REPRISE_TEST_MARIADB")
-	if address == "" {
-		t.Skip("needs MariaDB (set REPRISE_TEST_MARIADB=user@unix(/…)/database or run make test)")
-	}
-	cfg, err := mysql.ParseDSN(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := open(t, outbox.MySQL, "mysql", address)
-	cfg.DBName = strings.ToLower(testkit.Name(t, "reprise"))
-	cfg.DBName = cfg.DBName[max(0, len(cfg.DBName)-50):]
-	for statement, run := range map[string]func(f func()){"CREATE DATABASE `": func(f func()) { f() }, "DROP DATABASE `": t.Cleanup} {
-		run(func() {
-			if _, err := server.Exec(statement + cfg.DBName + "`"); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-	return open(t, outbox.MySQL, "mysql", cfg.FormatDSN())
+	"mariadb":  func(t testing.TB) database { return open(t, outbox.MySQL, "mysql", testkit.MariaDB(t)) },
 }
 
 func openSQLite(t testing.TB) database {
@@ -82,7 +56,7 @@ func open(t testing.TB, d outbox.Dialect, driver, source string) database {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return database{db, d}
+	return database{db, d, driver, source}
 }
 
 // fataler is a *testing.T or a *rapid.T.

@@ -87,18 +87,12 @@ func schemaOf(d Dialect, prefix string) sqlkit.Tables {
 	return t
 }
 
-// clock returns the SQL expression for the clock of the database, in milliseconds since 1970. It advances within a
-// transaction.
+// clock returns the SQL expression for the current time, in milliseconds since 1970.
 func (b *Box) clock() string {
-	switch {
-	case b.cfg.Clock != nil:
-		return fmt.Sprintf("CAST(%d AS %s)", b.cfg.Clock().UnixMilli(), map[Dialect]string{PostgreSQL: "BIGINT", SQLite: "INTEGER", MySQL: "SIGNED"}[b.cfg.Dialect])
-	case b.cfg.Dialect == SQLite:
-		return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
-	case b.cfg.Dialect == MySQL:
-		return "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
+	if b.cfg.Clock == nil {
+		return b.cfg.Dialect.Clock()
 	}
-	return "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)"
+	return fmt.Sprintf("CAST(%d AS %s)", b.cfg.Clock().UnixMilli(), map[Dialect]string{PostgreSQL: "BIGINT", SQLite: "INTEGER", MySQL: "SIGNED"}[b.cfg.Dialect])
 }
 
 // integer returns an argument whose type PostgreSQL cannot infer.

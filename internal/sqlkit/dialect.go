@@ -74,6 +74,18 @@ func (d Dialect) Bind(statement string, args []any) (string, []any) {
 	return doNothing.ReplaceAllString(statement, "ON DUPLICATE KEY UPDATE $1 = $1"), bound
 }
 
+// Clock returns the SQL expression for the clock of the database, in milliseconds since 1970. Unlike now(), it advances within
+// a transaction.
+func (d Dialect) Clock() string {
+	switch d {
+	case SQLite:
+		return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+	case MySQL:
+		return "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
+	}
+	return "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)"
+}
+
 // Types converts the types of a schema, such as BYTES and BIGINT, to the types of the dialect.
 func (d Dialect) Types(schema string) string {
 	if d == SQLite {
