@@ -51,6 +51,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/outbox"
 )
 
 // DefaultListen is the default listening address of the embedded broker. Its port is not RabbitMQ's port 5672, so that a
@@ -84,6 +85,8 @@ type Config struct {
 
 	Outbox *Outbox // nil: no outbox
 	Cron   []Cron  // nil without an outbox
+
+	Schedule *outbox.IntakeConfig // nil: programs cannot publish to an exchange of the outbox
 
 	Telemetry *Telemetry // nil: the environment decides
 

@@ -127,6 +127,7 @@ func TestExample(t *testing.T) {
 			}},
 			{Entry: outbox.Entry{Name: "heartbeat", Spec: "*/5 * * * *", Message: reprise.Message{Exchange: "shop", RoutingKey: "heartbeat"}}},
 		},
+		Schedule: &outbox.IntakeConfig{Exchange: "reprise.schedule", Destinations: []string{"", "shop"}},
 		Workers: []Worker{
 			{
 				WorkerConfig: reprise.WorkerConfig{Queue: "orders"},

@@ -33,7 +33,7 @@ func LoadNotify(paths ...string) (n *Notify, console string, err error) {
 	}
 	r := &report{}
 	if f, ok := r.top(files, os.LookupEnv); ok {
-		f.asked = append(f.asked, "broker", "listen", "data", "metrics", "telemetry", "announce", "archive", "cron", "exchanges", "outbox", "workers")
+		f.asked = append(f.asked, "broker", "listen", "data", "metrics", "telemetry", "announce", "archive", "cron", "exchanges", "outbox", "schedule", "workers")
 		if x, found := f.get("console"); found && x.isMapping() {
 			if c, ok := x.fields("console"); ok {
 				read(c, "url", &console, value.consoleURL)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/outbox"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Outbox configures the messages that leave later.
@@ -34,7 +35,7 @@ const (
 	storeMySQL    = "mysql://user:password@host/database"
 )
 
-// outboxAndCron reads the keys outbox and cron. It must read them after the workers.
+// outboxAndCron reads the keys outbox, cron and schedule. It must read them after the workers.
 func (f *fields) outboxAndCron(c *Config, e *exchanges) {
 	kept := read(f, "outbox", &c.Outbox, value.outbox)
 	for _, list := range f.all("cron") {
@@ -53,6 +54,58 @@ func (f *fields) outboxAndCron(c *Config, e *exchanges) {
 	}
 	if len(c.Cron) > 0 && !kept {
 		f.missing("cron requires an outbox: add outbox: "+exampleOutbox, "outbox")
+	}
+	if scheduled := f.with("schedule", func(x value) { c.Schedule = x.schedule(c.Workers, e) }); scheduled && !kept {
+		f.missing("schedule requires an outbox: add outbox: "+exampleOutbox, "outbox")
+	}
+}
+
+// schedule reads an exchange, or a mapping with an exchange and destinations.
+func (v value) schedule(workers []Worker, e *exchanges) *outbox.IntakeConfig {
+	s := &outbox.IntakeConfig{Exchange: outbox.DefaultExchange}
+	exchange := func(x value) {
+		if name, ok := x.text(outbox.DefaultExchange); ok && x.fits(name, maxName-200) && x.own(name) {
+			s.Exchange = name
+			x.unshared(*s, workers, e)
+		}
+	}
+	if !v.isMapping() {
+		exchange(v)
+		return s
+	}
+	f, _ := v.fields("schedule")
+	if !f.with("exchange", exchange) {
+		v.unshared(*s, workers, e)
+	}
+	read(f, "destinations", &s.Destinations, list("a list such as [orders]", func(x value) (string, bool) {
+		if x.kind() == "a string" && x.plain() == "" {
+			return "", true // the default exchange
+		}
+		name, ok := amqpName("orders", 0)(x)
+		if ok && (outbox.IntakeConfig{Exchange: s.Exchange, Destinations: []string{name}}).Validate() != nil {
+			return "", x.fail("%s must not be %s, because this exchange belongs to schedule", x.name, brief.Quoted(name))
+		}
+		if ok {
+			e.require(x, name)
+		}
+		return name, ok
+	}))
+	f.finish()
+	return s
+}
+
+// unshared reports objects of an intake that the file uses otherwise.
+func (v value) unshared(s outbox.IntakeConfig, workers []Worker, e *exchanges) {
+	own := []string{s.Exchange, s.Exchange + ".expired", topology.FailedQueue(s.Exchange)}
+	for _, w := range workers {
+		if slices.Contains(own, w.Queue) {
+			v.fail("%s declares the queue %s, and a worker consumes it: use another name", v.name, brief.Quoted(w.Queue))
+		}
+	}
+	for _, x := range e.all {
+		if slices.Contains(own[:2], x.Name) {
+			x.failAt(x.keyAt, "exchange %s is declared by schedule: remove it", brief.Quoted(x.Name))
+		}
 	}
 }
 

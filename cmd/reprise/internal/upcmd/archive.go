@@ -3,12 +3,14 @@ package upcmd
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise/archive"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/archiving"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/dial"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // configuredArchiveService returns the archive service of a configuration, or nil if the configuration has no archive.
@@ -30,6 +32,9 @@ func configuredArchiveService(cfg *config.Config, outbox *box, log *slog.Logger)
 	a, at := &d.Settings, cfg.Archive.At
 	if outbox != nil {
 		a.Outbox = outbox.Box
+	}
+	if cfg.Schedule != nil {
+		a.Queues = append(slices.Clone(a.Queues), topology.FailedQueue(cfg.Schedule.Exchange))
 	}
 	for _, r := range cfg.Archive.Redact {
 		a.Redact = append(a.Redact, archive.Field(r))

@@ -17,10 +17,11 @@ import (
 	"github.com/reprisemq/reprise/outbox"
 )
 
-// box runs the outbox of a configuration: it publishes its messages, and inserts the periodic messages of the file. A nil *box is a
-// configuration without an outbox.
+// box runs the outbox of a configuration: it publishes its messages, and inserts the periodic messages of the file and the messages to
+// the exchange of schedule. A nil *box is a configuration without an outbox.
 type box struct {
 	*archiving.Outbox
+	intake  *outbox.IntakeConfig // nil: none
 	log     *slog.Logger
 	changed chan struct{} // receives a value after entries was replaced
 
@@ -37,15 +38,16 @@ func newBox(cfg *config.Config, log *slog.Logger) (*box, []config.Problem) {
 	if err != nil {
 		return nil, []config.Problem{{Position: cfg.Outbox.At, Text: "outbox: " + err.Error()}}
 	}
-	return &box{Outbox: o, log: log, changed: make(chan struct{}, 1), entries: cfg.Cron}, nil
+	return &box{Outbox: o, intake: cfg.Schedule, log: log, changed: make(chan struct{}, 1), entries: cfg.Cron}, nil
 }
 
-// runner returns a runner that never fails, so that the workers continue without the database.
+// runner returns a runner that waits for the database, so that the workers continue without it. Like a worker, the runner fails if
+// the broker refuses the queues of schedule.
 func (b *box) runner(client *reprise.Client) reprise.Runner {
 	return reprise.RunnerFunc(func(ctx context.Context) error {
 		for b != nil && ctx.Err() == nil {
 			if err := b.run(ctx, client); err != nil {
-				break
+				return err
 			}
 		}
 		return nil
@@ -71,6 +73,16 @@ func (b *box) run(ctx context.Context, client *reprise.Client) error {
 	if err != nil {
 		return err
 	}
+	var group reprise.Group
+	group.Add(relay)
+	if b.intake != nil {
+		intake, err := outbox.NewIntake(opened, client, *b.intake)
+		if err != nil {
+			return err
+		}
+		group.Add(intake)
+		b.log.Info("scheduling messages", "exchange", b.intake.Exchange)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var watching sync.WaitGroup
@@ -82,7 +94,7 @@ func (b *box) run(ctx context.Context, client *reprise.Client) error {
 		case <-ctx.Done():
 		}
 	})
-	err = relay.Run(ctx)
+	err = group.Run(ctx)
 	cancel()
 	return err
 }
