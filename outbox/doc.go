@@ -13,6 +13,7 @@
 //
 //   - A message of a committed transaction is published at least once, always with the same MessageID. A consumer that
 //     uses package idempotent has its effect once.
+//   - A row of a Table of another program becomes one message when it is committed, with the same guarantees.
 //   - A message of a transaction that was rolled back never leaves.
 //   - A message never leaves before it is due, by the clock of the database.
 //   - A message that Cancel counts as Done never leaves. See Result for the others.

@@ -22,3 +22,13 @@ var Next = (*schedule).next
 
 // Release gives up the lease of a relay.
 func Release(ctx context.Context, r *Relay) { r.release(ctx) }
+
+// Move makes a relay move the rows of its tables to the box.
+func Move(ctx context.Context, r *Relay) error {
+	for _, t := range r.tables {
+		if err := t.pass(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -34,6 +34,7 @@ type childConfig struct {
 	URL            string
 	Payments       string // queue of payments to take, if any
 	Paid           string // queue of the events
+	Table          bool   // publish the rows of the table events to Paid as well
 }
 
 func TestMain(m *testing.M) {
@@ -63,7 +64,11 @@ func (c childConfig) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	relay, err := outbox.NewRelay(box, client, outbox.RelayConfig{Batch: 20, Poll: 5 * time.Millisecond})
+	relayConfig := outbox.RelayConfig{Batch: 20, Poll: 5 * time.Millisecond}
+	if c.Table {
+		relayConfig.Tables = []outbox.Table{{Name: "events", BodyColumn: "body", MessageIDColumn: "topic", Message: reprise.Message{RoutingKey: c.Paid}}}
+	}
+	relay, err := outbox.NewRelay(box, client, relayConfig)
 	if err != nil {
 		return err
 	}
@@ -224,10 +229,13 @@ func eachVictim(t *testing.T, test func(t *testing.T, v *victim, ch *amqp.Channe
 	})
 }
 
-// A relay is killed between reading, publishing, the confirm and the deletion of messages.
+// A relay is killed between reading, publishing, the confirm and the deletion of messages, and between reading and deleting rows of a
+// table of another program.
 func TestKilledProcessLosesNothing(t *testing.T) {
 	eachVictim(t, func(t *testing.T, v *victim, _ *amqp.Channel) {
 		box := v.db.box(t, nil)
+		events(t, v.db)
+		v.cfg.Table = true
 		var want []string
 		send := func(id, key string, in time.Duration) *outbox.Message {
 			m := message(id)
@@ -239,6 +247,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 				id := fmt.Sprintf("%d/%d", round, i)
 				tx := begin(t, v.db)
 				insert(t, box, tx, send(id, []string{"", "k"}[i%2], 0))
+				run(t, tx, `INSERT INTO events (topic) VALUES ('`+id+` row')`)
 				if i%8 == 7 {
 					if err := tx.Rollback(); err != nil {
 						t.Fatal(err)
@@ -246,7 +255,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 					continue
 				}
 				commit(t, tx)
-				want = append(want, id)
+				want = append(want, id, id+" row")
 			}
 			canceled := fmt.Sprint("canceled ", round)
 			schedule(t, box, send(canceled, "", time.Hour))

@@ -40,6 +40,9 @@ type RelayConfig struct {
 
 	// Batch is the maximum number of messages to read and publish at a time. Default: 500.
 	Batch int
+
+	// Tables are tables of other programs whose rows become messages. All relays of a Box need the same tables.
+	Tables []Table
 }
 
 // Validate reports invalid settings and their valid values.
@@ -68,6 +71,8 @@ type Relay struct {
 	scan  scan
 	dests destinations
 
+	tables []*source
+
 	inserted time.Time // last insert in this process
 
 	mu      sync.Mutex
@@ -79,11 +84,15 @@ func NewRelay(box *Box, to Publisher, cfg RelayConfig) (*Relay, error) {
 	if box == nil || to == nil {
 		return nil, errors.New("outbox: NewRelay: box and publisher must not be nil")
 	}
-	if err := cfg.Validate(); err != nil {
+	if err := errors.Join(cfg.Validate(), box.checkTables(cfg.Tables)); err != nil {
 		return nil, err
 	}
 	cfg.Lease, cfg.Poll, cfg.Batch = cmp.Or(cfg.Lease, DefaultLease), cmp.Or(cfg.Poll, DefaultPoll), cmp.Or(cfg.Batch, DefaultBatch)
-	return &Relay{box: box, to: to, cfg: cfg, log: box.cfg.Logger, token: rand.Text(), dests: destinations{}}, nil
+	r := &Relay{box: box, to: to, cfg: cfg, log: box.cfg.Logger, token: rand.Text(), dests: destinations{}}
+	for _, t := range cfg.Tables {
+		r.tables = append(r.tables, &source{Table: t, relay: r})
+	}
+	return r, nil
 }
 
 // Pauses of a relay.
@@ -92,7 +101,7 @@ const (
 	stopLimit  = 5 * time.Second // for the messages that are being published when Run is to return
 )
 
-// Run publishes messages, and inserts the periodic messages of Box.Every, until ctx is done. It then waits up to 5 s for the confirms
+// Run publishes messages, moves the rows of RelayConfig.Tables to the Box, and inserts the periodic messages of Box.Every, until ctx is done. It then waits up to 5 s for the confirms
 // of the messages that it has sent. After an error of the database or of the broker, Run logs the error and continues. It
 // returns an error only if the publisher is closed, or if it cannot start. Call Run once at a time.
 func (r *Relay) Run(ctx context.Context) error {
@@ -105,6 +114,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	defer end()
 	helpers.Go(func() { r.keep(ctx) })
 	helpers.Go(func() { r.box.tick(ctx, r.cfg.Poll) })
+	for _, t := range r.tables {
+		helpers.Go(func() { t.follow(ctx) })
+	}
 	for {
 		more, err := r.step(stopping)
 		switch {
