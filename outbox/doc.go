@@ -30,6 +30,10 @@
 // A message is usually late by less than RelayConfig.Poll, and by a few milliseconds if it was inserted in the process of the
 // relay. A program that needs no database can use reprise.Client.PublishAt; messages that wait in the broker cannot be listed or canceled.
 //
+// If the clock of the database is set back, messages and failed attempts keep their times, so they can wait again, and later messages of
+// their keys wait for them. Until the clock shows the earlier time again, Cancel and Move count messages that are due before it as too
+// late. Messages that are inserted after the change leave when they are due.
+//
 // The program provides the database driver. The package imports the worker library, internal/guard, internal/retry,
 // internal/sqlkit and internal/tablejson.
 package outbox

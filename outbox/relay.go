@@ -28,10 +28,14 @@ const (
 	DefaultBatch = 500
 )
 
+// maxLease is the maximum of RelayConfig.Lease. A lease whose end is further ahead was taken before the clock of the database was set
+// back.
+const maxLease = 10 * time.Minute
+
 // RelayConfig configures a Relay. The zero value means the defaults.
 type RelayConfig struct {
 	// Lease is the time for which no other relay publishes after this relay crashes. The relay renews it. Minimum: 1 s.
-	// Default: 15 s.
+	// Maximum: 10 min. Default: 15 s.
 	Lease time.Duration
 
 	// Poll is the time between two searches for due messages, if none is due. A message that is inserted in the process
@@ -48,8 +52,8 @@ type RelayConfig struct {
 // Validate reports invalid settings and their valid values.
 func (c RelayConfig) Validate() error {
 	var errs []error
-	if c.Lease != 0 && c.Lease < time.Second {
-		errs = append(errs, fmt.Errorf("outbox: RelayConfig.Lease must be at least 1s: got %s (0 means %s)", c.Lease, DefaultLease))
+	if c.Lease != 0 && (c.Lease < time.Second || c.Lease > maxLease) {
+		errs = append(errs, fmt.Errorf("outbox: RelayConfig.Lease must be from 1s to %s: got %s (0 means %s)", maxLease, c.Lease, DefaultLease))
 	}
 	if c.Poll != 0 && c.Poll < time.Millisecond {
 		errs = append(errs, fmt.Errorf("outbox: RelayConfig.Poll must be at least 1ms: got %s (0 means %s)", c.Poll, DefaultPoll))
@@ -74,6 +78,11 @@ type Relay struct {
 	tables []*source
 
 	inserted time.Time // last insert in this process
+	latest   int64     // latest time by the clock of the database
+	early    struct {  // a lease from before the clock was set back
+		until int64
+		since time.Time
+	}
 
 	mu      sync.Mutex
 	renewed time.Time // start of the lease by the clock of this process; zero without a lease
@@ -165,6 +174,9 @@ func (r *Relay) step(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if r.setBack(now) {
+		return true, nil
+	}
 	old, err := r.sweep(ctx, now)
 	if err != nil {
 		r.log.Warn("outbox relay slow", "error", err) // new messages do not wait for old ones
@@ -191,14 +203,40 @@ func (r *Relay) claim(ctx context.Context) error {
 	}
 	var until, now int64
 	err := r.box.db.Row(ctx, `SELECT until, `+r.box.clock()+` FROM {relay} WHERE id = 1`).Scan(&until, &now)
-	if err == nil && until <= now {
+	if err == nil && r.free(until, now) {
 		_, _, err = r.renew(ctx, true)
 	}
 	return err
 }
 
+// free reports whether no relay has the lease. If the clock was set back, the end of a lease is late, so the lease is free if nobody
+// has renewed it for the time of a lease.
+func (r *Relay) free(until, now int64) bool {
+	if until <= now+maxLease.Milliseconds() {
+		return until <= now
+	}
+	if until != r.early.until {
+		r.early.until, r.early.since = until, r.wall()
+	}
+	return r.wall().Sub(r.early.since) >= r.cfg.Lease
+}
+
+// setBack reports whether the clock of the database was set back. The relay then forgets all times, and searches from the start,
+// because due messages can be before the front.
+func (r *Relay) setBack(now int64) bool {
+	by := r.latest - now
+	r.latest = max(r.latest, now)
+	if by <= overlap.Milliseconds() { // the front is at least this time behind
+		return false
+	}
+	r.log.Warn("clock of the outbox database set back", "by", time.Duration(by)*time.Millisecond)
+	r.latest, r.scan = now, scan{}
+	clear(r.dests)
+	return true
+}
+
 // renew renews the lease, or takes it if it is free. With horizon, it raises the horizon to the time that it returns. It
-// never lowers the horizon, also if the clock of the database is set back.
+// never lowers the horizon, also if the clock of the database is set back, because a relay may have published the rows up to it.
 func (r *Relay) renew(ctx context.Context, horizon bool) (now int64, held bool, err error) {
 	began := time.Now()
 	err = r.box.transaction(ctx, func(tx *sqlkit.Tx) error {
@@ -207,7 +245,7 @@ func (r *Relay) renew(ctx context.Context, horizon bool) (now int64, held bool, 
 		if err := tx.Row(`SELECT token, until, horizon, `+r.box.clock()+` FROM {relay} WHERE id = 1`+r.box.locking(false)).Scan(&token, &until, &before, &now); err != nil {
 			return err
 		}
-		held = token == r.token || horizon && until <= now
+		held = token == r.token || horizon && r.free(until, now)
 		if !held {
 			return nil
 		}
