@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,35 @@ func TestMain(m *testing.M) {
 // programs contains the programs that scripts can run as separate processes.
 var programs = map[string]func(){
 	"reprise": func() { os.Exit(Main(os.Args[1:], terminal.Process())) },
+	"sqlite":  sqlite,
+}
+
+// sqlite runs a statement in the database of the first argument, and prints the first column of its rows.
+func sqlite() {
+	err := func() error {
+		db, err := sql.Open("sqlite", "file:"+os.Args[1]+"?_pragma=busy_timeout(30000)")
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		rows, err := db.Query(os.Args[2])
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var text string
+			if err := rows.Scan(&text); err != nil {
+				return err
+			}
+			fmt.Println(text)
+		}
+		return rows.Err()
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // TestScript runs the scripts in testdata/script. In addition to the commands of testscript, scripts have
@@ -47,6 +77,7 @@ var programs = map[string]func(){
 //	answers FILE PATH REGEXP         wait until that path returns this text, with any status
 //	console FILE                     set REPRISE_SERVER to the first http URL in a file
 //	until REGEXP PROGRAM ARGUMENT... run a program repeatedly until its stdout contains this text
+//	sqlite FILE STATEMENT            run a statement, and print the first column of its rows
 //	sqlite-close FILE                on Unix: close a database like a program with an older SQLite
 //
 //	received REGEXP                  wait for a body with this text at $HOOKS/hush, the only path of $HOOKS that accepts one

@@ -117,7 +117,13 @@ func TestExample(t *testing.T) {
 			},
 			CACertFiles: []string{"", "/etc/ca.pem"},
 		},
-		Outbox: &Outbox{Store: "sqlite:/etc/outbox.db", App: "shop", Prefix: "shop_outbox_"},
+		Outbox: &Outbox{Store: "sqlite:/etc/outbox.db", App: "shop", Prefix: "shop_outbox_", Tables: []outbox.Table{
+			{
+				Name: "events", IDColumn: "event_id", BodyColumn: "payload", ExchangeColumn: "exchange", RoutingKeyColumn: "topic", KeyColumn: "customer",
+				MessageIDColumn: "event_uuid", Message: reprise.Message{Exchange: "shop", RoutingKey: "event", ContentType: "application/json"},
+			},
+			{Name: "audit", Message: reprise.Message{RoutingKey: "reports"}},
+		}},
 		Cron: []Cron{
 			{Entry: outbox.Entry{
 				Name: "nightly", Spec: "CRON_TZ=Europe/Berlin 30 2 * * mon-fri", Key: "reports", CatchUp: 2 * time.Hour,

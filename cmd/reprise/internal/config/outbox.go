@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"net/url"
@@ -20,6 +21,7 @@ type Outbox struct {
 	Store  string // sqlite:PATH, or the URL of a PostgreSQL or MySQL database
 	App    string // "": the default
 	Prefix string // "": the default
+	Tables []outbox.Table
 
 	At Position // position of the store, for startup errors
 }
@@ -37,7 +39,7 @@ const (
 
 // outboxAndCron reads the keys outbox, cron and schedule. It must read them after the workers.
 func (f *fields) outboxAndCron(c *Config, e *exchanges) {
-	kept := read(f, "outbox", &c.Outbox, value.outbox)
+	kept := read(f, "outbox", &c.Outbox, func(x value) (*Outbox, bool) { return x.outbox(e) })
 	for _, list := range f.all("cron") {
 		for _, item := range list.items(`a list such as - {name: nightly, spec: "30 2 * * *", queue: reports, body: "{}"}`) {
 			x, ok := item.fields("an entry of cron")
@@ -110,7 +112,7 @@ func (v value) unshared(s outbox.IntakeConfig, workers []Worker, e *exchanges) {
 }
 
 // outbox reads a store, or a mapping with a store.
-func (v value) outbox() (*Outbox, bool) {
+func (v value) outbox(e *exchanges) (*Outbox, bool) {
 	o := &Outbox{}
 	v.short("outbox", "store", exampleOutbox, func(x value) {
 		o.At = x.at
@@ -136,8 +138,70 @@ func (v value) outbox() (*Outbox, bool) {
 		setting("app", "shop", &o.App, "at most 60 bytes without a slash", func(s string) outbox.Config { return outbox.Config{Dialect: dialect, App: s} })
 		setting("prefix", "shop_outbox_", &o.Prefix, "at most 40 lower-case letters, digits and underscores, with PostgreSQL after a schema and a dot",
 			func(s string) outbox.Config { return outbox.Config{Dialect: dialect, Prefix: s} })
+		read(f, "tables", &o.Tables, list("a list such as - {name: events, queue: orders}", func(x value) (outbox.Table, bool) {
+			return x.table(cmp.Or(o.Prefix, outbox.DefaultPrefix), e)
+		}))
 	})
 	return o, true
+}
+
+// table reads a table of another program. The columns of a destination replace its values.
+func (v value) table(prefix string, e *exchanges) (t outbox.Table, ok bool) {
+	f, ok := v.fields("a table of outbox")
+	if !ok {
+		return t, false
+	}
+	if !f.with("name", func(x value) {
+		s, ok := x.text("events")
+		t.Name = s
+		switch bare := s[strings.LastIndex(s, ".")+1:]; {
+		case ok && (outbox.Table{Name: s}).Validate() != nil:
+			x.fail("%s must be at most 63 letters, digits and underscores, after an optional schema and a dot: got %s", x.name, brief.Quoted(s))
+		case ok && strings.HasPrefix(strings.ToLower(bare), prefix[strings.LastIndex(prefix, ".")+1:]):
+			x.fail("%s must not be a table of the outbox: got %s", x.name, brief.Quoted(s))
+		}
+	}) {
+		f.missing("a table of outbox needs a name: add name: events", "name")
+	}
+	for _, c := range []struct {
+		key  string
+		into *string
+	}{
+		{"id_column", &t.IDColumn}, {"body_column", &t.BodyColumn}, {"exchange_column", &t.ExchangeColumn}, {"key_column", &t.RoutingKeyColumn},
+		{"order_key_column", &t.KeyColumn}, {"message_id_column", &t.MessageIDColumn},
+	} {
+		read(f, c.key, c.into, func(x value) (string, bool) {
+			s, ok := x.text(strings.TrimSuffix(c.key, "_column"))
+			if ok && (outbox.Table{Name: "x", IDColumn: s}).Validate() != nil {
+				return "", x.fail("%s must be the name of a column, at most 63 letters, digits and underscores: got %s", x.name, brief.Quoted(s))
+			}
+			return s, ok
+		})
+	}
+	toQueue := read(f, "queue", &t.Message.RoutingKey, amqpName("orders", 0))
+	toExchange := f.with("exchange", func(x value) {
+		if name, ok := amqpName("events", 0)(x); ok {
+			t.Message.Exchange = name
+			e.require(x, name)
+		}
+	})
+	switch {
+	case toQueue && toExchange:
+		f.failAtKey("exchange", "a table of outbox must have a queue or an exchange, not both; remove one of the two")
+	case !toQueue && !toExchange && t.ExchangeColumn == "" && t.RoutingKeyColumn == "":
+		f.missing("a table of outbox needs a destination: add queue: NAME, exchange: NAME, or key_column: COLUMN", "queue", "exchange", "exchange_column", "key_column")
+	}
+	if toQueue {
+		f.refuse("is the routing key for an exchange: remove queue or key", "key")
+	} else {
+		read(f, "key", &t.Message.RoutingKey, value.routingKey)
+	}
+	read(f, "content_type", &t.Message.ContentType, func(x value) (string, bool) {
+		s, ok := x.text("application/json")
+		return s, ok && x.fits(s, 0)
+	})
+	f.finish()
+	return t, true
 }
 
 func (v value) mysqlURL() (string, bool) {

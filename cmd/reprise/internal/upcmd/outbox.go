@@ -22,6 +22,7 @@ import (
 type box struct {
 	*archiving.Outbox
 	intake  *outbox.IntakeConfig // nil: none
+	tables  []outbox.Table
 	log     *slog.Logger
 	changed chan struct{} // receives a value after entries was replaced
 
@@ -38,7 +39,7 @@ func newBox(cfg *config.Config, log *slog.Logger) (*box, []config.Problem) {
 	if err != nil {
 		return nil, []config.Problem{{Position: cfg.Outbox.At, Text: "outbox: " + err.Error()}}
 	}
-	return &box{Outbox: o, intake: cfg.Schedule, log: log, changed: make(chan struct{}, 1), entries: cfg.Cron}, nil
+	return &box{Outbox: o, intake: cfg.Schedule, tables: cfg.Outbox.Tables, log: log, changed: make(chan struct{}, 1), entries: cfg.Cron}, nil
 }
 
 // runner returns a runner that waits for the database, so that the workers continue without it. Like a worker, the runner fails if
@@ -68,8 +69,8 @@ func (b *box) run(ctx context.Context, client *reprise.Client) error {
 		}
 	}
 	b.Show(opened)
-	b.log.Info("outbox", "database", b.Name, "cron", len(entries))
-	relay, err := outbox.NewRelay(opened, client, outbox.RelayConfig{})
+	b.log.Info("outbox", "database", b.Name, "cron", len(entries), "tables", len(b.tables))
+	relay, err := outbox.NewRelay(opened, client, outbox.RelayConfig{Tables: b.tables})
 	if err != nil {
 		return err
 	}
