@@ -99,7 +99,7 @@ func (f field) parse(text string) (set uint64, err error) {
 		if from > to {
 			return 0, fmt.Errorf("range of the %s must not end before it begins: got %q", f.name, part)
 		}
-		for n := from; n <= to; n += step {
+		for n := from; n <= to; n += min(step, 60) { // without an overflow
 			set |= 1 << n
 		}
 	}
