@@ -96,12 +96,15 @@ func (b *Box) checkTables(tables []Table) error {
 
 // follow moves the rows of a table until ctx is done. Each table has its own goroutine, so that its locks hold nothing else.
 func (s *source) follow(ctx context.Context) {
-	for pause := s.relay.cfg.Poll; retry.Sleep(ctx, pause) == nil; {
-		pause = s.relay.cfg.Poll
-		if err := s.pass(ctx); err != nil && ctx.Err() == nil {
-			pause = max(pause, errorPause)
-			s.relay.log.Error("outbox table not read", "table", s.Name, "error", err, "next_try", pause)
+	for pause, failures := s.relay.cfg.Poll, 0; retry.Sleep(ctx, pause) == nil; {
+		err := s.pass(ctx)
+		if err == nil || ctx.Err() != nil {
+			pause, failures = s.relay.cfg.Poll, 0
+			continue
 		}
+		pause = min(lastSuspension, backoff(failures))
+		failures++
+		s.relay.log.Error("outbox table not read", "table", s.Name, "error", err, "next_try", pause)
 	}
 }
 

@@ -167,8 +167,12 @@ func (v value) table(prefix string, e *exchanges) (t outbox.Table, ok bool) {
 		key  string
 		into *string
 	}{
-		{"id_column", &t.IDColumn}, {"body_column", &t.BodyColumn}, {"exchange_column", &t.ExchangeColumn}, {"key_column", &t.RoutingKeyColumn},
-		{"order_key_column", &t.KeyColumn}, {"message_id_column", &t.MessageIDColumn},
+		{"id_column", &t.IDColumn},
+		{"body_column", &t.BodyColumn},
+		{"exchange_column", &t.ExchangeColumn},
+		{"key_column", &t.RoutingKeyColumn},
+		{"order_key_column", &t.KeyColumn},
+		{"message_id_column", &t.MessageIDColumn},
 	} {
 		read(f, c.key, c.into, func(x value) (string, bool) {
 			s, ok := x.text(strings.TrimSuffix(c.key, "_column"))
