@@ -11,6 +11,7 @@ import (
 	"time"
 	_ "time/tzdata" // the machine may have no time zones
 
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/outbox"
 	"github.com/reprisemq/reprise/topology"
@@ -182,17 +183,8 @@ func (v value) table(prefix string, e *exchanges) (t outbox.Table, ok bool) {
 			return s, ok
 		})
 	}
-	toQueue := read(f, "queue", &t.Message.RoutingKey, amqpName("orders", 0))
-	toExchange := f.with("exchange", func(x value) {
-		if name, ok := amqpName("events", 0)(x); ok {
-			t.Message.Exchange = name
-			e.require(x, name)
-		}
-	})
-	switch {
-	case toQueue && toExchange:
-		f.failAtKey("exchange", "a table of outbox must have a queue or an exchange, not both; remove one of the two")
-	case !toQueue && !toExchange && t.ExchangeColumn == "" && t.RoutingKeyColumn == "":
+	toQueue, toExchange := f.destination(&t.Message, "orders", e)
+	if !toQueue && !toExchange && t.ExchangeColumn == "" && t.RoutingKeyColumn == "" {
 		f.missing("a table of outbox needs a destination: add queue: NAME, exchange: NAME, or key_column: COLUMN", "queue", "exchange", "exchange_column", "key_column")
 	}
 	if toQueue {
@@ -200,10 +192,7 @@ func (v value) table(prefix string, e *exchanges) (t outbox.Table, ok bool) {
 	} else {
 		read(f, "key", &t.Message.RoutingKey, value.routingKey)
 	}
-	read(f, "content_type", &t.Message.ContentType, func(x value) (string, bool) {
-		s, ok := x.text("application/json")
-		return s, ok && x.fits(s, 0)
-	})
+	read(f, "content_type", &t.Message.ContentType, property("application/json"))
 	f.finish()
 	return t, true
 }
@@ -237,21 +226,23 @@ func (f *fields) cron(e *exchanges) (c Cron) {
 		f.missing("an entry of cron needs a name: add name: nightly", "name")
 	}
 	f.times(&c)
-	f.destination(&c, e)
+	toQueue, toExchange := f.destination(&c.Message, "reports", e)
+	if !toQueue && !toExchange {
+		f.missing("an entry of cron needs a destination: add queue: NAME, or exchange: NAME and key: ROUTING-KEY", "queue", "exchange")
+	}
+	if toExchange {
+		read(f, "key", &c.Message.RoutingKey, value.routingKey)
+	} else {
+		f.refuse("is the routing key for an exchange: add exchange: NAME, or remove key", "key")
+	}
 	f.payload(&c)
 	f.with("headers", func(x value) {
 		table, _ := arguments()(x)
 		c.Message.Headers = table
 	})
-	for _, p := range []struct {
-		key, example string
-		into         *string
-	}{{"content_type", "application/json", &c.Message.ContentType}, {"type", "report", &c.Message.Type}, {"order_key", "reports", &c.Key}} {
-		read(f, p.key, p.into, func(x value) (string, bool) {
-			s, ok := x.text(p.example)
-			return s, ok && x.fits(s, 0)
-		})
-	}
+	read(f, "content_type", &c.Message.ContentType, property("application/json"))
+	read(f, "type", &c.Message.Type, property("report"))
+	read(f, "order_key", &c.Key, property("reports"))
 	read(f, "missed", &c.Missed, choose(is("latest", outbox.MissedLatest), is("all", outbox.MissedAll)))
 	read(f, "catch_up", &c.CatchUp, duration(time.Minute))
 	return c
@@ -286,26 +277,27 @@ func (f *fields) times(c *Cron) {
 	}
 }
 
-// destination reads a queue, or an exchange with a routing key.
-func (f *fields) destination(c *Cron, e *exchanges) {
-	toQueue := read(f, "queue", &c.Message.RoutingKey, amqpName("reports", 0))
-	toExchange := f.with("exchange", func(x value) {
+// property reads a property of a message.
+func property(example string) reader[string] {
+	return func(x value) (string, bool) {
+		s, ok := x.text(example)
+		return s, ok && x.fits(s, 0)
+	}
+}
+
+// destination reads a queue or an exchange, and reports which of them the mapping has.
+func (f *fields) destination(to *reprise.Message, example string, e *exchanges) (toQueue, toExchange bool) {
+	toQueue = read(f, "queue", &to.RoutingKey, amqpName(example, 0))
+	toExchange = f.with("exchange", func(x value) {
 		if name, ok := amqpName("events", 0)(x); ok {
-			c.Message.Exchange = name
+			to.Exchange = name
 			e.require(x, name)
 		}
 	})
-	switch {
-	case toQueue && toExchange:
-		f.failAtKey("exchange", "an entry of cron must have a queue or an exchange, not both; remove one of the two")
-	case !toQueue && !toExchange:
-		f.missing("an entry of cron needs a destination: add queue: NAME, or exchange: NAME and key: ROUTING-KEY", "queue", "exchange")
+	if toQueue && toExchange {
+		f.failAtKey("exchange", "%s must have a queue or an exchange, not both; remove one of the two", f.owner)
 	}
-	if toExchange {
-		read(f, "key", &c.Message.RoutingKey, value.routingKey)
-	} else {
-		f.refuse("is the routing key for an exchange: add exchange: NAME, or remove key", "key")
-	}
+	return toQueue, toExchange
 }
 
 // maxPayload is the maximum size of the file with a body.
