@@ -8,6 +8,7 @@ package params
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -227,4 +228,15 @@ func readAge(text string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(rest)
 	return time.Duration(n)*24*time.Hour + d, err
+}
+
+// FromNow returns v in which the named parameters that are durations, such as 10m, are the times after this duration.
+func FromNow(v url.Values, now time.Time, names ...string) url.Values {
+	v = maps.Clone(v)
+	for _, name := range names {
+		if d, err := time.ParseDuration(v.Get(name)); err == nil && len(v[name]) == 1 {
+			v.Set(name, now.Add(d).Format(time.RFC3339Nano))
+		}
+	}
+	return v
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -99,13 +98,7 @@ func (f ScheduledFilter) IsZero() bool { return len(f.Values()) == 0 }
 
 // ParseScheduledFilter parses a filter. A time may also be a duration from now, such as 10m.
 func ParseScheduledFilter(v url.Values, now time.Time) (f ScheduledFilter, err error) {
-	v = maps.Clone(v)
-	for _, name := range []string{"from", "before"} {
-		if d, err := time.ParseDuration(v.Get(name)); err == nil && len(v[name]) == 1 {
-			v.Set(name, now.Add(d).Format(time.RFC3339Nano))
-		}
-	}
-	r := params.Reader{Values: v, Now: now}
+	r := params.Reader{Values: params.FromNow(v, now, "from", "before"), Now: now}
 	r.ReadAll(f.Params())
 	return f, r.Err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -114,11 +113,7 @@ func (f WaitingFilter) Values() url.Values { return f.Params().Values() }
 
 // ParseWaitingFilter parses a filter. The parameter "before" may also be a duration from now, such as 10m.
 func ParseWaitingFilter(v url.Values, now time.Time) (f WaitingFilter, err error) {
-	if d, err := time.ParseDuration(v.Get("before")); err == nil && len(v["before"]) == 1 {
-		v = maps.Clone(v)
-		v.Set("before", now.Add(d).Format(time.RFC3339Nano))
-	}
-	r := params.Reader{Values: v, Now: now}
+	r := params.Reader{Values: params.FromNow(v, now, "before"), Now: now}
 	r.ReadAll(f.Params())
 	if r.Err == nil {
 		r.Err = f.Validate()
