@@ -164,6 +164,12 @@ func (p *Pages) retrying(c *web.Call) error {
 	return render(c, http.StatusOK, "retrying", page1, data)
 }
 
+// countOf returns the parameter of a redirect that counts messages.
+func countOf(v url.Values, name string) int64 {
+	n, _ := strconv.ParseInt(v.Get(name), 10, 64)
+	return max(0, n)
+}
+
 // waitingFlash describes the result of the act that led to the page. It sets left if some of the selected messages may
 // be unchanged.
 func waitingFlash(v url.Values) (text string, left bool) {
@@ -171,7 +177,7 @@ func waitingFlash(v url.Values) (text string, left bool) {
 	if !ok {
 		return "", false
 	}
-	n := func(name string) int64 { n, _ := strconv.ParseInt(v.Get(name), 10, 64); return max(0, n) }
+	n := func(name string) int64 { return countOf(v, name) }
 	text = show.Plural(n("done"), "message") + " " + verb[1] + "."
 	if n("gone") > 0 {
 		text += " " + show.Thousands(n("gone")) + " no longer waiting."

@@ -125,7 +125,7 @@ func scheduledFlash(v url.Values) (text string, left bool) {
 	if !ok {
 		return "", false
 	}
-	n := func(name string) int64 { n, _ := strconv.ParseInt(v.Get(name), 10, 64); return max(0, n) }
+	n := func(name string) int64 { return countOf(v, name) }
 	text = show.Plural(n("done")+n("attempted"), "message") + " " + verb[1] + "."
 	if n("attempted") > 0 {
 		text += " " + show.Thousands(n("attempted")) + " after a failed attempt: the broker may have stored the message."
