@@ -287,7 +287,7 @@ func (b *Box) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, fmt.Errorf("outbox: cannot read the status: %w", err)
 	}
-	s.Relay = until > now && until <= now+maxLease.Milliseconds()
+	s.Relay = current(until, now)
 	if first.Valid {
 		s.Next = time.UnixMilli(first.Int64).UTC()
 		s.Lag = max(0, time.Duration(now-first.Int64)*time.Millisecond)

@@ -61,6 +61,9 @@ func (c RelayConfig) Validate() error {
 	if c.Batch < 0 {
 		errs = append(errs, fmt.Errorf("outbox: RelayConfig.Batch must not be negative: got %d (0 means %d)", c.Batch, DefaultBatch))
 	}
+	for _, t := range c.Tables {
+		errs = append(errs, t.Validate())
+	}
 	return errors.Join(errs...)
 }
 
@@ -212,14 +215,20 @@ func (r *Relay) claim(ctx context.Context) error {
 // free reports whether no relay has the lease. If the clock was set back, the end of a lease is late, so the lease is free if nobody
 // has renewed it for the time of a lease.
 func (r *Relay) free(until, now int64) bool {
-	if until <= now+maxLease.Milliseconds() {
-		return until <= now
+	if until <= now {
+		return true
+	}
+	if current(until, now) {
+		return false
 	}
 	if until != r.early.until {
 		r.early.until, r.early.since = until, r.wall()
 	}
 	return r.wall().Sub(r.early.since) >= r.cfg.Lease
 }
+
+// current reports whether a lease has not ended, and was not taken before the clock was set back.
+func current(until, now int64) bool { return until > now && until <= now+maxLease.Milliseconds() }
 
 // setBack reports whether the clock of the database was set back. The relay then forgets all times, and searches from the start,
 // because due messages can be before the front.

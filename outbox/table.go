@@ -82,11 +82,10 @@ type source struct {
 	invalid map[int64]bool // the rows whose errors are logged
 }
 
-// checkTables reports invalid tables, and tables of the box, whose rows would move without end.
+// checkTables reports tables of the box, whose rows would move without end.
 func (b *Box) checkTables(tables []Table) error {
 	var errs []error
 	for _, t := range tables {
-		errs = append(errs, t.Validate())
 		if short := b.cfg.Prefix[strings.LastIndex(b.cfg.Prefix, ".")+1:]; strings.HasPrefix(strings.ToLower(t.Name[strings.LastIndex(t.Name, ".")+1:]), short) {
 			errs = append(errs, fmt.Errorf("outbox: Table.Name must not begin with the prefix of the box: got %q", t.Name))
 		}
