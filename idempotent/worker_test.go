@@ -75,7 +75,7 @@ func TestEffectHappensOnce(t *testing.T) {
 						var happened <-chan struct{}
 						inner := handler(t, db, func() error {
 							if tc.cut {
-								happened = proxy.CutBeforeFrame(testkit.ToServer, 1)
+								happened = proxy.CutInAck()
 							}
 							return tc.result
 						})

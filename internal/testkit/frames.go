@@ -15,13 +15,19 @@ type frameScanner struct {
 	head    [7]byte // the header of the current frame
 	have    int     // number of bytes in head
 	left    uint64  // remaining bytes after head, including the end octet
+	method  [4]byte // the first bytes of the payload: the class and the method
+	known   int     // number of bytes in method
+	isAck   bool    // the last call of next has read the method of a basic.ack
 }
 
 const (
 	protocolHeaderSize = 8
+	frameMethod        = 1
 	frameHeartbeat     = 8
 	frameEnd           = 0xCE
 )
+
+var basicAck = [4]byte{0, 60, 0, 80}
 
 // begins reports whether first, the next byte, is the first byte of a counted frame.
 func (s *frameScanner) begins(first byte) bool {
@@ -32,6 +38,7 @@ func (s *frameScanner) begins(first byte) bool {
 // next reads the first part of data, which must not be empty. It returns the length of that part, and whether the part
 // completes a counted frame. It never reads beyond the end of a frame.
 func (s *frameScanner) next(data []byte) (n int, ended bool) {
+	s.isAck = false
 	if !s.started {
 		s.started = true
 		if data[0] == 'A' {
@@ -50,10 +57,16 @@ func (s *frameScanner) next(data []byte) (n int, ended bool) {
 		s.have += n
 		if s.have == len(s.head) {
 			s.left = uint64(binary.BigEndian.Uint32(s.head[3:])) + 1
+			s.known = 0
 		}
 		return n, false
 	}
 	n = int(min(uint64(len(data)), s.left))
+	if s.known < len(s.method) {
+		n = copy(s.method[s.known:], data[:n])
+		s.known += n
+		s.isAck = s.head[0] == frameMethod && s.known == len(s.method) && s.method == basicAck
+	}
 	s.left -= uint64(n)
 	if s.left > 0 {
 		return n, false

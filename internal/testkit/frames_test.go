@@ -20,12 +20,15 @@ func frame(kind byte, n int) string {
 
 // The scanner finds the same boundaries for every split of the stream.
 func TestFrameScanner(t *testing.T) {
-	stream := protocolHeader + frame(1, 12) + frame(frameHeartbeat, 0) + frame(3, 0) + frame(1, 300)
-	wantBegins := []int{8, 8 + 20 + 8, 8 + 20 + 8 + 8}
-	wantEnds := []int{8 + 20, 8 + 20 + 8 + 8, len(stream)}
+	const ack = "\x01\x00\x01\x00\x00\x00\x0d\x00\x3c\x00\x50\x00\x00\x00\x00\x00\x00\x00\x01\x00\xce"
+	stream := protocolHeader + frame(1, 12) + frame(frameHeartbeat, 0) + frame(3, 0) + frame(1, 300) + ack + "\x03" + ack[1:]
+	at := len(stream) - 2*len(ack)
+	wantBegins := []int{8, 8 + 20 + 8, 8 + 20 + 8 + 8, at, at + len(ack)}
+	wantEnds := []int{8 + 20, 8 + 20 + 8 + 8, at, at + len(ack), len(stream)}
+	wantAcks := []int{at + 11} // a body that begins like an ack is not an ack
 	for chunk := 1; chunk <= len(stream); chunk++ {
 		var s frameScanner
-		var begins, ends []int
+		var begins, ends, acks []int
 		for at := 0; at < len(stream); {
 			end := min(at+chunk, len(stream))
 			for at < end {
@@ -34,14 +37,17 @@ func TestFrameScanner(t *testing.T) {
 				}
 				n, ended := s.next([]byte(stream[at:end]))
 				at += n
+				if s.isAck {
+					acks = append(acks, at)
+				}
 				if ended {
 					ends = append(ends, at)
 				}
 			}
 		}
-		if !slices.Equal(begins, wantBegins) || !slices.Equal(ends, wantEnds) {
-			t.Errorf("chunks of %d bytes: frames begin at %v, want %v; end at %v, want %v",
-				chunk, begins, wantBegins, ends, wantEnds)
+		if !slices.Equal(begins, wantBegins) || !slices.Equal(ends, wantEnds) || !slices.Equal(acks, wantAcks) {
+			t.Errorf("chunks of %d bytes: frames begin at %v, want %v; end at %v, want %v; acks at %v, want %v",
+				chunk, begins, wantBegins, ends, wantEnds, acks, wantAcks)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (d Direction) String() string {
 // A cut closes all existing connections. Both peers receive the data that was already forwarded, and then EOF. All
 // other data is lost, as with an unplugged cable. Clients may reconnect immediately, unless the test calls Refuse.
 //
-// To cut at an exact place, call CutAfterBytes, CutAfterFrame or CutBeforeFrame before the connection reaches it. These
+// To cut at an exact place, call CutAfterBytes, CutAfterFrame, CutBeforeFrame or CutInAck before the connection reaches it. These
 // methods count from the call, over all connections. They return a channel that is closed when the cut is complete and
 // the proxy no longer forwards data of the cut connections. Each cut happens once.
 //
@@ -134,6 +134,13 @@ func (p *Proxy) CutBeforeFrame(d Direction, n int) <-chan struct{} {
 	return p.arm(d, cutBeforeFrame, int64(n), 1)
 }
 
+// CutInAck cuts in the first basic.ack that a client sends after the call, so that the broker does not receive the ack. Unlike
+// CutBeforeFrame, it does not depend on other frames, such as the close of a channel that the client no longer uses.
+func (p *Proxy) CutInAck() <-chan struct{} {
+	p.t.Helper()
+	return p.arm(ToServer, cutInAck, 1, 1)
+}
+
 // Frames returns the number of forwarded frames in direction d, on all connections, without heartbeats. A test that
 // cuts at every boundary uses it to determine the number of boundaries.
 func (p *Proxy) Frames(d Direction) int {
@@ -162,6 +169,7 @@ const (
 	cutAfterBytes cutPlace = iota
 	cutAfterFrame
 	cutBeforeFrame
+	cutInAck
 )
 
 func (p *Proxy) arm(d Direction, place cutPlace, n, least int64) <-chan struct{} {
@@ -192,6 +200,9 @@ func (p *Proxy) pass(d Direction, frames *frameScanner, data []byte) (n int, now
 		}
 		size, ended := frames.next(data[n:end])
 		n += size
+		if frames.isAck && p.count(d, cutInAck, 1) {
+			break
+		}
 		if ended {
 			p.frames[d]++
 			if p.count(d, cutAfterFrame, 1) {

@@ -230,7 +230,7 @@ func TestAckThenPublishDropsCopyIfAckIsLost(t *testing.T) {
 		})
 		r.publish("", work, amqp.Publishing{MessageId: "id"})
 		first := h.next()
-		cut := proxy.CutBeforeFrame(testkit.ToServer, 1)
+		cut := proxy.CutInAck()
 		first.result <- errScripted
 		<-cut
 		h.next().result <- errScripted
