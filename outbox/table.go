@@ -175,15 +175,8 @@ type chunk struct {
 // read reads the first rows after an id. In MySQL, it locks them, and skips those of transactions that are not committed.
 func (s *source) read(ctx context.Context, tx *sqlkit.Tx, body string, after int64, limit int) (chunk, error) {
 	b := s.relay.box
-	id := b.quote(cmp.Or(s.IDColumn, "id"))
-	optional := func(column string) string {
-		if column == "" {
-			return "NULL"
-		}
-		return b.quote(column)
-	}
-	query := fmt.Sprintf(`SELECT %s, %s, %s, %s, %s, %s FROM %s AS reprise_row WHERE %s > %s ORDER BY %s LIMIT %d`, id, body, optional(s.ExchangeColumn),
-		optional(s.RoutingKeyColumn), optional(s.KeyColumn), optional(s.MessageIDColumn), b.quote(s.Name), id, b.integer("$1"), id, limit)
+	id := b.column(cmp.Or(s.IDColumn, "id"))
+	query := fmt.Sprintf(`%s WHERE %s > %s ORDER BY %s LIMIT %d`, b.selectRows(s.Table, body), id, b.integer("$1"), id, limit)
 	if b.cfg.Dialect == MySQL {
 		query += " FOR UPDATE SKIP LOCKED"
 	}
@@ -220,6 +213,22 @@ func (s *source) read(ctx context.Context, tx *sqlkit.Tx, body string, after int
 	c.more = n == limit
 	return c, nil
 }
+
+// selectRows returns the query for the rows of a table, without a condition. In SQLite, a name that is not a column would be a text.
+func (b *Box) selectRows(t Table, body string) string {
+	columns := []string{b.column(cmp.Or(t.IDColumn, "id")), body}
+	for _, name := range []string{t.ExchangeColumn, t.RoutingKeyColumn, t.KeyColumn, t.MessageIDColumn} {
+		if name == "" {
+			columns = append(columns, "NULL")
+		} else {
+			columns = append(columns, b.column(name))
+		}
+	}
+	return `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + b.quote(t.Name) + ` AS reprise_row`
+}
+
+// column returns a column of the rows of selectRows.
+func (b *Box) column(name string) string { return "reprise_row." + b.quote(name) }
 
 // move inserts the rows into the box, and deletes them from the table.
 func (s *source) move(tx *sqlkit.Tx, c chunk) error {
@@ -258,7 +267,7 @@ func (s *source) body(ctx context.Context) (expression string, any bool, err err
 		}
 		switch {
 		case s.BodyColumn != "":
-			return b.quote(s.BodyColumn), true, nil
+			return b.column(s.BodyColumn), true, nil
 		case b.cfg.Dialect == PostgreSQL:
 			return "CAST(row_to_json(reprise_row) AS TEXT)", true, nil
 		}

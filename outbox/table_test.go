@@ -358,3 +358,24 @@ func TestInvalidTablesAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// A column that does not exist is not the text of its name, as it is in SQLite without a qualifier.
+func TestTableWithMissingColumn(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		events(t, db)
+		b, to := db.box(t, newClock()), &recorder{}
+		run(t, db, `INSERT INTO events (body) VALUES ('a')`)
+		for _, column := range []outbox.Table{{BodyColumn: "topik"}, {RoutingKeyColumn: "topik"}, {KeyColumn: "topik"}} {
+			column.Name = "events"
+			r := relay(t, b, to, table(column))
+			step(t, r)
+			if err := outbox.Move(t.Context(), r); err == nil {
+				t.Errorf("%+v: got no error", column)
+			}
+			step(t, r)
+			outbox.Release(t.Context(), r)
+		}
+		wantBodies(t, to, "")
+		wantRows(t, db, 1)
+	})
+}
