@@ -23,6 +23,17 @@ type Box struct {
 // Open returns the box in db, and creates its tables if they do not exist. The caller closes db. Several processes may
 // call Open at the same time. If the tables exist, Open needs only the permission to read them.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (*Box, error) {
+	b, err := newBox(db, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.db.Create(ctx, schemaOf(b.cfg.Dialect, b.cfg.Prefix)); err != nil {
+		return nil, fmt.Errorf("outbox: cannot create tables %s…: %w", b.cfg.Prefix, err)
+	}
+	return b, nil
+}
+
+func newBox(db *sql.DB, cfg Config) (*Box, error) {
 	if db == nil {
 		return nil, errors.New("outbox: database must not be nil (sql.Open returns one)")
 	}
@@ -30,11 +41,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Box, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	b := &Box{cfg: cfg, db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), wake: make(chan struct{}, 1)}
-	if err := b.db.Create(ctx, schemaOf(cfg.Dialect, cfg.Prefix)); err != nil {
-		return nil, fmt.Errorf("outbox: cannot create tables %s…: %w", cfg.Prefix, err)
-	}
-	return b, nil
+	return &Box{cfg: cfg, db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), wake: make(chan struct{}, 1)}, nil
 }
 
 // transaction runs f in a transaction that writes.

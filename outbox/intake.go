@@ -112,7 +112,7 @@ func NewIntake(box *Box, client *reprise.Client, cfg IntakeConfig) (*Intake, err
 func (in *Intake) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	queues := []string{in.cfg.Exchange, in.cfg.expired()}
+	queues := in.queues()
 	errs := make([]error, len(queues))
 	var running sync.WaitGroup
 	for i, queue := range queues {
@@ -129,9 +129,15 @@ func (in *Intake) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// queues returns the queues that the intake consumes.
+func (in *Intake) queues() []string { return []string{in.cfg.Exchange, in.cfg.expired()} }
+
+// touch writes to the database, and changes nothing.
+const touch = `UPDATE {relay} SET id = 1 WHERE id = 1`
+
 // writable returns nil if the database accepts writes.
 func (b *Box) writable(ctx context.Context) error {
-	_, err := b.db.Write(ctx, `UPDATE {relay} SET id = 1 WHERE id = 1`)
+	_, err := b.db.Write(ctx, touch)
 	return err
 }
 

@@ -2,6 +2,7 @@ package archiving
 
 import (
 	"context"
+	"database/sql"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -65,6 +66,14 @@ func (o *Outbox) Await(ctx context.Context, log *slog.Logger) (*outbox.Box, erro
 			return nil, err
 		}
 	}
+}
+
+// Writable returns an error if the SQLite file cannot be written. Call it before the first statement.
+func (o *Outbox) Writable() error { return o.db.Writable() }
+
+// Check returns an error if the outbox, or one of the tables of other programs, cannot be used. It changes nothing.
+func (o *Outbox) Check(ctx context.Context, tables []outbox.Table) error {
+	return o.db.Check(ctx, func(db *sql.DB) error { return outbox.Check(ctx, db, o.cfg, tables...) })
 }
 
 // Show makes the console and the health checks use an open box.

@@ -20,6 +20,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/health"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/serve"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -91,6 +92,9 @@ func (d *Service) Check() error {
 	}
 	return err
 }
+
+// Writable returns an error if the SQLite file of the archive cannot be written. Call it before the archive is open.
+func (d *Service) Writable() error { return d.db.Writable() }
 
 // admit returns an error if a console without tokens is reachable from other machines.
 func (d *Service) admit(a net.Addr) error {
@@ -238,6 +242,18 @@ func (d *Service) Inspector() func(context.Context, string) (topology.Queue, err
 		return nil
 	}
 	return d.Settings.Management.Queue
+}
+
+// Topology returns the exchanges and bindings of the broker, or nil if the management API is not configured or does not describe them.
+func (d *Service) Topology(ctx context.Context) *topology.Topology {
+	if d == nil || d.Settings.Management == nil {
+		return nil
+	}
+	t, err := mgmtapi.API(*d.Settings.Management).Topology(ctx)
+	if err != nil {
+		return nil
+	}
+	return &t
 }
 
 // embeddedSample is the interval of the ledger's samples with the embedded broker, which reports current figures.

@@ -42,14 +42,21 @@ func OpenSQLite(path string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	// mode=rw: private creates the file. A new connection must not create it again after it was deleted.
-	u := url.URL{Scheme: "file", Path: path, RawQuery: "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&mode=rw"}
-	db, err := sql.Open("sqlite", u.String())
+	db, err := openFile(path, "&_pragma=journal_mode(WAL)")
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(maxConnections)
 	return &DB{db, sqlkit.SQLite, path}, nil
+}
+
+func openFile(path, parameters string) (*sql.DB, error) {
+	// mode=rw: private creates the file. A new connection must not create it again after it was deleted.
+	u := url.URL{Scheme: "file", Path: path, RawQuery: "_pragma=busy_timeout(5000)&mode=rw" + parameters}
+	db, err := sql.Open("sqlite", u.String())
+	if err == nil {
+		db.SetMaxOpenConns(maxConnections)
+	}
+	return db, err
 }
 
 // OpenPostgres returns the PostgreSQL database at a URL. It does not connect.
@@ -116,6 +123,50 @@ func (x *DB) CheckFile(ctx context.Context) error {
 		return nil
 	}
 	return sqlkit.CheckFile(ctx, x.DB, x.Name)
+}
+
+// Writable returns an error if this process may not write the SQLite file, or create files in its directory, as SQLite does. Call it
+// before the first statement, because closing a file releases its locks.
+func (x *DB) Writable() error {
+	if x.Dialect != sqlkit.SQLite {
+		return nil
+	}
+	probe, err := os.CreateTemp(filepath.Dir(x.Name), ".reprise-check-*")
+	if err != nil {
+		return fmt.Errorf("directory %s must be writable, because SQLite creates files in it: %w", filepath.Dir(x.Name), errors.Unwrap(err))
+	}
+	_ = probe.Close() // empty
+	if err := os.Remove(probe.Name()); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(x.Name, os.O_RDWR, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // created later
+	case err != nil:
+		return fmt.Errorf("file %s must be writable: %w", x.Name, errors.Unwrap(err))
+	}
+	return f.Close()
+}
+
+// Check calls f with the database, unless it is an SQLite file that does not exist. In an SQLite file, the connections of f
+// change nothing by themselves, and Check returns an error if the file is damaged.
+func (x *DB) Check(ctx context.Context, f func(*sql.DB) error) error {
+	if x.Dialect != sqlkit.SQLite {
+		return f(x.DB)
+	}
+	if _, err := os.Stat(x.Name); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	db, err := openFile(x.Name, "") // keeps the journal mode
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := sqlkit.CheckFile(ctx, db, x.Name); err != nil {
+		return err
+	}
+	return f(db)
 }
 
 // DefaultArchive is the default database of the message archive.

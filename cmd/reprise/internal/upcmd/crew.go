@@ -211,7 +211,7 @@ func (c *crew) reload(ctx context.Context, cfg *config.Config) (changes, error) 
 			result.Removed = append(result.Removed, u.Queue)
 		}
 	}
-	result.Cron = c.outbox.replace(cfg.Cron)
+	result.Cron = c.outbox.replace(cfg)
 	c.replace(ctx, cfg, before, kept, created)
 	return result, nil
 }

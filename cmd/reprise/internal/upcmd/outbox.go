@@ -2,7 +2,6 @@ package upcmd
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/archiving"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/health"
-	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/outbox"
 )
 
@@ -21,13 +19,11 @@ import (
 // the exchange of schedule. A nil *box is a configuration without an outbox.
 type box struct {
 	*archiving.Outbox
-	intake  *outbox.IntakeConfig // nil: none
-	tables  []outbox.Table
 	log     *slog.Logger
-	changed chan struct{} // receives a value after entries was replaced
+	changed chan struct{} // receives a value after cfg was replaced
 
-	mu      sync.Mutex
-	entries []config.Cron
+	mu  sync.Mutex
+	cfg *config.Config // a reload changes only its cron and its workers
 }
 
 // newBox returns the outbox of a configuration, or nil without one. It does not connect.
@@ -39,7 +35,7 @@ func newBox(cfg *config.Config, log *slog.Logger) (*box, []config.Problem) {
 	if err != nil {
 		return nil, []config.Problem{{Position: cfg.Outbox.At, Text: "outbox: " + err.Error()}}
 	}
-	return &box{Outbox: o, intake: cfg.Schedule, tables: cfg.Outbox.Tables, log: log, changed: make(chan struct{}, 1), entries: cfg.Cron}, nil
+	return &box{Outbox: o, log: log, changed: make(chan struct{}, 1), cfg: cfg}, nil
 }
 
 // runner returns a runner that waits for the database, so that the workers continue without it. Like a worker, the runner fails if
@@ -62,27 +58,27 @@ func (b *box) run(ctx context.Context, client *reprise.Client) error {
 	if err != nil {
 		return err
 	}
-	entries := b.current()
-	for _, e := range entries {
+	cfg := b.current()
+	for _, e := range cfg.Cron {
 		if err := opened.Every(e.Entry); err != nil {
 			b.log.Error("periodic message not valid", "entry", e.Name, "error", err)
 		}
 	}
 	b.Show(opened)
-	b.log.Info("outbox", "database", b.Name, "cron", len(entries), "tables", len(b.tables))
-	relay, err := outbox.NewRelay(opened, client, outbox.RelayConfig{Tables: b.tables})
+	b.log.Info("outbox", "database", b.Name, "cron", len(cfg.Cron), "tables", len(cfg.Outbox.Tables))
+	relay, err := outbox.NewRelay(opened, client, outbox.RelayConfig{Tables: cfg.Outbox.Tables})
 	if err != nil {
 		return err
 	}
 	var group reprise.Group
 	group.Add(relay)
-	if b.intake != nil {
-		intake, err := outbox.NewIntake(opened, client, *b.intake)
+	if cfg.Schedule != nil {
+		intake, err := outbox.NewIntake(opened, client, *cfg.Schedule)
 		if err != nil {
 			return err
 		}
 		group.Add(intake)
-		b.log.Info("scheduling messages", "exchange", b.intake.Exchange)
+		b.log.Info("scheduling messages", "exchange", cfg.Schedule.Exchange)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -95,47 +91,62 @@ func (b *box) run(ctx context.Context, client *reprise.Client) error {
 		case <-ctx.Done():
 		}
 	})
+	if cfg.Broker != "" {
+		watching.Go(func() { b.warn(ctx, client, cfg) })
+	}
 	err = group.Run(ctx)
 	cancel()
 	return err
 }
 
-func (b *box) current() []config.Cron {
+// warn logs the destinations that do not exist. The relay reports each failed message, but only when it is due.
+func (b *box) warn(ctx context.Context, client *reprise.Client, cfg *config.Config) {
+	missing, err := notFound(ctx, client, nil, foreign(cfg))
+	if err != nil && ctx.Err() == nil {
+		b.log.Debug("cannot check the destinations of the outbox", "error", err)
+	}
+	if len(missing) > 0 {
+		b.log.Warn("destinations not found", "destinations", strings.Join(missing, "; "))
+	}
+}
+
+func (b *box) current() *config.Config {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.entries
+	return b.cfg
 }
 
 // replace replaces the periodic messages, and returns the difference, or nil if there is none.
-func (b *box) replace(entries []config.Cron) *difference {
+func (b *box) replace(cfg *config.Config) *difference {
 	if b == nil {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	before := b.cfg.Cron
+	b.cfg = cfg
 	d := newDifference()
 	find := func(all []config.Cron, name string) int {
 		return slices.IndexFunc(all, func(e config.Cron) bool { return e.Name == name })
 	}
-	for _, e := range entries {
-		switch i := find(b.entries, e.Name); {
+	for _, e := range cfg.Cron {
+		switch i := find(before, e.Name); {
 		case i < 0:
 			d.Added = append(d.Added, e.Name)
-		case reflect.DeepEqual(b.entries[i].Entry, e.Entry):
+		case reflect.DeepEqual(before[i].Entry, e.Entry):
 			d.Unchanged++
 		default:
 			d.Changed = append(d.Changed, e.Name)
 		}
 	}
-	for _, e := range b.entries {
-		if find(entries, e.Name) < 0 {
+	for _, e := range before {
+		if find(cfg.Cron, e.Name) < 0 {
 			d.Removed = append(d.Removed, e.Name)
 		}
 	}
 	if len(d.Added)+len(d.Changed)+len(d.Removed) == 0 {
 		return nil
 	}
-	b.entries = entries
 	select {
 	case b.changed <- struct{}{}:
 	default: // the next start of the relay uses the entries
@@ -149,28 +160,4 @@ func (b *box) stores() []health.Store {
 		return nil
 	}
 	return b.Stores()
-}
-
-// unservedCron describes the periodic messages to queues that no worker of the file declares, for the embedded broker. It returns ""
-// if there are none.
-func unservedCron(cfg *config.Config) string {
-	if cfg.Broker != "" {
-		return "" // other programs may declare the queues
-	}
-	declared := map[string]bool{}
-	for _, w := range cfg.Workers {
-		for _, q := range w.Strategy.WithDefaults().Route.Topology(w.Queue).Merge(w.Topology).Queues {
-			declared[q.Name] = true
-		}
-	}
-	var names []string
-	for _, e := range cfg.Cron {
-		if m := e.Message; m.Exchange == "" && !declared[m.RoutingKey] {
-			names = append(names, fmt.Sprintf("%s: %s", e.Name, brief.Quoted(m.RoutingKey)))
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return "no worker declares the queues of these entries of cron, so their messages wait in the outbox until the queues exist: " + strings.Join(names, ", ")
 }

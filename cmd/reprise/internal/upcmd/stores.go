@@ -28,7 +28,8 @@ type sqlStore struct {
 	*idempotent.SQL
 	db    *database.DB
 	place string // path or URL
-	ready bool   // has its table; only prepare uses it
+	at    config.Position
+	ready bool // has its table; only prepare uses it
 }
 
 // store returns the store of a worker, or nil. It does not connect. A worker that replaces another worker of its queue gets
@@ -64,7 +65,7 @@ func (s *stores) store(w config.Worker) (idempotent.Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	x := &sqlStore{SQL: store, db: db, place: place}
+	x := &sqlStore{SQL: store, db: db, place: place, at: d.At}
 	s.all = append(s.all, x)
 	return x, nil
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
@@ -27,7 +26,7 @@ import (
 type Command struct {
 	Config         []string `short:"c" sep:"none" default:"reprise.yaml" placeholder:"FILE" help:"Configuration file, or directory of such files. Repeatable. Default ${default}."`
 	Check          bool     `help:"Only check the configuration and its files."`
-	Connect        bool     `help:"With --check, also ask the broker whether existing queues and exchanges conflict, whether the user may create missing ones, and whether existing work queues can lose messages. This declares nothing."`
+	Connect        bool     `help:"With --check, also ask the broker whether existing queues and exchanges conflict, whether the user may create missing ones, whether existing work queues can lose messages, and whether the destinations of outbox:, cron: and results: exist; and try the database of outbox:. This declares and changes nothing."`
 	serve.LogFlags `group:"Log:"`
 }
 
@@ -80,31 +79,15 @@ func (c *Command) Run(streams terminal.IO, stop *serve.Signals) error {
 	if err != nil {
 		return exit.Usage(err)
 	}
-	warnings := slices.DeleteFunc(append(parts.warnings, leftoverMessages(cfg), parts.archive.LinkWarning(), unservedCron(cfg)), func(s string) bool { return s == "" })
+	warnings := slices.DeleteFunc(append(parts.warnings, leftoverMessages(cfg), parts.archive.LinkWarning(), unserved(cfg)), func(s string) bool { return s == "" })
 	if c.Connect && !c.Check {
 		return exit.Usagef("--connect requires --check")
 	}
 	if c.Check {
 		defer parts.close()
 		defer closeAll(parts.workers)
-		if c.Connect {
-			risks, err := checkBroker(stop.Ctx, cfg, parts, log)
-			if err != nil {
-				return err
-			}
-			warnings = append(warnings, risks...)
-		}
-		for _, w := range warnings {
-			fmt.Fprintf(streams.Stderr, "%s: warning: %s\n", cfg.Name(), w)
-		}
-		found := terminal.Plural(len(cfg.Workers), "worker")
-		if len(cfg.Cron) > 0 {
-			found += ", " + terminal.Plural(len(cfg.Cron), "periodic message")
-		}
-		_, err := fmt.Fprintf(streams.Stdout, "%s: ok, %s\n", cfg.Name(), found)
-		return err
+		return c.check(stop.Ctx, streams, cfg, parts, warnings, log)
 	}
-
 	for _, w := range warnings {
 		log.Warn(w)
 	}
@@ -207,41 +190,6 @@ func (c *Command) run(stop *serve.Signals, hangup <-chan struct{}, cfg *config.C
 		return nil
 	}))
 	return group.Run(stop.Ctx)
-}
-
-// checkBroker returns all conflicts of the workers' queues and exchanges with objects on the broker, and warnings about work
-// queues that can lose messages.
-func checkBroker(ctx context.Context, cfg *config.Config, parts *parts, log *slog.Logger) (warnings []string, err error) {
-	if cfg.Broker == "" {
-		return nil, exit.Usagef("--connect requires \"broker:\" in the configuration file")
-	}
-	const timeout = 30 * time.Second
-	ctx, cancel := dial.Within(ctx, timeout)
-	defer cancel()
-	client, err := dial.Broker(ctx, cfg.Broker, &reprise.Config{Logger: log, Name: "reprise up --check", Inspect: parts.archive.Inspector()})
-	if err != nil {
-		return nil, err
-	}
-	defer dial.HangUp(client, dial.CloseTimeout)
-	var conflicts []error
-	for _, p := range parts.workers {
-		worker, err := reprise.NewWorker(client, p.conf)
-		if err != nil {
-			return nil, exit.Usage(err)
-		}
-		if err := worker.Check(ctx); err != nil {
-			conflicts = append(conflicts, fmt.Errorf("queue %s: %w", p.Queue, err))
-			continue
-		}
-		risks, err := worker.Risks(ctx)
-		if err != nil {
-			risks = []string{"cannot read the arguments: " + err.Error()}
-		}
-		for _, risk := range risks {
-			warnings = append(warnings, fmt.Sprintf("queue %s: %s", p.Queue, risk))
-		}
-	}
-	return warnings, errors.Join(conflicts...)
 }
 
 // interruptedHandlers counts the handlers that were canceled because a drain timed out. Worker.Run returns nil after
