@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -275,13 +276,16 @@ func TestScheduledPage(t *testing.T) {
 	submit("/scheduled/act", "do=move&id=1&at_most=1&at=9h", 400)
 	submit("/scheduled/act", "do=move&id=1&at_most=1&through=3&at=9h&submission=s1", 303)
 	submit("/scheduled/act", "do=move&id=1&at_most=1&through=3&at=10h&submission=s1", 409)
+	submit("/scheduled/act", "do=move&id=1&at_most=1&through=3&at=-2d", 422)
+	submit("/scheduled/act", "do=move&id=1&at_most=1&through=3&at=0s", 422)
+	submit("/scheduled/act", "do=move&id=3&at_most=1&through=3&at=2d", 303)
 	submit("/scheduled/act", "do=send&id=2&at_most=1&through=3", 303)
 	submit("/scheduled/picked", "do=cancel&id=1&id=3", 200)
-	if got, want := list(), "m-2 in 0s, m-3 in 3h0m0s, m-1 in 9h0m0s, "; got != want {
+	if got, want := list(), "m-2 in 0s, m-1 in 9h0m0s, m-3 in 48h0m0s, "; got != want {
 		t.Errorf("messages: got %s, want %s", got, want)
 	}
 	submit("/scheduled/act", "do=cancel&all=true&at_most=2&through=2", 303)
-	if got, want := list(), "m-3 in 3h0m0s, "; got != want {
+	if got, want := list(), "m-3 in 48h0m0s, "; got != want {
 		t.Errorf("messages: got %s, want %s", got, want)
 	}
 	submit("/scheduled/run", "app=default&name=nightly&submission=s2", 303)
@@ -293,5 +297,33 @@ func TestScheduledPage(t *testing.T) {
 	}
 	if w := ask(t, without, "GET", "/scheduled", nil); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "This console has no outbox") {
 		t.Errorf("page without an outbox: got status %d, want 409; body %s", w.Code, w.Body)
+	}
+}
+
+// The form for a new message inserts it into the outbox if it has a time.
+func TestPublishLaterPage(t *testing.T) {
+	box := newBox(t)
+	c := newConsole(t, withBox(t, box))
+	if body := ask(t, c, "GET", "/publish?queue=orders", nil).Body.String(); !strings.Contains(body, `name="later" value=""`) {
+		t.Errorf("form: got %s, want the field later", body)
+	}
+	if body := ask(t, newConsole(t, Config{}), "GET", "/publish?queue=orders", nil).Body.String(); strings.Contains(body, "later") {
+		t.Error("form of a console without an outbox: the field later exists")
+	}
+	form := url.Values{"queue": {"orders"}, "body": {"new"}, "message_id": {"new"}, "do": {"publish"}}
+	for later, want := range map[string]string{"soon": "Enter a time from now", "-1h": "Enter a time from now", "0s": "Enter a time from now"} {
+		form.Set("later", later)
+		if status, _, body := post(t, c, "/publish", form); status != http.StatusUnprocessableEntity || !strings.Contains(body, want) || !strings.Contains(body, `value="`+later+`"`) {
+			t.Errorf("later %s: got status %d, want 422 with the form: %s", later, status, body)
+		}
+	}
+	form.Set("later", "1d")
+	status, location, _ := post(t, c, "/publish", form)
+	if body := ask(t, c, "GET", location, nil).Body.String(); status != http.StatusSeeOther || !strings.Contains(body, "Message scheduled. It is due at 20") {
+		t.Errorf("status %d, location %s: %s", status, location, body)
+	}
+	rows, err := box.List(t.Context(), outbox.Filter{MessageID: "new"})
+	if err != nil || len(rows) != 1 || rows[0].RoutingKey != "orders" || time.Until(rows[0].Due).Round(time.Hour) != 24*time.Hour {
+		t.Errorf("outbox: got %+v, %v; want the message, due in a day", rows, err)
 	}
 }

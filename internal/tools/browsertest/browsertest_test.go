@@ -429,6 +429,14 @@ func TestPublishAndPurge(t *testing.T) {
 	press(t, b, `document.querySelector("#changes button")`)
 	shows(t, b, ".note.good", "Message published.")
 
+	do(t, b, chromedp.Navigate(shop.URL+"/publish?queue=imports"), chromedp.WaitVisible(chromedp.ID("f-later")))
+	do(t, b, chromedp.SendKeys(chromedp.ID("f-body"), `{}`), chromedp.SendKeys(chromedp.ID("f-later"), "soon"))
+	shows(t, b, "#changes [role=alert]", "Enter a time from now")
+	do(t, b, chromedp.SetValue(chromedp.ID("f-later"), "2d"))
+	press(t, b, `document.querySelector("#changes button")`)
+	shows(t, b, ".note.good", "Message scheduled. It is due at 20")
+
+	do(t, b, chromedp.Navigate(shop.URL+"/topology"), chromedp.WaitVisible(chromedp.CSS(".topology")))
 	press(t, b, `document.querySelector('a[aria-label="Purge imports"]')`)
 	do(t, b, chromedp.WaitVisible(chromedp.ID("f-name")))
 	shows(t, b, "h1", "Purge 13 messages")

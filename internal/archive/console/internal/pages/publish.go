@@ -5,6 +5,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/editor"
@@ -17,8 +18,10 @@ import (
 // publication is the form for a new message.
 type publication struct {
 	Queue   string // encoded as an api.Text
+	Later   string // time at which the message leaves; "": now
 	Form    *editor.EditFormView
 	Problem string
+	Where   string // field of the problem
 	Body    show.BodyView
 	Broken  bool // the content type is JSON, and the body is not
 	Unsaved bool // the form was submitted and not sent
@@ -47,11 +50,18 @@ func (p *Pages) publish(c *web.Call) error {
 	if err != nil {
 		return err
 	}
-	form := &publication{Queue: v.Get("queue"), Form: editor.ReadPublishForm(v), Unsaved: true}
+	form := &publication{Queue: v.Get("queue"), Later: v.Get("later"), Form: editor.ReadPublishForm(v), Unsaved: true}
 	content, err := form.Form.Content(&failed.Message{})
 	if err != nil {
 		form.Problem = sentence(err.Error())
 		return showPublish(c, http.StatusUnprocessableEntity, form, content)
+	}
+	message := api.Publish{Body: content.Body, Headers: api.Headers(content.Headers), Properties: api.ContentOf(content).Properties}
+	if form.Later != "" {
+		if message.At, message.In, err = moment(form.Later); err != nil {
+			form.Problem, form.Where = sentence(err.Error()), "later"
+			return showPublish(c, http.StatusUnprocessableEntity, form, content)
+		}
 	}
 	if v.Get("do") != "publish" {
 		return showPublish(c, http.StatusOK, form, content)
@@ -60,11 +70,10 @@ func (p *Pages) publish(c *web.Call) error {
 	if err == nil {
 		err = claimSubmission(c, v)
 	}
+	var done api.Published
 	if err == nil {
-		_, err = c.Publish(api.Publish{
-			Target: api.Target{RoutingKey: api.Text(queue)}, Body: content.Body, Headers: api.Headers(content.Headers),
-			Properties: api.ContentOf(content).Properties,
-		})
+		message.RoutingKey = api.Text(queue)
+		done, err = c.Publish(message)
 	}
 	if err != nil {
 		f := fault.AsFailure(err)
@@ -73,6 +82,9 @@ func (p *Pages) publish(c *web.Call) error {
 		}
 		form.Problem = sentence(f.Text) + " " + sentence(f.Advice)
 		return showPublish(c, f.Status, form, content)
+	}
+	if message.Later() {
+		return c.SeeOther("/scheduled", map[string][]string{"due": {done.Due.Format(time.RFC3339)}})
 	}
 	return c.SeeOther("/topology", map[string][]string{"did": {"published"}})
 }

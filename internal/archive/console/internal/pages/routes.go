@@ -39,7 +39,7 @@ var (
 	pickedName   = []string{"id"}
 	planNames    = append([]string{"options", "to", "exchange", "key", "rate", "ramp", "same", "canary", "by_queue_name"}, bulkEditNames...)
 	editNames    = append([]string{"base", "revision", "body", "header_name", "header_kind", "header_value", "do"}, editor.PropertyNames()...)
-	publishNames = append([]string{"queue", "body", "header_name", "header_kind", "header_value", "do", "submission"}, editor.PropertyNames()...)
+	publishNames = append([]string{"queue", "later", "body", "header_name", "header_kind", "header_value", "do", "submission"}, editor.PropertyNames()...)
 )
 
 // Routes returns the routes of all pages.

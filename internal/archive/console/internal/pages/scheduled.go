@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -19,7 +20,7 @@ import (
 )
 
 var (
-	scheduledDoneNames = []string{"act", "done", "attempted", "late", "ran"}
+	scheduledDoneNames = []string{"act", "done", "attempted", "late", "ran", "due"}
 	scheduledActNames  = append([]string{"do", "all"}, api.ScheduledNames...)
 	scheduledFormNames = append([]string{"at_most", "through", "at", "reason", "submission"}, scheduledActNames...)
 	runNames           = []string{"app", "name", "submission"}
@@ -120,6 +121,9 @@ func destinationOf(t api.Target) string {
 func scheduledFlash(v url.Values) (text string, left bool) {
 	if name := v.Get("ran"); name != "" {
 		return brief.Visible(name) + " occurs as soon as a process that has it inserts the message.", false
+	}
+	if due, err := time.Parse(time.RFC3339, v.Get("due")); err == nil {
+		return "Message scheduled. It is due at " + show.Exact(due) + ".", false
 	}
 	verb, ok := scheduledVerbs[v.Get("act")]
 	if !ok {
@@ -254,12 +258,8 @@ func (p *Pages) actOnScheduled(c *web.Call) error {
 	act.Reason, form.Reason = strings.TrimSpace(v.Get("reason")), v.Get("reason")
 	if form.Do == "move" {
 		form.At = v.Get("at")
-		if act.In.UnmarshalText([]byte(form.At)) != nil {
-			act.In = 0
-			act.At, err = params.ReadTime(form.At, time.Time{}, time.UTC)
-		}
-		if err != nil || act.In <= 0 && act.At.IsZero() {
-			form.Problem, form.Where = "Enter a time from now, such as 30m or 2h, or a time such as 2026-03-01 09:00.", "at"
+		if act.At, act.In, err = moment(form.At); err != nil {
+			form.Problem, form.Where = sentence(err.Error()), "at"
 			return showScheduledForm(c, http.StatusUnprocessableEntity, form)
 		}
 	}
@@ -278,6 +278,18 @@ func (p *Pages) actOnScheduled(c *web.Call) error {
 		q.Set(name, strconv.FormatInt(n, 10))
 	}
 	return c.SeeOther("/scheduled", q)
+}
+
+// moment reads a time from now, or a time in UTC.
+func moment(text string) (at time.Time, in api.Duration, err error) {
+	d, wrong := params.ParseDuration(strings.TrimSpace(text))
+	if wrong != nil {
+		at, err = params.ReadTime(text, time.Time{}, time.UTC)
+	}
+	if err != nil || wrong == nil && d <= 0 {
+		return at, in, errors.New("enter a time from now, such as 30m or 2d, or a time such as 2026-03-01 09:00")
+	}
+	return at, api.Duration(d), nil
 }
 
 // runScheduled makes a periodic message occur.
