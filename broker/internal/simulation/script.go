@@ -174,6 +174,9 @@ func Draw(seed uint64) Script {
 	if seed%archiveEvery == 0 {
 		drawArchive(random, &s.Shape)
 	}
+	if seed%outboxEvery == outboxRest {
+		drawOutbox(random, &s.Shape)
+	}
 	s.Steps = drawSteps(random, s.Shape)
 	return s
 }

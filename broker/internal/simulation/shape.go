@@ -17,6 +17,7 @@ type Shape struct {
 	Sync    time.Duration // duration of an fsync
 	Works   []Work
 	Archive *archive.Options // nil: failed messages stay in their queues
+	Outbox  *Outbox          // nil: all publishers publish to the broker
 
 	// Compaction is the duration of each fsync of a compaction. If it is not 0, a table has few messages, so that
 	// compactions are frequent.

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"modernc.org/sqlite"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // busyTimeout is the maximum time that a statement waits for a locked database. The reprise command uses the same value.
@@ -21,7 +24,7 @@ const busyTimeout = 5 * time.Second
 // kill the process.
 //
 // SQLite waits for locks in a system call, during which the virtual clock stops. Therefore the busy timeout of SQLite is 0,
-// and Database waits for locks itself.
+// and Database waits for locks itself. In statements, the virtual time replaces the clock of SQLite.
 type Database struct {
 	path string
 
@@ -41,8 +44,8 @@ type strike struct {
 	do    func()
 }
 
-// newDatabase returns a Database that gives one process access to the file at path.
-func newDatabase(path string) *Database {
+// NewDatabase returns a Database that gives one process access to the file at path.
+func NewDatabase(path string) *Database {
 	return &Database{path: path, killed: make(chan struct{}), strike: make(map[int]strike)}
 }
 
@@ -101,10 +104,10 @@ func (d *Database) At(n int, after bool, do func()) {
 	d.strike[d.calls+n] = strike{after, do}
 }
 
-// kill makes all later statements fail without access to the file. When the statements in progress have ended, it
-// calls its argument. The caller must close the connections after kill has returned, because closing them changes the
+// Kill makes all later statements fail without access to the file. When the statements in progress have ended, it
+// calls its argument. The caller must close the connections after Kill has returned, because closing them changes the
 // file.
-func (d *Database) kill(then func()) {
+func (d *Database) Kill(then func()) {
 	if d.dead.CompareAndSwap(false, true) {
 		close(d.killed)
 	}
@@ -190,6 +193,11 @@ func isBusy(err error) bool {
 	return ok && e.Code() == 5
 }
 
+// timed returns a statement with the virtual time.
+func timed(query string) string {
+	return strings.ReplaceAll(query, sqlkit.SQLite.Clock(), strconv.FormatInt(time.Now().UnixMilli(), 10))
+}
+
 func verb(query string) string {
 	word, _, _ := strings.Cut(strings.TrimSpace(query), " ")
 	return strings.ToUpper(strings.TrimSuffix(word, ";"))
@@ -241,7 +249,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		return driver.ResultNoRows, nil
 	}
 	err = c.d.call(ctx, query, func() (err error) {
-		r, err = c.Conn.(driver.ExecerContext).ExecContext(context.WithoutCancel(ctx), query, args)
+		r, err = c.Conn.(driver.ExecerContext).ExecContext(context.WithoutCancel(ctx), timed(query), args)
 		return err
 	})
 	return r, err
@@ -251,7 +259,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	var r driver.Rows
 	err := c.d.call(ctx, query, func() (err error) {
-		r, err = c.Conn.(driver.QueryerContext).QueryContext(context.WithoutCancel(ctx), query, args)
+		r, err = c.Conn.(driver.QueryerContext).QueryContext(context.WithoutCancel(ctx), timed(query), args)
 		return err
 	})
 	if err != nil {
@@ -265,7 +273,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 func (c *conn) Prepare(query string) (driver.Stmt, error) {
 	var s driver.Stmt
 	err := c.d.once(func() (err error) {
-		s, err = c.Conn.Prepare(query)
+		s, err = c.Conn.Prepare(timed(query))
 		return err
 	})
 	if err != nil {

@@ -96,7 +96,7 @@ func (s *System) trackHandling(p *Process) reprise.Middleware {
 
 // effectsOfMails returns the number of effects of each order, from the table that the worker of Mails writes.
 func (s *System) effectsOfMails() (map[int]int, error) {
-	db := sql.OpenDB(newDatabase(s.donePath()))
+	db := sql.OpenDB(NewDatabase(s.donePath()))
 	defer db.Close()
 	rows, err := db.Query(`SELECT n, count(*) FROM effects GROUP BY n`)
 	if err != nil {

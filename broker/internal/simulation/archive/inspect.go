@@ -30,7 +30,7 @@ func inspect(path string) (*inspector, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, err // otherwise SQLite would create the file
 	}
-	pool := sql.OpenDB(newDatabase(path))
+	pool := sql.OpenDB(NewDatabase(path))
 	a, err := store.Open(context.Background(), pool, store.Config{Dialect: store.SQLite})
 	if err != nil {
 		_ = pool.Close()

@@ -81,7 +81,7 @@ func (s *System) Export() {
 	if n < int64(len(before)) {
 		s.fail(promiseExport, "exported %d of %d messages", n, len(before))
 	}
-	pool := sql.OpenDB(newDatabase(s.newFileLocked()))
+	pool := sql.OpenDB(NewDatabase(s.newFileLocked()))
 	defer pool.Close()
 	other, err := store.Open(context.Background(), pool, store.Config{Dialect: store.SQLite})
 	if err != nil {

@@ -81,7 +81,7 @@ func Start(cfg Config, file string) *Process {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Process{Config: cfg, Database: newDatabase(file), ended: make(chan struct{})}
+	p := &Process{Config: cfg, Database: NewDatabase(file), ended: make(chan struct{})}
 	p.network = &network{dial: cfg.Dial, conns: make(map[*wire]bool), published: func(m Publish) {
 		if cfg.Published != nil {
 			cfg.Published(p, m)
@@ -223,13 +223,13 @@ func (w wake) Wake() {
 
 // Open opens another database of the process. The caller closes it.
 func (p *Process) Open(file string) *sql.DB {
-	d := newDatabase(file)
+	d := NewDatabase(file)
 	p.mu.Lock()
 	p.others = append(p.others, d)
 	killed := p.killed.Load()
 	p.mu.Unlock()
 	if killed {
-		d.kill(func() {})
+		d.Kill(func() {})
 	}
 	return sql.OpenDB(d)
 }
@@ -259,7 +259,7 @@ func (p *Process) Kill(keep func()) {
 	p.mu.Unlock()
 	for _, d := range all {
 		then := keep
-		keep = func() { d.kill(then) }
+		keep = func() { d.Kill(then) }
 	}
 	p.network.kill()
 	keep()
