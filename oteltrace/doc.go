@@ -22,6 +22,9 @@
 // its connection fails first, or if the strategy is topology.Requeuing (without Classic), DelayedRetry or
 // DeadLettering.
 //
+// BeforeInsert and RelayPublisher trace messages of package outbox: each insertion has the span "create QUEUE", to which the publication
+// and the attempts are linked. A periodic message starts a trace.
+//
 // The name of a span is "process QUEUE" or "publish EXCHANGE". For the default exchange, it is "publish QUEUE". The span of
 // an attempt ends when the handler returns. Its attribute OutcomeKey is the action that the handler requests. The worker
 // decides later whether another attempt is permitted, and reports this decision to the Logger and the Observer in

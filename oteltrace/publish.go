@@ -46,9 +46,60 @@ func BatchPublisher(cfg Config, publish func(context.Context, []*reprise.Message
 	}
 }
 
+// BatchFunc is a function as a Publisher of package outbox.
+type BatchFunc func(context.Context, []*reprise.Message) error
+
+// PublishBatch calls f.
+func (f BatchFunc) PublishBatch(ctx context.Context, messages []*reprise.Message) error {
+	return f(ctx, messages)
+}
+
+// RelayPublisher is like BatchPublisher, for a Relay of package outbox. Messages keep the trace context of their insertion, to which the
+// span is linked; see BeforeInsert.
+//
+//	relay, err := outbox.NewRelay(box, oteltrace.RelayPublisher(oteltrace.Config{}, client.PublishBatch), outbox.RelayConfig{})
+func RelayPublisher(cfg Config, publish func(context.Context, []*reprise.Message) error) BatchFunc {
+	p := newPublisher(cfg)
+	p.forwards = true
+	return func(ctx context.Context, messages []*reprise.Message) error {
+		return p.publish(ctx, messages, []attribute.KeyValue{semconv.MessagingBatchMessageCount(len(messages))}, publish)
+	}
+}
+
+// BeforeInsert returns a function for Config.BeforeInsert of package outbox. It creates the span "create QUEUE" of each message, and
+// adds its trace context to the headers, unless they have one. The span is a child of the span in the context of the insertion. Without
+// one, as for a periodic message, it starts a trace.
+func BeforeInsert(cfg Config) func(context.Context, *reprise.Message) error {
+	p := newPublisher(cfg)
+	p.forwards = true
+	return func(ctx context.Context, m *reprise.Message) error {
+		if p.hasContext(m) {
+			return nil
+		}
+		name, attributes := describePublishing("create", semconv.MessagingOperationTypeCreate, []*reprise.Message{m})
+		ctx, span := p.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributes...))
+		defer span.End()
+		if m.MessageID != "" {
+			span.SetAttributes(semconv.MessagingMessageID(m.MessageID))
+		}
+		m.Headers = p.traced(ctx, m).Headers
+		return nil
+	}
+}
+
 type publisher struct {
-	cfg    Config
-	tracer trace.Tracer
+	cfg      Config
+	tracer   trace.Tracer
+	forwards bool // messages keep their trace context
+}
+
+// hasContext reports whether a message has a trace context that it keeps.
+func (p *publisher) hasContext(m *reprise.Message) bool {
+	if !p.forwards {
+		return false
+	}
+	_, origin := headers(m.Headers).extract(context.Background(), p.cfg.Propagator)
+	return origin.IsValid()
 }
 
 func newPublisher(cfg Config) *publisher {
@@ -57,7 +108,7 @@ func newPublisher(cfg Config) *publisher {
 }
 
 func (p *publisher) publish(ctx context.Context, messages []*reprise.Message, about []attribute.KeyValue, publish func(context.Context, []*reprise.Message) error) error {
-	name, attributes := describePublishing(messages)
+	name, attributes := describePublishing("publish", semconv.MessagingOperationTypeSend, messages)
 	var origins []trace.Link
 	for _, m := range messages {
 		if m != nil {
@@ -103,6 +154,9 @@ func (p *publisher) traced(ctx context.Context, m *reprise.Message) *reprise.Mes
 		return nil
 	}
 	traced := *m
+	if p.hasContext(m) {
+		return &traced
+	}
 	traced.Headers = make(map[string]any, len(m.Headers)+2)
 	maps.Copy(traced.Headers, m.Headers)
 	headers(traced.Headers).withoutPrevious()
@@ -116,22 +170,21 @@ func (p *publisher) traced(ctx context.Context, m *reprise.Message) *reprise.Mes
 }
 
 // describePublishing returns the name and the attributes of a span for messages.
-func describePublishing(messages []*reprise.Message) (name string, attributes []attribute.KeyValue) {
-	const publish = "publish"
+func describePublishing(operation string, kind attribute.KeyValue, messages []*reprise.Message) (name string, attributes []attribute.KeyValue) {
 	elsewhere := func(m *reprise.Message) bool {
 		return m == nil || m.Exchange != messages[0].Exchange || m.RoutingKey != messages[0].RoutingKey
 	}
 	if len(messages) == 0 || messages[0] == nil || slices.ContainsFunc(messages, elsewhere) {
-		return publish, []attribute.KeyValue{semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(publish), semconv.MessagingOperationTypeSend}
+		return operation, []attribute.KeyValue{semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(operation), kind}
 	}
 	m := messages[0]
 	to := m.Exchange
 	if to == "" {
 		to = m.RoutingKey // the name of a queue
 	}
-	attributes = append(describe(publish, destination(m.Exchange, m.RoutingKey, ""), m.RoutingKey), semconv.MessagingOperationTypeSend)
+	attributes = append(describe(operation, destination(m.Exchange, m.RoutingKey, ""), m.RoutingKey), kind)
 	if len(messages) == 1 && m.CorrelationID != "" {
 		attributes = append(attributes, semconv.MessagingMessageConversationID(m.CorrelationID))
 	}
-	return publish + " " + destination(to, "", ""), attributes
+	return operation + " " + destination(to, "", ""), attributes
 }

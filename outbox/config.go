@@ -40,9 +40,9 @@ type Config struct {
 	// values. Default: "default".
 	App string
 
-	// BeforeInsert is called before a message is encoded, and may change it. For example, it can add the trace context of
-	// ctx, because the relay publishes the message with another context. If it returns an error, no message of the call is
-	// inserted.
+	// BeforeInsert is called before a message is encoded, and may change it, but not its map of headers. For example, it can add
+	// the trace context of ctx, because the relay publishes the message with another context: see oteltrace.BeforeInsert. If it
+	// returns an error, no message of the call is inserted.
 	BeforeInsert func(ctx context.Context, m *reprise.Message) error
 
 	// Logger receives the events of the relay and of periodic messages. Default: no logging.

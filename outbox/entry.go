@@ -96,7 +96,7 @@ func (b *Box) Every(e Entry) error {
 	}
 	times, _ := parseSchedule(e.Spec) // valid
 	trial := &Message{Message: e.Message, Key: e.Key}
-	if _, err := b.encode(context.Background(), trial); err != nil {
+	if _, err := encodeOnly(trial); err != nil {
 		return fmt.Errorf("outbox: Entry.Message of %q: %w", e.Name, err)
 	}
 	e.CatchUp = cmp.Or(e.CatchUp, DefaultCatchUp)

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -67,23 +68,25 @@ type row struct {
 	headers    string
 }
 
-// encode completes and checks a message.
+// encode calls BeforeInsert, and then completes and checks a message.
 func (b *Box) encode(ctx context.Context, m *Message) (row, error) {
+	if f := b.cfg.BeforeInsert; f != nil && m != nil {
+		m.MessageID = cmp.Or(m.MessageID, rand.Text())
+		if err := guard.Call("function BeforeInsert", func() error { return f(ctx, &m.Message) }); err != nil {
+			return row{}, fmt.Errorf("outbox: %w: %w", reprise.ErrInvalidMessage, err)
+		}
+	}
+	return encodeOnly(m)
+}
+
+func encodeOnly(m *Message) (row, error) {
 	fail := func(format string, args ...any) (row, error) {
 		return row{}, fmt.Errorf("outbox: %w: "+format, append([]any{reprise.ErrInvalidMessage}, args...)...)
 	}
 	if m == nil {
 		return fail("message must not be nil")
 	}
-	if f := b.cfg.BeforeInsert; f != nil {
-		if err := guard.Call("function BeforeInsert", func() error { return f(ctx, &m.Message) }); err != nil {
-			return fail("%w", err)
-		}
-	}
-	m.Duplicate = false
-	if m.MessageID == "" {
-		m.MessageID = rand.Text()
-	}
+	m.Duplicate, m.MessageID = false, cmp.Or(m.MessageID, rand.Text())
 	switch {
 	case !m.At.IsZero() && m.In != 0:
 		return fail("At and In must not both be set")

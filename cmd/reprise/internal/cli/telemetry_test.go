@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"database/sql"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -304,6 +305,64 @@ workers:
 	}
 	if strings.Contains(log, "hush-hush") || !strings.Contains(log, "exporting traces") {
 		t.Errorf("log: got %s", log)
+	}
+}
+
+// The messages of an outbox: a row of a table starts a trace, and a message of another program continues its trace.
+func TestTelemetryOfOutbox(t *testing.T) {
+	c := &collector{}
+	web := httptest.NewServer(c)
+	defer web.Close()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "reprise.yaml")
+	text := `
+listen: 127.0.0.1:0
+data: memory
+telemetry: {endpoint: ` + web.URL + `/base}
+outbox: {store: "sqlite:outbox.db", tables: [{name: events, queue: orders, message_id_column: name}]}
+schedule: reprise.schedule
+workers: [{queue: orders, exec: ["true"]}]
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "outbox.db"))
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), `CREATE TABLE events (id INTEGER PRIMARY KEY, name TEXT); INSERT INTO events (name) VALUES ('row')`)
+	}
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, stop := runUp(t, path, "OTEL_BSP_SCHEDULE_DELAY=10", "OTEL_METRICS_EXPORTER=none")
+	exported := func(n int) {
+		t.Helper()
+		testkit.Eventually(t, time.Minute, func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return len(c.spans) == n
+		})
+	}
+	exported(3) // create, publish and process of the row
+	testkit.Eventually(t, time.Minute, func() error { return client.CheckExchange(t.Context(), "reprise.schedule") })
+	if err := client.Publish(t.Context(), &reprise.Message{Exchange: "reprise.schedule", RoutingKey: "orders", MessageID: "foreign", Headers: map[string]any{"traceparent": origin}}); err != nil {
+		t.Fatal(err)
+	}
+	exported(5)
+	stop()
+	const create = "create orders "
+	for _, want := range []struct{ name, attempt, message, link, to string }{
+		{"create orders", "", "row", "", ""},
+		{"publish orders", "", "row", "link producer", create},
+		{"process orders", "1", "row", "link producer", create},
+		{"publish orders", "", "foreign", "link producer", originSpan},
+		{"process orders", "1", "foreign", "link producer", originSpan},
+	} {
+		if got := c.shown(c.find(t, want.name, want.attempt, want.message)); got["parent"] != "" || got[want.link] != want.to {
+			t.Errorf("%s of %s: got %v, want %s to %s, and no parent", want.name, want.message, got, want.link, want.to)
+		}
 	}
 }
 

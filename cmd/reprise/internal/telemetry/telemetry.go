@@ -8,7 +8,7 @@
 //   - The log reports the first of consecutive failures of a signal, and its end.
 //   - Stop takes at most five seconds, or one if the last export has failed.
 //
-// The package imports the packages reprise, oteltrace and cmd/reprise/internal/config, and OpenTelemetry.
+// The package imports the packages reprise, oteltrace, outbox and cmd/reprise/internal/config, and OpenTelemetry.
 package telemetry
 
 import (
@@ -34,6 +34,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/internal/loglimit"
 	"github.com/reprisemq/reprise/oteltrace"
+	"github.com/reprisemq/reprise/outbox"
 )
 
 // Telemetry exports traces and metrics. A nil Telemetry exports nothing.
@@ -151,6 +152,22 @@ func (t *Telemetry) Publisher(publish func(context.Context, *reprise.Message) er
 		return publish
 	}
 	return oteltrace.Publisher(t.config, publish)
+}
+
+// BeforeInsert returns the function that creates the spans of insertions into an outbox, or nil.
+func (t *Telemetry) BeforeInsert() func(context.Context, *reprise.Message) error {
+	if t == nil || t.traces == nil {
+		return nil
+	}
+	return oteltrace.BeforeInsert(t.config)
+}
+
+// Relay returns the publisher of an outbox that publishes in spans.
+func (t *Telemetry) Relay(client *reprise.Client) outbox.Publisher {
+	if t == nil || t.traces == nil {
+		return client
+	}
+	return oteltrace.RelayPublisher(t.config, client.PublishBatch)
 }
 
 // Observe returns an observer that also creates the spans of copies.

@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/archiving"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/health"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/telemetry"
 	"github.com/reprisemq/reprise/outbox"
 )
 
@@ -19,6 +20,7 @@ import (
 // the exchange of schedule. A nil *box is a configuration without an outbox.
 type box struct {
 	*archiving.Outbox
+	traces  *telemetry.Telemetry
 	log     *slog.Logger
 	changed chan struct{} // receives a value after cfg was replaced
 
@@ -27,15 +29,15 @@ type box struct {
 }
 
 // newBox returns the outbox of a configuration, or nil without one. It does not connect.
-func newBox(cfg *config.Config, log *slog.Logger) (*box, []config.Problem) {
+func newBox(cfg *config.Config, traces *telemetry.Telemetry, log *slog.Logger) (*box, []config.Problem) {
 	if cfg.Outbox == nil {
 		return nil, nil
 	}
-	o, err := archiving.NewOutbox(cfg.Outbox.Store, outbox.Config{App: cfg.Outbox.App, Prefix: cfg.Outbox.Prefix, Logger: log})
+	o, err := archiving.NewOutbox(cfg.Outbox.Store, outbox.Config{App: cfg.Outbox.App, Prefix: cfg.Outbox.Prefix, BeforeInsert: traces.BeforeInsert(), Logger: log})
 	if err != nil {
 		return nil, []config.Problem{{Position: cfg.Outbox.At, Text: "outbox: " + err.Error()}}
 	}
-	return &box{Outbox: o, log: log, changed: make(chan struct{}, 1), cfg: cfg}, nil
+	return &box{Outbox: o, traces: traces, log: log, changed: make(chan struct{}, 1), cfg: cfg}, nil
 }
 
 // runner returns a runner that waits for the database, so that the workers continue without it. Like a worker, the runner fails if
@@ -66,7 +68,7 @@ func (b *box) run(ctx context.Context, client *reprise.Client) error {
 	}
 	b.Show(opened)
 	b.log.Info("outbox", "database", b.Name, "cron", len(cfg.Cron), "tables", len(cfg.Outbox.Tables))
-	relay, err := outbox.NewRelay(opened, client, outbox.RelayConfig{Tables: cfg.Outbox.Tables})
+	relay, err := outbox.NewRelay(opened, b.traces.Relay(client), outbox.RelayConfig{Tables: cfg.Outbox.Tables})
 	if err != nil {
 		return err
 	}

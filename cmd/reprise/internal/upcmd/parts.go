@@ -47,7 +47,7 @@ func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
 	p.telemetry, p.warnings, p.results = exporter, warnings, &resultSender{telemetry: exporter, log: log}
 	workers, wrong, err := p.newWorkers(cfg.Workers, log)
 	p.workers, wrong = workers, append(wrong, unusable...)
-	outbox, unusable := newBox(cfg, log)
+	outbox, unusable := newBox(cfg, exporter, log)
 	p.outbox, wrong = outbox, append(wrong, unusable...)
 	archive, unusable := configuredArchiveService(cfg, outbox, log)
 	p.archive, wrong = archive, append(wrong, unusable...)
