@@ -163,8 +163,8 @@ func duration(d *time.Duration) func(any) error {
 	}
 }
 
-// negated returns the header of a message that was delayed. Like the plugin, it prefers 32 bits: pika 1.2 reads a negative number of
-// 64 bits as unsigned.
+// negated returns the header of a message that was delayed. Like the plugin up to RabbitMQ 3.12, it prefers 32 bits. Since 3.13, the
+// header has 64 bits, also in the embedded broker; pika 1.2 reads such a negative number as unsigned.
 func negated(d time.Duration) any {
 	ms := -max(d, -d).Milliseconds()
 	if ms >= math.MinInt32 {
