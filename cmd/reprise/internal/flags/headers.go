@@ -60,6 +60,9 @@ func amqp(v any) (any, error) {
 		if i, err := v.Int64(); err == nil {
 			return i, nil
 		}
+		if !strings.ContainsAny(v.String(), ".eE") { // not silently rounded
+			return nil, fmt.Errorf("integer must have at most 64 bits, with the sign: got %s (%[1]s.0 is a floating-point number)", v)
+		}
 		return v.Float64()
 	case []any:
 		for i, x := range v {

@@ -47,7 +47,7 @@ type Publish struct {
 
 	Count int     `default:"1" placeholder:"N" help:"Number of copies, each with a different message ID. Default ${default}."`
 	File  string  `short:"f" placeholder:"FILE" help:"File with the body, - for stdin."`
-	Body  *string `arg:"" optional:"" help:"Body. Default: stdin."`
+	Body  *string `arg:"" optional:"" help:"Body, - for stdin. Default: stdin."`
 }
 
 // Help implements kong.HelpProvider.
@@ -182,7 +182,7 @@ func (c *Publish) body(ctx context.Context, streams terminal.IO) ([]byte, error)
 	switch {
 	case c.Body != nil && c.File != "":
 		return nil, exit.Usagef("the body must be an argument or -f, not both")
-	case c.Body != nil:
+	case c.Body != nil && *c.Body != "-":
 		return []byte(*c.Body), nil
 	case c.File != "" && c.File != "-":
 		b, err := os.ReadFile(c.File)
