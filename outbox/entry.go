@@ -172,6 +172,26 @@ func (b *Box) Occur(ctx context.Context, app, name string) error {
 	return err
 }
 
+// Forget removes a periodic message of any program from the database, so that Entries no longer returns it. A process that has passed
+// the entry to Every and runs a relay continues to insert its occurrences, and Entries returns it again from the next one on. Forget
+// returns ErrNoEntry if no process has registered the entry.
+func (b *Box) Forget(ctx context.Context, app, name string) error {
+	var deleted int64
+	err := b.transaction(ctx, func(tx *sqlkit.Tx) (err error) {
+		if deleted, err = tx.Exec(`DELETE FROM {cron} WHERE app = $1 AND name = $2 AND spec <> ''`, app, name); err == nil {
+			_, err = tx.Exec(`DELETE FROM {cron} WHERE app = $1 AND name = $2`, app, name+requested)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("outbox: cannot forget periodic message %q: %w", name, err)
+	case deleted == 0:
+		return ErrNoEntry
+	}
+	return nil
+}
+
 // requested is the suffix of the name of a row that requests an occurrence at the time upto. Names of entries have no slash.
 const requested = "/now"
 
@@ -200,7 +220,9 @@ func (b *Box) takeRequests(ctx context.Context, now int64) error {
 // take inserts a requested occurrence, unless the specification of the entry is that of another process, which then inserts it.
 func (b *Box) take(ctx context.Context, e *entry, at, now int64) error {
 	var spec string
-	if err := b.db.Row(ctx, `SELECT spec FROM {cron} WHERE app = $1 AND name = $2`, b.cfg.App, e.Name).Scan(&spec); err != nil || spec != e.Spec {
+	if err := b.db.Row(ctx, `SELECT spec FROM {cron} WHERE app = $1 AND name = $2`, b.cfg.App, e.Name).Scan(&spec); errors.Is(err, sql.ErrNoRows) {
+		return nil // Forget removes the request, too
+	} else if err != nil || spec != e.Spec {
 		return err
 	}
 	err := b.transaction(ctx, func(tx *sqlkit.Tx) error {
@@ -265,7 +287,14 @@ func (b *Box) occur(ctx context.Context, e *entry, now int64) (more bool, err er
 	}
 	var spec string
 	var upto int64
-	if err := b.db.Row(ctx, `SELECT spec, upto FROM {cron} WHERE app = $1 AND name = $2`, b.cfg.App, e.Name).Scan(&spec, &upto); err != nil {
+	if err := b.db.Row(ctx, `SELECT spec, upto FROM {cron} WHERE app = $1 AND name = $2`, b.cfg.App, e.Name).Scan(&spec, &upto); errors.Is(err, sql.ErrNoRows) { // Forget
+		upto = now
+		if e.next > 0 {
+			upto = e.next - 1 // the next occurrence is not lost
+		}
+		_, err := b.db.Write(ctx, storeEntry, b.cfg.App, e.Name, e.Spec, upto)
+		return err == nil, err
+	} else if err != nil {
 		return false, err
 	}
 	if spec != e.Spec {
@@ -321,11 +350,13 @@ func (b *Box) insertOccurrence(ctx context.Context, tx *sqlkit.Tx, e *entry, at 
 	return b.insert(own{tx}, []row{r})
 }
 
+const storeEntry = `INSERT INTO {cron} (app, name, spec, upto) VALUES ($1, $2, $3, $4) ON CONFLICT (app, name) DO NOTHING`
+
 // start stores the specification of an entry. A process stores it once, so that processes with different specifications do
 // not replace them in turns during a rolling deployment.
 func (b *Box) start(ctx context.Context, e *entry, now int64) error {
 	return b.transaction(ctx, func(tx *sqlkit.Tx) error {
-		if _, err := tx.Exec(`INSERT INTO {cron} (app, name, spec, upto) VALUES ($1, $2, $3, $4) ON CONFLICT (app, name) DO NOTHING`, b.cfg.App, e.Name, e.Spec, now); err != nil {
+		if _, err := tx.Exec(storeEntry, b.cfg.App, e.Name, e.Spec, now); err != nil {
 			return err
 		}
 		_, err := tx.Exec(`UPDATE {cron} SET spec = $1, upto = $2 WHERE app = $3 AND name = $4 AND spec <> $1`, e.Spec, now, b.cfg.App, e.Name)

@@ -194,6 +194,46 @@ func TestRefusedEntryDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
+// A forgotten entry is not listed. If a process still has it, its occurrences continue, and the next one is not lost.
+func TestForget(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		clock, to := newClock(), &recorder{}
+		b := db.box(t, clock)
+		every(t, b, outbox.Entry{Name: "e", Spec: "0 * * * *"})
+		tick(t, b)
+		listed := func(want int) {
+			t.Helper()
+			if entries, err := b.Entries(t.Context()); err != nil || len(entries) != want {
+				t.Errorf("entries: got %+v (%v), want %d", entries, err, want)
+			}
+		}
+		listed(1)
+		if err := b.Occur(t.Context(), "default", "e"); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Forget(t.Context(), "default", "e"); err != nil {
+			t.Fatal(err)
+		}
+		listed(0)
+		for _, err := range []error{b.Forget(t.Context(), "default", "e"), b.Forget(t.Context(), "other", "e"), b.Forget(t.Context(), "default", "e/now")} {
+			if !errors.Is(err, outbox.ErrNoEntry) {
+				t.Errorf("forget what does not exist: got %v, want ErrNoEntry", err)
+			}
+		}
+		tick(t, b)
+		listed(0)
+		other := db.box(t, clock)
+		every(t, other, outbox.Entry{Name: "e", Spec: "0 * * * *"})
+		clock.pass(time.Hour)
+		tick(t, b, other, b)
+		listed(1)
+		clock.pass(time.Hour)
+		tick(t, b, other)
+		step(t, relay(t, b, to))
+		to.want(t, "cron:default/e/2026-01-01T01:00:00Z", "cron:default/e/2026-01-01T02:00:00Z")
+	})
+}
+
 func TestEveryRefusesInvalidEntries(t *testing.T) {
 	b := openSQLite(t).box(t, nil)
 	for name, e := range map[string]outbox.Entry{

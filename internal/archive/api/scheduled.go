@@ -240,3 +240,8 @@ func (c *Client) Cron(ctx context.Context, n int) (Cron, error) {
 func (c *Client) RunCron(ctx context.Context, name CronName) (CronName, error) {
 	return call[CronName](ctx, c, http.MethodPost, "cron/run", nil, name)
 }
+
+// RemoveCron removes a periodic message from the list.
+func (c *Client) RemoveCron(ctx context.Context, name CronName) (CronName, error) {
+	return call[CronName](ctx, c, http.MethodPost, "cron/remove", nil, name)
+}

@@ -217,7 +217,14 @@ func TestCronAPI(t *testing.T) {
 	for _, body := range []string{`{"name":"none"}`, `{"app":"none","name":"nightly"}`} {
 		refused(t, ask(t, d, "POST", "/api/v1/cron/run", body), http.StatusNotFound, "not found")
 	}
-	if acts := get[api.Acts](t, ask(t, d, "GET", "/api/v1/acts", nil)).Acts; len(acts) != 1 || acts[0].Verb != "run periodic" {
+	if got := get[api.CronName](t, ask(t, d, "POST", "/api/v1/cron/remove", `{"name":"nightly"}`)); got.App != "default" {
+		t.Errorf("remove: got %+v", got)
+	}
+	refused(t, ask(t, d, "POST", "/api/v1/cron/remove", `{"app":"default","name":"nightly"}`), http.StatusNotFound, "not found")
+	if list := get[api.Cron](t, ask(t, d, "GET", "/api/v1/cron", nil)).Entries; len(list) != 0 {
+		t.Errorf("periodic messages after the removal: got %+v", list)
+	}
+	if acts := get[api.Acts](t, ask(t, d, "GET", "/api/v1/acts", nil)).Acts; len(acts) != 2 || acts[1].Verb != "run periodic" || acts[0].Verb != "remove periodic" {
 		t.Errorf("audit log: got %+v", acts)
 	}
 }

@@ -18,6 +18,7 @@ type Cron struct {
 	Ls   cronLsCmd   `cmd:"" help:"List periodic messages with their next times."`
 	Next cronNextCmd `cmd:"" help:"Show the next times of a periodic message."`
 	Run  cronRunCmd  `cmd:"" help:"Make a periodic message occur now."`
+	Rm   cronRmCmd   `cmd:"" help:"Remove a periodic message that no process has any more."`
 }
 
 // Help implements kong.HelpProvider.
@@ -40,6 +41,7 @@ type cronLsCmd struct {
 // Help implements kong.HelpProvider.
 func (cronLsCmd) Help() string {
 	return `NEXT is idle if the time has passed and no process inserts the message: no process has the entry any more, or none runs.
+reprise cron rm removes an entry that no file and no program has any more.
 
 Examples:
   reprise cron ls
@@ -160,6 +162,29 @@ func (c *cronRunCmd) Run(ctx context.Context, streams terminal.IO) error {
 			}
 		}
 		_, err = fmt.Fprintf(streams.Stdout, "%s occurs now\n", terminal.OneLine(name.Name))
+		return err
+	})
+}
+
+type cronRmCmd struct{ cronName }
+
+// Help implements kong.HelpProvider.
+func (cronRmCmd) Help() string {
+	return `First remove the entry from the files and programs: a process that still has it continues to publish the message, and
+lists it again from the next occurrence on. Messages that are scheduled already still leave.
+
+Examples:
+  reprise cron rm nightly
+`
+}
+
+// Run removes an entry.
+func (c *cronRmCmd) Run(ctx context.Context, streams terminal.IO) error {
+	return c.Ask(streams, func(client *api.Client) error {
+		name, err := client.RemoveCron(ctx, api.CronName{App: c.App, Name: c.Name})
+		if err == nil {
+			_, err = fmt.Fprintf(streams.Stdout, "%s removed\n", terminal.OneLine(name.Name))
+		}
 		return err
 	})
 }

@@ -159,6 +159,9 @@ func Operations() []Operation {
 		{
 			"POST", "/cron/run", access.Operate, "Make a periodic message occur now", "A process that has the entry publishes the message. The other occurrences do not change.", nil, asked((*web.Call).RunCron),
 		},
+		{
+			"POST", "/cron/remove", access.Operate, "Remove a periodic message from the list", "A process that still has the entry continues to publish the message, and lists it again from the next occurrence on.", nil, asked((*web.Call).RemoveCron),
+		},
 
 		{"GET", "/acts", access.View, "The audit log, newest first", "", slices.Concat(actParams, pageParams), page(acts)},
 	}

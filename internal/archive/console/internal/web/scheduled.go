@@ -203,6 +203,16 @@ func (c *Call) Cron(n int) (list api.Cron, err error) {
 
 // RunCron makes a periodic message occur now.
 func (c *Call) RunCron(name api.CronName) (api.CronName, error) {
+	return c.withCron(name, "run periodic", (*outbox.Box).Occur)
+}
+
+// RemoveCron removes a periodic message from the list.
+func (c *Call) RemoveCron(name api.CronName) (api.CronName, error) {
+	return c.withCron(name, "remove periodic", (*outbox.Box).Forget)
+}
+
+// withCron acts on a periodic message, and records the act in the audit log.
+func (c *Call) withCron(name api.CronName, verb string, act func(*outbox.Box, context.Context, string, string) error) (api.CronName, error) {
 	box, err := c.Box()
 	if err != nil {
 		return name, err
@@ -226,7 +236,7 @@ func (c *Call) RunCron(name api.CronName) (api.CronName, error) {
 	if name.App == "" {
 		return name, missing
 	}
-	if err := box.Occur(c.R.Context(), name.App, name.Name); err != nil {
+	if err := act(box, c.R.Context(), name.App, name.Name); err != nil {
 		if errors.Is(err, outbox.ErrNoEntry) {
 			err = missing
 		}
@@ -234,7 +244,7 @@ func (c *Call) RunCron(name api.CronName) (api.CronName, error) {
 	}
 	longer, stop := background.Grace(c.R.Context(), background.NoteGrace)
 	defer stop()
-	return name, c.Archive.Record(longer, c.Who.Actor, "run periodic", "", map[string]any{"app": name.App, "name": name.Name})
+	return name, c.Archive.Record(longer, c.Who.Actor, verb, "", map[string]any{"app": name.App, "name": name.Name})
 }
 
 // schedule inserts a message into the outbox. It sets the fields of the result, and adds details for the audit log.
