@@ -18,6 +18,7 @@ type Box struct {
 
 	mu      sync.Mutex
 	entries []*entry // of Every
+	ticked  int64    // time of the last tick, ms since 1970
 }
 
 // Open returns the box in db, and creates its tables if they do not exist. The caller closes db. Several processes may

@@ -51,3 +51,38 @@ func TestClockSetBack(t *testing.T) {
 		to.want(t, "1", "later", "3")
 	})
 }
+
+// Periodic messages continue after the clock of the database was far ahead, in a process that runs and in a new one. Occurrences that are
+// due again can be repeated, with the same MessageID.
+func TestClockAheadDoesNotSilenceEntries(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		clock, to := newClock(), &recorder{}
+		hourly := outbox.Entry{Name: "e", Spec: "0 * * * *"}
+		open := func() *outbox.Box {
+			b := db.box(t, clock)
+			every(t, b, hourly)
+			return b
+		}
+		first := open()
+		r := relay(t, first, to)
+		tick(t, first)
+		occur := func(boxes []*outbox.Box, d time.Duration, want ...string) {
+			t.Helper()
+			clock.pass(d)
+			tick(t, boxes...)
+			step(t, r)
+			to.want(t, want...)
+		}
+		const ahead = 30 * 24 * time.Hour
+		one, fault, two, three := "cron:default/e/2026-01-01T01:00:00Z", "cron:default/e/2026-01-31T02:00:00Z", "cron:default/e/2026-01-01T02:00:00Z", "cron:default/e/2026-01-01T03:00:00Z"
+		running := []*outbox.Box{first}
+		occur(running, time.Hour, one)
+		occur(running, ahead+time.Hour, one, fault)
+		occur(running, -ahead-time.Minute, one, fault) // 01:59
+		running = append(running, open())
+		occur(running, time.Minute, one, fault, two)
+		occur(running, -time.Minute, one, fault, two) // a small change repeats nothing
+		occur(running, time.Minute, one, fault, two)
+		occur(running, time.Hour, one, fault, two, three)
+	})
+}

@@ -32,7 +32,8 @@
 //
 // If the clock of the database is set back, messages and failed attempts keep their times, so they can wait again, and later messages of
 // their keys wait for them. Until the clock shows the earlier time again, Cancel and Move count messages that are due before it as too
-// late. Messages that are inserted after the change leave when they are due.
+// late. Messages that are inserted after the change leave when they are due. If the clock is set back by more than 10 min, periodic messages
+// continue from now, so that occurrences can repeat, with their MessageID.
 //
 // The program provides the database driver. The package imports the worker library, internal/guard, internal/retry,
 // internal/sqlkit and internal/tablejson.

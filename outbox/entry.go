@@ -252,6 +252,10 @@ func (b *Box) tick(ctx context.Context, poll time.Duration) {
 	}
 }
 
+// clockFault is the time by which the last occurrence of an entry, or the last tick, is after now only if the clock of the database was
+// ahead. After smaller changes, entries wait until the clock shows the earlier time again.
+const clockFault = 10 * time.Minute
+
 // tickAll inserts the due occurrences of all entries. It returns the first error; an entry that cannot be inserted does not block others.
 func (b *Box) tickAll(ctx context.Context) error {
 	b.mu.Lock()
@@ -263,6 +267,12 @@ func (b *Box) tickAll(ctx context.Context) error {
 	if err := b.db.Row(ctx, `SELECT `+b.clock()).Scan(&now); err != nil {
 		return err
 	}
+	if now < b.ticked-clockFault.Milliseconds() {
+		for _, e := range b.entries {
+			e.next, e.upto = 0, -1 // the row can continue from now
+		}
+	}
+	b.ticked = now
 	var failed error
 	for _, e := range b.entries {
 		for more := true; more && e.next <= now; {
@@ -296,6 +306,11 @@ func (b *Box) occur(ctx context.Context, e *entry, now int64) (more bool, err er
 		return err == nil, err
 	} else if err != nil {
 		return false, err
+	}
+	if upto > now+clockFault.Milliseconds() {
+		b.cfg.Logger.Warn("outbox periodic message continues, because the clock of the database was ahead", "entry", e.Name, "last", sqlkit.TimeOf(upto))
+		_, err := b.db.Write(ctx, `UPDATE {cron} SET upto = $1 WHERE app = $2 AND name = $3 AND upto = $4`, now, b.cfg.App, e.Name, upto)
+		return err == nil, err
 	}
 	if spec != e.Spec {
 		return false, b.yield(ctx, e, spec, upto, now)
