@@ -67,18 +67,28 @@ func TestOccurrencesAreInsertedOnce(t *testing.T) {
 	})
 }
 
+// A process inserts the occurrences that were missed because it did not run, or had stopped.
 func TestMissedOccurrences(t *testing.T) {
-	db := openSQLite(t)
-	clock, to := newClock(), &recorder{}
-	b := db.box(t, clock)
-	every(t, b, outbox.Entry{Name: "latest", Spec: "0 * * * *"})
-	every(t, b, outbox.Entry{Name: "all", Spec: "0 * * * *", Missed: outbox.MissedAll, CatchUp: 2 * time.Hour})
-	every(t, b, outbox.Entry{Name: "old", Spec: "0 1 * * *", CatchUp: time.Hour})
-	tick(t, b)
-	clock.pass(5*time.Hour + time.Minute)
-	tick(t, b)
-	step(t, relay(t, b, to))
-	to.want(t, "cron:default/latest/2026-01-01T05:00:00Z", "cron:default/all/2026-01-01T04:00:00Z", "cron:default/all/2026-01-01T05:00:00Z")
+	for _, restarts := range []bool{false, true} {
+		db := openSQLite(t)
+		clock, to := newClock(), &recorder{}
+		start := func() *outbox.Box {
+			b := db.box(t, clock)
+			every(t, b, outbox.Entry{Name: "latest", Spec: "0 * * * *"})
+			every(t, b, outbox.Entry{Name: "all", Spec: "0 * * * *", Missed: outbox.MissedAll, CatchUp: 2 * time.Hour})
+			every(t, b, outbox.Entry{Name: "old", Spec: "0 1 * * *", CatchUp: time.Hour})
+			return b
+		}
+		b := start()
+		tick(t, b)
+		clock.pass(5*time.Hour + time.Minute)
+		if restarts {
+			b = start()
+		}
+		tick(t, b)
+		step(t, relay(t, b, to))
+		to.want(t, "cron:default/latest/2026-01-01T05:00:00Z", "cron:default/all/2026-01-01T04:00:00Z", "cron:default/all/2026-01-01T05:00:00Z")
+	}
 }
 
 // During a rolling deployment, the processes with the replaced specification insert nothing, also after the restart of one of them.

@@ -55,7 +55,7 @@ func init() {
 		{"outbox-cancel", 15, false, within(time.Millisecond, 10*time.Minute), (*outboxes).changeSome},
 		{"outbox-move", 10, false, within(time.Millisecond, 10*time.Minute), (*outboxes).changeSome},
 		{"outbox-cancel-publishing", 8, false, within(time.Millisecond, time.Second), func(_ *outboxes, p *relayProcess, _ Step) { p.strikeAt("cancel") }},
-		{"outbox-kill", 4, true, within(time.Second, 10*time.Minute), func(o *outboxes, p *relayProcess, s Step) { o.kill(p, s.For) }},
+		{"outbox-kill", 6, true, within(10*time.Second, 10*time.Minute), (*outboxes).killSome},
 		{"outbox-kill-publishing", 8, true, within(time.Second, 2*time.Minute), func(_ *outboxes, p *relayProcess, s Step) {
 			p.strikeAt([]string{"before", "after"}[s.N%2])
 		}},
@@ -73,6 +73,10 @@ func init() {
 				step := Step{At: upTo(random, s.Horizon), On: relayName(random.IntN(s.Outbox.Processes))}
 				step.N, step.For = a.draw(random)
 				if a.name != "outbox-kill-statement" && a.name != "outbox-kill-publishing" && a.name != "outbox-cancel-publishing" {
+					return []Step{step}
+				}
+				if random.IntN(2) == 0 { // while occurrences are inserted
+					step.At, step.N, step.For = max(time.Minute, step.At.Round(time.Minute))-upTo(random, time.Second), random.IntN(15), upTo(random, 20*time.Second)
 					return []Step{step}
 				}
 				insert := Step{At: step.At, Act: "outbox-insert", On: step.On}
@@ -335,6 +339,17 @@ func (b *Book) sendings(m *Message) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(m.Sendings)
+}
+
+// killSome kills a process, or all processes.
+func (o *outboxes) killSome(p *relayProcess, s Step) {
+	if s.N%2 == 0 {
+		o.kill(p, s.For)
+		return
+	}
+	for _, p := range o.running() {
+		o.kill(p, s.For)
+	}
 }
 
 // strikeAt requests a strike.

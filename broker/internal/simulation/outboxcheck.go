@@ -303,7 +303,7 @@ func (o *outboxes) checkOccurrences(promise string) {
 }
 
 // tickWithin is the maximum time until a process without faults inserts an occurrence.
-const tickWithin = 2 * time.Minute
+const tickWithin = 90 * time.Second
 
 // isOccurrence reports whether a time matches a specification of any version.
 func (o *outboxes) isOccurrence(e Periodic, at time.Time) bool {
@@ -328,6 +328,7 @@ func (o *outboxes) checkPeriod(e Periodic, period time.Duration, from, until tim
 		if _, ok := o.healthy(at, by); !ok {
 			continue
 		}
+		o.l.Count("outbox: occurrences checked")
 		id := fmt.Sprintf("cron:default/%s/%s", e.Name, at.UTC().Format(time.RFC3339))
 		o.mu.Lock()
 		x := o.all[id]

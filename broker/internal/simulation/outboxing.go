@@ -49,10 +49,10 @@ func drawOutbox(random *rand.Rand, s *Shape) {
 	s.Acts += 30
 	s.Outbox = &Outbox{
 		Processes: 1 + random.IntN(2), Lease: oneOf(random, time.Second, 15*time.Second, time.Minute),
-		Poll: oneOf(random, 500*time.Millisecond, time.Second, 2*time.Second), Batch: oneOf(random, 1, 3, 20, 500),
+		Poll: oneOf(random, time.Second, 2*time.Second), Batch: oneOf(random, 1, 3, 20, 500),
 		CatchUp: oneOf(random, 4*time.Minute, 10*time.Minute, 24*time.Hour),
 	}
-	for i := range random.IntN(4) {
+	for i := range 1 + random.IntN(3) {
 		p := Periodic{
 			Name: fmt.Sprint("periodic", i), Work: oneOf(random, s.Names()...), Missed: oneOf(random, outbox.MissedLatest, outbox.MissedAll),
 			Keyed: random.IntN(2) == 0,
@@ -294,6 +294,7 @@ func (o *outboxes) kill(p *relayProcess, after time.Duration) {
 		return
 	}
 	o.outage(p, "crash", after, func() {
+		o.l.Explain(p.name + ": outbox ")
 		p.mu.Lock()
 		p.killed = true
 		p.mu.Unlock()
@@ -351,7 +352,11 @@ func (o *outboxes) Heal(l *Life) {
 		time.Sleep(time.Second)
 	}
 	l.Go(func() {
-		for !o.isEmpty() {
+		for began := time.Now(); !o.isEmpty(); {
+			if time.Since(began) > leavesWithin {
+				l.Broken(promiseLeaves, "not all messages have left after %v", leavesWithin)
+				break
+			}
 			select {
 			case <-time.After(10 * time.Second):
 			case <-o.over:
@@ -360,6 +365,9 @@ func (o *outboxes) Heal(l *Life) {
 		o.end()
 	})
 }
+
+// leavesWithin is the maximum time until all messages have left. It is short, because relays poll their database continually.
+const leavesWithin = 4 * time.Hour
 
 // isEmpty cancels the messages that cannot leave, and reports whether no other messages wait.
 func (o *outboxes) isEmpty() bool {
