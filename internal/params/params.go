@@ -210,31 +210,17 @@ func ReadTime(text string, now time.Time, zone *time.Location) (time.Time, error
 		}
 		return t, nil
 	}
-	if d, err := ParseDuration(written); err == nil && d > 0 {
+	if d, err := parseDuration(written); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
 	return time.Time{}, fmt.Errorf("%s is not a time (write 2026-01-31T12:00:00Z, 2026-01-31, or how long ago: 90m, 24h, 7d)", brief.Quoted(text))
-}
-
-// ParseDuration parses a duration, which may begin with a number of days: 7d, 1d12h.
-func ParseDuration(text string) (time.Duration, error) {
-	days, rest, ok := strings.Cut(text, "d")
-	if !ok {
-		return time.ParseDuration(text)
-	}
-	n, err := strconv.ParseUint(days, 10, 16)
-	if err != nil || rest == "" {
-		return time.Duration(n) * 24 * time.Hour, err
-	}
-	d, err := time.ParseDuration(rest)
-	return time.Duration(n)*24*time.Hour + d, err
 }
 
 // FromNow returns v in which the named parameters that are durations, such as 10m, are the times after this duration.
 func FromNow(v url.Values, now time.Time, names ...string) url.Values {
 	v = maps.Clone(v)
 	for _, name := range names {
-		if d, err := ParseDuration(v.Get(name)); err == nil && len(v[name]) == 1 {
+		if d, err := parseDuration(v.Get(name)); err == nil && len(v[name]) == 1 {
 			v.Set(name, now.Add(d).Format(time.RFC3339Nano))
 		}
 	}

@@ -173,6 +173,7 @@ func TestPublishLaterAPI(t *testing.T) {
 	}
 	for fields, want := range map[string]int{
 		`"in":"1h"`:                                      200,
+		`"in":"2d"`:                                      200,
 		`"at":"2030-01-01T00:00:00Z"`:                    200,
 		`"order_key":"a"`:                                200,
 		`"unique":"u","unique_for":"1h"`:                 200,

@@ -307,7 +307,7 @@ func (p *Pages) actOnWaiting(c *web.Call) error {
 	if act.Do == waiting.Postpone {
 		form.Delay = v.Get("delay")
 		if err := act.Delay.UnmarshalText([]byte(form.Delay)); err != nil || act.Validate() != nil {
-			form.Problem, form.Where = "Enter a time from 1s to 1193h, such as 2h.", "delay"
+			form.Problem, form.Where = "Enter a time from 1s to 1193h, such as 30m or 2d.", "delay"
 			return showWaitingForm(c, http.StatusUnprocessableEntity, form)
 		}
 	}

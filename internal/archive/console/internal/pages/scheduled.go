@@ -282,14 +282,13 @@ func (p *Pages) actOnScheduled(c *web.Call) error {
 
 // moment reads a time from now, or a time in UTC.
 func moment(text string) (at time.Time, in api.Duration, err error) {
-	d, wrong := params.ParseDuration(strings.TrimSpace(text))
-	if wrong != nil {
+	if in.UnmarshalText([]byte(strings.TrimSpace(text))) != nil {
 		at, err = params.ReadTime(text, time.Time{}, time.UTC)
 	}
-	if err != nil || wrong == nil && d <= 0 {
-		return at, in, errors.New("enter a time from now, such as 30m or 2d, or a time such as 2026-03-01 09:00")
+	if err != nil || in <= 0 && at.IsZero() {
+		err = errors.New("enter a time from now, such as 30m or 2d, or a time such as 2026-03-01 09:00")
 	}
-	return at, api.Duration(d), nil
+	return at, in, err
 }
 
 // runScheduled makes a periodic message occur.

@@ -141,11 +141,9 @@ func (p *Pages) pauseWorkers(c *web.Call) error {
 	f := formParser{v: v}
 	pause := api.Pause{Queue: v.Get("queue"), Worker: v.Get("worker"), Reason: v.Get("reason")}
 	if text := v.Get("for"); text != "" {
-		d, err := time.ParseDuration(text)
-		if err != nil || d <= 0 {
+		if pause.For.UnmarshalText([]byte(text)) != nil || pause.For <= 0 {
 			f.fault("for", text, "a time such as 10m or 8h")
 		}
-		pause.For = api.Duration(d)
 	}
 	if f.err != nil {
 		return f.err
