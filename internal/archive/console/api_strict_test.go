@@ -129,7 +129,7 @@ func TestOperationsMatchDescription(t *testing.T) {
 		"DELETE messages/1/edit?revision=1", `POST discard {"all":true,"reason":"x"}`, `POST restore {"all":true}`, `POST erase {"filter":{"text":"nobody"},"reason":"x"}`, "POST purge",
 		"GET groups", "GET groups/1", `PUT groups/1/mute {}`, "DELETE groups/1/mute", `POST groups/merge {"groups":[1],"name":"renamed"}`, `POST groups/regroup {}`, "DELETE groups/2/merge", "GET queues", `POST replays {"filter":{"ids":[1]}}`, "GET replays", "GET replays/1",
 		`POST replays/1/cancel {}`, `POST messages/1/replay {"revision":0,"text":"b"}`, "GET acts", `POST publish {"exchange":"","routing_key":"orders","text":"x"}`, `POST queues/peek {"queue":"orders"}`, `POST queues/purge {"queue":"orders","limit":1,"reason":"x"}`, "GET workers", `POST workers/pause {"queue":"orders"}`, `POST workers/resume {"queue":"orders"}`, "GET doctor", "GET history?range=7d", "GET marks", `POST marks {"text":"v2.5","time":"2026-03-01T11:00:00Z"}`, "DELETE marks/1", "GET waiting", "GET waiting/summary", `POST waiting/retry {"all":true,"filter":{}}`, `POST waiting/postpone {"all":true,"filter":{},"delay":"1h"}`, `POST waiting/park {"all":true,"filter":{}}`,
-		"GET scheduled", "GET scheduled/status", "GET scheduled/1", `POST scheduled/move {"all":true,"filter":{},"in":"1h"}`, `POST scheduled/cancel {"all":true,"filter":{}}`, "GET cron", `POST cron/run {"name":"nightly"}`,
+		"GET scheduled", "GET scheduled/status", "GET scheduled/1", `POST scheduled/move {"all":true,"filter":{},"in":"1h"}`, `POST scheduled/cancel {"all":true,"filter":{}}`, "GET cron", `POST cron/run {"name":"nightly"}`, `POST cron/remove {"name":"nightly"}`,
 	} {
 		method, rest, _ := strings.Cut(line, " ")
 		path, body, _ := strings.Cut(rest, " ")
