@@ -108,20 +108,26 @@ func TestOutbox(t *testing.T) {
 	}
 }
 
-// A message that was inserted without BeforeInsert is linked to the span of the relay.
-func TestRelayPublisherWithoutContext(t *testing.T) {
+// A message that was inserted without BeforeInsert is linked to the span of the relay. A handler can insert the headers of the message
+// that it handles; the attempts of the inserted message do not continue the attempts of the handled message.
+func TestRelayPublisherHeaders(t *testing.T) {
 	r := newRecorder()
 	m := &reprise.Message{RoutingKey: "orders"}
+	_, header := elsewhere(t)
+	handled := &reprise.Message{RoutingKey: "orders", Headers: map[string]any{"traceparent": header, oteltrace.HeaderPrevious: header}}
 	var got []*reprise.Message
 	publish := oteltrace.RelayPublisher(r.config, func(_ context.Context, messages []*reprise.Message) error {
 		got = messages
 		return nil
 	})
-	if err := publish.PublishBatch(t.Context(), []*reprise.Message{m}); err != nil {
+	if err := publish.PublishBatch(t.Context(), []*reprise.Message{m, handled}); err != nil {
 		t.Fatal(err)
 	}
 	s := r.only(t)
 	if header, want := got[0].Headers["traceparent"], fmt.Sprintf("00-%s-%s-01", s.SpanContext().TraceID(), s.SpanContext().SpanID()); header != want {
 		t.Errorf("traceparent: got %v, want %s", header, want)
+	}
+	if h := got[1].Headers; len(h) != 1 || h["traceparent"] != header || len(handled.Headers) != 2 {
+		t.Errorf("headers of the handled message: got %v, want only traceparent, and unchanged headers of the original", h)
 	}
 }

@@ -39,11 +39,7 @@ func Publisher(cfg Config, publish func(context.Context, *reprise.Message) error
 // the attempts of each message to that span. If the messages do not all have the same exchange and routing key, the
 // span has no destination. If several messages fail, error.type describes the error with the least certain outcome.
 func BatchPublisher(cfg Config, publish func(context.Context, []*reprise.Message) error) func(context.Context, []*reprise.Message) error {
-	p := newPublisher(cfg)
-	return func(ctx context.Context, messages []*reprise.Message) error {
-		count := []attribute.KeyValue{semconv.MessagingBatchMessageCount(len(messages))}
-		return p.publish(ctx, messages, count, publish)
-	}
+	return newPublisher(cfg).batch(publish)
 }
 
 // BatchFunc is a function as a Publisher of package outbox.
@@ -61,9 +57,7 @@ func (f BatchFunc) PublishBatch(ctx context.Context, messages []*reprise.Message
 func RelayPublisher(cfg Config, publish func(context.Context, []*reprise.Message) error) BatchFunc {
 	p := newPublisher(cfg)
 	p.forwards = true
-	return func(ctx context.Context, messages []*reprise.Message) error {
-		return p.publish(ctx, messages, []attribute.KeyValue{semconv.MessagingBatchMessageCount(len(messages))}, publish)
-	}
+	return p.batch(publish)
 }
 
 // BeforeInsert returns a function for Config.BeforeInsert of package outbox. It creates the span "create QUEUE" of each message, and
@@ -107,6 +101,13 @@ func newPublisher(cfg Config) *publisher {
 	return &publisher{cfg: cfg, tracer: cfg.tracer()}
 }
 
+func (p *publisher) batch(publish func(context.Context, []*reprise.Message) error) BatchFunc {
+	return func(ctx context.Context, messages []*reprise.Message) error {
+		count := []attribute.KeyValue{semconv.MessagingBatchMessageCount(len(messages))}
+		return p.publish(ctx, messages, count, publish)
+	}
+}
+
 func (p *publisher) publish(ctx context.Context, messages []*reprise.Message, about []attribute.KeyValue, publish func(context.Context, []*reprise.Message) error) error {
 	name, attributes := describePublishing("publish", semconv.MessagingOperationTypeSend, messages)
 	var origins []trace.Link
@@ -148,18 +149,18 @@ func (p *publisher) publish(ctx context.Context, messages []*reprise.Message, ab
 	return err
 }
 
-// traced returns a copy of m with the span in ctx in its headers. For nil it returns nil, which publish rejects.
+// traced returns a copy of m with the span in ctx in its headers, unless m keeps its trace context. For nil it returns nil, which publish rejects.
 func (p *publisher) traced(ctx context.Context, m *reprise.Message) *reprise.Message {
 	if m == nil {
 		return nil
 	}
 	traced := *m
-	if p.hasContext(m) {
-		return &traced
-	}
 	traced.Headers = make(map[string]any, len(m.Headers)+2)
 	maps.Copy(traced.Headers, m.Headers)
 	headers(traced.Headers).withoutPrevious()
+	if p.hasContext(m) {
+		return &traced
+	}
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		for _, field := range p.cfg.Propagator.Fields() {
 			delete(traced.Headers, field)
