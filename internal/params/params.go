@@ -208,6 +208,9 @@ func ReadTime(text string, now time.Time, zone *time.Location) (time.Time, error
 		if strings.HasSuffix(layout, "MST") && t.Location() != zone && t.Location() != time.UTC {
 			continue // an abbreviation of a different zone, which package time would read as UTC
 		}
+		if _, err := t.MarshalText(); err != nil {
+			continue // an offset of 24 hours
+		}
 		return t, nil
 	}
 	if d, err := parseDuration(written); err == nil && d > 0 {

@@ -33,7 +33,7 @@ func TestReadTime(t *testing.T) {
 			t.Errorf("ReadTime(%q): got %v, %v, want %v before now", text, got, err, ago)
 		}
 	}
-	for _, text := range []string{"", "yesterday", "14:49", "2026-11-28 14:49:51 PST", "2026-02-30", "-2h", "0s", "d", "1d2"} {
+	for _, text := range []string{"", "yesterday", "14:49", "2026-11-28 14:49:51 PST", "2026-02-30", "2026-11-28T14:49:51+24:00", "-2h", "0s", "d", "1d2"} {
 		if got, err := ReadTime(text, at, berlin); err == nil {
 			t.Errorf("ReadTime(%q): got %v, want an error", text, got)
 		}

@@ -175,6 +175,7 @@ func TestPublishLaterAPI(t *testing.T) {
 		`"in":"1h"`:                                      200,
 		`"in":"2d"`:                                      200,
 		`"at":"2030-01-01T00:00:00Z"`:                    200,
+		`"at":"2030-01-01T00:00:00+24:00"`:               200, // package time reads this zone, but does not write it
 		`"order_key":"a"`:                                200,
 		`"unique":"u","unique_for":"1h"`:                 200,
 		`"unique":"u"`:                                   422,

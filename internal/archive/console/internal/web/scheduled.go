@@ -250,7 +250,7 @@ func (c *Call) withCron(name api.CronName, verb string, act func(*outbox.Box, co
 // schedule inserts a message into the outbox. It sets the fields of the result, and adds details for the audit log.
 func (c *Call) schedule(ctx context.Context, box *outbox.Box, m *reprise.Message, p api.Publish, details map[string]any) (result api.Published, err error) {
 	if !p.At.IsZero() {
-		details["at"] = p.At
+		details["at"] = p.At.UTC() // encoding/json refuses offsets of 24 hours, which it reads
 	}
 	for name, value := range map[string]string{"in": p.In.String(), "order_key": string(p.OrderKey), "unique": string(p.Unique)} {
 		if value != "" && value != "0s" {
