@@ -207,7 +207,11 @@ func hint(command *kong.Context, err error) error {
 		err = fmt.Errorf("%s takes a value: got %s (write %s=%s if this is the value)", m[1], m[2], m[1], m[2])
 	}
 	if wanted := missing(command, err); wanted != nil {
-		err = fmt.Errorf("%s is missing: %s", wanted.Summary(), strings.TrimSuffix(strings.ToLower(wanted.Help[:1])+wanted.Help[1:], "."))
+		what := strings.TrimSuffix(wanted.Help, ".")
+		if !strings.HasPrefix(what, "ID") {
+			what = strings.ToLower(what[:1]) + what[1:]
+		}
+		err = fmt.Errorf("%s is missing: %s", wanted.Summary(), what)
 	}
 	if command != nil && strings.HasPrefix(err.Error(), "expected ") && len(subcommands(command)) > 0 {
 		err = fmt.Errorf("%s takes a command: %s", command.Selected().Name, strings.Join(subcommands(command), ", "))

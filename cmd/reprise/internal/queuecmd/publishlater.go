@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -37,6 +38,8 @@ func (c *Publish) later() (p api.Publish, err error) {
 		return p, exit.Usagef("--unique requires --unique-for, such as 1d")
 	case !p.Later():
 		return p, nil
+	case c.URL != os.Getenv("REPRISE_URL"):
+		return p, exit.Usagef("--url is not possible for a message that leaves later (use --server: the console's outbox selects the broker)")
 	case c.Declare:
 		return p, exit.Usagef("--declare is not possible for a message that leaves later (the queue must exist when it leaves)")
 	case c.Expiration != "":

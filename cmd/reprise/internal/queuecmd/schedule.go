@@ -140,9 +140,13 @@ func (c *scheduleLsCmd) Run(ctx context.Context, streams terminal.IO) error {
 	if err != nil {
 		return err
 	}
+	none := "no messages are scheduled"
+	if !f.IsZero() {
+		none = "no scheduled messages match the selection"
+	}
 	return c.Ask(streams, func(client *api.Client) error {
 		err := remote.Listing[api.Scheduled]{
-			Limit: c.Limit, JSON: c.JSON, None: "no messages are scheduled", More: true,
+			Limit: c.Limit, JSON: c.JSON, None: none, More: true,
 			Table: terminal.NewTable([]terminal.Column{
 				{Name: "ID", Right: true},
 				{Name: "DUE"},
@@ -275,6 +279,9 @@ func (c *scheduleMoveCmd) Run(ctx context.Context, streams terminal.IO) error {
 	var err error
 	if a.At, a.In, err = c.moment(); err != nil {
 		return err
+	}
+	if c.In != nil && *c.In == 0 {
+		return exit.Usagef("--in must be positive: got 0s (send-now sends messages now)")
 	}
 	if a.At.IsZero() && a.In == 0 {
 		return exit.Usagef("a time is required (use --in or --at; send-now sends messages now)")
