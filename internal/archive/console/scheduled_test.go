@@ -191,6 +191,7 @@ func TestPublishLaterAPI(t *testing.T) {
 			t.Errorf("%.60s: got status %d, want %d", fields, r.StatusCode, want)
 		}
 	}
+	get[api.Published](t, ask(t, d, "POST", "/api/v1/publish", `{"exchange":"","routing_key":"orders","in":"1h","text":"`+strings.Repeat("x", 16<<20)+`"}`))
 	first := get[api.Published](t, ask(t, d, "POST", "/api/v1/publish", `{"exchange":"","routing_key":"orders","unique":"once","unique_for":"1h","in":"1h"}`))
 	again := get[api.Published](t, ask(t, d, "POST", "/api/v1/publish", `{"exchange":"","routing_key":"orders","unique":"once","unique_for":"1h","in":"2h"}`))
 	if first.Duplicate || !again.Duplicate || again.MessageID != first.MessageID || !again.Due.Equal(first.Due) {

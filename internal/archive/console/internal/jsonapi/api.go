@@ -113,7 +113,7 @@ func Operations() []Operation {
 		},
 		{
 			"POST", "/publish", access.Operate, "Publish a message and record it in the audit log",
-			"The message is persistent, mandatory and confirmed. After the status 502, the broker may have stored the message. at, in, order_key and unique need an outbox: 409 without one; after the status 503, it may have stored the message.", nil, asked(publish),
+			"The message is persistent, mandatory and confirmed. After the status 502, the broker may have stored the message. at, in, order_key and unique need an outbox: 409 without one; after the status 503, it may have stored the message.", nil, asked(publish).upTo(web.EditBody),
 		},
 		{"GET", "/ledger", access.View, "Show the reconciliation of each account", "", nil, answer(ledgerReport)},
 		{"POST", "/ledger/accept", access.Operate, "Restart an account after its differences were investigated", "", nil, asked(accept)},
