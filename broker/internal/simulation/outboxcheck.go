@@ -26,13 +26,19 @@ const (
 )
 
 func init() {
-	for promise, check := range map[string]func(o *outboxes, promise string){
-		promiseLeaves: (*outboxes).checkLeft, promiseRollback: (*outboxes).checkRollback, promiseCancel: (*outboxes).checkCanceled,
-		promiseAgain: (*outboxes).checkAgain, promiseOccurs: (*outboxes).checkOccurrences,
+	for _, c := range []struct {
+		promise string
+		check   func(o *outboxes, promise string)
+	}{
+		{promiseLeaves, (*outboxes).checkLeft},
+		{promiseRollback, (*outboxes).checkRollback},
+		{promiseCancel, (*outboxes).checkCanceled},
+		{promiseAgain, (*outboxes).checkAgain},
+		{promiseOccurs, (*outboxes).checkOccurrences},
 	} {
-		RegisterCheck(Check{Promise: promise, In: "outbox/doc.go", Check: func(l *Life, promise string) {
+		RegisterCheck(Check{Promise: c.promise, In: "outbox/doc.go", Check: func(l *Life, promise string) {
 			if o := l.outboxes(); o != nil {
-				check(o, promise)
+				c.check(o, promise)
 			}
 		}})
 	}
@@ -202,12 +208,9 @@ func (o *outboxes) occurs(e Periodic, id string, at time.Time) *scheduled {
 	return x
 }
 
-// resolve determines the results of the commits that are unclear.
+// resolve determines the results of the commits that are unclear, from the rows of the program. The caller holds the lock.
 func (o *outboxes) resolve() {
-	if o.stored != nil {
-		return
-	}
-	o.stored = map[string]bool{}
+	stored := map[string]bool{}
 	pool := sql.OpenDB(archive.NewDatabase(o.file))
 	defer pool.Close()
 	rows, err := pool.Query("SELECT id FROM program")
@@ -221,11 +224,11 @@ func (o *outboxes) resolve() {
 		if err := rows.Scan(&id); err != nil {
 			o.l.Broken("simulation", "cannot read the rows of the program: %v", err)
 		}
-		o.stored[id] = true
+		stored[id] = true
 	}
 	for id, x := range o.all {
 		if x.program && x.state == unclear {
-			if x.state = rolledBack; o.stored[id] {
+			if x.state = rolledBack; stored[id] {
 				x.state = committed
 			}
 		}

@@ -98,9 +98,8 @@ type outboxes struct {
 	order    []*scheduled
 	keys     map[string][]*scheduled // in the order of the inserts
 	uniques  map[string][]*scheduled
-	stored   map[string]bool // ids that the program has committed; nil until the check
-	over     chan struct{}   // closed at the end of the life
-	drained  time.Time       // end of the processes
+	over     chan struct{} // closed at the end of the life
+	drained  time.Time     // end of the processes
 }
 
 // relaySlot is a process that stops and starts again.
