@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -19,11 +18,7 @@ func Check(ctx context.Context, db *sql.DB, cfg Config, tables ...Table) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, t := range tables {
-		errs = append(errs, t.Validate())
-	}
-	if err := errors.Join(append(errs, b.checkTables(tables))...); err != nil {
+	if err := errors.Join(RelayConfig{Tables: tables}.Validate(), b.checkTables(tables)); err != nil {
 		return err
 	}
 	err = b.db.Check(ctx, schemaOf(b.cfg.Dialect, b.cfg.Prefix), func(tx *sqlkit.Tx) error {
@@ -33,6 +28,7 @@ func Check(ctx context.Context, db *sql.DB, cfg Config, tables ...Table) error {
 	if err != nil {
 		return fmt.Errorf("outbox: cannot use tables %s…: %w", b.cfg.Prefix, err)
 	}
+	var errs []error
 	for _, t := range tables {
 		if err := b.try(ctx, t); err != nil {
 			errs = append(errs, fmt.Errorf("outbox: cannot use table %q: %w", t.Name, err))
@@ -51,7 +47,7 @@ func (b *Box) try(ctx context.Context, t Table) error {
 		if _, err := tx.Exec(b.selectRows(t, body) + ` WHERE 1 = 0`); err != nil {
 			return err
 		}
-		_, err := tx.Exec(`DELETE FROM ` + b.quote(t.Name) + ` WHERE ` + b.quote(cmp.Or(t.IDColumn, "id")) + ` IS NULL AND 1 = 0`)
+		_, err := tx.Exec(`DELETE FROM ` + b.quote(t.Name) + ` WHERE ` + b.quote(t.id()) + ` IS NULL AND 1 = 0`)
 		return err
 	})
 }

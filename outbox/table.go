@@ -45,6 +45,8 @@ type Table struct {
 	ExchangeColumn, RoutingKeyColumn, KeyColumn, MessageIDColumn string
 }
 
+func (t Table) id() string { return cmp.Or(t.IDColumn, "id") }
+
 var identifier = regexp.MustCompile(`^[\pL_][\pL\pN_]{0,62}$`)
 
 // Validate reports missing and invalid settings, except of the Message.
@@ -175,7 +177,7 @@ type chunk struct {
 // read reads the first rows after an id. In MySQL, it locks them, and skips those of transactions that are not committed.
 func (s *source) read(ctx context.Context, tx *sqlkit.Tx, body string, after int64, limit int) (chunk, error) {
 	b := s.relay.box
-	id := b.column(cmp.Or(s.IDColumn, "id"))
+	id := b.column(s.id())
 	query := fmt.Sprintf(`%s WHERE %s > %s ORDER BY %s LIMIT %d`, b.selectRows(s.Table, body), id, b.integer("$1"), id, limit)
 	if b.cfg.Dialect == MySQL {
 		query += " FOR UPDATE SKIP LOCKED"
@@ -216,7 +218,7 @@ func (s *source) read(ctx context.Context, tx *sqlkit.Tx, body string, after int
 
 // selectRows returns the query for the rows of a table, without a condition. In SQLite, a name that is not a column would be a text.
 func (b *Box) selectRows(t Table, body string) string {
-	columns := []string{b.column(cmp.Or(t.IDColumn, "id")), body}
+	columns := []string{b.column(t.id()), body}
 	for _, name := range []string{t.ExchangeColumn, t.RoutingKeyColumn, t.KeyColumn, t.MessageIDColumn} {
 		if name == "" {
 			columns = append(columns, "NULL")
@@ -245,7 +247,7 @@ func (s *source) move(tx *sqlkit.Tx, c chunk) error {
 	}
 	deleted := int64(0)
 	for _, ids := range lists {
-		condition, args := b.among(b.quote(cmp.Or(s.IDColumn, "id")), "$1", ids)
+		condition, args := b.among(b.quote(s.id()), "$1", ids)
 		n, err := tx.Exec(`DELETE FROM `+b.quote(s.Name)+` WHERE `+condition, args...)
 		if err != nil {
 			return fmt.Errorf("cannot delete rows: %w", err)
