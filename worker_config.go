@@ -283,6 +283,10 @@ const (
 // While a worker waits, fetched messages also wait, at most Prefetch of them. The worker requeues them before the
 // ConsumerTimeout. Before RabbitMQ 4.3, each requeue counts towards the delivery limit of the message. With a low
 // limit, choose a small Prefetch: the worker must be able to handle Prefetch messages within the ConsumerTimeout.
+//
+// If a Limiter also has the method Done(), the worker calls it once for each successful Wait, when the attempt has ended or
+// cannot start. So a Limiter can limit the number of attempts that run at the same time. Package limit has Limiters that all
+// processes share.
 type Limiter interface {
 	Wait(ctx context.Context) error
 }

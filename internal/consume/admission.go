@@ -17,6 +17,9 @@ type Limiter interface {
 	Wait(ctx context.Context) error
 }
 
+// releaser is a Limiter that limits the number of running attempts. Done is called once for each permit.
+type releaser interface{ Done() }
+
 // Breaker is identical to reprise.Breaker.
 type Breaker interface {
 	Allow() (record func(error), wait time.Duration)
@@ -74,7 +77,9 @@ func (a *admission) take(x *slot) { a.taken = append(a.taken, x) }
 func (a *admission) answered(yes bool) {
 	a.cancel()
 	a.permit, a.cancel = nil, nil
-	a.passed = yes && len(a.taken) == a.need
+	if a.passed = yes && len(a.taken) == a.need; yes && !a.passed {
+		a.consumer.pauser.release()
+	}
 }
 
 // ready reports whether all requirements are met. If only the limiter's permit is missing, ready
@@ -115,6 +120,9 @@ func (a *admission) begin(d *Delivery) bool {
 
 // releaseSlots frees the slots and discards the permit of the limiter.
 func (a *admission) releaseSlots() {
+	if a.passed {
+		a.consumer.pauser.release()
+	}
 	for _, x := range a.taken {
 		a.consumer.slots.free <- x
 	}
@@ -124,9 +132,18 @@ func (a *admission) releaseSlots() {
 // end frees the slots and cancels the request to the limiter.
 func (a *admission) end() {
 	a.releaseSlots()
-	if a.cancel != nil {
-		a.cancel()
-		a.permit, a.cancel = nil, nil
+	if a.cancel == nil {
+		return
+	}
+	a.cancel()
+	permit, p := a.permit, a.consumer.pauser
+	a.permit, a.cancel = nil, nil
+	if _, ok := p.limiter.(releaser); ok {
+		a.consumer.attempts.Go(func() {
+			if <-permit {
+				p.release()
+			}
+		})
 	}
 }
 
@@ -145,6 +162,7 @@ func (d *Delivery) End(result error, pause time.Duration, reason error) {
 			c.loggedBreaker.Log(c.Log, slog.LevelError, "breaker failed", "error", err)
 		}
 	}
+	c.pauser.release()
 	c.pauser.pause(pause, reason)
 	c.slots.leave(d)
 }
@@ -333,6 +351,13 @@ func (p *pauser) limit(ctx context.Context) bool {
 		p.pause(faultPause, err)
 	}
 	return err == nil
+}
+
+// release returns a permit of the limiter.
+func (p *pauser) release() {
+	if l, ok := p.limiter.(releaser); ok {
+		_ = guard.Call("limiter", func() error { l.Done(); return nil })
+	}
 }
 
 // probing reports whether the breaker allows only one attempt at a time. A failure causes a pause of faultPause.
