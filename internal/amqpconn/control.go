@@ -66,12 +66,12 @@ func (ch *Channel) Unbind(ctx context.Context, b topology.Binding) error {
 	}, nil)
 }
 
-// Listen starts a consumer without acknowledgements. If ctx is canceled before the broker answers, the channel is no
-// longer usable.
-func (ch *Channel) Listen(ctx context.Context, queue string) (deliveries Deliveries, err error) {
+// Listen starts a consumer without acknowledgements, which may be the only one of the queue. If ctx is canceled before the
+// broker answers, the channel is no longer usable.
+func (ch *Channel) Listen(ctx context.Context, queue string, exclusive bool) (deliveries Deliveries, err error) {
 	var d Deliveries
 	err = ch.request(ctx, func() (err error) {
-		d, err = ch.raw.Consume(queue, "", true, true, false, false, nil)
+		d, err = ch.raw.Consume(queue, "", true, exclusive, false, false, nil)
 		return err
 	}, func() { ch.end(ErrGone) })
 	if err != nil {

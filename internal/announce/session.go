@@ -189,7 +189,7 @@ func (s *session) listen(ctx context.Context) error {
 			err = ch.Bind(ctx, topology.Binding{Exchange: protocol.ControlExchange, Queue: q.Name, RoutingKey: "#"})
 		}
 		if err == nil {
-			s.commands, err = ch.Listen(ctx, q.Name)
+			s.commands, err = ch.Listen(ctx, q.Name, true)
 		}
 		return err
 	})

@@ -50,7 +50,7 @@ func watch(ctx context.Context, ch *amqpconn.Channel, ready func(context.Context
 	if err := ch.Bind(ctx, topology.Binding{Exchange: protocol.WorkersExchange, Queue: q.Name, RoutingKey: "#"}); err != nil {
 		return err
 	}
-	statuses, err := ch.Listen(ctx, q.Name)
+	statuses, err := ch.Listen(ctx, q.Name, true)
 	if err != nil {
 		return err
 	}

@@ -25,13 +25,16 @@ const (
 	// ControlQueuePrefix is the prefix of the names of the queues in which clients receive commands: see ControlQueue.
 	ControlQueuePrefix = "reprise.control."
 
+	// LimitQueuePrefix is the prefix of the names of the queues through which processes share limits: see package limit.
+	LimitQueuePrefix = "reprise.limits."
+
 	// PauseQueuePrefix is the prefix of the names of the queues that store pauses: see PauseQueue.
 	PauseQueuePrefix = "reprise.paused."
 )
 
 // IsControlQueue reports whether a queue is for statuses, commands, pauses or retry reports, and not for user messages.
 func IsControlQueue(name string) bool {
-	return strings.HasPrefix(name, ControlQueuePrefix) || strings.HasPrefix(name, PauseQueuePrefix) || strings.HasPrefix(name, WorkersExchange+".") ||
+	return strings.HasPrefix(name, ControlQueuePrefix) || strings.HasPrefix(name, PauseQueuePrefix) || strings.HasPrefix(name, LimitQueuePrefix) || strings.HasPrefix(name, WorkersExchange+".") ||
 		strings.HasPrefix(name, RetriesQueuePrefix)
 }
 

@@ -51,6 +51,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/limit"
 	"github.com/reprisemq/reprise/outbox"
 )
 
@@ -117,8 +118,9 @@ type Worker struct {
 	Exec    *Exec
 	Process *Process
 
-	Duplicates *Duplicates // nil: duplicates are processed
-	Results    *Results    // nil: handlers have no results
+	Duplicates *Duplicates   // nil: duplicates are processed
+	Results    *Results      // nil: handlers have no results
+	Shared     *limit.Config // limit of all processes together; nil: none
 
 	// Source is equal for workers that are configured equally, also by the variables and files to which they refer, and whose
 	// processes run the same files.

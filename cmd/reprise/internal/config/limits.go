@@ -11,6 +11,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/limit"
 )
 
 // Maximum values. Larger values are probably mistakes.
@@ -29,6 +30,7 @@ const DefaultPause = 100 * time.Millisecond
 func (f *fields) limits(w *Worker) {
 	f.with("immediate", func(x value) { w.Middleware = append(w.Middleware, x.immediate()) })
 	read(f, "rate", &w.Limiter, value.rate)
+	read(f, "shared_limit", &w.Shared, func(x value) (*limit.Config, bool) { return x.sharedLimit(w) })
 	read(f, "breaker", &w.Breaker, value.breaker)
 	read(f, "duplicates", &w.Duplicates, value.duplicates)
 	read(f, "results", &w.Results, value.results)
@@ -56,6 +58,26 @@ func (v value) rate() (reprise.Limiter, bool) {
 		read(f, "burst", &burst, integer(1, maxBurst))
 	})
 	return rate.NewLimiter(limit, burst), true
+}
+
+// sharedLimit reads a limit of all processes together. By default, its name is that of the queue.
+func (v value) sharedLimit(w *Worker) (*limit.Config, bool) {
+	f, ok := v.fields("shared_limit")
+	if !ok {
+		return nil, false
+	}
+	c, before := &limit.Config{Name: w.Queue}, len(f.problems)
+	read(f, "name", &c.Name, text("payments"))
+	f.with("rate", func(x value) { c.Rate = float64(x.perSecond()) })
+	read(f, "concurrency", &c.Concurrency, integer(1, maxConcurrency))
+	f.finish()
+	if w.Limiter != nil {
+		return nil, v.fail("shared_limit must not be combined with rate, the limit of one process: remove rate")
+	}
+	if err := c.Validate(); err != nil && len(f.problems) == before {
+		return nil, v.fail("shared_limit needs either rate: 100/s or concurrency: 3 (and a name of at most %d bytes)", limit.MaxName)
+	}
+	return c, true
 }
 
 // ParseRate parses a rate such as 10/s, 0.5/s or 100/m, and returns the number per second.

@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/idempotent"
+	"github.com/reprisemq/reprise/limit"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -21,6 +22,18 @@ import (
 func worker(t *testing.T, keys string) Worker {
 	t.Helper()
 	return mustParse(t, "workers: [{queue: a, exec: [x], "+keys+"}]").Workers[0]
+}
+
+func TestSharedLimit(t *testing.T) {
+	for text, want := range map[string]limit.Config{
+		"{rate: 600/m}":                 {Name: "a", Rate: 10},
+		"{concurrency: 3}":              {Name: "a", Concurrency: 3},
+		"{name: payments, rate: 0.5/s}": {Name: "payments", Rate: 0.5},
+	} {
+		if got := worker(t, "shared_limit: "+text).Shared; got == nil || *got != want {
+			t.Errorf("%s: got %+v, want %+v", text, got, want)
+		}
+	}
 }
 
 func TestRoutes(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/exit"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/health"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/limit"
 )
 
 // crew runs the workers of a configuration, and replaces those that a reload changes. The other workers continue.
@@ -40,6 +41,7 @@ type crew struct {
 type unit struct {
 	*part
 	worker *reprise.Worker
+	limit  *limit.Limit  // nil: none
 	drain  time.Duration // of the stop of the process
 	cut    *interruptedHandlers
 	ended  chan struct{}
@@ -70,8 +72,31 @@ func (c *crew) unit(p *part, keepDeclaring bool) (*unit, error) {
 	conf.KeepDeclaring = keepDeclaring
 	u.drain, conf.DrainTimeout = cmp.Or(conf.DrainTimeout, reprise.DefaultDrainTimeout), unlimited
 	var err error
-	u.worker, err = reprise.NewWorker(c.client, conf)
+	if p.Shared != nil {
+		shared := *p.Shared
+		shared.Logger = c.log
+		if u.limit, err = limit.New(c.client, shared); err != nil {
+			return nil, err
+		}
+		conf.Limiter = u.limit
+	}
+	if u.worker, err = reprise.NewWorker(c.client, conf); err != nil {
+		u.leave()
+	}
 	return u, err
+}
+
+// leave returns the share of the limit.
+func (u *unit) leave() {
+	if u.limit != nil {
+		u.limit.Close()
+	}
+}
+
+// close closes what the worker has used.
+func (u *unit) close() {
+	u.leave()
+	u.handler.close()
 }
 
 // show makes the health checks and the console show the running workers.
@@ -224,6 +249,9 @@ func (c *crew) create(ctx context.Context, cfg *config.Config, workers []config.
 	}
 	defer func() {
 		if err != nil {
+			for _, u := range created {
+				u.leave()
+			}
 			closeAll(parts)
 		}
 	}()
@@ -240,9 +268,11 @@ func (c *crew) create(ctx context.Context, cfg *config.Config, workers []config.
 	}
 	created = map[string]*unit{}
 	for _, p := range parts {
-		if created[p.Queue], err = c.unit(p, true); err != nil {
-			return nil, exit.Usage(err)
+		u, err := c.unit(p, true)
+		if err != nil {
+			return created, exit.Usage(err)
 		}
+		created[p.Queue] = u
 	}
 	return created, nil
 }
@@ -260,7 +290,7 @@ func (c *crew) replace(ctx context.Context, cfg *config.Config, before, kept, cr
 		}
 		replacing.Go(func() {
 			u.stop(context.WithoutCancel(ctx))
-			u.handler.close()
+			u.close()
 			c.exchange(u, created[queue])
 		})
 	}
@@ -287,7 +317,7 @@ func (c *crew) exchange(ended, created *unit) {
 	defer c.mu.Unlock()
 	if c.stopping || ended != nil && ended.err != nil { // Run returns the error
 		if created != nil {
-			created.handler.close()
+			created.close()
 		}
 		return
 	}
@@ -302,7 +332,7 @@ func (c *crew) exchange(ended, created *unit) {
 // close closes the handlers after the workers have ended.
 func (c *crew) close() {
 	for _, u := range c.units {
-		u.handler.close()
+		u.close()
 	}
 }
 
