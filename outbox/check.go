@@ -1,10 +1,12 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/sqlkit"
@@ -43,14 +45,42 @@ func (b *Box) try(ctx context.Context, t Table) error {
 	if t.BodyColumn != "" {
 		body = b.column(t.BodyColumn)
 	}
-	return b.transaction(ctx, func(tx *sqlkit.Tx) error {
+	return ofTable(b.transaction(ctx, func(tx *sqlkit.Tx) error {
 		if _, err := tx.Exec(b.selectRows(t, body) + ` WHERE 1 = 0`); err != nil {
+			return err
+		}
+		if err := b.tryID(tx, t); err != nil {
 			return err
 		}
 		_, err := tx.Exec(`DELETE FROM ` + b.quote(t.Name) + ` WHERE ` + b.quote(t.id()) + ` IS NULL AND 1 = 0`)
 		return err
-	})
+	}))
 }
+
+// integer matches the types of columns that can contain an id. SQLite has no type for an expression of a view.
+var integer = regexp.MustCompile(`(?i)INT|NUM|DEC|^$`)
+
+// tryID returns an error if the type of the id is not a number: databases order and compare other ids otherwise than the relay. The join
+// has a row without reading the table.
+func (b *Box) tryID(tx *sqlkit.Tx, t Table) error {
+	id := t.id()
+	for row, err := range tx.Rows(`SELECT ` + b.column(id) + ` FROM (SELECT 1 AS n) AS reprise_one LEFT JOIN ` + b.quote(t.Name) + ` AS reprise_row ON 1 = 0`) {
+		if err != nil {
+			return err
+		}
+		types, err := row.ColumnTypes()
+		if err != nil {
+			return err
+		}
+		if kind := types[0].DatabaseTypeName(); !integer.MatchString(kind) {
+			return fmt.Errorf("column %q must be an integer: its type is %s (set IDColumn, id_column in a file)", id, kind)
+		}
+	}
+	return nil
+}
+
+// ofTable returns the error of the database for a missing table of another program, without the advice for tables of a Box.
+func ofTable(err error) error { return cmp.Or(sqlkit.Missing(err), err) }
 
 // Check returns an error if the objects that an Intake declares conflict with existing objects, as reprise.Worker.Check does. It
 // declares nothing.

@@ -40,6 +40,10 @@ func TestCheck(t *testing.T) {
 		count(1)
 		wantRows(t, db, 1)
 		wantCheck(t, db, `table "nothing"`, byBody, outbox.Table{Name: "nothing"})
+		wantCheck(t, db, `column "topic" must be an integer`, outbox.Table{Name: "events", IDColumn: "topic"})
+		if err := outbox.Check(t.Context(), db.DB, outbox.Config{Dialect: db.dialect}, outbox.Table{Name: "nothing"}); strings.Contains(err.Error(), "restart") {
+			t.Errorf("missing table: got the advice for tables of the box: %v", err)
+		}
 		wantCheck(t, db, "topik", outbox.Table{Name: "events", RoutingKeyColumn: "topik"})
 		wantCheck(t, db, "Table.Name must not begin with the prefix", outbox.Table{Name: "reprise_outbox_messages"})
 		run(t, db, `UPDATE reprise_outbox_about SET value = '99'`)

@@ -265,7 +265,7 @@ func (s *source) body(ctx context.Context) (expression string, any bool, err err
 	b := s.relay.box
 	for row, err := range b.db.Rows(ctx, `SELECT * FROM `+b.quote(s.Name)+` LIMIT 1`) {
 		if err != nil {
-			return "", false, err
+			return "", false, ofTable(err)
 		}
 		switch {
 		case s.BodyColumn != "":

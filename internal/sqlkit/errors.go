@@ -41,9 +41,26 @@ func explain(err error, begun time.Time) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if state := sqlState(err); state == "42P01" || state == "3F000" { // undefined_table, invalid_schema_name
-		return gone(fmt.Sprintf("tables are missing: was the schema dropped? (restore it, or restart this process to begin with empty tables): %v", err))
+		return missing{err}
 	}
 	return err
+}
+
+// missing is the error of the database for a missing table or schema. It matches ErrGone.
+type missing struct{ cause error }
+
+func (e missing) Error() string {
+	return fmt.Sprintf("tables are missing: was the schema dropped? (restore it, or restart this process to begin with empty tables): %v", e.cause)
+}
+
+func (e missing) Is(target error) bool { return gone("").Is(target) }
+
+// Missing returns the error of the database if err means that a table or a schema is missing in PostgreSQL, and otherwise nil.
+func Missing(err error) error {
+	if e, ok := errors.AsType[missing](err); ok {
+		return e.cause
+	}
+	return nil
 }
 
 // sqlState returns the SQLSTATE of a PostgreSQL error, or "".
