@@ -139,8 +139,14 @@ func (v value) outbox(e *exchanges) (*Outbox, bool) {
 		setting("app", "shop", &o.App, "at most 60 bytes without a slash", func(s string) outbox.Config { return outbox.Config{Dialect: dialect, App: s} })
 		setting("prefix", "shop_outbox_", &o.Prefix, "at most 40 lower-case letters, digits and underscores, with PostgreSQL after a schema and a dot",
 			func(s string) outbox.Config { return outbox.Config{Dialect: dialect, Prefix: s} })
+		names := map[string]bool{}
 		read(f, "tables", &o.Tables, list("a list such as - {name: events, queue: orders}", func(x value) (outbox.Table, bool) {
-			return x.table(cmp.Or(o.Prefix, outbox.DefaultPrefix), e)
+			t, ok := x.table(cmp.Or(o.Prefix, outbox.DefaultPrefix), e)
+			if ok && names[t.Name] {
+				x.fail("table %s of outbox is listed twice, so each row would move by either entry: remove one", brief.Quoted(t.Name))
+			}
+			names[t.Name] = t.Name != ""
+			return t, ok
 		}))
 	})
 	return o, true
