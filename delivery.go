@@ -20,6 +20,8 @@ type delivery struct {
 	id      string // message ID; if the message has none and is retried by copies, an ID that the worker has assigned
 	message Delivery
 	handled bool   // the handler received the message
+	routed  bool   // lane is set
+	lane    *lane  // of the Mux; nil: none
 	result  result // outcome of the attempt
 
 	ctx      handlerContext

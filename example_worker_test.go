@@ -17,11 +17,21 @@ import (
 // run starts a worker on a broker in this process, publishes the bodies to the worker's queue, and returns after the channel
 // finished is closed. Most examples in this file use it.
 func run(cfg reprise.WorkerConfig, finished <-chan struct{}, bodies ...string) {
+	messages := make([]*reprise.Message, len(bodies))
+	for i, body := range bodies {
+		messages[i] = &reprise.Message{MessageID: fmt.Sprint("id-", i+1), Body: []byte(body)}
+	}
+	runMessages(reprise.Config{}, cfg, finished, messages...)
+}
+
+// runMessages is like run, but configures the client and publishes the given messages.
+func runMessages(config reprise.Config, cfg reprise.WorkerConfig, finished <-chan struct{}, messages ...*reprise.Message) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	b, _ := broker.New(broker.Config{})
 	defer b.Shutdown(ctx)
-	client, err := reprise.Dial(ctx, "amqp://guest:guest@broker/", &reprise.Config{Dial: b.DialContext})
+	config.Dial = b.DialContext
+	client, err := reprise.Dial(ctx, "amqp://guest:guest@broker/", &config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -33,8 +43,8 @@ func run(cfg reprise.WorkerConfig, finished <-chan struct{}, bodies ...string) {
 			return
 		}
 	}
-	for i, body := range bodies {
-		m := &reprise.Message{RoutingKey: cfg.Queue, MessageID: fmt.Sprint("id-", i+1), Body: []byte(body)}
+	for _, m := range messages {
+		m.RoutingKey = cfg.Queue
 		if err := client.Publish(ctx, m); err != nil {
 			fmt.Println(err)
 			return

@@ -199,7 +199,7 @@ func (p *plan) settledBy(w topology.Way) bool {
 // decide calls the policy. If the message specifies the number of remaining retries, this number replaces the MaxAttempts
 // of the policy. decide sets the hop of a retry, and returns an error if the route cannot provide one.
 func (pl *planner) decide(d *delivery, p *plan) (decision Decision, noWay error) {
-	policy, verdict := pl.policy, d.result.verdict
+	policy, verdict := pl.policyOf(d), d.result.verdict
 	if left := d.History.RetriesLeft; left != topology.Undecided {
 		policy = policy.withMaxAttempts(d.Attempt + left)
 	}

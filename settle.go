@@ -33,6 +33,7 @@ import (
 // handle calls the handler and settles the delivery according to the result. The delivery occupies one of the Concurrency
 // slots only while the handler runs, not while its copy waits for the confirm.
 func (w *Worker) handle(ctx context.Context, d *delivery) {
+	w.laneOf(d)
 	if w.refuse(d) {
 		d.End(ErrNotAttempted, 0, nil)
 		w.settle(ctx, d)
@@ -72,7 +73,7 @@ func (w *Worker) refuse(d *delivery) bool {
 		*r = result{text: d.Err.Error(), err: d.Err}
 	case w.held.recall(d):
 		return true
-	case exhausted(d, w.cfg.Policy):
+	case exhausted(d, w.planner.policyOf(d)):
 		*r = result{reason: "attempts made", text: "not handled again: all its attempts were made, and the last one was never settled"}
 	case d.Crashed():
 		*r = result{reason: "never settled", text: fmt.Sprintf("not handled again: %d deliveries ended before the message was settled (CrashLimit %d)", d.Crashes, d.CrashLimit)}

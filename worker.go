@@ -30,6 +30,7 @@ type Worker struct {
 	number   int          // number of the worker within its Client, from 1
 	log      *slog.Logger
 	handler  Handler // wrapped in its middleware
+	lanes    map[*Route]*lane
 	planner  planner
 	consumer *consume.Consumer
 	life     lifecycle
@@ -76,6 +77,9 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 		return nil, err
 	}
 	c.scheduled.exclude(cfg.Strategy.Route.Topology(cfg.Queue).NoSchedule)
+	if mux, ok := cfg.Handler.(*Mux); ok {
+		w.lanes = mux.lanes(cfg.Policy)
+	}
 	w.planner = newPlanner(&w.cfg, host, c.publishing.User)
 	w.consumer = consume.New(w.consumption(), (*owner)(w))
 	return w, nil
@@ -93,6 +97,9 @@ func (w *Worker) consumption() consume.Config {
 	}
 	if cfg.Debounce != nil {
 		c.Window = cfg.Debounce.Window
+	}
+	for _, l := range w.lanes {
+		c.Bulkheads = c.Bulkheads || l.bulkhead != nil
 	}
 	return c
 }
@@ -284,6 +291,14 @@ func (o *owner) Key(d *consume.Delivery) (key string, err error) {
 		return nil
 	})
 	return key, err
+}
+
+func (o *owner) Bulkhead(d *consume.Delivery) *consume.Bulkhead {
+	w := (*Worker)(o)
+	if l := w.laneOf(w.arrived(d)); l != nil {
+		return l.bulkhead
+	}
+	return nil
 }
 
 func (o *owner) Handle(ctx context.Context, d *consume.Delivery) {

@@ -174,7 +174,11 @@ func (c WorkerConfig) Validate() error {
 	if c.Queue == "" {
 		fault("Queue must not be empty (set the queue to consume)")
 	}
-	if f, isFunc := c.Handler.(HandlerFunc); c.Handler == nil || isFunc && f == nil {
+	mux, routed := c.Handler.(*Mux)
+	if routed {
+		errs = append(errs, mux.validate())
+	}
+	if isNil(c.Handler) {
 		fault("Handler must not be nil (convert a function with reprise.HandlerFunc)")
 	}
 	d := c.withDefaults()
@@ -203,7 +207,7 @@ func (c WorkerConfig) Validate() error {
 	}
 	switch d.Strategy.Marks.(type) {
 	case topology.Deliveries, topology.CountDown:
-		if c.Policy.limitsTime() {
+		if c.Policy.limitsTime() || mux.limitsTime() {
 			fault("Policy.GiveUpAfter must be 0 with this Strategy: messages do not record the time of their first failure (limit MaxAttempts, or use another Strategy)")
 		}
 	}

@@ -150,6 +150,16 @@ func (d *dice) config(t *testing.T, done *ids) reprise.WorkerConfig {
 		cfg.Middleware = []reprise.Middleware{reprise.Immediate(2, 100*time.Millisecond), reprise.Timeout(d.from(time.Second, 5*time.Second))}
 	}
 	if d.once(3) {
+		cfg.Handler = &reprise.Mux{
+			By: func(m *reprise.Delivery) string { return fmt.Sprint(m.Body) },
+			Routes: []reprise.Route{
+				{Pattern: "[0]", Handler: cfg.Handler, Concurrency: 1, Policy: reprise.Policy{MaxAttempts: 1 + d.n(6)}},
+				{Pattern: "[1]", Handler: cfg.Handler, Concurrency: 1 + d.n(4)},
+				{Pattern: "#", Handler: cfg.Handler},
+			},
+		}
+	}
+	if d.once(3) {
 		cfg.Acked = func(*reprise.Delivery, error) {}
 	}
 	return cfg

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/guard"
@@ -113,6 +114,9 @@ func (a *admission) begin(d *Delivery) bool {
 	d.slot, d.alone, d.record = x, len(a.taken) > 1, record
 	a.taken, a.passed = a.taken[:0], false
 	a.consumer.attempts.Add(1)
+	if d.bulkhead != nil {
+		d.bulkhead.running.Add(1)
+	}
 	x.begins = d
 	go x.attempt()
 	return true
@@ -165,6 +169,45 @@ func (d *Delivery) End(result error, pause time.Duration, reason error) {
 	c.pauser.release()
 	c.pauser.pause(pause, reason)
 	c.slots.leave(d)
+	if d.bulkhead != nil {
+		d.bulkhead.running.Add(-1)
+		select {
+		case c.vacated <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Bulkhead limits the number of attempts that run at the same time for some of the deliveries. A delivery above the limit
+// stays pending, without a slot.
+type Bulkhead struct {
+	limit   int32
+	running atomic.Int32
+}
+
+// NewBulkhead returns a Bulkhead for at most limit attempts.
+func NewBulkhead(limit int) *Bulkhead {
+	return &Bulkhead{limit: int32(min(limit, math.MaxInt32))}
+}
+
+// isFull reports whether no attempt may start. Only the dispatcher starts attempts, so false remains valid until it does.
+func (b *Bulkhead) isFull() bool { return b != nil && b.running.Load() >= b.limit }
+
+// startable returns the index of the first pending delivery whose bulkhead is not full, or -1.
+func (s *session) startable() int {
+	for i, d := range s.pending {
+		if s.consumer.Bulkheads && !d.sorted {
+			d.read()
+			d.sorted = true
+			if d.Err == nil {
+				d.bulkhead = s.consumer.owner.Bulkhead(d)
+			}
+		}
+		if !d.bulkhead.isFull() {
+			return i
+		}
+	}
+	return -1
 }
 
 // slots limits the number of running attempts.

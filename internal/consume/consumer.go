@@ -26,6 +26,7 @@ type Config struct {
 	Certain      bool // whether the owner must know that the broker has processed acknowledgements; see ack.CertainWindow
 	Priority     int32
 	Window       time.Duration // time for which equal messages are collected, to be handled as one; 0: none
+	Bulkheads    bool          // the owner limits the attempts of some deliveries: see Owner.Bulkhead
 	CrashLimit   int           // 0: the default; negative: none
 	Persistent   bool          // Run tries again if the queue is a stream
 	Timeout      time.Duration // acknowledgement timeout of the broker; negative: none
@@ -54,6 +55,10 @@ type Owner interface {
 	// the delivery is handled with this error in Err.
 	Key(d *Delivery) (string, error)
 
+	// Bulkhead returns the bulkhead of a delivery, or nil. It is called at most once for a delivery, before its attempt, and
+	// only if Config.Bulkheads is set.
+	Bulkhead(d *Delivery) *Bulkhead
+
 	// Handle handles a delivery and settles it. It must call End.
 	Handle(ctx context.Context, d *Delivery)
 
@@ -75,6 +80,7 @@ type Consumer struct {
 	deadline deadline
 	slots    *slots
 	pauser   *pauser
+	vacated  chan struct{} // receives a token after an attempt has left its bulkhead
 
 	loggedBreaker loglimit.Limit
 
@@ -89,7 +95,7 @@ type Consumer struct {
 func New(config Config, owner Owner) *Consumer {
 	return &Consumer{
 		Config: config, owner: owner, deadline: newDeadline(config.Timeout),
-		slots: newSlots(config.Concurrency), pauser: newPauser(config.Limiter, config.Breaker),
+		slots: newSlots(config.Concurrency), pauser: newPauser(config.Limiter, config.Breaker), vacated: make(chan struct{}, 1),
 	}
 }
 

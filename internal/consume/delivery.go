@@ -36,9 +36,12 @@ type Delivery struct {
 	arrived   time.Time
 	inTime    context.Context
 	gathered  bool          // must not wait for equal messages
+	sorted    bool          // bulkhead is set
 	reported  bool          // the owner was notified that the delivery is overdue
 	held      bool          // Hold was called
 	heldSince *atomic.Int32 // session.heldSince when Hold was called
+
+	bulkhead *Bulkhead // limits the attempts with similar deliveries; may be nil
 
 	// These fields belong to the running attempt.
 	slot   *slot

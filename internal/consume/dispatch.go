@@ -29,7 +29,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 	defer next.end()
 	for {
 		var slots <-chan *slot
-		if len(s.pending) > 0 {
+		if s.startable() >= 0 {
 			slots = next.slots()
 		}
 		select {
@@ -38,10 +38,18 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 				return s.closeReason()
 			}
 			s.receive(s.delivery(in, time.Now()))
-			continue
+			if next.slots() != nil {
+				continue
+			} // otherwise the admission may have waited for a delivery whose bulkhead is not full
 		case now := <-s.bursts.due():
 			s.pending = append(s.pending, s.bursts.pop(now)...)
-			continue
+			if next.slots() != nil {
+				continue
+			}
+		case <-c.vacated:
+			if next.slots() != nil {
+				continue
+			}
 		case now := <-tick.C:
 			s.checkDeadlines(now)
 			if len(s.pending) == 0 {
@@ -111,13 +119,14 @@ func (s *session) canWiden() bool {
 	return s.subscription.prefetch < s.consumer.Prefetch && n <= 1
 }
 
-// advance starts an attempt for the first pending delivery, if it is admitted. An error is the
+// advance starts an attempt for the first startable delivery, if it is admitted. An error is the
 // reason why another subscription must start the attempt.
 func (s *session) advance(next *admission) error {
-	if len(s.pending) == 0 {
+	first := s.startable()
+	if first < 0 {
 		return nil
 	}
-	d := s.pending[0]
+	d := s.pending[first]
 	switch alone := d.isSuspect(); {
 	case s.subscription.narrow && !alone && !s.suspected && !(s.careful && d.Tag == 1) && !s.consumer.pauser.probing():
 		return errWiden
@@ -130,11 +139,15 @@ func (s *session) advance(next *admission) error {
 		// The first message of a narrow subscription may differ from the suspected message. If the
 		// session requeued it, the broker could deliver both messages in turn indefinitely.
 		s.suspected = false
-		s.pending[0] = nil
-		if len(s.pending) == 1 {
+		switch {
+		case len(s.pending) == 1:
+			s.pending[0] = nil
 			s.pending = s.pending[:0] // keeps the capacity
-		} else {
+		case first == 0:
+			s.pending[0] = nil
 			s.pending = s.pending[1:]
+		default:
+			s.pending = slices.Delete(s.pending, first, first+1)
 		}
 	}
 	return nil
