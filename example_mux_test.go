@@ -2,6 +2,7 @@ package reprise_test
 
 import (
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Each kind of message has its own handler. A route can have its own policy, and a limit of its running handlers. The message
@@ -53,4 +56,60 @@ func ExampleMux() {
 	// cancel order 18 attempt 2
 	// parked: already delivered
 	// parked: reprise: no route matches the key "order.returned" (the Mux has the patterns order.placed, order.cancelled)
+}
+
+// OrderPlaced is published with the type "order.placed".
+type OrderPlaced struct{ ID int }
+
+func (OrderPlaced) MessageType() string { return "order.placed" }
+
+// PublishJSON sets the body, the content type and the type of the message.
+func ExampleClient_PublishJSON() {
+	ctx := context.Background()
+	b, _ := broker.New(broker.Config{})
+	defer b.Shutdown(ctx)
+	client, err := reprise.Dial(ctx, "amqp://guest:guest@broker/", &reprise.Config{Dial: b.DialContext})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(ctx)
+	err = client.Declare(ctx, topology.Topology{Queues: []topology.Queue{{Name: "orders"}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m := &reprise.Message{RoutingKey: "orders"}
+	if err := client.PublishJSON(ctx, m, OrderPlaced{ID: 17}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(m.Type, m.ContentType, string(m.Body))
+	// Output: order.placed application/json {"ID":17}
+}
+
+// xmlCodec is a Codec of another encoding.
+type xmlCodec struct{}
+
+func (xmlCodec) Marshal(v any) ([]byte, error)      { return xml.Marshal(v) }
+func (xmlCodec) Unmarshal(body []byte, v any) error { return xml.Unmarshal(body, v) }
+func (xmlCodec) ContentType() string                { return "application/xml" }
+
+// The handler gets the value that the publisher has encoded.
+func ExampleTyped() {
+	done := make(chan struct{})
+	m := &reprise.Message{}
+	if err := m.Encode(xmlCodec{}, OrderPlaced{ID: 17}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	runMessages(reprise.Config{}, reprise.WorkerConfig{
+		Queue: "orders",
+		Handler: reprise.Typed(xmlCodec{}, func(_ context.Context, v OrderPlaced, m *reprise.Delivery) error {
+			fmt.Println(m.Type, v.ID, string(m.Body))
+			close(done)
+			return nil
+		}),
+	}, done, m)
+	// Output: order.placed 17 <OrderPlaced><ID>17</ID></OrderPlaced>
 }

@@ -3,11 +3,9 @@ package reprise
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"time"
 
@@ -137,49 +135,4 @@ func (m *Delivery) clone() *Delivery {
 	c.Headers = maps.Clone(m.Headers)
 	c.Errors = slices.Clone(m.Errors)
 	return &c
-}
-
-// JSON returns a Handler that decodes the body with json.Unmarshal into a new T and passes it to f. It ignores the content
-// type, because many publishers do not set it. If the body cannot be decoded, the message is parked immediately, because a
-// retry cannot succeed.
-//
-// If T or *T has a method Validate() error, JSON calls it on the decoded value, and parks the message if Validate
-// returns an error. JSON also parks a message with the body null, unless T is a map, a slice or an interface.
-func JSON[T any](f func(ctx context.Context, v T, m *Delivery) error) Handler {
-	if f == nil {
-		return HandlerFunc(nil) // NewWorker refuses a nil HandlerFunc
-	}
-	return HandlerFunc(func(ctx context.Context, m *Delivery) error {
-		var v T
-		if err := json.Unmarshal(m.Body, &v); err != nil {
-			return Park(fmt.Errorf("reprise: cannot decode body as %T: %w", v, err))
-		}
-		if string(bytes.TrimSpace(m.Body)) == "null" && !nullable[T]() {
-			return Park(fmt.Errorf("reprise: body must be the JSON of a %T: got null", v))
-		}
-		if err := validate(&v); err != nil {
-			return Park(fmt.Errorf("reprise: body is not a valid %T: %w", v, err))
-		}
-		return f(ctx, v, m)
-	})
-}
-
-// nullable reports whether null is a valid value of T.
-func nullable[T any]() bool {
-	switch reflect.TypeFor[T]().Kind() {
-	case reflect.Map, reflect.Slice, reflect.Interface:
-		return true
-	}
-	return false
-}
-
-// validate calls the method Validate of T or *T, if there is one.
-func validate[T any](v *T) error {
-	type validator interface{ Validate() error }
-	for _, x := range []any{v, *v} {
-		if checked, ok := x.(validator); ok {
-			return checked.Validate()
-		}
-	}
-	return nil
 }

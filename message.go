@@ -122,8 +122,8 @@ func (s PropertySet) Has(all PropertySet) bool { return s&all == all }
 //	Duration time.Duration // run time of the handler; whole milliseconds
 type AttemptError = topology.AttemptError
 
-// encode returns the message for publishing, or ErrInvalidMessage.
-func (m *Message) encode() (amqpconn.Message, error) {
+// content returns the message for publishing, or ErrInvalidMessage.
+func (m *Message) content() (amqpconn.Message, error) {
 	headers := maps.Clone(m.Headers) // the caller may change it after Publish has returned
 	if err := amqpconn.EncodeInPlace(headers); err != nil {
 		return amqpconn.Message{}, err

@@ -123,7 +123,7 @@ func (c *Client) prepare(ctx context.Context, m *Message, reserve int, expired <
 	if m.ReplyTo == directReplyTo {
 		return nil, fmt.Errorf("%w: ReplyTo must not be %q (only the channel that consumes the replies can use it; use the name of a queue)", ErrInvalidMessage, directReplyTo)
 	}
-	content, err := m.encode()
+	content, err := m.content()
 	if err != nil {
 		return nil, err
 	}

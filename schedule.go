@@ -96,7 +96,7 @@ func schedulable(m *Message) (*Message, error) {
 	maps.DeleteFunc(fresh.Headers, func(name string, _ any) bool {
 		return amqpvalue.IsBrokerHeader(name) || strings.HasPrefix(name, topology.HeaderLevel)
 	})
-	_, err := fresh.encode() // before anything is declared for the message
+	_, err := fresh.content() // before anything is declared for the message
 	return &fresh, err
 }
 

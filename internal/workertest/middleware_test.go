@@ -170,7 +170,7 @@ func TestJSONDecodesOrParks(t *testing.T) {
 	}
 	for body, text := range map[string]string{
 		``:                          "cannot decode body as workertest.order",
-		` null `:                    "body must be the JSON of a workertest.order: got null",
+		` null `:                    "cannot decode body as workertest.order: JSON must not be null",
 		`{"id": "seven"}`:           "cannot decode body as workertest.order",
 		`{"id": 7} {}`:              "cannot decode body as workertest.order",
 		`{"id": 7, "cents": -1}`:    "body is not a valid workertest.order: cents must not be negative",

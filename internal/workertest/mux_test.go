@@ -206,7 +206,7 @@ func TestMuxValidation(t *testing.T) {
 	for want, mux := range map[string]*reprise.Mux{
 		"":                              {Routes: []reprise.Route{{Pattern: "a", Handler: h}, {Pattern: "", Handler: h}}},
 		"Mux.Routes must not be empty":  {},
-		"Mux.Routes must not be empty ":           nil,
+		"Mux.Routes must not be empty ": nil,
 		`"a": Pattern must be unique`:   {Routes: []reprise.Route{{Pattern: "a", Handler: h}, {Pattern: "a", Handler: h}}},
 		`"a": Handler must not be nil`:  {Routes: []reprise.Route{{Pattern: "a", Handler: reprise.HandlerFunc(nil)}}},
 		"must not be negative: got -1 ": {Routes: []reprise.Route{{Pattern: "a", Handler: h, Concurrency: -1}}},
