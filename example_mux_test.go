@@ -113,3 +113,32 @@ func ExampleTyped() {
 	}, done, m)
 	// Output: order.placed 17 <OrderPlaced><ID>17</ID></OrderPlaced>
 }
+
+// The function inserts up to three orders at once. Each order succeeds or fails alone.
+func ExampleBatch() {
+	done := make(chan struct{})
+	run(reprise.WorkerConfig{
+		Queue:  "orders",
+		Policy: reprise.Policy{Backoff: backoff.Fixed(time.Millisecond)},
+		Handler: reprise.Batch(3, 100*time.Millisecond, func(_ context.Context, batch []*reprise.Delivery) []error {
+			errs := make([]error, len(batch))
+			for i, m := range batch {
+				o, err := reprise.Decode[OrderPlaced](reprise.JSONCodec{}, m) // an error of Decode parks the message
+				if err == nil && o.ID == 18 && m.Attempt == 1 {
+					err = errors.New("duplicate key")
+				}
+				errs[i] = err
+				fmt.Printf("%d of %d: %s, attempt %d: %v\n", i+1, len(batch), m.Body, m.Attempt, err)
+				if m.Attempt == 2 {
+					close(done)
+				}
+			}
+			return errs
+		}),
+	}, done, `{"id": 17}`, `{"id": 18}`, `order 19`)
+	// Output:
+	// 1 of 3: {"id": 17}, attempt 1: <nil>
+	// 2 of 3: {"id": 18}, attempt 1: duplicate key
+	// 3 of 3: order 19, attempt 1: reprise: cannot decode body as reprise_test.OrderPlaced: invalid character 'o' looking for beginning of value
+	// 1 of 1: {"id": 18}, attempt 2: <nil>
+}

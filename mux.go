@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/consume"
@@ -155,8 +156,8 @@ func (x *Mux) noRoute(key string) error {
 	return e
 }
 
-// validate reports invalid routes.
-func (x *Mux) validate() error {
+// validate reports invalid routes. The argument timeout is the time after which the worker requeues messages.
+func (x *Mux) validate(timeout time.Duration) error {
 	if x == nil || len(x.Routes) == 0 {
 		return errors.New("reprise: Mux.Routes must not be empty (add a Route for each kind of message)")
 	}
@@ -175,6 +176,14 @@ func (x *Mux) validate() error {
 		}
 		if r.Concurrency < 0 {
 			fault("Concurrency must not be negative: got %d (0 means no limit)", r.Concurrency)
+		}
+		if batch, ok := r.Handler.(*batcher); ok {
+			if err := batch.validate(timeout); err != nil {
+				fault("%w", err)
+			}
+			if r.Concurrency > 0 && r.Concurrency < batch.size {
+				fault("Concurrency must be at least %d, the size of the Batch: got %d (0 means no limit)", batch.size, r.Concurrency)
+			}
 		}
 		if err := r.Policy.Validate(); err != nil {
 			fault("%w", err)

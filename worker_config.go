@@ -79,7 +79,7 @@ type WorkerConfig struct {
 	KeepDeclaring bool
 
 	// Concurrency is the maximum number of handlers that run at the same time. Default: 1, so that messages are handled in
-	// the order of the queue, as long as no message fails.
+	// the order of the queue, as long as no message fails; with Batch, the size of the batch.
 	Concurrency int
 
 	// Prefetch is the maximum number of unsettled messages of this worker. Messages whose retry copies are not confirmed yet
@@ -147,7 +147,7 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	c.Policy = c.Policy.WithDefaults()
 	c.Strategy = c.Strategy.WithDefaults()
 	if c.Concurrency == 0 {
-		c.Concurrency = DefaultConcurrency
+		c.Concurrency = max(DefaultConcurrency, largestBatch(c.Handler))
 	}
 	if c.Prefetch == 0 {
 		c.Prefetch = max(16, 4*c.Concurrency)
@@ -171,17 +171,17 @@ func (c WorkerConfig) Validate() error {
 	fault := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("reprise: WorkerConfig."+format, args...))
 	}
+	d := c.withDefaults()
 	if c.Queue == "" {
 		fault("Queue must not be empty (set the queue to consume)")
 	}
 	mux, routed := c.Handler.(*Mux)
 	if routed {
-		errs = append(errs, mux.validate())
+		errs = append(errs, mux.validate(consume.Deadline(d.ConsumerTimeout)))
 	}
 	if isNil(c.Handler) {
 		fault("Handler must not be nil (convert a function with reprise.HandlerFunc)")
 	}
-	d := c.withDefaults()
 	if c.Concurrency < 0 || d.Concurrency > math.MaxUint16 {
 		fault("Concurrency must be between 0 and %d: got %d (0 means %d)", math.MaxUint16, c.Concurrency, DefaultConcurrency)
 	}
@@ -189,6 +189,12 @@ func (c WorkerConfig) Validate() error {
 		fault("Prefetch must be between Concurrency (%d) and %d: got %d (0 means the default)", d.Concurrency, math.MaxUint16, c.Prefetch)
 	} else if d.Prefetch > c.maxPrefetch() {
 		fault("Prefetch and Concurrency must be at most %d with AckThenPublish or Acked: got %d and %d (run several workers)", c.maxPrefetch(), d.Prefetch, d.Concurrency)
+	}
+	if batch, ok := c.Handler.(*batcher); ok {
+		errs = append(errs, batch.validate(consume.Deadline(d.ConsumerTimeout)))
+	}
+	if n := largestBatch(c.Handler); d.Concurrency < n {
+		fault("Concurrency must be at least %d, the size of the Batch: got %d", n, c.Concurrency)
 	}
 	if c.DrainTimeout < 0 {
 		fault("DrainTimeout must not be negative: got %s (0 means %s)", c.DrainTimeout, DefaultDrainTimeout)

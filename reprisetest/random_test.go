@@ -149,15 +149,24 @@ func (d *dice) config(t *testing.T, done *ids) reprise.WorkerConfig {
 	if d.once(3) {
 		cfg.Middleware = []reprise.Middleware{reprise.Immediate(2, 100*time.Millisecond), reprise.Timeout(d.from(time.Second, 5*time.Second))}
 	}
-	if d.once(3) {
+	switch h := cfg.Handler; d.n(4) {
+	case 0:
 		cfg.Handler = &reprise.Mux{
 			By: func(m *reprise.Delivery) string { return fmt.Sprint(m.Body) },
 			Routes: []reprise.Route{
-				{Pattern: "[0]", Handler: cfg.Handler, Concurrency: 1, Policy: reprise.Policy{MaxAttempts: 1 + d.n(6)}},
-				{Pattern: "[1]", Handler: cfg.Handler, Concurrency: 1 + d.n(4)},
-				{Pattern: "#", Handler: cfg.Handler},
+				{Pattern: "[0]", Handler: h, Concurrency: 1, Policy: reprise.Policy{MaxAttempts: 1 + d.n(6)}},
+				{Pattern: "[1]", Handler: h, Concurrency: 1 + d.n(4)},
+				{Pattern: "#", Handler: h},
 			},
 		}
+	case 1:
+		cfg.Handler = reprise.Batch(1+d.n(cfg.Concurrency), d.from(time.Millisecond, 3*time.Second), func(ctx context.Context, batch []*reprise.Delivery) []error {
+			errs := make([]error, len(batch))
+			for i, m := range batch {
+				errs[i] = h.Handle(ctx, m)
+			}
+			return errs
+		})
 	}
 	if d.once(3) {
 		cfg.Acked = func(*reprise.Delivery, error) {}

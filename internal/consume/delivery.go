@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -138,6 +139,18 @@ var ErrOverdue = errors.New("reprise: cannot publish the copy before the acknowl
 // InTime returns a context that is canceled when the delivery can no longer be settled, or when it must be settled
 // because of the acknowledgement timeout.
 func (d *Delivery) InTime() context.Context { return d.inTime }
+
+// Concurrency returns the maximum number of attempts that run at the same time.
+func (d *Delivery) Concurrency() int { return d.session.consumer.Concurrency }
+
+// Draining returns a channel that is closed when the consumer no longer starts attempts.
+func (d *Delivery) Draining() <-chan struct{} { return d.session.consumer.draining.Done() }
+
+// Compare returns a negative number if d was delivered before the other delivery, and a positive number if it was delivered
+// after it.
+func (d *Delivery) Compare(other *Delivery) int {
+	return cmp.Or(d.arrived.Compare(other.arrived), cmp.Compare(d.Tag, other.Tag))
+}
 
 // Left returns the time until the delivery is overdue; see Deadline.
 func (d *Delivery) Left() time.Duration {
