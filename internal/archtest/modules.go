@@ -32,7 +32,7 @@ var Modules = map[string][]string{
 
 // Light lists packages that, including their dependencies, require no module except amqp091-go, so that their users do not
 // need other modules.
-var Light = []string{".", "backoff", "topology", "internal/preset", "broker", "reprisetest"}
+var Light = []string{".", "backoff", "topology", "internal/preset", "broker", "reprisetest", "claimcheck"}
 
 // testLibraries are standard packages that only tests may import.
 var testLibraries = []string{"testing/...", "net/http/httptest"}

@@ -22,6 +22,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // Name returns a unique name for a queue or an exchange. It differs between tests and between runs. The name contains
@@ -74,4 +76,26 @@ func evaluate(condition any) (holds bool, missing string) {
 		}
 	}
 	return true, ""
+}
+
+// DeleteQueues deletes queues at the end of the test.
+func DeleteQueues(t testing.TB, url string, names ...string) {
+	t.Helper()
+	t.Cleanup(func() {
+		conn, err := amqp.Dial(url)
+		if err != nil {
+			t.Errorf("cannot delete queues: %v", err)
+			return
+		}
+		defer conn.Close()
+		ch, err := conn.Channel()
+		for _, name := range names {
+			if err == nil {
+				_, err = ch.QueueDelete(name, false, false, false)
+			}
+		}
+		if err != nil {
+			t.Errorf("cannot delete queues: %v", err)
+		}
+	})
 }
