@@ -32,7 +32,7 @@ var Modules = map[string][]string{
 
 // Light lists packages that, including their dependencies, require no module except amqp091-go, so that their users do not
 // need other modules.
-var Light = []string{".", "backoff", "topology", "internal/preset", "broker", "reprisetest", "claimcheck"}
+var Light = []string{".", "backoff", "topology", "internal/preset", "broker", "reprisetest", "claimcheck", "encryption"}
 
 // testLibraries are standard packages that only tests may import.
 var testLibraries = []string{"testing/...", "net/http/httptest"}
