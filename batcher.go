@@ -46,7 +46,7 @@ type batcher struct {
 	f    func(ctx context.Context, batch []*Delivery) []error
 
 	mu   sync.Mutex
-	open *batch        // accepts messages; nil: the next message opens another
+	open *batch        // accepts messages; nil if the next message opens another
 	runs chan struct{} // has a token for each running call of f
 }
 

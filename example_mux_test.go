@@ -114,7 +114,7 @@ func ExampleTyped() {
 	// Output: order.placed 17 <OrderPlaced><ID>17</ID></OrderPlaced>
 }
 
-// The function inserts up to three orders at once. Each order succeeds or fails alone.
+// The function inserts up to three orders together. Each order succeeds or fails alone.
 func ExampleBatch() {
 	done := make(chan struct{})
 	run(reprise.WorkerConfig{

@@ -58,10 +58,10 @@ type Route struct {
 	Policy Policy
 
 	// Concurrency is the maximum number of handlers of this Route that run at the same time in the worker. It is part of the
-	// Concurrency of the worker. A message above the limit does not occupy a handler: it waits until another message of the
-	// Route is finished, while later messages of other Routes start. The waiting messages count towards Prefetch. If all
-	// fetched messages wait, other Routes also wait. A Route that receives messages faster than it handles them therefore needs
-	// a work queue of its own. Default: no limit.
+	// Concurrency of the worker. A message above the limit waits until another message of the Route is finished. It does not
+	// occupy a handler, so later messages of other Routes start. The waiting messages count towards Prefetch. If all
+	// fetched messages wait, other Routes also wait. If a Route receives messages faster than it handles them,
+	// use a separate work queue for them. Default: no limit.
 	Concurrency int
 }
 
@@ -230,7 +230,7 @@ type lane struct {
 	bulkhead *consume.Bulkhead // nil without a Concurrency
 }
 
-// lanes returns the lanes of a Mux with a base policy. The result is nil if there are none.
+// lanes returns the lanes of a Mux with a base policy. The result may be nil.
 func (x *Mux) lanes(base Policy) (all map[*Route]*lane) {
 	for i := range x.Routes {
 		r := &x.Routes[i]

@@ -106,7 +106,7 @@ func validate[T any](v *T) error {
 	return nil
 }
 
-// Encode sets the body and the content type of m to those of v. If v has a method MessageType() string, and m.Type is empty,
+// Encode sets the body of m to the encoded v, and the content type of m. If v has a method MessageType() string, and m.Type is empty,
 // Encode also sets the type, by which a Mux selects a route. If v has a method Validate() error, Encode calls it. An error of
 // Encode matches ErrInvalidMessage, and m is unchanged.
 func (m *Message) Encode(c Codec, v any) error {

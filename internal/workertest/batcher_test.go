@@ -262,7 +262,7 @@ func TestBatchWithoutWorker(t *testing.T) {
 }
 
 // In random lives of workers with random sizes, results and drains, each message is settled by its own
-// result: it is processed or parked exactly once, because no acknowledgement is lost.
+// result. It is processed or parked exactly once, because no acknowledgement is lost.
 func TestBatchesInRandomLives(t *testing.T) {
 	t.Parallel()
 	lives := uint64(40)

@@ -20,7 +20,7 @@ type job struct {
 	messages    int    // number of messages
 	prefetch    int    // 0: no limit
 	concurrency int    // number of concurrent handlers or publishers
-	batch       int    // for a loop by hand: number of messages per ack
+	batch       int    // number of messages per ack of a loop by hand, or of a Batch
 
 	reprise string // path of the command
 
@@ -37,6 +37,11 @@ var contenders = map[string]contender{
 	"consume-each":       consumeAckEach,
 	"consume-batch":      consumeAckBatch,
 	"consume-reprise":    consumeReprise,
+	"consume-mux":        consumeMux,
+	"consume-limited":    consumeLimited,
+	"consume-collected":  consumeCollected,
+	"consume-small":      consumeSmall,
+	"consume-plaintext":  consumePlaintext,
 	"retry-one-by-one":   retryOneByOne,
 	"retry-pipelined":    retryPipelined,
 	"retry-trail":        retryPipelinedTrail,

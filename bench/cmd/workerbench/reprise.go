@@ -4,23 +4,73 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/claimcheck"
+	"github.com/reprisemq/reprise/encryption"
 )
 
 // delay is the delay of retries. It exceeds the duration of the benchmark, so that all copies stay in the wait queue.
 const delay = 24 * time.Hour
 
 // consumeReprise runs a Worker whose handler returns nil.
-func consumeReprise(ctx context.Context, j *job) error {
-	return j.worker(ctx, nil, func(context.Context, *reprise.Delivery) error {
+func consumeReprise(ctx context.Context, j *job) error { return j.worker(ctx, nil, j.plain()) }
+
+func (j *job) plain() reprise.HandlerFunc {
+	return func(context.Context, *reprise.Delivery) error {
 		j.meter.handled()
 		return nil
-	})
+	}
+}
+
+// consumeMux selects the handler by the type of the message, among ten.
+func consumeMux(ctx context.Context, j *job) error { return j.worker(ctx, nil, j.mux(reprise.Route{})) }
+
+// consumeLimited is like consumeMux, but the route has a policy and a concurrency.
+func consumeLimited(ctx context.Context, j *job) error {
+	return j.worker(ctx, nil, j.mux(reprise.Route{Policy: reprise.Policy{MaxAttempts: 3}, Concurrency: j.concurrency}))
+}
+
+func (j *job) mux(r reprise.Route) *reprise.Mux {
+	r.Pattern, r.Handler = "order.placed", j.plain()
+	mux := &reprise.Mux{Routes: []reprise.Route{r}}
+	for i := range 9 {
+		mux.Routes = append(mux.Routes, reprise.Route{Pattern: fmt.Sprintf("other.%d.*", i), Handler: r.Handler})
+	}
+	return mux
+}
+
+// consumeCollected collects messages in batches.
+func consumeCollected(ctx context.Context, j *job) error {
+	return j.worker(ctx, nil, reprise.Batch(j.batch, time.Second, func(_ context.Context, batch []*reprise.Delivery) []error {
+		for range batch {
+			j.meter.handled()
+		}
+		return nil
+	}))
+}
+
+// consumeSmall has the middleware of the claim check and messages without a reference.
+func consumeSmall(ctx context.Context, j *job) error {
+	check, err := claimcheck.New(claimcheck.Config{Store: claimcheck.Dir(os.TempDir())})
+	if err != nil {
+		return err
+	}
+	return j.worker(ctx, nil, check.Middleware(j.plain()))
+}
+
+// consumePlaintext has the middleware that decrypts, and messages that are not encrypted.
+func consumePlaintext(ctx context.Context, j *job) error {
+	keys, err := encryption.New(encryption.Config{Keys: map[string][]byte{"key": make([]byte, 32)}, AcceptPlaintext: true})
+	if err != nil {
+		return err
+	}
+	return j.worker(ctx, nil, keys.Middleware(j.plain()))
 }
 
 // retryReprise runs a Worker whose handler always fails.
@@ -32,13 +82,13 @@ func retryAnnounced(ctx context.Context, j *job) error {
 }
 
 func (j *job) failEach(ctx context.Context, config *reprise.Config) error {
-	return j.worker(ctx, config, func(context.Context, *reprise.Delivery) error {
+	return j.worker(ctx, config, reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
 		j.meter.handled()
 		return errDown
-	})
+	}))
 }
 
-func (j *job) worker(ctx context.Context, config *reprise.Config, handler reprise.HandlerFunc) error {
+func (j *job) worker(ctx context.Context, config *reprise.Config, handler reprise.Handler) error {
 	client, err := reprise.Dial(ctx, j.url, config)
 	if err != nil {
 		return err

@@ -49,6 +49,22 @@ var scenarios = []scenario{
 		},
 	},
 	{
+		name:   "routing",
+		text:   "As consume, with handlers of reprise that route and collect messages, and with middleware that finds nothing to do.",
+		target: "Mux and middleware: 0.95 of the plain handler; Batch: 0.8",
+		base:   "× plain",
+		filled: true,
+		entries: []entry{
+			{name: "plain", contender: "consume-reprise", against: "plain", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "Mux", contender: "consume-mux", against: "plain", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "Mux, policy and concurrency", contender: "consume-limited", against: "plain", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "claim check, small bodies", contender: "consume-small", against: "plain", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "encryption, plaintext", contender: "consume-plaintext", against: "plain", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "plain, 100 handlers", contender: "consume-reprise", against: "plain, 100 handlers", job: settings{prefetch: 400, concurrency: 100}},
+			{name: "Batch of 100", contender: "consume-collected", against: "plain, 100 handlers", job: settings{prefetch: 400, concurrency: 100, batch: 100}},
+		},
+	},
+	{
 		name:   "retries",
 		text:   "Every message fails; a copy goes to a wait queue, and the message is acked when the copy is confirmed.",
 		target: "reprise: 0.9 of the pipelined loop by hand, 8 times the one that waits for each confirm",
