@@ -88,7 +88,6 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 	b.mu.Lock()
 	b.strategies[config.Queue] = config.Strategy
 	b.mu.Unlock()
-	before := b.consumers(w.queue)
 	go func() {
 		defer close(w.ran)
 		w.err = w.worker.Run(context.Background())
@@ -101,7 +100,7 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 		b.Heal() // a fault could block the shutdown of the worker
 		w.cleanup(t)
 	})
-	if !b.await(func() (bool, time.Time) { return w.hasEnded() || b.consumers(w.queue) > before, time.Time{} }) {
+	if !b.await(func() (bool, time.Time) { return w.hasEnded() || w.worker.Status() == reprise.Status{}, time.Time{} }) {
 		t.Fatalf("reprisetest: timed out after %s: worker of %q does not consume", b.config.Timeout, w.queue)
 	}
 	if w.hasEnded() {
