@@ -39,7 +39,8 @@ internal/archive/store                                                          
 internal/archive/framework                                                                               |
 internal/archive/failed                                                                                  | broker/internal/route, broker/internal/exception, broker/internal/quota
 internal/archive/fleet, internal/archive/sift, internal/archive/design, internal/migrate                               | broker/internal/alarm, broker/internal/stats, broker/internal/budget, broker/internal/erlang, broker/internal/clock
-breaker, idempotent, limit, outbox, prommetrics, oteltrace, claimcheck, encryption                       |
+encryption                                                                                               |
+breaker, idempotent, limit, outbox, prommetrics, oteltrace, claimcheck                                   |
 internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson                                |
 .                                                                                                        |
 internal/consume                                                                                         |
