@@ -277,7 +277,7 @@ func TestBatchesInRandomLives(t *testing.T) {
 			stop := start(t, c, cfg)
 			const messages = 80
 			for i := range messages {
-				r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(i), Body: []byte(fmt.Sprint(i))})
+				r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(i), Body: fmt.Append(nil, i)})
 				time.Sleep(time.Duration(life.n(300)) * time.Millisecond)
 				if life.n(25) == 0 {
 					if err := stop(); err != nil {
