@@ -7,16 +7,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // Open accepts damage in the part of a log that the inventory does not cover yet, and logs what it dropped.
 func TestOpenLogsDroppedEndOfLog(t *testing.T) {
+	synctest.Test(t, testOpenLogsDroppedEndOfLog) // so that the commits take less time than until the next inventory
+}
+
+func testOpenLogsDroppedEndOfLog(t *testing.T) {
 	power := vfs.NewCrashableMem()
 	d := openOn(t, power)
 	defer d.Close(true)
-	for i := range uint64(100) { // one commit each, in less time than until the next inventory
+	for i := range uint64(100) { // one commit each
 		d.Put(entry(keyOf(1, 0, i+1), "body"))
 		if err := d.sync(); err != nil {
 			t.Fatal(err)
