@@ -193,7 +193,7 @@ func (c WorkerConfig) Validate() error {
 	if batch, ok := c.Handler.(*batcher); ok {
 		errs = append(errs, batch.validate(consume.Deadline(d.ConsumerTimeout)))
 	}
-	if n := largestBatch(c.Handler); d.Concurrency < n {
+	if n := largestBatch(c.Handler); n > 0 && d.Concurrency < n {
 		fault("Concurrency must be at least %d, the size of the Batch: got %d", n, c.Concurrency)
 	}
 	if c.DrainTimeout < 0 {
