@@ -265,7 +265,7 @@ func TestBatchWithoutWorker(t *testing.T) {
 // result. It is processed or parked exactly once, because no acknowledgement is lost.
 func TestBatchesInRandomLives(t *testing.T) {
 	t.Parallel()
-	lives := uint64(40)
+	lives := uint64(16)
 	if testing.Short() {
 		lives = 10
 	}

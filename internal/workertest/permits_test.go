@@ -42,7 +42,7 @@ func (p *permits) Done() { <-p.free }
 // A worker returns each permit exactly once, also if the attempt fails, panics or does not start, and when the worker stops. The
 // test runs in virtual time.
 func TestWorkerReturnsPermits(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, err := broker.New(broker.Config{})
