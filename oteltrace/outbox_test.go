@@ -70,10 +70,11 @@ func TestOutbox(t *testing.T) {
 	headers := map[string]string{}
 	for len(headers) < 4 {
 		for _, m := range <-client {
+			id := m.MessageID
 			if m.RoutingKey == "reports" {
-				m.MessageID = "nightly"
+				id = "nightly"
 			}
-			headers[m.MessageID] = fmt.Sprint(m.Headers["traceparent"])
+			headers[id] = fmt.Sprint(m.Headers["traceparent"])
 		}
 	}
 	stop()
