@@ -25,7 +25,8 @@
 //     attempts continue, because nobody can see them.
 //   - A process that needs more receives its fair share within a few round trips, and unused shares are divided among the others.
 //     After the dividing process has gone, no share grows for 9 seconds.
-//   - While the broker blocks publishers, shares stay as they are.
+//   - While the broker blocks publishers, shares stay as they are. If it needs more than 3 seconds for a message, there are no
+//     answers, and after 6 seconds no attempts start.
 //
 // Without a share, Wait returns an error, and the worker pauses; the reason is in its status.
 package limit

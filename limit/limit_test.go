@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/limit"
 )
 
-const timeout = time.Minute
+const timeout = 5 * time.Minute
 
 func dial(t *testing.T, url string) *reprise.Client {
 	t.Helper()
