@@ -138,7 +138,8 @@ func (l *Limit) Wait(ctx context.Context) error {
 		changed, trouble := l.changed, l.trouble
 		if wait < 0 && !taken {
 			l.ask(now)
-		} else if !l.member.whole {
+		}
+		if l.member.current(now) > 0 {
 			giveUp.Reset(lease)
 		}
 		l.mu.Unlock()
