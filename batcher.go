@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -186,6 +187,9 @@ func (x *batcher) validate(timeout time.Duration) error {
 	var errs []error
 	if x.size < 1 {
 		errs = append(errs, fmt.Errorf("reprise: the size of a Batch must be positive: got %d", x.size))
+	}
+	if x.size > math.MaxUint16 {
+		errs = append(errs, fmt.Errorf("reprise: the size of a Batch must be at most %d: got %d", math.MaxUint16, x.size))
 	}
 	if x.wait <= 0 || x.wait > timeout/2 {
 		errs = append(errs, fmt.Errorf("reprise: the time of a Batch must be positive and at most %s, half of the time after which deliveries are requeued: got %s (see ConsumerTimeout)", timeout/2, x.wait))

@@ -55,7 +55,7 @@ func ExampleMux() {
 	// cancel order 18 attempt 1
 	// cancel order 18 attempt 2
 	// parked: already delivered
-	// parked: reprise: no route matches the key "order.returned" (the Mux has the patterns order.placed, order.cancelled)
+	// parked: reprise: no route matches the key "order.returned" (the Mux has the patterns ["order.placed" "order.cancelled"])
 }
 
 // OrderPlaced is published with the type "order.placed".

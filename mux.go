@@ -44,11 +44,12 @@ type Mux struct {
 //
 // The worker applies the Policy and the Concurrency. It requires that the Mux is the Handler of the WorkerConfig itself,
 // so that the worker knows the Route before an attempt starts. Put middleware into WorkerConfig.Middleware, or use Chain for
-// the Handler of one Route. If the Mux is wrapped otherwise, messages of such a Route fail and are retried.
+// the Handler of one Route. If the Mux is wrapped otherwise, messages of such a Route fail and are retried. NewWorker refuses a
+// Mux with such a Route that is itself the Handler of a Route.
 type Route struct {
 	// Pattern is a key, or a pattern as in a binding of a topic exchange: words are separated by ".", "*" matches one word, and
 	// "#" matches any number of words. The Pattern "" matches messages without a key. Two Routes must not have the same
-	// Pattern.
+	// Pattern. A Pattern with a wildcard must be before the Pattern "#", which matches all keys.
 	Pattern string
 
 	// Handler processes the messages. Required.
@@ -72,7 +73,7 @@ type NoRouteError struct {
 }
 
 func (e *NoRouteError) Error() string {
-	return fmt.Sprintf("reprise: no route matches the key %q (the Mux has the patterns %s)", e.Key, strings.Join(e.Patterns, ", "))
+	return fmt.Sprintf("reprise: no route matches the key %q (the Mux has the patterns %q)", e.Key, e.Patterns)
 }
 
 // errWrapped is the error of an attempt that the worker has not assigned to its Route.
@@ -169,27 +170,45 @@ func (x *Mux) validate(timeout time.Duration) error {
 		}
 		if seen[r.Pattern] {
 			fault("Pattern must be unique")
+		} else if seen["#"] && isPattern(r.Pattern) {
+			fault("Pattern must be before the Pattern \"#\", which matches all keys")
 		}
 		seen[r.Pattern] = true
 		if isNil(r.Handler) {
-			fault("Handler must not be nil (convert a function with reprise.HandlerFunc)")
+			fault(nilHandler)
 		}
 		if r.Concurrency < 0 {
 			fault("Concurrency must not be negative: got %d (0 means no limit)", r.Concurrency)
 		}
-		if batch, ok := r.Handler.(*batcher); ok {
-			if err := batch.validate(timeout); err != nil {
-				fault("%w", err)
+		if n := largestBatch(r.Handler); r.Concurrency > 0 && r.Concurrency < n {
+			fault("Concurrency must be at least %d, the size of the Batch: got %d (0 means no limit)", n, r.Concurrency)
+		}
+		for _, err := range []error{validateHandler(r.Handler, timeout), r.Policy.Validate()} {
+			if err == nil {
+				continue
 			}
-			if r.Concurrency > 0 && r.Concurrency < batch.size {
-				fault("Concurrency must be at least %d, the size of the Batch: got %d (0 means no limit)", batch.size, r.Concurrency)
+			for line := range strings.Lines(err.Error()) {
+				fault("%s", strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "reprise: "))
 			}
 		}
-		if err := r.Policy.Validate(); err != nil {
-			fault("%w", err)
+		if inner, ok := r.Handler.(*Mux); ok && inner != nil && slices.ContainsFunc(inner.Routes, func(r Route) bool { return r.limits() }) {
+			fault("Handler must not be a Mux that has a Route with a Policy or a Concurrency (move its Routes to the outer Mux)")
 		}
 	}
 	return errors.Join(errs...)
+}
+
+const nilHandler = "Handler must not be nil (convert a function with reprise.HandlerFunc; JSON, Typed and Batch need a function and a Codec)"
+
+// validateHandler reports the faults of a Mux or a Batch.
+func validateHandler(h Handler, timeout time.Duration) error {
+	switch h := h.(type) {
+	case *Mux:
+		return h.validate(timeout)
+	case *batcher:
+		return h.validate(timeout)
+	}
+	return nil
 }
 
 // limitsTime reports whether the Policy of a Route has a time limit.

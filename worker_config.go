@@ -147,7 +147,7 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	c.Policy = c.Policy.WithDefaults()
 	c.Strategy = c.Strategy.WithDefaults()
 	if c.Concurrency == 0 {
-		c.Concurrency = max(DefaultConcurrency, largestBatch(c.Handler))
+		c.Concurrency = max(DefaultConcurrency, min(largestBatch(c.Handler), math.MaxUint16))
 	}
 	if c.Prefetch == 0 {
 		c.Prefetch = max(16, 4*c.Concurrency)
@@ -175,13 +175,11 @@ func (c WorkerConfig) Validate() error {
 	if c.Queue == "" {
 		fault("Queue must not be empty (set the queue to consume)")
 	}
-	mux, routed := c.Handler.(*Mux)
-	if routed {
-		errs = append(errs, mux.validate(consume.Deadline(d.ConsumerTimeout)))
-	}
+	mux, _ := c.Handler.(*Mux)
 	if isNil(c.Handler) {
-		fault("Handler must not be nil (convert a function with reprise.HandlerFunc)")
+		fault(nilHandler)
 	}
+	errs = append(errs, validateHandler(c.Handler, consume.Deadline(d.ConsumerTimeout)))
 	if c.Concurrency < 0 || d.Concurrency > math.MaxUint16 {
 		fault("Concurrency must be between 0 and %d: got %d (0 means %d)", math.MaxUint16, c.Concurrency, DefaultConcurrency)
 	}
@@ -190,10 +188,7 @@ func (c WorkerConfig) Validate() error {
 	} else if d.Prefetch > c.maxPrefetch() {
 		fault("Prefetch and Concurrency must be at most %d with AckThenPublish or Acked: got %d and %d (run several workers)", c.maxPrefetch(), d.Prefetch, d.Concurrency)
 	}
-	if batch, ok := c.Handler.(*batcher); ok {
-		errs = append(errs, batch.validate(consume.Deadline(d.ConsumerTimeout)))
-	}
-	if n := largestBatch(c.Handler); n > 0 && d.Concurrency < n {
+	if n := largestBatch(c.Handler); 0 < n && d.Concurrency < n && n <= math.MaxUint16 {
 		fault("Concurrency must be at least %d, the size of the Batch: got %d", n, c.Concurrency)
 	}
 	if c.DrainTimeout < 0 {

@@ -76,7 +76,7 @@ func TestMuxPassesMessagesToTheirRoutes(t *testing.T) {
 				}
 				parked := r.take(topology.FailedQueue(queue))
 				history := fmt.Sprint(parked.Headers["x-reprise-errors"])
-				if want := `no route matches the key "unknown" (the Mux has the patterns order.*, order.placed, report.#)`; !strings.Contains(history, want) {
+				if want := `no route matches the key "unknown" (the Mux has the patterns ["order.*" "order.placed" "report.#"])`; !strings.Contains(history, want) {
 					t.Errorf("parked message: got errors %s, want %s", history, want)
 				}
 			})
@@ -203,17 +203,27 @@ func TestWrappedMuxFails(t *testing.T) {
 func TestMuxValidation(t *testing.T) {
 	t.Parallel()
 	h := reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil })
+	batch := reprise.Batch(5, time.Second, func(context.Context, []*reprise.Delivery) []error { return nil })
+	mux := func(routes ...reprise.Route) *reprise.Mux { // a Mux in a Mux
+		return &reprise.Mux{Routes: []reprise.Route{{Pattern: "b", Handler: &reprise.Mux{Routes: routes}}}}
+	}
 	for want, mux := range map[string]*reprise.Mux{
-		"":                              {Routes: []reprise.Route{{Pattern: "a", Handler: h}, {Pattern: "", Handler: h}}},
-		"Mux.Routes must not be empty":  {},
-		"Mux.Routes must not be empty ": nil,
-		`"a": Pattern must be unique`:   {Routes: []reprise.Route{{Pattern: "a", Handler: h}, {Pattern: "a", Handler: h}}},
-		`"a": Handler must not be nil`:  {Routes: []reprise.Route{{Pattern: "a", Handler: reprise.HandlerFunc(nil)}}},
-		"must not be negative: got -1 ": {Routes: []reprise.Route{{Pattern: "a", Handler: h, Concurrency: -1}}},
-		"Policy.MaxAttempts must be":    {Routes: []reprise.Route{{Pattern: "a", Handler: h, Policy: reprise.Policy{MaxAttempts: -1}}}},
+		"":                               {Routes: []reprise.Route{{Pattern: "a", Handler: h}, {Pattern: "", Handler: h}}},
+		"Mux.Routes must not be empty":   {},
+		"Mux.Routes must not be empty ":  nil,
+		`"a": Pattern must be unique`:    {Routes: []reprise.Route{{Pattern: "a", Handler: h}, {Pattern: "a", Handler: h}}},
+		`"a": Handler must not be nil`:   {Routes: []reprise.Route{{Pattern: "a", Handler: reprise.HandlerFunc(nil)}}},
+		"must not be negative: got -1 ":  {Routes: []reprise.Route{{Pattern: "a", Handler: h, Concurrency: -1}}},
+		"Policy.MaxAttempts must be":     {Routes: []reprise.Route{{Pattern: "a", Handler: h, Policy: reprise.Policy{MaxAttempts: -1}}}},
+		" ":                              {Routes: []reprise.Route{{Pattern: "#", Handler: h}, {Pattern: "a", Handler: h}}},
+		`"a.*": Pattern must be before`:  {Routes: []reprise.Route{{Pattern: "#", Handler: h}, {Pattern: "a.*", Handler: h}}},
+		`"b": Route "a": Handler must n`: mux(reprise.Route{Pattern: "a"}),
+		`"b": Mux.Routes must not be em`: mux(),
+		`"b": Handler must not be a Mux`: mux(reprise.Route{Pattern: "a", Handler: h, Policy: reprise.Policy{MaxAttempts: 3}}),
+		"at least 5, the size of the B":  {Routes: []reprise.Route{{Pattern: "b", Concurrency: 4, Handler: mux(reprise.Route{Pattern: "a", Handler: batch})}}},
 	} {
 		err := reprise.WorkerConfig{Queue: "q", Handler: mux}.Validate()
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if (err == nil) != (strings.TrimSpace(want) == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
