@@ -156,7 +156,11 @@ func (e *BatchError) Unwrap() []error {
 }
 
 func (e *MessageError) Error() string {
-	return fmt.Sprintf("message %d (%s): %s", e.Index, e.MessageID, strings.TrimPrefix(e.Err.Error(), "reprise: "))
+	id := ""
+	if e.MessageID != "" {
+		id = fmt.Sprintf(" (%s)", e.MessageID)
+	}
+	return fmt.Sprintf("message %d%s: %s", e.Index, id, strings.TrimPrefix(e.Err.Error(), "reprise: "))
 }
 
 func (e *MessageError) Unwrap() error { return e.Err }

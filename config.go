@@ -42,10 +42,10 @@ type Config struct {
 	Observer Observer
 
 	// BeforePublish is called before Publish, PublishBatch, PublishAt or PublishIn encodes a message. It may change the
-	// message, for example to add headers such as a trace context. To refuse the message, it returns an error. The
-	// publishing method then returns an error that wraps this error and ErrInvalidMessage. The other messages of a batch
-	// are not affected. BeforePublish is not called for the copies that a worker publishes. It must be safe for concurrent
-	// use. Default: none.
+	// message, for example to add headers such as a trace context. If it returns an error, the message is not sent, and the
+	// publishing method returns an error that wraps this error. To refuse the message permanently, the error must wrap
+	// ErrInvalidMessage. The other messages of a batch are not affected. BeforePublish is not called for the copies that a
+	// worker publishes. It must be safe for concurrent use. Default: none.
 	BeforePublish func(ctx context.Context, m *Message) error
 
 	// Dial opens the network connection to an address from the URL (addr is host:port). If the scheme of the URL is amqps,

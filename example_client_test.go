@@ -103,7 +103,7 @@ func ExampleConfig_beforePublish() {
 		Dial: b.DialContext,
 		BeforePublish: func(_ context.Context, m *reprise.Message) error {
 			if m.Type == "" {
-				return errors.New("a message needs a type")
+				return fmt.Errorf("%w: a message needs a type", reprise.ErrInvalidMessage)
 			}
 			m.Headers = map[string]any{"tenant": "acme"}
 			return nil

@@ -29,7 +29,7 @@ import (
 //	*RefusedError      the user may not publish this message, or not to this exchange
 //	*TooLargeError     the body exceeds the limit of the broker
 //	ErrInvalidMessage  it cannot be encoded, its ReplyTo is amq.rabbitmq.reply-to,
-//	                   or Config.BeforePublish refused it
+//	                   or Config.BeforePublish returned this error
 //	ErrBlocked         *BlockedError: not sent within the ConfirmTimeout, because the broker
 //	                   has stopped reading, after a memory or disk alarm
 //	ErrStalled         not sent within the ConfirmTimeout, because earlier messages
@@ -37,6 +37,7 @@ import (
 //	ErrDisconnected    not sent within the ConfirmTimeout, because there is no connection
 //	ErrClosed          the Client was closed
 //	the cause of ctx's cancellation, if ctx was done before the message was sent
+//	other errors of Config.BeforePublish
 //
 // If the connection is lost or blocked, Publish waits for at most the ConfirmTimeout.
 //
@@ -77,10 +78,10 @@ func (c *Client) before(ctx context.Context, m *Message) error {
 		return nil // prepare refuses nil
 	}
 	err := guard.Call("function BeforePublish", func() error { return c.cfg.BeforePublish(ctx, m) })
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalidMessage, err)
+	if err != nil && !errors.Is(err, ErrInvalidMessage) {
+		return fmt.Errorf("reprise: not sent: %w", err)
 	}
-	return nil
+	return err
 }
 
 // publish publishes without calling the observer. The parameter reserve is the number of bytes that remain free in the

@@ -42,7 +42,8 @@ type Config struct {
 
 	// BeforeInsert is called before a message is encoded, and may change it, but not its map of headers. For example, it can add
 	// the trace context of ctx, because the relay publishes the message with another context: see oteltrace.BeforeInsert. If it
-	// returns an error, no message of the call is inserted.
+	// returns an error, no message of the call is inserted. To refuse the message permanently, the error must wrap
+	// reprise.ErrInvalidMessage.
 	BeforeInsert func(ctx context.Context, m *reprise.Message) error
 
 	// Logger receives the events of the relay and of periodic messages. Default: no logging.

@@ -352,6 +352,27 @@ func TestIntakeWaitsForDatabase(t *testing.T) {
 	})
 }
 
+// A failure of BeforeInsert, such as a store that is unavailable, is not the fault of the message. An invalid message is parked.
+func TestIntakeRepeatsFailedBeforeInsert(t *testing.T) {
+	failures := map[string]error{"late": errors.New("store is unavailable"), "bad": reprise.ErrInvalidMessage}
+	in := newIntake(t, testkit.Embedded(t), openSQLite(t).box(t, newClock(), func(c *outbox.Config) {
+		c.BeforeInsert = func(_ context.Context, m *reprise.Message) error {
+			err := failures[m.MessageID]
+			delete(failures, m.MessageID)
+			return err
+		}
+	}))
+	for _, id := range []string{"late", "bad", "good"} {
+		in.publish("orders", amqp.Publishing{MessageId: id})
+	}
+	if d := in.get(in.exchange + ".failed"); d.MessageId != "bad" {
+		t.Errorf("failed queue: got %s, %v; want the message bad", d.MessageId, d.Headers)
+	}
+	if rows := in.rows(2); rows["late"].MessageID == "" {
+		t.Errorf("got the rows %v, want the message late", rows)
+	}
+}
+
 // A message that the database refuses does not block others.
 func TestIntakeParksMessageThatDatabaseRefuses(t *testing.T) {
 	target := testkit.Embedded(t)

@@ -73,7 +73,7 @@ func (b *Box) encode(ctx context.Context, m *Message) (row, error) {
 	if f := b.cfg.BeforeInsert; f != nil && m != nil {
 		m.MessageID = cmp.Or(m.MessageID, rand.Text())
 		if err := guard.Call("function BeforeInsert", func() error { return f(ctx, &m.Message) }); err != nil {
-			return row{}, fmt.Errorf("outbox: %w: %w", reprise.ErrInvalidMessage, err)
+			return row{}, fmt.Errorf("outbox: cannot insert messages: %w", err)
 		}
 	}
 	return encodeOnly(m)
