@@ -44,10 +44,15 @@ type Check struct {
 	threshold int
 }
 
-// New returns a Check.
+// New returns a Check. It returns an error if the Store is a Dir whose directory is missing.
 func New(c Config) (*Check, error) {
 	if c.Store == nil {
 		return nil, errors.New("claimcheck: Config.Store must not be nil (claimcheck.Dir stores files)")
+	}
+	if dir, ok := c.Store.(Dir); ok {
+		if err := dir.check(); err != nil {
+			return nil, fmt.Errorf("claimcheck: %w", err)
+		}
 	}
 	return &Check{c.Store, cmp.Or(c.Threshold, DefaultThreshold)}, nil
 }

@@ -224,8 +224,13 @@ func TestStoreFailures(t *testing.T) {
 		}
 		m := &reprise.Message{RoutingKey: "orders", Body: []byte("body")}
 		fail(down)
-		if err := c.Publish(t.Context(), m); !errors.Is(err, down) || string(m.Body) != "body" {
+		// The message is not at fault, so a publisher that drops invalid messages does not drop it.
+		if err := c.Publish(t.Context(), m); !errors.Is(err, down) || errors.Is(err, reprise.ErrInvalidMessage) || string(m.Body) != "body" {
 			t.Fatalf("publish: got %v and the body %q, want the error of the store and an unchanged message", err, m.Body)
+		}
+		want := "reprise: 1 of 1 messages failed: message 0: not sent: claimcheck: cannot store the body: store is down"
+		if err := c.PublishBatch(t.Context(), []*reprise.Message{{Body: []byte("body")}}); err == nil || err.Error() != want {
+			t.Errorf("publish: got %v, want %q", err, want)
 		}
 		fail(nil)
 		if err := c.Publish(t.Context(), m); err != nil {
@@ -280,6 +285,27 @@ func TestDir(t *testing.T) {
 	}
 	if err := claimcheck.Dir(string(dir)+"/missing").Put(t.Context(), key, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("put into a missing directory: got %v, want fs.ErrNotExist", err)
+	}
+}
+
+// A directory that is missing, for example because it is not mounted, is not a reason to park messages without a body.
+func TestMissingDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/file", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"":              `claimcheck: directory "" not found`,
+		dir + "/absent": `claimcheck: directory "` + dir + `/absent" not found`,
+		dir + "/file":   `claimcheck: "` + dir + `/file" is not a directory`,
+	} {
+		if _, err := claimcheck.New(claimcheck.Config{Store: claimcheck.Dir(path)}); err == nil || err.Error() != want {
+			t.Errorf("directory %q: got %v, want %q", path, err, want)
+		}
+		if _, err := claimcheck.Dir(path).Get(t.Context(), strings.Repeat("ab", 32)); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("directory %q: got %v, want an error that does not match fs.ErrNotExist", path, err)
+		}
 	}
 }
 

@@ -1,8 +1,11 @@
 package claimcheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -44,8 +47,27 @@ func (d Dir) sync() error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Get returns a body.
-func (d Dir) Get(_ context.Context, key string) ([]byte, error) { return os.ReadFile(d.path(key)) }
+// Get returns a body. If the directory is missing, for example because it is not mounted, the error does not match
+// fs.ErrNotExist, because the body may exist.
+func (d Dir) Get(_ context.Context, key string) ([]byte, error) {
+	body, err := os.ReadFile(d.path(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = cmp.Or(d.check(), err)
+	}
+	return body, err
+}
+
+// check returns an error if the directory is missing. The error does not match fs.ErrNotExist.
+func (d Dir) check() error {
+	info, err := os.Stat(string(d))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("directory %q not found", string(d))
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("%q is not a directory", string(d))
+	}
+	return err
+}
 
 // path returns the path of a body. Check calls the Store only with the digits of a hash.
 func (d Dir) path(key string) string { return filepath.Join(string(d), filepath.Base(key)) }
