@@ -17,6 +17,8 @@
 // Everything except the body is neither encrypted nor protected from changes: the exchange, the routing key, the
 // properties, the headers, and the errors that a worker records when the handler fails. Errors should not contain secrets.
 //
+// Encrypted bodies are never equal, so reprise.ContentKey does not find equal messages.
+//
 // With package claimcheck, encrypt first, so that the store contains encrypted bodies:
 //
 //	BeforePublish: func(ctx context.Context, m *reprise.Message) error {

@@ -1,6 +1,7 @@
 package encryption
 
 import (
+	"bytes"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -55,8 +56,13 @@ func New(c Config) (*Keys, error) {
 	}
 	k := &Keys{current: c.Current, aeads: make(map[string]cipher.AEAD, len(c.Keys)), plain: c.AcceptPlaintext}
 	for name, key := range c.Keys {
-		if name == "" || len(key) != 32 {
-			return nil, fmt.Errorf("encryption: Config.Keys[%q] must have a name and 32 bytes: got %d bytes", name, len(key))
+		switch {
+		case name == "":
+			return nil, errors.New("encryption: Config.Keys must not contain a key without a name")
+		case len(key) != 32:
+			return nil, fmt.Errorf("encryption: Config.Keys[%q] must have 32 bytes: got %d (decode a key in hexadecimal digits or base64)", name, len(key))
+		case bytes.Count(key, []byte{0}) == len(key):
+			return nil, fmt.Errorf("encryption: Config.Keys[%q] must be random: got 32 zero bytes", name)
 		}
 		block, err := aes.NewCipher(key)
 		if err != nil {
@@ -76,14 +82,17 @@ const version = 0x0f
 // BeforePublish encrypts the body of m with the Current key. It is intended for reprise.Config.BeforePublish, which covers all
 // methods of publishing, and for outbox.Config.BeforeInsert. It sets the MessageID if it is empty. It does not change a
 // message that is already encrypted with one of the keys, and returns an error for a message with the Header that it cannot
-// decrypt. A message that an outbox publishes periodically has a new MessageID each time, and must be encrypted by
-// BeforePublish alone.
+// decrypt, or whose body package claimcheck has stored without encryption. A message that an outbox publishes periodically has
+// a new MessageID each time, and must be encrypted by BeforePublish alone.
 func (k *Keys) BeforePublish(_ context.Context, m *reprise.Message) error {
 	if _, found := m.Headers[Header]; found {
 		if _, err := k.open(m); err != nil && !claimcheck.IsReference(m) { // the stored body is encrypted
-			return fmt.Errorf("cannot publish a message with the header %s: %w", Header, err)
+			return fmt.Errorf("%w: cannot publish a message with the header %s: %w", reprise.ErrInvalidMessage, Header, err)
 		}
 		return nil
+	}
+	if claimcheck.IsReference(m) {
+		return errors.New("encryption: body is in a store of package claimcheck, and is not encrypted (call Keys.BeforePublish before Check.BeforePublish)")
 	}
 	if k.current == "" {
 		return errors.New("encryption: Config.Current must not be empty (it is the name of the key that encrypts)")
@@ -109,17 +118,24 @@ func (e unknownKeyError) Error() string {
 	return fmt.Sprintf("encryption: key %q not found (add it to Config.Keys)", string(e))
 }
 
+// errNotRestored is the error of a message whose encrypted body is in a store.
+var errNotRestored = errors.New("encryption: body is in a store of package claimcheck (Check.Middleware must be before Keys.Middleware)")
+
 // open returns the decrypted body of m.
 func (k *Keys) open(m *reprise.Message) ([]byte, error) {
 	header, found := m.Headers[Header]
 	if !found {
 		return nil, ErrNotEncrypted
 	}
-	name, _ := header.(string)
+	name, isName := header.(string)
 	aead := k.aeads[name]
 	switch {
+	case !isName:
+		return nil, fmt.Errorf("encryption: header %s must be a string: got %T", Header, header)
+	case claimcheck.IsReference(m):
+		return nil, errNotRestored
 	case aead == nil:
-		return nil, unknownKeyError(fmt.Sprint(header))
+		return nil, unknownKeyError(name)
 	case len(m.Body) == 0 || m.Body[0] != version:
 		return nil, ErrUnauthentic
 	}
@@ -133,9 +149,9 @@ func (k *Keys) open(m *reprise.Message) ([]byte, error) {
 // Middleware decrypts the body of a message. The handler receives a copy of the message without the Header. Retries and parked
 // messages remain encrypted.
 //
-// A message with an unknown key fails and is retried by the Policy, because the key may be deployed later. A message that
-// was changed is parked with ErrUnauthentic, and a message that is not encrypted with ErrNotEncrypted, unless
-// AcceptPlaintext is set.
+// A message with an unknown key fails and is retried by the Policy, because the key may be deployed later. So does a message
+// whose body is in a store of package claimcheck, because the order of the middleware is wrong. A message that was changed is
+// parked with ErrUnauthentic, and a message that is not encrypted with ErrNotEncrypted, unless AcceptPlaintext is set.
 func (k *Keys) Middleware(next reprise.Handler) reprise.Handler {
 	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
 		body, err := k.open(&m.Message)
@@ -143,7 +159,7 @@ func (k *Keys) Middleware(next reprise.Handler) reprise.Handler {
 		switch {
 		case errors.Is(err, ErrNotEncrypted) && k.plain:
 			return next.Handle(ctx, m)
-		case errors.As(err, &unknown):
+		case errors.As(err, &unknown), errors.Is(err, errNotRestored):
 			return err
 		case err != nil:
 			return reprise.Park(err)

@@ -78,7 +78,7 @@ func TestBodiesAreDecrypted(t *testing.T) {
 		if _, err := read(t, current, &changed); !errors.Is(err, encryption.ErrUnauthentic) || !isParked(err) {
 			rt.Fatalf("changed message: got %v, want it to be parked", err)
 		}
-		if err := publisher.BeforePublish(t.Context(), &changed); !errors.Is(err, encryption.ErrUnauthentic) {
+		if err := publisher.BeforePublish(t.Context(), &changed); !errors.Is(err, encryption.ErrUnauthentic) || !errors.Is(err, reprise.ErrInvalidMessage) {
 			rt.Fatalf("publish a changed message: got %v, want ErrUnauthentic", err)
 		}
 	})
@@ -208,7 +208,7 @@ func TestPlaintext(t *testing.T) {
 	if _, err := read(t, newKeys(t, "a", "a"), m); !errors.Is(err, encryption.ErrNotEncrypted) || !isParked(err) {
 		t.Errorf("got %v, want ErrNotEncrypted", err)
 	}
-	k, err := encryption.New(encryption.Config{Keys: map[string][]byte{"a": make([]byte, 32)}, AcceptPlaintext: true})
+	k, err := encryption.New(encryption.Config{Keys: map[string][]byte{"a": bytes.Repeat([]byte("a"), 32)}, AcceptPlaintext: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,15 +222,51 @@ func TestPlaintext(t *testing.T) {
 
 func TestConfigIsValidated(t *testing.T) {
 	t.Parallel()
-	key := make([]byte, 32)
+	key := bytes.Repeat([]byte("a"), 32)
 	for want, c := range map[string]encryption.Config{
-		"Keys must not be empty":             {},
-		`must be the name of a key: got "b"`: {Current: "b", Keys: map[string][]byte{"a": key}},
-		"got 16 bytes":                       {Keys: map[string][]byte{"a": key[:16]}},
-		`Keys[""] must have a name`:          {Keys: map[string][]byte{"": key}},
+		"Keys must not be empty":                {},
+		`must be the name of a key: got "b"`:    {Current: "b", Keys: map[string][]byte{"a": key}},
+		`Keys["a"] must have 32 bytes: got 16 `: {Keys: map[string][]byte{"a": key[:16]}},
+		"Keys must not contain a key without":   {Keys: map[string][]byte{"": key}},
+		`Keys["a"] must be random: got 32 zer`:  {Keys: map[string][]byte{"a": make([]byte, 32)}},
 	} {
 		if _, err := encryption.New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// In the wrong order, the store would contain readable bodies, or the worker would find a changed body.
+func TestWrongOrderWithClaimCheckIsReported(t *testing.T) {
+	t.Parallel()
+	check, err := claimcheck.New(claimcheck.Config{Store: claimcheck.Dir(t.TempDir()), Threshold: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := newKeys(t, "a", "a")
+	m := &reprise.Message{Body: bytes.Repeat([]byte("secret"), 50)}
+	publish := func(before ...func(context.Context, *reprise.Message) error) error {
+		return errors.Join(before[0](t.Context(), m), before[1](t.Context(), m))
+	}
+	if err := publish(check.BeforePublish, keys.BeforePublish); err == nil || !strings.Contains(err.Error(), "call Keys.BeforePublish before Check.BeforePublish") {
+		t.Errorf("publish: got %v, want an error about the order", err)
+	}
+	m = &reprise.Message{Body: bytes.Repeat([]byte("secret"), 50)}
+	if err := publish(keys.BeforePublish, check.BeforePublish); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(t, keys, m); err == nil || isParked(err) || !strings.Contains(err.Error(), "Check.Middleware must be before Keys.Middleware") {
+		t.Errorf("handle: got %v, want a retry and an error about the order", err)
+	}
+}
+
+// The header can have any type, because any program can publish.
+func TestHeaderIsNotAName(t *testing.T) {
+	t.Parallel()
+	for _, header := range []any{nil, 7, []byte("a")} {
+		m := &reprise.Message{Body: []byte("plain"), Headers: map[string]any{encryption.Header: header}}
+		if _, err := read(t, newKeys(t, "a", "a"), m); !isParked(err) || !strings.Contains(err.Error(), "must be a string") {
+			t.Errorf("header %v: got %v, want the message to be parked", header, err)
 		}
 	}
 }
