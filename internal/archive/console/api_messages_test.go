@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/reprisemq/reprise/encryption"
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/access"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
@@ -195,6 +196,19 @@ func TestAPIUnknownRoutes(t *testing.T) {
 	refused(t, w, http.StatusMethodNotAllowed, "use PUT or DELETE")
 	if allow := w.Header().Get("Allow"); allow != "PUT, DELETE" {
 		t.Errorf("Allow: got %q, want %q", allow, "PUT, DELETE")
+	}
+}
+
+func TestEncryptedBodyIsNotEdited(t *testing.T) {
+	a := newArchive(t, store.Config{})
+	add(t, a, func(m *failed.Message) { m.Content.Headers[encryption.Header] = "key" })
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a}))
+	text := "{}"
+	refused(t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Revision: new(0), Text: &text}), http.StatusUnprocessableEntity, "from a program that has the key")
+	headers := api.Headers{"tenant": "acme"}
+	m := get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Revision: new(0), Text: &text, Headers: &headers}))
+	if m.Edited == nil || *m.Edited.Text != text {
+		t.Errorf("plain body instead of the encrypted body: got %+v", m.Edited)
 	}
 }
 

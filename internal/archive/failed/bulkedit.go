@@ -236,6 +236,10 @@ func (x *Editor) Apply(c Content) (Content, error) {
 			delete(out.Headers, name)
 		}
 	}
+	out, err := c.EditedTo(out)
+	if err != nil {
+		return c, err
+	}
 	same := tablejson.Equal(out.Headers, c.Headers)
 	if same && bytes.Equal(out.Body, c.Body) {
 		return c, ErrUnchanged

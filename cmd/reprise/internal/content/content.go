@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/archive/api"
+	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -107,15 +108,22 @@ const (
 	maxPretty   = 64 << 20 // larger bodies are not formatted
 )
 
-// Body formats a body: indented JSON, other text unchanged, binary data in hex.
-func Body(body []byte) string {
+// Body formats a body: indented JSON, other text unchanged, binary data in hex. Instead of encrypted data, it shows the name of
+// the key.
+func Body(headers topology.Table, body []byte) string {
 	if len(body) == 0 {
 		return ""
 	}
 	more := ""
+	if key, encrypted := failed.EncryptionKey(headers); encrypted {
+		more = "  encrypted with the key " + terminal.OneLine(key) + "\n"
+		if !api.IsText(body) {
+			return more
+		}
+	}
 	if !api.IsText(body) {
 		if len(body) > shownBinary {
-			more = fmt.Sprintf("  … %s more: --body prints all\n", Bytes(len(body)-shownBinary))
+			more += fmt.Sprintf("  … %s more: --body prints all\n", Bytes(len(body)-shownBinary))
 			body = body[:shownBinary]
 		}
 		return indented(hex.Dump(body)) + more
@@ -125,7 +133,7 @@ func Body(body []byte) string {
 	}
 	lines := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
 	if len(lines) > shownLines {
-		more = fmt.Sprintf("  … %s more: --body prints all\n", terminal.Plural(len(lines)-shownLines, "line"))
+		more += fmt.Sprintf("  … %s more: --body prints all\n", terminal.Plural(len(lines)-shownLines, "line"))
 		lines = lines[:shownLines]
 	}
 	for i, line := range lines {

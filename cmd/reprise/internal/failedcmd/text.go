@@ -80,7 +80,7 @@ func messageText(m api.Message, acts []store.Act, shown api.Content, now time.Ti
 		edited = ", edited"
 	}
 	fmt.Fprintf(&b, "\nbody (%s%s)\n", content.Bytes(len(shown.Body)), edited)
-	b.WriteString(content.Body(shown.Body))
+	b.WriteString(content.Body(topology.Table(shown.Headers), shown.Body))
 	if m.Redacted {
 		b.WriteString("\nSecrets are hidden: an administrator sees them.\n")
 	}

@@ -129,7 +129,7 @@ func (c *Peek) print(streams terminal.IO, shown []api.Peeked, depth int) error {
 		}
 		fmt.Fprintf(&b, "\n  published to %s with the key %s\n", cmp.Or(terminal.OneLine(string(m.Properties.Exchange)), "the default exchange"), terminal.OneLine(string(m.Properties.RoutingKey)))
 		b.WriteString(content.Properties(m.Properties) + content.Headers(topology.Table(m.Headers), streams.Width()))
-		fmt.Fprintf(&b, "\nbody (%s)\n%s", content.Bytes(len(m.Body)), content.Body(m.Body))
+		fmt.Fprintf(&b, "\nbody (%s)\n%s", content.Bytes(len(m.Body)), content.Body(topology.Table(m.Headers), m.Body))
 		if err := streams.Result(false, nil, b.String()); err != nil {
 			return err
 		}

@@ -225,7 +225,7 @@ func (c *scheduleShowCmd) Run(ctx context.Context, streams terminal.IO) error {
 			line("error", string(m.Error))
 		}
 		b.WriteString(content.Properties(m.Properties) + content.Headers(topology.Table(m.Headers), streams.Width()))
-		fmt.Fprintf(&b, "\nbody (%s)\n%s", content.Bytes(len(m.Body)), content.Body(m.Body))
+		fmt.Fprintf(&b, "\nbody (%s)\n%s", content.Bytes(len(m.Body)), content.Body(topology.Table(m.Headers), m.Body))
 		return streams.Result(c.JSON, m, b.String())
 	})
 }

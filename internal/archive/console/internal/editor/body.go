@@ -26,6 +26,9 @@ const (
 	bodyIndent = "indent" // JSON on one line, which the form shows indented
 	bodyHex    = "hex"    // binary data
 	bodyNone   = "none"   // too large to edit
+
+	bodyReference = "reference" // text that refers to a stored body
+	bodyEncrypted = "encrypted" // cannot be edited
 )
 
 // editableBody chooses a representation in which a form can be submitted without changing the body. Browsers convert
@@ -66,7 +69,7 @@ func hexLines(body []byte) string {
 // bytes decodes the body in the form. The parameter before is the body without the edit.
 func (f *EditFormView) bytes(before []byte) ([]byte, error) {
 	switch f.How {
-	case bodyNone:
+	case bodyNone, bodyEncrypted:
 		return before, nil
 	case bodyHex:
 		body, err := hex.DecodeString(strings.Join(strings.Fields(f.Body), ""))

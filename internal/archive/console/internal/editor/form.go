@@ -26,6 +26,7 @@ type EditFormView struct {
 	Properties []editField
 	Headers    []editHeader
 	Kept       []show.HeaderRow // headers that the form cannot edit; see isKept
+	Key        string           // name of the key of an encrypted body
 }
 
 // keepKind is the submitted type of a Fixed header.
@@ -49,6 +50,9 @@ type editHeader struct {
 	Index             int
 }
 
+// messageID is the name of the field for the message id.
+const messageID = "message_id"
+
 // editFields are the editable properties.
 var editFields = []struct {
 	name, label string
@@ -56,7 +60,7 @@ var editFields = []struct {
 }{
 	{"content_type", "Content type", func(p *failed.Properties) *string { return &p.ContentType }},
 	{"content_encoding", "Content encoding", func(p *failed.Properties) *string { return &p.ContentEncoding }},
-	{"message_id", "Message id", func(p *failed.Properties) *string { return &p.MessageID }},
+	{messageID, "Message id", func(p *failed.Properties) *string { return &p.MessageID }},
 	{"correlation_id", "Correlation id", func(p *failed.Properties) *string { return &p.CorrelationID }},
 	{"type", "Type", func(p *failed.Properties) *string { return &p.Type }},
 	{"reply_to", "Reply to", func(p *failed.Properties) *string { return &p.ReplyTo }},
@@ -75,9 +79,15 @@ func NewEditForm(m *failed.Message) *EditFormView {
 	c := m.Current()
 	f := &EditFormView{}
 	f.How, f.Body = editableBody(c.Body)
+	key, encrypted := failed.EncryptionKey(c.Headers)
+	if encrypted {
+		f.How, f.Body, f.Key = bodyEncrypted, "", brief.Visible(key)
+	} else if c.IsReference() {
+		f.How = bodyReference
+	}
 	for _, e := range editFields {
 		v := *e.of(&c.Properties)
-		f.Properties = append(f.Properties, editField{e.name, e.label, v, !isPlain(v)})
+		f.Properties = append(f.Properties, editField{e.name, e.label, v, !isPlain(v) || encrypted && e.name == messageID})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
 		v := c.Headers[name]
@@ -108,7 +118,7 @@ func NewPublishForm() *EditFormView {
 	f.How = bodyIndent
 	f.Properties[0].Value = "application/json"
 	for i := range f.Properties {
-		if f.Properties[i].Name == "message_id" {
+		if f.Properties[i].Name == messageID {
 			f.Properties[i].Value = rand.Text() // so that consumers recognize the duplicate if the form is submitted twice
 		}
 	}
@@ -214,7 +224,7 @@ func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
 		}
 		after.Headers[h.Name] = v
 	}
-	return after, nil
+	return before.EditedTo(after)
 }
 
 // unchanged reports whether h still has the value that the form showed for the header before the edit.

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/reprisemq/reprise/claimcheck"
+	"github.com/reprisemq/reprise/encryption"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -128,6 +130,25 @@ func TestEditForm(t *testing.T) {
 		if _, err := ReadEditForm(url.Values{"body": {body}}, bytes).Content(bytes); (err == nil) != ok {
 			t.Errorf("hexadecimal body %q: got error %v", body, err)
 		}
+	}
+}
+
+// The form does not change an encrypted body or its message id. A body replaces a reference and its header.
+func TestEditFormOfSealedBody(t *testing.T) {
+	v := url.Values{"body": {"{}"}, messageID: {"2"}, "type": {"order"}}
+	m := &failed.Message{Content: failed.Content{Body: []byte{0xf, 0xff}, Headers: topology.Table{encryption.Header: "key"}, Properties: failed.Properties{MessageID: "1"}}}
+	want := m.Content
+	want.Properties.Type = "order"
+	got, err := ReadEditForm(v, m).Content(m)
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Error(d, err)
+	}
+	hash := strings.Repeat("ab", 32)
+	m.Content.Body, m.Content.Headers = []byte("offloaded body of 17 bytes, sha256 "+hash), topology.Table{claimcheck.Header: hash}
+	want = failed.Content{Body: []byte("{}"), Headers: topology.Table{}, Properties: failed.Properties{MessageID: "2", Type: "order"}}
+	got, err = ReadEditForm(v, m).Content(m)
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Error(d, err)
 	}
 }
 

@@ -27,13 +27,14 @@ const (
 
 // BodyView is a body, prepared for a page.
 type BodyView struct {
-	Kind   string      // JSON, XML, form, text or binary
+	Kind   string      // JSON, XML, form, text, binary, reference or encrypted
 	Size   int         // size of the body in bytes, before decoding
 	Spans  []span      // for all kinds except binary
 	Hex    string      // for binary
 	Cut    bool        // the page omits the end of the body
 	Coding string      // the content encoding that the page decoded
 	Fields [][2]string // for form
+	Key    string      // name of the key that has encrypted the body; "" if it is not encrypted
 }
 
 // span is a run of text with a CSS class. Plain text has the class "".
@@ -59,7 +60,15 @@ func ViewBody(c failed.Content) BodyView {
 		}
 	}
 	media, _, _ := mime.ParseMediaType(c.Properties.ContentType)
+	key, encrypted := failed.EncryptionKey(c.Headers)
+	if encrypted {
+		v.Key = brief.Visible(cmp.Or(key, "(without a name)"))
+	}
 	switch {
+	case encrypted && !IsText(body):
+		v.Kind, v.Cut = "encrypted", false
+	case c.IsReference():
+		v.Kind, v.Spans = "reference", []span{{Text: string(body)}}
 	case !IsText(body):
 		v.Kind, v.Hex = "binary", hex.Dump(body[:min(len(body), MaxHexShown)])
 		v.Cut = v.Cut || len(body) > MaxHexShown

@@ -7,8 +7,11 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/reprisemq/reprise/claimcheck"
+	"github.com/reprisemq/reprise/encryption"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/topology"
 )
 
 func content(kind, body string) failed.Content {
@@ -23,7 +26,14 @@ func (v BodyView) text() string {
 	return b.String()
 }
 
+func with(c failed.Content, header, value string) failed.Content {
+	c.Headers = topology.Table{header: value}
+	return c
+}
+
 func TestViewBody(t *testing.T) {
+	hash := strings.Repeat("ab", 32)
+	stored := "offloaded body of 17 bytes, sha256 " + hash
 	for name, test := range map[string]struct {
 		content    failed.Content
 		kind, text string
@@ -41,11 +51,17 @@ func TestViewBody(t *testing.T) {
 		"bytes":             {content("application/json", "\xff\x00\x01"), "binary", ""},
 		"nothing":           {content("", ""), "text", ""},
 		"markup stays text": {content("text/html", "<script>"), "text", "<script>"},
+		"encrypted":         {with(content("application/json", "\x0f\xff"), encryption.Header, "2026-11"), "encrypted", ""},
+		"stored":            {with(content("application/json", stored), claimcheck.Header, hash), "reference", stored},
+		"no reference":      {with(content("application/json", "{}"), claimcheck.Header, hash), "JSON", "{}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := ViewBody(test.content)
 			if v.Kind != test.kind || v.text() != test.text {
 				t.Errorf("got %s %q, want %s %q", v.Kind, v.text(), test.kind, test.text)
+			}
+			if (v.Key == "2026-11") != (test.kind == "encrypted") {
+				t.Errorf("got the key %q, want it only for the kind encrypted: kind %s", v.Key, test.kind)
 			}
 			if (v.Hex != "") != (test.kind == "binary") {
 				t.Errorf("hexadecimal body: got %q, want it only for the kind binary: kind %s", v.Hex, test.kind)

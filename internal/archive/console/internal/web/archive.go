@@ -229,6 +229,12 @@ func (c *Call) Edited(id failed.ID, e api.Edit) (content failed.Content, err err
 	if !bytes.Equal(shown.Body, m.Current().Body) && !bytes.Equal(content.Redact(rules).Body, shown.Body) {
 		return content, errSecret
 	}
+	if content, err = m.Current().EditedTo(content); err != nil {
+		return content, &fault.Failure{
+			Status: http.StatusUnprocessableEntity, Text: fmt.Sprintf("cannot edit message %d: %s", m.ID, err),
+			Advice: "publish a corrected message from a program that has the key",
+		}
+	}
 	return content, nil
 }
 
