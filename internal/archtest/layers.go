@@ -44,7 +44,7 @@ breaker, idempotent, limit, outbox, prommetrics, oteltrace, claimcheck          
 internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson                                |
 .                                                                                                        |
 internal/consume                                                                                         |
-internal/ack, internal/publish, internal/announce, internal/inner                                        |
+internal/ack, internal/publish, internal/announce, internal/inner, internal/ordered                                      |
 internal/amqpconn                                                                                        |
 internal/preset, internal/protocol, internal/retry                                                       |
 topology                                                                                                 |

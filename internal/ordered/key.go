@@ -1,0 +1,272 @@
+package ordered
+
+import (
+	"container/heap"
+	"maps"
+	"slices"
+	"time"
+)
+
+// key is a key with messages. First come the messages with copies in the held queue, then those that are only in the
+// partition.
+type key struct {
+	name       string
+	entries    []*Entry
+	publishing bool      // a record of the key is outstanding
+	parks      bool      // the followers are parked, because an earlier follower was parked
+	stalled    bool      // is in Partition.stalled
+	crowded    bool      // is in Partition.crowded
+	wakes      time.Time // of its newest timer; zero: none
+}
+
+// Entry is a message that the owner has not settled.
+type Entry struct {
+	Message any // of the newest copy, or else of the partition
+
+	key      *key
+	size     int
+	original uint64 // delivery of the partition; 0: acknowledged
+	copy     uint64 // delivery of the held queue; 0: none
+	seq      Seq
+	version  int64
+	state    state
+	due      time.Time
+	next     any // content of the next copy
+}
+
+type state int
+
+const (
+	waiting   state = iota
+	started         // the driver starts, runs or parks it
+	failed          // must be copied before it waits
+	done            // must be acknowledged
+	abandoned       // stays as it is
+)
+
+// advance performs the next steps of a key. A key does one thing at a time: a crash at any time leaves copies without a gap.
+func (p *Partition) advance(now time.Time, k *key) {
+	for p.phase != resigned && !k.publishing && len(k.entries) > 0 {
+		head := k.entries[0]
+		switch head.state {
+		case done:
+			if !p.finish(now, k) {
+				return
+			}
+			continue
+		case failed:
+			if head.copy == 0 && p.full() {
+				p.overflow(k, head)
+				return
+			}
+			p.copy(now, head, head.next)
+			return
+		case waiting:
+			p.start(now, k)
+		}
+		if head.copy == 0 || !p.copyFollower(now, k) {
+			return
+		}
+	}
+	if len(k.entries) == 0 && p.keys[k.name] == k {
+		delete(p.keys, k.name)
+	}
+}
+
+// finish removes the first entry, which is done. It returns false if a Done record must come back before.
+func (p *Partition) finish(now time.Time, k *key) bool {
+	head := k.entries[0]
+	switch {
+	case head.copy == 0:
+		p.actions = append(p.actions, AckPartition{head.original})
+	case len(k.entries) > 1 && k.entries[1].copy != 0:
+		// The next message is settled on the same channel, so it cannot be settled without this one.
+		p.ackHeld(head.copy)
+		p.count(head, -1)
+	default:
+		k.publishing = true
+		p.publish(now, Record{Kind: Done, Key: k.name, Seq: head.seq, Version: head.version + 1}, nil, head)
+		return false
+	}
+	k.entries = k.entries[1:]
+	p.makeRoom(now)
+	return true
+}
+
+// stored records that a copy or a Done record has come back.
+func (p *Partition) stored(k *key, e *Entry, d Delivery, r Record) {
+	if e.copy != 0 {
+		p.ackHeld(e.copy)
+		p.count(e, -1)
+	}
+	if r.Kind == Done {
+		p.ackHeld(d.Tag)
+		k.entries, k.parks = k.entries[1:], false
+		return
+	}
+	if e.original != 0 {
+		p.actions = append(p.actions, AckPartition{e.original})
+		e.original = 0
+	}
+	e.Message, e.size, e.copy, e.version, e.next = d.Message, d.Size, d.Tag, r.Version, nil
+	p.count(e, 1)
+	if e.state == failed {
+		e.state = waiting
+	}
+}
+
+// copy publishes a copy of an entry.
+func (p *Partition) copy(now time.Time, e *Entry, message any) {
+	if e.seq == (Seq{}) {
+		p.number++
+		e.seq = Seq{p.epoch, p.number}
+	}
+	e.key.publishing = true
+	p.publish(now, Record{Kind: Copy, Key: e.key.name, Seq: e.seq, Version: e.version + 1, Due: e.due}, message, e)
+}
+
+// copyFollower copies or parks the first entry without a copy behind a held entry. It returns true if the entry was removed.
+func (p *Partition) copyFollower(now time.Time, k *key) bool {
+	i := slices.IndexFunc(k.entries, func(e *Entry) bool { return e.copy == 0 })
+	if i < 0 {
+		return false
+	}
+	e := k.entries[i]
+	switch {
+	case e.state == done:
+		p.actions = append(p.actions, AckPartition{e.original})
+		k.entries = slices.Delete(k.entries, i, i+1)
+		return true
+	case e.state != waiting || p.phase != owning: // is being parked, or the next owner copies it
+	case k.parks || p.full():
+		p.overflow(k, e)
+	default:
+		p.copy(now, e, e.Message)
+	}
+	return false
+}
+
+// overflow parks an entry that there is no room for, or lets its key wait.
+func (p *Partition) overflow(k *key, e *Entry) {
+	switch {
+	case p.phase != owning:
+	case p.cfg.OnFull == ParkKey:
+		k.parks = e != k.entries[0]
+		e.state = started
+		p.running++
+		p.actions = append(p.actions, Park{e})
+	case !k.crowded:
+		k.crowded = true
+		p.crowded = append(p.crowded, k)
+	}
+}
+
+// makeRoom lets keys continue that have waited for room.
+func (p *Partition) makeRoom(now time.Time) {
+	if p.full() {
+		return
+	}
+	crowded := p.crowded
+	p.crowded = nil
+	for _, k := range crowded {
+		k.crowded = false
+		p.advance(now, k)
+	}
+}
+
+// start starts the first entry of a key, or schedules the start.
+func (p *Partition) start(now time.Time, k *key) {
+	head := k.entries[0]
+	switch {
+	case p.phase != owning:
+	case head.due.After(now):
+		if k.wakes != head.due {
+			k.wakes = head.due
+			heap.Push(&p.timers, timer{head.due, k})
+		}
+	case !p.proven(now):
+		if !k.stalled {
+			k.stalled = true
+			p.stalled = append(p.stalled, k)
+		}
+		if !slices.ContainsFunc(p.outstanding, func(o outstanding) bool { return o.record.Kind == Marker }) {
+			p.publish(now, Record{Kind: Marker}, nil, nil)
+		}
+	default:
+		head.state = started
+		p.running++
+		p.actions = append(p.actions, Start{head})
+	}
+}
+
+// copies are the copies of a key in the held queue.
+type copies map[Seq]*loaded
+
+// loaded contains the copies of one message.
+type loaded struct {
+	newest Record
+	last   Delivery
+	older  []uint64
+}
+
+func (c copies) add(d Delivery, r Record) {
+	l := c[r.Seq]
+	switch {
+	case l == nil:
+		c[r.Seq] = &loaded{newest: r, last: d}
+	case r.Version > l.newest.Version:
+		l.older = append(l.older, l.last.Tag)
+		l.newest, l.last = r, d
+	default:
+		l.older = append(l.older, d.Tag)
+	}
+}
+
+// entries returns the messages in their order. It acks the copies that the newest copies replace, and then those that a Done
+// record ends. A Done record also ends all previous copies of the key, because the broker may lose their acks although it stores
+// the record. It is acked after them, so that they cannot return without it.
+func (c copies) entries(ack func(tag uint64)) (all []*Entry) {
+	seqs := slices.SortedFunc(maps.Keys(c), Seq.Compare)
+	ended := -1
+	for i, seq := range seqs {
+		for _, tag := range c[seq].older {
+			ack(tag)
+		}
+		if c[seq].newest.Kind == Done {
+			ended = i
+		}
+	}
+	for i, seq := range seqs {
+		l := c[seq]
+		if i <= ended {
+			ack(l.last.Tag)
+			continue
+		}
+		all = append(all, &Entry{
+			Message: l.last.Message, size: l.last.Size, copy: l.last.Tag, seq: seq, version: l.newest.Version, due: l.newest.Due,
+		})
+	}
+	return all
+}
+
+// timers is a heap of keys that wait. A key may have several timers; those without effect are harmless.
+type timers []timer
+
+type timer struct {
+	due time.Time
+	key *key
+}
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].due.Before(t[j].due) }
+func (t timers) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
+
+// Push implements heap.Interface.
+func (t *timers) Push(x any) { *t = append(*t, x.(timer)) }
+
+// Pop implements heap.Interface.
+func (t *timers) Pop() any {
+	last := (*t)[len(*t)-1]
+	*t = (*t)[:len(*t)-1]
+	return last
+}

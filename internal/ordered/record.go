@@ -1,0 +1,103 @@
+package ordered
+
+import (
+	"cmp"
+	"time"
+)
+
+// Window is the prefetch of a partition. It must never decrease, also not from one version to the next: if a consumer dies
+// and its successor accepts fewer messages than the dead consumer had, RabbitMQ delivers them in another order after the
+// successor has died, too (measured on 4.3.6: 3 4 5 1 2 after a window of 2).
+const Window = 128
+
+// HeldWindow is the prefetch of a held queue, the maximum of AMQP. The owner must receive all copies.
+const HeldWindow = 65535
+
+// Kind is the kind of a message in a held queue.
+type Kind string
+
+// Kinds of messages in a held queue.
+const (
+	Join   Kind = "join"   // a process has subscribed; the message informs the active consumer that it is active
+	Claim  Kind = "claim"  // a process is active; it receives its claim after all messages that previous owners rely on
+	Marker Kind = "marker" // the process that has received its claim is the owner, with an epoch
+	Copy   Kind = "copy"   // a message of the partition
+	Done   Kind = "done"   // the copies with the same Seq are done
+)
+
+// Seq is the position of a message among the copies of its key.
+type Seq struct{ Epoch, Number int64 }
+
+// Compare compares positions.
+func (s Seq) Compare(t Seq) int {
+	return cmp.Or(cmp.Compare(s.Epoch, t.Epoch), cmp.Compare(s.Number, t.Number))
+}
+
+// Record is the content of the headers of a message in a held queue.
+type Record struct {
+	Kind  Kind
+	Owner string // subscription of the publisher
+	Epoch int64  // of the publisher; of a Claim: its time in milliseconds
+
+	// Fields of a Copy and of Done.
+	Key     string
+	Seq     Seq
+	Version int64     // the highest version of a Seq replaces the others
+	Due     time.Time // of a Copy: when its next attempt may start
+}
+
+// Delivery is a delivery from one of the queues of a partition.
+type Delivery struct {
+	Tag         uint64
+	Redelivered bool
+	Size        int
+	Message     any // the message for the driver
+}
+
+// Action is an instruction of a Partition to its driver, which must carry out all actions in their order.
+type Action interface{ action() }
+
+type (
+	// AckHeld acknowledges a delivery of the held queue.
+	AckHeld struct{ Tag uint64 }
+
+	// AckPartition acknowledges a delivery of the partition.
+	AckPartition struct{ Tag uint64 }
+
+	// Publish publishes a record to the held queue on the channel that consumes the held queue. Message is the content of a
+	// Copy.
+	Publish struct {
+		Record  Record
+		Message any
+	}
+
+	// Consume starts the consumer of the partition.
+	Consume struct{}
+
+	// Start requests an attempt. The driver calls Begin, and then Finished if Begin has returned true.
+	Start struct{ Entry *Entry }
+
+	// Park requests that the driver moves a message to the failed queue, because the limit of held messages is reached, and
+	// then calls Finished with an empty Result.
+	Park struct{ Entry *Entry }
+
+	// Resign closes the channel of the partition, and then the channel of the held queue. Further calls have no effect.
+	Resign struct{ Reason error }
+)
+
+func (AckHeld) action()      {}
+func (AckPartition) action() {}
+func (Publish) action()      {}
+func (Consume) action()      {}
+func (Start) action()        {}
+func (Park) action()         {}
+func (Resign) action()       {}
+
+// Result is the result of an attempt. The zero value means that the message is done: it was processed, or the broker has
+// confirmed its copy in the failed queue.
+type Result struct {
+	Retry     bool      // the message waits until Due
+	Due       time.Time // if Retry is set
+	Message   any       // if Retry is set: the content of the copy
+	Abandoned bool      // the message stays unacknowledged, for the next owner
+}
