@@ -85,6 +85,7 @@ func (w *Worker) message(d *delivery) Delivery {
 		m.UserID = user
 	}
 	m.MessageID, m.MessageIDAssigned = d.id, d.id != d.MessageID
+	m.Epoch = d.Epoch
 	return m
 }
 

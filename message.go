@@ -88,6 +88,10 @@ type Delivery struct {
 	// You cannot distinguish this redelivery from another message with the same content. A message that is retried
 	// without a copy (topology.Requeuing, topology.DeadLettering, topology.DelayedRetry) does not get an ID.
 	MessageIDAssigned bool
+
+	// Epoch grows with each change of the process that owns the partition of the message; see Keyed. It is 0 without
+	// WorkerConfig.OrderBy.
+	Epoch int64
 }
 
 // PropertySet is a set of properties of a message.

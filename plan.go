@@ -119,7 +119,7 @@ func (pl *planner) after(p *plan, d *delivery, refusal publish.Refusal, reason e
 func (pl *planner) from(w way, d *delivery, f topology.Failure, reason error) *plan {
 	for ; ; w++ {
 		p := &plan{way: w, event: EventParked, verb: ack.Ack, failure: f}
-		p.failure.Attempt, p.failure.History, p.failure.Queue = d.Attempt, d.History, pl.cfg.Queue
+		p.failure.Attempt, p.failure.History, p.failure.Queue = d.Attempt, d.History, cmp.Or(d.Source, pl.cfg.Queue)
 		p.failure.Exchange, p.failure.RoutingKey = d.History.OriginAt(d.At)
 		if reason != nil {
 			p.failure.Error += notes[w] + reason.Error()

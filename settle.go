@@ -104,6 +104,8 @@ func (w *Worker) settle(ctx context.Context, d *delivery) {
 // carryOut settles a delivery, and returns nil, or the event of a delivery for which this was impossible.
 func (w *Worker) carryOut(d *delivery, p *plan) *Event {
 	switch {
+	case p.copied && p.event == EventRetried && w.cfg.OrderBy != nil:
+		return w.wait(d, p)
 	case p.copied && w.cfg.Order == AckThenPublish:
 		return w.ackThenPublish(d, p)
 	case p.copied:

@@ -95,6 +95,7 @@ func (w *Worker) consumption() consume.Config {
 		Limiter: cfg.Limiter, Breaker: cfg.Breaker,
 		Link: w.client.consuming, Tasks: &w.client.tasks, Reconnect: w.client.cfg.Reconnect, Log: w.log,
 	}
+	c.Keyed = w.keyed()
 	if cfg.Debounce != nil {
 		c.Window = cfg.Debounce.Window
 	}

@@ -110,6 +110,10 @@ type WorkerConfig struct {
 	// worker handles each message.
 	Debounce *Debounce
 
+	// OrderBy makes workers handle the messages of each key in order, also through retries. Default: nil, so that a retry
+	// does not delay other messages.
+	OrderBy *Keyed
+
 	// CrashLimit is the maximum number of deliveries of a message that end unsettled, because the worker's process exits
 	// or its connection fails. When a message reaches this number, the worker parks the message without calling the
 	// handler. After two unsettled deliveries, the worker handles the message alone, so that a crash does not affect other
@@ -146,6 +150,13 @@ func (c WorkerConfig) maxPrefetch() int {
 func (c WorkerConfig) withDefaults() WorkerConfig {
 	c.Policy = c.Policy.WithDefaults()
 	c.Strategy = c.Strategy.WithDefaults()
+	if c.OrderBy != nil {
+		keyed := c.OrderBy.withDefaults()
+		c.OrderBy = &keyed
+		if _, wrapped := c.Strategy.Route.(keyedRoute); !wrapped {
+			c.Strategy.Route = keyedRoute{c.Strategy.Route, keyed.Partitions}
+		}
+	}
 	if c.Concurrency == 0 {
 		c.Concurrency = max(DefaultConcurrency, min(largestBatch(c.Handler), math.MaxUint16))
 	}
@@ -202,6 +213,9 @@ func (c WorkerConfig) Validate() error {
 	}
 	if slices.ContainsFunc(c.Middleware, func(m Middleware) bool { return m == nil }) {
 		fault("Middleware must not contain nil")
+	}
+	if c.OrderBy != nil {
+		errs = append(errs, c.OrderBy.validate(&c))
 	}
 	if c.Debounce != nil {
 		errs = append(errs, c.Debounce.validate(consume.Deadline(d.ConsumerTimeout)))

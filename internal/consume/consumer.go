@@ -32,6 +32,8 @@ type Config struct {
 	Timeout      time.Duration // acknowledgement timeout of the broker; negative: none
 	DrainTimeout time.Duration
 
+	Keyed *Keyed // nil: no order by key
+
 	Limiter Limiter // may be nil
 	Breaker Breaker // may be nil
 
@@ -126,7 +128,19 @@ func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 	defer drain()
 	c.settling, c.handling, c.draining = settling, handling, draining
 
-	last, err := c.consume(ctx)
+	var last interface{ close(timeout time.Duration) }
+	var err error
+	if c.Keyed != nil {
+		if g, failed := c.consumeKeyed(ctx); g != nil {
+			last, err = g, failed
+		} else {
+			err = failed
+		}
+	} else if s, failed := c.consume(ctx); s != nil {
+		last, err = s, failed
+	} else {
+		err = failed
+	}
 	drain()
 
 	idle := make(chan struct{})

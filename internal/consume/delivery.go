@@ -11,6 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/guard"
+	"github.com/reprisemq/reprise/internal/ordered"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -32,6 +33,12 @@ type Delivery struct {
 	Owned any // data of the owner
 
 	FrameSize int // maximum frame size of the connection that delivered the message
+
+	// With Keyed:
+	Source string         // the partition
+	Epoch  int64          // of the owner of the partition
+	term   *term          // nil without Keyed
+	entry  *ordered.Entry // of the attempt
 
 	session   *session
 	arrived   time.Time
@@ -68,7 +75,7 @@ func (d *Delivery) read() {
 	case d.Err != nil:
 		d.History = topology.History{}
 		return
-	case d.History.Queue != "" && d.History.Queue != c.Queue:
+	case d.History.Queue != "" && d.History.Queue != c.Queue && d.History.Queue != d.Source:
 		// The marks belong to another queue, because a program copied the message with all headers.
 		d.History = topology.History{RetriesLeft: d.History.RetriesLeft}
 	}
@@ -117,6 +124,8 @@ func (d *Delivery) isSuspect() bool {
 // crashLimit returns the number of crashes after which a message is parked; 0 means no limit.
 func (s *session) crashLimit() int {
 	switch limit := s.consumer.CrashLimit; {
+	case s.consumer.Keyed != nil:
+		return 0 // messages are returned at each change of the owner, also without an attempt
 	case limit < 0:
 		return 0
 	case limit > 0:
@@ -162,6 +171,9 @@ var ErrLost = errors.New("reprise: the connection of the delivery is closed")
 
 // Settle settles only this delivery, not its burst. It returns ErrLost if the channel has closed.
 func (d *Delivery) Settle(v ack.Verb) error {
+	if d.term != nil {
+		return d.term.settled(d, ordered.Result{})
+	}
 	if !d.session.acks.Settle(d.Tag, v) || d.session.ctx.Err() != nil {
 		return ErrLost
 	}
@@ -181,7 +193,7 @@ func (d *Delivery) AckNow() error {
 // the session already holds maxHeld times its prefetch, or if the owner must know that acknowledgements were processed.
 func (d *Delivery) Hold() {
 	s := d.session
-	if d.held || s.consumer.Certain {
+	if d.held || s.consumer.Certain || d.term != nil {
 		return
 	}
 	d.held = true
@@ -216,6 +228,10 @@ func (d *Delivery) AckBurst() {
 
 // Requeue requeues the burst and then the delivery, in order of arrival.
 func (d *Delivery) Requeue() {
+	if d.term != nil {
+		d.putBack()
+		return
+	}
 	for _, other := range d.Burst {
 		d.session.acks.Settle(other.Tag, ack.NackRequeue)
 	}

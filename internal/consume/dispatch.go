@@ -157,13 +157,21 @@ func (s *session) advance(next *admission) error {
 func (d *Delivery) attempt() {
 	c := d.session.consumer
 	defer c.attempts.Done() // also after runtime.Goexit
+	handling := c.handling
+	if t := d.term; t != nil {
+		if !t.begin(d) {
+			d.End(ErrNotAttempted, 0, nil)
+			return
+		}
+		d.arrived, handling = time.Now(), t.handling
+	}
 	if err := d.checkSource(); err != nil {
 		d.End(ErrNotAttempted, 0, nil)
 		d.session.end(err)
 		return
 	}
 	d.read()
-	c.owner.Handle(c.handling, d)
+	c.owner.Handle(handling, d)
 }
 
 // ErrStream means that the queue is a stream. A consumer would skip its earlier messages, and a stream ignores acks.

@@ -1,0 +1,374 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/ordered"
+	"github.com/reprisemq/reprise/internal/retry"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Keyed configures a Consumer that handles the messages of a key in order. It consumes the partitions of its queue; see package
+// ordered.
+type Keyed struct {
+	Partitions int
+	MaxHeld    int // per partition
+	MaxBytes   int
+	OnFull     ordered.Full
+	Owner      KeyedOwner
+}
+
+// KeyedOwner handles the deliveries of a Consumer with Keyed. Several goroutines call the methods concurrently.
+type KeyedOwner interface {
+	// OrderKey returns the key of a message.
+	OrderKey(d *Delivery) string
+
+	// Follower returns the content of a copy of a message that has had no attempt.
+	Follower(d *Delivery) (*amqpconn.Message, error)
+
+	// Hold publishes a message to a held queue. It returns nil after the confirm.
+	Hold(ctx context.Context, queue string, m *amqpconn.Message) error
+
+	// Park moves a message to the failed queue that could not be copied to the held queue for the given reason, and settles it.
+	Park(ctx context.Context, d *Delivery, reason error)
+}
+
+// PartitionQueue returns the name of a partition, from 0.
+func PartitionQueue(queue string, n int) string { return fmt.Sprintf("%s.part.%d", queue, n) }
+
+// HeldQueue returns the name of the held queue of a partition.
+func HeldQueue(partition string) string { return partition + ".held" }
+
+// Times of the ownership of partitions.
+const (
+	lease        = 10 * time.Second
+	patience     = time.Minute
+	rebalance    = 5 * time.Second
+	keepAllTimes = int64(365 * 24 * time.Hour / time.Millisecond) // x-consumer-timeout; RabbitMQ 4.3
+)
+
+var (
+	errReleased = errors.New("reprise: the partition is released")
+	errHeldFull = errors.New("reprise: too many messages wait for earlier messages of their keys")
+)
+
+// partitions are the partitions of a Consumer.
+type partitions struct {
+	consumer *Consumer
+	all      []*partition
+	leave    context.Context // done when the partitions must be released immediately
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	declaring  sync.Mutex
+	generation uint64 // connection on which the queues were declared
+
+	mu      sync.Mutex
+	owned   int
+	waiting []*Delivery // wait for a slot
+	more    chan struct{}
+	stopped bool
+}
+
+// partition is one partition. Only its goroutine uses the fields, unless stated otherwise.
+type partition struct {
+	group    *partitions
+	name     string
+	refusals int           // subscriptions in a row that were active and refused the ownership
+	owns     bool          // this process owns the partition; partitions.mu guards it
+	release  chan struct{} // receives a token if this process owns too many partitions
+}
+
+// consumeKeyed consumes the partitions until ctx is done. The partitions then drain; the caller closes them.
+func (c *Consumer) consumeKeyed(ctx context.Context) (*partitions, error) {
+	g := &partitions{consumer: c, more: make(chan struct{}, 1)}
+	g.leave, g.cancel = context.WithCancel(c.settling)
+	if err := g.declare(ctx); err != nil {
+		return nil, err
+	}
+	for n := range c.Keyed.Partitions {
+		g.all = append(g.all, &partition{group: g, name: PartitionQueue(c.Queue, n), release: make(chan struct{}, 1)})
+	}
+	starting := make(chan struct{})
+	run := func(f func()) error {
+		g.running.Add(1)
+		err := c.Tasks.Go(func() { defer g.running.Done(); f() })
+		if err != nil {
+			g.running.Done()
+		}
+		return err
+	}
+	errs := []error{run(func() { defer close(starting); g.start(ctx) }), run(func() { g.balance(ctx) })}
+	for _, p := range g.all {
+		errs = append(errs, run(func() { p.run(ctx) }))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return g, err
+	}
+	<-ctx.Done()
+	<-starting
+	return g, nil
+}
+
+// close waits until all partitions are released, for at most timeout, and then releases them immediately.
+func (g *partitions) close(timeout time.Duration) {
+	stop := time.AfterFunc(timeout, g.cancel)
+	defer stop.Stop()
+	g.running.Wait()
+	g.cancel()
+}
+
+// declare declares the queues once for each connection. It repeats temporary failures until ctx is done.
+func (g *partitions) declare(ctx context.Context) error {
+	g.declaring.Lock()
+	defer g.declaring.Unlock()
+	c := g.consumer
+	retrier := retry.Retrier{Schedule: c.Reconnect}
+	for {
+		conn, err := c.Link.Get(ctx)
+		if err != nil {
+			return err
+		}
+		if conn.Generation() == g.generation {
+			return nil
+		}
+		permanent, err := c.owner.Declare(ctx)
+		if err == nil {
+			g.generation = conn.Generation()
+			return nil
+		}
+		if permanent && g.generation == 0 {
+			return err
+		}
+		delay := retrier.Failed(0)
+		c.owner.Interrupted(err, delay)
+		if retry.Sleep(ctx, delay) != nil {
+			return err
+		}
+	}
+}
+
+// forget makes the next declare declare the queues again.
+func (g *partitions) forget() {
+	g.declaring.Lock()
+	defer g.declaring.Unlock()
+	g.generation = math.MaxUint64
+}
+
+// request lets a delivery wait for a slot.
+func (g *partitions) request(d *Delivery) {
+	g.mu.Lock()
+	stopped := g.stopped
+	if !stopped {
+		g.waiting = append(g.waiting, d)
+	}
+	g.mu.Unlock()
+	if stopped {
+		d.drop()
+		return
+	}
+	select {
+	case g.more <- struct{}{}:
+	default:
+	}
+}
+
+func (g *partitions) first() *Delivery {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 {
+		return nil
+	}
+	return g.waiting[0]
+}
+
+// start starts attempts when the admission permits them.
+func (g *partitions) start(ctx context.Context) {
+	c := g.consumer
+	next := c.admission(ctx, c.pauser.probing())
+	defer func() {
+		next.end()
+		g.mu.Lock()
+		g.stopped = true
+		waiting := g.waiting
+		g.waiting = nil
+		g.mu.Unlock()
+		for _, d := range waiting {
+			d.drop()
+		}
+	}()
+	for ctx.Err() == nil {
+		if left, _ := c.pauser.remaining(); left > 0 {
+			next.releaseSlots()
+			if c.waitPaused(ctx) != nil {
+				return
+			}
+		}
+		d := g.first()
+		var slots <-chan *slot
+		if d != nil {
+			slots = next.slots()
+		}
+		if d != nil && next.ready() {
+			if next.begin(d) {
+				g.mu.Lock()
+				g.waiting[0] = nil
+				g.waiting = g.waiting[1:]
+				g.mu.Unlock()
+				next.end()
+				next = c.admission(ctx, c.pauser.probing())
+			}
+			continue
+		}
+		select {
+		case <-g.more:
+		case slot := <-slots:
+			next.take(slot)
+		case permitted := <-next.permit:
+			next.answered(permitted)
+		case <-c.pauser.paused():
+		case <-ctx.Done():
+		}
+	}
+}
+
+// waitPaused reports a pause, and waits for its end.
+func (c *Consumer) waitPaused(ctx context.Context) error {
+	left, reason := c.pauser.remaining()
+	if left == unlimited {
+		left = 0
+	}
+	c.Log.Warn("paused", "for", left.Round(time.Millisecond), "reason", reason)
+	c.owner.Paused(left, reason)
+	for {
+		changed := c.pauser.holdChanged()
+		left, _ := c.pauser.remaining()
+		if left <= 0 {
+			c.Log.Info("resumed")
+			c.owner.Resumed()
+			return nil
+		}
+		look := time.NewTimer(left)
+		select {
+		case <-look.C:
+		case <-changed:
+		case <-ctx.Done():
+		}
+		look.Stop()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// quota returns the number of partitions that this process should own, and the number of subscribed processes.
+func (g *partitions) quota(ctx context.Context, held string) (quota, members int, err error) {
+	conn, err := g.consumer.Link.Get(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	err = conn.Do(ctx, func(ch *amqpconn.Channel) (err error) {
+		_, members, err = ch.Counts(ctx, topology.Queue{Name: held}, true)
+		return err
+	})
+	members = max(1, members)
+	return (len(g.all) + members - 1) / members, members, err
+}
+
+// balance releases partitions, one after the other, while this process owns more than its quota.
+func (g *partitions) balance(ctx context.Context) {
+	for n := 0; retry.Sleep(ctx, rebalance) == nil; n++ {
+		quota, _, err := g.quota(ctx, HeldQueue(g.all[n%len(g.all)].name))
+		if p := g.surplus(quota); err == nil && p != nil {
+			select {
+			case p.release <- struct{}{}:
+			default: // is being released
+			}
+		}
+	}
+}
+
+// surplus returns a partition that this process should release, or nil.
+func (g *partitions) surplus(quota int) *partition {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.owned > quota {
+		for _, p := range g.all {
+			if p.owns {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// accept reports whether this process should own one more partition.
+func (p *partition) accept(ctx context.Context) bool {
+	quota, members, err := p.group.quota(ctx, HeldQueue(p.name))
+	p.group.mu.Lock()
+	defer p.group.mu.Unlock()
+	if err == nil && p.group.owned >= quota && p.refusals < members {
+		p.refusals++
+		return false
+	}
+	p.refusals, p.owns = 0, true
+	p.group.owned++
+	return true
+}
+
+// disown ends the ownership.
+func (p *partition) disown() {
+	p.group.mu.Lock()
+	defer p.group.mu.Unlock()
+	p.owns = false
+	p.group.owned--
+	select {
+	case <-p.release:
+	default:
+	}
+}
+
+// run subscribes to the held queue again and again until ctx is done.
+func (p *partition) run(ctx context.Context) {
+	c := p.group.consumer
+	retrier := retry.Retrier{Schedule: c.Reconnect}
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := p.subscribe(ctx)
+		if ctx.Err() != nil || errors.Is(err, errReleased) {
+			continue
+		}
+		if errors.Is(err, amqpconn.ErrClosed) {
+			return
+		}
+		p.group.forget()
+		delay := retrier.Failed(time.Since(began))
+		c.Log.Warn("consuming interrupted", "partition", p.name, "error", err, retry.Next(delay))
+		c.owner.Interrupted(err, delay)
+		_ = retry.Sleep(ctx, delay)
+	}
+}
+
+// subscribe opens the channel of the held queue, and serves the subscription until it ends.
+func (p *partition) subscribe(ctx context.Context) error {
+	c := p.group.consumer
+	if err := p.group.declare(ctx); err != nil {
+		return err
+	}
+	conn, err := c.Link.Get(ctx)
+	if err != nil {
+		return err
+	}
+	t, err := newTerm(ctx, p, conn)
+	if err != nil {
+		return err
+	}
+	defer t.finish()
+	return t.serve(ctx)
+}

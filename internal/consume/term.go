@@ -1,0 +1,345 @@
+package consume
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/ordered"
+	"github.com/reprisemq/reprise/internal/retry"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// term is one subscription to the held queue of a partition, which may become the ownership of the partition. Its goroutine
+// calls the machine; other goroutines use call.
+type term struct {
+	*session  // of the deliveries; its channel is that of the held queue
+	partition *partition
+	id        string
+	machine   *ordered.Partition // nil until the first delivery
+	part      *amqpconn.Channel  // of the partition; nil until the ownership
+	handling  context.Context    // of the handlers
+
+	heldIn, partIn amqpconn.Deliveries
+	calls          chan func()
+	ended          chan struct{} // closed when serve has returned
+	acked          int
+}
+
+// newTerm subscribes to a held queue.
+func newTerm(ctx context.Context, p *partition, conn *amqpconn.Conn) (*term, error) {
+	c := p.group.consumer
+	ch, err := conn.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &term{
+		session: &session{consumer: c, conn: conn, ch: ch, countsNacks: CountsNacks(conn.Version())}, partition: p, id: rand.Text(),
+		calls: make(chan func()), ended: make(chan struct{}),
+	}
+	t.ctx, t.end = context.WithCancelCause(c.settling)
+	handling, cancel := context.WithCancelCause(c.handling)
+	t.handling = handling
+	context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
+	context.AfterFunc(ch.Context(), t.endWithChannel)
+	t.heldIn, err = t.consume(ctx, ch, HeldQueue(p.name), ordered.HeldWindow)
+	if err != nil {
+		t.finish()
+		return nil, err
+	}
+	c.Log.Info("consuming", "generation", conn.Generation(), "partition", p.name)
+	c.owner.Consuming()
+	t.publish(ordered.Record{Kind: ordered.Join, Owner: t.id}, nil)
+	return t, nil
+}
+
+func (t *term) consume(ctx context.Context, ch *amqpconn.Channel, queue string, window int) (amqpconn.Deliveries, error) {
+	var args topology.Table
+	if !t.countsNacks { // RabbitMQ 4.3 and later; see docs/compatibility.md
+		args = topology.Table{"x-consumer-timeout": keepAllTimes}
+	}
+	return ch.Consume(ctx, queue, t.consumer.Tag+"-"+t.id, window, args, func(amqpconn.Deliveries) {}) // the channel closes next
+}
+
+// finish closes the channels: first that of the partition, so that no other process becomes the owner before its messages are
+// returned. It does not cancel the consumers, because the next consumer would then start while messages are unacknowledged.
+func (t *term) finish() {
+	close(t.ended)
+	if t.machine != nil {
+		t.partition.disown()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), LastGrace)
+	defer cancel()
+	if t.part != nil {
+		t.part.Close(ctx)
+	}
+	t.ch.Close(ctx)
+	t.end(errReleased)
+}
+
+// serve processes events until the subscription ends. It returns errReleased if this process has given up the partition.
+func (t *term) serve(ctx context.Context) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	draining, release := ctx.Done(), t.partition.release
+	var handOver <-chan time.Time // before RabbitMQ closes the channel because of the acknowledgement timeout
+	if d := t.consumer.deadline; t.countsNacks && d.exists() {
+		limit := time.NewTimer(d.after)
+		defer limit.Stop()
+		handOver = limit.C
+	}
+	leaving := false
+	for {
+		if err := t.act(ctx); err != nil {
+			if leaving {
+				return errReleased
+			}
+			return err
+		}
+		if leaving && (t.machine == nil || t.machine.Idle()) {
+			t.awaitAcks()
+			return errReleased
+		}
+		timer.Reset(t.untilWake())
+		select {
+		case in, ok := <-t.heldIn:
+			if !ok {
+				return t.closeReason()
+			}
+			if err := t.fromHeld(ctx, in); err != nil {
+				return err
+			}
+			continue
+		case in, ok := <-t.partIn:
+			if !ok {
+				return t.partClosed()
+			}
+			t.fromPartition(in)
+			continue
+		case f := <-t.calls:
+			f()
+			continue
+		case <-timer.C:
+			if t.machine != nil {
+				t.machine.Tick(time.Now())
+			}
+			continue
+		case <-t.ctx.Done():
+			return context.Cause(t.ctx)
+		case <-t.partition.group.leave.Done():
+			return errReleased
+		case <-draining:
+			draining = nil
+		case <-release:
+			release = nil
+		case <-handOver:
+		}
+		leaving = true
+		if t.machine != nil {
+			t.machine.Drain()
+		}
+	}
+}
+
+func (t *term) untilWake() time.Duration {
+	if t.machine != nil {
+		if at := t.machine.Wake(); !at.IsZero() {
+			return max(0, time.Until(at))
+		}
+	}
+	return time.Hour
+}
+
+// partClosed returns the reason why the partition's channel has closed.
+func (t *term) partClosed() error {
+	if t.part.IsClosed() {
+		<-t.part.Context().Done()
+		return fmt.Errorf("channel of the partition closed: %w", context.Cause(t.part.Context()))
+	}
+	return errCancelled
+}
+
+// awaitAcks waits until RabbitMQ can no longer lose acks when the channels close; see ack.CertainWindow.
+func (t *term) awaitAcks() {
+	if t.acked > 0 && t.conn.IsRabbitMQ() {
+		_ = retry.Sleep(t.ctx, quorumAckTime/10)
+	}
+}
+
+// fromHeld passes a delivery of the held queue to the machine. The first delivery shows that the subscription is active.
+func (t *term) fromHeld(ctx context.Context, in amqpconn.Incoming) error {
+	d := t.delivery(in)
+	redelivered := d.Redelivered
+	r, ok := takeRecord(d)
+	if !ok {
+		t.consumer.Log.Error("message in the held queue has no record", "queue", HeldQueue(t.partition.name), "message_id", d.MessageID)
+		return nil
+	}
+	if t.machine == nil {
+		if !t.partition.accept(ctx) {
+			return errReleased
+		}
+		k := t.consumer.Keyed
+		t.machine = ordered.New(ordered.Config{
+			Owner: t.id, Lease: lease, Patience: patience, MaxHeld: k.MaxHeld, MaxBytes: k.MaxBytes, OnFull: k.OnFull,
+		})
+	}
+	t.machine.Held(time.Now(), ordered.Delivery{Tag: d.Tag, Redelivered: redelivered, Size: len(d.Body), Message: d}, r)
+	return nil
+}
+
+func (t *term) fromPartition(in amqpconn.Incoming) {
+	d := t.delivery(in)
+	d.Headers = withoutDelivery(amqpconn.ReadTable(d.Headers))
+	t.machine.Received(time.Now(), ordered.Delivery{Tag: d.Tag, Size: len(d.Body), Message: d}, t.consumer.Keyed.Owner.OrderKey(d))
+}
+
+func (t *term) delivery(in amqpconn.Incoming) *Delivery {
+	d := t.consumer.owner.New()
+	d.Delivery, d.session, d.term, d.Source = amqpconn.NewDelivery(in), t.session, t, t.partition.name
+	d.arrived, d.inTime, d.FrameSize = time.Now(), t.ctx, t.conn.FrameSize()
+	return d
+}
+
+// act carries out the actions of the machine.
+func (t *term) act(ctx context.Context) error {
+	if t.machine == nil {
+		return nil
+	}
+	for _, action := range t.machine.Actions() {
+		var err error
+		switch a := action.(type) {
+		case ordered.AckHeld:
+			t.acked++
+			err = t.ch.Ack(a.Tag, false)
+		case ordered.AckPartition:
+			t.acked++
+			err = t.part.Ack(a.Tag, false)
+		case ordered.Publish:
+			t.publish(a.Record, a.Message)
+		case ordered.Consume:
+			t.consumer.Log.Info("partition owned", "partition", t.partition.name, "epoch", t.machine.Epoch())
+			if t.part, err = t.conn.Open(ctx); err == nil {
+				t.partIn, err = t.consume(ctx, t.part, t.partition.name, ordered.Window)
+			}
+		case ordered.Start:
+			d := a.Entry.Message.(*Delivery)
+			d.entry, d.Epoch = a.Entry, t.machine.Epoch()
+			t.partition.group.request(d)
+		case ordered.Park:
+			d := a.Entry.Message.(*Delivery)
+			d.entry, d.Epoch = a.Entry, t.machine.Epoch()
+			err = t.consumer.Tasks.Go(func() {
+				d.read()
+				t.consumer.Keyed.Owner.Park(t.handling, d, errHeldFull)
+			})
+		case ordered.Resign:
+			err = a.Reason
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish publishes a record. If the broker does not accept it, the term ends.
+func (t *term) publish(r ordered.Record, content any) {
+	k, queue := t.consumer.Keyed.Owner, HeldQueue(t.partition.name)
+	var m *amqpconn.Message
+	var d *Delivery
+	var err error
+	switch x := content.(type) {
+	case *Delivery: // a follower
+		x.read()
+		d = x
+		m, err = k.Follower(x)
+	case retried:
+		d, m = x.d, x.copy
+	}
+	if err == nil {
+		m, err = withRecord(m, r, d)
+	}
+	if err != nil {
+		t.end(err)
+		return
+	}
+	err = t.consumer.Tasks.Go(func() {
+		if err := k.Hold(t.ctx, queue, m); err != nil && t.ctx.Err() == nil {
+			t.end(fmt.Errorf("cannot publish to %q: %w", queue, err))
+		}
+	})
+	if err != nil {
+		t.end(err)
+	}
+}
+
+// retried is the content of the copy of a message that has failed.
+type retried struct {
+	d    *Delivery
+	copy *amqpconn.Message
+}
+
+// call runs f on the goroutine of the term. It returns false if the term has ended.
+func (t *term) call(f func()) bool {
+	select {
+	case t.calls <- f:
+		return true
+	case <-t.ended:
+		return false
+	}
+}
+
+// begin reports whether the attempt of a delivery may start.
+func (t *term) begin(d *Delivery) (ok bool) {
+	answer := make(chan bool, 1)
+	if !t.call(func() { answer <- t.machine.Begin(time.Now(), d.entry) }) {
+		return false
+	}
+	return <-answer
+}
+
+// drop gives up the start of an attempt.
+func (d *Delivery) drop() {
+	t := d.term
+	_ = t.consumer.Tasks.Go(func() {
+		if t.begin(d) {
+			t.settled(d, ordered.Result{Abandoned: true})
+		}
+	})
+}
+
+// settled reports the result of an attempt.
+func (t *term) settled(d *Delivery, r ordered.Result) error {
+	if !t.call(func() { t.machine.Finished(time.Now(), d.entry, r) }) {
+		return ErrLost
+	}
+	return nil
+}
+
+// Wait makes a failed message wait until due, before all later messages of its key. The copy replaces the message. It returns
+// ErrLost if the channel of the delivery has closed.
+func (d *Delivery) Wait(due time.Time, c *amqpconn.Message) error {
+	return d.term.settled(d, ordered.Result{Retry: true, Due: due, Message: retried{d, c}})
+}
+
+// requeuePause is the pause before the next attempt if a message could not be settled.
+const requeuePause = time.Second
+
+// putBack repeats the attempt soon, or leaves the message to the next owner if the process stops.
+func (d *Delivery) putBack() {
+	t := d.term
+	if t.consumer.draining.Err() != nil || t.ctx.Err() != nil {
+		_ = t.settled(d, ordered.Result{Abandoned: true})
+		return
+	}
+	m, err := t.consumer.Keyed.Owner.Follower(d)
+	if err != nil {
+		t.end(errors.Join(ErrLost, err))
+		return
+	}
+	_ = d.Wait(time.Now().Add(requeuePause), m)
+}

@@ -1,0 +1,212 @@
+package reprise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/internal/guard"
+	"github.com/reprisemq/reprise/internal/ordered"
+	"github.com/reprisemq/reprise/internal/publish"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// HeaderKey is the header with the key of a message that PublishKeyed has published.
+const HeaderKey = "x-reprise-key"
+
+// Keyed makes workers handle messages with the same key one at a time and in the order of their publication, in all
+// processes, also while a message waits for its retry: the later messages with the same key wait, too. Messages with other keys
+// continue. Publish the messages with Client.PublishKeyed.
+//
+// A message begins after all earlier messages with the same key were processed or parked. After a crash or a lost connection,
+// messages with a key may be repeated from an earlier message on, in order. A handler whose process lost its connection without
+// noticing may still run when another process repeats the message. A handler that ignores its context, and must not overwrite
+// later results, stores Delivery.Epoch with each result and refuses results of a lower epoch.
+//
+// The queue is divided into partitions by key: the quorum queues {Queue}.part.0, {Queue}.part.0.held and so on. Each partition has
+// one owner at a time, and all processes own about the same number of partitions. Concurrency limits the handlers of a process.
+// All messages that wait are in the memory of the owners; retries have exact delays and need no wait queues.
+//
+// Keyed requires RabbitMQ 4.0 or later, or the embedded broker. It cannot be combined with AckThenPublish, Acked, Debounce,
+// Priority or CrashLimit, and not with an existing queue.
+type Keyed struct {
+	// Partitions is the number of partitions. It must be the same in all workers and publishers, and cannot be changed while
+	// the queue has messages. It limits the number of processes that work at the same time. Required.
+	Partitions int
+
+	// MaxHeld is the maximum number of messages of a partition that wait for a retry, or behind a message that waits for a
+	// retry. A few more are possible. Default: 2000.
+	MaxHeld int
+
+	// MaxHeldBytes is the maximum size of the bodies of these messages. A few more bytes are possible. Default: 64 MiB.
+	MaxHeldBytes int
+
+	// OnFull is the behavior when a message cannot wait because of these limits. Default: ParkKey.
+	OnFull OnFull
+}
+
+// OnFull is the behavior of a partition in which too many messages wait; see Keyed.
+type OnFull int
+
+const (
+	// ParkKey parks a message that cannot wait, and then all messages with the same key that arrive while an earlier one
+	// waits. They are parked in order.
+	ParkKey OnFull = iota
+
+	// PausePartition leaves the message in its partition. If 128 messages cannot wait, the partition stops until another
+	// message was retried or parked.
+	PausePartition
+)
+
+// Defaults of Keyed.
+const (
+	DefaultMaxHeld      = 2000
+	DefaultMaxHeldBytes = 64 << 20
+)
+
+const maxPartitions = 256 // each needs two channels of a connection
+
+func (k Keyed) withDefaults() Keyed {
+	if k.MaxHeld == 0 {
+		k.MaxHeld = DefaultMaxHeld
+	}
+	if k.MaxHeldBytes == 0 {
+		k.MaxHeldBytes = DefaultMaxHeldBytes
+	}
+	return k
+}
+
+// validate reports invalid fields, and fields of c that cannot be combined with OrderBy.
+func (k Keyed) validate(c *WorkerConfig) error {
+	var errs []error
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("reprise: WorkerConfig."+format, args...))
+	}
+	if k.Partitions < 1 || k.Partitions > maxPartitions {
+		fault("OrderBy.Partitions must be between 1 and %d: got %d", maxPartitions, k.Partitions)
+	}
+	if k.MaxHeld < 0 || k.MaxHeld > ordered.HeldWindow/2 {
+		fault("OrderBy.MaxHeld must be between 0 and %d: got %d (0 means %d)", ordered.HeldWindow/2, k.MaxHeld, DefaultMaxHeld)
+	}
+	if k.MaxHeldBytes < 0 {
+		fault("OrderBy.MaxHeldBytes must not be negative: got %d (0 means %d)", k.MaxHeldBytes, DefaultMaxHeldBytes)
+	}
+	if k.OnFull != ParkKey && k.OnFull != PausePartition {
+		fault("OrderBy.OnFull must be ParkKey or PausePartition: got %d", k.OnFull)
+	}
+	if c.Order != PublishThenAck || c.Acked != nil || c.Debounce != nil || c.Priority != 0 || c.CrashLimit > 0 || c.AsDelivered {
+		fault("OrderBy cannot be combined with AckThenPublish, Acked, Debounce, Priority, CrashLimit or AsDelivered")
+	}
+	return errors.Join(errs...)
+}
+
+// PublishKeyed publishes a message for workers with WorkerConfig.OrderBy and the same number of partitions. It sets the header
+// HeaderKey and the routing key, and otherwise works like Publish. The order of two messages is defined if the first call has
+// returned before the second call. If a call returns ErrUnconfirmed, the broker may store its message later.
+func (c *Client) PublishKeyed(ctx context.Context, queue string, partitions int, key string, m *Message) error {
+	if m == nil || partitions < 1 {
+		return fmt.Errorf("%w: message must not be nil, and partitions must be positive: got %d", ErrInvalidMessage, partitions)
+	}
+	headers := make(map[string]any, len(m.Headers)+1)
+	for name, value := range m.Headers {
+		headers[name] = value
+	}
+	headers[HeaderKey] = key
+	m.Headers, m.Exchange, m.RoutingKey, m.Priority = headers, "", consume.PartitionQueue(queue, partitionOf(key, partitions)), 0
+	return c.Publish(ctx, m)
+}
+
+// partitionOf returns the partition of a key. Names on the wire depend on it, so it must not change.
+func partitionOf(key string, partitions int) int {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key))
+	return int(h.Sum64() % uint64(partitions))
+}
+
+// keyedRoute replaces the work queue and the wait queues of a route by partitions.
+type keyedRoute struct {
+	topology.Route
+	partitions int
+}
+
+// Topology returns the partitions and their held queues.
+func (r keyedRoute) Topology(queue string) (t topology.Topology) {
+	for n := range r.partitions {
+		partition := consume.PartitionQueue(queue, n)
+		for _, name := range []string{partition, consume.HeldQueue(partition)} {
+			t.Queues = append(t.Queues, topology.Queue{Name: name, Args: topology.Table{
+				"x-queue-type": "quorum", "x-single-active-consumer": true, "x-delivery-limit": int64(-1), "x-overflow": "reject-publish",
+			}})
+		}
+	}
+	return t.Merge(r.Failed(topology.Delivery{Queue: queue, RoutingKey: queue}).Topology)
+}
+
+// Wait returns a hop with the exact delay. The copy does not use it: see Worker.wait.
+func (r keyedRoute) Wait(_ topology.Delivery, delay time.Duration) (topology.Hop, error) {
+	return topology.Hop{Delay: max(0, delay)}, nil
+}
+
+// keyed returns the configuration of the consumer.
+func (w *Worker) keyed() *consume.Keyed {
+	k := w.cfg.OrderBy
+	if k == nil {
+		return nil
+	}
+	return &consume.Keyed{
+		Partitions: k.Partitions, MaxHeld: k.MaxHeld, MaxBytes: k.MaxHeldBytes, OnFull: ordered.Full(k.OnFull), Owner: (*owner)(w),
+	}
+}
+
+// wait makes the consumer hold the copy of p until the time of its retry.
+func (w *Worker) wait(d *delivery, p *plan) *Event {
+	if err := d.Wait(time.Now().Add(p.hop.Delay), &p.copy); err != nil {
+		w.logger(d, p).Warn("copy dropped", "error", err, "reason", context.Cause(d.Context()))
+		return &Event{Kind: EventDropped, Err: err}
+	}
+	return nil
+}
+
+func (o *owner) OrderKey(d *consume.Delivery) string {
+	key, _ := d.Headers[HeaderKey].(string)
+	return key
+}
+
+func (o *owner) Follower(d *consume.Delivery) (*amqpconn.Message, error) {
+	w := (*Worker)(o)
+	p := &plan{}
+	err := guard.Call("copy", func() (err error) {
+		p.copy.Headers, err = amqpconn.EncodeTable(p.carry(w.arrived(d), w.planner.user()))
+		return err
+	})
+	p.copy.Expiration = ""
+	return &p.copy, err
+}
+
+func (o *owner) Hold(ctx context.Context, queue string, m *amqpconn.Message) error {
+	c := o.client
+	conn, err := c.publishing.Get(ctx)
+	if err != nil {
+		return err
+	}
+	if err := amqpconn.CheckSize("", queue, m, conn.FrameSize(), 0); err != nil {
+		return err
+	}
+	return c.copies.Publish(ctx, publish.NewMessage("", queue, m), nil)
+}
+
+func (o *owner) Park(ctx context.Context, in *consume.Delivery, reason error) {
+	w := (*Worker)(o)
+	d := w.arrived(in)
+	text := reason.Error()
+	if d.result.text != "" {
+		text = d.result.text + "\n\nparked: " + text
+	}
+	d.result = result{reason: "too many messages wait", text: text, err: reason}
+	d.result.outcome = unretryable
+	w.settle(ctx, d)
+}
