@@ -36,6 +36,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if arguments := os.Getenv(keyedVariable); arguments != "" {
+		if err := work(arguments); err != nil {
+			println(err.Error())
+		}
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 

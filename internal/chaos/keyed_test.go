@@ -1,0 +1,199 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// keyedVariable is the environment variable with the URL, the queue and the record file of a worker with OrderBy. If it is set,
+// the test program runs this worker.
+const keyedVariable = "REPRISE_CHAOS_KEYED"
+
+const keyedPartitions = 6
+
+// work runs a worker with OrderBy until the process is killed. It appends a line to the file for each start and each success, so
+// that the file contains the attempts of all processes in their order.
+func work(arguments string) error {
+	fields := strings.Fields(arguments)
+	record, err := os.OpenFile(fields[2], os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	c, err := reprise.Dial(context.Background(), fields[0], &reprise.Config{Logger: log})
+	if err != nil {
+		return err
+	}
+	w, err := reprise.NewWorker(c, reprise.WorkerConfig{
+		Queue: fields[1], Concurrency: 16, OrderBy: &reprise.Keyed{Partitions: keyedPartitions},
+		Policy: reprise.Policy{MaxAttempts: 1000, Backoff: backoff.Jitter{Backoff: backoff.Fixed(300 * time.Millisecond), Spread: 0.9}},
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
+			attempt := fmt.Sprintf("%v %v %d\n", m.Headers[reprise.HeaderKey], m.Headers["number"], m.Epoch)
+			if _, err := record.WriteString("begin " + attempt); err != nil {
+				return err
+			}
+			time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond) // the work
+			if rand.IntN(6) == 0 {
+				return errors.New("fails")
+			}
+			_, err := record.WriteString("done " + attempt)
+			return err
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	return w.Run(context.Background())
+}
+
+// replayAttempts checks the attempts in a record file, and returns the number of successes and of epochs.
+func replayAttempts(t *testing.T, file string) (order *testkit.KeyOrder, done int, epochs map[string]bool) {
+	t.Helper()
+	order, epochs = testkit.NewKeyOrder(), map[string]bool{}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		f := strings.Fields(line)
+		number, err1 := strconv.Atoi(f[2])
+		epoch, err2 := strconv.ParseInt(f[3], 10, 64)
+		if err1 != nil || err2 != nil {
+			t.Fatalf("invalid line %q", line)
+		}
+		epochs[f[3]] = true
+		if f[0] == "begin" {
+			_ = order.Begin(f[1], number, epoch)
+		} else if order.Done(f[1], number, epoch) == nil {
+			done++
+		}
+	}
+	return order, done, epochs
+}
+
+// Keys keep their order although the processes of workers are killed.
+func TestKilledWorkersKeepOrderOfKeys(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		if b.IsRabbitMQ && b.Version < "4" {
+			return // OrderBy requires RabbitMQ 4.0
+		}
+		const keys, processes = 24, 3
+		kills := 2 * *rounds
+		messages := 4 * kills
+		queue := testkit.Name(t, "keyed")
+		file := filepath.Join(t.TempDir(), "attempts")
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		deleteKeyed(t, b.URL, queue)
+		client, err := reprise.Dial(t.Context(), b.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close(context.Background())
+		var workers []*exec.Cmd
+		run := func() *exec.Cmd {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), keyedVariable+"="+strings.Join([]string{b.URL, queue, file}, " "))
+			cmd.Stderr = os.Stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			return cmd
+		}
+		kill := func(cmd *exec.Cmd) { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+		for range processes {
+			workers = append(workers, run())
+		}
+		defer func() {
+			for _, cmd := range workers {
+				kill(cmd)
+			}
+		}()
+		publish := func(key string, number int) error {
+			m := &reprise.Message{Headers: map[string]any{"number": int64(number)}}
+			err := client.PublishKeyed(t.Context(), queue, keyedPartitions, key, m)
+			if errors.Is(err, reprise.ErrUnroutable) { // no worker has declared the queues yet
+				return err
+			}
+			if err != nil {
+				t.Errorf("cannot publish: %v", err)
+			}
+			return nil
+		}
+		testkit.Eventually(t, 2*time.Minute, func() error { return publish("key0", 1) })
+		for round := range kills {
+			var publishing sync.WaitGroup
+			for k := range keys {
+				publishing.Go(func() {
+					for n := range messages / kills {
+						number := round*messages/kills + n + 1
+						if k == 0 && number == 1 {
+							continue
+						}
+						testkit.Eventually(t, 2*time.Minute, func() error { return publish(fmt.Sprint("key", k), number) })
+					}
+				})
+			}
+			publishing.Wait()
+			testkit.Eventually(t, 2*time.Minute, func() bool { // kill it while messages are in flight
+				_, done, _ := replayAttempts(t, file)
+				return done >= (round*2+1)*keys*messages/kills/2
+			})
+			kill(workers[round%processes])
+			workers[round%processes] = run()
+		}
+		var order *testkit.KeyOrder
+		var epochs map[string]bool
+		testkit.Eventually(t, 5*time.Minute, func() error {
+			order, _, epochs = replayAttempts(t, file)
+			return order.Complete(keys, messages)
+		})
+		for _, violation := range order.Violations() {
+			t.Error(violation)
+		}
+		t.Logf("%d messages, %d kills, %d epochs", keys*messages, kills, len(epochs))
+	})
+}
+
+// deleteKeyed deletes the queues of a worker with OrderBy at the end of the test.
+func deleteKeyed(t *testing.T, url, queue string) {
+	t.Helper()
+	t.Cleanup(func() {
+		c, err := amqp.Dial(url)
+		if err != nil {
+			return // the broker was stopped
+		}
+		defer c.Close()
+		ch, err := c.Channel()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for n := range keyedPartitions {
+			name := fmt.Sprintf("%s.part.%d", queue, n)
+			for _, q := range []string{name, name + ".held", queue + ".failed"} {
+				if _, err := ch.QueueDelete(q, false, false, false); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}
