@@ -143,6 +143,7 @@ func (r keyedRoute) Topology(queue string) (t topology.Topology) {
 			}})
 		}
 	}
+	t.Queues = append(t.Queues, topology.Queue{Name: consume.MembersQueue(queue), Args: topology.Table{"x-queue-type": "quorum"}})
 	return t.Merge(r.Failed(topology.Delivery{Queue: queue, RoutingKey: queue}).Topology)
 }
 

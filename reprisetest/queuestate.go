@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/consume"
+
 	"github.com/reprisemq/reprise/internal/testhook"
 )
 
@@ -34,11 +36,20 @@ func (s queueState) consumed() bool { return s.Consumers > 0 || s.left || !s.los
 
 // inFlight reports whether the queue has messages that are not at rest.
 func (s queueState) inFlight() bool {
+	if isHeld(s.Name) && s.Unacked+s.Ready <= 1 { // only the marker of the owner
+		return false
+	}
 	switch {
 	case s.Unacked > 0, s.Delayed > 0, s.Dead > 0, s.Leaving:
 		return true
 	}
 	return s.Ready > 0 && (s.consumed() || s.movesExpired && !s.Expires.IsZero())
+}
+
+// isHeld reports whether a queue is the held queue of a partition; see reprise.Keyed.
+func isHeld(queue string) bool {
+	rest, held := strings.CutSuffix(queue, consume.HeldQueue(""))
+	return held && strings.Contains(rest, ".part.")
 }
 
 // String describes the messages of the queue. It returns "" if the queue is empty.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/consume"
 )
 
 // Attempt is an attempt to process a message: one run of the handler with its middleware.
@@ -56,11 +57,12 @@ func (a Attempts) Errors() []error {
 
 // Worker is a worker that records its attempts. It is safe for concurrent use.
 type Worker struct {
-	broker *Broker
-	queue  string
-	worker *reprise.Worker
-	ran    chan struct{} // closed when Run has returned
-	err    error         // result of Run
+	broker   *Broker
+	queue    string
+	consumed []string // the queue, or its held queues and partitions
+	worker   *reprise.Worker
+	ran      chan struct{} // closed when Run has returned
+	err      error         // result of Run
 
 	mu       sync.Mutex
 	attempts Attempts
@@ -88,6 +90,14 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 	b.mu.Lock()
 	b.strategies[config.Queue] = config.Strategy
 	b.mu.Unlock()
+	if k := config.OrderBy; k != nil {
+		for n := range k.Partitions {
+			partition := consume.PartitionQueue(w.queue, n)
+			w.consumed = append(w.consumed, consume.HeldQueue(partition), partition)
+		}
+	} else {
+		w.consumed = []string{w.queue}
+	}
 	go func() {
 		defer close(w.ran)
 		w.err = w.worker.Run(context.Background())
@@ -169,8 +179,10 @@ func (w *Worker) end(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if w.broker.consumers(w.queue) == 0 {
-		w.broker.forget(place{"/", w.queue})
+	for _, queue := range w.consumed {
+		if w.broker.consumers(queue) == 0 {
+			w.broker.forget(place{"/", queue})
+		}
 	}
 	return w.err
 }

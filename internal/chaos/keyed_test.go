@@ -189,7 +189,7 @@ func deleteKeyed(t *testing.T, url, queue string) {
 		}
 		for n := range keyedPartitions {
 			name := fmt.Sprintf("%s.part.%d", queue, n)
-			for _, q := range []string{name, name + ".held", queue + ".failed"} {
+			for _, q := range []string{name, name + ".held", queue + ".failed", queue + ".part.members"} {
 				if _, err := ch.QueueDelete(q, false, false, false); err != nil {
 					t.Error(err)
 				}

@@ -45,11 +45,15 @@ func PartitionQueue(queue string, n int) string { return fmt.Sprintf("%s.part.%d
 // HeldQueue returns the name of the held queue of a partition.
 func HeldQueue(partition string) string { return partition + ".held" }
 
+// MembersQueue returns the name of the queue whose consumers are counted. The queue has no messages. RabbitMQ does not count the
+// consumers of a held queue that are not active.
+func MembersQueue(queue string) string { return queue + ".part.members" }
+
 // Times of the ownership of partitions.
 const (
 	lease        = 10 * time.Second
 	patience     = time.Minute
-	rebalance    = 5 * time.Second
+	rebalance    = time.Minute                                    // a subscription of another process starts it earlier
 	keepAllTimes = int64(365 * 24 * time.Hour / time.Millisecond) // x-consumer-timeout; RabbitMQ 4.3
 )
 
@@ -74,6 +78,8 @@ type partitions struct {
 	waiting []*Delivery // wait for a slot
 	more    chan struct{}
 	stopped bool
+
+	joined chan struct{} // receives a token when the number of members or of owned partitions may have changed
 }
 
 // partition is one partition. Only its goroutine uses the fields, unless stated otherwise.
@@ -87,7 +93,7 @@ type partition struct {
 
 // consumeKeyed consumes the partitions until ctx is done. The partitions then drain; the caller closes them.
 func (c *Consumer) consumeKeyed(ctx context.Context) (*partitions, error) {
-	g := &partitions{consumer: c, more: make(chan struct{}, 1)}
+	g := &partitions{consumer: c, more: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
 	g.leave, g.cancel = context.WithCancel(c.settling)
 	if err := g.declare(ctx); err != nil {
 		return nil, err
@@ -104,7 +110,7 @@ func (c *Consumer) consumeKeyed(ctx context.Context) (*partitions, error) {
 		}
 		return err
 	}
-	errs := []error{run(func() { defer close(starting); g.start(ctx) }), run(func() { g.balance(ctx) })}
+	errs := []error{run(func() { defer close(starting); g.start(ctx) }), run(func() { g.balance(ctx) }), run(func() { g.attend(ctx) })}
 	for _, p := range g.all {
 		errs = append(errs, run(func() { p.run(ctx) }))
 	}
@@ -267,14 +273,46 @@ func (c *Consumer) waitPaused(ctx context.Context) error {
 	}
 }
 
-// quota returns the number of partitions that this process should own, and the number of subscribed processes.
-func (g *partitions) quota(ctx context.Context, held string) (quota, members int, err error) {
+// attend keeps a consumer of the members queue, so that the other processes count this process.
+func (g *partitions) attend(ctx context.Context) {
+	c := g.consumer
+	retrier := retry.Retrier{Schedule: c.Reconnect}
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := g.declare(ctx)
+		if err == nil {
+			var conn *amqpconn.Conn
+			if conn, err = c.Link.Get(ctx); err == nil {
+				err = conn.Do(ctx, func(ch *amqpconn.Channel) error {
+					_, err := ch.Consume(ctx, MembersQueue(c.Queue), c.Tag, 1, nil, func(amqpconn.Deliveries) {})
+					if err != nil {
+						return err
+					}
+					g.check()
+					select {
+					case <-ctx.Done():
+						return nil
+					case <-ch.Context().Done():
+						return context.Cause(ch.Context())
+					}
+				})
+			}
+		}
+		if errors.Is(err, amqpconn.ErrClosed) {
+			return
+		}
+		_ = retry.Sleep(ctx, retrier.Failed(time.Since(began)))
+	}
+}
+
+// quota returns the number of partitions that this process should own, and the number of processes.
+func (g *partitions) quota(ctx context.Context) (quota, members int, err error) {
 	conn, err := g.consumer.Link.Get(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
 	err = conn.Do(ctx, func(ch *amqpconn.Channel) (err error) {
-		_, members, err = ch.Counts(ctx, topology.Queue{Name: held}, true)
+		_, members, err = ch.Counts(ctx, topology.Queue{Name: MembersQueue(g.consumer.Queue)}, true)
 		return err
 	})
 	members = max(1, members)
@@ -283,14 +321,30 @@ func (g *partitions) quota(ctx context.Context, held string) (quota, members int
 
 // balance releases partitions, one after the other, while this process owns more than its quota.
 func (g *partitions) balance(ctx context.Context) {
-	for n := 0; retry.Sleep(ctx, rebalance) == nil; n++ {
-		quota, _, err := g.quota(ctx, HeldQueue(g.all[n%len(g.all)].name))
+	tick := time.NewTicker(rebalance)
+	defer tick.Stop()
+	for {
+		select {
+		case <-g.joined:
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		quota, _, err := g.quota(ctx)
 		if p := g.surplus(quota); err == nil && p != nil {
 			select {
-			case p.release <- struct{}{}:
-			default: // is being released
+			case p.release <- struct{}{}: // disown continues the balance
+			default:
 			}
 		}
+	}
+}
+
+// check makes balance compare the number of owned partitions with the quota.
+func (g *partitions) check() {
+	select {
+	case g.joined <- struct{}{}:
+	default:
 	}
 }
 
@@ -310,7 +364,7 @@ func (g *partitions) surplus(quota int) *partition {
 
 // accept reports whether this process should own one more partition.
 func (p *partition) accept(ctx context.Context) bool {
-	quota, members, err := p.group.quota(ctx, HeldQueue(p.name))
+	quota, members, err := p.group.quota(ctx)
 	p.group.mu.Lock()
 	defer p.group.mu.Unlock()
 	if err == nil && p.group.owned >= quota && p.refusals < members {
@@ -332,6 +386,7 @@ func (p *partition) disown() {
 	case <-p.release:
 	default:
 	}
+	p.group.check()
 }
 
 // run subscribes to the held queue again and again until ctx is done.

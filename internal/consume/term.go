@@ -187,6 +187,9 @@ func (t *term) fromHeld(ctx context.Context, in amqpconn.Incoming) error {
 			Owner: t.id, Lease: lease, Patience: patience, MaxHeld: k.MaxHeld, MaxBytes: k.MaxBytes, OnFull: k.OnFull,
 		})
 	}
+	if r.Kind == ordered.Join && r.Owner != t.id {
+		t.partition.group.check()
+	}
 	t.machine.Held(time.Now(), ordered.Delivery{Tag: d.Tag, Redelivered: redelivered, Size: len(d.Body), Message: d}, r)
 	return nil
 }

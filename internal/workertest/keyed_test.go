@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 // cleanKeyed deletes the queues of a worker with OrderBy at the end of the test.
 func cleanKeyed(t *testing.T, b testkit.Target, queue string, partitions int) {
 	t.Helper()
-	names := []string{queue + ".failed"}
+	names := []string{queue + ".failed", queue + ".part.members"}
 	for n := range partitions {
 		name := fmt.Sprintf("%s.part.%d", queue, n)
 		names = append(names, name, name+".held")
@@ -76,5 +77,59 @@ func TestKeyedWorkersKeepOrder(t *testing.T) {
 		for _, violation := range order.Violations() {
 			t.Error(violation)
 		}
+	})
+}
+
+// Processes divide the partitions. When a process stops, the others take over its partitions.
+func TestKeyedWorkersDividePartitions(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		if b.IsRabbitMQ && b.Version < "4" {
+			return // requires RabbitMQ 4.0
+		}
+		const partitions, processes = 8, 3
+		queue := testkit.Name(t, "keyed")
+		cleanKeyed(t, b, queue, partitions)
+		var mu sync.Mutex
+		owners := map[string]int{}
+		var stops []func() error
+		for n := range processes {
+			stops = append(stops, start(t, dial(t, b.URL), reprise.WorkerConfig{
+				Queue: queue, OrderBy: &reprise.Keyed{Partitions: partitions},
+				Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
+					mu.Lock()
+					defer mu.Unlock()
+					owners[m.RoutingKey] = n
+					return nil
+				}),
+			}))
+		}
+		publisher := dial(t, b.URL)
+		divided := func(want ...int) func() error {
+			return func() error {
+				for n := range 10 * partitions {
+					if err := publisher.PublishKeyed(t.Context(), queue, partitions, fmt.Sprint(n), &reprise.Message{}); err != nil {
+						return err
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				got := make([]int, processes)
+				for _, n := range owners {
+					got[n]++
+				}
+				if slices.Sort(got); !slices.Equal(got, want) || len(owners) != partitions {
+					return fmt.Errorf("got %v partitions, want %v", got, want)
+				}
+				return nil
+			}
+		}
+		testkit.Eventually(t, timeout, divided(2, 3, 3))
+		if err := stops[1](); err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		clear(owners)
+		mu.Unlock()
+		testkit.Eventually(t, timeout, divided(0, 4, 4))
 	})
 }

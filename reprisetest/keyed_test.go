@@ -1,0 +1,73 @@
+package reprisetest_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/reprisetest"
+)
+
+// A message waits for hours, and the later messages of its key wait behind it, also when another process takes over. Other keys
+// continue. A message without another attempt is parked.
+func TestKeyWaitsForRetry(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		began := time.Now()
+		var got []string
+		config := reprise.WorkerConfig{
+			Queue: "orders", Concurrency: 4, OrderBy: &reprise.Keyed{Partitions: 2},
+			Policy: reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(4 * time.Hour)},
+			Handler: handler(func(m *reprise.Delivery) error {
+				got = append(got, fmt.Sprintf("%s attempt %d after %s", m.Body, m.Attempt, time.Since(began).Round(time.Minute)))
+				if string(m.Body) == "a1" && m.Attempt < 3 || string(m.Body) == "a2" {
+					return errors.New("closed")
+				}
+				return nil
+			}),
+		}
+		first := b.Work(t, config)
+		client := b.Client(t, nil)
+		publish := func(key, body string) {
+			t.Helper()
+			m := &reprise.Message{Body: []byte(body), Expiration: time.Hour * 100, Priority: 9, Headers: map[string]any{"n": int64(1)}}
+			if err := client.PublishKeyed(t.Context(), "orders", 2, key, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish("a", "a1")
+		publish("a", "a2")
+		publish("a", "a3")
+		first.Await(t, 1)
+		publish("b", "b1")
+		first.Await(t, 2)
+		time.Sleep(time.Hour)
+		b.Work(t, config) // waits for its turn
+		if err := first.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		publish("b", "b2")
+		b.Drain(t)
+		want := []string{
+			"a1 attempt 1 after 0s", "b1 attempt 1 after 0s", "b2 attempt 1 after 1h0m0s", "a1 attempt 2 after 4h0m0s",
+			"a1 attempt 3 after 8h0m0s", "a2 attempt 1 after 8h0m0s", "a2 attempt 2 after 12h0m0s", "a2 attempt 3 after 16h0m0s", "a3 attempt 1 after 16h0m0s",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("attempts: -want +got\n%s", diff)
+		}
+		parked := b.Messages(t, "orders.failed")
+		if len(parked) != 1 || string(parked[0].Body) != "a2" || len(parked[0].Errors) != 3 || parked[0].RoutingKey != "orders.part.0" && parked[0].RoutingKey != "orders.part.1" {
+			t.Errorf("parked: got %+v, want a2 with 3 errors and its original routing key", parked)
+		}
+		for _, q := range b.Queues() {
+			if q.Ready+q.Unacked > 1 && q.Name != "orders.failed" {
+				t.Errorf("queue %s has %d ready and %d unacked messages", q.Name, q.Ready, q.Unacked)
+			}
+		}
+	})
+}
