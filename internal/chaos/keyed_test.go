@@ -197,3 +197,80 @@ func deleteKeyed(t *testing.T, url, queue string) {
 		}
 	})
 }
+
+// Keys keep their order although the leaders of partitions, and the nodes that the workers use, are killed.
+func TestKilledNodesKeepOrderOfKeys(t *testing.T) {
+	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
+		const keys = 8
+		order := testkit.NewKeyOrder()
+		for n := range 2 {
+			// Each worker begins with another node.
+			hosts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(c.URL(), "amqp://guest:guest@"), "/"), ",")
+			hosts = append(hosts[n:], hosts[:n]...)
+			client, err := reprise.Dial(t.Context(), "amqp://guest:guest@"+strings.Join(hosts, ",")+"/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
+				Queue: "keyed", Concurrency: 8, OrderBy: &reprise.Keyed{Partitions: keyedPartitions}, KeepDeclaring: true,
+				Policy: reprise.Policy{MaxAttempts: 1000, Backoff: backoff.Fixed(100 * time.Millisecond)},
+				Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
+					key, number := m.Headers[reprise.HeaderKey].(string), int(m.Headers["number"].(int64))
+					if err := order.Begin(key, number, m.Epoch); err != nil {
+						return err
+					}
+					if rand.IntN(6) == 0 {
+						return errors.New("fails")
+					}
+					return order.Done(key, number, m.Epoch)
+				}),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var running sync.WaitGroup
+			running.Go(func() {
+				if err := worker.Run(context.Background()); err != nil {
+					t.Errorf("worker: %v", err)
+				}
+			})
+			t.Cleanup(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), timeout)
+				defer cancel()
+				if err := errors.Join(worker.Shutdown(ctx), client.Close(ctx)); err != nil {
+					t.Error(err)
+				}
+				running.Wait()
+			})
+		}
+		publisher, err := reprise.Dial(t.Context(), c.URLs[2], nil) // this node is not killed
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer publisher.Close(context.Background())
+		number := 0
+		more := func(n int) {
+			t.Helper()
+			for range n {
+				number++
+				for k := range keys {
+					testkit.Eventually(t, timeout, func() error {
+						m := &reprise.Message{Headers: map[string]any{"number": int64(number)}}
+						return publisher.PublishKeyed(t.Context(), "keyed", keyedPartitions, fmt.Sprint("key", k), m)
+					})
+				}
+			}
+		}
+		more(10)
+		for _, node := range c.Nodes[:2] {
+			c.Kill(node)
+			more(10)
+			c.Start(node)
+			more(10)
+		}
+		testkit.Eventually(t, timeout, func() error { return order.Complete(keys, number) })
+		for _, violation := range order.Violations() {
+			t.Error(violation)
+		}
+	})
+}
