@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -31,6 +32,10 @@ const keyedPartitions = 6
 // work runs a worker with OrderBy until the process is killed. It appends a line to the file for each start and each success, so
 // that the file contains the attempts of all processes in their order.
 func work(arguments string) error {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the process of the test
+		os.Exit(1)
+	}()
 	fields := strings.Fields(arguments)
 	record, err := os.OpenFile(fields[2], os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -112,7 +117,9 @@ func TestKilledWorkersKeepOrderOfKeys(t *testing.T) {
 		run := func() *exec.Cmd {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), keyedVariable+"="+strings.Join([]string{b.URL, queue, file}, " "))
-			cmd.Stderr = os.Stderr
+			if _, err := cmd.StdinPipe(); err != nil {
+				t.Fatal(err)
+			}
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
