@@ -31,8 +31,8 @@ const HeaderKey = "x-reprise-key"
 // one owner at a time, and all processes own about the same number of partitions. Concurrency limits the handlers of a process.
 // All messages that wait are in the memory of the owners; retries have exact delays and need no wait queues.
 //
-// Keyed requires RabbitMQ 4.0 or later, or the embedded broker. It cannot be combined with AckThenPublish, Acked, Debounce,
-// Priority or CrashLimit, and not with an existing queue.
+// Keyed requires RabbitMQ 4.0 or later, or the embedded broker. It cannot be combined with AckThenPublish, Acked, Debounce
+// or Priority, and not with an existing queue.
 type Keyed struct {
 	// Partitions is the number of partitions. It must be the same in all workers and publishers, and cannot be changed while
 	// the queue has messages. It limits the number of processes that work at the same time. Required.
@@ -98,8 +98,8 @@ func (k Keyed) validate(c *WorkerConfig) error {
 	if k.OnFull != ParkKey && k.OnFull != PausePartition {
 		fault("OrderBy.OnFull must be ParkKey or PausePartition: got %d", k.OnFull)
 	}
-	if c.Order != PublishThenAck || c.Acked != nil || c.Debounce != nil || c.Priority != 0 || c.CrashLimit > 0 || c.AsDelivered {
-		fault("OrderBy cannot be combined with AckThenPublish, Acked, Debounce, Priority, CrashLimit or AsDelivered")
+	if c.Order != PublishThenAck || c.Acked != nil || c.Debounce != nil || c.Priority != 0 || c.AsDelivered {
+		fault("OrderBy cannot be combined with AckThenPublish, Acked, Debounce, Priority or AsDelivered")
 	}
 	return errors.Join(errs...)
 }
@@ -208,6 +208,9 @@ func (o *owner) Park(ctx context.Context, in *consume.Delivery, reason error) {
 		text = d.result.text + "\n\nparked: " + text
 	}
 	d.result = result{reason: "too many messages wait", text: text, err: reason}
+	if in.Crashes > 0 {
+		d.result.reason = "never settled"
+	}
 	d.result.outcome = unretryable
 	w.settle(ctx, d)
 }

@@ -54,6 +54,9 @@ func work(arguments string) error {
 			if _, err := record.WriteString("begin " + attempt); err != nil {
 				return err
 			}
+			if m.Headers["poison"] != nil {
+				os.Exit(1)
+			}
 			time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond) // the work
 			if rand.IntN(6) == 0 {
 				return errors.New("fails")
@@ -114,17 +117,7 @@ func TestKilledWorkersKeepOrderOfKeys(t *testing.T) {
 		}
 		defer client.Close(context.Background())
 		var workers []*exec.Cmd
-		run := func() *exec.Cmd {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), keyedVariable+"="+strings.Join([]string{b.URL, queue, file}, " "))
-			if _, err := cmd.StdinPipe(); err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			return cmd
-		}
+		run := func() *exec.Cmd { return startKeyed(t, b.URL, queue, file) }
 		kill := func(cmd *exec.Cmd) { _ = cmd.Process.Kill(); _ = cmd.Wait() }
 		for range processes {
 			workers = append(workers, run())
@@ -177,6 +170,73 @@ func TestKilledWorkersKeepOrderOfKeys(t *testing.T) {
 			t.Error(violation)
 		}
 		t.Logf("%d messages, %d kills, %d epochs", keys*messages, kills, len(epochs))
+	})
+}
+
+// startKeyed starts a process with a worker.
+func startKeyed(t *testing.T, url, queue, file string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), keyedVariable+"="+strings.Join([]string{url, queue, file}, " "))
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+// A message that terminates its process is parked, although it is at the head of its key. The other messages are processed.
+func TestPoisonMessageOfKeyIsParked(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		if b.IsRabbitMQ && b.Version < "4" {
+			return // OrderBy requires RabbitMQ 4.0
+		}
+		queue := testkit.Name(t, "keyed")
+		file := filepath.Join(t.TempDir(), "attempts")
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		deleteKeyed(t, b.URL, queue)
+		client, err := reprise.Dial(t.Context(), b.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close(context.Background())
+		cmd := startKeyed(t, b.URL, queue, file)
+		for number, headers := range []map[string]any{{}, {"poison": true}, {}} {
+			headers["number"] = int64(number)
+			m := &reprise.Message{Headers: headers}
+			testkit.Eventually(t, timeout, func() error { return client.PublishKeyed(t.Context(), queue, keyedPartitions, "key", m) })
+		}
+		poisoned := 0
+		for {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			poisoned = strings.Count(string(content), "begin key 1 ")
+			if strings.Contains(string(content), "done key 2 ") {
+				break
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			select {
+			case <-ended:
+				cmd = startKeyed(t, b.URL, queue, file)
+			case <-time.After(3 * time.Second): // look again
+				_ = cmd.Process.Kill()
+				<-ended
+				cmd = startKeyed(t, b.URL, queue, file)
+			}
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		n, err := client.Depth(t.Context(), queue+".failed")
+		if err != nil || n != 1 || poisoned < 5 || poisoned > 8 {
+			t.Errorf("got %d parked messages (%v) after %d attempts, want 1 after 5 to 8 attempts", n, err, poisoned)
+		}
 	})
 }
 

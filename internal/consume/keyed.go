@@ -35,7 +35,7 @@ type KeyedOwner interface {
 	// Hold publishes a message to a held queue. It returns nil after the confirm.
 	Hold(ctx context.Context, queue string, m *amqpconn.Message) error
 
-	// Park moves a message to the failed queue that could not be copied to the held queue for the given reason, and settles it.
+	// Park moves a message to the failed queue for the given reason, and settles it.
 	Park(ctx context.Context, d *Delivery, reason error)
 }
 
@@ -61,6 +61,18 @@ var (
 	errReleased = errors.New("reprise: the partition is released")
 	errHeldFull = errors.New("reprise: too many messages wait for earlier messages of their keys")
 )
+
+// keyedCrashLimit returns the number of attempts that do not end after which a message is parked. Unlike other consumers, a keyed
+// consumer counts them itself, because the broker counts each return of a message at a change of the owner.
+func (c *Consumer) keyedCrashLimit() int64 {
+	switch {
+	case c.CrashLimit < 0:
+		return math.MaxInt64
+	case c.CrashLimit == 0:
+		return DefaultCrashLimit
+	}
+	return int64(c.CrashLimit)
+}
 
 // partitions are the partitions of a Consumer.
 type partitions struct {

@@ -26,6 +26,9 @@ func withRecord(m *amqpconn.Message, r ordered.Record, d *Delivery) (*amqpconn.M
 		if !r.Due.IsZero() {
 			t["due"] = r.Due.UnixMilli()
 		}
+		if r.Starts != 0 {
+			t["starts"] = r.Starts
+		}
 		t["exchange"], t["routing-key"], t["priority"], t["redelivered"] = d.Exchange, d.RoutingKey, int64(held.Priority), d.Redelivered
 		held.Priority = 0
 	}
@@ -37,6 +40,12 @@ func withRecord(m *amqpconn.Message, r ordered.Record, d *Delivery) (*amqpconn.M
 	var err error
 	held.Headers, err = amqpconn.EncodeTable(headers)
 	return &held, err
+}
+
+// isReturned reports whether a delivery may have terminated processes. The count also includes other changes of the owner.
+func (d *Delivery) isReturned() bool {
+	n, _ := amqpvalue.Integer(d.Headers["x-delivery-count"])
+	return n >= suspectAfter
 }
 
 // takeRecord removes the record from a delivery of a held queue, and restores the properties of the original. It returns false
@@ -57,7 +66,7 @@ func takeRecord(d *Delivery) (r ordered.Record, ok bool) {
 	}
 	r = ordered.Record{
 		Kind: ordered.Kind(text("kind")), Owner: text("owner"), Epoch: number("epoch"), Key: text("key"),
-		Seq: ordered.Seq{Epoch: number("seq-epoch"), Number: number("seq")}, Version: number("version"),
+		Seq: ordered.Seq{Epoch: number("seq-epoch"), Number: number("seq")}, Version: number("version"), Starts: number("starts"),
 	}
 	if due := number("due"); due != 0 {
 		r.Due = time.UnixMilli(due)

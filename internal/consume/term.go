@@ -172,7 +172,7 @@ func (t *term) awaitAcks() {
 // fromHeld passes a delivery of the held queue to the machine. The first delivery shows that the subscription is active.
 func (t *term) fromHeld(ctx context.Context, in amqpconn.Incoming) error {
 	d := t.delivery(in)
-	redelivered := d.Redelivered
+	redelivered, suspect := d.Redelivered, d.isReturned()
 	r, ok := takeRecord(d)
 	if !ok {
 		t.consumer.Log.Error("message in the held queue has no record", "queue", HeldQueue(t.partition.name), "message_id", d.MessageID)
@@ -185,19 +185,21 @@ func (t *term) fromHeld(ctx context.Context, in amqpconn.Incoming) error {
 		k := t.consumer.Keyed
 		t.machine = ordered.New(ordered.Config{
 			Owner: t.id, Lease: lease, Patience: patience, MaxHeld: k.MaxHeld, MaxBytes: k.MaxBytes, OnFull: k.OnFull,
+			CrashLimit: t.consumer.keyedCrashLimit(),
 		})
 	}
 	if r.Kind == ordered.Join && r.Owner != t.id {
 		t.partition.group.check()
 	}
-	t.machine.Held(time.Now(), ordered.Delivery{Tag: d.Tag, Redelivered: redelivered, Size: len(d.Body), Message: d}, r)
+	t.machine.Held(time.Now(), ordered.Delivery{Tag: d.Tag, Redelivered: redelivered, Suspect: suspect, Size: len(d.Body), Message: d}, r)
 	return nil
 }
 
 func (t *term) fromPartition(in amqpconn.Incoming) {
 	d := t.delivery(in)
+	suspect := d.isReturned()
 	d.Headers = withoutDelivery(amqpconn.ReadTable(d.Headers))
-	t.machine.Received(time.Now(), ordered.Delivery{Tag: d.Tag, Size: len(d.Body), Message: d}, t.consumer.Keyed.Owner.OrderKey(d))
+	t.machine.Received(time.Now(), ordered.Delivery{Tag: d.Tag, Suspect: suspect, Size: len(d.Body), Message: d}, t.consumer.Keyed.Owner.OrderKey(d))
 }
 
 func (t *term) delivery(in amqpconn.Incoming) *Delivery {
@@ -235,9 +237,14 @@ func (t *term) act(ctx context.Context) error {
 		case ordered.Park:
 			d := a.Entry.Message.(*Delivery)
 			d.entry, d.Epoch = a.Entry, t.machine.Epoch()
+			reason := errHeldFull
+			if a.Crashes > 0 {
+				reason = fmt.Errorf("reprise: not handled again: %d attempts have not ended (CrashLimit)", a.Crashes)
+			}
 			err = t.consumer.Tasks.Go(func() {
 				d.read()
-				t.consumer.Keyed.Owner.Park(t.handling, d, errHeldFull)
+				d.Crashes = a.Crashes
+				t.consumer.Keyed.Owner.Park(t.handling, d, reason)
 			})
 		case ordered.Resign:
 			err = a.Reason

@@ -32,6 +32,10 @@ type Entry struct {
 	state    state
 	due      time.Time
 	next     any // content of the next copy
+
+	suspect bool  // each start must be counted in the held queue
+	starts  int64 // as counted
+	counted bool  // the next start is counted
 }
 
 type state int
@@ -64,7 +68,7 @@ func (p *Partition) advance(now time.Time, k *key) {
 		case waiting:
 			p.start(now, k)
 		}
-		if head.copy == 0 || !p.copyFollower(now, k) {
+		if k.publishing || head.copy == 0 || !p.copyFollower(now, k) {
 			return
 		}
 	}
@@ -113,6 +117,7 @@ func (p *Partition) stored(k *key, e *Entry, d Delivery, r Record) {
 	if e.state == failed {
 		e.state = waiting
 	}
+	e.counted = r.Starts > 0
 }
 
 // copy publishes a copy of an entry.
@@ -122,7 +127,7 @@ func (p *Partition) copy(now time.Time, e *Entry, message any) {
 		e.seq = Seq{p.epoch, p.number}
 	}
 	e.key.publishing = true
-	p.publish(now, Record{Kind: Copy, Key: e.key.name, Seq: e.seq, Version: e.version + 1, Due: e.due}, message, e)
+	p.publish(now, Record{Kind: Copy, Key: e.key.name, Seq: e.seq, Version: e.version + 1, Due: e.due, Starts: e.starts}, message, e)
 }
 
 // copyFollower copies or parks the first entry without a copy behind a held entry. It returns true if the entry was removed.
@@ -152,13 +157,17 @@ func (p *Partition) overflow(k *key, e *Entry) {
 	case p.phase != owning:
 	case p.cfg.OnFull == ParkKey:
 		k.parks = e != k.entries[0]
-		e.state = started
-		p.running++
-		p.actions = append(p.actions, Park{e})
+		p.park(e, 0)
 	case !k.crowded:
 		k.crowded = true
 		p.crowded = append(p.crowded, k)
 	}
+}
+
+func (p *Partition) park(e *Entry, crashes int64) {
+	e.state = started
+	p.running++
+	p.actions = append(p.actions, Park{e, int(crashes)})
 }
 
 // makeRoom lets keys continue that have waited for room.
@@ -192,10 +201,15 @@ func (p *Partition) start(now time.Time, k *key) {
 		if !slices.ContainsFunc(p.outstanding, func(o outstanding) bool { return o.record.Kind == Marker }) {
 			p.publish(now, Record{Kind: Marker}, nil, nil)
 		}
-	default:
+	case !head.suspect || head.counted:
 		head.state = started
 		p.running++
 		p.actions = append(p.actions, Start{head})
+	case head.starts >= p.cfg.CrashLimit:
+		p.park(head, head.starts)
+	default:
+		head.starts++
+		p.copy(now, head, head.Message)
 	}
 }
 
@@ -244,6 +258,7 @@ func (c copies) entries(ack func(tag uint64)) (all []*Entry) {
 		}
 		all = append(all, &Entry{
 			Message: l.last.Message, size: l.last.Size, copy: l.last.Tag, seq: seq, version: l.newest.Version, due: l.newest.Due,
+			suspect: l.last.Suspect || l.newest.Starts > 0, starts: l.newest.Starts,
 		})
 	}
 	return all

@@ -18,6 +18,7 @@ type content struct {
 	key         string
 	number      int // of the message within its key
 	redelivered bool
+	deliveries  int
 }
 
 // queue is a quorum queue with a single active consumer: the first one.
@@ -46,9 +47,10 @@ func (q *queue) dispatch() {
 	}
 	c := q.consumers[0]
 	for _, x := range q.ready {
+		x.deliveries++
 		c.last++
 		c.unacked, c.tags = append(c.unacked, x), append(c.tags, c.last)
-		c.incoming = append(c.incoming, ordered.Delivery{Tag: c.last, Redelivered: x.redelivered, Size: 1, Message: x})
+		c.incoming = append(c.incoming, ordered.Delivery{Tag: c.last, Redelivered: x.redelivered, Suspect: x.deliveries > 2, Size: 1, Message: x})
 	}
 	q.ready = nil
 }
@@ -192,7 +194,7 @@ func (m *model) act(p *process) {
 			x := content{record: a.Record}
 			if a.Record.Kind == ordered.Copy {
 				x = a.Message.(content)
-				x.record, x.redelivered = a.Record, false
+				x.record, x.redelivered, x.deliveries = a.Record, false, 0
 			}
 			p.held.pubs = append(p.held.pubs, x)
 		case ordered.Consume:
@@ -442,7 +444,7 @@ func TestModel(t *testing.T) {
 			t: t, now: time.UnixMilli(1_000_000), held: &queue{}, part: &queue{}, names: []string{"a", "b"},
 			keys: map[string]*progress{},
 			cfg: ordered.Config{
-				Lease: 10 * time.Second, Patience: time.Minute,
+				Lease: 10 * time.Second, Patience: time.Minute, CrashLimit: 3,
 				MaxHeld: rapid.IntRange(2, 8).Draw(t, "MaxHeld"), MaxBytes: 1000,
 				OnFull: ordered.Full(rapid.IntRange(0, 1).Draw(t, "OnFull")),
 			},

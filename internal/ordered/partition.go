@@ -36,6 +36,8 @@ type Config struct {
 	MaxHeld  int           // maximum number of held messages; a few more are possible
 	MaxBytes int           // maximum size of their bodies
 	OnFull   Full
+
+	CrashLimit int64 // number of attempts in a row that began and did not end, after which a message is parked
 }
 
 // Partition is the state of the owner of one partition, from the first delivery of the held queue on. It is not safe for
@@ -291,7 +293,7 @@ func (p *Partition) Received(now time.Time, d Delivery, name string) {
 		k = &key{name: name}
 		p.keys[name] = k
 	}
-	k.entries = append(k.entries, &Entry{Message: d.Message, key: k, size: d.Size, original: d.Tag})
+	k.entries = append(k.entries, &Entry{Message: d.Message, key: k, size: d.Size, original: d.Tag, suspect: d.Suspect})
 	p.advance(now, k)
 }
 
@@ -316,7 +318,7 @@ func (p *Partition) Finished(now time.Time, e *Entry, r Result) {
 	case r.Abandoned:
 		e.state = abandoned
 	case r.Retry:
-		e.state, e.due, e.next = failed, r.Due, r.Message
+		e.state, e.due, e.next, e.starts, e.counted = failed, r.Due, r.Message, 0, false
 	default:
 		e.state = done
 	}

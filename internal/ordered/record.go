@@ -44,12 +44,14 @@ type Record struct {
 	Seq     Seq
 	Version int64     // the highest version of a Seq replaces the others
 	Due     time.Time // of a Copy: when its next attempt may start
+	Starts  int64     // of a Copy: number of attempts in a row that began and did not end
 }
 
 // Delivery is a delivery from one of the queues of a partition.
 type Delivery struct {
 	Tag         uint64
 	Redelivered bool
+	Suspect     bool // the message may have terminated processes, because it was delivered several times
 	Size        int
 	Message     any // the message for the driver
 }
@@ -77,9 +79,12 @@ type (
 	// Start requests an attempt. The driver calls Begin, and then Finished if Begin has returned true.
 	Start struct{ Entry *Entry }
 
-	// Park requests that the driver moves a message to the failed queue, because the limit of held messages is reached, and
-	// then calls Finished with an empty Result.
-	Park struct{ Entry *Entry }
+	// Park requests that the driver moves a message to the failed queue, and then calls Finished with an empty Result. Either
+	// the limit of held messages is reached, or Crashes attempts at the message began and did not end.
+	Park struct {
+		Entry   *Entry
+		Crashes int
+	}
 
 	// Resign closes the channel of the partition, and then the channel of the held queue. Further calls have no effect.
 	Resign struct{ Reason error }

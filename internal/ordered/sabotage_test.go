@@ -31,8 +31,9 @@ func TestModelFindsFaults(t *testing.T) {
 		{"own without a marker", "partition.go", "	for _, a := range arrived {\n		if a.Kind == Marker {\n", "	for _, a := range arrived {\n		if a.Kind == Marker && false {\n"},
 		{"load deliveries of an earlier term", "partition.go", "slices.ContainsFunc(p.arrived, func(a arrival) bool { return a.Record == r })", "false"},
 		{"acknowledge markers before stale copies", "partition.go", "slices.Concat(stale, p.useless, signs)", "slices.Concat(signs, stale, p.useless)"},
+		{"publish two copies of a key", "key.go", "if k.publishing || head.copy == 0", "if head.copy == 0"},
 		{"keep the copy of a finished attempt", "key.go", "	if r.Kind == Done {\n		p.ackHeld(d.Tag)\n", "	if r.Kind == Done {\n"},
-		{"start two messages of a key", "key.go", "		if head.copy == 0 || !p.copyFollower(now, k) {", "		if len(k.entries) > 1 && k.entries[1].state == waiting && p.phase == owning {\n			k.entries[1].state = started\n			p.running++\n			p.actions = append(p.actions, Start{k.entries[1]})\n		}\n		if head.copy == 0 || !p.copyFollower(now, k) {"},
+		{"start two messages of a key", "key.go", "		if k.publishing || head.copy == 0 || !p.copyFollower(now, k) {", "		if len(k.entries) > 1 && k.entries[1].state == waiting && p.phase == owning {\n			k.entries[1].state = started\n			p.running++\n			p.actions = append(p.actions, Start{k.entries[1]})\n		}\n		if k.publishing || head.copy == 0 || !p.copyFollower(now, k) {"},
 		{"lose the retry of a full partition", "key.go", "	case !k.crowded:\n", "	case false:\n"},
 	} {
 		t.Run(strings.ReplaceAll(fault.name, " ", "-"), func(t *testing.T) {
