@@ -77,7 +77,7 @@ func (p *Partition) advance(now time.Time, k *key) {
 	}
 }
 
-// finish removes the first entry, which is done. It returns false if a Done record must come back before.
+// finish removes the first entry, which is done. It returns false if a Done record must return before.
 func (p *Partition) finish(now time.Time, k *key) bool {
 	head := k.entries[0]
 	switch {
@@ -97,7 +97,7 @@ func (p *Partition) finish(now time.Time, k *key) bool {
 	return true
 }
 
-// stored records that a copy or a Done record has come back.
+// stored records that a copy or a Done record has returned.
 func (p *Partition) stored(k *key, e *Entry, d Delivery, r Record) {
 	if e.copy != 0 {
 		p.ackHeld(e.copy)

@@ -31,8 +31,8 @@ const (
 // Config configures a Partition.
 type Config struct {
 	Owner    string        // identifies the subscription
-	Lease    time.Duration // an attempt starts only if a message came back that was published at most this time ago
-	Patience time.Duration // the owner resigns if a message does not come back in this time
+	Lease    time.Duration // an attempt starts only if a message returned that was published at most this time ago
+	Patience time.Duration // the owner resigns if a message does not return in this time
 	MaxHeld  int           // maximum number of held messages; a few more are possible
 	MaxBytes int           // maximum size of their bodies
 	OnFull   Full
@@ -48,10 +48,10 @@ type Partition struct {
 	phase   phase
 	actions []Action
 
-	arrived []arrival // until the claim has come back
+	arrived []arrival // until the claim has returned
 	useless []uint64  // deliveries between the claim and the marker
 	marker  uint64    // delivery of the newest marker; acked after the next one has arrived, so that a successor always receives one
-	proof   time.Time // publication of the newest message that came back
+	proof   time.Time // publication of the newest message that returned
 
 	outstanding []outstanding // published and not delivered back, oldest first
 	keys        map[string]*key
@@ -66,8 +66,8 @@ type Partition struct {
 type phase int
 
 const (
-	loading phase = iota // until the claim has come back
-	claimed              // until the marker has come back
+	loading phase = iota // until the claim has returned
+	claimed              // until the marker has returned
 	owning
 	draining // starts no attempts
 	resigned
@@ -118,7 +118,7 @@ func (p *Partition) Held(now time.Time, d Delivery, r Record) {
 	}
 }
 
-// load processes a delivery until the claim has come back.
+// load processes a delivery until the claim has returned.
 func (p *Partition) load(now time.Time, d Delivery, r Record, own bool) {
 	if len(p.arrived) == 0 {
 		p.publish(now, Record{Kind: Claim, Epoch: now.UnixMilli()}, nil, nil)
@@ -172,7 +172,7 @@ func (p *Partition) removeOwners() bool {
 	return true
 }
 
-// take starts the ownership after the first marker has come back.
+// take starts the ownership after the first marker has returned.
 func (p *Partition) take(now time.Time) {
 	p.phase = owning
 	loaded, stale, signs := sift(p.arrived)
@@ -196,7 +196,7 @@ func (p *Partition) take(now time.Time) {
 	}
 }
 
-// arrival is a delivery that arrived before the claim came back.
+// arrival is a delivery that arrived before the claim returned.
 type arrival struct {
 	Delivery
 	Record
