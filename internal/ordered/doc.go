@@ -3,7 +3,7 @@
 // The messages of a work queue are divided by key into partitions. A partition consists of two quorum queues with a single
 // active consumer: the partition itself, and its held queue. All processes subscribe to the held queue; the active consumer
 // owns the partition, and only the owner consumes the partition. A Partition is the state of an owner. It does no input and
-// output: it receives deliveries, results and the time, and returns actions.
+// output. It receives deliveries, results and the time, and returns actions.
 //
 // If a message fails, the owner publishes copies of the message and of its followers to the held queue, and acknowledges each
 // original after the broker has delivered the copy back to the owner. The copies wait unacknowledged in memory. If the owner
@@ -20,8 +20,8 @@
 // They follow from these rules:
 //
 //   - A copy that was delivered back was in the queue before another process became the owner, so the other process receives
-//     the copy before its own marker. A confirm does not prove this: a process may receive confirms after it has lost the
-//     held queue to another process, for example while nodes are disconnected.
+//     the copy before its own marker. A confirm does not prove this, because a process may receive confirms after it has
+//     lost the held queue to another process, for example while nodes are disconnected.
 //   - The copies of a key are published one at a time, so that no copy exists without the previous copy.
 //   - The broker may apply acks of one queue and lose acks of another queue. Before a message without a copy may be
 //     acknowledged, a record in the held queue (Done) therefore ends the copies of its key.

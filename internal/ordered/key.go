@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// key is a key with messages. First come the messages with copies in the held queue, then those that are only in the
-// partition.
+// key is a key with messages. First come the messages with copies in the held queue, then the messages that are only in
+// the partition.
 type key struct {
 	name       string
 	entries    []*Entry
@@ -45,7 +45,7 @@ const (
 	started         // the driver starts, runs or parks it
 	failed          // must be copied before it waits
 	done            // must be acknowledged
-	abandoned       // stays as it is
+	abandoned       // stays unacknowledged
 )
 
 // advance performs the next steps of a key. A key does one thing at a time: a crash at any time leaves copies without a gap.
@@ -236,7 +236,7 @@ func (c copies) add(d Delivery, r Record) {
 	}
 }
 
-// entries returns the messages in their order. It acks the copies that the newest copies replace, and then those that a Done
+// entries returns the messages in their order. It acks the copies that the newest copies replace, and then the copies that a Done
 // record ends. A Done record also ends all previous copies of the key, because the broker may lose their acks although it stores
 // the record. It is acked after them, so that they cannot return without it.
 func (c copies) entries(ack func(tag uint64)) (all []*Entry) {
@@ -264,7 +264,7 @@ func (c copies) entries(ack func(tag uint64)) (all []*Entry) {
 	return all
 }
 
-// timers is a heap of keys that wait. A key may have several timers; those without effect are harmless.
+// timers is a heap of keys that wait. A key may have several timers. A timer without effect is harmless.
 type timers []timer
 
 type timer struct {

@@ -28,8 +28,8 @@ type queue struct {
 	consumers []*channel
 }
 
-// channel is a channel of a process that consumes one queue and, if it is the held queue, publishes to it. What the process
-// sends reaches the queue later: acks in their order, publications in any order.
+// channel is a channel of a process that consumes one queue and, if it is the held queue, publishes to it. The acks of the
+// process reach the queue later, in their order, and its publications reach the queue in any order.
 type channel struct {
 	queue    *queue
 	open     bool      // the broker has not closed it

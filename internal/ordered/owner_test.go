@@ -8,7 +8,7 @@ import (
 )
 
 // If a process was active, then another process became the owner, and then the first process is active again before the
-// queue has stored its claim, its first deliveries are obsolete: the other owner may have settled them.
+// queue has stored its claim, its first deliveries are obsolete, because the other owner may have settled them.
 func TestOwnerDoesNotLoadDeliveriesOfEarlierTerm(t *testing.T) {
 	now := time.UnixMilli(1000)
 	p := ordered.New(ordered.Config{Owner: "second", Lease: time.Second, Patience: time.Minute, MaxHeld: 10, MaxBytes: 10})

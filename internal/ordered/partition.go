@@ -50,7 +50,7 @@ type Partition struct {
 
 	arrived []arrival // until the claim has returned
 	useless []uint64  // deliveries between the claim and the marker
-	marker  uint64    // delivery of the newest marker; acked after the next one has arrived, so that a successor always receives one
+	marker  uint64    // delivery of the newest marker; acked after the next marker has arrived, so that a successor always receives a marker
 	proof   time.Time // publication of the newest message that returned
 
 	outstanding []outstanding // published and not delivered back, oldest first
@@ -176,7 +176,7 @@ func (p *Partition) removeOwners() bool {
 func (p *Partition) take(now time.Time) {
 	p.phase = owning
 	loaded, stale, signs := sift(p.arrived)
-	// If acks are lost, those of the last deliveries are lost. The claims and markers come last, because they tell the next
+	// The broker may lose the last acks. The claims and markers come last, because they tell the next
 	// owner which copies are stale.
 	for _, tag := range slices.Concat(stale, p.useless, signs) {
 		p.ackHeld(tag)
@@ -364,7 +364,7 @@ func (p *Partition) Wake() (at time.Time) {
 	return at
 }
 
-// proven reports whether this process is known to have owned the partition a short time ago.
+// proven reports whether a returned message proves that this process owned the partition a short time ago.
 func (p *Partition) proven(now time.Time) bool { return now.Sub(p.proof) < p.cfg.Lease }
 
 func (p *Partition) resign(reason error) {

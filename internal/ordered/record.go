@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Window is the prefetch of a partition. It must never decrease, also not from one version to the next: if a consumer dies
-// and its successor accepts fewer messages than the dead consumer had, RabbitMQ delivers them in another order after the
-// successor has died, too (measured on 4.3.6: 3 4 5 1 2 after a window of 2).
+// Window is the prefetch of a partition. It must never decrease, also not from one version to the next. If a consumer
+// stops and its successor has a smaller window, RabbitMQ changes the order of the messages when the successor also stops.
+// RabbitMQ 4.3.6 delivered 3 4 5 1 2 after a window of 2.
 const Window = 128
 
 // HeldWindow is the prefetch of a held queue, the maximum of AMQP. The owner must receive all copies.
@@ -37,14 +37,14 @@ func (s Seq) Compare(t Seq) int {
 type Record struct {
 	Kind  Kind
 	Owner string // subscription of the publisher
-	Epoch int64  // of the publisher; of a Claim: its time in milliseconds
+	Epoch int64  // of the publisher, or the time of a Claim in milliseconds
 
 	// Fields of a Copy and of Done.
 	Key     string
 	Seq     Seq
-	Version int64     // the highest version of a Seq replaces the others
-	Due     time.Time // of a Copy: when its next attempt may start
-	Starts  int64     // of a Copy: number of attempts in a row that began and did not end
+	Version int64     // the highest version of a Seq replaces the other versions
+	Due     time.Time // time of the next attempt at a Copy
+	Starts  int64     // number of consecutive attempts at a Copy that began and did not end
 }
 
 // Delivery is a delivery from one of the queues of a partition.
@@ -98,8 +98,8 @@ func (Start) action()        {}
 func (Park) action()         {}
 func (Resign) action()       {}
 
-// Result is the result of an attempt. The zero value means that the message is done: it was processed, or the broker has
-// confirmed its copy in the failed queue.
+// Result is the result of an attempt. The zero value means that the message was processed, or that the broker has confirmed its copy in
+// the failed queue.
 type Result struct {
 	Retry     bool      // the message waits until Due
 	Due       time.Time // if Retry is set
