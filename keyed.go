@@ -101,6 +101,17 @@ func (k Keyed) validate(c *WorkerConfig) error {
 	if c.Order != PublishThenAck || c.Acked != nil || c.Debounce != nil || c.Priority != 0 || c.AsDelivered {
 		fault("OrderBy cannot be combined with AckThenPublish, Acked, Debounce, Priority or AsDelivered")
 	}
+	// The held queue replaces the wait queues. Other routes and marks rely on the broker, which counts each change of the owner.
+	switch c.Strategy.Route.(type) {
+	case nil, topology.Buckets:
+	default:
+		fault("Strategy.Route must be nil or topology.Buckets with OrderBy: got %T", c.Strategy.Route)
+	}
+	switch c.Strategy.Marks.(type) {
+	case nil, topology.Trail:
+	default:
+		fault("Strategy.Marks must be nil or topology.Trail with OrderBy: got %T", c.Strategy.Marks)
+	}
 	return errors.Join(errs...)
 }
 

@@ -172,6 +172,10 @@ var ErrLost = errors.New("reprise: the connection of the delivery is closed")
 // Settle settles only this delivery, not its burst. It returns ErrLost if the channel has closed.
 func (d *Delivery) Settle(v ack.Verb) error {
 	if d.term != nil {
+		if v != ack.Ack { // only copies move a message to another queue
+			d.putBack()
+			return nil
+		}
 		return d.term.settled(d, ordered.Result{})
 	}
 	if !d.session.acks.Settle(d.Tag, v) || d.session.ctx.Err() != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // cleanKeyed deletes the queues of a worker with OrderBy at the end of the test.
@@ -132,4 +133,29 @@ func TestKeyedWorkersDividePartitions(t *testing.T) {
 		mu.Unlock()
 		testkit.Eventually(t, timeout, divided(0, 4, 4))
 	})
+}
+
+// Settings that would break the order, or lose messages, are refused.
+func TestKeyedRefusesContradictions(t *testing.T) {
+	valid := reprise.WorkerConfig{
+		Queue: "orders", OrderBy: &reprise.Keyed{Partitions: 4},
+		Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),
+	}
+	if err := valid.Validate(); err != nil {
+		t.Errorf("a valid configuration is refused: %v", err)
+	}
+	for name, change := range map[string]func(c *reprise.WorkerConfig){
+		"no partitions":  func(c *reprise.WorkerConfig) { c.OrderBy = &reprise.Keyed{} },
+		"too many held":  func(c *reprise.WorkerConfig) { c.OrderBy = &reprise.Keyed{Partitions: 1, MaxHeld: 65535} },
+		"ack first":      func(c *reprise.WorkerConfig) { c.Order = reprise.AckThenPublish },
+		"acked":          func(c *reprise.WorkerConfig) { c.Acked = func(*reprise.Delivery, error) {} },
+		"priority":       func(c *reprise.WorkerConfig) { c.Priority = 1 },
+		"requeuing":      func(c *reprise.WorkerConfig) { c.Strategy.Route = topology.Requeuing{} },
+		"dead-lettering": func(c *reprise.WorkerConfig) { c.Strategy.Route = topology.DeadLettering{Delay: time.Second} },
+	} {
+		c := valid
+		if change(&c); c.Validate() == nil {
+			t.Errorf("%s: the configuration is accepted", name)
+		}
+	}
 }
