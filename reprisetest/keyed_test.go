@@ -71,3 +71,45 @@ func TestKeyWaitsForRetry(t *testing.T) {
 		}
 	})
 }
+
+// If too many messages wait, the later messages of their keys are parked in order. Other keys continue.
+func TestFullPartitionParksKey(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		var got []string
+		w := b.Work(t, reprise.WorkerConfig{
+			Queue: "orders", OrderBy: &reprise.Keyed{Partitions: 1, MaxHeld: 2},
+			Policy: reprise.Policy{Backoff: backoff.Fixed(time.Hour)},
+			Handler: handler(func(m *reprise.Delivery) error {
+				got = append(got, string(m.Body))
+				if string(m.Body) == "a1" && m.Attempt == 1 {
+					return errors.New("closed")
+				}
+				return nil
+			}),
+		})
+		client := b.Client(t, nil)
+		for _, body := range []string{"a1", "a2", "a3", "b1", "a4"} {
+			m := &reprise.Message{Body: []byte(body)}
+			if err := client.PublishKeyed(t.Context(), "orders", 1, body[:1], m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Await(t, 2)
+		b.Drain(t)
+		if err := client.PublishKeyed(t.Context(), "orders", 1, "a", &reprise.Message{Body: []byte("a5")}); err != nil {
+			t.Fatal(err)
+		}
+		b.Drain(t)
+		if diff := cmp.Diff([]string{"a1", "b1", "a1", "a2", "a5"}, got); diff != "" {
+			t.Errorf("attempts: -want +got\n%s", diff)
+		}
+		var parked []string
+		for _, m := range b.Messages(t, "orders.failed") {
+			parked = append(parked, string(m.Body))
+		}
+		if diff := cmp.Diff([]string{"a3", "a4"}, parked); diff != "" {
+			t.Errorf("parked: -want +got\n%s", diff)
+		}
+	})
+}
