@@ -56,7 +56,7 @@ func TestModelFindsFaults(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			out, err := exec.Command("go", "test", "-overlay", overlay, "-run", "TestModel$", "-rapid.checks=20000", "-rapid.nofailfile", "-rapid.shrinktime=1ms", ".").CombinedOutput()
+			out, err := exec.Command("go", "test", "-overlay", overlay, "-run", "TestModel$", "-rapid.checks=40000", "-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=1ms", ".").CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "[rapid]") {
 				t.Errorf("TestModel did not find the fault: %v\n%.2000s", err, out)
 				return
