@@ -27,16 +27,22 @@ const HeaderKey = "x-reprise-key"
 // noticing may still run when another process repeats the message. A handler that ignores its context, and must not overwrite
 // later results, stores Delivery.Epoch with each result and refuses results of a lower epoch.
 //
-// The queue is divided into partitions by key: the quorum queues {Queue}.part.0, {Queue}.part.0.held and so on. Each partition has
+// The queue is divided into partitions by key: the quorum queues {Queue}.part.0-of-8, {Queue}.part.0-of-8.held and so on. Each partition has
 // one owner at a time, and all processes own about the same number of partitions. Concurrency limits the handlers of a process.
 // All messages that wait are in the memory of the owners; retries have exact delays and need no wait queues.
 //
 // Keyed requires RabbitMQ 4.0 or later, or the embedded broker. It cannot be combined with AckThenPublish, Acked, Debounce
 // or Priority, and not with an existing queue.
 type Keyed struct {
-	// Partitions is the number of partitions. It must be the same in all workers and publishers, and cannot be changed while
-	// the queue has messages. It limits the number of processes that work at the same time. Required.
+	// Partitions is the number of partitions. It must be the same in all workers and publishers; the first worker of the
+	// queue determines it, and Worker.Run of a worker with another number returns a *DeclareError. It limits the number of processes
+	// that work at the same time. Required.
 	Partitions int
+
+	// Header is the header that contains the key if a message has no header HeaderKey, because another program has published it
+	// to PartitionQueue. It must be the same in all workers. A number is formatted as text. Messages without both headers share
+	// a key. Default: none.
+	Header string
 
 	// MaxHeld is the maximum number of messages of a partition that wait for a retry, or behind a message that waits for a
 	// retry. A few more are possible. Default: 2000.
@@ -127,35 +133,61 @@ func (c *Client) PublishKeyed(ctx context.Context, queue string, partitions int,
 		headers[name] = value
 	}
 	headers[HeaderKey] = key
-	m.Headers, m.Exchange, m.RoutingKey, m.Priority = headers, "", consume.PartitionQueue(queue, partitionOf(key, partitions)), 0
-	return c.Publish(ctx, m)
+	m.Headers, m.Exchange, m.RoutingKey, m.Priority = headers, "", PartitionQueue(queue, key, partitions), 0
+	err := c.Publish(ctx, m)
+	if errors.Is(err, ErrUnroutable) {
+		err = fmt.Errorf("%w (no worker with OrderBy and %d partitions has declared its queues)", err, partitions)
+	}
+	return err
 }
 
-// partitionOf returns the partition of a key. Names on the wire depend on it, so it must not change.
-func partitionOf(key string, partitions int) int {
+// PartitionQueue returns the queue in which workers with OrderBy expect the messages with a key: the FNV-1a hash of 64 bits of
+// the key, modulo partitions, is the number of the partition.
+func PartitionQueue(queue, key string, partitions int) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key))
-	return int(h.Sum64() % uint64(partitions))
+	return consume.PartitionQueue(queue, int(h.Sum64()%uint64(partitions)), partitions)
 }
 
 // keyedRoute replaces the work queue and the wait queues of a route by partitions.
 type keyedRoute struct {
 	topology.Route
-	partitions int
+	keyed Keyed
 }
 
 // Topology returns the partitions and their held queues.
 func (r keyedRoute) Topology(queue string) (t topology.Topology) {
-	for n := range r.partitions {
-		partition := consume.PartitionQueue(queue, n)
+	for n := range r.keyed.Partitions {
+		partition := consume.PartitionQueue(queue, n, r.keyed.Partitions)
 		for _, name := range []string{partition, consume.HeldQueue(partition)} {
 			t.Queues = append(t.Queues, topology.Queue{Name: name, Args: topology.Table{
 				"x-queue-type": "quorum", "x-single-active-consumer": true, "x-delivery-limit": int64(-1), "x-overflow": "reject-publish",
 			}})
 		}
 	}
-	t.Queues = append(t.Queues, topology.Queue{Name: consume.MembersQueue(queue), Args: topology.Table{"x-queue-type": "quorum"}})
-	return t.Merge(r.Failed(topology.Delivery{Queue: queue, RoutingKey: queue}).Topology)
+	return r.keyed.members(queue).Merge(t).Merge(r.Failed(topology.Delivery{Queue: queue, RoutingKey: queue}).Topology)
+}
+
+// members returns the queue of which all workers are consumers. It has no messages. Its arguments have no effect, but they contain
+// the settings that all workers must share, because the broker refuses a declaration with other arguments.
+func (k Keyed) members(queue string) topology.Topology {
+	args := topology.Table{"x-queue-type": "quorum", "x-max-length": int64(k.Partitions)}
+	if k.Header != "" {
+		args["x-dead-letter-exchange"], args["x-dead-letter-routing-key"] = "", k.Header
+	}
+	return topology.Topology{Needs: "4.0", Queues: []topology.Queue{{Name: consume.MembersQueue(queue), Args: args}}}
+}
+
+// joinMembers declares the queue of the members before the other queues, so that a worker with other settings declares nothing.
+func (w *Worker) joinMembers(ctx context.Context) error {
+	if w.cfg.OrderBy == nil {
+		return nil
+	}
+	err := w.client.declare(ctx, w.client.consuming, w.cfg.OrderBy.members(w.cfg.Queue))
+	if e, ok := errors.AsType[*DeclareError](err); ok && refusedWith(e.Err, amqpconn.PreconditionFailed) {
+		e.Advice = fmt.Sprintf("workers of queue %q have another number of partitions (x-max-length) or key (x-dead-letter-routing-key) in OrderBy; use the same settings, or change all workers as docs/ordering.md describes", w.cfg.Queue)
+	}
+	return err
 }
 
 // Wait returns a hop with the exact delay. The copy does not use it: see Worker.wait.
@@ -184,8 +216,16 @@ func (w *Worker) wait(d *delivery, p *plan) *Event {
 }
 
 func (o *owner) OrderKey(d *consume.Delivery) string {
-	key, _ := d.Headers[HeaderKey].(string)
-	return key
+	for _, header := range []string{HeaderKey, o.cfg.OrderBy.Header} {
+		switch value := d.Headers[header].(type) {
+		case nil:
+		case string:
+			return value
+		default:
+			return fmt.Sprint(value)
+		}
+	}
+	return ""
 }
 
 func (o *owner) Follower(d *consume.Delivery) (*amqpconn.Message, error) {

@@ -263,7 +263,9 @@ func (w *Worker) announced() announce.Worker {
 type owner Worker
 
 func (o *owner) Declare(ctx context.Context) (permanent bool, err error) {
-	err = o.client.declare(ctx, o.client.consuming, o.cfg.topology())
+	if err = (*Worker)(o).joinMembers(ctx); err == nil {
+		err = o.client.declare(ctx, o.client.consuming, o.cfg.topology())
+	}
 	if err == nil && o.member != nil {
 		if conn, err := o.client.consuming.Get(ctx); err == nil { // on an error, the consumer cannot consume either
 			o.client.agent.Check(ctx, conn, o.member)

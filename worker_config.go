@@ -154,7 +154,7 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 		keyed := c.OrderBy.withDefaults()
 		c.OrderBy = &keyed
 		if _, wrapped := c.Strategy.Route.(keyedRoute); !wrapped {
-			c.Strategy.Route = keyedRoute{c.Strategy.Route, keyed.Partitions}
+			c.Strategy.Route = keyedRoute{c.Strategy.Route, keyed}
 		}
 	}
 	if c.Concurrency == 0 {

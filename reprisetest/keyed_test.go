@@ -61,7 +61,7 @@ func TestKeyWaitsForRetry(t *testing.T) {
 			t.Errorf("attempts: -want +got\n%s", diff)
 		}
 		parked := b.Messages(t, "orders.failed")
-		if len(parked) != 1 || string(parked[0].Body) != "a2" || len(parked[0].Errors) != 3 || parked[0].RoutingKey != "orders.part.0" && parked[0].RoutingKey != "orders.part.1" {
+		if len(parked) != 1 || string(parked[0].Body) != "a2" || len(parked[0].Errors) != 3 || parked[0].RoutingKey != "orders.part.0-of-2" && parked[0].RoutingKey != "orders.part.1-of-2" {
 			t.Errorf("parked: got %+v, want a2 with 3 errors and its original routing key", parked)
 		}
 		for _, q := range b.Queues() {

@@ -92,7 +92,7 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 	b.mu.Unlock()
 	if k := config.OrderBy; k != nil {
 		for n := range k.Partitions {
-			partition := consume.PartitionQueue(w.queue, n)
+			partition := consume.PartitionQueue(w.queue, n, k.Partitions)
 			w.consumed = append(w.consumed, consume.HeldQueue(partition), partition)
 		}
 	} else {

@@ -255,7 +255,7 @@ func deleteKeyed(t *testing.T, url, queue string) {
 			return
 		}
 		for n := range keyedPartitions {
-			name := fmt.Sprintf("%s.part.%d", queue, n)
+			name := fmt.Sprintf("%s.part.%d-of-%d", queue, n, keyedPartitions)
 			for _, q := range []string{name, name + ".held", queue + ".failed", queue + ".part.members"} {
 				if _, err := ch.QueueDelete(q, false, false, false); err != nil {
 					t.Error(err)

@@ -39,8 +39,11 @@ type KeyedOwner interface {
 	Park(ctx context.Context, d *Delivery, reason error)
 }
 
-// PartitionQueue returns the name of a partition, from 0.
-func PartitionQueue(queue string, n int) string { return fmt.Sprintf("%s.part.%d", queue, n) }
+// PartitionQueue returns the name of a partition, from 0. The name contains the number of partitions, so that a publisher with
+// another number does not find the queue.
+func PartitionQueue(queue string, n, partitions int) string {
+	return fmt.Sprintf("%s.part.%d-of-%d", queue, n, partitions)
+}
 
 // HeldQueue returns the name of the held queue of a partition.
 func HeldQueue(partition string) string { return partition + ".held" }
@@ -85,11 +88,14 @@ type partitions struct {
 	declaring  sync.Mutex
 	generation uint64 // connection on which the queues were declared
 
-	mu      sync.Mutex
-	owned   int
-	waiting []*Delivery // wait for a slot
-	more    chan struct{}
-	stopped bool
+	mu         sync.Mutex
+	subscribed int // held queues
+	owned      int
+	consuming  bool        // was reported
+	paused     bool        // was reported
+	waiting    []*Delivery // wait for a slot
+	more       chan struct{}
+	stopped    bool
 
 	joined chan struct{} // receives a token when the number of members or of owned partitions may have changed
 }
@@ -111,7 +117,7 @@ func (c *Consumer) consumeKeyed(ctx context.Context) (*partitions, error) {
 		return nil, err
 	}
 	for n := range c.Keyed.Partitions {
-		g.all = append(g.all, &partition{group: g, name: PartitionQueue(c.Queue, n), release: make(chan struct{}, 1)})
+		g.all = append(g.all, &partition{group: g, name: PartitionQueue(c.Queue, n, c.Keyed.Partitions), release: make(chan struct{}, 1)})
 	}
 	starting := make(chan struct{})
 	run := func(f func()) error {
@@ -165,18 +171,45 @@ func (g *partitions) declare(ctx context.Context) error {
 			return err
 		}
 		delay := retrier.Failed(0)
-		c.owner.Interrupted(err, delay)
+		g.interrupted(err, delay)
 		if retry.Sleep(ctx, delay) != nil {
 			return err
 		}
 	}
 }
 
-// forget makes the next declare declare the queues again.
-func (g *partitions) forget() {
+// forget makes the next declare on a connection declare the queues again.
+func (g *partitions) forget(generation uint64) {
 	g.declaring.Lock()
 	defer g.declaring.Unlock()
-	g.generation = math.MaxUint64
+	if g.generation == generation {
+		g.generation = math.MaxUint64
+	}
+}
+
+// subscribe adds n subscriptions to held queues.
+func (g *partitions) subscribe(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.subscribed += n
+	g.report()
+}
+
+// report reports that the process consumes, if it is subscribed to all held queues and not paused. The caller must hold mu.
+func (g *partitions) report() {
+	if !g.consuming && !g.paused && g.subscribed == len(g.all) {
+		g.consuming = true
+		g.consumer.owner.Consuming()
+	}
+}
+
+// interrupted reports that a partition has no subscription.
+func (g *partitions) interrupted(err error, delay time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.consuming = false; !g.paused {
+		g.consumer.owner.Interrupted(err, delay)
+	}
 }
 
 // request lets a delivery wait for a slot.
@@ -224,7 +257,7 @@ func (g *partitions) start(ctx context.Context) {
 	for ctx.Err() == nil {
 		if left, _ := c.pauser.remaining(); left > 0 {
 			next.releaseSlots()
-			if c.waitPaused(ctx) != nil {
+			if g.waitPaused(ctx) != nil {
 				return
 			}
 		}
@@ -257,20 +290,22 @@ func (g *partitions) start(ctx context.Context) {
 }
 
 // waitPaused reports a pause, and waits for its end.
-func (c *Consumer) waitPaused(ctx context.Context) error {
+func (g *partitions) waitPaused(ctx context.Context) error {
+	c := g.consumer
 	left, reason := c.pauser.remaining()
 	if left == unlimited {
 		left = 0
 	}
 	c.Log.Warn("paused", "for", left.Round(time.Millisecond), "reason", reason)
+	g.mu.Lock()
+	g.paused, g.consuming = true, false
 	c.owner.Paused(left, reason)
+	g.mu.Unlock()
 	for {
-		changed := c.pauser.holdChanged()
+		changed := c.pauser.holdChanged() // before remaining, so that a later hold is not missed
 		left, _ := c.pauser.remaining()
 		if left <= 0 {
-			c.Log.Info("resumed")
-			c.owner.Resumed()
-			return nil
+			break
 		}
 		look := time.NewTimer(left)
 		select {
@@ -283,6 +318,13 @@ func (c *Consumer) waitPaused(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+	c.Log.Info("resumed")
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.paused = false
+	c.owner.Resumed()
+	g.report()
+	return nil
 }
 
 // attend keeps a consumer of the members queue, so that the other processes count this process.
@@ -414,10 +456,9 @@ func (p *partition) run(ctx context.Context) {
 		if errors.Is(err, amqpconn.ErrClosed) {
 			return
 		}
-		p.group.forget()
 		delay := retrier.Failed(time.Since(began))
 		c.Log.Warn("consuming interrupted", "partition", p.name, "error", err, retry.Next(delay))
-		c.owner.Interrupted(err, delay)
+		p.group.interrupted(err, delay)
 		_ = retry.Sleep(ctx, delay)
 	}
 }
@@ -433,9 +474,14 @@ func (p *partition) subscribe(ctx context.Context) error {
 		return err
 	}
 	t, err := newTerm(ctx, p, conn)
-	if err != nil {
-		return err
+	if err == nil {
+		p.group.subscribe(1)
+		err = t.serve(ctx)
+		p.group.subscribe(-1)
+		t.finish()
 	}
-	defer t.finish()
-	return t.serve(ctx)
+	if !errors.Is(err, errReleased) {
+		p.group.forget(conn.Generation())
+	}
+	return err
 }

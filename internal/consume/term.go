@@ -51,7 +51,6 @@ func newTerm(ctx context.Context, p *partition, conn *amqpconn.Conn) (*term, err
 		return nil, err
 	}
 	c.Log.Info("consuming", "generation", conn.Generation(), "partition", p.name)
-	c.owner.Consuming()
 	t.publish(ordered.Record{Kind: ordered.Join, Owner: t.id}, nil)
 	return t, nil
 }

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -20,7 +23,7 @@ func cleanKeyed(t *testing.T, b testkit.Target, queue string, partitions int) {
 	t.Helper()
 	names := []string{queue + ".failed", queue + ".part.members"}
 	for n := range partitions {
-		name := fmt.Sprintf("%s.part.%d", queue, n)
+		name := fmt.Sprintf("%s.part.%d-of-%d", queue, n, partitions)
 		names = append(names, name, name+".held")
 	}
 	newRaw(t, b.URL).deleteQueues(names...)
@@ -158,4 +161,90 @@ func TestKeyedRefusesContradictions(t *testing.T) {
 			t.Errorf("%s: the configuration is accepted", name)
 		}
 	}
+}
+
+// A pause remains visible when a partition gets a new owner, and ends when the operator resumes the queue.
+func TestKeyedWorkersReportPause(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		if b.IsRabbitMQ && b.Version < "4" {
+			return // requires RabbitMQ 4.0
+		}
+		const partitions = 3
+		queue := testkit.Name(t, "keyed")
+		cleanKeyed(t, b, queue, partitions)
+		newRaw(t, b.URL).deleteQueues(protocol.PauseQueuePrefix + queue)
+		list, _ := watching(t, dial(t, b.URL))
+		var handled atomic.Int32
+		proxies := []*testkit.Proxy{testkit.NewProxy(t, b.URL), testkit.NewProxy(t, b.URL)}
+		for _, proxy := range proxies {
+			start(t, dial(t, proxy.URL(), announced), reprise.WorkerConfig{
+				Queue: queue, OrderBy: &reprise.Keyed{Partitions: partitions},
+				Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { handled.Add(1); return nil }),
+			})
+		}
+		listed(t, list, queue, 2, protocol.WorkerConsuming)
+		operator := dial(t, b.URL)
+		control(t, operator, protocol.Command{Do: protocol.DoPause, Queue: queue})
+		listed(t, list, queue, 2, protocol.WorkerPaused)
+		proxies[0].Cut() // the other process subscribes to all partitions again
+		for n := range 2 * partitions {
+			if err := operator.PublishKeyed(t.Context(), queue, partitions, fmt.Sprint(n), &reprise.Message{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		listed(t, list, queue, 2, protocol.WorkerPaused)
+		if n := handled.Load(); n != 0 {
+			t.Errorf("paused workers handled %d messages", n)
+		}
+		control(t, operator, protocol.Command{Do: protocol.DoResume, Queue: queue})
+		listed(t, list, queue, 2, protocol.WorkerConsuming)
+		testkit.Eventually(t, timeout, func() error {
+			if n := handled.Load(); n < 2*partitions {
+				return fmt.Errorf("got %d handled messages", n)
+			}
+			return nil
+		})
+	})
+}
+
+// All workers and publishers must have the same settings, because a key would otherwise be in several partitions.
+func TestKeyedRefusesOtherPartitions(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		queue := testkit.Name(t, "keyed")
+		config := func(keyed reprise.Keyed) reprise.WorkerConfig {
+			return reprise.WorkerConfig{
+				Queue: queue, OrderBy: &keyed,
+				Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error { return nil }),
+			}
+		}
+		refused := func(want string, keyed reprise.Keyed) {
+			t.Helper()
+			w, err := reprise.NewWorker(dial(t, b.URL).Client, config(keyed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = w.Run(t.Context())
+			if _, ok := errors.AsType[*reprise.DeclareError](err); !ok || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: got %v, want a DeclareError with %q", keyed, err, want)
+			}
+		}
+		valid := reprise.Keyed{Partitions: 2, Header: "order-id"}
+		if b.IsRabbitMQ && b.Version < "4" {
+			refused("must be RabbitMQ 4.0 or later", valid)
+			return
+		}
+		cleanKeyed(t, b, queue, valid.Partitions)
+		start(t, dial(t, b.URL), config(valid))
+		publisher := dial(t, b.URL)
+		testkit.Eventually(t, timeout, func() error {
+			return publisher.PublishKeyed(t.Context(), queue, 2, "a", &reprise.Message{})
+		})
+		refused("another number of partitions", reprise.Keyed{Partitions: 3, Header: "order-id"})
+		refused("another number of partitions", reprise.Keyed{Partitions: 2, Header: "customer"})
+		refused("another number of partitions", reprise.Keyed{Partitions: 2})
+		err := publisher.PublishKeyed(t.Context(), queue, 3, "a", &reprise.Message{})
+		if !errors.Is(err, reprise.ErrUnroutable) || !strings.Contains(err.Error(), "3 partitions") {
+			t.Errorf("publication with 3 partitions: got %v, want ErrUnroutable", err)
+		}
+	})
 }
