@@ -1,7 +1,9 @@
 package reprise
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -134,9 +136,42 @@ func (c *Client) PublishKeyed(ctx context.Context, queue string, partitions int,
 	}
 	headers[HeaderKey] = key
 	m.Headers, m.Exchange, m.RoutingKey, m.Priority = headers, "", PartitionQueue(queue, key, partitions), 0
-	err := c.Publish(ctx, m)
+	return explainUnroutable(c.Publish(ctx, m), partitions)
+}
+
+// KeyAct is an act for the messages of a key that wait.
+type KeyAct string
+
+const (
+	RetryFirst KeyAct = "retry"    // retry the first message now
+	ParkFirst  KeyAct = "park"     // park the first message, so that the next one begins
+	ParkAll    KeyAct = "park-all" // park the first message and the messages behind it
+)
+
+// ControlKey applies an act to the messages of a key that wait at this time, because the first of them waits for a retry. It stores
+// the act in the held queues and returns. The owner of the partition carries it out, also after a crash; if no message of the key
+// waits, the act has no effect. A parked message names the operator by.
+func (c *Client) ControlKey(ctx context.Context, queue string, partitions int, key string, act KeyAct, by string) error {
+	if act != RetryFirst && act != ParkFirst && act != ParkAll {
+		return fmt.Errorf("reprise: KeyAct must be %q, %q or %q: got %q", RetryFirst, ParkFirst, ParkAll, act)
+	}
+	if partitions < 1 || partitions > maxPartitions {
+		return fmt.Errorf("reprise: number of partitions must be between 1 and %d: got %d", maxPartitions, partitions)
+	}
+	// Publishers may use another hash, so all owners receive the act.
+	request, err := consume.KeyRequest(rand.Text(), key, string(act), cmp.Or(by, "an operator"))
+	for n := range partitions {
+		if err == nil {
+			err = c.publishOwn(ctx, "", consume.HeldQueue(consume.PartitionQueue(queue, n, partitions)), request)
+		}
+	}
+	return explainUnroutable(err, partitions)
+}
+
+// explainUnroutable adds the cause to ErrUnroutable.
+func explainUnroutable(err error, partitions int) error {
 	if errors.Is(err, ErrUnroutable) {
-		err = fmt.Errorf("%w (no worker with OrderBy and %d partitions has declared its queues)", err, partitions)
+		return fmt.Errorf("%w (no worker with OrderBy and %d partitions has declared its queues)", err, partitions)
 	}
 	return err
 }
@@ -254,11 +289,16 @@ func (o *owner) Hold(ctx context.Context, queue string, m *amqpconn.Message) err
 func (o *owner) Park(ctx context.Context, in *consume.Delivery, reason error) {
 	w := (*Worker)(o)
 	d := w.arrived(in)
-	text := reason.Error()
-	if d.result.text != "" {
-		text = d.result.text + "\n\nparked: " + text
+	text, errs := d.result.text, d.History.Errors
+	switch _, byOperator := errors.AsType[consume.ErrParkedBy](reason); {
+	case byOperator && len(errs) > 0:
+		text = errs[len(errs)-1].Error // the archive groups messages by the last error
+	case text != "":
+		text += "\n\nparked: " + reason.Error()
+	default:
+		text = reason.Error()
 	}
-	d.result = result{reason: "too many messages wait", text: text, err: reason}
+	d.result = result{reason: reason.Error(), text: text, err: reason}
 	if in.Crashes > 0 {
 		d.result.reason = "never settled"
 	}

@@ -238,7 +238,7 @@ func (w *Worker) interrupt(err error) {
 
 // announced returns the worker's data for operators, and the function that pauses the worker.
 func (w *Worker) announced() announce.Worker {
-	return announce.Worker{
+	announced := announce.Worker{
 		Queue: w.cfg.Queue, Concurrency: w.cfg.Concurrency,
 		Hold: func(p *protocol.Pause) {
 			if p == nil {
@@ -257,6 +257,10 @@ func (w *Worker) announced() announce.Worker {
 			}
 		},
 	}
+	if w.cfg.OrderBy != nil {
+		announced.Keys = func(ctx context.Context) protocol.Keys { return w.consumer.Keys(ctx, protocol.MaxBlocked) }
+	}
+	return announced
 }
 
 // owner implements the callbacks of the Consumer for a Worker.

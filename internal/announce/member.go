@@ -24,6 +24,9 @@ type Worker struct {
 
 	// Handling yields the messages that the handlers of the worker are processing.
 	Handling iter.Seq[protocol.Handling]
+
+	// Keys returns the blocked keys. It is nil if the worker does not keep the order of keys.
+	Keys func(ctx context.Context) protocol.Keys
 }
 
 // Member is a worker that is announced from Join to Leave. Its methods are safe for concurrent use.
@@ -258,6 +261,9 @@ func (m *Member) lastSent() time.Time {
 	return m.last
 }
 
+// keysTimeout is the maximum time in which a worker collects its blocked keys.
+const keysTimeout = 250 * time.Millisecond
+
 func (m *Member) status(now time.Time) protocol.WorkerStatus {
 	cfg := &m.agent.cfg
 	s := protocol.WorkerStatus{
@@ -270,6 +276,12 @@ func (m *Member) status(now time.Time) protocol.WorkerStatus {
 	s.Running = len(s.Handling)
 	slices.SortFunc(s.Handling, func(x, y protocol.Handling) int { return x.Since.Compare(y.Since) })
 	s.Handling = s.Handling[:min(len(s.Handling), protocol.MaxHandling)]
+	if m.Keys != nil {
+		ctx, cancel := context.WithTimeout(m.agent.ctx, keysTimeout)
+		keys := m.Keys(ctx)
+		cancel()
+		s.Keys = &keys
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.State, s.Trouble = m.state, cmp.Or(m.trouble, m.holding)

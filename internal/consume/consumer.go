@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise/backoff"
@@ -83,6 +84,8 @@ type Consumer struct {
 	slots    *slots
 	pauser   *pauser
 	vacated  chan struct{} // receives a token after an attempt has left its bulkhead
+
+	partitions atomic.Pointer[partitions] // nil without Keyed, or before Run
 
 	loggedBreaker loglimit.Limit
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
@@ -62,7 +63,7 @@ const (
 
 var (
 	errReleased = errors.New("reprise: the partition is released")
-	errHeldFull = errors.New("reprise: too many messages wait for earlier messages of their keys")
+	errHeldFull = errors.New("too many messages wait")
 )
 
 // keyedCrashLimit returns the number of attempts that do not end after which a message is parked. Unlike other consumers, a keyed
@@ -104,9 +105,10 @@ type partitions struct {
 type partition struct {
 	group    *partitions
 	name     string
-	refusals int           // subscriptions in a row that were active and refused the ownership
-	owns     bool          // this process owns the partition; partitions.mu guards it
-	release  chan struct{} // receives a token if this process owns too many partitions
+	refusals int                  // subscriptions in a row that were active and refused the ownership
+	owner    atomic.Pointer[term] // nil: this process does not own the partition
+	owns     bool                 // this process owns the partition; partitions.mu guards it
+	release  chan struct{}        // receives a token if this process owns too many partitions
 }
 
 // consumeKeyed consumes the partitions until ctx is done. The partitions then drain; the caller closes them.
@@ -119,6 +121,7 @@ func (c *Consumer) consumeKeyed(ctx context.Context) (*partitions, error) {
 	for n := range c.Keyed.Partitions {
 		g.all = append(g.all, &partition{group: g, name: PartitionQueue(c.Queue, n, c.Keyed.Partitions), release: make(chan struct{}, 1)})
 	}
+	c.partitions.Store(g)
 	starting := make(chan struct{})
 	run := func(f func()) error {
 		g.running.Add(1)

@@ -29,6 +29,9 @@ func withRecord(m *amqpconn.Message, r ordered.Record, d *Delivery) (*amqpconn.M
 		if r.Starts != 0 {
 			t["starts"] = r.Starts
 		}
+		if r.By != "" {
+			t["by"] = r.By
+		}
 		t["exchange"], t["routing-key"], t["priority"], t["redelivered"] = d.Exchange, d.RoutingKey, int64(held.Priority), d.Redelivered
 		held.Priority = 0
 	}
@@ -67,6 +70,7 @@ func takeRecord(d *Delivery) (r ordered.Record, ok bool) {
 	r = ordered.Record{
 		Kind: ordered.Kind(text("kind")), Owner: text("owner"), Epoch: number("epoch"), Key: text("key"),
 		Seq: ordered.Seq{Epoch: number("seq-epoch"), Number: number("seq")}, Version: number("version"), Starts: number("starts"),
+		By: text("by"), Act: ordered.Act(text("act")),
 	}
 	if due := number("due"); due != 0 {
 		r.Due = time.UnixMilli(due)

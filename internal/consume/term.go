@@ -68,6 +68,7 @@ func (t *term) consume(ctx context.Context, ch *amqpconn.Channel, queue string, 
 func (t *term) finish() {
 	close(t.ended)
 	if t.machine != nil {
+		t.partition.owner.Store(nil)
 		t.partition.disown()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), LastGrace)
@@ -186,6 +187,7 @@ func (t *term) fromHeld(ctx context.Context, in amqpconn.Incoming) error {
 			Owner: t.id, Lease: lease, Patience: patience, MaxHeld: k.MaxHeld, MaxBytes: k.MaxBytes, OnFull: k.OnFull,
 			CrashLimit: t.consumer.keyedCrashLimit(),
 		})
+		t.partition.owner.Store(t)
 	}
 	if r.Kind == ordered.Join && r.Owner != t.id {
 		t.partition.group.check()
@@ -237,8 +239,11 @@ func (t *term) act(ctx context.Context) error {
 			d := a.Entry.Message.(*Delivery)
 			d.entry, d.Epoch = a.Entry, t.machine.Epoch()
 			reason := errHeldFull
-			if a.Crashes > 0 {
-				reason = fmt.Errorf("reprise: not handled again: %d attempts have not ended (CrashLimit)", a.Crashes)
+			switch {
+			case a.By != "":
+				reason = ErrParkedBy(a.By)
+			case a.Crashes > 0:
+				reason = fmt.Errorf("not handled again: %d attempts have not ended (CrashLimit)", a.Crashes)
 			}
 			err = t.consumer.Tasks.Go(func() {
 				d.read()

@@ -12,6 +12,7 @@ import (
 type key struct {
 	name       string
 	entries    []*Entry
+	requests   []request // not yet stored
 	publishing bool      // a record of the key is outstanding
 	parks      bool      // the followers are parked, because an earlier follower was parked
 	stalled    bool      // is in Partition.stalled
@@ -36,6 +37,9 @@ type Entry struct {
 	suspect bool  // each start must be counted in the held queue
 	starts  int64 // as counted
 	counted bool  // the next start is counted
+
+	by    string // operator who parks this message and all earlier messages of the key; "": none
+	first int    // position of the first copy, if it arrived before the marker
 }
 
 type state int
@@ -50,7 +54,7 @@ const (
 
 // advance performs the next steps of a key. A key does one thing at a time: a crash at any time leaves copies without a gap.
 func (p *Partition) advance(now time.Time, k *key) {
-	for p.phase != resigned && !k.publishing && len(k.entries) > 0 {
+	for p.phase != resigned && !k.publishing && len(k.entries) > 0 && !p.carryOut(now, k) {
 		head := k.entries[0]
 		switch head.state {
 		case done:
@@ -73,6 +77,9 @@ func (p *Partition) advance(now time.Time, k *key) {
 		}
 	}
 	if len(k.entries) == 0 && p.keys[k.name] == k {
+		for _, r := range k.requests { // of messages that are done
+			p.ackHeld(r.tag)
+		}
 		delete(p.keys, k.name)
 	}
 }
@@ -117,7 +124,6 @@ func (p *Partition) stored(k *key, e *Entry, d Delivery, r Record) {
 	if e.state == failed {
 		e.state = waiting
 	}
-	e.counted = r.Starts > 0
 }
 
 // copy publishes a copy of an entry.
@@ -127,7 +133,7 @@ func (p *Partition) copy(now time.Time, e *Entry, message any) {
 		e.seq = Seq{p.epoch, p.number}
 	}
 	e.key.publishing = true
-	p.publish(now, Record{Kind: Copy, Key: e.key.name, Seq: e.seq, Version: e.version + 1, Due: e.due, Starts: e.starts}, message, e)
+	p.publish(now, Record{Kind: Copy, Key: e.key.name, Seq: e.seq, Version: e.version + 1, Due: e.due, Starts: e.starts, By: e.by}, message, e)
 }
 
 // copyFollower copies or parks the first entry without a copy behind a held entry. It returns true if the entry was removed.
@@ -157,17 +163,17 @@ func (p *Partition) overflow(k *key, e *Entry) {
 	case p.phase != owning:
 	case p.cfg.OnFull == ParkKey:
 		k.parks = e != k.entries[0]
-		p.park(e, 0)
+		p.park(e, Park{})
 	case !k.crowded:
 		k.crowded = true
 		p.crowded = append(p.crowded, k)
 	}
 }
 
-func (p *Partition) park(e *Entry, crashes int64) {
-	e.state = started
+func (p *Partition) park(e *Entry, a Park) {
+	e.state, a.Entry = started, e
 	p.running++
-	p.actions = append(p.actions, Park{e, int(crashes)})
+	p.actions = append(p.actions, a)
 }
 
 // makeRoom lets keys continue that have waited for room.
@@ -188,6 +194,8 @@ func (p *Partition) start(now time.Time, k *key) {
 	head := k.entries[0]
 	switch {
 	case p.phase != owning:
+	case k.parkedBy() != "":
+		p.park(head, Park{By: k.parkedBy()})
 	case head.due.After(now):
 		if k.wakes != head.due {
 			k.wakes = head.due
@@ -206,9 +214,10 @@ func (p *Partition) start(now time.Time, k *key) {
 		p.running++
 		p.actions = append(p.actions, Start{head})
 	case head.starts >= p.cfg.CrashLimit:
-		p.park(head, head.starts)
+		p.park(head, Park{Crashes: int(head.starts)})
 	default:
 		head.starts++
+		head.counted = true
 		p.copy(now, head, head.Message)
 	}
 }
@@ -221,13 +230,14 @@ type loaded struct {
 	newest Record
 	last   Delivery
 	older  []uint64
+	first  int // position of the first copy
 }
 
-func (c copies) add(d Delivery, r Record) {
+func (c copies) add(d Delivery, r Record, at int) {
 	l := c[r.Seq]
 	switch {
 	case l == nil:
-		c[r.Seq] = &loaded{newest: r, last: d}
+		c[r.Seq] = &loaded{newest: r, last: d, first: at}
 	case r.Version > l.newest.Version:
 		l.older = append(l.older, l.last.Tag)
 		l.newest, l.last = r, d
@@ -258,7 +268,7 @@ func (c copies) entries(ack func(tag uint64)) (all []*Entry) {
 		}
 		all = append(all, &Entry{
 			Message: l.last.Message, size: l.last.Size, copy: l.last.Tag, seq: seq, version: l.newest.Version, due: l.newest.Due,
-			suspect: l.last.Suspect || l.newest.Starts > 0, starts: l.newest.Starts,
+			suspect: l.last.Suspect || l.newest.Starts > 0, starts: l.newest.Starts, by: l.newest.By, first: l.first,
 		})
 	}
 	return all

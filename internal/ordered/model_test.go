@@ -104,7 +104,7 @@ type process struct {
 	machine      *ordered.Partition
 	held, part   *channel
 	starts, runs []*ordered.Entry
-	parks        []*ordered.Entry
+	parks        []ordered.Park
 	draining     bool
 	stopped      bool // has closed its channels
 }
@@ -119,6 +119,13 @@ type progress struct {
 	published int
 }
 
+// asked is a request of an operator.
+type asked struct {
+	act       ordered.Act
+	published int          // messages of the key at the time of the request
+	parked    map[int]bool // by the request
+}
+
 type model struct {
 	t           *rapid.T
 	now         time.Time
@@ -130,6 +137,7 @@ type model struct {
 	faults      int
 	completions int
 	subscribed  int
+	requests    map[string]*asked
 	cfg         ordered.Config
 	quiet       bool // no more faults, and all attempts succeed
 	trace       []string
@@ -204,7 +212,7 @@ func (m *model) act(p *process) {
 		case ordered.Start:
 			p.starts = append(p.starts, a.Entry)
 		case ordered.Park:
-			p.parks = append(p.parks, a.Entry)
+			p.parks = append(p.parks, a)
 		case ordered.Resign:
 			for range min(len(p.held.acks), 33) { // RabbitMQ applies at least 33 acks before it closes a channel
 				p.held.ack()
@@ -281,12 +289,29 @@ func (m *model) finish(p *process, e *ordered.Entry, choice int) {
 	m.act(p)
 }
 
-func (m *model) parked(p *process, e *ordered.Entry) {
+func (m *model) parked(p *process, a ordered.Park) {
 	p.parks = p.parks[1:]
-	x := e.Message.(content)
-	m.keys[x.key].parked[x.number] = true
-	p.machine.Finished(m.now, e, ordered.Result{})
+	x := a.Entry.Message.(content)
+	k := m.keys[x.key]
+	if r := m.requests[a.By]; r != nil {
+		if k.done[x.number] == 0 && !k.parked[x.number] { // otherwise a crash has returned the message
+			r.parked[x.number] = true
+		}
+		if x.number > r.published || r.act == ordered.RetryFirst || r.act == ordered.ParkFirst && len(r.parked) > 1 {
+			m.fatalf("%s: %s by %s parks %d, has parked %v of %d", x.key, r.act, a.By, x.number, r.parked, r.published)
+		}
+	}
+	k.parked[x.number] = true
+	p.machine.Finished(m.now, a.Entry, ordered.Result{})
 	m.act(p)
+}
+
+// request publishes a request of an operator.
+func (m *model) request(name string, act ordered.Act) {
+	by := fmt.Sprint("operator ", len(m.requests)+1)
+	m.requests[by] = &asked{act: act, published: m.keys[name].published, parked: map[int]bool{}}
+	m.note("%s requests %s of %s", by, act, name)
+	m.held.enqueue(content{record: ordered.Record{Kind: ordered.Request, Owner: by, By: by, Key: name, Act: act}})
 }
 
 func (m *model) receive(p *process, c *channel) {
@@ -387,7 +412,10 @@ func (m *model) run(steps int) {
 			m.subscribe()
 		case n < 18:
 			m.publish(rapid.SampledFrom(m.names).Draw(m.t, "key"))
-		case n < 22 && len(faults) > 0:
+		case n < 20:
+			acts := []ordered.Act{ordered.RetryFirst, ordered.ParkFirst, ordered.ParkAll}
+			m.request(rapid.SampledFrom(m.names).Draw(m.t, "key"), rapid.SampledFrom(acts).Draw(m.t, "act"))
+		case n < 24 && len(faults) > 0:
 			faults[rapid.IntRange(0, len(faults)-1).Draw(m.t, "fault")]()
 		case len(all) > 0:
 			all[rapid.IntRange(0, len(all)-1).Draw(m.t, "step")]()
@@ -417,7 +445,9 @@ func (m *model) settle() {
 
 // complete reports whether the queues contain no messages except claims and markers.
 func (m *model) complete() bool {
-	isCopy := func(x content) bool { return x.record.Kind == ordered.Copy || x.record.Kind == ordered.Done }
+	isCopy := func(x content) bool {
+		return slices.Contains([]ordered.Kind{ordered.Copy, ordered.Done, ordered.Request}, x.record.Kind)
+	}
 	copies := slices.ContainsFunc(m.held.ready, isCopy)
 	for _, c := range m.held.consumers {
 		copies = copies || slices.ContainsFunc(c.unacked, isCopy)
@@ -442,7 +472,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{
 			t: t, now: time.UnixMilli(1_000_000), held: &queue{}, part: &queue{}, names: []string{"a", "b"},
-			keys: map[string]*progress{},
+			keys: map[string]*progress{}, requests: map[string]*asked{},
 			cfg: ordered.Config{
 				Lease: 10 * time.Second, Patience: time.Minute, CrashLimit: 3,
 				MaxHeld: rapid.IntRange(2, 8).Draw(t, "MaxHeld"), MaxBytes: 1000,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -107,6 +108,10 @@ func (p *Partition) Held(now time.Time, d Delivery, r Record) {
 		p.load(now, d, r, own)
 	case d.Redelivered:
 		p.resign(errReplaced) // the broker delivers in order, so another consumer was active after the claim
+	case r.Kind == Request && p.phase == claimed:
+		p.arrived = append(p.arrived, arrival{d, r})
+	case r.Kind == Request:
+		p.request(now, d.Tag, r, math.MaxInt)
 	case own:
 		p.returned(now, d, r)
 	case p.phase == claimed:
@@ -123,7 +128,7 @@ func (p *Partition) load(now time.Time, d Delivery, r Record, own bool) {
 	if len(p.arrived) == 0 {
 		p.publish(now, Record{Kind: Claim, Epoch: now.UnixMilli()}, nil, nil)
 	}
-	if r.Kind != Marker && r.Kind != Join && slices.ContainsFunc(p.arrived, func(a arrival) bool { return a.Record == r }) || own && d.Redelivered {
+	if (r.Kind == Claim || r.Kind == Copy || r.Kind == Done) && slices.ContainsFunc(p.arrived, func(a arrival) bool { return a.Record == r }) || own && d.Redelivered {
 		p.resign(errReplaced)
 		return
 	}
@@ -160,7 +165,7 @@ func (p *Partition) removeOwners() bool {
 	if !several {
 		return false
 	}
-	_, stale, signs := sift(slices.Clone(p.arrived))
+	_, stale, signs := sift(p.arrived)
 	for _, tag := range stale {
 		p.ackHeld(tag)
 	}
@@ -181,6 +186,7 @@ func (p *Partition) take(now time.Time) {
 	for _, tag := range slices.Concat(stale, p.useless, signs) {
 		p.ackHeld(tag)
 	}
+	arrived := p.arrived
 	p.arrived, p.useless = nil, nil
 	p.actions = append(p.actions, Consume{})
 	for _, name := range slices.Sorted(maps.Keys(loaded)) {
@@ -191,8 +197,15 @@ func (p *Partition) take(now time.Time) {
 		}
 		if len(k.entries) > 0 {
 			p.keys[name] = k
-			p.advance(now, k)
 		}
+	}
+	for i, a := range arrived {
+		if a.Kind == Request {
+			p.addRequest(a.Tag, a.Record, i)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.keys)) {
+		p.advance(now, p.keys[name])
 	}
 }
 
@@ -215,8 +228,9 @@ func sift(arrived []arrival) (loaded map[string]copies, stale, signs []uint64) {
 		}
 	}
 	loaded, newest := map[string]copies{}, int64(0)
-	for _, a := range arrived {
+	for i, a := range arrived {
 		switch {
+		case a.Kind == Request:
 		case a.Kind == Claim || a.Kind == Marker:
 			newest = max(newest, epochs[a.Owner])
 			signs = append(signs, a.Tag)
@@ -228,7 +242,7 @@ func sift(arrived []arrival) (loaded map[string]copies, stale, signs []uint64) {
 			if loaded[a.Key] == nil {
 				loaded[a.Key] = copies{}
 			}
-			loaded[a.Key].add(a.Delivery, a.Record)
+			loaded[a.Key].add(a.Delivery, a.Record, i)
 		}
 	}
 	return loaded, stale, signs
@@ -300,7 +314,7 @@ func (p *Partition) Received(now time.Time, d Delivery, name string) {
 // Begin reports whether the driver may start the attempt of a Start action. Otherwise the Partition adds another Start action
 // later. Between the Start action and Begin, the driver may wait, for example for other attempts.
 func (p *Partition) Begin(now time.Time, e *Entry) bool {
-	if p.phase == owning && p.proven(now) {
+	if p.phase == owning && p.proven(now) && e.key.parkedBy() == "" {
 		return true
 	}
 	p.running--

@@ -23,6 +23,18 @@ const (
 	Marker Kind = "marker" // the process that has received its claim is the owner, with an epoch
 	Copy   Kind = "copy"   // a message of the partition
 	Done   Kind = "done"   // the copies with the same Seq are done
+
+	Request Kind = "request" // an operator requests an Act for a key
+)
+
+// Act is the content of a Request. It applies only to messages that were copied before the Request.
+type Act string
+
+// Acts.
+const (
+	RetryFirst Act = "retry"    // retry the first message of the key now
+	ParkFirst  Act = "park"     // park the first message of the key
+	ParkAll    Act = "park-all" // park all messages of the key
 )
 
 // Seq is the position of a message among the copies of its key.
@@ -36,15 +48,21 @@ func (s Seq) Compare(t Seq) int {
 // Record is the content of the headers of a message in a held queue.
 type Record struct {
 	Kind  Kind
-	Owner string // subscription of the publisher
+	Owner string // subscription of the publisher, or a unique name of a Request
 	Epoch int64  // of the publisher, or the time of a Claim in milliseconds
 
+	// Fields of a Copy, of Done and of a Request.
+	Key string
+
 	// Fields of a Copy and of Done.
-	Key     string
 	Seq     Seq
 	Version int64     // the highest version of a Seq replaces the other versions
 	Due     time.Time // time of the next attempt at a Copy
 	Starts  int64     // number of consecutive attempts at a Copy that began and did not end
+
+	// By is the operator of a Request, or the operator who parks the message of a Copy and all earlier messages of the key; "": none.
+	By  string
+	Act Act // of a Request
 }
 
 // Delivery is a delivery from one of the queues of a partition.
@@ -79,11 +97,12 @@ type (
 	// Start requests an attempt. The driver calls Begin, and then Finished if Begin has returned true.
 	Start struct{ Entry *Entry }
 
-	// Park requests that the driver moves a message to the failed queue, and then calls Finished with an empty Result. Either
-	// the limit of held messages is reached, or Crashes attempts at the message began and did not end.
+	// Park requests that the driver moves a message to the failed queue, and then calls Finished with an empty Result. The operator
+	// By has requested it, or Crashes attempts at the message began and did not end, or the limit of held messages is reached.
 	Park struct {
 		Entry   *Entry
 		Crashes int
+		By      string
 	}
 
 	// Resign closes the channel of the partition, and then the channel of the held queue. Further calls have no effect.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -103,8 +104,33 @@ type WorkerStatus struct {
 	Running  int        `json:"running"`            // number of messages in handlers
 	Handling []Handling `json:"handling,omitempty"` // the oldest of these messages, at most MaxHandling
 
+	Keys *Keys `json:"keys,omitempty"` // nil: the worker does not keep the order of keys
+
 	Counts Counts    `json:"counts"` // since Started
 	Took   Histogram `json:"took"`   // handling times since Started
+}
+
+// MaxBlocked is the maximum length of Keys.Oldest in a status.
+const MaxBlocked = 10
+
+// Keys describes the blocked keys of a worker that keeps the order of keys. A key is blocked if its first message waits for a
+// retry, or is being retried.
+type Keys struct {
+	Partitions int          `json:"partitions"`       // of the queue
+	Owned      int          `json:"owned"`            // partitions that the worker owns
+	Blocked    int          `json:"blocked"`          // number of blocked keys in these partitions
+	Behind     int          `json:"behind"`           // messages that the worker has received, and that wait behind the first messages
+	Oldest     []BlockedKey `json:"oldest,omitempty"` // the keys that have been blocked for the longest time
+}
+
+// BlockedKey is a blocked key.
+type BlockedKey struct {
+	Key      string    `json:"key"`
+	Since    time.Time `json:"since,omitzero"` // first failure of the first message
+	Next     time.Time `json:"next,omitzero"`  // next attempt; past or zero: the attempt runs, or begins soon
+	Attempts int       `json:"attempts"`       // failed attempts at the first message
+	Behind   int       `json:"behind"`         // messages behind it
+	Error    string    `json:"error,omitempty"`
 }
 
 // MaxHandling is the largest number of messages in WorkerStatus.Handling.
@@ -291,12 +317,22 @@ func (s WorkerStatus) Encode() ([]byte, error) {
 		h.MessageID = truncateLine(h.MessageID, maxStatusName)
 		handling = append(handling, h)
 	}
+	if s.Keys != nil {
+		keys := *s.Keys
+		keys.Oldest = slices.Clone(keys.Oldest[:min(len(keys.Oldest), MaxBlocked)])
+		for i := range keys.Oldest {
+			k := &keys.Oldest[i]
+			k.Key, k.Error = truncateLine(k.Key, maxStatusName), truncateLine(k.Error, maxStatusName)
+			k.Since, k.Next = k.Since.Round(time.Millisecond), k.Next.Round(time.Millisecond)
+		}
+		s.Keys = &keys
+	}
 	for s.Handling = handling; ; s.shorten() {
 		b, err := encodeJSON(s)
 		if err != nil || len(b) <= MaxStatus {
 			return b, err
 		}
-		if len(s.Handling) == 0 {
+		if len(s.Handling) == 0 && (s.Keys == nil || len(s.Keys.Oldest) == 0) {
 			return nil, fmt.Errorf("protocol: status of a worker must have at most %d bytes: got %d", MaxStatus, len(b))
 		}
 	}
@@ -311,6 +347,10 @@ func (s *WorkerStatus) shorten() {
 			s.Handling[i].Progress = &short
 			return
 		}
+	}
+	if s.Keys != nil && len(s.Keys.Oldest) > len(s.Handling)/2 {
+		s.Keys.Oldest = s.Keys.Oldest[:len(s.Keys.Oldest)-1]
+		return
 	}
 	s.Handling = s.Handling[:len(s.Handling)-1]
 }

@@ -23,6 +23,10 @@ func TestStatusSizeIsLimited(t *testing.T) {
 	for range 100 {
 		s.Handling = append(s.Handling, protocol.Handling{MessageID: long, Attempt: math.MaxInt, Since: time.Now(), Progress: &progress})
 	}
+	s.Keys = &protocol.Keys{Partitions: math.MaxInt, Owned: math.MaxInt, Blocked: math.MaxInt, Behind: math.MaxInt}
+	for range 100 {
+		s.Keys.Oldest = append(s.Keys.Oldest, protocol.BlockedKey{Key: long, Since: time.Now(), Next: time.Now(), Attempts: math.MaxInt, Behind: math.MaxInt, Error: long})
+	}
 	for i := range s.Took.Buckets {
 		s.Took.Buckets[i] = math.MaxUint64
 	}

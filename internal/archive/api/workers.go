@@ -35,6 +35,7 @@ type Worker struct {
 	Running     int              `json:"running"`
 	Handling    []Handling       `json:"handling"`
 	Counts      protocol.Counts  `json:"counts"`
+	Keys        *protocol.Keys   `json:"keys,omitempty"` // nil: the worker does not keep the order of keys
 }
 
 // Handling is a message that a worker is handling.
@@ -69,7 +70,7 @@ func WorkersOf(list []fleet.Worker, queues []string) Workers {
 		shown := Worker{
 			ID: w.ID, Queue: w.Queue, State: w.State, Trouble: w.Trouble, Pauses: append([]protocol.Pause{}, w.Pauses...),
 			Client: w.Client, Host: w.Host, PID: w.PID, Program: w.Program, Reprise: w.Reprise, Started: w.Started, Heard: w.Heard,
-			Concurrency: w.Concurrency, Running: w.Running, Handling: []Handling{}, Counts: w.Counts,
+			Concurrency: w.Concurrency, Running: w.Running, Handling: []Handling{}, Counts: w.Counts, Keys: w.Keys,
 		}
 		if w.Silent {
 			shown.State = WorkerSilent
