@@ -67,7 +67,7 @@ func (p *Partition) advance(now time.Time, k *key) {
 				p.overflow(k, head)
 				return
 			}
-			p.copy(now, head, head.next)
+			p.copyFailed(now, head)
 			return
 		case waiting:
 			p.start(now, k)
@@ -119,11 +119,8 @@ func (p *Partition) stored(k *key, e *Entry, d Delivery, r Record) {
 		p.actions = append(p.actions, AckPartition{e.original})
 		e.original = 0
 	}
-	e.Message, e.size, e.copy, e.version, e.next = d.Message, d.Size, d.Tag, r.Version, nil
+	e.Message, e.size, e.copy, e.version = d.Message, d.Size, d.Tag, r.Version
 	p.count(e, 1)
-	if e.state == failed {
-		e.state = waiting
-	}
 }
 
 // copy publishes a copy of an entry.
@@ -134,6 +131,13 @@ func (p *Partition) copy(now time.Time, e *Entry, message any) {
 	}
 	e.key.publishing = true
 	p.publish(now, Record{Kind: Copy, Key: e.key.name, Seq: e.seq, Version: e.version + 1, Due: e.due, Starts: e.starts, By: e.by}, message, e)
+}
+
+// copyFailed publishes the copy of an entry whose attempt has failed.
+func (p *Partition) copyFailed(now time.Time, e *Entry) {
+	message := e.next
+	e.state, e.next = waiting, nil
+	p.copy(now, e, message)
 }
 
 // copyFollower copies or parks the first entry without a copy behind a held entry. It returns true if the entry was removed.

@@ -17,6 +17,7 @@ type content struct {
 	record      ordered.Record // in the held queue
 	key         string
 	number      int // of the message within its key
+	attempts    int // failed attempts
 	redelivered bool
 	deliveries  int
 }
@@ -116,6 +117,7 @@ type progress struct {
 	highest   int         // message that has begun
 	done      map[int]int // number of the last completion
 	parked    map[int]bool
+	failed    map[int]int // number of failed attempts
 	published int
 }
 
@@ -139,6 +141,7 @@ type model struct {
 	subscribed  int
 	requests    map[string]*asked
 	cfg         ordered.Config
+	operated    bool // operators request acts
 	quiet       bool // no more faults, and all attempts succeed
 	trace       []string
 }
@@ -249,6 +252,9 @@ func (m *model) begin(p *process, e *ordered.Entry) {
 	case m.faults == 0 && (x.number < k.highest || k.done[x.number] > 0):
 		m.fatalf("%s: message %d begins again after %d without a fault", x.key, x.number, k.highest)
 	}
+	if m.faults == 0 && x.attempts != k.failed[x.number] {
+		m.fatalf("%s: message %d records %d failed attempts, want %d", x.key, x.number, x.attempts, k.failed[x.number])
+	}
 	k.epoch, k.last = epoch, x.number
 }
 
@@ -277,6 +283,8 @@ func (m *model) finish(p *process, e *ordered.Entry, choice int) {
 	r := ordered.Result{}
 	switch {
 	case fenced || choice == 0 && !m.quiet:
+		x.attempts++
+		k.failed[x.number]++
 		r = ordered.Result{Retry: true, Due: m.now.Add(time.Duration(choice%3) * 3 * time.Second), Message: x}
 	case choice == 1 && p.draining:
 		r.Abandoned = true
@@ -412,10 +420,10 @@ func (m *model) run(steps int) {
 			m.subscribe()
 		case n < 18:
 			m.publish(rapid.SampledFrom(m.names).Draw(m.t, "key"))
-		case n < 20:
+		case n > 97 && m.operated:
 			acts := []ordered.Act{ordered.RetryFirst, ordered.ParkFirst, ordered.ParkAll}
 			m.request(rapid.SampledFrom(m.names).Draw(m.t, "key"), rapid.SampledFrom(acts).Draw(m.t, "act"))
-		case n < 24 && len(faults) > 0:
+		case n < 22 && len(faults) > 0:
 			faults[rapid.IntRange(0, len(faults)-1).Draw(m.t, "fault")]()
 		case len(all) > 0:
 			all[rapid.IntRange(0, len(all)-1).Draw(m.t, "step")]()
@@ -481,8 +489,9 @@ func TestModel(t *testing.T) {
 		}
 		m.held.m, m.part.m = m, m
 		for _, name := range m.names {
-			m.keys[name] = &progress{done: map[int]int{}, parked: map[int]bool{}}
+			m.keys[name] = &progress{done: map[int]int{}, parked: map[int]bool{}, failed: map[int]int{}}
 		}
+		m.operated = rapid.Bool().Draw(t, "operated")
 		m.subscribe()
 		m.run(rapid.IntRange(20, 400).Draw(t, "steps"))
 		m.settle()

@@ -56,12 +56,11 @@ func (p *Partition) carryOut(now time.Time, k *key) bool {
 			p.copy(now, e, e.Message)
 			return true
 		case r.act != RetryFirst && e.by == "":
-			e.by = r.by
-			content := e.Message
-			if e.state == failed {
-				content = e.next
+			if e.by = r.by; e.state == failed {
+				p.copyFailed(now, e)
+			} else {
+				p.copy(now, e, e.Message)
 			}
-			p.copy(now, e, content)
 			return true
 		}
 		p.ackHeld(r.tag)
