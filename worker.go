@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -195,15 +196,28 @@ func (w *Worker) Check(ctx context.Context) error {
 func (w *Worker) Risks(ctx context.Context) ([]string, error) { return w.risks(ctx, true) }
 
 func (w *Worker) risks(ctx context.Context, checkOnly bool) (risks []string, err error) {
+	all := w.cfg.topology().Queues
+	if w.cfg.OrderBy != nil { // partitions and held queues
+		for _, q := range all {
+			some, failed := w.queueRisks(ctx, q, checkOnly)
+			risks, err = append(risks, some...), cmp.Or(err, failed)
+		}
+		slices.Sort(risks)
+		return slices.Compact(risks), err
+	}
 	own := topology.Queue{Name: w.cfg.Queue}
-	for _, q := range w.cfg.topology().Queues {
+	for _, q := range all {
 		if q.Name == w.cfg.Queue {
 			own = q
 		}
 	}
+	return w.queueRisks(ctx, own, checkOnly)
+}
+
+func (w *Worker) queueRisks(ctx context.Context, own topology.Queue, checkOnly bool) (risks []string, err error) {
 	if inspect := w.client.cfg.Inspect; inspect != nil {
 		err = guard.Call("function Inspect", func() error {
-			q, err := inspect(ctx, w.cfg.Queue)
+			q, err := inspect(ctx, own.Name)
 			risks = newRisks(q, own)
 			return err
 		})

@@ -74,12 +74,12 @@ func (b *builder) worker(w Worker) topology.Topology {
 			if err != nil {
 				continue // the message is parked
 			}
-			switch hop.Way {
-			case topology.Requeue:
+			switch {
+			case hop.Way == topology.Requeue, hop.Exchange == "" && hop.RoutingKey == "": // reprise.Keyed has no wait queues
 				b.waits[work] = b.waits[work].with(span{hop.Delay, hop.Delay})
-			case topology.DeadLetter:
+			case hop.Way == topology.DeadLetter:
 				b.rejects[w.Queue] = retries
-			case topology.Copy:
+			case hop.Way == topology.Copy:
 				to, more := b.wait(w.Queue, hop)
 				declares = declares.Merge(more)
 				b.edge(work, to, Retried, retries)

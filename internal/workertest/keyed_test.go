@@ -350,6 +350,9 @@ func TestOperatorControlsKey(t *testing.T) {
 			}
 			return nil
 		})
+		if err := client.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); !errors.Is(err, reprise.ErrUnroutable) {
+			t.Errorf("publication to the queue without a partition: got %v, want ErrUnroutable", err)
+		}
 		if err := client.ControlKey(t.Context(), queue, 3, "a", reprise.ParkAll, ""); !errors.Is(err, reprise.ErrUnroutable) {
 			t.Errorf("act with another number of partitions: got %v, want ErrUnroutable", err)
 		}
