@@ -111,7 +111,7 @@ func (k Keyed) validate(c *WorkerConfig) error {
 	}
 	// The held queue replaces the wait queues. Other routes and marks rely on the broker, which counts each change of the owner.
 	switch c.Strategy.Route.(type) {
-	case nil, topology.Buckets:
+	case nil, topology.Buckets, keyedRoute:
 	default:
 		fault("Strategy.Route must be nil or topology.Buckets with OrderBy: got %T", c.Strategy.Route)
 	}
@@ -184,31 +184,35 @@ func PartitionQueue(queue, key string, partitions int) string {
 	return consume.PartitionQueue(queue, int(h.Sum64()%uint64(partitions)), partitions)
 }
 
-// keyedRoute replaces the work queue and the wait queues of a route by partitions.
+// Route returns a route that declares the partitions instead of the work queue and the wait queues of topology.Buckets. A worker with
+// OrderBy uses it by default. Use it to declare the partitions before a worker runs.
+func (k Keyed) Route() topology.Route { return keyedRoute{topology.Buckets{}, k} }
+
 type keyedRoute struct {
 	topology.Route
-	keyed Keyed
+	Keyed Keyed
 }
 
 // Topology returns the partitions and their held queues.
 func (r keyedRoute) Topology(queue string) (t topology.Topology) {
-	for n := range r.keyed.Partitions {
-		partition := consume.PartitionQueue(queue, n, r.keyed.Partitions)
+	for n := range r.Keyed.Partitions {
+		partition := consume.PartitionQueue(queue, n, r.Keyed.Partitions)
 		for _, name := range []string{partition, consume.HeldQueue(partition)} {
 			t.Queues = append(t.Queues, topology.Queue{Name: name, Args: topology.Table{
 				"x-queue-type": "quorum", "x-single-active-consumer": true, "x-delivery-limit": int64(-1), "x-overflow": "reject-publish",
 			}})
 		}
 	}
-	return r.keyed.members(queue).Merge(t).Merge(r.Failed(topology.Delivery{Queue: queue, RoutingKey: queue}).Topology)
+	return r.Keyed.members(queue).Merge(t).Merge(r.Failed(topology.Delivery{Queue: queue, RoutingKey: queue}).Topology)
 }
 
 // members returns the queue of which all workers are consumers. It has no messages. Its arguments have no effect, but they contain
 // the settings that all workers must share, because the broker refuses a declaration with other arguments.
 func (k Keyed) members(queue string) topology.Topology {
-	args := topology.Table{"x-queue-type": "quorum", "x-max-length": int64(k.Partitions)}
-	if k.Header != "" {
-		args["x-dead-letter-exchange"], args["x-dead-letter-routing-key"] = "", k.Header
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(k.Header))
+	args := topology.Table{
+		"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-max-length": int64(k.Partitions), "x-max-length-bytes": int64(h.Sum32()),
 	}
 	return topology.Topology{Needs: "4.0", Queues: []topology.Queue{{Name: consume.MembersQueue(queue), Args: args}}}
 }
@@ -220,7 +224,7 @@ func (w *Worker) joinMembers(ctx context.Context) error {
 	}
 	err := w.client.declare(ctx, w.client.consuming, w.cfg.OrderBy.members(w.cfg.Queue))
 	if e, ok := errors.AsType[*DeclareError](err); ok && refusedWith(e.Err, amqpconn.PreconditionFailed) {
-		e.Advice = fmt.Sprintf("workers of queue %q have another number of partitions (x-max-length) or key (x-dead-letter-routing-key) in OrderBy; use the same settings, or change all workers as docs/ordering.md describes", w.cfg.Queue)
+		e.Advice = fmt.Sprintf("workers of queue %q have another number of partitions (x-max-length) or another header (the hash x-max-length-bytes) in OrderBy; use the same settings, or change all workers as docs/ordering.md describes", w.cfg.Queue)
 	}
 	return err
 }

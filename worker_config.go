@@ -153,9 +153,11 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	if c.OrderBy != nil {
 		keyed := c.OrderBy.withDefaults()
 		c.OrderBy = &keyed
-		if _, wrapped := c.Strategy.Route.(keyedRoute); !wrapped {
-			c.Strategy.Route = keyedRoute{c.Strategy.Route, keyed}
+		route, _ := c.Strategy.Route.(keyedRoute)
+		if route.Route == nil {
+			route.Route = c.Strategy.Route
 		}
+		c.Strategy.Route = keyedRoute{route.Route, keyed}
 	}
 	if c.Concurrency == 0 {
 		c.Concurrency = max(DefaultConcurrency, min(largestBatch(c.Handler), math.MaxUint16))

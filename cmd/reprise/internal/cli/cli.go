@@ -48,6 +48,7 @@ type commands struct {
 	Policy     plancmd.Policy     `cmd:"" help:"Show the times of retries and of parking."`
 	Failed     failedcmd.Command  `cmd:"" help:"Inspect, edit, replay and discard failed messages."`
 	Waiting    queuecmd.Waiting   `cmd:"" help:"Inspect, retry, postpone and park messages in wait queues."`
+	Keys       queuecmd.Keys      `cmd:"" help:"Inspect, retry and park the messages of keys that wait in order."`
 	Console    consolecmd.Command `cmd:"" help:"Run the message archive and the web console."`
 	Notify     consolecmd.Notify  `cmd:"" help:"Test the webhooks of notifications."`
 	Audit      reportcmd.Audit    `cmd:"" help:"Reconcile incoming messages with processed and failed messages."`

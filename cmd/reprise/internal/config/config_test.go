@@ -80,6 +80,7 @@ func TestExample(t *testing.T) {
 	active := stakingWorker("active_staking_queue")
 	active.Policy.MaxAttempts, active.Policy.GiveUpAfter = 20, 24*time.Hour
 	active.Policy.Rules = []reprise.Rule{{MaxAttempts: 100}}
+	byCustomer := reprise.Keyed{Partitions: 8, Header: "customer"}
 	note := &Exec{Command: []string{"echo", "staking"}, Dir: "/etc"}
 	patient := reprise.Policy{Backoff: backoff.Fixed(5 * time.Minute)}
 	hourly := reprise.Policy{Backoff: patient.Backoff, Rules: []reprise.Rule{{GiveUpAfter: time.Hour}}}
@@ -200,6 +201,12 @@ func TestExample(t *testing.T) {
 					Exec:      Exec{Command: []string{"python3", "charge.py"}, Dir: "/etc", Timeout: 10 * time.Second},
 					Processes: 2, MaxMessages: 100_000, MaxMemory: 256 << 20, Pause: true,
 				},
+			},
+			{
+				WorkerConfig: reprise.WorkerConfig{
+					Queue: "invoices-by-customer", Concurrency: 20, OrderBy: &byCustomer, Strategy: topology.Strategy{Route: byCustomer.Route()},
+				},
+				Exec: &Exec{Command: []string{"echo", "invoice"}, Dir: "/etc"},
 			},
 			{
 				WorkerConfig: reprise.WorkerConfig{

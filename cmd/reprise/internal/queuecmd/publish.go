@@ -1,5 +1,5 @@
 // Package queuecmd implements the commands that act on queues and their workers, and on messages that leave later: publish,
-// schedule, cron, redrive, purge, waiting, workers, pause and resume.
+// schedule, cron, redrive, purge, waiting, keys, workers, pause and resume.
 package queuecmd
 
 import (
@@ -31,6 +31,8 @@ type Publish struct {
 	Exchange *string `placeholder:"NAME" help:"Exchange to publish to."`
 	Key      string  `placeholder:"KEY" help:"Routing key for --exchange."`
 
+	Partitions int `placeholder:"N" help:"Publish to the partition of --order-key, for workers of --to with order_by and N partitions."`
+
 	Header        []string `short:"H" sep:"none" placeholder:"K=V" help:"Header: name=text, or name:=JSON for other types. Repeatable."`
 	ContentType   string   `name:"content-type" placeholder:"TYPE" help:"Content type, such as application/json."`
 	Type          string   `placeholder:"NAME" help:"Type of the message."`
@@ -40,7 +42,7 @@ type Publish struct {
 	Expiration    string   `placeholder:"TIME" help:"Maximum wait for the first attempt, such as 30s or 1d. Default: none."`
 
 	momentFlags    `group:"Later:"`
-	OrderKey       *string        `group:"Later:" name:"order-key" placeholder:"KEY" help:"Messages with the same key leave one after the other."`
+	OrderKey       *string        `group:"Later:" name:"order-key" placeholder:"KEY" help:"Messages with the same key leave one after the other; with --partitions, they are processed in order."`
 	Unique         *string        `group:"Later:" placeholder:"KEY" help:"Key that at most one message has, until --unique-for has passed since it was due."`
 	UniqueFor      *time.Duration `group:"Later:" name:"unique-for" placeholder:"TIME" help:"Required with --unique."`
 	remote.Console `group:"Later:"`
@@ -152,6 +154,9 @@ func (c *Publish) message() (*reprise.Message, error) {
 	default:
 		return nil, exit.Usagef("a destination is required (use --to QUEUE, or --exchange NAME and --key KEY)")
 	}
+	if err := c.partition(m); err != nil {
+		return nil, err
+	}
 	switch {
 	case c.Declare && c.To == "":
 		return nil, exit.Usagef("--declare requires --to QUEUE")
@@ -174,7 +179,33 @@ func (c *Publish) message() (*reprise.Message, error) {
 		}
 	}
 	m.Headers, err = flags.Headers(c.Header)
+	if err == nil && c.Partitions > 0 {
+		m.Headers = withKey(m.Headers, *c.OrderKey)
+	}
 	return m, err
+}
+
+// partition sets the destination of a message for workers with order_by.
+func (c *Publish) partition(m *reprise.Message) error {
+	switch {
+	case c.Partitions == 0:
+	case c.Partitions < 0 || c.To == "" || c.OrderKey == nil:
+		return exit.Usagef("--partitions must be positive, and requires --to QUEUE and --order-key KEY")
+	case c.Declare || c.Priority != nil:
+		return exit.Usagef("--partitions excludes --declare, because the workers declare the partitions, and --priority, which changes the order")
+	default:
+		m.RoutingKey = reprise.PartitionQueue(c.To, *c.OrderKey, c.Partitions)
+	}
+	return nil
+}
+
+// withKey returns the headers with the key of a message.
+func withKey(headers map[string]any, key string) map[string]any {
+	if headers == nil {
+		headers = map[string]any{}
+	}
+	headers[reprise.HeaderKey] = key
+	return headers
 }
 
 // body reads the body from the source that the flags specify.
@@ -218,6 +249,8 @@ func (c *Publish) body(ctx context.Context, streams terminal.IO) ([]byte, error)
 func (c *Publish) explain(ctx context.Context, err error) error {
 	if unroutable, ok := errors.AsType[*reprise.UnroutableError](err); ok {
 		switch {
+		case c.Partitions > 0:
+			return fmt.Errorf("queue %s not found; message not stored (its workers with order_by declare it: are there %d partitions?)", brief.Quoted(unroutable.RoutingKey), c.Partitions)
 		case c.To != "":
 			return fmt.Errorf("queue %s not found; message not stored (use --declare to create it)", brief.Quoted(c.To))
 		case unroutable.Code == 404:

@@ -21,7 +21,10 @@ func (c *Publish) later() (p api.Publish, err error) {
 	if err := cmp.Or(flags.Given("order-key", c.OrderKey, &order), flags.Given("unique", c.Unique, &unique)); err != nil {
 		return p, err
 	}
-	p.OrderKey, p.Unique = api.Text(order), api.Text(unique)
+	p.Unique = api.Text(unique)
+	if c.Partitions == 0 || c.In != nil || c.At != nil || c.Unique != nil {
+		p.OrderKey = api.Text(order)
+	}
 	if p.At, p.In, err = c.moment(); err != nil {
 		return p, err
 	}

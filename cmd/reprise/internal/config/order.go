@@ -1,0 +1,49 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/reprisemq/reprise"
+)
+
+// maxPartitions is the maximum number of partitions of a queue. The library has the same limit.
+const maxPartitions = 256
+
+// order reads the header by which the worker keeps the order of messages, and the number of partitions.
+func (f *fields) order(w *Worker) {
+	keyed := &reprise.Keyed{}
+	ordered := read(f, "order_by", &keyed.Header, value.orderKey)
+	partitioned := read(f, "partitions", &keyed.Partitions, integer(1, maxPartitions))
+	switch {
+	case !ordered && !partitioned:
+		return
+	case !ordered:
+		f.missing("partitions requires order_by: add order_by: header NAME", "order_by")
+		return
+	case !partitioned:
+		f.missing("order_by requires partitions: add partitions: 8, several times the number of processes", "partitions")
+		return
+	}
+	w.OrderBy, w.Strategy.Route = keyed, keyed.Route()
+	for _, key := range []string{"route", "settle", "bind", "queue_type", "plain", "failed_queue", "debounce", "priority"} {
+		if _, present := f.find(key); present {
+			f.failAtKey(key, "%s must not be combined with order_by: remove it", key)
+		}
+	}
+}
+
+// orderKey reads the header of the key: header NAME.
+func (v value) orderKey() (header string, ok bool) {
+	s, ok := v.text("header order-id")
+	if !ok {
+		return "", false
+	}
+	name, found := strings.CutPrefix(s, "header ")
+	if name = strings.TrimSpace(name); !found || name == "" {
+		return "", v.fail("%s must be a header, such as header order-id (the routing key names the partition)", v.name)
+	}
+	if name == reprise.HeaderKey {
+		return "", true
+	}
+	return name, true
+}

@@ -1,0 +1,28 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestOrderBy(t *testing.T) {
+	for text, problem := range map[string]string{
+		"order_by: header customer, partitions: 4":               "",
+		"order_by: header x-reprise-key, partitions: 4":          "",
+		"order_by: header customer":                              "order_by requires partitions",
+		"partitions: 4":                                          "partitions requires order_by",
+		"order_by: customer, partitions: 4":                      "must be a header",
+		"order_by: routing key, partitions: 4":                   "the routing key names the partition",
+		"order_by: header customer, partitions: 0":               "must be at least 1",
+		"order_by: header customer, partitions: 4, debounce: 1s": "debounce must not be combined with order_by",
+		"order_by: header customer, partitions: 4, plain: true":  "plain must not be combined with order_by",
+	} {
+		cfg, err := Parse("/reprise.yaml", []byte("workers: [{queue: orders, exec: [x], "+text+"}]"), environment)
+		switch {
+		case problem == "" && (err != nil || cfg.Workers[0].OrderBy == nil || cfg.Workers[0].OrderBy.Partitions != 4):
+			t.Errorf("%s: got error %v, want 4 partitions", text, err)
+		case problem != "" && (err == nil || !strings.Contains(err.Error(), problem)):
+			t.Errorf("%s: got error %v, want %q", text, err, problem)
+		}
+	}
+}
