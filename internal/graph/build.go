@@ -75,7 +75,7 @@ func (b *builder) worker(w Worker) topology.Topology {
 				continue // the message is parked
 			}
 			switch {
-			case hop.Way == topology.Requeue, hop.Exchange == "" && hop.RoutingKey == "": // reprise.Keyed has no wait queues
+			case hop.Way == topology.Requeue, hop.Way == topology.Copy && hop.Exchange == "" && hop.RoutingKey == "": // reprise.Keyed has no wait queues
 				b.waits[work] = b.waits[work].with(span{hop.Delay, hop.Delay})
 			case hop.Way == topology.DeadLetter:
 				b.rejects[w.Queue] = retries
