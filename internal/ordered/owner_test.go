@@ -62,3 +62,43 @@ func TestOwnerStartsNothingWithoutProof(t *testing.T) {
 		t.Errorf("got %v, want a start after the marker", actions)
 	}
 }
+
+// If an attempt fails while the effect of a request is being stored, the failure is stored next.
+func TestOwnerKeepsFailureDuringRequest(t *testing.T) {
+	now := time.UnixMilli(1000)
+	p := ordered.New(ordered.Config{Owner: "a", Lease: time.Minute, Patience: time.Minute, MaxHeld: 10, MaxBytes: 10, CrashLimit: 3})
+	tag := uint64(0)
+	held := func(r ordered.Record, message any) []ordered.Action {
+		tag++
+		p.Held(now, ordered.Delivery{Tag: tag, Message: message}, r)
+		return p.Actions()
+	}
+	last := func(actions []ordered.Action) any { return actions[len(actions)-1] }
+	copied := func(actions []ordered.Action, content string) ordered.Record {
+		t.Helper()
+		x, ok := last(actions).(ordered.Publish)
+		if !ok || x.Record.Kind != ordered.Copy || x.Message != content {
+			t.Fatalf("got %+v, want a copy of %s", actions, content)
+		}
+		return x.Record
+	}
+	held(ordered.Record{Kind: ordered.Join, Owner: "a"}, nil)
+	held(ordered.Record{Kind: ordered.Claim, Owner: "a", Epoch: 1000}, nil)
+	held(ordered.Record{Kind: ordered.Marker, Owner: "a", Epoch: 1001}, nil)
+	p.Received(now, ordered.Delivery{Tag: 1, Message: "original"}, "k")
+	e := last(p.Actions()).(ordered.Start).Entry
+	p.Finished(now, e, ordered.Result{Retry: true, Due: now, Message: "first failure"})
+	if _, started := last(held(copied(p.Actions(), "first failure"), "first failure")).(ordered.Start); !started {
+		t.Fatal("the second attempt has not started")
+	}
+	request := held(ordered.Record{Kind: ordered.Request, Owner: "1", Key: "k", Act: ordered.ParkFirst, By: "alice"}, nil)
+	p.Finished(now, e, ordered.Result{Retry: true, Due: now.Add(time.Hour), Message: "second failure"})
+	stored := held(copied(request, "first failure"), "first failure")
+	r := copied(stored, "second failure")
+	if r.By != "alice" || !r.Due.Equal(now.Add(time.Hour)) {
+		t.Errorf("got %+v, want the second failure, parked by alice", r)
+	}
+	if a, parks := last(held(r, "second failure")).(ordered.Park); !parks || a.By != "alice" {
+		t.Error("the message is not parked")
+	}
+}

@@ -37,8 +37,6 @@ func TestModelFindsFaults(t *testing.T) {
 		{"apply a request to messages that were copied later", "request.go", "if target.copy != 0 && target.first < before {", "if target.copy != 0 {"},
 		{"load a request as if it was stored last", "partition.go", "p.addRequest(a.Tag, a.Record, i)", "p.addRequest(a.Tag, a.Record, i+math.MaxInt32)"},
 		{"park the message behind the first one", "key.go", "	case k.parkedBy() != \"\":\n		p.park(head, Park{By: k.parkedBy()})", "	case head.by != \"\" || len(k.entries) > 1 && k.entries[1].by != \"\":\n		p.park(head, Park{By: k.parkedBy()})"},
-		{"store a request with the content before the attempt", "request.go", "				p.copyFailed(now, e)\n", "				e.state = waiting\n				p.copy(now, e, e.Message)\n"},
-		{"lose a failure while a request is stored", "key.go", "	p.count(e, 1)\n}\n", "	p.count(e, 1)\n	if e.state == failed {\n		e.state = waiting\n	}\n}\n"},
 		{"lose the retry of a full partition", "key.go", "	case !k.crowded:\n", "	case false:\n"},
 	} {
 		t.Run(strings.ReplaceAll(fault.name, " ", "-"), func(t *testing.T) {
