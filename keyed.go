@@ -284,11 +284,19 @@ func (o *owner) Hold(ctx context.Context, queue string, m *amqpconn.Message) err
 	if err != nil {
 		return err
 	}
-	if err := amqpconn.CheckSize("", queue, m, conn.FrameSize(), 0); err != nil {
-		return err
+	err = amqpconn.CheckSize("", queue, m, conn.FrameSize(), 0)
+	if held := publish.NewMessage("", queue, m); err == nil {
+		if err = c.copies.Send(ctx, held, nil); err == nil { // without a timeout, because an alarm may take hours
+			err = c.copies.Await(ctx, held, nil, nil)
+		}
 	}
-	return c.copies.Publish(ctx, publish.NewMessage("", queue, m), nil)
+	if errors.Is(err, amqpconn.ErrNacked) || publish.Classify(err) == publish.ContentRefused {
+		return &consume.CopyRefusedError{Err: err}
+	}
+	return err
 }
+
+func (o *owner) Blocked() bool { return errors.Is(o.client.publishing.Trouble(), ErrBlocked) }
 
 func (o *owner) Park(ctx context.Context, in *consume.Delivery, reason error) {
 	w := (*Worker)(o)

@@ -3,6 +3,7 @@ package reprisetest_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ func TestKeyWaitsForRetry(t *testing.T) {
 			t.Errorf("parked: got %+v, want a2 with 3 errors and its original routing key", parked)
 		}
 		for _, q := range b.Queues() {
-			if q.Ready+q.Unacked > 1 && q.Name != "orders.failed" {
+			if q.Ready+q.Unacked > 2 && q.Name != "orders.failed" {
 				t.Errorf("queue %s has %d ready and %d unacked messages", q.Name, q.Ready, q.Unacked)
 			}
 		}
@@ -110,6 +111,79 @@ func TestFullPartitionParksKey(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"a3", "a4"}, parked); diff != "" {
 			t.Errorf("parked: -want +got\n%s", diff)
+		}
+	})
+}
+
+// While an alarm blocks publishers, the attempts continue, so that consumers can end the alarm. A failed message waits, with the
+// later messages of its key, until the broker accepts its copy. Nothing is repeated.
+func TestKeysContinueDuringAlarm(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		var got []string
+		w := b.Work(t, reprise.WorkerConfig{
+			Queue: "orders", Concurrency: 1, OrderBy: &reprise.Keyed{Partitions: 1},
+			Policy: reprise.Policy{Backoff: backoff.Fixed(time.Second)},
+			Handler: handler(func(m *reprise.Delivery) error {
+				got = append(got, fmt.Sprintf("%s attempt %d", m.Body, m.Attempt))
+				time.Sleep(time.Minute)
+				if string(m.Body) == "a1" && m.Attempt == 1 {
+					return errors.New("closed")
+				}
+				return nil
+			}),
+		})
+		client := b.Client(t, nil)
+		for _, body := range []string{"a1", "a2", "b1", "b2", "c1"} {
+			if err := client.PublishKeyed(t.Context(), "orders", 1, body[:1], &reprise.Message{Body: []byte(body)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.Block()
+		w.Await(t, 4)
+		time.Sleep(time.Hour)
+		b.Unblock()
+		b.Drain(t)
+		slices.Sort(got[1:4]) // the keys start in any order
+		want := []string{"a1 attempt 1", "b1 attempt 1", "b2 attempt 1", "c1 attempt 1", "a1 attempt 2", "a2 attempt 1"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("attempts: -want +got\n%s", diff)
+		}
+	})
+}
+
+// The concurrency of a route also applies with OrderBy. A message above it does not delay other routes.
+func TestKeyedRoutes(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		var reports, most int
+		w := b.Work(t, reprise.WorkerConfig{
+			Queue: "orders", Concurrency: 10, OrderBy: &reprise.Keyed{Partitions: 1},
+			Handler: &reprise.Mux{Routes: []reprise.Route{
+				{Pattern: "report", Concurrency: 2, Handler: handler(func(*reprise.Delivery) error {
+					reports++
+					most = max(most, reports)
+					time.Sleep(time.Minute)
+					reports--
+					return nil
+				})},
+				{Pattern: "order", Handler: handler(func(*reprise.Delivery) error { return nil })},
+			}},
+		})
+		client := b.Client(t, nil)
+		began := time.Now()
+		for n, kind := range []string{"report", "report", "report", "report", "order"} {
+			if err := client.PublishKeyed(t.Context(), "orders", 1, fmt.Sprint(n), &reprise.Message{Type: kind}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Await(t, 1)
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("the order began after %s, want immediately", waited)
+		}
+		b.Drain(t)
+		if most != 2 || len(w.Attempts()) != 5 {
+			t.Errorf("got at most %d reports at a time and %d attempts, want 2 and 5", most, len(w.Attempts()))
 		}
 	})
 }

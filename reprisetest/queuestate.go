@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/consume"
-
 	"github.com/reprisemq/reprise/internal/testhook"
 )
 
@@ -36,7 +35,7 @@ func (s queueState) consumed() bool { return s.Consumers > 0 || s.left || !s.los
 
 // inFlight reports whether the queue has messages that are not at rest.
 func (s queueState) inFlight() bool {
-	if isHeld(s.Name) && s.Unacked+s.Ready <= 1 { // only the marker of the owner
+	if isHeld(s.Name) && s.Unacked+s.Ready <= 2 { // only the marker and the proof of the owner
 		return false
 	}
 	switch {

@@ -194,13 +194,13 @@ func NewBulkhead(limit int) *Bulkhead {
 func (b *Bulkhead) isFull() bool { return b != nil && b.running.Load() >= b.limit }
 
 // startable returns the index of the first pending delivery whose bulkhead is not full, or -1.
-func (s *session) startable() int {
-	for i, d := range s.pending {
-		if s.consumer.Bulkheads && !d.sorted {
+func (c *Consumer) startable(pending []*Delivery) int {
+	for i, d := range pending {
+		if c.Bulkheads && !d.sorted {
 			d.read()
 			d.sorted = true
 			if d.Err == nil {
-				d.bulkhead = s.consumer.owner.Bulkhead(d)
+				d.bulkhead = c.owner.Bulkhead(d)
 			}
 		}
 		if !d.bulkhead.isFull() {

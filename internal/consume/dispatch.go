@@ -29,7 +29,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 	defer next.end()
 	for {
 		var slots <-chan *slot
-		if s.startable() >= 0 {
+		if c.startable(s.pending) >= 0 {
 			slots = next.slots()
 		}
 		select {
@@ -122,7 +122,7 @@ func (s *session) canWiden() bool {
 // advance starts an attempt for the first startable delivery, if it is admitted. An error is the
 // reason why another subscription must start the attempt.
 func (s *session) advance(next *admission) error {
-	first := s.startable()
+	first := s.consumer.startable(s.pending)
 	if first < 0 {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,8 +34,11 @@ type KeyedOwner interface {
 	// Follower returns the content of a copy of a message that has had no attempt.
 	Follower(d *Delivery) (*amqpconn.Message, error)
 
-	// Hold publishes a message to a held queue. It returns nil after the confirm.
+	// Hold publishes a message to a held queue. It returns nil after the confirm, or a *CopyRefusedError.
 	Hold(ctx context.Context, queue string, m *amqpconn.Message) error
+
+	// Blocked reports whether the broker blocks publishers.
+	Blocked() bool
 
 	// Park moves a message to the failed queue for the given reason, and settles it.
 	Park(ctx context.Context, d *Delivery, reason error)
@@ -233,13 +237,15 @@ func (g *partitions) request(d *Delivery) {
 	}
 }
 
-func (g *partitions) first() *Delivery {
+// startable returns the first delivery that may start, and its index.
+func (g *partitions) startable() (int, *Delivery) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.waiting) == 0 {
-		return nil
+	waiting := g.waiting // only start removes elements
+	g.mu.Unlock()
+	if i := g.consumer.startable(waiting); i >= 0 {
+		return i, waiting[i]
 	}
-	return g.waiting[0]
+	return -1, nil
 }
 
 // start starts attempts when the admission permits them.
@@ -264,7 +270,7 @@ func (g *partitions) start(ctx context.Context) {
 				return
 			}
 		}
-		d := g.first()
+		i, d := g.startable()
 		var slots <-chan *slot
 		if d != nil {
 			slots = next.slots()
@@ -272,8 +278,7 @@ func (g *partitions) start(ctx context.Context) {
 		if d != nil && next.ready() {
 			if next.begin(d) {
 				g.mu.Lock()
-				g.waiting[0] = nil
-				g.waiting = g.waiting[1:]
+				g.waiting = slices.Delete(g.waiting, i, i+1)
 				g.mu.Unlock()
 				next.end()
 				next = c.admission(ctx, c.pauser.probing())
@@ -282,6 +287,7 @@ func (g *partitions) start(ctx context.Context) {
 		}
 		select {
 		case <-g.more:
+		case <-c.vacated:
 		case slot := <-slots:
 			next.take(slot)
 		case permitted := <-next.permit:

@@ -124,7 +124,7 @@ func (t *term) serve(ctx context.Context) error {
 			continue
 		case <-timer.C:
 			if t.machine != nil {
-				t.machine.Tick(time.Now())
+				t.machine.Tick(time.Now(), t.consumer.Keyed.Owner.Blocked())
 			}
 			continue
 		case <-t.ctx.Done():
@@ -146,7 +146,7 @@ func (t *term) serve(ctx context.Context) error {
 
 func (t *term) untilWake() time.Duration {
 	if t.machine != nil {
-		if at := t.machine.Wake(); !at.IsZero() {
+		if at := t.machine.Wake(time.Now()); !at.IsZero() {
 			return max(0, time.Until(at))
 		}
 	}
@@ -221,6 +221,8 @@ func (t *term) act(ctx context.Context) error {
 		case ordered.AckHeld:
 			t.acked++
 			err = t.ch.Ack(a.Tag, false)
+		case ordered.RequeueHeld:
+			err = t.ch.Nack(a.Tag, false, true)
 		case ordered.AckPartition:
 			t.acked++
 			err = t.part.Ack(a.Tag, false)
@@ -244,6 +246,8 @@ func (t *term) act(ctx context.Context) error {
 				reason = ErrParkedBy(a.By)
 			case a.Crashes > 0:
 				reason = fmt.Errorf("not handled again: %d attempts have not ended (CrashLimit)", a.Crashes)
+			case a.Refused != nil:
+				reason = fmt.Errorf("cannot wait in the held queue: %w", a.Refused)
 			}
 			err = t.consumer.Tasks.Go(func() {
 				d.read()
@@ -260,7 +264,7 @@ func (t *term) act(ctx context.Context) error {
 	return nil
 }
 
-// publish publishes a record. If the broker does not accept it, the term ends.
+// publish publishes a record. If the broker does not accept it, the message of a copy is parked, or the term ends.
 func (t *term) publish(r ordered.Record, content any) {
 	k, queue := t.consumer.Keyed.Owner, HeldQueue(t.partition.name)
 	var m *amqpconn.Message
@@ -277,19 +281,32 @@ func (t *term) publish(r ordered.Record, content any) {
 	if err == nil {
 		m, err = withRecord(m, r, d)
 	}
-	if err != nil {
-		t.end(err)
-		return
-	}
-	err = t.consumer.Tasks.Go(func() {
-		if err := k.Hold(t.ctx, queue, m); err != nil && t.ctx.Err() == nil {
+	run := t.consumer.Tasks.Go(func() {
+		if err == nil {
+			err = k.Hold(t.ctx, queue, m)
+		}
+		switch _, refused := errors.AsType[*CopyRefusedError](err); {
+		case err == nil || t.ctx.Err() != nil:
+		case refused && t.call(func() {
+			if !t.machine.Refused(time.Now(), r, err) {
+				t.end(err)
+			}
+		}):
+		default:
 			t.end(fmt.Errorf("cannot publish to %q: %w", queue, err))
 		}
 	})
-	if err != nil {
-		t.end(err)
+	if run != nil {
+		t.end(run)
 	}
 }
+
+// CopyRefusedError reports that the broker refuses the copy of a message, and has not stored it.
+type CopyRefusedError struct{ Err error }
+
+func (e *CopyRefusedError) Error() string { return e.Err.Error() }
+
+func (e *CopyRefusedError) Unwrap() error { return e.Err }
 
 // retried is the content of the copy of a message that has failed.
 type retried struct {

@@ -28,5 +28,5 @@
 //   - Copies that arrive after the marker, and that another process has published, were never delivered back to that process.
 //     It has not acknowledged the originals, so the copies are ignored.
 //
-// See docs/adr/0028-order-per-key.md.
+// See docs/adr/0029-order-per-key.md.
 package ordered

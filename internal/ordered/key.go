@@ -32,7 +32,7 @@ type Entry struct {
 	version  int64
 	state    state
 	due      time.Time
-	next     any // content of the next copy
+	next     any // content of the next copy, until it is stored
 
 	suspect bool  // each start must be counted in the held queue
 	starts  int64 // as counted
@@ -120,6 +120,9 @@ func (p *Partition) stored(k *key, e *Entry, d Delivery, r Record) {
 		e.original = 0
 	}
 	e.Message, e.size, e.copy, e.version = d.Message, d.Size, d.Tag, r.Version
+	if e.state == waiting {
+		e.next = nil
+	}
 	p.count(e, 1)
 }
 
@@ -135,9 +138,8 @@ func (p *Partition) copy(now time.Time, e *Entry, message any) {
 
 // copyFailed publishes the copy of an entry whose attempt has failed.
 func (p *Partition) copyFailed(now time.Time, e *Entry) {
-	message := e.next
-	e.state, e.next = waiting, nil
-	p.copy(now, e, message)
+	e.state = waiting
+	p.copy(now, e, e.next)
 }
 
 // copyFollower copies or parks the first entry without a copy behind a held entry. It returns true if the entry was removed.
@@ -205,14 +207,12 @@ func (p *Partition) start(now time.Time, k *key) {
 			k.wakes = head.due
 			heap.Push(&p.timers, timer{head.due, k})
 		}
-	case !p.proven(now):
+	case !p.isProven(now):
 		if !k.stalled {
 			k.stalled = true
 			p.stalled = append(p.stalled, k)
 		}
-		if !slices.ContainsFunc(p.outstanding, func(o outstanding) bool { return o.record.Kind == Marker }) {
-			p.publish(now, Record{Kind: Marker}, nil, nil)
-		}
+		p.renew(now)
 	case !head.suspect || head.counted:
 		head.state = started
 		p.running++

@@ -1,6 +1,7 @@
 package ordered_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,6 +66,7 @@ type model struct {
 	requests    map[string]*asked
 	cfg         ordered.Config
 	operated    bool // operators request acts
+	blocked     bool // the broker blocks publishers
 	quiet       bool // no more faults, and all attempts succeed
 	trace       []string
 }
@@ -121,9 +123,11 @@ func (m *model) act(p *process) {
 		m.note("%s: %T%+v", p.name, action, action)
 		switch a := action.(type) {
 		case ordered.AckHeld:
-			m.sendAck(p.held, a.Tag)
+			m.send(p.held, settlement{tag: a.Tag})
+		case ordered.RequeueHeld:
+			m.send(p.held, settlement{tag: a.Tag, requeue: true})
 		case ordered.AckPartition:
-			m.sendAck(p.part, a.Tag)
+			m.send(p.part, settlement{tag: a.Tag})
 		case ordered.Publish:
 			x := content{record: a.Record}
 			if a.Record.Kind == ordered.Copy {
@@ -148,11 +152,11 @@ func (m *model) act(p *process) {
 	}
 }
 
-func (m *model) sendAck(c *channel, tag uint64) {
-	if tag == 0 || tag > c.last {
-		m.fatalf("ack of unknown delivery %d", tag)
+func (m *model) send(c *channel, s settlement) {
+	if s.tag == 0 || s.tag > c.last {
+		m.fatalf("settlement of unknown delivery %d", s.tag)
 	}
-	c.acks = append(c.acks, tag)
+	c.acks = append(c.acks, s)
 }
 
 // begin starts an attempt. Handlers are fenced: after an attempt of a later epoch, an attempt has no effect.
@@ -261,8 +265,8 @@ func (m *model) receive(p *process, c *channel) {
 func (m *model) advance(d time.Duration) {
 	m.now = m.now.Add(d)
 	for _, p := range slices.Clone(m.processes) {
-		if at := p.machine.Wake(); !at.IsZero() && !at.After(m.now) {
-			p.machine.Tick(m.now)
+		if at := p.machine.Wake(m.now.Add(-d)); !at.IsZero() && !at.After(m.now) {
+			p.machine.Tick(m.now, m.blocked)
 			m.act(p)
 		}
 	}
@@ -274,6 +278,21 @@ func (m *model) store(c *channel) {
 	x := c.pubs[i]
 	c.pubs = slices.Delete(c.pubs, i, i+1)
 	m.held.enqueue(x)
+}
+
+// refuse refuses the oldest publication of a process, as a queue that is full.
+func (m *model) refuse(p *process) {
+	x := p.held.pubs[0]
+	m.note("%s: %v is refused", p.name, x)
+	p.held.pubs = p.held.pubs[1:]
+	if x.record.Kind != ordered.Copy {
+		m.faults++
+	}
+	if !p.machine.Refused(m.now, x.record, errors.New("full")) {
+		m.stop(p)
+		return
+	}
+	m.act(p)
 }
 
 func (m *model) publish(name string) {
@@ -297,8 +316,9 @@ func (m *model) events() (all, faults []func()) {
 			if len(c.acks) > 0 && c.open {
 				add(c.ack)
 			}
-			if len(c.pubs) > 0 && c.open {
+			if len(c.pubs) > 0 && c.open && !m.blocked {
 				add(func() { m.store(c) })
+				faults = append(faults, func() { m.refuse(p) })
 			}
 			if c.open {
 				fault(c.close)
@@ -323,6 +343,9 @@ func (m *model) events() (all, faults []func()) {
 			faults = append(faults, func() { m.faults++; p.draining = true; p.machine.Drain(); m.act(p) })
 		}
 		fault(func() { m.stop(p) }) // killed
+	}
+	if !m.quiet {
+		faults = append(faults, func() { m.blocked = !m.blocked; m.note("publishers blocked: %v", m.blocked) })
 	}
 	for _, c := range m.limbo {
 		if len(c.pubs) > 0 {
@@ -356,7 +379,7 @@ func (m *model) run(steps int) {
 
 // settle runs without faults until all messages are done.
 func (m *model) settle() {
-	m.quiet = true
+	m.quiet, m.blocked = true, false
 	for range 20000 {
 		if len(m.processes) == 0 {
 			m.subscribe()

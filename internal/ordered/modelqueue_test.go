@@ -22,8 +22,13 @@ type channel struct {
 	tags     []uint64  // of unacked
 	last     uint64
 	incoming []ordered.Delivery // not yet received by the process
-	acks     []uint64           // not yet processed by the queue
+	acks     []settlement       // not yet processed by the queue
 	pubs     []content          // not yet processed by the queue
+}
+
+type settlement struct {
+	tag     uint64
+	requeue bool
 }
 
 func (q *queue) dispatch() {
@@ -75,10 +80,16 @@ func (c *channel) demote() {
 }
 
 func (c *channel) ack() {
-	tag := c.acks[0]
-	c.queue.m.note("ack %d, held %v", tag, c.queue == c.queue.m.held)
+	s := c.acks[0]
+	c.queue.m.note("ack %+v, held %v", s, c.queue == c.queue.m.held)
 	c.acks = c.acks[1:]
-	if i := slices.Index(c.tags, tag); i >= 0 {
+	if i := slices.Index(c.tags, s.tag); i >= 0 {
+		x := c.unacked[i]
 		c.tags, c.unacked = slices.Delete(c.tags, i, i+1), slices.Delete(c.unacked, i, i+1)
+		if s.requeue {
+			x.redelivered = true
+			c.queue.ready = append([]content{x}, c.queue.ready...)
+			c.queue.dispatch()
+		}
 	}
 }

@@ -31,7 +31,7 @@ func TestOwnerDoesNotLoadDeliveriesOfEarlierTerm(t *testing.T) {
 	}
 }
 
-// An owner that cannot know whether it still owns the partition starts no attempt before the held queue has returned a marker.
+// An owner that cannot know whether it still owns the partition starts no attempt before the held queue has returned its proof.
 func TestOwnerStartsNothingWithoutProof(t *testing.T) {
 	now := time.UnixMilli(1000)
 	p := ordered.New(ordered.Config{Owner: "a", Lease: time.Second, Patience: time.Minute, MaxHeld: 10, MaxBytes: 10})
@@ -44,6 +44,7 @@ func TestOwnerStartsNothingWithoutProof(t *testing.T) {
 	held(ordered.Record{Kind: ordered.Join, Owner: "a"})
 	held(ordered.Record{Kind: ordered.Claim, Owner: "a", Epoch: 1000})
 	held(ordered.Record{Kind: ordered.Marker, Owner: "a", Epoch: 1001})
+	held(ordered.Record{Kind: ordered.Proof, Owner: "a", Epoch: 1001})
 	now = now.Add(500 * time.Millisecond)
 	p.Received(now, ordered.Delivery{Tag: 1}, "k")
 	start, isStart := p.Actions()[0].(ordered.Start)
@@ -54,12 +55,13 @@ func TestOwnerStartsNothingWithoutProof(t *testing.T) {
 	if p.Begin(now, start.Entry) {
 		t.Fatal("an attempt has started after the lease")
 	}
-	if got := p.Actions(); len(got) != 1 || got[0] != (ordered.Publish{Record: ordered.Record{Kind: ordered.Marker, Owner: "a", Epoch: 1001}}) {
-		t.Fatalf("got %v, want a marker", got)
+	if got := p.Actions(); len(got) != 1 || got[0] != (ordered.RequeueHeld{Tag: 4}) {
+		t.Fatalf("got %v, want that the proof is requeued", got)
 	}
-	actions := held(ordered.Record{Kind: ordered.Marker, Owner: "a", Epoch: 1001})
+	p.Held(now, ordered.Delivery{Tag: 5, Redelivered: true}, ordered.Record{Kind: ordered.Proof, Owner: "a", Epoch: 1001})
+	actions := p.Actions()
 	if start, isStart = actions[len(actions)-1].(ordered.Start); !isStart || !p.Begin(now, start.Entry) {
-		t.Errorf("got %v, want a start after the marker", actions)
+		t.Errorf("got %v, want a start after the proof", actions)
 	}
 }
 
@@ -85,6 +87,7 @@ func TestOwnerKeepsFailureDuringRequest(t *testing.T) {
 	held(ordered.Record{Kind: ordered.Join, Owner: "a"}, nil)
 	held(ordered.Record{Kind: ordered.Claim, Owner: "a", Epoch: 1000}, nil)
 	held(ordered.Record{Kind: ordered.Marker, Owner: "a", Epoch: 1001}, nil)
+	held(ordered.Record{Kind: ordered.Proof, Owner: "a", Epoch: 1001}, nil)
 	p.Received(now, ordered.Delivery{Tag: 1, Message: "original"}, "k")
 	e := last(p.Actions()).(ordered.Start).Entry
 	p.Finished(now, e, ordered.Result{Retry: true, Due: now, Message: "first failure"})

@@ -51,10 +51,11 @@ type Partition struct {
 
 	arrived []arrival // until the claim has returned
 	useless []uint64  // deliveries between the claim and the marker
-	marker  uint64    // delivery of the newest marker; acked after the next marker has arrived, so that a successor always receives a marker
-	proof   time.Time // publication of the newest message that returned
+	token   uint64    // delivery of the Proof; 0 while it is outstanding. A successor acknowledges it, and the marker.
+	proven  time.Time // when the newest message that returned was published or requeued
 
-	outstanding []outstanding // published and not delivered back, oldest first
+	outstanding []outstanding // published or requeued, and not delivered back, oldest first
+	excused     time.Time     // the broker blocked publishers at this time
 	keys        map[string]*key
 	timers      timers
 	stalled     []*key // need a new proof before they start an attempt
@@ -106,7 +107,7 @@ func (p *Partition) Held(now time.Time, d Delivery, r Record) {
 	case p.phase == resigned:
 	case p.phase == loading:
 		p.load(now, d, r, own)
-	case d.Redelivered:
+	case d.Redelivered && (!own || r.Kind != Proof || p.token != 0):
 		p.resign(errReplaced) // the broker delivers in order, so another consumer was active after the claim
 	case r.Kind == Request && p.phase == claimed:
 		p.arrived = append(p.arrived, arrival{d, r})
@@ -146,6 +147,7 @@ func (p *Partition) load(now time.Time, d Delivery, r Record, own bool) {
 	}
 	p.phase = claimed
 	p.publish(now, Record{Kind: Marker}, nil, nil)
+	p.publish(now, Record{Kind: Proof}, nil, nil)
 }
 
 // removeOwners acknowledges the markers of earlier owners, if there are markers of several owners. The last of these owners has
@@ -165,7 +167,7 @@ func (p *Partition) removeOwners() bool {
 	if !several {
 		return false
 	}
-	_, stale, signs := sift(p.arrived)
+	_, stale, signs := sift(p.arrived) // as in take
 	for _, tag := range stale {
 		p.ackHeld(tag)
 	}
@@ -177,12 +179,12 @@ func (p *Partition) removeOwners() bool {
 	return true
 }
 
-// take starts the ownership after the first marker has returned.
+// take starts the ownership after the marker and the proof have returned.
 func (p *Partition) take(now time.Time) {
 	p.phase = owning
 	loaded, stale, signs := sift(p.arrived)
-	// The broker may lose the last acks. The claims and markers come last, because they tell the next
-	// owner which copies are stale.
+	// The broker may lose the last acks. The claims and markers come last, because they tell the next owner which copies are
+	// stale. Proofs come before them, so that a former owner that is active again receives its marker before its proof.
 	for _, tag := range slices.Concat(stale, p.useless, signs) {
 		p.ackHeld(tag)
 	}
@@ -215,7 +217,8 @@ type arrival struct {
 	Record
 }
 
-// sift divides the deliveries into the copies of each key, the stale copies, and the messages that mark owners.
+// sift divides the deliveries into the copies of each key, the stale copies and other obsolete messages, and the messages that
+// mark owners.
 //
 // Copies of an owner are stale if they come after the claim of a later owner: the broker did not deliver them back, so the
 // original was redelivered to the later owner, which may have settled it. A claim counts only if there is a marker, because a
@@ -234,9 +237,7 @@ func sift(arrived []arrival) (loaded map[string]copies, stale, signs []uint64) {
 		case a.Kind == Claim || a.Kind == Marker:
 			newest = max(newest, epochs[a.Owner])
 			signs = append(signs, a.Tag)
-		case a.Kind != Copy && a.Kind != Done:
-			signs = append(signs, a.Tag)
-		case a.Epoch < newest:
+		case a.Kind != Copy && a.Kind != Done || a.Epoch < newest:
 			stale = append(stale, a.Tag)
 		default:
 			if loaded[a.Key] == nil {
@@ -248,7 +249,7 @@ func sift(arrived []arrival) (loaded map[string]copies, stale, signs []uint64) {
 	return loaded, stale, signs
 }
 
-// remove removes the first matching outstanding record and proves the ownership at the time of its publication.
+// remove removes the first matching outstanding record, and proves the ownership at the time of its publication.
 func (p *Partition) remove(matches func(outstanding) bool) (*outstanding, bool) {
 	i := slices.IndexFunc(p.outstanding, matches)
 	if i < 0 {
@@ -256,26 +257,32 @@ func (p *Partition) remove(matches func(outstanding) bool) (*outstanding, bool) 
 	}
 	o := p.outstanding[i]
 	p.outstanding = slices.Delete(p.outstanding, i, i+1)
-	p.proof = o.sent
+	p.proven = o.sent
 	return &o, true
 }
 
-// markerReturned replaces the previous marker.
-func (p *Partition) markerReturned(now time.Time, d Delivery) {
-	p.remove(func(o outstanding) bool { return o.record.Kind == Marker })
-	if p.marker == 0 {
-		p.take(now)
-	} else {
-		p.ackHeld(p.marker)
+// renew requests a new proof of the ownership.
+func (p *Partition) renew(now time.Time) {
+	if p.token == 0 {
+		return
 	}
-	p.marker = d.Tag
+	p.actions = append(p.actions, RequeueHeld{p.token})
+	p.outstanding = append(p.outstanding, outstanding{Record{Kind: Proof}, now, nil})
+	p.token = 0
 }
 
 // returned processes a record that this owner has published.
 func (p *Partition) returned(now time.Time, d Delivery, r Record) {
-	if r.Kind == Marker {
-		p.markerReturned(now, d)
-	} else {
+	switch r.Kind {
+	case Marker, Proof:
+		p.remove(func(o outstanding) bool { return o.record.Kind == r.Kind })
+		if r.Kind == Proof {
+			p.token = d.Tag
+		}
+		if p.phase == claimed && len(p.outstanding) == 0 {
+			p.take(now)
+		}
+	default:
 		o, ok := p.remove(func(o outstanding) bool {
 			return o.record.Kind == r.Kind && o.record.Key == r.Key && o.record.Seq == r.Seq && o.record.Version == r.Version
 		})
@@ -314,7 +321,7 @@ func (p *Partition) Received(now time.Time, d Delivery, name string) {
 // Begin reports whether the driver may start the attempt of a Start action. Otherwise the Partition adds another Start action
 // later. Between the Start action and Begin, the driver may wait, for example for other attempts.
 func (p *Partition) Begin(now time.Time, e *Entry) bool {
-	if p.phase == owning && p.proven(now) && e.key.parkedBy() == "" {
+	if p.phase == owning && p.isProven(now) && e.key.parkedBy() == "" {
 		return true
 	}
 	p.running--
@@ -349,12 +356,35 @@ func (p *Partition) Drain() {
 	}
 }
 
-// Tick processes the time. The driver calls it at the time of Wake, or later.
-func (p *Partition) Tick(now time.Time) {
+// Refused processes the refusal of a Copy: the broker has not stored it. If the message cannot wait without it, the message is
+// parked. It returns false for other records, which the owner cannot do without.
+func (p *Partition) Refused(now time.Time, r Record, reason error) bool {
+	i := slices.IndexFunc(p.outstanding, func(o outstanding) bool { return o.record == r })
+	if p.phase == resigned || r.Kind != Copy || i < 0 {
+		return false
+	}
+	e := p.outstanding[i].entry
+	p.outstanding = slices.Delete(p.outstanding, i, i+1)
+	e.key.publishing = false
+	if e.state == waiting && (e.copy == 0 || e.next != nil) {
+		e.next = nil
+		p.park(e, Park{Refused: reason})
+	} else { // an older copy is stored, and contains all attempts
+		p.advance(now, e.key)
+	}
+	return true
+}
+
+// Tick processes the time. The driver calls it at the time of Wake, or later, and reports whether the broker blocks publishers:
+// the messages do not return while it does.
+func (p *Partition) Tick(now time.Time, blocked bool) {
 	if p.phase == resigned {
 		return
 	}
-	if len(p.outstanding) > 0 && now.Sub(p.outstanding[0].sent) >= p.cfg.Patience {
+	if blocked {
+		p.excused = now
+	}
+	if len(p.outstanding) > 0 && now.Sub(p.silentSince()) >= p.cfg.Patience {
 		p.resign(errSilent)
 		return
 	}
@@ -366,20 +396,32 @@ func (p *Partition) Tick(now time.Time) {
 }
 
 // Wake returns the time of the next Tick, or the zero time.
-func (p *Partition) Wake() (at time.Time) {
+func (p *Partition) Wake(now time.Time) (at time.Time) {
 	if len(p.timers) > 0 {
 		at = p.timers[0].due
 	}
 	if len(p.outstanding) > 0 {
-		if late := p.outstanding[0].sent.Add(p.cfg.Patience); at.IsZero() || late.Before(at) {
+		late := p.silentSince().Add(p.cfg.Patience / 2) // notices a block before it matters
+		if !late.After(now) {
+			late = late.Add(p.cfg.Patience / 2)
+		}
+		if at.IsZero() || late.Before(at) {
 			at = late
 		}
 	}
 	return at
 }
 
-// proven reports whether a returned message proves that this process owned the partition a short time ago.
-func (p *Partition) proven(now time.Time) bool { return now.Sub(p.proof) < p.cfg.Lease }
+// silentSince returns the time since which the held queue should have returned the oldest outstanding message.
+func (p *Partition) silentSince() time.Time {
+	if sent := p.outstanding[0].sent; sent.After(p.excused) {
+		return sent
+	}
+	return p.excused
+}
+
+// isProven reports whether a returned message proves that this process owned the partition a short time ago.
+func (p *Partition) isProven(now time.Time) bool { return now.Sub(p.proven) < p.cfg.Lease }
 
 func (p *Partition) resign(reason error) {
 	p.phase = resigned

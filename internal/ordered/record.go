@@ -21,6 +21,7 @@ const (
 	Join   Kind = "join"   // a process has subscribed; the message informs the active consumer that it is active
 	Claim  Kind = "claim"  // a process is active; it receives its claim after all messages that previous owners rely on
 	Marker Kind = "marker" // the process that has received its claim is the owner, with an epoch
+	Proof  Kind = "proof"  // the owner requeues it to prove that it still is the owner; it needs no publication, which an alarm can block
 	Copy   Kind = "copy"   // a message of the partition
 	Done   Kind = "done"   // the copies with the same Seq are done
 
@@ -81,6 +82,9 @@ type (
 	// AckHeld acknowledges a delivery of the held queue.
 	AckHeld struct{ Tag uint64 }
 
+	// RequeueHeld requeues a delivery of the held queue.
+	RequeueHeld struct{ Tag uint64 }
+
 	// AckPartition acknowledges a delivery of the partition.
 	AckPartition struct{ Tag uint64 }
 
@@ -98,11 +102,13 @@ type (
 	Start struct{ Entry *Entry }
 
 	// Park requests that the driver moves a message to the failed queue, and then calls Finished with an empty Result. The operator
-	// By has requested it, or Crashes attempts at the message began and did not end, or the limit of held messages is reached.
+	// By has requested it, or Crashes attempts at the message began and did not end, or its copy was Refused, or the limit of held
+	// messages is reached.
 	Park struct {
 		Entry   *Entry
 		Crashes int
 		By      string
+		Refused error
 	}
 
 	// Resign closes the channel of the partition, and then the channel of the held queue. Further calls have no effect.
@@ -110,6 +116,7 @@ type (
 )
 
 func (AckHeld) action()      {}
+func (RequeueHeld) action()  {}
 func (AckPartition) action() {}
 func (Publish) action()      {}
 func (Consume) action()      {}

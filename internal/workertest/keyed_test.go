@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/protocol"
@@ -135,6 +137,42 @@ func TestKeyedWorkersDividePartitions(t *testing.T) {
 		clear(owners)
 		mu.Unlock()
 		testkit.Eventually(t, timeout, divided(0, 4, 4))
+	})
+}
+
+// A message of another program whose headers almost fill a frame cannot wait behind an earlier message of its key, because a copy
+// has additional headers. It is parked, and the key continues.
+func TestKeyedWorkerParksMessageThatCannotWait(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		if b.IsRabbitMQ && b.Version < "4" {
+			return // requires RabbitMQ 4.0
+		}
+		queue := testkit.Name(t, "keyed")
+		cleanKeyed(t, b, queue, 1)
+		h := newScript(func(m *reprise.Delivery) error {
+			if string(m.Body) == "first" && m.Attempt == 1 {
+				return errScripted
+			}
+			return nil
+		})
+		start(t, dial(t, b.URL), reprise.WorkerConfig{
+			Queue: queue, OrderBy: &reprise.Keyed{Partitions: 1, Header: "key"},
+			Policy: reprise.Policy{Backoff: backoff.Fixed(time.Hour)}, Handler: h,
+		})
+		r := newRaw(t, b.URL)
+		partition := queue + ".part.0-of-1"
+		r.publish("", partition, amqp.Publishing{Body: []byte("first")})
+		r.publish("", partition, amqp.Publishing{Body: []byte("large"), Headers: amqp.Table{"filler": strings.Repeat("x", 130_950)}})
+		r.publish("", partition, amqp.Publishing{Body: []byte("last")})
+		if got := r.take(queue + ".failed"); string(got.Body) != "large" {
+			t.Errorf("got %q in the failed queue, want the large message", got.Body)
+		}
+		if err := dial(t, b.URL).ControlKey(t.Context(), queue, 1, "", reprise.RetryFirst, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.wait(t, 3); string(got[1].Body) != "first" || string(got[2].Body) != "last" {
+			t.Errorf("got %q and %q after the failure, want first and last", got[1].Body, got[2].Body)
+		}
 	})
 }
 
