@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ func TestKeyWaitsForRetry(t *testing.T) {
 		began := time.Now()
 		var got []string
 		config := reprise.WorkerConfig{
-			Queue: "orders", Concurrency: 4, OrderBy: &reprise.Keyed{Partitions: 2},
+			Queue: "orders", Concurrency: 1, OrderBy: &reprise.Keyed{Partitions: 2},
 			Policy: reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(4 * time.Hour)},
 			Handler: handler(func(m *reprise.Delivery) error {
 				got = append(got, fmt.Sprintf("%s attempt %d after %s", m.Body, m.Attempt, time.Since(began).Round(time.Minute)))
@@ -79,7 +80,7 @@ func TestFullPartitionParksKey(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		var got []string
 		w := b.Work(t, reprise.WorkerConfig{
-			Queue: "orders", OrderBy: &reprise.Keyed{Partitions: 1, MaxHeld: 2},
+			Queue: "orders", Concurrency: 1, OrderBy: &reprise.Keyed{Partitions: 1, MaxHeld: 2},
 			Policy: reprise.Policy{Backoff: backoff.Fixed(time.Hour)},
 			Handler: handler(func(m *reprise.Delivery) error {
 				got = append(got, string(m.Body))
@@ -156,14 +157,19 @@ func TestKeysContinueDuringAlarm(t *testing.T) {
 func TestKeyedRoutes(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		var mu sync.Mutex
 		var reports, most int
 		w := b.Work(t, reprise.WorkerConfig{
 			Queue: "orders", Concurrency: 10, OrderBy: &reprise.Keyed{Partitions: 1},
 			Handler: &reprise.Mux{Routes: []reprise.Route{
 				{Pattern: "report", Concurrency: 2, Handler: handler(func(*reprise.Delivery) error {
+					mu.Lock()
 					reports++
 					most = max(most, reports)
+					mu.Unlock()
 					time.Sleep(time.Minute)
+					mu.Lock()
+					defer mu.Unlock()
 					reports--
 					return nil
 				})},

@@ -107,7 +107,7 @@ func (p *Partition) Held(now time.Time, d Delivery, r Record) {
 	case p.phase == resigned:
 	case p.phase == loading:
 		p.load(now, d, r, own)
-	case d.Redelivered && (!own || r.Kind != Proof || p.token != 0):
+	case d.Redelivered && !(own && r.Kind == Proof):
 		p.resign(errReplaced) // the broker delivers in order, so another consumer was active after the claim
 	case r.Kind == Request && p.phase == claimed:
 		p.arrived = append(p.arrived, arrival{d, r})

@@ -97,7 +97,7 @@ func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics,
 	if s.copied {
 		where = waitQueue
 	}
-	if err := b.fill(ctx, filled); err != nil {
+	if err := b.fill(ctx, filled, e.partitions); err != nil {
 		return nil, fmt.Errorf("cannot fill the queue: %w", err)
 	}
 	// If the machine does not become idle, measure anyway: the metrics include the processor use of other programs.
@@ -108,7 +108,7 @@ func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics,
 	if err != nil {
 		return nil, err
 	}
-	if err := b.verify(ctx, where, messages); err != nil {
+	if err := b.verify(ctx, where, messages, e.partitions); err != nil {
 		return nil, err
 	}
 	m := report.Metrics{
@@ -124,7 +124,7 @@ func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics,
 
 // contend runs a contender in a separate process.
 func (b *bench) contend(ctx context.Context, e entry, messages int) (result, error) {
-	args := append([]string{contending, "-name", e.contender, "-url", b.url, "-queue", workQueue, "-messages", fmt.Sprint(messages), "-reprise", filepath.Join(b.root, "bin/reprise")}, e.job.args()...)
+	args := append([]string{contending, "-name", e.contender, "-url", b.url, "-queue", workQueue, "-messages", fmt.Sprint(messages), "-partitions", fmt.Sprint(e.partitions), "-reprise", filepath.Join(b.root, "bin/reprise")}, e.job.args()...)
 	if b.broker != nil {
 		args = append(args, "-broker", fmt.Sprint(b.broker.PID()))
 	}

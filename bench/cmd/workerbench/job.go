@@ -21,6 +21,9 @@ type job struct {
 	prefetch    int    // 0: no limit
 	concurrency int    // number of concurrent handlers or publishers
 	batch       int    // number of messages per ack of a loop by hand, or of a Batch
+	partitions  int    // 0: any order
+
+	delay time.Duration // of retries
 
 	reprise string // path of the command
 
@@ -42,6 +45,7 @@ var contenders = map[string]contender{
 	"consume-collected":  consumeCollected,
 	"consume-small":      consumeSmall,
 	"consume-plaintext":  consumePlaintext,
+	"fail-some":          failSome,
 	"retry-one-by-one":   retryOneByOne,
 	"retry-pipelined":    retryPipelined,
 	"retry-trail":        retryPipelinedTrail,
@@ -64,7 +68,7 @@ var contenders = map[string]contender{
 const tick = 10 * time.Millisecond
 
 func parseJob(args []string) (*job, error) {
-	j := new(job)
+	j := &job{delay: delay}
 	f := flag.NewFlagSet(contending, flag.ContinueOnError)
 	f.Func("name", "name of the contender", func(name string) error {
 		if j.contender = contenders[name]; j.contender == nil {
@@ -78,6 +82,7 @@ func parseJob(args []string) (*job, error) {
 	f.IntVar(&j.prefetch, "prefetch", 0, "prefetch of the consumer")
 	f.IntVar(&j.concurrency, "concurrency", 1, "number of concurrent handlers or publishers")
 	f.IntVar(&j.batch, "batch", 1, "number of messages per ack")
+	f.IntVar(&j.partitions, "partitions", 0, "number of partitions")
 	f.IntVar(&j.meter.broker, "broker", 0, "process ID of the broker")
 	f.StringVar(&j.reprise, "reprise", "", "path of the command reprise")
 	j.profiles.Flags(f)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -31,15 +32,19 @@ var (
 	expiration = strconv.FormatInt(hop(workQueue).TTL.Milliseconds(), 10)
 )
 
-// fill deletes and redeclares the queues of a Worker, and publishes messages to workQueue.
-func (b *bench) fill(ctx context.Context, messages int) error {
+// fill deletes and redeclares the queues of a Worker, and publishes messages to workQueue or to its partitions.
+func (b *bench) fill(ctx context.Context, messages, partitions int) error {
 	h, err := dial(b.url)
 	if err != nil {
 		return err
 	}
 	defer h.close()
-	for _, name := range []string{workQueue, waitQueue, topology.FailedQueue(workQueue)} {
-		if _, err := h.ch.QueueDelete(name, false, false, false); err != nil {
+	queues := topology.Buckets{}.Topology(workQueue).Merge(hop(workQueue).Topology)
+	if partitions > 0 {
+		queues = queues.Merge(reprise.Keyed{Partitions: partitions}.Route().Topology(workQueue))
+	}
+	for _, q := range queues.Queues {
+		if _, err := h.ch.QueueDelete(q.Name, false, false, false); err != nil {
 			return err
 		}
 	}
@@ -47,9 +52,12 @@ func (b *bench) fill(ctx context.Context, messages int) error {
 	if err != nil {
 		return err
 	}
-	err = client.Declare(ctx, topology.Buckets{}.Topology(workQueue).Merge(hop(workQueue).Topology))
+	if err = client.Declare(ctx, queues); err == nil && partitions > 0 {
+		err = publishKeyed(ctx, client, messages, partitions)
+		messages = 0
+	}
 	if err != nil {
-		return err
+		return errors.Join(err, client.Close(ctx))
 	}
 	if err := client.Close(ctx); err != nil || messages == 0 {
 		return err
@@ -59,12 +67,29 @@ func (b *bench) fill(ctx context.Context, messages int) error {
 	return j.publishWindow(1000)
 }
 
+// publishKeyed publishes messages with 10,000 keys to the partitions of workQueue.
+func publishKeyed(ctx context.Context, c *reprise.Client, messages, partitions int) error {
+	for first := 0; first < messages; first += 1000 {
+		var some []*reprise.Message
+		for i := first; i < min(first+1000, messages); i++ {
+			key := fmt.Sprint("key ", i%10000)
+			m := order(i, reprise.PartitionQueue(workQueue, key, partitions))
+			m.Headers[reprise.HeaderKey] = key
+			some = append(some, m)
+		}
+		if err := c.PublishBatch(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // timeout is the maximum time for which verify waits until the broker reports the expected numbers of messages.
 const timeout = 20 * time.Second
 
 // verify checks that the queue named where contains all messages, and that the other queues are empty. If where is
 // empty, all queues must be empty.
-func (b *bench) verify(ctx context.Context, where string, messages int) error {
+func (b *bench) verify(ctx context.Context, where string, messages, partitions int) error {
 	h, err := dial(b.url)
 	if err != nil {
 		return err
@@ -73,6 +98,10 @@ func (b *bench) verify(ctx context.Context, where string, messages int) error {
 	want := map[string]int{workQueue: 0, waitQueue: 0, topology.FailedQueue(workQueue): 0}
 	if where != "" {
 		want[where] = messages
+	}
+	for n := range partitions {
+		partition := fmt.Sprintf("%s.part.%d-of-%d", workQueue, n, partitions)
+		want[partition], want[partition+".held"] = 0, 2 // the marker and the proof of the last owner
 	}
 	for end := time.Now().Add(timeout); ; {
 		err := h.compare(want)

@@ -74,6 +74,18 @@ func consumePlaintext(ctx context.Context, j *job) error {
 	return j.worker(ctx, nil, keys.Middleware(j.plain()))
 }
 
+// failSome lets one message in 20 fail once, and retries it after 100 ms.
+func failSome(ctx context.Context, j *job) error {
+	j.delay = 100 * time.Millisecond
+	return j.worker(ctx, nil, reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
+		if m.Attempt == 1 && m.MessageID[len(m.MessageID)-1] == '7' && m.MessageID[len(m.MessageID)-2]%2 == 0 {
+			return errDown
+		}
+		j.meter.handled()
+		return nil
+	}))
+}
+
 // retryReprise runs a Worker whose handler always fails.
 func retryReprise(ctx context.Context, j *job) error { return j.failEach(ctx, nil) }
 
@@ -94,10 +106,14 @@ func (j *job) worker(ctx context.Context, config *reprise.Config, handler repris
 	if err != nil {
 		return err
 	}
-	w, err := reprise.NewWorker(client, reprise.WorkerConfig{
-		Queue: j.queue, Handler: handler, Policy: reprise.Policy{Backoff: backoff.Fixed(delay)},
+	worker := reprise.WorkerConfig{
+		Queue: j.queue, Handler: handler, Policy: reprise.Policy{Backoff: backoff.Fixed(j.delay)},
 		Concurrency: j.concurrency, Prefetch: j.prefetch,
-	})
+	}
+	if j.partitions > 0 {
+		worker.OrderBy = &reprise.Keyed{Partitions: j.partitions}
+	}
+	w, err := reprise.NewWorker(client, worker)
 	if err != nil {
 		return err
 	}

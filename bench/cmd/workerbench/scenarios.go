@@ -22,6 +22,7 @@ type entry struct {
 	against, limit  string
 	job             settings
 	share           float64 // fraction of the messages that the contender handles; 0 means 1
+	partitions      int     // 0: the messages are in the work queue
 }
 
 type settings struct{ prefetch, concurrency, batch int }
@@ -62,6 +63,19 @@ var scenarios = []scenario{
 			{name: "encryption, plaintext", contender: "consume-plaintext", against: "plain", job: settings{prefetch: 200, concurrency: 8}},
 			{name: "plain, 100 handlers", contender: "consume-reprise", against: "plain, 100 handlers", job: settings{prefetch: 400, concurrency: 100}},
 			{name: "Batch of 100", contender: "consume-collected", against: "plain, 100 handlers", job: settings{prefetch: 400, concurrency: 100, batch: 100}},
+		},
+	},
+	{
+		name:   "order",
+		text:   "As consume, with 10,000 keys and 8 partitions. One message in 20 fails once, and is retried after 100 ms.",
+		target: "by key: 0.5 of any order",
+		base:   "× any order",
+		filled: true,
+		entries: []entry{
+			{name: "any order", contender: "consume-reprise", against: "any order", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "by key", contender: "consume-reprise", against: "any order", job: settings{concurrency: 8}, partitions: 8},
+			{name: "any order, failures", contender: "fail-some", against: "any order, failures", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "by key, failures", contender: "fail-some", against: "any order, failures", job: settings{concurrency: 8}, partitions: 8},
 		},
 	},
 	{
