@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
@@ -131,9 +132,7 @@ func (c *Client) PublishKeyed(ctx context.Context, queue string, partitions int,
 		return fmt.Errorf("%w: message must not be nil, and partitions must be positive: got %d", ErrInvalidMessage, partitions)
 	}
 	headers := make(map[string]any, len(m.Headers)+1)
-	for name, value := range m.Headers {
-		headers[name] = value
-	}
+	maps.Copy(headers, m.Headers)
 	headers[HeaderKey] = key
 	m.Headers, m.Exchange, m.RoutingKey, m.Priority = headers, "", PartitionQueue(queue, key, partitions), 0
 	return explainUnroutable(c.Publish(ctx, m), partitions)
