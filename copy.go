@@ -1,15 +1,23 @@
 package reprise
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"maps"
+	"math"
 	"strings"
+	"time"
 
+	"github.com/reprisemq/reprise/internal/ack"
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/internal/guard"
 	"github.com/reprisemq/reprise/internal/protocol"
+	"github.com/reprisemq/reprise/internal/publish"
+	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -28,11 +36,18 @@ const (
 	// a retry, or in the failed queue.
 	HeaderExpiration = "x-reprise-expiration"
 
-	// HeaderCrashes is the number of deliveries of a parked message that were never settled (int64).
-	HeaderCrashes = "x-reprise-crashes"
+	// HeaderCrashes is the number of deliveries of a parked or leased message that were never settled (int64).
+	HeaderCrashes = consume.HeaderCrashes
 
 	// HeaderRedelivered is true (bool) in the copy of a message that was redelivered: see Delivery.Redelivered.
 	HeaderRedelivered = "x-reprise-redelivered"
+
+	// HeaderLease identifies a copy in a lease queue (longstr): see WorkerConfig.Lease. A message with this header in a work
+	// queue has returned from there, because its attempt was interrupted.
+	HeaderLease = consume.HeaderLease
+
+	// HeaderCheckpoint contains the data of SaveCheckpoint (bytes).
+	HeaderCheckpoint = "x-reprise-checkpoint"
 
 	// HeaderUnreadable represents headers that a Go program cannot decode: tables or arrays that nest more than 32 deep or have
 	// more than 8,192 entries, or headers that exceed the maximum size of a frame. It exists only in the program, as their
@@ -48,7 +63,7 @@ const (
 // isOwnHeader reports whether Reprise writes a header regardless of the strategy's marks.
 func isOwnHeader(header string) bool {
 	switch header {
-	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes, HeaderRedelivered, HeaderUnreadable, topology.HeaderReplay, protocol.HeaderOutcome, protocol.HeaderDue:
+	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes, HeaderRedelivered, HeaderLease, HeaderCheckpoint, HeaderUnreadable, topology.HeaderReplay, protocol.HeaderOutcome, protocol.HeaderDue:
 		return true
 	}
 	return strings.HasPrefix(header, topology.HeaderLevel)
@@ -74,6 +89,10 @@ type mark func(headers topology.Table, f topology.Failure) topology.Table
 func (pl *planner) fill(d *delivery, p *plan, notes topology.Table, m mark, reserve int) error {
 	headers := p.carry(d, pl.user())
 	delete(headers, HeaderCrashes)
+	delete(headers, HeaderLease)
+	if data := d.Saved(); data != nil {
+		headers[HeaderCheckpoint] = data
+	}
 	if reserve > 0 && d.Crashed() {
 		headers[HeaderCrashes] = int64(d.Crashes)
 	}
@@ -157,4 +176,88 @@ func (p *plan) carry(d *delivery, user string) topology.Table {
 		}
 	}
 	return headers
+}
+
+// leaseQueue returns the lease queue of this process. Its copies return to the work queue when they expire. The queue expires
+// only after a time in which a returned copy certainly reaches the work queue, unless the work queue does not exist.
+func (c *WorkerConfig) leaseQueue() topology.Queue {
+	q := topology.Queue{Name: c.Queue + ".lease." + rand.Text()[:leaseSuffix], Args: topology.Table{
+		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": c.Queue,
+		"x-message-ttl": c.Lease.Milliseconds(), "x-expires": leaseQueueExpires.Milliseconds(),
+	}}
+	for _, work := range c.topology().Queues {
+		if work.Name == c.Queue && work.Args["x-queue-type"] != "quorum" {
+			return q
+		}
+	}
+	maps.Copy(q.Args, topology.Table{
+		"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		"x-delivery-limit": int64(math.MaxInt32), // a copy must not be dropped
+	})
+	return q
+}
+
+const (
+	leaseSuffix       = 16
+	leaseQueueExpires = 7 * 24 * time.Hour
+)
+
+// moved returns the plan to publish an unfinished message to a lease queue, with the given HeaderLease, or back to its work
+// queue, without. The attempt does not count, and the marks keep the origin of the message.
+func (pl *planner) moved(d *delivery, queue, id string) (*plan, error) {
+	p := &plan{way: retrying, event: EventRequeued, verb: ack.Ack, hop: topology.Hop{RoutingKey: queue}}
+	p.failure = topology.Failure{
+		AttemptError: topology.AttemptError{Attempt: d.History.Attempts}, Uncounted: true, History: d.History, Queue: pl.cfg.Queue,
+	}
+	p.failure.Exchange, p.failure.RoutingKey = d.History.OriginAt(d.At)
+	err := guard.Call("strategy", func() error {
+		return pl.fill(d, p, nil, func(headers topology.Table, f topology.Failure) topology.Table {
+			out := pl.cfg.Strategy.Marks.Retry(headers, f)
+			out[HeaderRedelivered] = true
+			if id == "" {
+				return out
+			}
+			out[HeaderLease] = id
+			if d.Crashes > 0 {
+				out[HeaderCrashes] = int64(d.Crashes)
+			}
+			return out
+		}, amqpconn.RoomForDeaths)
+	})
+	return p, err
+}
+
+// Lease publishes a copy of a message whose attempt continues.
+func (o *owner) Lease(ctx context.Context, in *consume.Delivery, id string) error {
+	w := (*Worker)(o)
+	return w.move(ctx, in.Owned.(*delivery), w.leaseQueue, id)
+}
+
+// move publishes a copy of an unfinished message, until the broker confirms or refuses the copy, or ctx is done.
+func (w *Worker) move(ctx context.Context, d *delivery, queue, id string) error {
+	p, err := w.planner.moved(d, queue, id)
+	if err != nil {
+		return err
+	}
+	for retrier := (retry.Retrier{Schedule: w.client.cfg.Reconnect}); ; {
+		began := time.Now()
+		err := w.client.publishCopy(ctx, p, func() { w.logger(d, p).Warn("confirm is late", "to", queue) })
+		if err == nil || publish.Classify(err) != publish.Transient || retry.Sleep(ctx, retrier.Failed(time.Since(began))) != nil {
+			return err
+		}
+	}
+}
+
+// handBack returns the message of an interrupted attempt to its work queue. A leased message first tries to return by a copy,
+// because the broker would count a rejected copy as a crash.
+func (w *Worker) handBack(d *delivery) {
+	if d.Leased() {
+		ctx, cancel := context.WithTimeout(d.Context(), consume.LastGrace)
+		defer cancel()
+		if err := w.move(ctx, d, w.cfg.Queue, ""); err == nil {
+			_ = d.Settle(ack.Ack) // after an error, the broker returns the message a second time
+			return
+		}
+	}
+	d.Requeue()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -148,6 +149,48 @@ func Progress(ctx context.Context, fraction float64, text string) {
 		p.Fraction, p.Text = last.Fraction, last.Text
 	}
 	d.progress.Store(&p)
+}
+
+// MaxCheckpoint is the maximum size of a checkpoint in bytes.
+const MaxCheckpoint = 4096
+
+// SaveCheckpoint stores data with the message, at most MaxCheckpoint bytes, so that the next attempt can continue the work of
+// this attempt: see Checkpoint. The worker must have a Lease; otherwise SaveCheckpoint returns ErrNoLease. ctx is the context
+// of the handler, or derived from it. With the context of a test, SaveCheckpoint has no effect.
+//
+// SaveCheckpoint returns nil after the broker has stored a copy of the message with the data. After an error, the data may be
+// stored, and the handler can continue: the next checkpoint or renewal of the lease stores it. SaveCheckpoint waits while the
+// broker is unreachable, until ctx is done. It costs as much as a retry, so do not call it more often than every few seconds.
+// It is safe for concurrent use.
+func SaveCheckpoint(ctx context.Context, data []byte) error {
+	d, ok := ctx.Value(progressKey{}).(*delivery)
+	switch {
+	case !ok:
+		return nil
+	case !d.HasLease():
+		return ErrNoLease
+	case len(data) > MaxCheckpoint:
+		return fmt.Errorf("reprise: checkpoint must have at most %d bytes: got %d (store the data elsewhere, and its key in the checkpoint)", MaxCheckpoint, len(data))
+	}
+	if err := d.Save(ctx, append([]byte{}, data...)); err != nil {
+		return fmt.Errorf("reprise: cannot save checkpoint: %w", err)
+	}
+	return nil
+}
+
+// Checkpoint returns the last checkpoint of the message, or nil. An attempt that was interrupted by the end of its process, and
+// a failed attempt, leave their checkpoint to the next attempt. A replay of a parked message starts without a checkpoint. ctx is
+// the context of the handler, or derived from it.
+func Checkpoint(ctx context.Context) []byte {
+	d, ok := ctx.Value(progressKey{}).(*delivery)
+	if !ok {
+		return nil
+	}
+	data := d.Saved()
+	if data == nil {
+		data, _ = d.At.Headers[HeaderCheckpoint].([]byte)
+	}
+	return bytes.Clone(data)
 }
 
 type progressKey struct{}

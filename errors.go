@@ -56,6 +56,13 @@ var (
 	// handler has returned.
 	ErrStillRunning = errors.New("reprise: handlers still process messages that the broker has redelivered")
 
+	// ErrLeaseLost is the cause of the cancellation of a handler's context if the worker was disconnected for longer than its
+	// Lease. Another worker may already process the message. The result of the attempt is ignored.
+	ErrLeaseLost = consume.ErrLeaseLost
+
+	// ErrNoLease is returned by SaveCheckpoint if the worker has no Lease.
+	ErrNoLease = errors.New("reprise: worker cannot store checkpoints without a Lease (set WorkerConfig.Lease)")
+
 	// ErrPeekLimit is returned by Client.Peek if it stopped at a message with MaxPeeks failed deliveries.
 	ErrPeekLimit = errors.New("reprise: message was requeued too often for another Peek")
 )

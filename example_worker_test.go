@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -387,4 +388,34 @@ func ExampleObserver() {
 	// {"Event":"started","Attempt":1}
 	// {"Event":"started","Attempt":2}
 	// {"Event":"parked","Attempt":2}
+}
+
+// A handler saves its progress, so that the next attempt continues. With a Lease, it may run for hours.
+func ExampleSaveCheckpoint() {
+	finished := make(chan struct{})
+	run(reprise.WorkerConfig{
+		Queue:  "imports",
+		Lease:  time.Minute,
+		Policy: reprise.Policy{Backoff: backoff.Fixed(time.Millisecond)},
+		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Delivery) error {
+			page, _ := strconv.Atoi(string(reprise.Checkpoint(ctx))) // 0 without a checkpoint
+			for ; page < 4; page++ {
+				fmt.Println("attempt", m.Attempt, "page", page)
+				if page == 2 && m.Attempt == 1 {
+					return errors.New("connection reset")
+				}
+				if err := reprise.SaveCheckpoint(ctx, []byte(strconv.Itoa(page+1))); err != nil {
+					return err
+				}
+			}
+			close(finished)
+			return nil
+		}),
+	}, finished, "catalog.csv")
+	// Output:
+	// attempt 1 page 0
+	// attempt 1 page 1
+	// attempt 1 page 2
+	// attempt 2 page 2
+	// attempt 2 page 3
 }

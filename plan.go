@@ -167,6 +167,9 @@ func (pl *planner) choose(d *delivery, p *plan) (err error) {
 		unchanged := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
 		return pl.fill(d, p, nil, unchanged, 0) // the headers arrived in one frame, so they fit into one
 	case rejecting:
+		if d.Leased() {
+			return errNotDeadLettered // the broker would return the copy to the work queue
+		}
 		p.verb, p.failure.Reason = ack.DeadLetter, "copy refused"
 		p.reject, err = newRejection(pl.cfg.topology(), d.At, strategy.Route.Failed(d.At))
 		return err

@@ -58,7 +58,9 @@ func (w *Worker) handle(ctx context.Context, d *delivery) {
 		w.settle(ctx, d)
 	}()
 	d.message, d.handled = w.message(d), true
-	err = w.handler.Handle(d.context(ctx), &d.message)
+	handling, release := d.HandlerContext(ctx)
+	defer release()
+	err = w.handler.Handle(d.context(handling), &d.message)
 }
 
 // refuse reports whether the handler must not receive a delivery. It sets the result of such a delivery.
@@ -121,7 +123,7 @@ func (w *Worker) settleAs(d *delivery, v ack.Verb) *Event {
 	var err error
 	switch {
 	case v == ack.NackRequeue:
-		d.Requeue()
+		w.handBack(d)
 		return nil
 	case v == ack.Ack && w.cfg.Acked != nil:
 		d.AckBurst()
@@ -166,7 +168,7 @@ func (w *Worker) publishThenAck(d *delivery, p *plan) *Event {
 		return &Event{Kind: EventDropped, Err: err}
 	}
 	w.logger(d, p).Warn("message requeued", "error", err)
-	d.Requeue()
+	w.handBack(d)
 	return &Event{Kind: EventRequeued, Err: err}
 }
 
@@ -317,7 +319,7 @@ func (w *Worker) keep(d *delivery, reason error) *Event {
 	if d.Context().Err() != nil {
 		return &Event{Kind: EventDropped, Err: reason}
 	}
-	d.Requeue()
+	w.handBack(d)
 	return &Event{Kind: EventRequeued, Err: reason}
 }
 
@@ -414,7 +416,9 @@ func (w *Worker) settled(d *delivery, e Event) {
 		e.MessageID, e.Delivery, e.Attempt = b.MessageID, nil, b.Attempt // no handler received it
 		w.observe(e)
 	}
-	d.Body = nil // frees the body, because a handler that retains its message also retains d
+	if !d.Leased() { // otherwise a renewal may still read it
+		d.Body = nil // frees the body, because a handler that retains its message also retains d
+	}
 }
 
 // announceRetry reports a waiting message to operators.

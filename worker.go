@@ -38,6 +38,8 @@ type Worker struct {
 	member   *announce.Member // nil if the worker is not announced, or Run was not called
 	held     held
 
+	leaseQueue string // "": none
+
 	inspected sync.Once // logRisks was called
 
 	mu     sync.Mutex
@@ -99,6 +101,10 @@ func (w *Worker) consumption() consume.Config {
 	c.Keyed = w.keyed()
 	if cfg.Debounce != nil {
 		c.Window = cfg.Debounce.Window
+	}
+	if cfg.Lease > 0 {
+		c.Lease, c.LeaseQueue = cfg.Lease, cfg.leaseQueue()
+		w.leaseQueue = c.LeaseQueue.Name
 	}
 	for _, l := range w.lanes {
 		c.Bulkheads = c.Bulkheads || l.bulkhead != nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/ack"
 	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/internal/guard"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -131,6 +132,16 @@ type WorkerConfig struct {
 	// timeout. Default: 30 min, the default of RabbitMQ. https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
 	ConsumerTimeout time.Duration
 
+	// Lease lets attempts run for any time, longer than the ConsumerTimeout, and continue after a short loss of the connection. If
+	// an attempt runs longer than the Lease, the worker moves its message into the lease queue of the process,
+	// {Queue}.lease.{random}, and renews the lease every third of this time. If the process exits, or is disconnected for longer
+	// than the Lease, the message returns to the queue, and another worker handles it again: see Checkpoint. A disconnected
+	// attempt is canceled at that time with the cause ErrLeaseLost. Each renewal publishes the message, so choose a longer Lease
+	// for large messages. Minimum: 1 s. Maximum: half of ConsumerTimeout. A Lease requires a Strategy that retries by copies and
+	// has the default Marks, and excludes AckThenPublish, Acked, AsDelivered, Debounce, OrderBy and Batch; the default of Prefetch
+	// becomes Concurrency. See docs/how-to/protect-a-service.md. Default: none.
+	Lease time.Duration
+
 	// DrainTimeout is the maximum time that a shutdown waits for running handlers before it cancels their context. If
 	// the context that was passed to Shutdown is done earlier, the shutdown cancels their context at that time.
 	// Default: 30 s.
@@ -161,6 +172,9 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	}
 	if c.Concurrency == 0 {
 		c.Concurrency = max(DefaultConcurrency, min(largestBatch(c.Handler), math.MaxUint16))
+	}
+	if c.Prefetch == 0 && c.Lease > 0 {
+		c.Prefetch = c.Concurrency // no message waits behind a long attempt while another worker is idle
 	}
 	if c.Prefetch == 0 {
 		c.Prefetch = max(16, 4*c.Concurrency)
@@ -245,10 +259,62 @@ func (c WorkerConfig) Validate() error {
 			if c.Priority != 0 && slices.ContainsFunc(all.Queues, c.singleActive) {
 				fault("Priority must be 0 on a queue with x-single-active-consumer: got %d (with priorities, RabbitMQ may keep a stopped consumer as the active consumer, and deliver no messages)", c.Priority)
 			}
+			if c.Lease != 0 {
+				errs = append(errs, d.validateLease())
+			}
 			errs = append(errs, checkTopology(all))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// minLease leaves time for renewals.
+const minLease = time.Second
+
+// validateLease reports an invalid Lease, and fields that exclude a Lease. Defaults are set.
+func (c *WorkerConfig) validateLease() error {
+	var errs []error
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("reprise: WorkerConfig.Lease must "+format, args...))
+	}
+	most := time.Duration(math.MaxInt64)
+	if c.ConsumerTimeout > 0 {
+		most = c.ConsumerTimeout / 2
+	}
+	if c.Lease < minLease || c.Lease > most {
+		fault("be between %s and %s, half of ConsumerTimeout: got %s (0 means none)", minLease, most, c.Lease)
+	}
+	for _, x := range []struct {
+		excluded string
+		used     bool
+	}{
+		{"AckThenPublish (use PublishThenAck)", c.Order == AckThenPublish},
+		{"Acked (use Config.Observer)", c.Acked != nil},
+		{"AsDelivered", c.AsDelivered},
+		{"Debounce", c.Debounce != nil},
+		{"OrderBy", c.OrderBy != nil},
+		{"Batch (use HandlerFunc)", largestBatch(c.Handler) > 0},
+	} {
+		if x.used {
+			fault("be 0 with %s: got %s", x.excluded, c.Lease)
+		}
+	}
+	if _, ok := c.Strategy.Marks.(topology.Trail); !ok || !c.copies() {
+		fault("be 0 with this Strategy: got %s (use a Strategy that retries and parks by copies, with the default Marks)", c.Lease)
+	}
+	errs = append(errs, topology.Topology{Queues: []topology.Queue{c.leaseQueue()}}.Validate())
+	return errors.Join(errs...)
+}
+
+// copies reports whether the route retries and parks by copies.
+func (c *WorkerConfig) copies() (yes bool) {
+	_ = guard.Call("strategy", func() error {
+		d := topology.Delivery{Queue: c.Queue, RoutingKey: c.Queue}
+		hop, err := c.Strategy.Route.Wait(d, 0)
+		yes = err == nil && hop.Way == topology.Copy && c.Strategy.Route.Failed(d).Way == topology.Copy
+		return nil
+	})
+	return yes
 }
 
 // singleActive reports whether q is the work queue and has a single active consumer.

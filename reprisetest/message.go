@@ -99,7 +99,7 @@ func visible(headers topology.Table, marks topology.Marks) map[string]any {
 	for name, v := range headers {
 		switch {
 		case amqpvalue.IsBrokerHeader(name):
-		case name == reprise.HeaderCC, name == reprise.HeaderUserID, name == reprise.HeaderExpiration, name == reprise.HeaderCrashes, name == reprise.HeaderRedelivered:
+		case name == reprise.HeaderCC, name == reprise.HeaderUserID, name == reprise.HeaderExpiration, name == reprise.HeaderCrashes, name == reprise.HeaderRedelivered, name == reprise.HeaderLease, name == reprise.HeaderCheckpoint:
 		case strings.HasPrefix(name, topology.HeaderLevel), marks.Owns(name):
 		default:
 			out[name] = v

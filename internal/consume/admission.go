@@ -154,6 +154,7 @@ func (a *admission) end() {
 // Begin records the start of the handler.
 func (d *Delivery) Begin(now time.Time) {
 	d.Began = now
+	d.startLease()
 	d.slot.handle(d, d.Body)
 }
 
@@ -161,6 +162,9 @@ func (d *Delivery) Begin(now time.Time) {
 // the given time. It must be called exactly once.
 func (d *Delivery) End(result error, pause time.Duration, reason error) {
 	c := d.session.consumer
+	if d.lease != nil {
+		d.lease.detach()
+	}
 	if d.record != nil {
 		if err := guard.Call("breaker", func() error { d.record(result); return nil }); err != nil {
 			c.loggedBreaker.Log(c.Log, slog.LevelError, "breaker failed", "error", err)

@@ -32,6 +32,8 @@ type Config struct {
 	Persistent   bool          // Run tries again if the queue is a stream
 	Timeout      time.Duration // acknowledgement timeout of the broker; negative: none
 	DrainTimeout time.Duration
+	Lease        time.Duration // 0: none
+	LeaseQueue   topology.Queue
 
 	Keyed *Keyed // nil: no order by key
 
@@ -65,6 +67,9 @@ type Owner interface {
 	// Handle handles a delivery and settles it. It must call End.
 	Handle(ctx context.Context, d *Delivery)
 
+	// Lease publishes a copy of the delivery with the given HeaderLease to Config.LeaseQueue, and waits for the confirm.
+	Lease(ctx context.Context, d *Delivery, id string) error
+
 	Consuming()                                  // a consumer exists
 	Interrupted(err error, delay time.Duration)  // consumption resumes after the delay
 	Paused(d time.Duration, reason error)        // consumption stops intentionally; 0: until Hold(nil)
@@ -83,6 +88,7 @@ type Consumer struct {
 	deadline deadline
 	slots    *slots
 	pauser   *pauser
+	leases   *leases       // nil: none
 	vacated  chan struct{} // receives a token after an attempt has left its bulkhead
 
 	partitions atomic.Pointer[partitions] // nil without Keyed, or before Run
@@ -98,10 +104,14 @@ type Consumer struct {
 
 // New returns a Consumer. The caller starts it with Run.
 func New(config Config, owner Owner) *Consumer {
-	return &Consumer{
+	c := &Consumer{
 		Config: config, owner: owner, deadline: newDeadline(config.Timeout),
 		slots: newSlots(config.Concurrency), pauser: newPauser(config.Limiter, config.Breaker), vacated: make(chan struct{}, 1),
 	}
+	if config.Lease > 0 {
+		c.leases = newLeases(c)
+	}
+	return c
 }
 
 // Hold stops consumption until the next call with nil. Attempts in progress continue.
@@ -157,6 +167,7 @@ func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 		endHandling(ErrDrainTimeout)
 		drained = wait(idle, LastGrace, nil)
 	}
+	c.leases.close(LastGrace)
 	if last != nil {
 		last.close(LastGrace)
 	}

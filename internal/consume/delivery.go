@@ -47,13 +47,14 @@ type Delivery struct {
 	sorted    bool          // bulkhead is set
 	reported  bool          // the owner was notified that the delivery is overdue
 	held      bool          // Hold was called
+	alone     bool          // uses all slots; of the running attempt
 	heldSince *atomic.Int32 // session.heldSince when Hold was called
 
 	bulkhead *Bulkhead // limits the attempts with similar deliveries; may be nil
 
 	// These fields belong to the running attempt.
+	lease  *attemptLease // nil: none
 	slot   *slot
-	alone  bool        // uses all slots
 	record func(error) // reports to the breaker; may be nil
 }
 
@@ -80,6 +81,7 @@ func (d *Delivery) read() {
 		d.History = topology.History{RetriesLeft: d.History.RetriesLeft}
 	}
 	d.Attempt += d.History.Attempts
+	d.countLeases()
 }
 
 func (d *Delivery) at(headers topology.Table) topology.Delivery {
@@ -106,6 +108,9 @@ const suspectAfter = 2
 // isSuspect reports whether the delivery should be handled alone. The session calls it for each delivery, so it reads as few
 // headers as possible.
 func (d *Delivery) isSuspect() bool {
+	if leaseCrashes(d.Headers) >= suspectAfter {
+		return true
+	}
 	if !d.Redelivered {
 		return false
 	}
@@ -140,14 +145,24 @@ func (s *session) crashLimit() int {
 func (d *Delivery) Crashed() bool { return d.CrashLimit > 0 && d.Crashes >= d.CrashLimit }
 
 // Context returns a context that is canceled when the delivery can no longer be settled.
-func (d *Delivery) Context() context.Context { return d.session.ctx }
+func (d *Delivery) Context() context.Context {
+	if d.Leased() {
+		return d.lease.ctx
+	}
+	return d.session.ctx
+}
 
 // ErrOverdue is the cause of the cancellation of InTime if the session continues.
 var ErrOverdue = errors.New("reprise: cannot publish the copy before the acknowledgement timeout (see ConsumerTimeout)")
 
 // InTime returns a context that is canceled when the delivery can no longer be settled, or when it must be settled
 // because of the acknowledgement timeout.
-func (d *Delivery) InTime() context.Context { return d.inTime }
+func (d *Delivery) InTime() context.Context {
+	if d.Leased() {
+		return d.lease.ctx
+	}
+	return d.inTime
+}
 
 // Concurrency returns the maximum number of attempts that run at the same time.
 func (d *Delivery) Concurrency() int { return d.session.consumer.Concurrency }
@@ -163,6 +178,9 @@ func (d *Delivery) Compare(other *Delivery) int {
 
 // Left returns the time until the delivery is overdue; see Deadline.
 func (d *Delivery) Left() time.Duration {
+	if d.Leased() {
+		return noDeadline
+	}
 	return d.session.consumer.deadline.after - time.Since(d.arrived)
 }
 
@@ -177,6 +195,9 @@ func (d *Delivery) Settle(v ack.Verb) error {
 			return nil
 		}
 		return d.term.settled(d, ordered.Result{})
+	}
+	if d.Leased() {
+		return d.lease.settle(v)
 	}
 	if !d.session.acks.Settle(d.Tag, v) || d.session.ctx.Err() != nil {
 		return ErrLost
@@ -197,7 +218,7 @@ func (d *Delivery) AckNow() error {
 // the session already holds maxHeld times its prefetch, or if the owner must know that acknowledgements were processed.
 func (d *Delivery) Hold() {
 	s := d.session
-	if d.held || s.consumer.Certain || d.term != nil {
+	if d.held || s.consumer.Certain || d.term != nil || d.Leased() {
 		return
 	}
 	d.held = true
@@ -234,6 +255,10 @@ func (d *Delivery) AckBurst() {
 func (d *Delivery) Requeue() {
 	if d.term != nil {
 		d.putBack()
+		return
+	}
+	if d.Leased() {
+		_ = d.lease.settle(ack.DeadLetter) // after an error, the broker returns the message
 		return
 	}
 	for _, other := range d.Burst {

@@ -157,6 +157,7 @@ func (s *session) advance(next *admission) error {
 func (d *Delivery) attempt() {
 	c := d.session.consumer
 	defer c.attempts.Done() // also after runtime.Goexit
+	defer func() { d.lease.release() }()
 	handling := c.handling
 	if t := d.term; t != nil {
 		if !t.begin(d) {
@@ -225,7 +226,7 @@ func (s *session) checkDeadlines(now time.Time) {
 	s.checkRepeated(now)
 	overdue := func(d *Delivery) bool { return now.Sub(d.arrived) >= c.deadline.after }
 	for d := range c.slots.running() {
-		if d.session == s && !d.reported && overdue(d) {
+		if d.session == s && !d.reported && overdue(d) && !d.Leased() {
 			d.reported = true
 			c.owner.TimeoutNear(d, now.Sub(d.arrived))
 		}

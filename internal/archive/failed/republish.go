@@ -24,7 +24,7 @@ const (
 // marks of Reprise and of the presets.
 func isAttemptHeader(header string, marks []topology.Marks) bool {
 	switch header {
-	case topology.HeaderReplay, protocol.HeaderOutcome, protocol.HeaderDue, reprise.HeaderCrashes, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing:
+	case topology.HeaderReplay, protocol.HeaderOutcome, protocol.HeaderDue, reprise.HeaderCrashes, reprise.HeaderLease, reprise.HeaderCheckpoint, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing:
 		return true
 	case topology.HeaderQueue, topology.HeaderExchange, topology.HeaderRoutingKey:
 		return false // the handler reads the original target from them
