@@ -147,24 +147,36 @@ const (
 	ParkAll    KeyAct = "park-all" // park the first message and the messages behind it
 )
 
+// KeyControl specifies an act for the messages of a key that wait.
+type KeyControl struct {
+	Queue      string // the work queue
+	Partitions int    // of the queue
+	Key        string
+	Act        KeyAct
+	Limit      int    // maximum number of messages that ParkAll parks, the oldest first. Default: no limit
+	By         string // operator, for the reason of a parked message. Default: "an operator"
+}
+
 // ControlKey applies an act to the messages of a key that wait at this time, because the first of them waits for a retry. It stores
 // the act in the held queues and returns. The owner of the partition carries it out, also after a crash; if no message of the key
-// waits, the act has no effect. A parked message names the operator by.
-func (c *Client) ControlKey(ctx context.Context, queue string, partitions int, key string, act KeyAct, by string) error {
-	if act != RetryFirst && act != ParkFirst && act != ParkAll {
-		return fmt.Errorf("reprise: KeyAct must be %q, %q or %q: got %q", RetryFirst, ParkFirst, ParkAll, act)
-	}
-	if partitions < 1 || partitions > maxPartitions {
-		return fmt.Errorf("reprise: number of partitions must be between 1 and %d: got %d", maxPartitions, partitions)
+// waits, the act has no effect.
+func (c *Client) ControlKey(ctx context.Context, k KeyControl) error {
+	switch {
+	case k.Act != RetryFirst && k.Act != ParkFirst && k.Act != ParkAll:
+		return fmt.Errorf("reprise: KeyControl.Act must be %q, %q or %q: got %q", RetryFirst, ParkFirst, ParkAll, k.Act)
+	case k.Partitions < 1 || k.Partitions > maxPartitions:
+		return fmt.Errorf("reprise: KeyControl.Partitions must be between 1 and %d: got %d", maxPartitions, k.Partitions)
+	case k.Limit < 0:
+		return fmt.Errorf("reprise: KeyControl.Limit must not be negative: got %d", k.Limit)
 	}
 	// Publishers may use another hash, so all owners receive the act.
-	request, err := consume.KeyRequest(rand.Text(), key, string(act), cmp.Or(by, "an operator"))
-	for n := range partitions {
+	request, err := consume.KeyRequest(rand.Text(), k.Key, string(k.Act), cmp.Or(k.By, "an operator"), k.Limit)
+	for n := range k.Partitions {
 		if err == nil {
-			err = c.publishOwn(ctx, "", consume.HeldQueue(consume.PartitionQueue(queue, n, partitions)), request)
+			err = c.publishOwn(ctx, "", consume.HeldQueue(consume.PartitionQueue(k.Queue, n, k.Partitions)), request)
 		}
 	}
-	return explainUnroutable(err, partitions)
+	return explainUnroutable(err, k.Partitions)
 }
 
 // explainUnroutable adds the cause to ErrUnroutable.

@@ -70,7 +70,7 @@ func takeRecord(d *Delivery) (r ordered.Record, ok bool) {
 	r = ordered.Record{
 		Kind: ordered.Kind(text("kind")), Owner: text("owner"), Epoch: number("epoch"), Key: text("key"),
 		Seq: ordered.Seq{Epoch: number("seq-epoch"), Number: number("seq")}, Version: number("version"), Starts: number("starts"),
-		By: text("by"), Act: ordered.Act(text("act")),
+		By: text("by"), Act: ordered.Act(text("act")), Limit: number("limit"),
 	}
 	if due := number("due"); due != 0 {
 		r.Due = time.UnixMilli(due)

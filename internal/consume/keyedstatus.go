@@ -70,10 +70,11 @@ type ErrParkedBy string
 
 func (e ErrParkedBy) Error() string { return "parked by " + string(e) }
 
-// KeyRequest returns the message with which an operator requests an act for a key. The caller publishes it to the held queues.
-func KeyRequest(id, key, act, by string) (*amqpconn.Message, error) {
+// KeyRequest returns the message with which an operator requests an act for a key. The caller publishes it to the held queues. The
+// limit is the maximum number of messages that ordered.ParkAll parks, or 0.
+func KeyRequest(id, key, act, by string, limit int) (*amqpconn.Message, error) {
 	headers, err := amqpconn.EncodeTable(topology.Table{headerOrder: topology.Table{
-		"kind": string(ordered.Request), "owner": id, "key": key, "act": act, "by": by,
+		"kind": string(ordered.Request), "owner": id, "key": key, "act": act, "by": by, "limit": int64(limit),
 	}})
 	return &amqpconn.Message{Timestamp: time.Now(), Headers: headers}, err
 }

@@ -48,6 +48,7 @@ type progress struct {
 // asked is a request of an operator.
 type asked struct {
 	act       ordered.Act
+	limit     int
 	published int          // messages of the key at the time of the request
 	parked    map[int]bool // by the request
 }
@@ -232,8 +233,8 @@ func (m *model) parked(p *process, a ordered.Park) {
 		if k.done[x.number] == 0 && !k.parked[x.number] { // otherwise a crash has returned the message
 			r.parked[x.number] = true
 		}
-		if x.number > r.published || r.act == ordered.RetryFirst || r.act == ordered.ParkFirst && len(r.parked) > 1 {
-			m.fatalf("%s: %s by %s parks %d, has parked %v of %d", x.key, r.act, a.By, x.number, r.parked, r.published)
+		if x.number > r.published || r.act == ordered.RetryFirst || r.limit > 0 && len(r.parked) > r.limit {
+			m.fatalf("%s: %s by %s parks %d, has parked %v of %d, limit %d", x.key, r.act, a.By, x.number, r.parked, r.published, r.limit)
 		}
 	}
 	k.parked[x.number] = true
@@ -242,11 +243,15 @@ func (m *model) parked(p *process, a ordered.Park) {
 }
 
 // request publishes a request of an operator.
-func (m *model) request(name string, act ordered.Act) {
+func (m *model) request(name string, act ordered.Act, limit int) {
 	by := fmt.Sprint("operator ", len(m.requests)+1)
-	m.requests[by] = &asked{act: act, published: m.keys[name].published, parked: map[int]bool{}}
-	m.note("%s requests %s of %s", by, act, name)
-	m.held.enqueue(content{record: ordered.Record{Kind: ordered.Request, Owner: by, By: by, Key: name, Act: act}})
+	m.requests[by] = &asked{act: act, limit: limit, published: m.keys[name].published, parked: map[int]bool{}}
+	m.note("%s requests %s of %s, limit %d", by, act, name, limit)
+	r := ordered.Record{Kind: ordered.Request, Owner: by, By: by, Key: name, Act: act}
+	if act == ordered.ParkAll {
+		r.Limit = int64(limit)
+	}
+	m.held.enqueue(content{record: r})
 }
 
 func (m *model) receive(p *process, c *channel) {
@@ -368,7 +373,11 @@ func (m *model) run(steps int) {
 			m.publish(rapid.SampledFrom(m.names).Draw(m.t, "key"))
 		case n > 97 && m.operated:
 			acts := []ordered.Act{ordered.RetryFirst, ordered.ParkFirst, ordered.ParkAll}
-			m.request(rapid.SampledFrom(m.names).Draw(m.t, "key"), rapid.SampledFrom(acts).Draw(m.t, "act"))
+			act, limit := rapid.SampledFrom(acts).Draw(m.t, "act"), 1
+			if act == ordered.ParkAll {
+				limit = rapid.IntRange(0, 3).Draw(m.t, "limit")
+			}
+			m.request(rapid.SampledFrom(m.names).Draw(m.t, "key"), act, limit)
 		case n < 22 && len(faults) > 0:
 			faults[rapid.IntRange(0, len(faults)-1).Draw(m.t, "fault")]()
 		case len(all) > 0:

@@ -62,8 +62,9 @@ type Record struct {
 	Starts  int64     // number of consecutive attempts at a Copy that began and did not end
 
 	// By is the operator of a Request, or the operator who parks the message of a Copy and all earlier messages of the key; "": none.
-	By  string
-	Act Act // of a Request
+	By    string
+	Act   Act   // of a Request
+	Limit int64 // maximum number of messages that ParkAll parks; 0: all
 }
 
 // Delivery is a delivery from one of the queues of a partition.

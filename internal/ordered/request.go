@@ -30,8 +30,8 @@ func (p *Partition) addRequest(tag uint64, r Record, before int) {
 	if k != nil && len(k.entries) > 0 {
 		target := k.entries[0]
 		if r.Act == ParkAll {
-			for _, e := range k.entries {
-				if e.copy != 0 && e.first < before {
+			for i, e := range k.entries {
+				if e.copy != 0 && e.first < before && (r.Limit == 0 || int64(i) < r.Limit) {
 					target = e
 				}
 			}

@@ -36,6 +36,7 @@ func TestModelFindsFaults(t *testing.T) {
 		{"keep the copy of a finished attempt", "key.go", "	if r.Kind == Done {\n		p.ackHeld(d.Tag)\n", "	if r.Kind == Done {\n"},
 		{"start two messages of a key", "key.go", "		if k.publishing || head.copy == 0 || !p.copyFollower(now, k) {", "		if len(k.entries) > 1 && k.entries[1].state == waiting && p.phase == owning {\n			k.entries[1].state = started\n			p.running++\n			p.actions = append(p.actions, Start{k.entries[1]})\n		}\n		if k.publishing || head.copy == 0 || !p.copyFollower(now, k) {"},
 		{"apply a request to messages that were copied later", "request.go", "if target.copy != 0 && target.first < before {", "if target.copy != 0 {"},
+		{"park more messages than requested", "request.go", "int64(i) < r.Limit", "i >= 0"},
 		{"load a request as if it was stored last", "partition.go", "p.addRequest(a.Tag, a.Record, i)", "p.addRequest(a.Tag, a.Record, i+math.MaxInt32)"},
 		{"park the message behind the first one", "key.go", "	case k.parkedBy() != \"\":\n		p.park(head, Park{By: k.parkedBy()})", "	case head.by != \"\" || len(k.entries) > 1 && k.entries[1].by != \"\":\n		p.park(head, Park{By: k.parkedBy()})"},
 		{"lose the retry of a full partition", "key.go", "	case !k.crowded:\n", "	case false:\n"},

@@ -126,11 +126,17 @@ type Keys struct {
 // BlockedKey is a blocked key.
 type BlockedKey struct {
 	Key      string    `json:"key"`
-	Since    time.Time `json:"since,omitzero"` // first failure of the first message
-	Next     time.Time `json:"next,omitzero"`  // next attempt; past or zero: the attempt runs, or begins soon
-	Attempts int       `json:"attempts"`       // failed attempts at the first message
-	Behind   int       `json:"behind"`         // messages behind it
+	Inexact  bool      `json:"inexact,omitempty"` // the status does not contain all bytes of the key
+	Since    time.Time `json:"since,omitzero"`    // first failure of the first message
+	Next     time.Time `json:"next,omitzero"`     // next attempt; past or zero: the attempt runs, or begins soon
+	Attempts int       `json:"attempts"`          // failed attempts at the first message
+	Behind   int       `json:"behind"`            // messages behind it
 	Error    string    `json:"error,omitempty"`
+}
+
+// Is reports whether k can describe a key.
+func (k BlockedKey) Is(key string) bool {
+	return k.Key == key && !k.Inexact || k.Inexact && k.Key == truncateLine(key, maxStatusReason) && k.Key != key
 }
 
 // MaxHandling is the largest number of messages in WorkerStatus.Handling.
@@ -322,7 +328,8 @@ func (s WorkerStatus) Encode() ([]byte, error) {
 		keys.Oldest = slices.Clone(keys.Oldest[:min(len(keys.Oldest), MaxBlocked)])
 		for i := range keys.Oldest {
 			k := &keys.Oldest[i]
-			k.Key, k.Error = truncateLine(k.Key, maxStatusName), truncateLine(k.Error, maxStatusName)
+			key := truncateLine(k.Key, maxStatusReason)
+			k.Key, k.Inexact, k.Error = key, k.Inexact || key != k.Key, truncateLine(k.Error, maxStatusReason)
 			k.Since, k.Next = k.Since.Round(time.Millisecond), k.Next.Round(time.Millisecond)
 		}
 		s.Keys = &keys
@@ -338,7 +345,8 @@ func (s WorkerStatus) Encode() ([]byte, error) {
 	}
 }
 
-// shorten removes the text of the newest message that has one, and if none has, the newest message.
+// shorten removes the text of the newest message that has one. If none has, it truncates the error of the newest key that has a long
+// one, or removes the newest key or message.
 func (s *WorkerStatus) shorten() {
 	for i := len(s.Handling) - 1; i >= 0; i-- {
 		if p := s.Handling[i].Progress; p != nil && p.Text != "" {
@@ -346,6 +354,14 @@ func (s *WorkerStatus) shorten() {
 			short.Text = ""
 			s.Handling[i].Progress = &short
 			return
+		}
+	}
+	if s.Keys != nil {
+		for i := len(s.Keys.Oldest) - 1; i >= 0; i-- {
+			if k := &s.Keys.Oldest[i]; len(k.Error) > maxStatusName {
+				k.Error = truncateLine(k.Error, maxStatusName)
+				return
+			}
 		}
 	}
 	if s.Keys != nil && len(s.Keys.Oldest) > len(s.Handling)/2 {

@@ -46,6 +46,30 @@ func TestStatusSizeIsLimited(t *testing.T) {
 	}
 }
 
+// Operators act on keys that they read in a status, so a status marks keys that it cannot contain. Long errors do not displace keys.
+func TestStatusContainsBlockedKeys(t *testing.T) {
+	s := protocol.WorkerStatus{ID: "id", Queue: "orders", State: protocol.WorkerConsuming, Keys: &protocol.Keys{Blocked: 10}}
+	exact := strings.Repeat("x", 100)
+	keys := []string{exact, "", "Büro", strings.Repeat("x", 300), "a\tb", "a\xffb", "7", "8", "9", "10"}
+	for _, key := range keys {
+		s.Keys.Oldest = append(s.Keys.Oldest, protocol.BlockedKey{Key: key, Since: time.Now(), Next: time.Now(), Attempts: 10, Behind: 100, Error: strings.Repeat("e", 200)})
+	}
+	body, err := s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, ok := protocol.ReadWorkerStatus(body)
+	if !ok || len(read.Keys.Oldest) != protocol.MaxBlocked || len(read.Keys.Oldest[0].Error) != 160 {
+		t.Fatalf("decoded keys: got %t, %+v, want 10 keys", ok, read.Keys)
+	}
+	for i, k := range read.Keys.Oldest {
+		inexact := i >= 3 && i <= 5
+		if k.Inexact != inexact || !inexact && k.Key != keys[i] || !k.Is(keys[i]) || k.Is(keys[i]+"x") && i != 3 {
+			t.Errorf("key %q: got %+v, want inexact %t", keys[i], k, inexact)
+		}
+	}
+}
+
 // All messages with a progress have a place in a status, if necessary without the texts of the newest ones.
 func TestStatusContainsHandledMessages(t *testing.T) {
 	s := protocol.WorkerStatus{ID: "id", Queue: "orders", State: protocol.WorkerConsuming}

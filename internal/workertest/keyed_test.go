@@ -167,7 +167,7 @@ func TestKeyedWorkerParksMessageThatCannotWait(t *testing.T) {
 		if got := r.take(queue + ".failed"); string(got.Body) != "large" {
 			t.Errorf("got %q in the failed queue, want the large message", got.Body)
 		}
-		if err := dial(t, b.URL).ControlKey(t.Context(), queue, 1, "", reprise.RetryFirst, ""); err != nil {
+		if err := dial(t, b.URL).ControlKey(t.Context(), reprise.KeyControl{Queue: queue, Partitions: 1, Act: reprise.RetryFirst}); err != nil {
 			t.Fatal(err)
 		}
 		if got := h.wait(t, 3); string(got[1].Body) != "first" || string(got[2].Body) != "last" {
@@ -323,9 +323,10 @@ func TestOperatorControlsKey(t *testing.T) {
 				}
 			}
 		}
-		act := func(key string, act reprise.KeyAct) {
+		act := func(key string, act reprise.KeyAct, limit int) {
 			t.Helper()
-			if err := client.ControlKey(t.Context(), queue, partitions, key, act, "alice"); err != nil {
+			k := reprise.KeyControl{Queue: queue, Partitions: partitions, Key: key, Act: act, Limit: limit, By: "alice"}
+			if err := client.ControlKey(t.Context(), k); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -360,7 +361,7 @@ func TestOperatorControlsKey(t *testing.T) {
 			})
 			return keys
 		}
-		publish("a", "a1!", "a2", "a3!", "a4", "a5")
+		publish("a", "a1!", "a2", "a3!", "a4", "a5!")
 		handled("a1!")
 		publish("b", "b1!")
 		handled("a1!", "b1!")
@@ -368,30 +369,34 @@ func TestOperatorControlsKey(t *testing.T) {
 		if a := keys.Oldest[0]; a.Error != "closed" || time.Until(a.Next) < 3*time.Hour || a.Since.IsZero() || keys.Behind != 4 || keys.Partitions != 2 || keys.Owned != 2 {
 			t.Errorf("blocked keys: got %+v", keys)
 		}
-		act("a", reprise.RetryFirst)
+		act("a", reprise.RetryFirst, 0)
 		handled("a1!", "b1!", "a1!")
 		blocked("a 2 +4", "b 1 +0")
-		act("a", reprise.ParkFirst)
+		act("a", reprise.ParkFirst, 0)
 		handled("a1!", "b1!", "a1!", "a2", "a3!")
 		blocked("a 1 +2", "b 1 +0")
-		act("a", reprise.ParkAll)
-		blocked("b 1 +0")
-		act("a", reprise.ParkAll) // has no effect
+		act("a", reprise.ParkAll, 2)
+		handled("a1!", "b1!", "a1!", "a2", "a3!", "a5!")
 		publish("a", "a6")
-		handled("a1!", "b1!", "a1!", "a2", "a3!", "a6")
-		act("b", reprise.RetryFirst)
-		act("b", reprise.RetryFirst) // the first act applies, or both
+		blocked("a 1 +1", "b 1 +0")
+		act("a", reprise.ParkAll, 0)
+		blocked("b 1 +0")
+		act("a", reprise.ParkAll, 0) // has no effect
+		publish("a", "a7")
+		handled("a1!", "b1!", "a1!", "a2", "a3!", "a5!", "a7")
+		act("b", reprise.RetryFirst, 0)
+		act("b", reprise.RetryFirst, 0) // the first act applies, or both
 		testkit.Eventually(t, timeout, func() error {
 			r := newRaw(t, b.URL)
-			if n := r.depth(queue + ".failed"); n != 4 {
-				return fmt.Errorf("got %d parked messages, want a1, a3, a4 and a5", n)
+			if n := r.depth(queue + ".failed"); n != 5 {
+				return fmt.Errorf("got %d parked messages, want a1, a3, a4, a5 and a6", n)
 			}
 			return nil
 		})
 		if err := client.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); !errors.Is(err, reprise.ErrUnroutable) {
 			t.Errorf("publication to the queue without a partition: got %v, want ErrUnroutable", err)
 		}
-		if err := client.ControlKey(t.Context(), queue, 3, "a", reprise.ParkAll, ""); !errors.Is(err, reprise.ErrUnroutable) {
+		if err := client.ControlKey(t.Context(), reprise.KeyControl{Queue: queue, Partitions: 3, Key: "a", Act: reprise.ParkAll}); !errors.Is(err, reprise.ErrUnroutable) {
 			t.Errorf("act with another number of partitions: got %v, want ErrUnroutable", err)
 		}
 	})

@@ -3,7 +3,6 @@ package queuecmd
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
 	"github.com/reprisemq/reprise/internal/brief"
-	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // Keys is reprise keys.
@@ -35,43 +33,14 @@ Examples:
 `
 }
 
-// blockedKeys contains the blocked keys of a queue, as reported by its workers.
-type blockedKeys struct {
-	Queue      string                `json:"queue"`
-	Partitions int                   `json:"partitions"`
-	Blocked    int                   `json:"blocked"`
-	Behind     int                   `json:"behind"`
-	Keys       []protocol.BlockedKey `json:"keys"` // the oldest of each worker
-	workers    int
-}
-
-// keysOf returns the blocked keys of a queue whose workers have sent their statuses after the given time.
-func keysOf(list *fleet.List, queue string, since time.Time) (all blockedKeys, complete bool) {
-	all = blockedKeys{Queue: queue, Keys: []protocol.BlockedKey{}}
-	complete = true
-	for _, w := range list.Workers() {
-		if w.Queue != queue || w.Silent || w.Keys == nil {
-			continue
-		}
-		complete = complete && w.Heard.After(since)
-		all.workers++
-		all.Partitions = w.Keys.Partitions
-		all.Blocked += w.Keys.Blocked
-		all.Behind += w.Keys.Behind
-		all.Keys = append(all.Keys, w.Keys.Oldest...)
-	}
-	slices.SortStableFunc(all.Keys, func(x, y protocol.BlockedKey) int { return x.Since.Compare(y.Since) })
-	return all, complete && all.workers > 0
-}
-
 // ask waits for the statuses of the workers of a queue.
-func (b brokerFlags) ask(ctx context.Context, list *fleet.List, queue string) (all blockedKeys, err error) {
+func (b brokerFlags) ask(ctx context.Context, list *fleet.List, queue string) (all fleet.BlockedKeys, err error) {
 	begun := time.Now()
 	err = b.until(ctx, func() bool {
-		all, _ = keysOf(list, queue, begun)
-		return all.workers > 0 && time.Since(begun) > b.others()
+		all, _ = fleet.KeysOf(list.Workers(), queue, begun)
+		return all.Workers > 0 && time.Since(begun) > b.others()
 	})
-	if err == nil && all.workers == 0 {
+	if err == nil && all.Workers == 0 {
 		err = fmt.Errorf("queue %s has no worker with order_by that answers within %s (see `reprise workers`)", brief.Quoted(queue), b.Wait)
 	}
 	return all, err
@@ -100,12 +69,12 @@ func (c *keysLsCmd) Run(ctx context.Context, streams terminal.IO) error {
 		if err != nil {
 			return err
 		}
-		return streams.Result(c.JSON, all, all.text(time.Now(), streams.Width()))
+		return streams.Result(c.JSON, all, keysText(all, time.Now(), streams.Width()))
 	})
 }
 
-// text formats the keys as a table, followed by their total number.
-func (all blockedKeys) text(now time.Time, width int) string {
+// keysText formats the keys as a table, followed by their total number.
+func keysText(all fleet.BlockedKeys, now time.Time, width int) string {
 	if all.Blocked == 0 {
 		return "no key of queue " + terminal.OneLine(all.Queue) + " is blocked\n"
 	}
@@ -146,37 +115,35 @@ type keyResult struct {
 	Effect bool           `json:"effect"` // a worker has reported another state of the key
 }
 
-// act stores an act, and waits until the owner of the key reports another state of the key.
-func (c *keyFlags) act(ctx context.Context, streams terminal.IO, act reprise.KeyAct, done string) error {
-	return c.with(ctx, "reprise keys", streams, func(ctx context.Context, client *reprise.Client, list *fleet.List) error {
+// act stores an act, and waits until the owner of the key reports another state of the key. It asks for confirmation of ParkAll unless
+// yes is set.
+func (c *keyFlags) act(ctx context.Context, streams terminal.IO, act reprise.KeyAct, yes bool, done string) error {
+	return c.with(ctx, "reprise keys", streams, func(ctx context.Context, _ *reprise.Client, list *fleet.List) error {
 		before, err := c.ask(ctx, list, c.Queue)
 		if err != nil {
 			return err
 		}
-		find := func(all blockedKeys) int {
-			return slices.IndexFunc(all.Keys, func(k protocol.BlockedKey) bool { return k.Key == c.Key })
-		}
-		i := find(before)
-		if i < 0 && len(before.Keys) == before.Blocked {
+		k, found := before.Find(c.Key)
+		if !found && len(before.Keys) == before.Blocked {
 			return fmt.Errorf("key %s of queue %s is not blocked (see `reprise keys ls`)", brief.Quoted(c.Key), brief.Quoted(c.Queue))
 		}
-		if err := client.ControlKey(ctx, c.Queue, before.Partitions, c.Key, act, remote.Actor()); err != nil {
-			return err
+		control := reprise.KeyControl{Queue: c.Queue, Key: c.Key, Act: act, By: remote.Actor()}
+		if act == reprise.ParkAll && !yes {
+			if !found {
+				return fmt.Errorf("the number of messages of key %s is not known, because %s of queue %s are blocked (--yes parks all)", brief.Quoted(c.Key), terminal.Plural(before.Blocked, "key"), brief.Quoted(c.Queue))
+			}
+			control.Limit = 1 + k.Behind
+			if ok, err := terminal.Confirm(ctx, streams, fmt.Sprintf("Move %s of key %s to the failed queue?", terminal.Plural(control.Limit, "message"), terminal.OneLine(c.Key))); !ok {
+				return err
+			}
 		}
-		result := keyResult{Queue: c.Queue, Key: c.Key, Act: act}
-		stored := time.Now()
-		err = c.until(ctx, func() bool {
-			_ = fleet.Control(ctx, client, protocol.Command{Do: protocol.DoReport, Queue: c.Queue}) // statuses also arrive without it
-			after, complete := keysOf(list, c.Queue, stored)
-			j := find(after)
-			result.Effect = i >= 0 && complete && (j < 0 || after.Keys[j] != before.Keys[i])
-			return result.Effect
-		})
+		effect, err := list.ControlKey(ctx, control, c.Wait)
 		if err != nil {
 			return err
 		}
+		result := keyResult{Queue: c.Queue, Key: c.Key, Act: act, Effect: effect}
 		text := fmt.Sprintf("key %s of queue %s: %s\n", terminal.OneLine(c.Key), terminal.OneLine(c.Queue), done)
-		if !result.Effect {
+		if !effect {
 			text = fmt.Sprintf("key %s of queue %s: request stored; no worker has reported its effect (see `reprise keys ls`)\n", terminal.OneLine(c.Key), terminal.OneLine(c.Queue))
 		}
 		return streams.Result(c.JSON, result, text)
@@ -196,11 +163,12 @@ Examples:
 
 // Run retries a message.
 func (c *keysRetryCmd) Run(ctx context.Context, streams terminal.IO) error {
-	return c.act(ctx, streams, reprise.RetryFirst, "first message retried")
+	return c.act(ctx, streams, reprise.RetryFirst, true, "first message retried")
 }
 
 type keysParkCmd struct {
-	All bool `help:"Park all messages of the key that the worker holds at this time."`
+	All bool `help:"Park all messages of the key that the worker holds, at most the number in the question."`
+	Yes bool `short:"y" help:"Do not ask for confirmation."`
 	keyFlags
 }
 
@@ -218,7 +186,7 @@ Examples:
 // Run parks messages.
 func (c *keysParkCmd) Run(ctx context.Context, streams terminal.IO) error {
 	if c.All {
-		return c.act(ctx, streams, reprise.ParkAll, "waiting messages parked")
+		return c.act(ctx, streams, reprise.ParkAll, c.Yes, "waiting messages parked")
 	}
-	return c.act(ctx, streams, reprise.ParkFirst, "first message parked")
+	return c.act(ctx, streams, reprise.ParkFirst, true, "first message parked")
 }
