@@ -15,6 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/guard"
 	"github.com/reprisemq/reprise/internal/ordered"
 	"github.com/reprisemq/reprise/internal/publish"
+	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -289,22 +290,40 @@ func (o *owner) Follower(d *consume.Delivery) (*amqpconn.Message, error) {
 	return &p.copy, err
 }
 
+// holdTime is the time after which the refusal of a copy by nacks is final. It is less than the time in which a copy must come back.
+const holdTime = 30 * time.Second
+
 func (o *owner) Hold(ctx context.Context, queue string, m *amqpconn.Message) error {
+	began, retrier := time.Now(), retry.Retrier{Schedule: o.client.cfg.Reconnect}
+	for {
+		tried := time.Now()
+		err := o.hold(ctx, queue, m)
+		nacked := errors.Is(err, amqpconn.ErrNacked)
+		// RabbitMQ also sends a nack if a leader does not answer the first publication of a channel in time (rabbit_fifo_client.erl).
+		if nacked && time.Since(began) < holdTime && retry.Sleep(ctx, retrier.Failed(time.Since(tried))) == nil {
+			continue
+		}
+		if nacked || publish.Classify(err) == publish.ContentRefused {
+			return &consume.CopyRefusedError{Err: err}
+		}
+		return err
+	}
+}
+
+func (o *owner) hold(ctx context.Context, queue string, m *amqpconn.Message) error {
 	c := o.client
 	conn, err := c.publishing.Get(ctx)
 	if err != nil {
 		return err
 	}
-	err = amqpconn.CheckSize("", queue, m, conn.FrameSize(), 0)
-	if held := publish.NewMessage("", queue, m); err == nil {
-		if err = c.copies.Send(ctx, held, nil); err == nil { // without a timeout, because an alarm may take hours
-			err = c.copies.Await(ctx, held, nil, nil)
-		}
+	if err := amqpconn.CheckSize("", queue, m, conn.FrameSize(), 0); err != nil {
+		return err
 	}
-	if errors.Is(err, amqpconn.ErrNacked) || publish.Classify(err) == publish.ContentRefused {
-		return &consume.CopyRefusedError{Err: err}
+	held := publish.NewMessage("", queue, m)
+	if err := c.copies.Send(ctx, held, nil); err != nil { // without a timeout, because an alarm may take hours
+		return err
 	}
-	return err
+	return c.copies.Await(ctx, held, nil, nil)
 }
 
 func (o *owner) Blocked() bool { return errors.Is(o.client.publishing.Trouble(), ErrBlocked) }

@@ -71,29 +71,50 @@ func work(arguments string) error {
 	return w.Run(context.Background())
 }
 
-// replayAttempts checks the attempts in a record file, and returns the number of successes and of epochs.
-func replayAttempts(t *testing.T, file string) (order *testkit.KeyOrder, done int, epochs map[string]bool) {
+// attempts are the attempts in a record file.
+type attempts struct {
+	file    *os.File
+	partial string // the last line, without its end
+	order   *testkit.KeyOrder
+	done    int // number of successes
+	epochs  map[string]bool
+}
+
+func openAttempts(t *testing.T, file string) *attempts {
 	t.Helper()
-	order, epochs = testkit.NewKeyOrder(), map[string]bool{}
-	content, err := os.ReadFile(file)
+	f, err := os.OpenFile(file, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(content)) {
+	t.Cleanup(func() { f.Close() })
+	return &attempts{file: f, order: testkit.NewKeyOrder(), epochs: map[string]bool{}}
+}
+
+// read reads the lines that were added since the last call.
+func (a *attempts) read(t *testing.T) {
+	t.Helper()
+	content, err := io.ReadAll(a.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(a.partial + string(content)) {
+		if a.partial = line; !strings.HasSuffix(line, "\n") {
+			return
+		}
+		a.partial = ""
 		f := strings.Fields(line)
 		number, err1 := strconv.Atoi(f[2])
 		epoch, err2 := strconv.ParseInt(f[3], 10, 64)
 		if err1 != nil || err2 != nil {
 			t.Fatalf("invalid line %q", line)
 		}
-		epochs[f[3]] = true
+		a.epochs[f[3]] = true
 		if f[0] == "begin" {
-			_ = order.Begin(f[1], number, epoch)
-		} else if order.Done(f[1], number, epoch) == nil {
-			done++
+			_ = a.order.Begin(f[1], number, epoch)
+		} else if a.order.Done(f[1], number, epoch) == nil {
+			a.done++
 		}
 	}
-	return order, done, epochs
 }
 
 // Keys keep their order although the processes of workers are killed.
@@ -107,9 +128,7 @@ func TestKilledWorkersKeepOrderOfKeys(t *testing.T) {
 		messages := 4 * kills
 		queue := testkit.Name(t, "keyed")
 		file := filepath.Join(t.TempDir(), "attempts")
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		seen := openAttempts(t, file)
 		deleteKeyed(t, b.URL, queue)
 		client, err := reprise.Dial(t.Context(), b.URL, nil)
 		if err != nil {
@@ -130,7 +149,7 @@ func TestKilledWorkersKeepOrderOfKeys(t *testing.T) {
 		publish := func(key string, number int) error {
 			m := &reprise.Message{Headers: map[string]any{"number": int64(number)}}
 			err := client.PublishKeyed(t.Context(), queue, keyedPartitions, key, m)
-			if errors.Is(err, reprise.ErrUnroutable) { // no worker has declared the queues yet
+			if errors.Is(err, reprise.ErrUnroutable) || errors.Is(err, reprise.ErrNacked) { // not declared yet, or a busy leader
 				return err
 			}
 			if err != nil {
@@ -154,22 +173,20 @@ func TestKilledWorkersKeepOrderOfKeys(t *testing.T) {
 			}
 			publishing.Wait()
 			testkit.Eventually(t, 2*time.Minute, func() bool { // kill it while messages are in flight
-				_, done, _ := replayAttempts(t, file)
-				return done >= (round*2+1)*keys*messages/kills/2
+				seen.read(t)
+				return seen.done >= (round*2+1)*keys*messages/kills/2
 			})
 			kill(workers[round%processes])
 			workers[round%processes] = run()
 		}
-		var order *testkit.KeyOrder
-		var epochs map[string]bool
 		testkit.Eventually(t, 5*time.Minute, func() error {
-			order, _, epochs = replayAttempts(t, file)
-			return order.Complete(keys, messages)
+			seen.read(t)
+			return seen.order.Complete(keys, messages)
 		})
-		for _, violation := range order.Violations() {
+		for _, violation := range seen.order.Violations() {
 			t.Error(violation)
 		}
-		t.Logf("%d messages, %d kills, %d epochs", keys*messages, kills, len(epochs))
+		t.Logf("%d messages, %d kills, %d epochs", keys*messages, kills, len(seen.epochs))
 	})
 }
 
@@ -274,11 +291,7 @@ func TestKilledNodesKeepOrderOfKeys(t *testing.T) {
 			// Each worker begins with another node.
 			hosts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(c.URL(), "amqp://guest:guest@"), "/"), ",")
 			hosts = append(hosts[n:], hosts[:n]...)
-			client, err := reprise.Dial(t.Context(), "amqp://guest:guest@"+strings.Join(hosts, ",")+"/", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
+			runKeyed(t, "amqp://guest:guest@"+strings.Join(hosts, ",")+"/", reprise.WorkerConfig{
 				Queue: "keyed", Concurrency: 8, OrderBy: &reprise.Keyed{Partitions: keyedPartitions}, KeepDeclaring: true,
 				Policy: reprise.Policy{MaxAttempts: 1000, Backoff: backoff.Fixed(100 * time.Millisecond)},
 				Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
@@ -291,23 +304,6 @@ func TestKilledNodesKeepOrderOfKeys(t *testing.T) {
 					}
 					return order.Done(key, number, m.Epoch)
 				}),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var running sync.WaitGroup
-			running.Go(func() {
-				if err := worker.Run(context.Background()); err != nil {
-					t.Errorf("worker: %v", err)
-				}
-			})
-			t.Cleanup(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), timeout)
-				defer cancel()
-				if err := errors.Join(worker.Shutdown(ctx), client.Close(ctx)); err != nil {
-					t.Error(err)
-				}
-				running.Wait()
 			})
 		}
 		publisher, err := reprise.Dial(t.Context(), c.URLs[2], nil) // this node is not killed
@@ -329,7 +325,8 @@ func TestKilledNodesKeepOrderOfKeys(t *testing.T) {
 			}
 		}
 		more(10)
-		for _, node := range c.Nodes[:2] {
+		for n := range max(2, *rounds/3) {
+			node := c.Nodes[n%2]
 			c.Kill(node)
 			more(10)
 			c.Start(node)

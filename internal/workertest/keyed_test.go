@@ -21,14 +21,14 @@ import (
 )
 
 // cleanKeyed deletes the queues of a worker with OrderBy at the end of the test.
-func cleanKeyed(t *testing.T, b testkit.Target, queue string, partitions int) {
+func cleanKeyed(t testing.TB, url, queue string, partitions int) {
 	t.Helper()
 	names := []string{queue + ".failed", queue + ".part.members"}
 	for n := range partitions {
 		name := fmt.Sprintf("%s.part.%d-of-%d", queue, n, partitions)
 		names = append(names, name, name+".held")
 	}
-	newRaw(t, b.URL).deleteQueues(names...)
+	newRaw(t, url).deleteQueues(names...)
 }
 
 // Keys keep their order although attempts fail and the connections of all processes are cut.
@@ -39,7 +39,7 @@ func TestKeyedWorkersKeepOrder(t *testing.T) {
 		}
 		const partitions, keys, messages, processes, cuts = 4, 10, 12, 3, 12
 		queue := testkit.Name(t, "keyed")
-		cleanKeyed(t, b, queue, partitions)
+		cleanKeyed(t, b.URL, queue, partitions)
 		order := testkit.NewKeyOrder()
 		var mu sync.Mutex
 		failures := map[string]int{}
@@ -94,7 +94,7 @@ func TestKeyedWorkersDividePartitions(t *testing.T) {
 		}
 		const partitions, processes = 8, 3
 		queue := testkit.Name(t, "keyed")
-		cleanKeyed(t, b, queue, partitions)
+		cleanKeyed(t, b.URL, queue, partitions)
 		var mu sync.Mutex
 		owners := map[string]int{}
 		var stops []func() error
@@ -148,7 +148,7 @@ func TestKeyedWorkerParksMessageThatCannotWait(t *testing.T) {
 			return // requires RabbitMQ 4.0
 		}
 		queue := testkit.Name(t, "keyed")
-		cleanKeyed(t, b, queue, 1)
+		cleanKeyed(t, b.URL, queue, 1)
 		h := newScript(func(m *reprise.Delivery) error {
 			if string(m.Body) == "first" && m.Attempt == 1 {
 				return errScripted
@@ -209,7 +209,7 @@ func TestKeyedWorkersReportPause(t *testing.T) {
 		}
 		const partitions = 3
 		queue := testkit.Name(t, "keyed")
-		cleanKeyed(t, b, queue, partitions)
+		cleanKeyed(t, b.URL, queue, partitions)
 		newRaw(t, b.URL).deleteQueues(protocol.PauseQueuePrefix + queue)
 		list, _ := watching(t, dial(t, b.URL))
 		var handled atomic.Int32
@@ -271,7 +271,7 @@ func TestKeyedRefusesOtherPartitions(t *testing.T) {
 			refused("must be RabbitMQ 4.0 or later", valid)
 			return
 		}
-		cleanKeyed(t, b, queue, valid.Partitions)
+		cleanKeyed(t, b.URL, queue, valid.Partitions)
 		start(t, dial(t, b.URL), config(valid))
 		publisher := dial(t, b.URL)
 		testkit.Eventually(t, timeout, func() error {
@@ -296,7 +296,7 @@ func TestOperatorControlsKey(t *testing.T) {
 		}
 		const partitions = 2
 		queue := testkit.Name(t, "keyed")
-		cleanKeyed(t, b, queue, partitions)
+		cleanKeyed(t, b.URL, queue, partitions)
 		list, _ := watching(t, dial(t, b.URL))
 		var mu sync.Mutex
 		var got []string
