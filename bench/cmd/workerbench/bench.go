@@ -57,7 +57,7 @@ func (b *bench) end() (err error) {
 	if b.broker != nil {
 		err = b.broker.Remove()
 	}
-	return errors.Join(err, os.RemoveAll(b.tmp))
+	return errors.Join(err, os.RemoveAll(b.tmp), os.RemoveAll(bodies))
 }
 
 func (b *bench) measure(ctx context.Context, s scenario) (*report.Table, error) {
@@ -97,7 +97,7 @@ func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics,
 	if s.copied {
 		where = waitQueue
 	}
-	if err := b.fill(ctx, filled, e.partitions); err != nil {
+	if err := b.fill(ctx, filled, e.partitions, e.fill); err != nil {
 		return nil, fmt.Errorf("cannot fill the queue: %w", err)
 	}
 	// If the machine does not become idle, measure anyway: the metrics include the processor use of other programs.

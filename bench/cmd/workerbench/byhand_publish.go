@@ -17,7 +17,7 @@ func message(i int) amqp.Publishing {
 		MessageId:    fmt.Sprintf("order-%08d", i),
 		Timestamp:    time.Now(),
 		Type:         "order.placed",
-		Body:         fmt.Appendf(nil, `{"order":%08d,"customer":4711,"amount":"12.50","currency":"EUR"}`, i),
+		Body:         fmt.Appendf(nil, `{"order":1%07d,"customer":4711,"amount":"12.50","currency":"EUR"}`, i),
 	}
 }
 

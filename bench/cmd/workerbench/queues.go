@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -32,8 +33,47 @@ var (
 	expiration = strconv.FormatInt(hop(workQueue).TTL.Milliseconds(), 10)
 )
 
+// filling determines the messages that a contender consumes.
+type filling struct {
+	body int                                    // size in bytes; 0 means 65
+	seal func() (beforePublish hook, err error) // may be nil
+}
+
+type hook func(context.Context, *reprise.Message) error
+
+const kib = 1 << 10
+
+// publish publishes large messages to workQueue.
+func (f filling) publish(ctx context.Context, url string, messages int) error {
+	config := &reprise.Config{}
+	if f.seal != nil {
+		before, err := f.seal()
+		if err != nil {
+			return err
+		}
+		config.BeforePublish = before
+	}
+	client, err := reprise.Dial(ctx, url, config)
+	if err != nil {
+		return err
+	}
+	const note = `,"note":"%s"}`
+	for i := 0; i < messages && err == nil; {
+		batch := make([]*reprise.Message, min(100, messages-i))
+		for n := range batch {
+			m := order(i, workQueue)
+			m.Body = m.Body[:len(m.Body)-1]
+			m.Body = fmt.Appendf(m.Body, note, strings.Repeat("x", f.body-len(m.Body)-len(note)+2))
+			batch[n] = m
+			i++
+		}
+		err = client.PublishBatch(ctx, batch)
+	}
+	return errors.Join(err, client.Close(ctx))
+}
+
 // fill deletes and redeclares the queues of a Worker, and publishes messages to workQueue or to its partitions.
-func (b *bench) fill(ctx context.Context, messages, partitions int) error {
+func (b *bench) fill(ctx context.Context, messages, partitions int, f filling) error {
 	h, err := dial(b.url)
 	if err != nil {
 		return err
@@ -61,6 +101,9 @@ func (b *bench) fill(ctx context.Context, messages, partitions int) error {
 	}
 	if err := client.Close(ctx); err != nil || messages == 0 {
 		return err
+	}
+	if f.body > 0 {
+		return f.publish(ctx, b.url, messages)
 	}
 	j := &job{url: b.url, queue: workQueue, messages: messages}
 	j.meter.begin(messages)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,18 +57,50 @@ func consumeCollected(ctx context.Context, j *job) error {
 	}))
 }
 
-// consumeSmall has the middleware of the claim check and messages without a reference.
-func consumeSmall(ctx context.Context, j *job) error {
-	check, err := claimcheck.New(claimcheck.Config{Store: claimcheck.Dir(os.TempDir())})
+// bodies is the store of claim checks, for the publisher and the contender.
+var bodies = filepath.Join(os.TempDir(), "workerbench-bodies")
+
+func claimCheck() (*claimcheck.Check, error) {
+	if err := os.MkdirAll(bodies, 0o700); err != nil {
+		return nil, err
+	}
+	return claimcheck.New(claimcheck.Config{Store: claimcheck.Dir(bodies)})
+}
+
+// stored stores the bodies.
+func stored() (hook, error) {
+	check, err := claimCheck()
+	if err != nil {
+		return nil, err
+	}
+	return check.BeforePublish, nil
+}
+
+// consumeStored gets the bodies from the store, if the messages have references.
+func consumeStored(ctx context.Context, j *job) error {
+	check, err := claimCheck()
 	if err != nil {
 		return err
 	}
 	return j.worker(ctx, nil, check.Middleware(j.plain()))
 }
 
-// consumePlaintext has the middleware that decrypts, and messages that are not encrypted.
-func consumePlaintext(ctx context.Context, j *job) error {
-	keys, err := encryption.New(encryption.Config{Keys: map[string][]byte{"key": bytes.Repeat([]byte{1}, 32)}, AcceptPlaintext: true})
+func encryptionKeys() (*encryption.Keys, error) {
+	return encryption.New(encryption.Config{Current: "key", Keys: map[string][]byte{"key": bytes.Repeat([]byte{1}, 32)}, AcceptPlaintext: true})
+}
+
+// sealed encrypts the bodies.
+func sealed() (hook, error) {
+	keys, err := encryptionKeys()
+	if err != nil {
+		return nil, err
+	}
+	return keys.BeforePublish, nil
+}
+
+// consumeEncrypted decrypts the bodies, if they are encrypted.
+func consumeEncrypted(ctx context.Context, j *job) error {
+	keys, err := encryptionKeys()
 	if err != nil {
 		return err
 	}
@@ -81,6 +114,18 @@ func failSome(ctx context.Context, j *job) error {
 		if m.Attempt == 1 && m.MessageID[len(m.MessageID)-1] == '7' && m.MessageID[len(m.MessageID)-2]%2 == 0 {
 			return errDown
 		}
+		j.meter.handled()
+		return nil
+	}))
+}
+
+// consumeJSON decodes the bodies.
+func consumeJSON(ctx context.Context, j *job) error {
+	type order struct {
+		Order, Customer        int
+		Amount, Currency, Note string
+	}
+	return j.worker(ctx, nil, reprise.JSON(func(context.Context, order, *reprise.Delivery) error {
 		j.meter.handled()
 		return nil
 	}))
@@ -169,6 +214,6 @@ func order(i int, queue string) *reprise.Message {
 		MessageID:   fmt.Sprintf("order-%08d", i),
 		Timestamp:   time.Now(),
 		Type:        "order.placed",
-		Body:        fmt.Appendf(nil, `{"order":%08d,"customer":4711,"amount":"12.50","currency":"EUR"}`, i),
+		Body:        fmt.Appendf(nil, `{"order":1%07d,"customer":4711,"amount":"12.50","currency":"EUR"}`, i),
 	}
 }

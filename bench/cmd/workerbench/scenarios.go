@@ -23,6 +23,7 @@ type entry struct {
 	job             settings
 	share           float64 // fraction of the messages that the contender handles; 0 means 1
 	partitions      int     // 0: the messages are in the work queue
+	fill            filling // default: bodies of 65 bytes
 }
 
 type settings struct{ prefetch, concurrency, batch int }
@@ -51,16 +52,21 @@ var scenarios = []scenario{
 	},
 	{
 		name:   "routing",
-		text:   "As consume, with handlers of reprise that route and collect messages, and with middleware that finds nothing to do.",
-		target: "Mux and middleware: 0.95 of the plain handler; Batch: 0.8",
+		text:   "As consume, with handlers of reprise that route, decode and collect messages, and with middleware.\nThe bodies are in the page cache.",
+		target: "Mux, and middleware that finds nothing to do: 0.95 of the plain handler; Batch: 0.8",
 		base:   "× plain",
 		filled: true,
 		entries: []entry{
 			{name: "plain", contender: "consume-reprise", against: "plain", job: settings{prefetch: 200, concurrency: 8}},
 			{name: "Mux", contender: "consume-mux", against: "plain", job: settings{prefetch: 200, concurrency: 8}},
 			{name: "Mux, policy and concurrency", contender: "consume-limited", against: "plain", job: settings{prefetch: 200, concurrency: 8}},
-			{name: "claim check, small bodies", contender: "consume-small", against: "plain", job: settings{prefetch: 200, concurrency: 8}},
-			{name: "encryption, plaintext", contender: "consume-plaintext", against: "plain", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "claim check, small bodies", contender: "consume-stored", against: "plain", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "encryption, plaintext", contender: "consume-encrypted", against: "plain", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "plain, 1 KiB", contender: "consume-reprise", against: "plain, 1 KiB", job: settings{prefetch: 200, concurrency: 8}, fill: filling{body: kib}},
+			{name: "JSON, 1 KiB", contender: "consume-json", against: "plain, 1 KiB", job: settings{prefetch: 200, concurrency: 8}, fill: filling{body: kib}},
+			{name: "encryption, 1 KiB", contender: "consume-encrypted", against: "plain, 1 KiB", job: settings{prefetch: 200, concurrency: 8}, fill: filling{kib, sealed}},
+			{name: "plain, 256 KiB", contender: "consume-reprise", against: "plain, 256 KiB", job: settings{prefetch: 32, concurrency: 8}, share: 0.02, fill: filling{body: 256 * kib}},
+			{name: "claim check, 256 KiB", contender: "consume-stored", against: "plain, 256 KiB", job: settings{prefetch: 32, concurrency: 8}, share: 0.02, fill: filling{256 * kib, stored}},
 			{name: "plain, 100 handlers", contender: "consume-reprise", against: "plain, 100 handlers", job: settings{prefetch: 400, concurrency: 100}},
 			{name: "Batch of 100", contender: "consume-collected", against: "plain, 100 handlers", job: settings{prefetch: 400, concurrency: 100, batch: 100}},
 		},
