@@ -3,6 +3,7 @@ package archive
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/console"
@@ -60,6 +61,13 @@ func (a *late) Control(ctx context.Context, command protocol.Command) error {
 		return l.fleet.Control(ctx, command)
 	}
 	return errNotConnected
+}
+
+func (a *late) ControlKey(ctx context.Context, k reprise.KeyControl, wait time.Duration) (effect bool, err error) {
+	if l := a.link(); l != nil {
+		return l.fleet.ControlKey(ctx, k, wait)
+	}
+	return false, errNotConnected
 }
 
 func (a *late) Blocked() []waiting.BlockedQueue {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
@@ -102,6 +103,23 @@ type Resume struct {
 	Worker string `json:"worker,omitempty"`
 }
 
+// KeyAct is an act for the messages of a blocked key.
+type KeyAct struct {
+	Queue  string         `json:"queue"`
+	Key    string         `json:"key,omitempty"`
+	Do     reprise.KeyAct `json:"do"`                // retry (the first message), park (the first message) or park-all
+	AtMost int            `json:"at_most,omitempty"` // maximum number of messages of park-all. Required for park-all, except in a dry run.
+	Since  time.Time      `json:"since,omitzero"`    // since of the key, as listed. If set, the act fails if the key now has another first message.
+	Reason string         `json:"reason,omitempty"`
+}
+
+// KeyDone is the result of an act for a key.
+type KeyDone struct {
+	Messages int  `json:"messages"`          // at most this number of messages
+	Effect   bool `json:"effect"`            // false: the broker has stored the act, and no worker has reported its effect yet
+	DryRun   bool `json:"dry_run,omitempty"` // nothing was stored
+}
+
 // Workers returns all workers.
 func (c *Client) Workers(ctx context.Context) (Workers, error) {
 	return get[Workers](ctx, c, "workers", nil)
@@ -115,4 +133,9 @@ func (c *Client) PauseWorkers(ctx context.Context, p Pause) (Workers, error) {
 // ResumeWorkers ends a pause.
 func (c *Client) ResumeWorkers(ctx context.Context, r Resume) (Workers, error) {
 	return call[Workers](ctx, c, http.MethodPost, "workers/resume", nil, r)
+}
+
+// ControlKey acts on a blocked key. A dry run only counts the messages.
+func (c *Client) ControlKey(ctx context.Context, a KeyAct, dryRun bool) (KeyDone, error) {
+	return call[KeyDone](ctx, c, http.MethodPost, "workers/keys", dry(dryRun), a)
 }

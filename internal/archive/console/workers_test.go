@@ -3,6 +3,8 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +25,7 @@ import (
 type fakeFleet struct {
 	workers  []fleet.Worker
 	commands []protocol.Command
+	keys     []reprise.KeyControl
 	err      error // result of Err and of Control
 }
 
@@ -31,6 +34,11 @@ func (c *fakeFleet) Err() error              { return c.err }
 func (c *fakeFleet) Control(_ context.Context, command protocol.Command) error {
 	c.commands = append(c.commands, command)
 	return c.err
+}
+
+func (c *fakeFleet) ControlKey(_ context.Context, k reprise.KeyControl, _ time.Duration) (effect bool, err error) {
+	c.keys = append(c.keys, k)
+	return k.Act != reprise.RetryFirst, c.err
 }
 
 func newFakeFleet() *fakeFleet {
@@ -104,6 +112,118 @@ func TestWorkersAPI(t *testing.T) {
 	acts, _, err := a.Acts(t.Context(), store.ActFilter{}, store.Page{})
 	if err != nil || len(acts) != 4 || acts[3].Verb != "pause" || acts[3].Subject != "queue/orders" || acts[3].Details["reason"] != "down" || acts[2].Subject != "worker/aaaa" {
 		t.Errorf("audit log: got %+v, %v", acts, err)
+	}
+}
+
+// withKeys returns a fleet with two owners of the partitions of payments.
+func withKeys() *fakeFleet {
+	crew := newFakeFleet()
+	since := time.Now().Add(-2 * time.Hour).Round(time.Millisecond)
+	for i, keys := range []protocol.Keys{
+		{Partitions: 8, Owned: 4, Blocked: 12, Behind: 40, Oldest: []protocol.BlockedKey{
+			{Key: "customer <17>", Since: since, Next: time.Now().Add(time.Hour), Attempts: 3, Behind: 4, Error: "closed <today>"},
+			{Key: strings.Repeat("x", 160), Inexact: true, Since: since, Attempts: 1, Behind: 1},
+		}},
+		{Partitions: 8, Owned: 3, Blocked: 1, Oldest: []protocol.BlockedKey{{Since: since.Add(-time.Hour), Attempts: 1}}},
+	} {
+		w := crew.workers[1]
+		w.ID, w.Queue, w.Keys, w.Running, w.Handling = fmt.Sprint("keys", i), "payments", &keys, 0, nil
+		crew.workers = append(crew.workers, w)
+	}
+	return crew
+}
+
+func TestKeysAPI(t *testing.T) {
+	crew := withKeys()
+	a := newArchive(t, store.Config{})
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Fleet: crew}))
+	since := crew.workers[4].Keys.Oldest[0].Since
+	long := strings.Repeat("x", 170)
+	for _, c := range []struct {
+		query  string
+		act    api.KeyAct
+		status int
+		want   api.KeyDone
+	}{
+		{"?dry_run=true", api.KeyAct{Queue: "payments", Key: "customer <17>", Do: reprise.ParkAll}, 200, api.KeyDone{Messages: 5, DryRun: true}},
+		{"", api.KeyAct{Queue: "payments", Key: "customer <17>", Do: reprise.ParkAll}, 400, api.KeyDone{}},
+		{"", api.KeyAct{Queue: "payments", Key: "customer <17>", Do: reprise.ParkAll, AtMost: 4, Reason: "closed account"}, 200, api.KeyDone{Messages: 4, Effect: true}},
+		{"", api.KeyAct{Queue: "payments", Key: "customer <17>", Do: reprise.RetryFirst, Since: since}, 200, api.KeyDone{Messages: 1}},
+		{"", api.KeyAct{Queue: "payments", Key: "customer <17>", Do: reprise.RetryFirst, Since: since.Add(time.Second)}, 409, api.KeyDone{}},
+		{"", api.KeyAct{Queue: "payments", Do: reprise.ParkFirst}, 200, api.KeyDone{Messages: 1, Effect: true}},
+		{"", api.KeyAct{Queue: "payments", Key: long, Do: reprise.ParkFirst}, 200, api.KeyDone{Messages: 1, Effect: true}},
+		{"", api.KeyAct{Queue: "payments", Key: long[:160], Do: reprise.ParkFirst}, 404, api.KeyDone{}},
+		{"", api.KeyAct{Queue: "payments", Key: "nobody", Do: reprise.ParkFirst}, 404, api.KeyDone{}},
+		{"", api.KeyAct{Queue: "orders", Key: "customer <17>", Do: reprise.ParkFirst}, 404, api.KeyDone{}},
+		{"", api.KeyAct{Queue: "payments", Key: "customer <17>", Do: "discard"}, 400, api.KeyDone{}},
+		{"", api.KeyAct{Key: "customer <17>", Do: reprise.ParkFirst}, 400, api.KeyDone{}},
+	} {
+		w := ask(t, d, "POST", "/api/v1/workers/keys"+c.query, c.act)
+		if w.Code != c.status {
+			t.Errorf("%+v: status %d, want %d: %s", c.act, w.Code, c.status, w.Body)
+		} else if w.Code == 200 {
+			if done := get[api.KeyDone](t, w); done != c.want {
+				t.Errorf("%+v: got %+v, want %+v", c.act, done, c.want)
+			}
+		}
+	}
+	if len(crew.keys) != 4 || crew.keys[0] != (reprise.KeyControl{Queue: "payments", Key: "customer <17>", Act: reprise.ParkAll, Limit: 4, By: crew.keys[0].By}) || crew.keys[0].By == "" {
+		t.Errorf("acts: got %+v, want 4", crew.keys)
+	}
+	acts, _, err := a.Acts(t.Context(), store.ActFilter{}, store.Page{})
+	if err != nil || len(acts) != 4 || acts[3].Verb != "park all of key" || acts[3].Subject != "queue/payments" || acts[3].Details["key"] != "customer <17>" || acts[3].Details["reason"] != "closed account" {
+		t.Errorf("audit log: got %+v, %v", acts, err)
+	}
+}
+
+func TestKeysPage(t *testing.T) {
+	list, secrets := tokens()
+	crew := withKeys()
+	c := newConsole(t, Config{Fleet: crew, Tokens: list})
+	for role := View; role <= Admin; role++ {
+		body := ask(t, c, "GET", "/workers", nil, bearer(secrets[role])).Body.String()
+		for _, want := range []string{"13 blocked keys", "40 messages behind", "7 of 8 partitions owned", "customer &lt;17&gt;", "closed &lt;today&gt;", "no key", "and 10 more"} {
+			if !strings.Contains(body, want) {
+				t.Errorf("page does not contain %q", want)
+			}
+		}
+		for _, action := range []string{"/workers/key?do=park-all&amp;key=customer&#43;%3C17%3E&amp;queue=payments", "/workers/key?do=retry&amp;queue=payments"} {
+			if has := strings.Contains(body, action); has != (role >= Operate) {
+				t.Errorf("page for %s contains %s: %t, want %t", role, action, has, role >= Operate)
+			}
+		}
+		if strings.Contains(body, "do=retry&amp;key=xxx") || strings.Contains(body, "do=park-all&amp;queue") {
+			t.Error("page has a button for an incomplete key, or parks all of one message")
+		}
+	}
+	operate := bearer(secrets[Operate])
+	body := ask(t, c, "GET", "/workers/key?queue=payments&key=customer+%3C17%3E&do=park-all", nil, operate).Body.String()
+	for _, want := range []string{"Park: 5 messages", "the 4 messages behind it go to the failed queue in order"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("confirmation does not contain %q: %s", want, body)
+		}
+	}
+	form := url.Values{"queue": {"payments"}, "key": {"customer <17>"}, "do": {"park-all"}, "at_most": {"5"}, "reason": {"closed account"}, "submission": {"a"}}
+	_, since, _ := strings.Cut(body, `name="since" value="`)
+	since, _, _ = strings.Cut(since, `"`)
+	form.Set("since", html.UnescapeString(since))
+	status, location, body := post(t, c, "/workers/key", form, operate)
+	if status != http.StatusSeeOther || location != "/workers?did=parked&n=5" || len(crew.keys) != 1 || crew.keys[0].Limit != 5 {
+		t.Fatalf("park all: got status %d, location %s, acts %+v: %s", status, location, crew.keys, body)
+	}
+	if body := ask(t, c, "GET", location, nil, operate).Body.String(); !strings.Contains(body, "5 messages of the key parked") {
+		t.Error("page does not show the result")
+	}
+	if status, _, _ := post(t, c, "/workers/key", form, operate); status != http.StatusConflict || len(crew.keys) != 1 {
+		t.Errorf("repeated form: got status %d, want 409; acts %+v", status, crew.keys)
+	}
+	form.Set("submission", "b")
+	form.Set("since", time.Now().Format(time.RFC3339Nano))
+	if status, _, _ := post(t, c, "/workers/key", form, operate); status != http.StatusConflict || len(crew.keys) != 1 {
+		t.Errorf("form of another first message: got status %d, want 409; acts %+v", status, crew.keys)
+	}
+	if body := ask(t, c, "GET", "/audit", nil, operate).Body.String(); !strings.Contains(body, "park all of key") || !strings.Contains(body, "customer &lt;17&gt;") {
+		t.Error("audit log does not show the act")
 	}
 }
 

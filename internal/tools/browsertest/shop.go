@@ -122,8 +122,10 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	if cfg.Listen == "" {
 		cfg.Listen = "127.0.0.1:0"
 	}
-	s.URL, err = s.serve(cfg.Listen, a.Handler())
-	return err
+	if s.URL, err = s.serve(cfg.Listen, a.Handler()); err != nil || !cfg.Seeded || cfg.Tokens != nil {
+		return err
+	}
+	return s.blockKeys(ctx)
 }
 
 // fillImports declares a queue that contains 12 messages and has no workers.

@@ -133,6 +133,10 @@ func Operations() []Operation {
 		{"GET", "/workers", access.View, "List the workers of all processes", "", nil, answer(workers)},
 		{"POST", "/workers/pause", access.Operate, "Pause a queue, or one worker of it", "", nil, asked(pauseWorkers)},
 		{"POST", "/workers/resume", access.Operate, "End a pause", "", nil, asked(resumeWorkers)},
+		{
+			"POST", "/workers/keys", access.Operate, "Retry or park messages of a blocked key",
+			"The broker stores the act, and the owner of the key carries it out, also after a crash. 404 if no worker lists the key as blocked.", dryRun, asked(controlKey),
+		},
 
 		{
 			"GET", "/history", access.View, "Throughput, failures and handling times of queues, by interval",

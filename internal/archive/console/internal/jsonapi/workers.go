@@ -14,6 +14,14 @@ func pauseWorkers(c *web.Call, p api.Pause) (all api.Workers, err error) {
 	return c.Workers(), nil
 }
 
+func controlKey(c *web.Call, a api.KeyAct) (done api.KeyDone, err error) {
+	dryRun, err := c.Flag("dry_run")
+	if err != nil {
+		return done, err
+	}
+	return c.ControlKey(a, dryRun)
+}
+
 func resumeWorkers(c *web.Call, r api.Resume) (all api.Workers, err error) {
 	if err := c.ResumeWorkers(r); err != nil {
 		return all, err

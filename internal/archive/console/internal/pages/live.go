@@ -133,6 +133,9 @@ func (l *live) look(ctx context.Context) (s stamps, err error) {
 	if l.fleet != nil {
 		for _, w := range l.fleet.Workers() {
 			fmt.Fprint(sum, w.ID, w.State, w.Silent, w.Running, w.Pauses)
+			if w.Keys != nil {
+				fmt.Fprint(sum, *w.Keys)
+			}
 			for _, h := range w.Handling {
 				fmt.Fprint(sum, h.MessageID, h.Since)
 				if h.Progress != nil {

@@ -192,6 +192,12 @@ func readFlash(c *web.Call) *flash {
 		return &flash{Text: text, Link: web.Href("/messages", url.Values{"state": {string(failed.Discarded)}}), Linked: "Show discarded messages"}
 	case "dropped":
 		return &flash{Text: outOf(n, q) + " purged and not saved.", Link: "/audit", Linked: "Audit log"}
+	case "retried":
+		return &flash{Text: "First message of the key retried.", Link: "/audit", Linked: "Audit log"}
+	case "parked":
+		return &flash{Text: show.Plural(n, "message") + " of the key parked.", Link: "/audit", Linked: "Audit log"}
+	case "requested":
+		return &flash{Text: "Request stored. No worker has reported its effect yet.", Link: "/audit", Linked: "Audit log"}
 	case "edited":
 		return &flash{Text: "Edit saved. A replay sends it in place of the original."}
 	case "reverted":

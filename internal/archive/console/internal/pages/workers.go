@@ -10,6 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/web"
+	"github.com/reprisemq/reprise/internal/archive/fleet"
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
@@ -24,6 +25,7 @@ type queueWorkers struct {
 	Name    string
 	Pause   *protocol.Pause // pause of the queue; nil: none
 	Workers []workerRow
+	Keys    *queueKeys // nil: the workers do not keep the order of keys
 
 	PauseHref, ResumeHref template.URL
 }
@@ -58,18 +60,22 @@ func (p *Pages) workers(c *web.Call) error {
 		Problem string
 		Known   bool // whether the console receives the statuses of workers
 	}{Workers: len(all.Workers), Problem: sentence(all.Problem), Known: c.Fleet != nil}
+	var list []fleet.Worker
+	if c.Fleet != nil {
+		list = c.Fleet.Workers()
+	}
 	for _, w := range all.Workers {
 		var q *queueWorkers
 		if n := len(data.Queues); n > 0 && data.Queues[n-1].Name == w.Queue {
 			q = data.Queues[n-1]
 		} else {
 			query := url.Values{"queue": {w.Queue}}
-			q = &queueWorkers{Name: w.Queue, PauseHref: web.Href("/workers/pause", query), ResumeHref: web.Href("/workers/resume", query)}
+			q = &queueWorkers{Name: w.Queue, PauseHref: web.Href("/workers/pause", query), ResumeHref: web.Href("/workers/resume", query), Keys: keysOf(c, list, w.Queue)}
 			data.Queues = append(data.Queues, q)
 		}
 		q.add(w)
 	}
-	return render(c, http.StatusOK, "workers", page{Title: "Workers", Nav: "workers"}, data)
+	return render(c, http.StatusOK, "workers", page{Title: "Workers", Nav: "workers", Flash: readFlash(c)}, data)
 }
 
 // elapsedText formats d, the time since the start of an attempt.

@@ -22,7 +22,7 @@ var (
 )
 
 // didWords are the permitted values of the parameter did.
-var didWords = []string{"discarded", "restored", "edited", "reverted", "purged", "dropped", "erased", "published"}
+var didWords = []string{"discarded", "restored", "edited", "reverted", "purged", "dropped", "erased", "published", "retried", "parked", "requested"}
 
 // AnyParams is the value of Route.Query for routes that ignore their query.
 var AnyParams = []string{"*"}

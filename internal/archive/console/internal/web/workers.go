@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/console/internal/fault"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
 
@@ -21,6 +22,7 @@ type Fleet interface {
 	Workers() []fleet.Worker
 	Err() error // the reason why the list is incomplete, or nil
 	Control(ctx context.Context, c protocol.Command) error
+	ControlKey(ctx context.Context, k reprise.KeyControl, wait time.Duration) (effect bool, err error)
 }
 
 // Workers returns the workers that the console knows, and the reason why the list may be incomplete.
@@ -109,6 +111,73 @@ func (c *Call) command(command protocol.Command, details map[string]any) error {
 		return fmt.Errorf("cannot record the %s of %s in the audit log: %w", command.Do, subject, err)
 	}
 	return nil
+}
+
+// effectTime limits the time in which an act for a key waits for a report of its effect.
+const effectTime = 3 * time.Second
+
+// CheckKey returns the blocked key that an act concerns, or a failure if the act is not possible now.
+func (c *Call) CheckKey(a api.KeyAct) (k protocol.BlockedKey, err error) {
+	switch {
+	case c.Fleet == nil:
+		return k, &fault.Failure{Status: http.StatusServiceUnavailable, Text: "this console does not listen to workers", Advice: "use the command “reprise keys”"}
+	case a.Queue == "":
+		return k, fault.BadRequest("queue must not be empty", `send "queue": the work queue of the workers`)
+	case a.Do != reprise.RetryFirst && a.Do != reprise.ParkFirst && a.Do != reprise.ParkAll:
+		return k, fault.BadRequest("do must be retry, park or park-all: got "+brief.Quoted(string(a.Do)), "nothing was changed")
+	case a.AtMost < 0:
+		return k, fault.BadRequest(fmt.Sprintf("at_most must not be negative: got %d", a.AtMost), "nothing was changed")
+	case len(a.Reason) > 500:
+		return k, fault.BadRequest("reason must have at most 500 bytes", "send a shorter reason")
+	}
+	all, _ := fleet.KeysOf(c.Fleet.Workers(), a.Queue, time.Time{})
+	k, blocked := all.Find(a.Key)
+	switch {
+	case !blocked && len(all.Keys) < all.Blocked:
+		return k, &fault.Failure{Status: http.StatusNotFound, Text: "key not listed", Advice: "nothing was changed: each worker lists its 10 oldest keys; the command “reprise keys” can act on others"}
+	case !blocked:
+		return k, &fault.Failure{Status: http.StatusNotFound, Text: "key not blocked", Advice: "nothing was changed: the key continues, or its queue has no worker now; see the list of workers"}
+	case !a.Since.IsZero() && !a.Since.Equal(k.Since):
+		return k, &fault.Failure{Status: http.StatusConflict, Text: "the key has another first message now", Advice: "nothing was changed: see the list of workers, and repeat the action there"}
+	}
+	return k, nil
+}
+
+// ControlKey acts on a blocked key, and records the act in the audit log.
+func (c *Call) ControlKey(a api.KeyAct, dryRun bool) (done api.KeyDone, err error) {
+	k, err := c.CheckKey(a)
+	if err != nil {
+		return done, err
+	}
+	done = api.KeyDone{Messages: 1, DryRun: dryRun}
+	if a.Do == reprise.ParkAll {
+		done.Messages = 1 + k.Behind
+	}
+	switch {
+	case dryRun:
+		return done, nil
+	case a.Do == reprise.ParkAll && a.AtMost == 0:
+		return done, fault.BadRequest("at_most must be set", "send the number of messages that a dry run returns; nothing was changed")
+	case a.Do == reprise.ParkAll:
+		done.Messages = a.AtMost
+	}
+	control := reprise.KeyControl{Queue: a.Queue, Key: a.Key, Act: a.Do, Limit: a.AtMost, By: string(c.Who.Actor)}
+	details := map[string]any{"key": a.Key, "reason": a.Reason}
+	if a.Do == reprise.ParkAll {
+		details["at_most"] = a.AtMost
+	}
+	// The request continues if the visitor disconnects, because the broker may have accepted it. The record contains a failure.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.R.Context()), commandTimeout)
+	defer cancel()
+	if done.Effect, err = c.Fleet.ControlKey(ctx, control, effectTime); err != nil {
+		details["error"] = err.Error()
+		err = notCommanded(err)
+	}
+	verb := map[reprise.KeyAct]string{reprise.RetryFirst: "retry key", reprise.ParkFirst: "park key", reprise.ParkAll: "park all of key"}[a.Do]
+	if unrecorded := c.Archive.Record(context.WithoutCancel(c.R.Context()), c.Who.Actor, verb, "queue/"+a.Queue, details); unrecorded != nil {
+		return done, errors.Join(err, fmt.Errorf("cannot record the act in the audit log: %w", unrecorded))
+	}
+	return done, err
 }
 
 // notCommanded returns the failure for a command that the broker did not accept.
