@@ -17,7 +17,6 @@ import (
 	"github.com/reprisemq/reprise/internal/guard"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/publish"
-	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -228,24 +227,19 @@ func (pl *planner) moved(d *delivery, queue, id string) (*plan, error) {
 }
 
 // Lease publishes a copy of a message whose attempt continues.
-func (o *owner) Lease(ctx context.Context, in *consume.Delivery, id string) error {
+func (o *owner) Lease(ctx context.Context, in *consume.Delivery, id string) (again bool, err error) {
 	w := (*Worker)(o)
-	return w.move(ctx, in.Owned.(*delivery), w.leaseQueue, id)
+	err = w.move(ctx, in.Owned.(*delivery), w.leaseQueue, id)
+	return publish.Classify(err) == publish.Transient, err
 }
 
-// move publishes a copy of an unfinished message, until the broker confirms or refuses the copy, or ctx is done.
+// move publishes a copy of an unfinished message.
 func (w *Worker) move(ctx context.Context, d *delivery, queue, id string) error {
 	p, err := w.planner.moved(d, queue, id)
 	if err != nil {
 		return err
 	}
-	for retrier := (retry.Retrier{Schedule: w.client.cfg.Reconnect}); ; {
-		began := time.Now()
-		err := w.client.publishCopy(ctx, p, func() { w.logger(d, p).Warn("confirm is late", "to", queue) })
-		if err == nil || publish.Classify(err) != publish.Transient || retry.Sleep(ctx, retrier.Failed(time.Since(began))) != nil {
-			return err
-		}
-	}
+	return w.client.publishCopy(ctx, p, func() { w.logger(d, p).Warn("confirm is late", "to", queue) })
 }
 
 // handBack returns the message of an interrupted attempt to its work queue. A leased message first tries to return by a copy,

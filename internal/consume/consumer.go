@@ -67,8 +67,9 @@ type Owner interface {
 	// Handle handles a delivery and settles it. It must call End.
 	Handle(ctx context.Context, d *Delivery)
 
-	// Lease publishes a copy of the delivery with the given HeaderLease to Config.LeaseQueue, and waits for the confirm.
-	Lease(ctx context.Context, d *Delivery, id string) error
+	// Lease publishes a copy of the delivery with the given HeaderLease to Config.LeaseQueue, and waits for the confirm. After an
+	// error, again reports whether another copy may be stored.
+	Lease(ctx context.Context, d *Delivery, id string) (again bool, err error)
 
 	Consuming()                                  // a consumer exists
 	Interrupted(err error, delay time.Duration)  // consumption resumes after the delay
@@ -88,8 +89,9 @@ type Consumer struct {
 	deadline deadline
 	slots    *slots
 	pauser   *pauser
-	leases   *leases       // nil: none
-	vacated  chan struct{} // receives a token after an attempt has left its bulkhead
+	leases   *leases            // nil: none
+	busy     chan chan struct{} // receives a channel that is closed when the session consumes no messages
+	vacated  chan struct{}      // receives a token after an attempt has left its bulkhead
 
 	partitions atomic.Pointer[partitions] // nil without Keyed, or before Run
 
@@ -109,7 +111,7 @@ func New(config Config, owner Owner) *Consumer {
 		slots: newSlots(config.Concurrency), pauser: newPauser(config.Limiter, config.Breaker), vacated: make(chan struct{}, 1),
 	}
 	if config.Lease > 0 {
-		c.leases = newLeases(c)
+		c.leases, c.busy = newLeases(c), make(chan chan struct{})
 	}
 	return c
 }

@@ -68,6 +68,13 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 			next.take(slot)
 		case permitted := <-next.permit:
 			next.answered(permitted)
+		case yielded := <-c.busy:
+			if c.isBusy() {
+				s.yielded = yielded
+				return errBusy
+			}
+			close(yielded)
+			continue
 		case <-c.pauser.paused():
 			if left, _ := c.pauser.remaining(); left > 0 {
 				return errPaused

@@ -10,11 +10,12 @@ import (
 
 	"github.com/reprisemq/reprise/internal/ack"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/internal/retry"
 )
 
 // A lease lets an attempt continue beyond the acknowledgement timeout, and beyond the connection that delivered its message.
-// The owner publishes a copy of the message into the lease queue of the process. The leases consumer receives the copy and
-// keeps it unacknowledged; then the original is acknowledged. A renewal replaces the copy by a newer copy in the same way, so
+// The owner publishes a copy of the message into the lease queue of the process, whose consumer keeps the copy unacknowledged. When
+// the copy is held and confirmed, the original is acknowledged. A renewal replaces the copy by a newer copy in the same way, so
 // the attempt always holds a message:
 //
 //	work queue      original ──────────────────► ack
@@ -32,13 +33,16 @@ var ErrLeaseLost = errors.New("reprise: lease lost: the connection failed for lo
 // errNoMessage means that a renewal must wait, because the attempt does not hold a message.
 var errNoMessage = errors.New("reprise: cannot renew the lease while the attempt does not hold its message")
 
+// errExpired means that a copy has moved to the work queue, which duplicates the message.
+var errExpired = errors.New("reprise: the broker has not delivered the copy in the lease queue before it expired")
+
 // HeaderLease identifies a copy: the ID of the attempt, a slash and the number of the copy.
 const HeaderLease = "x-reprise-lease"
 
 // HeaderCrashes is the number of deliveries of a parked or leased message that were never settled.
 const HeaderCrashes = "x-reprise-crashes"
 
-// heldCopy is a copy that the attempt holds. The zero value means that it holds none.
+// heldCopy is a copy that the attempt holds.
 type heldCopy struct {
 	acks *ack.Acker
 	tag  uint64
@@ -55,19 +59,20 @@ type attemptLease struct {
 	turn  chan struct{} // semaphore with one slot; its holder publishes a copy
 	timer *time.Timer   // starts the next renewal
 
-	mu       sync.Mutex
-	ended    bool // the message is settled or lost, or the attempt has ended without a copy
-	lost     bool
-	leased   bool // a copy has replaced the original
-	sent     int  // number of the newest copy
-	sentAt   time.Time
-	number   int       // number of the newest copy that was held
-	until    time.Time // until then, no other process can receive that copy
-	held     heldCopy
-	changed  chan struct{} // closed and replaced when a copy is held
-	acked    chan struct{} // closed when the original was acknowledged
-	expiring *time.Timer   // ends the lease while no copy is held
-	data     []byte        // saved by the handler
+	acked chan struct{} // closed when the original was acknowledged
+
+	mu        sync.Mutex
+	ended     bool // the message is settled or lost, or the attempt has ended without a copy
+	lost      bool
+	leased    bool // a copy has replaced the original
+	sent      int  // number of the newest copy
+	sentAt    time.Time
+	confirmed int              // number of the newest confirmed copy
+	copies    map[int]heldCopy // unacknowledged copies, by number; after a lost confirm, more than one
+	until     time.Time        // until then, no other process can receive the newest confirmed copy
+	changed   chan struct{}    // closed and replaced when a copy arrives
+	expiring  *time.Timer      // ends the lease while no copy is held
+	data      []byte           // saved by the handler
 }
 
 // startLease prepares the lease of an attempt whose handler starts. A copy is published only after Config.Lease.
@@ -76,7 +81,7 @@ func (d *Delivery) startLease() {
 	if x == nil {
 		return
 	}
-	l := &attemptLease{all: x, d: d, turn: make(chan struct{}, 1), changed: make(chan struct{}), acked: make(chan struct{})}
+	l := &attemptLease{all: x, d: d, turn: make(chan struct{}, 1), changed: make(chan struct{}), acked: make(chan struct{}), copies: map[int]heldCopy{}}
 	l.ctx, l.end = context.WithCancelCause(x.consumer.settling)
 	x.add(l)
 	l.mu.Lock()
@@ -87,16 +92,13 @@ func (d *Delivery) startLease() {
 
 // tick renews the lease, and schedules the next renewal.
 func (l *attemptLease) tick() {
-	length := l.all.consumer.Lease
-	ctx, cancel := context.WithTimeout(l.ctx, length)
-	defer cancel()
-	if err := l.renew(ctx); err != nil && l.ctx.Err() == nil {
+	if err := l.renew(l.ctx); err != nil && l.ctx.Err() == nil {
 		l.all.consumer.Log.Warn("lease not renewed", "message_id", l.d.MessageID, "attempt", l.d.Attempt, "error", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.ended {
-		l.timer.Reset(length / 3)
+		l.timer.Reset(l.all.consumer.Lease / 3)
 	}
 }
 
@@ -115,19 +117,26 @@ func (l *attemptLease) renew(ctx context.Context) error {
 	if err := l.all.ready(ctx); err != nil {
 		return err
 	}
-	if l.isLeased() { // a process that has just reconnected has not received its copy yet
-		if err := l.await(ctx, 0); err != nil {
-			return err
+	retrier := retry.Retrier{Schedule: l.all.consumer.Reconnect}
+	n, err := l.next(ctx)
+	for err == nil {
+		again, unsent := l.all.consumer.owner.Lease(ctx, l.d, l.id+"/"+strconv.Itoa(n))
+		if unsent == nil {
+			break
 		}
+		if !again || retry.Sleep(ctx, retrier.Failed(0)) != nil {
+			return unsent
+		}
+		n, err = l.next(ctx)
 	}
-	n, err := l.next()
 	if err != nil {
 		return err
 	}
-	if err := l.all.consumer.owner.Lease(ctx, l.d, l.id+"/"+strconv.Itoa(n)); err != nil {
-		return err
-	}
-	if err := l.await(ctx, n); err != nil {
+	l.confirm(n)
+	// Later, the copy is no longer in the lease queue.
+	arriving, cancelArriving := context.WithTimeoutCause(ctx, l.all.consumer.Lease, errExpired)
+	defer cancelArriving()
+	if err := l.await(arriving, n); err != nil {
 		return err
 	}
 	select {
@@ -138,26 +147,70 @@ func (l *attemptLease) renew(ctx context.Context) error {
 	}
 }
 
-// next returns the number of the next copy.
-func (l *attemptLease) next() (int, error) {
+// next returns the number of the next copy. It acknowledges earlier copies whose confirm was lost. While the attempt does not
+// hold a message, another copy could be a second message, so next waits for a process that has just reconnected.
+func (l *attemptLease) next(ctx context.Context) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for l.leased && !l.ended && !l.holds() {
+		changed := l.changed
+		l.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		l.mu.Lock()
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+	}
 	switch {
 	case l.ended:
 		return 0, ErrLost
-	case l.leased && l.held.acks == nil, !l.leased && l.d.session.ctx.Err() != nil:
-		return 0, errNoMessage // a copy could be a second message
+	case !l.leased && l.d.session.ctx.Err() != nil:
+		return 0, errNoMessage
+	}
+	if best := l.best(); best <= l.confirmed {
+		for n := range l.copies {
+			if n > l.confirmed {
+				l.drop(n, ack.Ack)
+			}
+		}
 	}
 	l.sent++
 	l.sentAt = time.Now()
 	return l.sent, nil
 }
 
-// await waits until the attempt holds copy n or a newer copy.
+// best returns the number of the newest confirmed copy that is held, or otherwise of the newest copy; 0: none is held.
+func (l *attemptLease) best() (best int) {
+	for n := range l.copies {
+		if better := n <= l.confirmed; better && (n > best || best > l.confirmed) || !better && n > best && (best == 0 || best > l.confirmed) {
+			best = n
+		}
+	}
+	return best
+}
+
+// holds reports whether the attempt holds a copy on an open channel.
+func (l *attemptLease) holds() bool {
+	best := l.best()
+	return best > 0 && l.copies[best].ctx.Err() == nil
+}
+
+// drop settles a copy.
+func (l *attemptLease) drop(n int, v ack.Verb) (settled bool) {
+	c := l.copies[n]
+	delete(l.copies, n)
+	return c.acks.Settle(c.tag, v)
+}
+
+// await waits until the attempt holds copy n or a newer copy, which the broker has confirmed.
 func (l *attemptLease) await(ctx context.Context, n int) error {
 	for {
 		l.mu.Lock()
-		holds, changed := l.held.acks != nil && l.number >= n, l.changed
+		best, changed := l.best(), l.changed
+		holds := best >= n && best <= l.confirmed
 		l.mu.Unlock()
 		if holds {
 			return nil
@@ -170,37 +223,63 @@ func (l *attemptLease) await(ctx context.Context, n int) error {
 	}
 }
 
-// receive holds copy n, and acknowledges the message that it replaces. It returns the verb for a copy that the attempt does
-// not need.
+// confirm records that the broker has stored copy n.
+func (l *attemptLease) confirm(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.confirmed, l.until = n, l.sentAt.Add(l.all.consumer.Lease)
+	l.replace()
+}
+
+// receive holds copy n. It returns the verb for a copy that the attempt does not need.
 func (l *attemptLease) receive(n int, in heldCopy) (v ack.Verb, refused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	_, twice := l.copies[n]
 	switch {
 	case l.ended:
 		return l.verb(), true
-	case l.held.acks != nil && n < l.number:
-		return ack.Ack, true
-	case !l.leased && l.d.session.ctx.Err() != nil:
+	case !l.leased && l.d.session.ctx.Err() != nil, twice:
 		return ack.Ack, true // the broker has redelivered the original
-	case !l.leased:
-		_ = l.all.consumer.Tasks.Go(l.ackOriginal) // fails only if the client is closed
-	case l.held.acks != nil:
-		l.held.acks.Settle(l.held.tag, ack.Ack)
 	}
-	if n == l.sent {
-		l.until = l.sentAt.Add(l.all.consumer.Lease)
-	}
-	l.leased, l.number, l.held = true, n, in
+	l.copies[n] = in
 	if l.expiring != nil {
 		l.expiring.Stop()
 	}
+	l.replace()
+	return 0, false
+}
+
+// replace acknowledges the messages that a confirmed copy replaces. A copy that arrives is not necessarily stored yet, so it
+// replaces nothing before its confirm.
+func (l *attemptLease) replace() {
 	close(l.changed)
 	l.changed = make(chan struct{})
-	return 0, false
+	best := l.best()
+	if l.ended || best == 0 || best > l.confirmed {
+		return
+	}
+	for n := range l.copies {
+		if n < best {
+			l.drop(n, ack.Ack)
+		}
+	}
+	if l.leased {
+		return
+	}
+	if l.d.session.ctx.Err() != nil { // the broker has redelivered the original
+		l.drop(best, ack.Ack)
+		return
+	}
+	l.leased = true
+	if l.all.consumer.Tasks.Go(l.ackOriginal) != nil {
+		close(l.acked) // the client is closed, which returns the original
+	}
 }
 
 // ackOriginal acknowledges the original. Until the broker has processed the ack, a lost connection duplicates the message.
 func (l *attemptLease) ackOriginal() {
+	l.all.yield(l.d.session.ctx)
 	if !l.d.session.acks.AckNow(l.d.Tag) {
 		l.all.consumer.Log.Warn("message may be duplicated", "message_id", l.d.MessageID, "attempt", l.d.Attempt, "reason", "the connection was lost at the start of its lease")
 	}
@@ -215,22 +294,25 @@ func (l *attemptLease) verb() ack.Verb {
 	return ack.Ack
 }
 
-// interrupted records that the channel of a held copy has closed.
+// interrupted records that the channel of the held copies has closed.
 func (l *attemptLease) interrupted(acks *ack.Acker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || l.held.acks != acks {
-		return
+	for n, c := range l.copies {
+		if c.acks == acks {
+			delete(l.copies, n)
+		}
 	}
-	l.held = heldCopy{}
-	l.expiring = time.AfterFunc(time.Until(l.until), l.expire)
+	if !l.ended && l.leased && len(l.copies) == 0 {
+		l.expiring = time.AfterFunc(time.Until(l.until), l.expire)
+	}
 }
 
 // expire ends a lease that holds no copy.
 func (l *attemptLease) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || l.held.acks != nil {
+	if l.ended || len(l.copies) > 0 {
 		return
 	}
 	l.all.consumer.Log.Warn("lease lost", "message_id", l.d.MessageID, "attempt", l.d.Attempt)
@@ -245,6 +327,9 @@ func (l *attemptLease) finish(reason error) {
 	if l.expiring != nil {
 		l.expiring.Stop()
 	}
+	for n := range l.copies {
+		l.drop(n, l.verb())
+	}
 	l.end(reason)
 	l.all.remove(l)
 }
@@ -255,8 +340,11 @@ func (l *attemptLease) detach() {
 	if !l.leased && !l.ended {
 		l.finish(nil)
 	}
-	ended := l.ended
+	ended, leased := l.ended, l.leased
 	l.mu.Unlock()
+	if leased {
+		<-l.acked // before the end of a drain closes the session
+	}
 	if ended {
 		l.turn <- struct{}{} // a renewal no longer reads the delivery
 	}
@@ -280,8 +368,15 @@ func (l *attemptLease) settle(v ack.Verb) error {
 			l.mu.Unlock()
 			return ErrLost
 		}
-		if l.held.acks != nil && l.held.ctx.Err() == nil {
-			break
+		if l.holds() {
+			settled := l.drop(l.best(), v)
+			l.all.note(v != ack.Ack || !settled)
+			l.finish(nil)
+			l.mu.Unlock()
+			if !settled {
+				return ErrLost
+			}
+			return nil
 		}
 		changed := l.changed
 		l.mu.Unlock()
@@ -291,11 +386,6 @@ func (l *attemptLease) settle(v ack.Verb) error {
 			return ErrLost
 		}
 	}
-	l.held.acks.Settle(l.held.tag, v)
-	l.all.note(v != ack.Ack)
-	l.finish(nil)
-	l.mu.Unlock()
-	return nil
 }
 
 // release returns the message of an attempt that has not settled it.
@@ -308,8 +398,11 @@ func (l *attemptLease) release() {
 	if l.ended {
 		return
 	}
-	if l.held.acks != nil {
-		l.held.acks.Settle(l.held.tag, ack.DeadLetter)
+	if best := l.best(); best > 0 {
+		l.drop(best, ack.DeadLetter)
+	}
+	for n := range l.copies {
+		l.drop(n, ack.Ack)
 	}
 	l.lost = true
 	l.finish(ErrLost)

@@ -26,9 +26,9 @@ type leases struct {
 	mu       sync.Mutex
 	attempts map[string]*attemptLease
 	ended    *bounded.Map[string, *attemptLease] // late copies may still arrive
-	up       chan struct{}                // closed while the queue is consumed
-	trouble  error                        // reason why the queue is not consumed
-	left     bool                         // copies may remain in the queue
+	up       chan struct{}                       // closed while the queue is consumed
+	trouble  error                               // reason why the queue is not consumed
+	left     bool                                // copies may remain in the queue
 }
 
 // maxEndedLeases limits the memory for attempts whose copies may still arrive.
@@ -210,6 +210,57 @@ func (x *leases) interrupted(acks *ack.Acker) {
 	x.mu.Unlock()
 	for _, l := range all {
 		l.interrupted(acks)
+	}
+}
+
+// yield is called before the ack of an original, which would let the broker deliver another message. It returns when the session
+// has cancelled its consumer, if all slots have leases: the message would wait for hours, while another process is idle.
+func (x *leases) yield(ctx context.Context) {
+	c := x.consumer
+	if !c.isBusy() {
+		return
+	}
+	timeout := time.NewTimer(LastGrace)
+	defer timeout.Stop()
+	yielded := make(chan struct{})
+	select {
+	case c.busy <- yielded:
+		<-yielded
+	case <-ctx.Done():
+	case <-c.draining.Done():
+	case <-timeout.C: // the session has no consumer at the moment
+	}
+}
+
+// isBusy reports whether all slots have leases.
+func (c *Consumer) isBusy() bool {
+	n := 0
+	for d := range c.slots.running() {
+		if !d.Leased() {
+			return false
+		}
+		n++
+	}
+	return n == c.Concurrency
+}
+
+// waitWhileBusy waits for a free slot.
+func (s *session) waitWhileBusy(alive context.Context) error {
+	c := s.consumer
+	tick := time.NewTicker(c.deadline.every)
+	defer tick.Stop()
+	for {
+		select {
+		case slot := <-c.slots.free:
+			c.slots.free <- slot
+			return nil
+		case yielded := <-c.busy:
+			close(yielded)
+		case <-tick.C:
+			s.checkDeadlines(time.Now())
+		case <-alive.Done():
+			return context.Cause(alive)
+		}
 	}
 }
 

@@ -53,9 +53,10 @@ type session struct {
 
 	// Only the goroutine of serve uses these fields.
 	subscription subscription
-	pending      []*Delivery // delivered, without an attempt
-	repeated     []*Delivery // redelivered, while a handler still processes the message
-	suspected    bool        // a message must be handled alone, and no attempt has started since
+	pending      []*Delivery   // delivered, without an attempt
+	repeated     []*Delivery   // redelivered, while a handler still processes the message
+	yielded      chan struct{} // must be closed after errBusy, when the subscription has ended
+	suspected    bool          // a message must be handled alone, and no attempt has started since
 	bursts       bursts
 	shared       struct { // see inTime
 		ctx   context.Context

@@ -18,6 +18,7 @@ import (
 var (
 	errWiden     = errors.New("messages may be handled concurrently again")
 	errSuspect   = errors.New("a suspected message must be handled alone")
+	errBusy      = errors.New("all handlers run leased attempts")
 	errPaused    = errors.New("the worker is paused")
 	errCancelled = errors.New("the broker cancelled the consumer (queue deleted or moved, or a message held beyond the acknowledgement timeout)")
 )
@@ -81,6 +82,18 @@ func (s *session) serve(ctx context.Context) error {
 				return s.ignoreCanceled(ctx, err)
 			}
 			s.requeuePending() // a crash of the process must not count as a delivery of the other messages
+		case errors.Is(err, errBusy):
+			err := s.unsubscribe(now)
+			if err == nil {
+				s.requeuePending()
+			}
+			close(s.yielded)
+			if err == nil {
+				err = s.waitWhileBusy(alive)
+			}
+			if err != nil {
+				return s.ignoreCanceled(ctx, err)
+			}
 		case errors.Is(err, errPaused):
 			if err := s.unsubscribe(now); err != nil {
 				return s.ignoreCanceled(ctx, err)
@@ -219,6 +232,8 @@ func (s *session) waitWhilePaused(alive context.Context, unsubscribePrevious fun
 		select {
 		case <-look.C:
 		case <-changed:
+		case yielded := <-c.busy:
+			close(yielded)
 		case <-alive.Done():
 			return context.Cause(alive)
 		}
