@@ -191,9 +191,14 @@ func explainUnroutable(err error, partitions int) error {
 // PartitionQueue returns the queue in which workers with OrderBy expect the messages with a key: the FNV-1a hash of 64 bits of
 // the key, modulo partitions, is the number of the partition.
 func PartitionQueue(queue, key string, partitions int) string {
+	return consume.PartitionQueue(queue, hashOf(key, partitions), partitions)
+}
+
+// hashOf returns the FNV-1a hash of 64 bits of a key, modulo n.
+func hashOf(key string, n int) int {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key))
-	return consume.PartitionQueue(queue, int(h.Sum64()%uint64(partitions)), partitions)
+	return int(h.Sum64() % uint64(n))
 }
 
 // Route returns a route that declares the partitions instead of the work queue and the wait queues of topology.Buckets. A worker with
@@ -346,4 +351,65 @@ func (o *owner) Park(ctx context.Context, in *consume.Delivery, reason error) {
 	}
 	d.result.outcome = unretryable
 	w.settle(ctx, d)
+}
+
+// LaneQueue returns the queue to which the messages with a key are published, for workers with WorkerConfig.Lanes: the FNV-1a hash
+// of 64 bits of the key, modulo lanes, is the number of the lane. A worker handles messages in all lanes, so publishers may use
+// another hash.
+func LaneQueue(queue, key string, lanes int) string {
+	return topology.Lanes{Count: lanes}.Queue(queue, hashOf(key, lanes))
+}
+
+// laneRoute returns the route with Lanes: the inner route is nil, topology.Buckets or already topology.Lanes, and may be in a
+// topology.ParkIn.
+func (c *WorkerConfig) laneRoute() topology.Route {
+	switch r := c.Strategy.Route.(type) {
+	case nil:
+		return topology.Lanes{Count: c.Lanes}
+	case topology.Buckets:
+		return topology.Lanes{Count: c.Lanes, Buckets: r}
+	case topology.ParkIn:
+		inner := *c
+		inner.Strategy.Route = r.Route
+		return topology.ParkIn{Route: inner.laneRoute(), Queue: r.Queue}
+	default:
+		return r
+	}
+}
+
+// lanes returns the names of the lanes, or nil.
+func (c *WorkerConfig) lanes() []string {
+	if c.Lanes == 0 {
+		return nil
+	}
+	return topology.Lanes{Count: c.Lanes}.Queues(c.Queue)
+}
+
+// validateLanes reports an invalid number of lanes, and fields that cannot be combined with Lanes.
+func (c *WorkerConfig) validateLanes() error {
+	route := c.Strategy.Route
+	if c.Lanes > 0 {
+		route = c.laneRoute()
+	}
+	if in, ok := route.(topology.ParkIn); ok {
+		route = in.Route
+	}
+	r, divided := route.(topology.Lanes)
+	switch {
+	case c.Lanes < 0 || c.Lanes > topology.MaxLanes:
+		return fmt.Errorf("reprise: WorkerConfig.Lanes must be between 0 and %d: got %d", topology.MaxLanes, c.Lanes)
+	case divided && r.Count != c.Lanes:
+		return fmt.Errorf("reprise: WorkerConfig.Lanes must be the number of lanes of Strategy.Route: got %d and %d", c.Lanes, r.Count)
+	case c.Lanes == 0:
+		return nil
+	case !divided:
+		return fmt.Errorf("reprise: WorkerConfig.Strategy.Route must be nil, topology.Buckets or topology.ParkIn with Lanes: got %T", c.Strategy.Route)
+	case c.OrderBy != nil || c.Lease != 0 || c.Order != PublishThenAck || c.Acked != nil || c.Debounce != nil || c.Priority != 0 || c.AsDelivered:
+		return errors.New("reprise: WorkerConfig.Lanes cannot be combined with AckThenPublish, Acked, AsDelivered, Debounce, Lease, OrderBy or Priority")
+	}
+	switch c.Strategy.Marks.(type) {
+	case nil, topology.Trail:
+		return nil
+	}
+	return fmt.Errorf("reprise: WorkerConfig.Strategy.Marks must be nil or topology.Trail with Lanes: got %T", c.Strategy.Marks)
 }

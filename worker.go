@@ -98,7 +98,7 @@ func (w *Worker) consumption() consume.Config {
 		Limiter: cfg.Limiter, Breaker: cfg.Breaker,
 		Link: w.client.consuming, Tasks: &w.client.tasks, Reconnect: w.client.cfg.Reconnect, Log: w.log,
 	}
-	c.Keyed = w.keyed()
+	c.Keyed, c.Lanes = w.keyed(), w.cfg.lanes()
 	if cfg.Debounce != nil {
 		c.Window = cfg.Debounce.Window
 	}
@@ -203,7 +203,7 @@ func (w *Worker) Risks(ctx context.Context) ([]string, error) { return w.risks(c
 
 func (w *Worker) risks(ctx context.Context, checkOnly bool) (risks []string, err error) {
 	all := w.cfg.topology().Queues
-	if w.cfg.OrderBy != nil { // partitions and held queues
+	if w.cfg.OrderBy != nil || w.cfg.Lanes > 0 { // partitions and held queues, or lanes
 		for _, q := range all {
 			some, failed := w.queueRisks(ctx, q, checkOnly)
 			risks, err = append(risks, some...), cmp.Or(err, failed)

@@ -85,7 +85,8 @@ type WorkerConfig struct {
 
 	// Prefetch is the maximum number of unsettled messages of this worker. Messages whose retry copies are not confirmed yet
 	// count toward it. The worker may hold one more message: if the copy of a message that is handled alone (see CrashLimit) is
-	// not confirmed within a twentieth of ConsumerTimeout, the worker fetches other messages again. Minimum: Concurrency.
+	// not confirmed within a twentieth of ConsumerTimeout, the worker fetches other messages again. With Lanes, it applies to
+	// each lane. Minimum: Concurrency.
 	// Maximum: 65535, or 32 with AckThenPublish or Acked. Default: 4×Concurrency, but at least 16 (256 with Debounce) and at
 	// most the maximum.
 	Prefetch int
@@ -114,6 +115,17 @@ type WorkerConfig struct {
 	// OrderBy makes workers handle the messages of each key in order, also through retries. Default: nil, so that a retry
 	// does not delay other messages.
 	OrderBy *Keyed
+
+	// Lanes is the number of lanes of the queue, so that many messages with the same key, such as a tenant, do not delay the
+	// messages with other keys. Publish to LaneQueue. The worker consumes the lanes {Queue}.lane.0-of-8 and so on instead of Queue.
+	// The next attempt belongs to the lane with the fewest running attempts; lanes with the same number take turns. The lanes have
+	// common wait queues and a common failed queue, and a retry returns to its lane. Keys in the same lane delay each other, and
+	// there is no order.
+	//
+	// The number should be much higher than the number of keys that have many messages at the same time. The maximum is
+	// topology.MaxLanes. To change it, run workers of both numbers until the old lanes and the wait queues are empty. Lanes cannot be combined with
+	// AckThenPublish, Acked, AsDelivered, Debounce, Lease, OrderBy or Priority. Default: 0, so that the worker consumes Queue.
+	Lanes int
 
 	// CrashLimit is the maximum number of deliveries of a message that end unsettled, because the worker's process exits
 	// or its connection fails. When a message reaches this number, the worker parks the message without calling the
@@ -169,6 +181,9 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 			route.Route = c.Strategy.Route
 		}
 		c.Strategy.Route = keyedRoute{route.Route, keyed}
+	}
+	if c.Lanes > 0 {
+		c.Strategy.Route = c.laneRoute()
 	}
 	if c.Concurrency == 0 {
 		c.Concurrency = max(DefaultConcurrency, min(largestBatch(c.Handler), math.MaxUint16))
@@ -233,6 +248,7 @@ func (c WorkerConfig) Validate() error {
 	if c.OrderBy != nil {
 		errs = append(errs, c.OrderBy.validate(&c))
 	}
+	errs = append(errs, c.validateLanes())
 	if c.Debounce != nil {
 		errs = append(errs, c.Debounce.validate(consume.Deadline(d.ConsumerTimeout)))
 	}
@@ -246,6 +262,9 @@ func (c WorkerConfig) Validate() error {
 		fault("CrashLimit must be 0 with Requeuing.Classic: got %d (a classic queue does not count deliveries)", c.CrashLimit)
 	}
 	errs = append(errs, c.Policy.Validate())
+	if c.Lanes > 0 {
+		c.Strategy.Route = d.Strategy.Route
+	}
 	// Each check assumes that the previous checks have succeeded.
 	switch err := c.Strategy.Validate(); {
 	case err != nil:

@@ -62,7 +62,7 @@ func message(w testhook.Message, p amqpwire.Properties, in string, marks topolog
 		m.Timestamp = time.Unix(int64(p.Timestamp), 0)
 	}
 	if history.Queue != "" {
-		m.Queue = history.Queue
+		m.Queue = amqpvalue.WorkQueue(history.Queue)
 	}
 	m.Exchange, m.RoutingKey = history.OriginAt(d)
 	// A copy carries these properties in headers instead.

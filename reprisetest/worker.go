@@ -12,6 +12,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Attempt is an attempt to process a message: one run of the handler with its middleware.
@@ -59,7 +60,7 @@ func (a Attempts) Errors() []error {
 type Worker struct {
 	broker   *Broker
 	queue    string
-	consumed []string // the queue, or its held queues and partitions
+	consumed []string // the queue, or its lanes, or its held queues and partitions
 	worker   *reprise.Worker
 	ran      chan struct{} // closed when Run has returned
 	err      error         // result of Run
@@ -90,7 +91,9 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 	b.mu.Lock()
 	b.strategies[config.Queue] = config.Strategy
 	b.mu.Unlock()
-	if k := config.OrderBy; k != nil {
+	if config.Lanes > 0 {
+		w.consumed = topology.Lanes{Count: config.Lanes}.Queues(w.queue)
+	} else if k := config.OrderBy; k != nil {
 		for n := range k.Partitions {
 			partition := consume.PartitionQueue(w.queue, n, k.Partitions)
 			w.consumed = append(w.consumed, consume.HeldQueue(partition), partition)

@@ -100,6 +100,7 @@ type Route interface {
 // Delivery is a message that the broker delivered from the work queue.
 type Delivery struct {
 	Queue       string // the work queue
+	Source      string // the lane that delivered the message: see Lanes; "" if Queue has none
 	Exchange    string // as delivered; often "" after a retry, see History
 	RoutingKey  string // as delivered
 	Redelivered bool

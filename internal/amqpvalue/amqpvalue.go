@@ -88,6 +88,17 @@ var waitQueue = regexp.MustCompile(`(?s)\.wait\.[0-9]+-[0-9]+$|\.level\.[0-9]+$|
 // not consume from such a queue.
 func IsWaitQueue(name string) bool { return waitQueue.MatchString(name) }
 
+var source = regexp.MustCompile(`(?s)^(.+)\.(?:lane|part)\.[0-9]+-of-[0-9]+$`)
+
+// WorkQueue returns the work queue of a lane or of a partition: see the fields Lanes and OrderBy of reprise.WorkerConfig. It returns
+// the names of other queues unchanged.
+func WorkQueue(name string) string {
+	if m := source.FindStringSubmatch(name); m != nil {
+		return m[1]
+	}
+	return name
+}
+
 // Crashes returns the number of earlier deliveries of d that were neither acknowledged nor copied, because the process
 // exited or the connection was lost. If marks has a method Crashes(d D) int, Crashes returns its result. A
 // topology.Marks has this method if the broker's count includes other attempts. Otherwise it returns [DeliveryCount],

@@ -114,6 +114,7 @@ func (a *admission) begin(d *Delivery) bool {
 	d.slot, d.alone, d.record = x, len(a.taken) > 1, record
 	a.taken, a.passed = a.taken[:0], false
 	a.consumer.attempts.Add(1)
+	a.consumer.lanes.begin(d)
 	if d.bulkhead != nil {
 		d.bulkhead.running.Add(1)
 	}
@@ -172,6 +173,7 @@ func (d *Delivery) End(result error, pause time.Duration, reason error) {
 	}
 	c.pauser.release()
 	c.pauser.pause(pause, reason)
+	c.lanes.end(d)
 	c.slots.leave(d)
 	if d.bulkhead != nil {
 		d.bulkhead.running.Add(-1)

@@ -35,7 +35,8 @@ type Config struct {
 	Lease        time.Duration // 0: none
 	LeaseQueue   topology.Queue
 
-	Keyed *Keyed // nil: no order by key
+	Keyed *Keyed   // nil: no order by key
+	Lanes []string // queues that are consumed instead of Queue; nil: none
 
 	Limiter Limiter // may be nil
 	Breaker Breaker // may be nil
@@ -87,6 +88,7 @@ type Consumer struct {
 	Config
 	owner    Owner
 	deadline deadline
+	lanes    lanes
 	slots    *slots
 	pauser   *pauser
 	leases   *leases            // nil: none
@@ -107,7 +109,7 @@ type Consumer struct {
 // New returns a Consumer. The caller starts it with Run.
 func New(config Config, owner Owner) *Consumer {
 	c := &Consumer{
-		Config: config, owner: owner, deadline: newDeadline(config.Timeout),
+		Config: config, owner: owner, deadline: newDeadline(config.Timeout), lanes: newLanes(config.Lanes),
 		slots: newSlots(config.Concurrency), pauser: newPauser(config.Limiter, config.Breaker), vacated: make(chan struct{}, 1),
 	}
 	if config.Lease > 0 {

@@ -34,11 +34,12 @@ type Delivery struct {
 
 	FrameSize int // maximum frame size of the connection that delivered the message
 
+	Source string // the lane or the partition; "" without Lanes and Keyed
+
 	// With Keyed:
-	Source string         // the partition
-	Epoch  int64          // of the owner of the partition
-	term   *term          // nil without Keyed
-	entry  *ordered.Entry // of the attempt
+	Epoch int64          // of the owner of the partition
+	term  *term          // nil without Keyed
+	entry *ordered.Entry // of the attempt
 
 	session   *session
 	arrived   time.Time
@@ -49,6 +50,8 @@ type Delivery struct {
 	held      bool          // Hold was called
 	alone     bool          // uses all slots; of the running attempt
 	heldSince *atomic.Int32 // session.heldSince when Hold was called
+
+	lane int // index in Config.Lanes; 0 without Lanes
 
 	bulkhead *Bulkhead // limits the attempts with similar deliveries; may be nil
 
@@ -86,7 +89,7 @@ func (d *Delivery) read() {
 
 func (d *Delivery) at(headers topology.Table) topology.Delivery {
 	return topology.Delivery{
-		Queue: d.session.consumer.Queue, Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered, Headers: headers,
+		Queue: d.session.consumer.Queue, Source: d.Source, Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered, Headers: headers,
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
@@ -20,16 +19,14 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 	tick := time.NewTicker(c.deadline.every)
 	defer tick.Stop()
 	s.checkDeadlines(time.Now())
-	held := s.pending
-	s.pending = nil
-	for _, d := range held {
+	for _, d := range s.pending.take() {
 		s.receive(d)
 	}
 	next := c.admission(alive, s.subscription.narrow)
 	defer next.end()
 	for {
 		var slots <-chan *slot
-		if c.startable(s.pending) >= 0 {
+		if d, _ := s.first(); d != nil || s.subscription.searches {
 			slots = next.slots()
 		}
 		select {
@@ -41,8 +38,10 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 			if next.slots() != nil {
 				continue
 			} // otherwise the admission may have waited for a delivery whose bulkhead is not full
+		case <-s.subscription.ended:
+			return s.closeReason()
 		case now := <-s.bursts.due():
-			s.pending = append(s.pending, s.bursts.pop(now)...)
+			s.pending.add(s.bursts.pop(now)...)
 			if next.slots() != nil {
 				continue
 			}
@@ -52,7 +51,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 			}
 		case now := <-tick.C:
 			s.checkDeadlines(now)
-			if len(s.pending) == 0 {
+			if s.pending.n == 0 {
 				next.releaseSlots()
 				if s.canWiden() {
 					return errWiden
@@ -98,7 +97,7 @@ func (s *session) receive(d *Delivery) {
 		return
 	}
 	if s.bursts.window == 0 || d.gathered || s.subscription.narrow || d.isSuspect() {
-		s.pending = append(s.pending, d)
+		s.pending.add(d)
 		return
 	}
 	d.read()
@@ -108,7 +107,7 @@ func (s *session) receive(d *Delivery) {
 	}
 	if key == "" {
 		d.gathered = true
-		s.pending = append(s.pending, d)
+		s.pending.add(d)
 		return
 	}
 	s.bursts.add(key, d)
@@ -129,15 +128,23 @@ func (s *session) canWiden() bool {
 // advance starts an attempt for the first startable delivery, if it is admitted. An error is the
 // reason why another subscription must start the attempt.
 func (s *session) advance(next *admission) error {
-	first := s.consumer.startable(s.pending)
-	if first < 0 {
+	if s.subscription.searches && next.slots() == nil {
+		if err := s.search(next.alive); err != nil {
+			return err
+		}
+	}
+	d, i := s.first()
+	if d == nil {
 		return nil
 	}
-	d := s.pending[first]
 	switch alone := d.isSuspect(); {
+	case s.subscription.searches && !next.ready():
+		return nil
+	case s.subscription.searches:
 	case s.subscription.narrow && !alone && !s.suspected && !(s.careful && d.Tag == 1) && !s.consumer.pauser.probing():
 		return errWiden
-	case !s.subscription.narrow && alone:
+	case alone && (!s.subscription.narrow || len(s.consumer.Lanes) > 0):
+		s.searchFrom = d.lane
 		return errSuspect
 	case !next.ready():
 		return nil
@@ -146,16 +153,7 @@ func (s *session) advance(next *admission) error {
 		// The first message of a narrow subscription may differ from the suspected message. If the
 		// session requeued it, the broker could deliver both messages in turn indefinitely.
 		s.suspected = false
-		switch {
-		case len(s.pending) == 1:
-			s.pending[0] = nil
-			s.pending = s.pending[:0] // keeps the capacity
-		case first == 0:
-			s.pending[0] = nil
-			s.pending = s.pending[1:]
-		default:
-			s.pending = slices.Delete(s.pending, first, first+1)
-		}
+		s.pending.remove(d, i)
 	}
 	return nil
 }
@@ -238,24 +236,32 @@ func (s *session) checkDeadlines(now time.Time) {
 			c.owner.TimeoutNear(d, now.Sub(d.arrived))
 		}
 	}
-	waiting := len(s.pending)
-	s.pending = slices.DeleteFunc(s.pending, func(d *Delivery) bool {
+	n := s.pending.deleteFunc(func(d *Delivery) bool {
 		if overdue(d) {
 			d.Requeue()
 			return true
 		}
 		return false
 	})
-	if n := waiting - len(s.pending); n > 0 {
+	if n > 0 {
 		c.Log.Warn("waited too long to begin", "requeued", n, "timeout", c.Timeout)
 	}
 }
 
 // delivery returns a new delivery. The method read parses its marks.
 func (s *session) delivery(in amqpconn.Incoming, now time.Time) *Delivery {
+	d := s.received(amqpconn.NewDelivery(in), now)
+	if len(s.consumer.Lanes) > 0 {
+		d.lane = laneOf(in.ConsumerTag)
+		d.Source = s.consumer.Lanes[d.lane]
+	}
+	return d
+}
+
+func (s *session) received(in amqpconn.Delivery, now time.Time) *Delivery {
 	s.acks.Delivered()
 	d := s.consumer.owner.New()
-	d.Delivery, d.session, d.arrived, d.inTime = amqpconn.NewDelivery(in), s, now, s.inTime(now)
+	d.Delivery, d.session, d.arrived, d.inTime = in, s, now, s.inTime(now)
 	d.FrameSize = s.conn.FrameSize()
 	return d
 }

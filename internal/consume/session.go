@@ -53,8 +53,11 @@ type session struct {
 
 	// Only the goroutine of serve uses these fields.
 	subscription subscription
-	pending      []*Delivery   // delivered, without an attempt
+	pending      pending       // delivered, without an attempt
 	repeated     []*Delivery   // redelivered, while a handler still processes the message
+	searchFrom   int           // lane in which search begins
+	searched     int           // number of lanes that were searched
+	chosen       *Delivery     // pending delivery that search has found
 	yielded      chan struct{} // must be closed after errBusy, when the subscription has ended
 	suspected    bool          // a message must be handled alone, and no attempt has started since
 	bursts       bursts
@@ -67,6 +70,7 @@ type session struct {
 // session starts the session of a channel.
 func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bool) (*session, error) {
 	s := &session{consumer: c, conn: conn, ch: ch, careful: careful, countsNacks: CountsNacks(conn.Version()), heldMore: make(chan struct{}, 1)}
+	s.pending.lanes = make([][]*Delivery, max(1, len(c.Lanes)))
 	s.bursts.window = c.Window
 	s.acks = ack.New(channel{ch, s})
 	s.checkQueue = sync.OnceValue(s.refuseStream)
@@ -82,14 +86,19 @@ func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bo
 // refuseStream returns ErrStream if the queue is a stream.
 func (s *session) refuseStream() error {
 	stream := false
-	err := s.conn.Do(s.ctx, func(ch *amqpconn.Channel) (err error) {
-		stream, err = ch.IsStream(s.ctx, s.consumer.Queue)
-		return err
-	})
-	if stream {
-		return ErrStream
+	for _, queue := range s.consumer.queues() {
+		err := s.conn.Do(s.ctx, func(ch *amqpconn.Channel) (err error) {
+			stream, err = ch.IsStream(s.ctx, queue)
+			return err
+		})
+		if stream {
+			return ErrStream
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // CountsNacks reports whether a broker counts a requeue by basic.nack as a failed delivery, as RabbitMQ does before 4.3.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,12 +24,16 @@ var (
 	errCancelled = errors.New("the broker cancelled the consumer (queue deleted or moved, or a message held beyond the acknowledgement timeout)")
 )
 
-// subscription is one consumer of the queue.
+// subscription is one consumer of the queue, or of each lane.
 type subscription struct {
-	tag        string
-	narrow     bool // one message at a time
-	prefetch   int
+	tags       []string // of the consumers
+	narrow     bool     // one message at a time
+	prefetch   int      // of each consumer
 	deliveries amqpconn.Deliveries
+
+	// With Lanes:
+	searches bool            // the session gets single messages, without a consumer; see search
+	ended    <-chan struct{} // closed when one of the consumers has ended
 }
 
 // serve consumes. It returns an error when the channel closes, and nil when ctx is done. It opens consecutive
@@ -67,7 +72,7 @@ func (s *session) serve(ctx context.Context) error {
 		switch {
 		case err == nil:
 			if s.unsubscribe(now) == nil { // after an error, closing the channel requeues the deliveries
-				c.Log.Info("consuming stopped", "running", c.slots.taken(), "requeued", len(s.pending))
+				c.Log.Info("consuming stopped", "running", c.slots.taken(), "requeued", s.pending.n)
 				s.requeuePending()
 			}
 			return nil
@@ -102,6 +107,11 @@ func (s *session) serve(ctx context.Context) error {
 				s.requeuePending()
 			}
 		case errors.Is(err, errCancelled):
+			if len(c.Lanes) > 0 { // the other lanes have consumers
+				if err := s.unsubscribe(now); err != nil {
+					return s.ignoreCanceled(ctx, err)
+				}
+			}
 			delay := retrier.Failed(time.Since(began))
 			c.Log.Warn("consumer cancelled", retry.Next(delay))
 			c.owner.Interrupted(err, delay)
@@ -142,12 +152,22 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) erro
 	if c.Priority != 0 {
 		args = topology.Table{"x-priority": c.Priority}
 	}
-	deliveries, err := s.ch.Consume(alive, c.Queue, tag, prefetch, args, func(late amqpconn.Deliveries) { s.cancelLate(tag, late) })
+	sub := subscription{narrow: narrow, prefetch: prefetch}
+	var err error
+	switch {
+	case len(c.Lanes) == 0:
+		sub.tags = []string{tag}
+		sub.deliveries, err = s.ch.Consume(alive, c.Queue, tag, prefetch, args, func(late amqpconn.Deliveries) { s.cancelLate(tag, late) })
+	case narrow && (s.suspected || !c.pauser.probing()):
+		sub.searches, s.searched, s.chosen = true, 0, nil
+	default:
+		err = s.consumeLanes(alive, &sub, tag, args)
+	}
 	if err != nil {
 		return err
 	}
 	s.heldSince.Store(new(atomic.Int32))
-	s.subscription = subscription{tag: tag, narrow: narrow, prefetch: prefetch, deliveries: deliveries}
+	s.subscription = sub
 	c.Log.Info("consuming", "generation", s.conn.Generation(), "prefetch", prefetch)
 	c.owner.Consuming()
 	return nil
@@ -168,23 +188,28 @@ func (s *session) cancelLate(tag string, deliveries amqpconn.Deliveries) {
 // unsubscribe ends a subscription and adds its remaining deliveries to pending. After an error,
 // the session must end, because it no longer reads the deliveries.
 func (s *session) unsubscribe(sub subscription) error {
+	if sub.searches {
+		return nil
+	}
 	ctx, cancel := context.WithTimeoutCause(s.ctx, LastGrace, amqpconn.ErrSilent)
 	defer cancel()
-	if err := s.cancel(ctx, sub.tag); err != nil {
+	if err := s.cancel(ctx, sub.tags...); err != nil {
 		return err
 	}
 	now := time.Now()
 	for in := range sub.deliveries {
-		s.pending = append(s.pending, s.delivery(in, now))
+		s.pending.add(s.delivery(in, now))
 	}
 	return nil
 }
 
-// cancel cancels a consumer. If it returns nil, the queue has answered.
-func (s *session) cancel(ctx context.Context, tag string) error {
+// cancel cancels consumers. If it returns nil, their queues have answered.
+func (s *session) cancel(ctx context.Context, tags ...string) error {
 	written := s.acks.Commands()
-	if err := s.ch.Cancel(ctx, tag); err != nil {
-		return err
+	for _, tag := range tags {
+		if err := s.ch.Cancel(ctx, tag); err != nil {
+			return err
+		}
 	}
 	s.queueAnswered.Store(written)
 	return nil
@@ -192,7 +217,7 @@ func (s *session) cancel(ctx context.Context, tag string) error {
 
 // requeuePending requeues the deliveries that have not had an attempt.
 func (s *session) requeuePending() {
-	for _, d := range append(append(s.pending, s.repeated...), s.bursts.all()...) {
+	for _, d := range slices.Concat(s.pending.take(), s.repeated, s.bursts.all()) {
 		d.Release()
 		d.Requeue()
 	}
@@ -200,7 +225,6 @@ func (s *session) requeuePending() {
 		s.repeated = nil
 		s.noteRepeated()
 	}
-	s.pending = nil
 }
 
 // waitWhilePaused waits until the consumer is not paused. It first calls unsubscribePrevious, because the session does
