@@ -247,6 +247,7 @@ func TestRefusedLeaseKeepsOriginal(t *testing.T) {
 			return nil
 		}))
 		r.publish("", queue, amqp.Publishing{Headers: amqp.Table{"large": strings.Repeat("x", 128_000)}})
+		testkit.Eventually(t, timeout, func() bool { return attempts.Load() == 2 })
 		for range 2 {
 			if err := <-saved; !errors.Is(err, reprise.ErrInvalidMessage) {
 				t.Errorf("got %v, want ErrInvalidMessage", err)

@@ -190,8 +190,8 @@ func (w Work) endless() bool { return w.Foreign > 0 && w.Design != "coverart" }
 // crashLimit is the default of WorkerConfig.CrashLimit.
 const crashLimit = 5
 
-// counted reports whether the work queue counts deliveries whose connection is closed before they are settled.
-func (d design) counted(w Work) bool { return d.Quorum || !w.Classic }
+// counted reports whether the work queue, or the worker, counts deliveries whose connection is closed before they are settled.
+func (d design) counted(w Work) bool { return d.Quorum || !w.Classic || d.Name == leasesName }
 
 // losses returns the number of disturbances, since a given time, in which a consumer of a work lost its unacked deliveries.
 func (l *Life) losses(w Work, since time.Time) (n int) {
