@@ -29,7 +29,7 @@ const keyedVariable = "REPRISE_CHAOS_KEYED"
 
 const keyedPartitions = 6
 
-// work runs a worker with OrderBy until the process is killed. It appends a line to the file for each start and each success, so
+// work runs a worker with OrderBy until the process is killed. It appends a line to the file for each start and each result, so
 // that the file contains the attempts of all processes in their order.
 func work(arguments string) error {
 	go func() {
@@ -57,9 +57,13 @@ func work(arguments string) error {
 			if m.Headers["poison"] != nil {
 				os.Exit(1)
 			}
+			if m.Headers["slow"] != nil {
+				time.Sleep(time.Second)
+			}
 			time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond) // the work
 			if rand.IntN(6) == 0 {
-				return errors.New("fails")
+				_, err := record.WriteString("fail " + attempt)
+				return errors.Join(errors.New("fails"), err)
 			}
 			_, err := record.WriteString("done " + attempt)
 			return err
@@ -78,6 +82,7 @@ type attempts struct {
 	order   *testkit.KeyOrder
 	done    int // number of successes
 	epochs  map[string]bool
+	history history
 }
 
 func openAttempts(t *testing.T, file string) *attempts {
@@ -109,9 +114,11 @@ func (a *attempts) read(t *testing.T) {
 			t.Fatalf("invalid line %q", line)
 		}
 		a.epochs[f[3]] = true
-		if f[0] == "begin" {
+		a.history.add(f[0], f[1], number, epoch)
+		switch {
+		case f[0] == "begin":
 			_ = a.order.Begin(f[1], number, epoch)
-		} else if a.order.Done(f[1], number, epoch) == nil {
+		case f[0] == "done" && a.order.Done(f[1], number, epoch) == nil:
 			a.done++
 		}
 	}
@@ -186,6 +193,7 @@ func TestKilledWorkersKeepOrderOfKeys(t *testing.T) {
 		for _, violation := range seen.order.Violations() {
 			t.Error(violation)
 		}
+		seen.history.check(t)
 		t.Logf("%d messages, %d kills, %d epochs", keys*messages, kills, len(seen.epochs))
 	})
 }
@@ -204,7 +212,8 @@ func startKeyed(t *testing.T, url, queue, file string) *exec.Cmd {
 	return cmd
 }
 
-// A message that terminates its process is parked, although it is at the head of its key. The other messages are processed.
+// A message that terminates its process is parked, although it is at the head of its key. The other messages are processed, also
+// those whose attempts have ended with the process several times.
 func TestPoisonMessageOfKeyIsParked(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		if b.IsRabbitMQ && b.Version < "4" {
@@ -222,11 +231,17 @@ func TestPoisonMessageOfKeyIsParked(t *testing.T) {
 		}
 		defer client.Close(context.Background())
 		cmd := startKeyed(t, b.URL, queue, file)
-		for number, headers := range []map[string]any{{}, {"poison": true}, {}} {
-			headers["number"] = int64(number)
+		publish := func(key string, headers map[string]any) {
 			m := &reprise.Message{Headers: headers}
-			testkit.Eventually(t, timeout, func() error { return client.PublishKeyed(t.Context(), queue, keyedPartitions, "key", m) })
+			testkit.Eventually(t, timeout, func() error { return client.PublishKeyed(t.Context(), queue, keyedPartitions, key, m) })
 		}
+		const others = 5
+		for n := range others {
+			publish(fmt.Sprint("other", n), map[string]any{"number": int64(1), "slow": true})
+		}
+		publish("key", map[string]any{"number": int64(0)})
+		publish("key", map[string]any{"number": int64(1), "poison": true})
+		publish("key", map[string]any{"number": int64(2)})
 		poisoned := 0
 		for {
 			content, err := os.ReadFile(file)
@@ -234,7 +249,11 @@ func TestPoisonMessageOfKeyIsParked(t *testing.T) {
 				t.Fatal(err)
 			}
 			poisoned = strings.Count(string(content), "begin key 1 ")
-			if strings.Contains(string(content), "done key 2 ") {
+			done := strings.Contains(string(content), "done key 2 ")
+			for n := range others {
+				done = done && strings.Contains(string(content), fmt.Sprint("done other", n, " 1 "))
+			}
+			if done {
 				break
 			}
 			ended := make(chan error, 1)

@@ -57,7 +57,7 @@ func TestManyKeysKeepOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer client.Close(context.Background())
+		t.Cleanup(func() { client.Close(context.Background()) })
 		published := 0
 		for number := range messages {
 			for first := 0; first < keys; first += batch {
@@ -86,10 +86,15 @@ func TestManyKeysKeepOrder(t *testing.T) {
 				}
 			}
 		}
+		t.Cleanup(func() { // also if messages are missing
+			for _, violation := range order.Violations() {
+				t.Error(violation)
+			}
+			if n, err := client.Depth(context.Background(), queue+".failed"); err != nil || n > 0 {
+				t.Errorf("%d messages are parked: %v", n, err)
+			}
+		})
 		testkit.Eventually(t, 5*time.Minute, func() error { return order.Complete(keys, messages) })
-		for _, violation := range order.Violations() {
-			t.Error(violation)
-		}
 	})
 }
 

@@ -45,6 +45,7 @@ const faultPause = time.Second
 type admission struct {
 	consumer *Consumer
 	alive    context.Context
+	alone    bool    // the attempt must run alone
 	need     int     // number of required slots
 	taken    []*slot // slots received so far
 	passed   bool    // the limiter has issued a permit
@@ -59,7 +60,7 @@ func (c *Consumer) admission(alive context.Context, alone bool) *admission {
 	if alone {
 		need = c.Concurrency
 	}
-	return &admission{consumer: c, alive: alive, need: need}
+	return &admission{consumer: c, alive: alive, alone: alone, need: need}
 }
 
 // slots returns the channel that provides the next slot, or nil if the admission has enough slots.

@@ -96,6 +96,7 @@ type partitions struct {
 	mu         sync.Mutex
 	subscribed int // held queues
 	owned      int
+	unwanted   time.Time   // the other processes have refused a partition
 	consuming  bool        // was reported
 	paused     bool        // was reported
 	waiting    []*Delivery // wait for a slot
@@ -271,6 +272,10 @@ func (g *partitions) start(ctx context.Context) {
 			}
 		}
 		i, d := g.startable()
+		if alone := c.pauser.probing() || d != nil && d.alone; alone != next.alone {
+			next.end()
+			next = c.admission(ctx, alone)
+		}
 		var slots <-chan *slot
 		if d != nil {
 			slots = next.slots()
@@ -415,7 +420,7 @@ func (g *partitions) check() {
 func (g *partitions) surplus(quota int) *partition {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.owned > quota {
+	if g.owned > quota && time.Since(g.unwanted) >= rebalance { // otherwise it would be released and returned again and again
 		for _, p := range g.all {
 			if p.owns {
 				return p
@@ -433,6 +438,9 @@ func (p *partition) accept(ctx context.Context) bool {
 	if err == nil && p.group.owned >= quota && p.refusals < members {
 		p.refusals++
 		return false
+	}
+	if p.refusals > 0 {
+		p.group.unwanted = time.Now()
 	}
 	p.refusals, p.owns = 0, true
 	p.group.owned++

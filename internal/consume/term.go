@@ -25,7 +25,8 @@ type term struct {
 
 	heldIn, partIn amqpconn.Deliveries
 	calls          chan func()
-	ended          chan struct{} // closed when serve has returned
+	begins         map[*ordered.Entry]chan<- bool // attempts that wait for a Permit
+	ended          chan struct{}                  // closed when serve has returned
 	acked          int
 }
 
@@ -38,7 +39,7 @@ func newTerm(ctx context.Context, p *partition, conn *amqpconn.Conn) (*term, err
 	}
 	t := &term{
 		session: &session{consumer: c, conn: conn, ch: ch, countsNacks: CountsNacks(conn.Version())}, partition: p, id: rand.Text(),
-		calls: make(chan func()), ended: make(chan struct{}),
+		calls: make(chan func()), begins: map[*ordered.Entry]chan<- bool{}, ended: make(chan struct{}),
 	}
 	t.ctx, t.end = context.WithCancelCause(c.settling)
 	handling, cancel := context.WithCancelCause(c.handling)
@@ -235,8 +236,11 @@ func (t *term) act(ctx context.Context) error {
 			}
 		case ordered.Start:
 			d := a.Entry.Message.(*Delivery)
-			d.entry, d.Epoch = a.Entry, t.machine.Epoch()
+			d.entry, d.Epoch, d.alone = a.Entry, t.machine.Epoch(), a.Crashes >= suspectAfter
 			t.partition.group.request(d)
+		case ordered.Permit:
+			t.begins[a.Entry] <- a.Permission == ordered.Granted
+			delete(t.begins, a.Entry)
 		case ordered.Park:
 			d := a.Entry.Message.(*Delivery)
 			d.entry, d.Epoch = a.Entry, t.machine.Epoch()
@@ -327,20 +331,26 @@ func (t *term) call(f func()) bool {
 // begin reports whether the attempt of a delivery may start.
 func (t *term) begin(d *Delivery) (ok bool) {
 	answer := make(chan bool, 1)
-	if !t.call(func() { answer <- t.machine.Begin(time.Now(), d.entry) }) {
+	if !t.call(func() {
+		if p := t.machine.Begin(time.Now(), d.entry); p == ordered.Pending {
+			t.begins[d.entry] = answer
+		} else {
+			answer <- p == ordered.Granted
+		}
+	}) {
 		return false
 	}
-	return <-answer
+	select {
+	case ok = <-answer:
+	case <-t.ended:
+	}
+	return ok
 }
 
 // drop gives up the start of an attempt.
 func (d *Delivery) drop() {
 	t := d.term
-	_ = t.consumer.Tasks.Go(func() {
-		if t.begin(d) {
-			t.settled(d, ordered.Result{Abandoned: true})
-		}
-	})
+	_ = t.consumer.Tasks.Go(func() { t.call(func() { t.machine.Abandon(d.entry) }) })
 }
 
 // settled reports the result of an attempt.

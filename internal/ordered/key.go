@@ -36,7 +36,6 @@ type Entry struct {
 
 	suspect bool  // each start must be counted in the held queue
 	starts  int64 // as counted
-	counted bool  // the next start is counted
 
 	by    string // operator who parks this message and all earlier messages of the key; "": none
 	first int    // position of the first copy, if it arrived before the marker
@@ -47,6 +46,7 @@ type state int
 const (
 	waiting   state = iota
 	started         // the driver starts, runs or parks it
+	counting        // its start must be counted before it begins
 	failed          // must be copied before it waits
 	done            // must be acknowledged
 	abandoned       // stays unacknowledged
@@ -120,8 +120,11 @@ func (p *Partition) stored(k *key, e *Entry, d Delivery, r Record) {
 		e.original = 0
 	}
 	e.Message, e.size, e.copy, e.version = d.Message, d.Size, d.Tag, r.Version
-	if e.state == waiting {
+	switch e.state {
+	case waiting:
 		e.next = nil
+	case counting:
+		p.permit(e)
 	}
 	p.count(e, 1)
 }
@@ -213,17 +216,25 @@ func (p *Partition) start(now time.Time, k *key) {
 			p.stalled = append(p.stalled, k)
 		}
 		p.renew(now)
-	case !head.suspect || head.counted:
-		head.state = started
-		p.running++
-		p.actions = append(p.actions, Start{head})
-	case head.starts >= p.cfg.CrashLimit:
+	case head.suspect && head.starts >= p.cfg.CrashLimit:
 		p.park(head, Park{Crashes: int(head.starts)})
 	default:
-		head.starts++
-		head.counted = true
-		p.copy(now, head, head.Message)
+		head.state = started
+		p.running++
+		p.actions = append(p.actions, Start{head, int(head.starts)})
 	}
+}
+
+// permit answers a call of Begin whose count has returned, or was refused.
+func (p *Partition) permit(e *Entry) {
+	e.state = started
+	permission := Granted
+	if p.phase != owning {
+		permission = Denied
+		p.running--
+		e.state = waiting
+	}
+	p.actions = append(p.actions, Permit{e, permission})
 }
 
 // copies are the copies of a key in the held queue.

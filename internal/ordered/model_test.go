@@ -42,6 +42,7 @@ type progress struct {
 	done      map[int]int // number of the last completion
 	parked    map[int]bool
 	failed    map[int]int // number of failed attempts
+	begun     map[int]int // number of attempts
 	published int
 }
 
@@ -142,6 +143,10 @@ func (m *model) act(p *process) {
 			m.part.dispatch()
 		case ordered.Start:
 			p.starts = append(p.starts, a.Entry)
+		case ordered.Permit:
+			if a.Permission == ordered.Granted {
+				m.begun(p, a.Entry)
+			}
 		case ordered.Park:
 			p.parks = append(p.parks, a)
 		case ordered.Resign:
@@ -162,14 +167,18 @@ func (m *model) send(c *channel, s settlement) {
 
 // begin starts an attempt. Handlers are fenced: after an attempt of a later epoch, an attempt has no effect.
 func (m *model) begin(p *process, e *ordered.Entry) {
-	if !p.machine.Begin(m.now, e) {
-		m.act(p)
-		return
+	if p.machine.Begin(m.now, e) == ordered.Granted {
+		m.begun(p, e)
 	}
+	m.act(p)
+}
+
+func (m *model) begun(p *process, e *ordered.Entry) {
 	p.runs = append(p.runs, e)
 	x, epoch := e.Message.(content), p.machine.Epoch()
 	m.note("%s: begins %v in epoch %d", p.name, x, epoch)
 	k := m.keys[x.key]
+	k.begun[x.number]++
 	if epoch < k.epoch {
 		return
 	}
@@ -236,6 +245,9 @@ func (m *model) parked(p *process, a ordered.Park) {
 		if x.number > r.published || r.act == ordered.RetryFirst || r.limit > 0 && len(r.parked) > r.limit {
 			m.fatalf("%s: %s by %s parks %d, has parked %v of %d, limit %d", x.key, r.act, a.By, x.number, r.parked, r.published, r.limit)
 		}
+	}
+	if a.Crashes > k.begun[x.number] {
+		m.fatalf("%s: message %d is parked after %d crashes, but has begun %d times", x.key, x.number, a.Crashes, k.begun[x.number])
 	}
 	k.parked[x.number] = true
 	p.machine.Finished(m.now, a.Entry, ordered.Result{})
@@ -334,6 +346,9 @@ func (m *model) events() (all, faults []func()) {
 		}
 		for i, e := range p.starts {
 			add(func() { p.starts = slices.Delete(p.starts, i, i+1); m.begin(p, e) })
+			if p.draining {
+				add(func() { p.starts = slices.Delete(p.starts, i, i+1); p.machine.Abandon(e) })
+			}
 		}
 		for _, e := range p.runs {
 			add(func() { m.finish(p, e, rapid.IntRange(0, 5).Draw(m.t, "result")) })
@@ -444,7 +459,7 @@ func TestModel(t *testing.T) {
 		}
 		m.held.m, m.part.m = m, m
 		for _, name := range m.names {
-			m.keys[name] = &progress{done: map[int]int{}, parked: map[int]bool{}, failed: map[int]int{}}
+			m.keys[name] = &progress{done: map[int]int{}, parked: map[int]bool{}, failed: map[int]int{}, begun: map[int]int{}}
 		}
 		m.operated = rapid.Bool().Draw(t, "operated")
 		m.subscribe()

@@ -52,7 +52,7 @@ func TestOwnerStartsNothingWithoutProof(t *testing.T) {
 		t.Fatalf("got no start within the lease")
 	}
 	now = now.Add(time.Minute) // the process was suspended
-	if p.Begin(now, start.Entry) {
+	if p.Begin(now, start.Entry) != ordered.Denied {
 		t.Fatal("an attempt has started after the lease")
 	}
 	if got := p.Actions(); len(got) != 1 || got[0] != (ordered.RequeueHeld{Tag: 4}) {
@@ -60,7 +60,7 @@ func TestOwnerStartsNothingWithoutProof(t *testing.T) {
 	}
 	p.Held(now, ordered.Delivery{Tag: 5, Redelivered: true}, ordered.Record{Kind: ordered.Proof, Owner: "a", Epoch: 1001})
 	actions := p.Actions()
-	if start, isStart = actions[len(actions)-1].(ordered.Start); !isStart || !p.Begin(now, start.Entry) {
+	if start, isStart = actions[len(actions)-1].(ordered.Start); !isStart || p.Begin(now, start.Entry) != ordered.Granted {
 		t.Errorf("got %v, want a start after the proof", actions)
 	}
 }

@@ -318,16 +318,28 @@ func (p *Partition) Received(now time.Time, d Delivery, name string) {
 	p.advance(now, k)
 }
 
-// Begin reports whether the driver may start the attempt of a Start action. Otherwise the Partition adds another Start action
-// later. Between the Start action and Begin, the driver may wait, for example for other attempts.
-func (p *Partition) Begin(now time.Time, e *Entry) bool {
-	if p.phase == owning && p.isProven(now) && e.key.parkedBy() == "" {
-		return true
+// Begin reports whether the driver may start the attempt of a Start action. Between the Start action and Begin, the driver may
+// wait, for example for other attempts. The start of a message that may have terminated processes is counted before it begins.
+func (p *Partition) Begin(now time.Time, e *Entry) Permission {
+	switch {
+	case p.phase != owning || !p.isProven(now) || e.key.parkedBy() != "" || e.suspect && e.key.publishing:
+		p.running--
+		e.state = waiting
+		p.advance(now, e.key)
+		return Denied
+	case e.suspect:
+		e.state = counting
+		e.starts++
+		p.copy(now, e, e.Message)
+		return Pending
 	}
+	return Granted
+}
+
+// Abandon gives up the attempt of a Start action. The message stays unacknowledged, for the next owner.
+func (p *Partition) Abandon(e *Entry) {
 	p.running--
-	e.state = waiting
-	p.advance(now, e.key)
-	return false
+	e.state = abandoned
 }
 
 // Finished processes the result of an attempt, or of a Park action.
@@ -339,7 +351,7 @@ func (p *Partition) Finished(now time.Time, e *Entry, r Result) {
 	case r.Abandoned:
 		e.state = abandoned
 	case r.Retry:
-		e.state, e.due, e.next, e.starts, e.counted = failed, r.Due, r.Message, 0, false
+		e.state, e.due, e.next, e.starts = failed, r.Due, r.Message, 0
 	default:
 		e.state = done
 	}
@@ -366,12 +378,14 @@ func (p *Partition) Refused(now time.Time, r Record, reason error) bool {
 	e := p.outstanding[i].entry
 	p.outstanding = slices.Delete(p.outstanding, i, i+1)
 	e.key.publishing = false
-	if e.state == waiting && (e.copy == 0 || e.next != nil) {
+	switch {
+	case e.state == counting:
+		p.permit(e)
+	case e.state == waiting && (e.copy == 0 || e.next != nil):
 		e.next = nil
 		p.park(e, Park{Refused: reason})
-	} else { // an older copy is stored, and contains all attempts
-		p.advance(now, e.key)
 	}
+	p.advance(now, e.key) // otherwise, an older copy is stored, and contains all attempts
 	return true
 }
 

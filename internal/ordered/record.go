@@ -99,8 +99,18 @@ type (
 	// Consume starts the consumer of the partition.
 	Consume struct{}
 
-	// Start requests an attempt. The driver calls Begin, and then Finished if Begin has returned true.
-	Start struct{ Entry *Entry }
+	// Start requests an attempt. The driver calls Begin, and then Finished if the attempt may begin, or Abandon instead of Begin.
+	// Crashes attempts at the message in a row began and did not end.
+	Start struct {
+		Entry   *Entry
+		Crashes int
+	}
+
+	// Permit answers a call of Begin that has returned Pending.
+	Permit struct {
+		Entry      *Entry
+		Permission Permission
+	}
 
 	// Park requests that the driver moves a message to the failed queue, and then calls Finished with an empty Result. The operator
 	// By has requested it, or Crashes attempts at the message began and did not end, or its copy was Refused, or the limit of held
@@ -122,8 +132,23 @@ func (AckPartition) action() {}
 func (Publish) action()      {}
 func (Consume) action()      {}
 func (Start) action()        {}
+func (Permit) action()       {}
 func (Park) action()         {}
 func (Resign) action()       {}
+
+// Permission is the result of Begin.
+type Permission int
+
+const (
+	// Denied means that the attempt must not begin. The Partition adds another Start action later.
+	Denied Permission = iota
+
+	// Granted means that the attempt may begin.
+	Granted
+
+	// Pending means that a Permit action follows, or the end of the ownership.
+	Pending
+)
 
 // Result is the result of an attempt. The zero value means that the message was processed, or that the broker has confirmed its copy in
 // the failed queue.

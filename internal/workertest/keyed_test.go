@@ -140,6 +140,40 @@ func TestKeyedWorkersDividePartitions(t *testing.T) {
 	})
 }
 
+// The broker may count processes that have stopped, so that the others must own more than their quota. They keep these partitions,
+// instead of releasing and receiving them in turn.
+func TestKeyedWorkerKeepsPartitionsThatNobodyWants(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		if b.IsRabbitMQ && b.Version < "4" {
+			return // requires RabbitMQ 4.0
+		}
+		const partitions, messages, most = 4, 300, 12
+		queue := testkit.Name(t, "keyed")
+		cleanKeyed(t, b.URL, queue, partitions)
+		c, h := dial(t, b.URL), newScript(func(*reprise.Delivery) error { return nil })
+		config := reprise.WorkerConfig{Queue: queue, OrderBy: &reprise.Keyed{Partitions: partitions}, Handler: h}
+		if err := start(t, c, config)(); err != nil { // declares the queues
+			t.Fatal(err)
+		}
+		r := newRaw(t, b.URL)
+		for range 2 {
+			if _, err := r.Consume(queue+".part.members", "", false, false, false, false, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start(t, c, config)
+		for n := range messages {
+			if err := c.PublishKeyed(t.Context(), queue, partitions, fmt.Sprint(n), &reprise.Message{}); err != nil {
+				t.Fatal(err)
+			}
+			h.wait(t, n+1)
+		}
+		if n := c.log.count("partition owned"); n > most {
+			t.Errorf("the partitions have changed their owner %d times, want at most %d", n, most)
+		}
+	})
+}
+
 // A message of another program whose headers almost fill a frame cannot wait behind an earlier message of its key, because a copy
 // has additional headers. It is parked, and the key continues.
 func TestKeyedWorkerParksMessageThatCannotWait(t *testing.T) {
