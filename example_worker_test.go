@@ -1,6 +1,7 @@
 package reprise_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,6 +39,9 @@ func runMessages(config reprise.Config, cfg reprise.WorkerConfig, finished <-cha
 		return
 	}
 	defer client.Close(ctx)
+	if cfg.Lanes > 0 {
+		cfg.Strategy.Route = topology.Lanes{Count: cfg.Lanes}
+	}
 	for _, t := range []topology.Topology{cfg.Topology, cfg.Strategy.WithDefaults().Route.Topology(cfg.Queue)} {
 		if err := client.Declare(ctx, t); err != nil {
 			fmt.Println(err)
@@ -45,7 +49,7 @@ func runMessages(config reprise.Config, cfg reprise.WorkerConfig, finished <-cha
 		}
 	}
 	for _, m := range messages {
-		m.RoutingKey = cfg.Queue
+		m.RoutingKey = cmp.Or(m.RoutingKey, cfg.Queue)
 		if err := client.Publish(ctx, m); err != nil {
 			fmt.Println(err)
 			return
@@ -418,4 +422,30 @@ func ExampleSaveCheckpoint() {
 	// attempt 1 page 2
 	// attempt 2 page 2
 	// attempt 2 page 3
+}
+
+// A burst of one tenant does not delay the tenants in other lanes.
+func ExampleLaneQueue() {
+	const lanes = 16
+	lane := func(tenant string) string { return reprise.LaneQueue("orders", tenant, lanes) }
+	finished, handled := make(chan struct{}), 0
+	runMessages(reprise.Config{}, reprise.WorkerConfig{
+		Queue: "orders",
+		Lanes: lanes,
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
+			fmt.Println(string(m.Body))
+			if handled++; handled == 3 {
+				close(finished)
+			}
+			return nil
+		}),
+	}, finished,
+		&reprise.Message{RoutingKey: lane("acme"), Body: []byte("acme 1")},
+		&reprise.Message{RoutingKey: lane("acme"), Body: []byte("acme 2")},
+		&reprise.Message{RoutingKey: lane("globex"), Body: []byte("globex 1")},
+	)
+	// Unordered output:
+	// acme 1
+	// acme 2
+	// globex 1
 }

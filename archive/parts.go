@@ -95,8 +95,8 @@ func (c Config) api() mgmtapi.API { return mgmtapi.API(*c.Management) }
 func accounts(workers []reprise.WorkerConfig) []ledger.Account {
 	var all []ledger.Account
 	for _, w := range workers {
-		if w.OrderBy != nil {
-			continue // the copies in the held queues are no messages of the work queue
+		if w.OrderBy != nil || w.Lanes > 0 {
+			continue // the work queue does not exist
 		}
 		a := ledger.Account{Work: []string{w.Queue}, Failed: design.FailedQueues([]reprise.WorkerConfig{w})}
 		for _, n := range graph.New([]graph.Worker{graph.Of(w)}).Nodes {

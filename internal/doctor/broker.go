@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/pcre"
 	"github.com/reprisemq/reprise/topology"
@@ -278,6 +279,9 @@ func (b *Broker) deadLetterTargets(q *Queue, routes topology.Topology) (targets 
 	exchange, key, keyed, found := q.deadLetter()
 	if !found {
 		return nil, true
+	}
+	if exchange == "" && !keyed && amqpvalue.IsWaitQueue(q.Name) {
+		return nil, false // the routing keys are the names of lanes
 	}
 	keys := []string{key}
 	if !keyed {

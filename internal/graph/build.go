@@ -56,7 +56,7 @@ func (b *builder) worker(w Worker) topology.Topology {
 	s := w.Strategy.WithDefaults()
 	work := "queue/" + w.Queue
 	b.node(work, Work)
-	declares := s.Route.Topology(w.Queue).Merge(w.Topology)
+	declares := undivided(s.Route.Topology(w.Queue).Merge(w.Topology))
 
 	d := published(w.Queue, declares)
 	attempts := w.Attempts
@@ -106,6 +106,21 @@ func (b *builder) worker(w Worker) topology.Topology {
 	return declares.Merge(parked.Topology)
 }
 
+// undivided replaces the lanes and the partitions of a work queue by the work queue, because they have the same edges.
+func undivided(t topology.Topology) topology.Topology {
+	whole := t
+	whole.Queues, whole.Bindings = nil, slices.Clone(t.Bindings)
+	for _, q := range t.Queues {
+		if q.Name = amqpvalue.WorkQueue(q.Name); !slices.ContainsFunc(whole.Queues, func(x topology.Queue) bool { return x.Name == q.Name }) {
+			whole.Queues = append(whole.Queues, q)
+		}
+	}
+	for i, b := range whole.Bindings {
+		whole.Bindings[i].Queue = amqpvalue.WorkQueue(b.Queue)
+	}
+	return whole.Merge(topology.Topology{})
+}
+
 // published returns a message as publishers send it to a work queue: through an exchange to which the queue is bound or,
 // without a binding, through the default exchange.
 func published(queue string, t topology.Topology) topology.Delivery {
@@ -140,7 +155,9 @@ func (b *builder) wait(queue string, hop topology.Hop) (string, topology.Topolog
 		return b.hop(hop, Wait), hop.Topology
 	}
 	suffix, note := ".wait.*", "a queue for each delay"
-	if hop.Exchange != "" {
+	if strings.Contains(name, ".lane.wait.") {
+		suffix = ".lane.wait.*"
+	} else if hop.Exchange != "" {
 		suffix, note = ".level.*", "a queue for each power of two"
 	}
 	id = "queue/" + queue + suffix

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/preset"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -65,11 +66,13 @@ func Marks(workers []reprise.WorkerConfig) []topology.Marks {
 // unknown. If only one worker parks messages in the failed queue, the function returns the queue of that worker. If
 // several do, it returns the queue that the header of the message names or, without the header, the queue that
 // receives messages with the routing key. If none of these workers consumes the queue that the header names, the
-// function returns the name of the failed queue.
+// function returns the name of the failed queue. If the queue of the worker is divided, the function returns the lane or the
+// partition that the header names.
 func Origin(workers []reprise.WorkerConfig) func(*reprise.Delivery) string {
 	type origin struct {
-		queue string
-		keys  []string
+		queue   string
+		keys    []string
+		sources []string // lanes or partitions
 	}
 	parked := map[string][]origin{} // by name of the failed queue
 	for _, w := range workers {
@@ -80,25 +83,35 @@ func Origin(workers []reprise.WorkerConfig) func(*reprise.Delivery) string {
 				o.keys = append(o.keys, b.RoutingKey)
 			}
 		}
+		for _, q := range declares.Queues {
+			if q.Name != w.Queue && amqpvalue.WorkQueue(q.Name) == w.Queue {
+				o.sources = append(o.sources, q.Name)
+			}
+		}
 		for _, queue := range FailedQueues([]reprise.WorkerConfig{w}) {
 			parked[queue] = append(parked[queue], o)
 		}
 	}
 	return func(m *reprise.Delivery) string {
 		candidates := slices.Clone(parked[m.Queue])
+		named, written := m.Headers[topology.HeaderQueue].(string)
 		if len(candidates) > 1 {
-			named, written := m.Headers[topology.HeaderQueue].(string)
 			candidates = slices.DeleteFunc(candidates, func(o origin) bool {
-				return written && o.queue != named || !written && !slices.Contains(o.keys, m.RoutingKey)
+				return written && o.queue != amqpvalue.WorkQueue(named) || !written && !slices.Contains(o.keys, m.RoutingKey)
 			})
 			if written && len(candidates) == 0 {
 				return m.Queue
 			}
 		}
-		if len(candidates) != 1 {
+		switch {
+		case len(candidates) != 1:
 			return ""
+		case candidates[0].sources == nil:
+			return candidates[0].queue
+		case slices.Contains(candidates[0].sources, named):
+			return named
 		}
-		return candidates[0].queue
+		return "" // the broker has dead-lettered it, and its headers name the lane
 	}
 }
 

@@ -87,3 +87,19 @@ func TestFailedQueuesMatchGraph(t *testing.T) {
 		all = append(all, w)
 	}
 }
+
+// A message that failed in a lane returns to the lane that its header names, but only if the worker has this lane.
+func TestOriginOfLanes(t *testing.T) {
+	of := Origin([]reprise.WorkerConfig{{Queue: "orders", Strategy: topology.Strategy{Route: topology.Lanes{Count: 4}}}})
+	for named, want := range map[string]string{
+		"orders.lane.3-of-4": "orders.lane.3-of-4", "orders.lane.4-of-4": "", "other.lane.3-of-4": "", "orders": "", "": "",
+	} {
+		m := &reprise.Delivery{Queue: "orders.failed"}
+		if m.Headers = map[string]any{}; named != "" {
+			m.Headers[topology.HeaderQueue] = named
+		}
+		if got := of(m); got != want {
+			t.Errorf("header %q: got %q, want %q", named, got, want)
+		}
+	}
+}

@@ -55,7 +55,7 @@ var deadSuffix = regexp.MustCompile(`^[._:/-](?i:xq|dead|dlq|dlx|dead[-_.]?lette
 
 // Confirms reports whether the name of a failed queue confirms that its messages failed in a work queue.
 func Confirms(failedQueue, queue string) bool {
-	rest, found := strings.CutPrefix(failedQueue, queue)
+	rest, found := strings.CutPrefix(failedQueue, amqpvalue.WorkQueue(queue))
 	return found && queue != "" && deadSuffix.MatchString(rest)
 }
 

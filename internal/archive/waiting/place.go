@@ -33,6 +33,9 @@ func designsOf(p store.WaitingPlace) (all []waitDesign) {
 	if rest, ok := strings.CutPrefix(p.Wait, p.Queue+".wait."); ok && !strings.Contains(rest, ".") && amqpvalue.IsWaitQueue(p.Wait) {
 		all = appendDesign(all, p, topology.Strategy{}, "", func(q *topology.Queue) { q.Name = p.Wait }) // any Base and Growth
 	}
+	if rest, ok := strings.CutPrefix(p.Wait, p.Queue+".lane.wait."); ok && !strings.Contains(rest, ".") && amqpvalue.IsWaitQueue(p.Wait) {
+		all = appendDesign(all, p, topology.Strategy{Route: topology.Lanes{Count: 1}}, "", func(q *topology.Queue) { q.Name = p.Wait })
+	}
 	const (
 		mixed = "a longer delay would delay all messages behind them in the wait queue: park them, and replay them later"
 		fixed = "their wait queue has one delay for all messages: park them, and replay them later"
@@ -101,6 +104,9 @@ func appendDesign(all []waitDesign, p store.WaitingPlace, s topology.Strategy, l
 // returns reports whether the broker returns a message of the wait queue to the given work queue. Several work queues
 // can share a wait queue, and the routing key decides between them.
 func (x waitDesign) returns(m *reprise.Delivery, queue string) bool {
+	if _, divided := x.strategy.Route.(topology.Lanes); divided {
+		return x.delivery(m, queue).Source != ""
+	}
 	exchange := x.exchange()
 	others := func(b topology.Binding) bool { return b.Exchange == exchange && b.Queue != queue }
 	return exchange == "" || !slices.ContainsFunc(x.topology.Bindings, others) || x.topology.Leads(exchange, m.RoutingKey, queue)
@@ -121,7 +127,11 @@ func (x waitDesign) waits(m *reprise.Delivery) bool {
 
 // delivery returns a waiting message as the worker would receive it.
 func (x waitDesign) delivery(m *reprise.Delivery, queue string) topology.Delivery {
-	return topology.Delivery{Queue: queue, Exchange: m.Exchange, RoutingKey: m.RoutingKey, Headers: m.Headers}
+	d := topology.Delivery{Queue: queue, Exchange: m.Exchange, RoutingKey: m.RoutingKey, Headers: m.Headers}
+	if m.RoutingKey != queue && amqpvalue.WorkQueue(m.RoutingKey) == queue {
+		d.Source = m.RoutingKey
+	}
+	return d
 }
 
 // attempts returns the number of attempts in the headers of a waiting message, or 0 if it is unknown.

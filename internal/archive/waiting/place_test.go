@@ -202,3 +202,22 @@ func TestActKeepsAutoDeleteWaitQueue(t *testing.T) {
 		t.Errorf("got %d waiting messages, want 1", n)
 	}
 }
+
+// A message in the wait queue of lanes returns to the lane that is its routing key.
+func TestDesignOfLanes(t *testing.T) {
+	place := store.WaitingPlace{Queue: "orders", Wait: "orders.lane.wait.1000-1250"}
+	designs := designsOf(place)
+	if len(designs) != 1 || designs[0].wait.Name != place.Wait || designs[0].wait.Args["x-dead-letter-routing-key"] != nil {
+		t.Fatalf("got %+v, want the wait queue of lanes", designs)
+	}
+	for key, want := range map[string]bool{"orders.lane.3-of-4": true, "other.lane.3-of-4": false, "orders": false, "invoices": false} {
+		m := &reprise.Delivery{Message: reprise.Message{RoutingKey: key}}
+		if got := designs[0].returns(m, "orders"); got != want {
+			t.Errorf("routing key %s: returns %t, want %t", key, got, want)
+		}
+		hop, err := designs[0].strategy.Route.Wait(designs[0].delivery(m, "orders"), time.Hour)
+		if want && (err != nil || hop.RoutingKey != key || !strings.HasPrefix(hop.Exchange, "orders.lane.wait.")) {
+			t.Errorf("postponed: got %+v and %v, want key %s", hop, err, key)
+		}
+	}
+}

@@ -428,10 +428,11 @@ func (x *waitingAct) noteDone(ctx context.Context, rows []store.Waiting) error {
 	if x.act.Do != Postpone {
 		return x.r.archive.RemoveWaiting(longer, rows)
 	}
-	hop, err := x.later(topology.Delivery{Queue: x.place.Queue})
+	d := topology.Delivery{Queue: x.place.Queue}
+	hop, err := x.later(d)
 	if err != nil {
 		return err
 	}
 	delay := time.Duration(x.act.Delay)
-	return x.r.archive.PostponeWaiting(longer, rows, hop.RoutingKey, x.r.archive.Now().Add(delay), delay)
+	return x.r.archive.PostponeWaiting(longer, rows, x.design.strategy.WaitingIn(d, hop), x.r.archive.Now().Add(delay), delay)
 }

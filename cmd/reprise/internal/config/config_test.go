@@ -210,6 +210,12 @@ func TestExample(t *testing.T) {
 			},
 			{
 				WorkerConfig: reprise.WorkerConfig{
+					Queue: "exports", Lanes: 16, Strategy: topology.Strategy{Route: topology.Lanes{Count: 16}},
+				},
+				Exec: &Exec{Command: []string{"echo", "export"}, Dir: "/etc"},
+			},
+			{
+				WorkerConfig: reprise.WorkerConfig{
 					Queue: "cover-art-archive.index", Strategy: art, Policy: fourHourly, Concurrency: 2, Debounce: &reprise.Debounce{Window: 10 * time.Second},
 				},
 				HTTP: &HTTP{URL: "http://127.0.0.1:8090/index"},

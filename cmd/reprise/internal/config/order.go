@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // maxPartitions is the maximum number of partitions of a queue. The library has the same limit.
@@ -28,6 +29,19 @@ func (f *fields) order(w *Worker) {
 	for _, key := range []string{"route", "settle", "bind", "queue_type", "plain", "failed_queue", "debounce", "priority"} {
 		if _, present := f.find(key); present {
 			f.failAtKey(key, "%s must not be combined with order_by: remove it", key)
+		}
+	}
+}
+
+// lanes reads the number of lanes.
+func (f *fields) lanes(w *Worker) {
+	if !read(f, "lanes", &w.Lanes, integer(1, topology.MaxLanes)) {
+		return
+	}
+	w.Strategy.Route = topology.Lanes{Count: w.Lanes}
+	for _, key := range []string{"route", "settle", "bind", "queue_type", "plain", "failed_queue", "debounce", "priority", "order_by", "lease"} {
+		if _, present := f.find(key); present {
+			f.failAtKey(key, "%s must not be combined with lanes: remove it", key)
 		}
 	}
 }

@@ -5,6 +5,29 @@ import (
 	"testing"
 )
 
+func TestLanes(t *testing.T) {
+	for text, problem := range map[string]string{
+		"lanes: 4":                                    "",
+		"lanes: 4, concurrency: 8":                    "",
+		"lanes: 0":                                    "must be at least 1",
+		"lanes: 257":                                  "at most 256",
+		"lanes: 4, debounce: 1s":                      "debounce must not be combined with lanes",
+		"lanes: 4, bind: {exchange: x}":               "bind must not be combined with lanes",
+		"lanes: 4, failed_queue: dead":                "failed_queue must not be combined with lanes",
+		"lanes: 4, lease: 1m":                         "lease must not be combined with lanes",
+		"lanes: 4, route: levels":                     "route must not be combined with lanes",
+		"lanes: 4, order_by: header a, partitions: 4": "order_by must not be combined with lanes",
+	} {
+		cfg, err := Parse("/reprise.yaml", []byte("workers: [{queue: orders, exec: [x], "+text+"}]"), environment)
+		switch {
+		case problem == "" && (err != nil || cfg.Workers[0].Lanes != 4):
+			t.Errorf("%s: got error %v, want 4 lanes", text, err)
+		case problem != "" && (err == nil || !strings.Contains(err.Error(), problem)):
+			t.Errorf("%s: got error %v, want %q", text, err, problem)
+		}
+	}
+}
+
 func TestOrderBy(t *testing.T) {
 	for text, problem := range map[string]string{
 		"order_by: header customer, partitions: 4":               "",

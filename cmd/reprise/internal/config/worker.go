@@ -87,6 +87,7 @@ func (f *fields) worker(e *exchanges) locatedWorker {
 	f.with("bind", func(x value) { w.Topology = e.bind(x, w.Queue) })
 	f.queueForm(&w.Worker)
 	f.order(&w.Worker)
+	f.lanes(&w.Worker)
 	f.refuse("belongs to a preset; write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
 	f.refuse("belongs to a preset; add one worker per queue", "queues")
 	if amqpvalue.IsWaitQueue(w.Queue) {

@@ -32,6 +32,7 @@ type Publish struct {
 	Key      string  `placeholder:"KEY" help:"Routing key for --exchange."`
 
 	Partitions int `placeholder:"N" help:"Publish to the partition of --order-key, for workers of --to with order_by and N partitions."`
+	Lanes      int `placeholder:"N" help:"Publish to the lane of --order-key, for workers of --to with N lanes."`
 
 	Header        []string `short:"H" sep:"none" placeholder:"K=V" help:"Header: name=text, or name:=JSON for other types. Repeatable."`
 	ContentType   string   `name:"content-type" placeholder:"TYPE" help:"Content type, such as application/json."`
@@ -42,7 +43,7 @@ type Publish struct {
 	Expiration    string   `placeholder:"TIME" help:"Maximum wait for the first attempt, such as 30s or 1d. Default: none."`
 
 	momentFlags    `group:"Later:"`
-	OrderKey       *string        `group:"Later:" name:"order-key" placeholder:"KEY" help:"Messages with the same key leave one after the other; with --partitions, they are processed in order."`
+	OrderKey       *string        `group:"Later:" name:"order-key" placeholder:"KEY" help:"Messages with the same key leave one after the other; with --partitions, they are processed in order; with --lanes, they share a lane."`
 	Unique         *string        `group:"Later:" placeholder:"KEY" help:"Key that at most one message has, until --unique-for has passed since it was due."`
 	UniqueFor      *time.Duration `group:"Later:" name:"unique-for" placeholder:"TIME" help:"Required with --unique."`
 	remote.Console `group:"Later:"`
@@ -188,6 +189,8 @@ func (c *Publish) message() (*reprise.Message, error) {
 // partition sets the destination of a message for workers with order_by.
 func (c *Publish) partition(m *reprise.Message) error {
 	switch {
+	case c.Lanes != 0:
+		return c.lane(m)
 	case c.Partitions == 0:
 	case c.Partitions < 0 || c.To == "" || c.OrderKey == nil:
 		return exit.Usagef("--partitions must be positive, and requires --to QUEUE and --order-key KEY")
@@ -196,6 +199,18 @@ func (c *Publish) partition(m *reprise.Message) error {
 	default:
 		m.RoutingKey = reprise.PartitionQueue(c.To, *c.OrderKey, c.Partitions)
 	}
+	return nil
+}
+
+// lane sets the destination of a message for workers with lanes.
+func (c *Publish) lane(m *reprise.Message) error {
+	switch {
+	case c.Lanes < 1 || c.Lanes > topology.MaxLanes || c.To == "" || c.OrderKey == nil:
+		return exit.Usagef("--lanes must be from 1 to %d, and requires --to QUEUE and --order-key KEY", topology.MaxLanes)
+	case c.Declare || c.Partitions != 0:
+		return exit.Usagef("--lanes excludes --declare, because the workers declare the lanes, and --partitions")
+	}
+	m.RoutingKey = reprise.LaneQueue(c.To, *c.OrderKey, c.Lanes)
 	return nil
 }
 
@@ -249,6 +264,8 @@ func (c *Publish) body(ctx context.Context, streams terminal.IO) ([]byte, error)
 func (c *Publish) explain(ctx context.Context, err error) error {
 	if unroutable, ok := errors.AsType[*reprise.UnroutableError](err); ok {
 		switch {
+		case c.Lanes > 0:
+			return fmt.Errorf("queue %s not found; message not stored (its workers declare it: do they have %d lanes?)", brief.Quoted(unroutable.RoutingKey), c.Lanes)
 		case c.Partitions > 0:
 			return fmt.Errorf("queue %s not found; message not stored (its workers with order_by declare it: are there %d partitions?)", brief.Quoted(unroutable.RoutingKey), c.Partitions)
 		case c.To != "":

@@ -22,7 +22,7 @@ func (c *Publish) later() (p api.Publish, err error) {
 		return p, err
 	}
 	p.Unique = api.Text(unique)
-	if c.Partitions == 0 || c.In != nil || c.At != nil || c.Unique != nil {
+	if c.Partitions == 0 && c.Lanes == 0 || c.In != nil || c.At != nil || c.Unique != nil {
 		p.OrderKey = api.Text(order)
 	}
 	if p.At, p.In, err = c.moment(); err != nil {
