@@ -7,6 +7,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/retry"
 )
 
@@ -66,6 +67,8 @@ const MaxPeeks = 5
 // Peek returns a *QueueError for the same reasons as Depth. It waits for a connection until ctx is done, and does not
 // repeat the requests after a lost connection.
 //
+// Peek refuses the queues of workers with OrderBy, whose order it could change.
+//
 // Peek has side effects. Until it returns, no consumer receives these messages. Afterwards they are redelivered. Before
 // RabbitMQ 4.3, each call counts towards the x-delivery-limit of a quorum queue, above which the broker dead-letters or
 // drops a message. The default limit is 20. MaxPeeks protects only the messages after the first one: to read the count of
@@ -75,6 +78,9 @@ const MaxPeeks = 5
 // On RabbitMQ 3.10, a quorum queue without a delivery limit requeues messages to its tail.
 // https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 func (c *Client) Peek(ctx context.Context, queue string, n int, examine func(*Delivery)) error {
+	if err := protocol.CheckNotKeyed(queue); err != nil {
+		return fmt.Errorf("reprise: %w", err)
+	}
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
 		return err

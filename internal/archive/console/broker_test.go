@@ -93,6 +93,13 @@ func TestPurgeQueue(t *testing.T) {
 	for _, wrong := range []api.PurgeQueue{{Queue: "orders", Reason: "x"}, {Queue: "orders", Limit: 1}, {Limit: 1, Reason: "x"}} {
 		refused(t, ask(t, d, "POST", "/api/v1/queues/purge", wrong), http.StatusBadRequest, "")
 	}
+	for _, path := range []string{"purge", "purge?dry_run=true", "peek", "peek?dry_run=true"} {
+		var body any = api.PurgeQueue{Queue: "orders.part.0-of-2.held", Limit: 1, Reason: "x"}
+		if strings.HasPrefix(path, "peek") {
+			body = api.Peek{Queue: "orders.part.0-of-2.held"}
+		}
+		refused(t, ask(t, d, "POST", "/api/v1/queues/"+path, body), http.StatusConflict, "reprise keys")
+	}
 	refused(t, ask(t, d, "POST", "/api/v1/queues/purge", api.PurgeQueue{Queue: "none", Limit: 1, Reason: "x"}), http.StatusNotFound, "none")
 	if got := get[api.Done](t, ask(t, d, "POST", "/api/v1/queues/purge", api.PurgeQueue{Queue: "orders", Limit: 2, Reason: "x"})); got.Messages != 2 {
 		t.Errorf("purge: got %+v, want Messages 2", got)

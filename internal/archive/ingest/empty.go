@@ -10,6 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/framework"
 	"github.com/reprisemq/reprise/internal/archive/sift"
 	"github.com/reprisemq/reprise/internal/archive/store"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // EmptyConfig specifies the messages that Empty removes. Queue, Limit and Reason are required.
@@ -30,7 +31,7 @@ func (c EmptyConfig) Validate() error {
 	case strings.TrimSpace(c.Reason) == "":
 		return failed.Invalid("EmptyConfig.Reason must not be empty")
 	}
-	return nil
+	return protocol.CheckNotKeyed(c.Queue)
 }
 
 // Limits of a batch of Empty.

@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/framework"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -39,6 +40,9 @@ const redrivePoll = 250 * time.Millisecond
 // Redrive waits, at most until ctx is done. It does not send messages that another consumer takes in the meantime.
 func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, sent int, err error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	if err := protocol.CheckNotKeyed(cfg.From); err != nil {
+		return 0, 0, err
+	}
 	found, err = c.Depth(ctx, cfg.From)
 	if err != nil || found == 0 {
 		return 0, 0, err

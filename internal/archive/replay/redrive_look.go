@@ -11,6 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/framework"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 // ClaimError is returned if only a header of a message names its work queue, and RedriveConfig.Believe returns false
@@ -41,6 +42,9 @@ const maxLook = 1000
 // destinations of these messages. It returns reprise.ErrPeekLimit if it cannot read the first message. If
 // RedriveConfig.To has an exchange, it does not read messages, because all of them have the same destination.
 func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found int, all []Destination, err error) {
+	if err := protocol.CheckNotKeyed(cfg.From); err != nil {
+		return 0, nil, err
+	}
 	depth, err := c.Depth(ctx, cfg.From)
 	if found = depth; cfg.Limit > 0 {
 		found = min(depth, cfg.Limit)

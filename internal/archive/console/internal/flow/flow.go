@@ -10,6 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/console/internal/show"
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -107,9 +108,31 @@ func (b *graphBuilder) queues(t topology.Topology, works []string) {
 			b.Nodes[b.index[all]].Note = show.Plural(int64(b.waits[all].n), "wait queue")
 			continue
 		}
+		if k, ok := protocol.ReadKeyedQueue(q.Name); ok {
+			b.keyed(id, k)
+			continue
+		}
 		kind, note := b.kindOf(q, works)
 		b.add(id, kind, note)
 	}
+}
+
+// HeldQueues is the name of the node that combines the held queues of a work queue with order_by.
+func HeldQueues(queue string) string { return queue + ".part.*.held" }
+
+// keyed adds a queue of workers with order_by to the node of its work queue or to the node of the held queues.
+func (b *graphBuilder) keyed(id string, k protocol.KeyedQueue) {
+	work, held := queueID(k.Queue), queueID(HeldQueues(k.Queue))
+	node := work
+	if k.Held {
+		node = held
+		b.add(held, graph.Wait, "held queues")
+	} else {
+		b.add(work, graph.Work, "work queue in partitions")
+	}
+	b.index[id] = b.index[node]
+	b.edge(work, held, graph.Retried, "fails")
+	b.edge(held, work, graph.Returns, "in order")
 }
 
 func (b *graphBuilder) exchanges(t topology.Topology) {

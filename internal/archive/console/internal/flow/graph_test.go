@@ -47,6 +47,21 @@ func TestGraph(t *testing.T) {
 				"shop -bound-> orders: order.*, refund.*",
 			},
 		},
+		"ordered by key": {
+			topology.Topology{Queues: []topology.Queue{
+				{Name: "orders.part.0-of-2"},
+				{Name: "orders.part.0-of-2.held"},
+				{Name: "orders.part.1-of-2"},
+				{Name: "orders.part.1-of-2.held"},
+				{Name: "orders.part.members"},
+				{Name: "orders.failed"},
+			}},
+			[]string{
+				"orders -parked-> orders.failed: parked",
+				"orders -retried-> orders.part.*.held: fails",
+				"orders.part.*.held -returns-> orders: in order",
+			},
+		},
 		"short delays": {
 			topology.Topology{Queues: []topology.Queue{
 				{Name: "orders.wait.0-1000", Args: topology.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders"}},

@@ -49,6 +49,7 @@ func (p *Pages) system(c *web.Call) (*system, error) {
 		works = append(works, w.Queue)
 	}
 	s.figures, s.problem = p.Broker.Queues(ctx)
+	s.figures = foldKeyed(s.figures)
 	s.done = p.Done.Get(ctx)
 	counts := make(map[string]graph.Count, len(s.figures))
 	for name, q := range s.figures {
@@ -58,6 +59,45 @@ func (p *Pages) system(c *web.Call) (*system, error) {
 	}
 	s.graph = flow.NewGraph(p.everything(ctx, p.Topology), works, flow.Policies(workers), counts)
 	return s, nil
+}
+
+// signs is the number of messages in a held queue that are not messages of users: the marker and the proof of its owner.
+const signs = 2
+
+// foldKeyed replaces the queues of workers with order_by by their work queue and by the queue flow.HeldQueues.
+func foldKeyed(all map[string]mgmtapi.Queue) map[string]mgmtapi.Queue {
+	folded := make(map[string]mgmtapi.Queue, len(all))
+	add := func(to *mgmtapi.Field[int64], n mgmtapi.Field[int64]) {
+		*to = mgmtapi.Field[int64]{Value: to.Value + n.Value, Known: n.Known}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		q := all[name]
+		k, ok := protocol.ReadKeyedQueue(name)
+		if !ok {
+			folded[name] = q
+			continue
+		}
+		name = k.Queue
+		if k.Held {
+			name = flow.HeldQueues(k.Queue)
+			q.Unacked.Value -= min(signs, q.Unacked.Value)
+		}
+		sum := folded[name]
+		switch sum.Name = name; {
+		case k.Partition == "":
+			sum.Consumers = q.Consumers
+		default:
+			add(&sum.Ready, q.Ready)
+			add(&sum.Unacked, q.Unacked)
+			if k.Held {
+				break // its publications are copies
+			}
+			sum.Stats.PublishRate.Value += q.Stats.PublishRate.Value
+			sum.Stats.PublishRate.Known = q.Stats.PublishRate.Known
+		}
+		folded[name] = sum
+	}
+	return folded
 }
 
 // noFigures returns the reason why expected figures of the broker are missing.

@@ -60,10 +60,11 @@ type topologyRow struct {
 
 func (s *system) topologyRow(n graph.Node) topologyRow {
 	r := topologyRow{Node: n, Queue: strings.TrimPrefix(n.ID, "queue/")}
-	if n.Kind != graph.Wait { // a row may represent several wait queues
+	_, keyed := s.figures[flow.HeldQueues(r.Queue)] // the row represents all partitions
+	if n.Kind != graph.Wait && !keyed {             // a row may represent several wait queues
 		r.Purge, r.Peek = queueHref("/queues/purge", r.Queue), queueHref("/queues/peek", r.Queue)
 	}
-	if n.Kind != graph.Wait && n.Kind != graph.Failed {
+	if n.Kind != graph.Wait && n.Kind != graph.Failed && !keyed {
 		r.Publish = queueHref("/publish", r.Queue)
 	}
 	_, r.Archived = s.archived[r.Queue]

@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/consume"
 	"github.com/reprisemq/reprise/internal/inner"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/outbox"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -41,16 +42,19 @@ func (c *Call) HasBroker() bool {
 	return err == nil
 }
 
-// ofBroker converts the error for a missing queue into a failure with advice for the visitor. It returns all other
-// errors unchanged.
+// ofBroker converts the error for a missing queue into a failure with advice for the visitor, and the refusal
+// to take messages from a queue of workers with order_by. It returns all other errors unchanged.
 func ofBroker(err error) error {
 	if queue, ok := errors.AsType[*reprise.QueueError](err); ok {
 		return &fault.Failure{Status: http.StatusNotFound, Text: strings.TrimPrefix(queue.Error(), "reprise: "), Advice: "use a queue that exists and that this console may access"}
 	}
+	if keyed, ok := errors.AsType[*protocol.KeyedQueueError](err); ok {
+		return &fault.Failure{Status: http.StatusConflict, Text: keyed.Error(), Advice: "nothing was changed: see the list of workers"}
+	}
 	return err
 }
 
-// QueueDepth returns the number of ready messages in a queue.
+// QueueDepth returns the number of ready messages in a queue from which an operator may take messages.
 func (c *Call) QueueDepth(queue string) (int, error) {
 	client, err := c.broker()
 	if err != nil {
@@ -58,6 +62,9 @@ func (c *Call) QueueDepth(queue string) (int, error) {
 	}
 	if queue == "" {
 		return 0, fault.BadRequest("queue must not be empty", `send its name as "queue"`)
+	}
+	if err := protocol.CheckNotKeyed(queue); err != nil {
+		return 0, ofBroker(err)
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
 	defer cancel()
