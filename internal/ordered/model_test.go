@@ -42,7 +42,7 @@ type progress struct {
 	done      map[int]int // number of the last completion
 	parked    map[int]bool
 	failed    map[int]int // number of failed attempts
-	begun     map[int]int // number of attempts
+	begun     map[int]int // number of attempts that have begun or were about to begin
 	published int
 }
 
@@ -167,7 +167,12 @@ func (m *model) send(c *channel, s settlement) {
 
 // begin starts an attempt. Handlers are fenced: after an attempt of a later epoch, an attempt has no effect.
 func (m *model) begin(p *process, e *ordered.Entry) {
-	if p.machine.Begin(m.now, e) == ordered.Granted {
+	permission := p.machine.Begin(m.now, e)
+	if permission != ordered.Denied {
+		x := e.Message.(content)
+		m.keys[x.key].begun[x.number]++ // a process may be killed after the start was counted and before it begins
+	}
+	if permission == ordered.Granted {
 		m.begun(p, e)
 	}
 	m.act(p)
@@ -178,7 +183,6 @@ func (m *model) begun(p *process, e *ordered.Entry) {
 	x, epoch := e.Message.(content), p.machine.Epoch()
 	m.note("%s: begins %v in epoch %d", p.name, x, epoch)
 	k := m.keys[x.key]
-	k.begun[x.number]++
 	if epoch < k.epoch {
 		return
 	}
