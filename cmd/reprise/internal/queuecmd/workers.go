@@ -214,7 +214,7 @@ func (c *Pause) Run(ctx context.Context, streams terminal.IO) error {
 	}
 	p := protocol.Pause{By: remote.Actor(), Reason: c.Reason}
 	return c.with(ctx, "reprise pause", streams, func(ctx context.Context, client *reprise.Client, list *fleet.List) error {
-		if _, err := client.Depth(ctx, c.Queue); err != nil {
+		if err := c.exists(ctx, client, list); err != nil {
 			return fmt.Errorf("%w; nothing was paused", err)
 		}
 		id, err := c.worker(ctx, list, c.Queue, c.Worker)
@@ -230,6 +230,23 @@ func (c *Pause) Run(ctx context.Context, streams terminal.IO) error {
 		}
 		return c.report(ctx, streams, list, c.Queue, id, protocol.WorkerPaused)
 	})
+}
+
+// exists returns an error if the queue does not exist and no worker has it. Workers with order_by or lanes consume other queues.
+func (c *Pause) exists(ctx context.Context, client *reprise.Client, list *fleet.List) error {
+	_, missing := client.Depth(ctx, c.Queue)
+	if missing == nil {
+		return nil
+	}
+	found := false
+	err := c.until(ctx, func() bool {
+		found = slices.ContainsFunc(list.Workers(), func(w fleet.Worker) bool { return w.Queue == c.Queue })
+		return found
+	})
+	if err == nil && !found {
+		return missing
+	}
+	return err
 }
 
 // Resume is reprise resume.
