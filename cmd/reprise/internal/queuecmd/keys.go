@@ -1,6 +1,7 @@
 package queuecmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -54,7 +55,7 @@ type keysLsCmd struct {
 // Help implements kong.HelpProvider.
 func (keysLsCmd) Help() string {
 	return `SINCE is the first failure of the first message of the key, NEXT its next attempt, FAILED the number of its failed
-attempts. BEHIND is the number of messages that wait behind it. Each worker reports at most 10 keys.
+attempts. BEHIND is the number of messages that wait behind it. Each worker reports at most 10 keys, and the first 160 bytes of a long key.
 
 Examples:
   reprise keys ls orders
@@ -91,7 +92,11 @@ func keysText(all fleet.BlockedKeys, now time.Time, width int) string {
 		if k.Next.After(now) {
 			next = terminal.Ago(k.Next, now)
 		}
-		table.Add(k.Key, terminal.Ago(k.Since, now), next, strconv.Itoa(k.Attempts), strconv.Itoa(k.Behind), remote.CauseLine(k.Error))
+		key := cmp.Or(k.Key, `""`)
+		if k.Inexact {
+			key += "…"
+		}
+		table.Add(key, terminal.Ago(k.Since, now), next, strconv.Itoa(k.Attempts), strconv.Itoa(k.Behind), remote.CauseLine(k.Error))
 	}
 	shown := ""
 	if len(all.Keys) < all.Blocked {
