@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/consume"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -305,7 +306,11 @@ func explainDeclare(kind, name string, err error) error {
 	switch refusal.Code {
 	case amqpconn.PreconditionFailed:
 		advice = "the broker does not accept these arguments"
-		if m := inequivalent.FindStringSubmatch(refusal.Text); m != nil {
+		queue, members := strings.CutSuffix(name, consume.MembersQueue(""))
+		switch m := inequivalent.FindStringSubmatch(refusal.Text); {
+		case m != nil && members: // it is always empty, but must not be deleted
+			advice = fmt.Sprintf("workers of queue %q have another number of partitions (x-max-length) or another header (the hash x-max-length-bytes) in OrderBy; use the same settings, or change all workers as docs/ordering.md describes", queue)
+		case m != nil:
 			advice = fmt.Sprintf("already exists with a different %s: the broker has %s, the declaration has %s; correct the declaration, use another name, or delete the object if it is empty", m[1], m[3], m[2])
 		}
 	case amqpconn.NotFound:

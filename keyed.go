@@ -239,11 +239,7 @@ func (w *Worker) joinMembers(ctx context.Context) error {
 	if w.cfg.OrderBy == nil {
 		return nil
 	}
-	err := w.client.declare(ctx, w.client.consuming, w.cfg.OrderBy.members(w.cfg.Queue))
-	if e, ok := errors.AsType[*DeclareError](err); ok && refusedWith(e.Err, amqpconn.PreconditionFailed) {
-		e.Advice = fmt.Sprintf("workers of queue %q have another number of partitions (x-max-length) or another header (the hash x-max-length-bytes) in OrderBy; use the same settings, or change all workers as docs/ordering.md describes", w.cfg.Queue)
-	}
-	return err
+	return w.client.declare(ctx, w.client.consuming, w.cfg.OrderBy.members(w.cfg.Queue))
 }
 
 // Wait returns a hop with the exact delay. The copy does not use it: see Worker.wait.
@@ -273,12 +269,8 @@ func (w *Worker) wait(d *delivery, p *plan) *Event {
 
 func (o *owner) OrderKey(d *consume.Delivery) string {
 	for _, header := range []string{HeaderKey, o.cfg.OrderBy.Header} {
-		switch value := d.Headers[header].(type) {
-		case nil:
-		case string:
-			return value
-		default:
-			return fmt.Sprint(value)
+		if d.Headers[header] != nil {
+			return headerText(d.Headers[header])
 		}
 	}
 	return ""

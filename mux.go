@@ -84,17 +84,19 @@ func RoutingKey(m *Delivery) string { return m.RoutingKey }
 
 // Header returns a Mux.By. It returns the value of a header as a string, or "" if the message does not have the header.
 func Header(name string) func(*Delivery) string {
-	return func(m *Delivery) string {
-		switch v := m.Headers[name].(type) {
-		case nil:
-			return ""
-		case string:
-			return v
-		case []byte:
-			return string(v)
-		default:
-			return fmt.Sprint(v)
-		}
+	return func(m *Delivery) string { return headerText(m.Headers[name]) }
+}
+
+func headerText(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case []byte:
+		return string(v)
+	default:
+		return fmt.Sprint(v)
 	}
 }
 

@@ -210,6 +210,35 @@ func TestKeyedWorkerParksMessageThatCannotWait(t *testing.T) {
 	})
 }
 
+// Clients encode the same text as a string or as a byte array. Both are the same key.
+func TestKeyedReadsEncodingsOfKey(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		if b.IsRabbitMQ && b.Version < "4" {
+			return // requires RabbitMQ 4.0
+		}
+		queue := testkit.Name(t, "keyed")
+		cleanKeyed(t, b.URL, queue, 1)
+		h := newScript(func(m *reprise.Delivery) error {
+			if string(m.Body) == "first" {
+				return errScripted
+			}
+			return nil
+		})
+		start(t, dial(t, b.URL), reprise.WorkerConfig{
+			Queue: queue, OrderBy: &reprise.Keyed{Partitions: 1, Header: "key"},
+			Policy: reprise.Policy{Backoff: backoff.Fixed(time.Hour)}, Handler: h,
+		})
+		r := newRaw(t, b.URL)
+		partition := queue + ".part.0-of-1"
+		r.publish("", partition, amqp.Publishing{Body: []byte("first"), Headers: amqp.Table{"key": "a"}})
+		r.publish("", partition, amqp.Publishing{Body: []byte("second"), Headers: amqp.Table{"key": []byte("a")}})
+		r.publish("", partition, amqp.Publishing{Body: []byte("other"), Headers: amqp.Table{"key": "b"}})
+		if got := h.wait(t, 2); string(got[1].Body) != "other" {
+			t.Errorf("got %q while the first message with the key waits, want other", got[1].Body)
+		}
+	})
+}
+
 // Settings that would break the order, or lose messages, are refused.
 func TestKeyedRefusesContradictions(t *testing.T) {
 	valid := reprise.WorkerConfig{
@@ -298,6 +327,9 @@ func TestKeyedRefusesOtherPartitions(t *testing.T) {
 			err = w.Run(t.Context())
 			if _, ok := errors.AsType[*reprise.DeclareError](err); !ok || !strings.Contains(err.Error(), want) {
 				t.Errorf("%+v: got %v, want a DeclareError with %q", keyed, err, want)
+			}
+			if err := w.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("check of %+v: got %v, want an error with %q", keyed, err, want)
 			}
 		}
 		valid := reprise.Keyed{Partitions: 2, Header: "order-id"}
