@@ -375,7 +375,7 @@ func TestLanesValidate(t *testing.T) {
 		"got 0 and 8":     func(c *reprise.WorkerConfig) { c.Lanes, c.Strategy.Route = 0, topology.Lanes{Count: 8} },
 		"topology.Levels": func(c *reprise.WorkerConfig) { c.Strategy.Route = topology.Levels{} },
 		"OrderBy":         func(c *reprise.WorkerConfig) { c.OrderBy = &reprise.Keyed{Partitions: 8} },
-		"Lease":    func(c *reprise.WorkerConfig) { c.Lease = time.Minute },
+		"Lease":           func(c *reprise.WorkerConfig) { c.Lease = time.Minute },
 		"Debounce": func(c *reprise.WorkerConfig) {
 			c.Debounce = &reprise.Debounce{Window: time.Second, Key: reprise.ContentKey}
 		},
