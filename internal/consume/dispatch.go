@@ -166,7 +166,6 @@ func (d *Delivery) attempt() {
 	handling := c.handling
 	if t := d.term; t != nil {
 		if !t.begin(d) {
-			d.End(ErrNotAttempted, 0, nil)
 			return
 		}
 		d.arrived, handling = time.Now(), t.handling

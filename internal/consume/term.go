@@ -25,8 +25,8 @@ type term struct {
 
 	heldIn, partIn amqpconn.Deliveries
 	calls          chan func()
-	begins         map[*ordered.Entry]chan<- bool // attempts that wait for a Permit
-	ended          chan struct{}                  // closed when serve has returned
+	begins         map[*ordered.Entry]func(ordered.Permission) // attempts that wait for a Permit
+	ended          chan struct{}                               // closed when serve has returned
 	acked          int
 }
 
@@ -39,7 +39,7 @@ func newTerm(ctx context.Context, p *partition, conn *amqpconn.Conn) (*term, err
 	}
 	t := &term{
 		session: &session{consumer: c, conn: conn, ch: ch, countsNacks: CountsNacks(conn.Version())}, partition: p, id: rand.Text(),
-		calls: make(chan func()), begins: map[*ordered.Entry]chan<- bool{}, ended: make(chan struct{}),
+		calls: make(chan func()), begins: map[*ordered.Entry]func(ordered.Permission){}, ended: make(chan struct{}),
 	}
 	t.ctx, t.end = context.WithCancelCause(c.settling)
 	handling, cancel := context.WithCancelCause(c.handling)
@@ -239,8 +239,9 @@ func (t *term) act(ctx context.Context) error {
 			d.entry, d.Epoch, d.alone = a.Entry, t.machine.Epoch(), a.Crashes >= suspectAfter
 			t.partition.group.request(d)
 		case ordered.Permit:
-			t.begins[a.Entry] <- a.Permission == ordered.Granted
+			answer := t.begins[a.Entry]
 			delete(t.begins, a.Entry)
+			answer(a.Permission)
 		case ordered.Park:
 			d := a.Entry.Message.(*Delivery)
 			d.entry, d.Epoch = a.Entry, t.machine.Epoch()
@@ -328,21 +329,34 @@ func (t *term) call(f func()) bool {
 	}
 }
 
-// begin reports whether the attempt of a delivery may start.
+// begin reports whether the attempt of a delivery may start. Otherwise, it has called End.
 func (t *term) begin(d *Delivery) (ok bool) {
-	answer := make(chan bool, 1)
+	answers := make(chan bool, 1)
+	answer := func(p ordered.Permission) {
+		if p == ordered.Denied {
+			d.End(ErrNotAttempted, 0, nil) // before the goroutine of the term requests another attempt with this delivery
+		}
+		answers <- p == ordered.Granted
+	}
 	if !t.call(func() {
 		if p := t.machine.Begin(time.Now(), d.entry); p == ordered.Pending {
 			t.begins[d.entry] = answer
 		} else {
-			answer <- p == ordered.Granted
+			answer(p)
 		}
 	}) {
+		d.End(ErrNotAttempted, 0, nil)
 		return false
 	}
 	select {
-	case ok = <-answer:
+	case ok = <-answers:
+		return ok
 	case <-t.ended:
+	}
+	select {
+	case ok = <-answers: // before the end
+	default:
+		d.End(ErrNotAttempted, 0, nil)
 	}
 	return ok
 }

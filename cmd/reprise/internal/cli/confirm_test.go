@@ -33,6 +33,7 @@ func TestActionsAskUnlessYes(t *testing.T) {
 		"migrate":           nil, // needs a broker: see migrate.txtar
 		"move":              nil, // needs brokers: see move.txtar
 		"topology apply":    nil, // needs a broker: see topology-plan.txtar
+		"keys park":         nil, // needs a broker: see keys.txtar
 		"peek":              nil, // needs a broker, and takes nothing out: see peek.txtar
 	}
 	parser, err := newParser(terminal.IO{Stdout: io.Discard, Stderr: io.Discard, Lookup: func(string) (string, bool) { return "", false }})
