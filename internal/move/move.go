@@ -328,17 +328,18 @@ func (m *Move) declare(ctx context.Context) error {
 }
 
 // rounds moves messages until the queues are empty. It ends early if as many messages arrive as it moves, or if the source does not
-// deliver the rest, for example because it is in use by the single active consumer.
+// deliver the rest, for example because it is in use by the single active consumer. A message that becomes due can change from a
+// queue that a round has not seen yet to one that it has seen, therefore two rounds must find nothing that is left.
 func (m *Move) rounds(ctx context.Context) error {
 	least := int64(math.MaxInt64)
-	for arriving, stuck := 0, 0; arriving < 2 && stuck < 10; {
+	for empty, arriving, stuck := 0, 0, 0; empty < 2 && arriving < 2 && stuck < 10; {
 		before := m.result.Moved
 		left, err := m.round(ctx)
 		switch {
 		case err != nil:
 			return err
 		case left == 0:
-			return nil
+			empty++
 		case left < least:
 			least, arriving, stuck = left, 0, 0
 		case m.result.Moved > before:

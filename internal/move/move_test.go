@@ -296,6 +296,27 @@ func TestMoveWhilePublishing(t *testing.T) {
 	})
 }
 
+// A message is also moved if it becomes due during the round that was to be the last.
+func TestMoveTakesMessageThatBecomesDue(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p pair) {
+		p.from.queue(t, "orders", nil)
+		p.from.queue(t, "orders.wait", nil)
+		p.from.publish(t, "", "orders.wait", texts("a", 1)...)
+		p.from.restart()
+		_, result, err := p.move(t, move.Config{Step: func(step string) {
+			if step == "move orders.wait" { // as its expiration would, after the round has seen that orders is empty
+				for _, d := range p.from.take(t, "orders.wait") {
+					p.from.publish(t, "", "orders", amqp.Publishing{Body: d.Body})
+				}
+			}
+		}})
+		if got := bodies(p.to.take(t, "orders")); err != nil || len(result.Left) != 0 || len(got) != 1 {
+			t.Errorf("got %+v, %v, %q", result, err, got)
+		}
+	})
+}
+
 // The queues of the source are deleted only if no other program is connected.
 func TestMoveDeletes(t *testing.T) {
 	t.Parallel()
