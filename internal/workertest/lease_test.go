@@ -299,36 +299,54 @@ func TestLeaseCountsCrashes(t *testing.T) {
 // While all handlers of a worker have leases, messages stay in the queue, where other workers receive them.
 func TestLeasedWorkerFetchesNoMessages(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		h := newScript(func(m *reprise.Delivery) error {
-			if m.MessageID == "long" {
+	for name, tt := range map[string]struct {
+		concurrency int
+		late        bool // the short messages arrive while all handlers have leases
+	}{
+		"messages wait":   {concurrency: 1},
+		"messages arrive": {concurrency: 2, late: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				h := newScript(func(m *reprise.Delivery) error {
+					if m.MessageID == "long" {
+						time.Sleep(6 * time.Hour)
+					}
+					return nil
+				})
+				c := dial()
+				stop := start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Lease: 10 * time.Minute, Concurrency: tt.concurrency})
+				publish := func(id string, n int) {
+					for range n {
+						r.publish("", "work", amqp.Publishing{MessageId: id})
+					}
+				}
+				publish("long", tt.concurrency)
+				if tt.late {
+					time.Sleep(30 * time.Minute)
+				}
+				publish("short", 2)
+				time.Sleep(time.Hour)
+				if n := r.depth("work"); n != 2 || h.count() != tt.concurrency {
+					t.Errorf("got %d messages in the queue and %d attempts, want 2 and %d", n, h.count(), tt.concurrency)
+				}
+				if d := r.take("work"); d.Redelivered { // the broker would count a requeue
+					t.Error("message was fetched and requeued")
+				}
 				time.Sleep(6 * time.Hour)
-			}
-			return nil
+				if n, want := h.count(), tt.concurrency+1; r.depth("work") != 0 || n != want {
+					t.Errorf("got %d messages in the queue and %d attempts, want 0 and %d", r.depth("work"), n, want)
+				}
+				for _, event := range []string{"consuming interrupted", "waited too long to begin"} {
+					if n := c.log.count(event); n != 0 {
+						t.Errorf("log: got %d events %q, want 0", n, event)
+					}
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			})
 		})
-		c := dial()
-		stop := start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Lease: 10 * time.Minute, Concurrency: 2})
-		for _, id := range []string{"long", "long", "short", "short"} {
-			r.publish("", "work", amqp.Publishing{MessageId: id})
-		}
-		time.Sleep(time.Hour)
-		if n := r.depth("work"); n != 2 || h.count() != 2 {
-			t.Errorf("got %d messages in the queue and %d attempts, want 2 and 2", n, h.count())
-		}
-		if d := r.take("work"); d.Redelivered { // the broker would count a requeue
-			t.Error("message was fetched and requeued")
-		}
-		time.Sleep(6 * time.Hour)
-		if n := r.depth("work"); n != 0 || h.count() != 3 {
-			t.Errorf("got %d messages in the queue and %d attempts, want 0 and 3", n, h.count())
-		}
-		for _, event := range []string{"consuming interrupted", "waited too long to begin"} {
-			if n := c.log.count(event); n != 0 {
-				t.Errorf("log: got %d events %q, want 0", n, event)
-			}
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	}
 }
