@@ -3,6 +3,7 @@ package reprise
 import (
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/consume"
@@ -22,8 +23,11 @@ func TestMessageAllocations(t *testing.T) {
 		RoutingKey: "orders",
 	}
 	d := &delivery{id: in.MessageID, Delivery: consume.Delivery{
-		Delivery: in, FrameSize: 131072, History: topology.History{RetriesLeft: topology.Undecided}, At: topology.Delivery{Queue: "orders", RoutingKey: "orders", Headers: in.Headers}, Attempt: 1,
+		Delivery: in, FrameSize: 131072, History: topology.History{RetriesLeft: topology.Undecided}, Queue: "orders", Marked: in.Headers, Attempt: 1,
 	}}
+	if n := unsafe.Sizeof(*d); n > 1152 { // the next size class of Go is 1,280
+		t.Errorf("delivery: got %d bytes, want at most 1152", n)
+	}
 	check := func(what string, most float64, f func()) {
 		t.Helper()
 		if n := testing.AllocsPerRun(1000, f); n > most {

@@ -101,7 +101,7 @@ func (pl *planner) fill(d *delivery, p *plan, notes topology.Table, m mark, rese
 	p.copy.Expiration = amqpconn.FormatExpiration(p.hop.TTL)
 	p.copied = true
 	p.hop.Topology = pl.cfg.override(p.hop.Topology)
-	p.failure.Room = amqpconn.HeaderRoom(&p.copy, d.FrameSize, reserve)
+	p.failure.Room = amqpconn.HeaderRoom(&p.copy, int(d.FrameSize), reserve)
 	if len(p.hop.Headers) > 0 {
 		p.failure.Room -= p.hop.Headers.WireSize()
 	}
@@ -143,8 +143,8 @@ func (p *plan) write(headers topology.Table, m mark) (err error) {
 // carry moves the properties of a delivery into the copy. It returns the headers of the copy without marks. Reprise headers
 // store the properties that a copy must not have.
 func (p *plan) carry(d *delivery, user string) topology.Table {
-	headers := make(topology.Table, len(d.At.Headers))
-	for k, v := range d.At.Headers {
+	headers := make(topology.Table, len(d.Marked))
+	for k, v := range d.Marked {
 		if !amqpvalue.IsBrokerHeader(k) && k != headerCC && k != headerBCC && !strings.HasPrefix(k, topology.HeaderLevel) {
 			headers[k] = v
 		}
@@ -155,7 +155,7 @@ func (p *plan) carry(d *delivery, user string) topology.Table {
 			headers[name] = value
 		}
 	}
-	if cc, found := d.At.Headers[headerCC]; found {
+	if cc, found := d.Marked[headerCC]; found {
 		stash(HeaderCC, cc)
 	}
 	if d.Expiration != "" {
@@ -208,7 +208,7 @@ func (pl *planner) moved(d *delivery, queue, id string) (*plan, error) {
 	p.failure = topology.Failure{
 		AttemptError: topology.AttemptError{Attempt: d.History.Attempts}, Uncounted: true, History: d.History, Queue: pl.cfg.Queue,
 	}
-	p.failure.Exchange, p.failure.RoutingKey = d.History.OriginAt(d.At)
+	p.failure.Exchange, p.failure.RoutingKey = d.History.OriginAt(d.At())
 	err := guard.Call("strategy", func() error {
 		return pl.fill(d, p, nil, func(headers topology.Table, f topology.Failure) topology.Table {
 			out := pl.cfg.Strategy.Marks.Retry(headers, f)

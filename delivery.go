@@ -78,7 +78,7 @@ func (w *Worker) message(d *delivery) Delivery {
 	m := messageOf(&original, w.cfg.Queue, w.visibleHeaders(d))
 	m.Attempt, m.FirstFailed = d.Attempt, d.History.FirstFailed
 	m.Errors, m.ErrorsDropped = append([]AttemptError(nil), d.History.Errors...), d.History.ErrorsDropped
-	m.Exchange, m.RoutingKey = d.History.OriginAt(d.At)
+	m.Exchange, m.RoutingKey = d.History.OriginAt(d.At())
 	if _, marked := d.Headers[HeaderRedelivered]; marked {
 		m.Redelivered = true
 	}
@@ -188,7 +188,7 @@ func Checkpoint(ctx context.Context) []byte {
 	}
 	data := d.Saved()
 	if data == nil {
-		data, _ = d.At.Headers[HeaderCheckpoint].([]byte)
+		data, _ = d.Marked[HeaderCheckpoint].([]byte)
 	}
 	return bytes.Clone(data)
 }

@@ -120,7 +120,7 @@ func (pl *planner) from(w way, d *delivery, f topology.Failure, reason error) *p
 	for ; ; w++ {
 		p := &plan{way: w, event: EventParked, verb: ack.Ack, failure: f}
 		p.failure.Attempt, p.failure.History, p.failure.Queue = d.Attempt, d.History, cmp.Or(d.Source, pl.cfg.Queue)
-		p.failure.Exchange, p.failure.RoutingKey = d.History.OriginAt(d.At)
+		p.failure.Exchange, p.failure.RoutingKey = d.History.OriginAt(d.At())
 		if reason != nil {
 			p.failure.Error += notes[w] + reason.Error()
 		}
@@ -156,12 +156,12 @@ func (pl *planner) choose(d *delivery, p *plan) (err error) {
 	}
 	switch p.way {
 	case parking:
-		if p.hop = strategy.Route.Failed(d.At); p.settledBy(p.hop.Way) {
+		if p.hop = strategy.Route.Failed(d.At()); p.settledBy(p.hop.Way) {
 			return nil
 		}
 		return pl.fill(d, p, d.result.headers, strategy.Marks.Park, amqpconn.RoomForDelivery)
 	case unmarked:
-		if p.hop = strategy.Route.Failed(d.At); p.hop.Way != topology.Copy {
+		if p.hop = strategy.Route.Failed(d.At()); p.hop.Way != topology.Copy {
 			return errNotCopied
 		}
 		unchanged := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
@@ -171,7 +171,7 @@ func (pl *planner) choose(d *delivery, p *plan) (err error) {
 			return errNotDeadLettered // the broker would return the copy to the work queue
 		}
 		p.verb, p.failure.Reason = ack.DeadLetter, "copy refused"
-		p.reject, err = newRejection(pl.cfg.topology(), d.At, strategy.Route.Failed(d.At))
+		p.reject, err = newRejection(pl.cfg.topology(), d.At(), strategy.Route.Failed(d.At()))
 		return err
 	}
 	p.event, p.verb = EventRequeued, ack.NackRequeue
@@ -182,7 +182,7 @@ func (pl *planner) choose(d *delivery, p *plan) (err error) {
 func (pl *planner) announce(d *delivery, p *plan) {
 	if pl.announces && p.event == EventRetried && p.hop.Delay >= protocol.MinReportedRetry {
 		_ = guard.Call("strategy", func() error {
-			p.waits = pl.cfg.Strategy.WaitingIn(d.At, p.hop)
+			p.waits = pl.cfg.Strategy.WaitingIn(d.At(), p.hop)
 			return nil
 		})
 	}
@@ -212,7 +212,7 @@ func (pl *planner) decide(d *delivery, p *plan) (decision Decision, noWay error)
 	}
 	verdict.uncounted = verdict.uncounted && pl.copies
 	decision = policy.decide(verdict, d.result.err, d.Attempt, since, func(delay time.Duration) time.Duration {
-		if p.hop, noWay = pl.cfg.Strategy.Route.Wait(d.At, delay); noWay != nil {
+		if p.hop, noWay = pl.cfg.Strategy.Route.Wait(d.At(), delay); noWay != nil {
 			return delay
 		}
 		return p.hop.Delay

@@ -89,8 +89,7 @@ func TestPlansKeepMessages(t *testing.T) {
 			Delivery: amqpconn.Delivery{Message: amqpconn.Message{
 				MessageID: []string{"", "order-7"}[r.IntN(2)], Type: "order", CorrelationID: "c", Expiration: "1000", Body: []byte("body"),
 			}, RoutingKey: "orders", Redelivered: r.IntN(2) == 0},
-			At:      topology.Delivery{Queue: "orders", RoutingKey: "orders", Headers: headers},
-			History: topology.History{RetriesLeft: topology.Undecided}, Attempt: 1 + r.IntN(4), FrameSize: frame,
+			Queue: "orders", Marked: headers, History: topology.History{RetriesLeft: topology.Undecided}, Attempt: 1 + r.IntN(4), FrameSize: int32(frame),
 		}}
 		if d.id = d.MessageID; d.id == "" && pl.copies {
 			d.id = "assigned"
@@ -154,7 +153,7 @@ func checkPlan(t *testing.T, seed uint64, d *delivery, p *plan) {
 	if m.Expiration != "" && p.hop.TTL == 0 {
 		fail("the copy expires")
 	}
-	if err := amqpconn.CheckSize(p.hop.Exchange, p.hop.RoutingKey, &m, d.FrameSize, 0); err != nil {
+	if err := amqpconn.CheckSize(p.hop.Exchange, p.hop.RoutingKey, &m, int(d.FrameSize), 0); err != nil {
 		fail(err.Error())
 	}
 	if p.way != unmarked && !strings.Contains(p.failure.Error, d.result.text) {

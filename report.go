@@ -45,7 +45,7 @@ func (pl *planner) reports(d *delivery, p *plan) []report {
 
 // addReport adds the report of a message, if it requests one.
 func (pl *planner) addReport(all []report, d *consume.Delivery, result, text string) []report {
-	request, asked := protocol.ReadOutcomeRequest(d.At.Headers)
+	request, asked := protocol.ReadOutcomeRequest(d.Marked)
 	if !asked || pl.cfg.AsDelivered || !request.Asks(pl.cfg.Queue, d.MessageID) {
 		return all
 	}

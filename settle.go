@@ -363,7 +363,7 @@ func (w *Worker) conclude(d *delivery, p *plan) Event {
 		return Event{Kind: EventParked, Rejected: p.verb != ack.Ack, Err: errText(text)}
 	}
 	if w.log.Enabled(context.Background(), slog.LevelDebug) {
-		exchange, key := d.History.OriginAt(d.At)
+		exchange, key := d.History.OriginAt(d.At())
 		w.log.Debug("processed", "message_id", d.id, "attempt", d.Attempt, "exchange", exchange, "routing_key", key, "took", d.result.took)
 	}
 	return Event{Kind: EventDone}

@@ -19,8 +19,11 @@ import (
 type Delivery struct {
 	amqpconn.Delivery
 
+	Queue  string         // of the configuration
+	Source string         // the lane or the partition; "" without Lanes and Keyed
+	Marked topology.Table // Headers in the types of package topology
+
 	// These fields describe earlier attempts, according to the marks on the message.
-	At         topology.Delivery
 	History    topology.History
 	Attempt    int       // number of the attempt with this delivery
 	Crashes    int       // number of earlier deliveries that were never settled
@@ -32,9 +35,8 @@ type Delivery struct {
 
 	Owned any // data of the owner
 
-	FrameSize int // maximum frame size of the connection that delivered the message
-
-	Source string // the lane or the partition; "" without Lanes and Keyed
+	FrameSize int32 // maximum frame size of the connection that delivered the message
+	lane      int32 // index in Config.Lanes; 0 without Lanes
 
 	// With Keyed:
 	Epoch int64          // of the owner of the partition
@@ -51,8 +53,6 @@ type Delivery struct {
 	alone     bool          // uses all slots; of the running attempt
 	heldSince *atomic.Int32 // session.heldSince when Hold was called
 
-	lane int // index in Config.Lanes; 0 without Lanes
-
 	bulkhead *Bulkhead // limits the attempts with similar deliveries; may be nil
 
 	// These fields belong to the running attempt.
@@ -67,12 +67,12 @@ func (d *Delivery) read() {
 		return
 	}
 	c := d.session.consumer
-	d.At = d.at(amqpconn.ReadTable(d.Headers))
+	d.Marked = amqpconn.ReadTable(d.Headers)
 	d.Attempt = 1
 	d.CrashLimit = d.session.crashLimit()
 	d.Err = guard.Call("strategy", func() error {
-		d.History = c.Marks.Read(d.At)
-		d.Crashes = amqpvalue.Crashes(c.Marks, d.At, d.Redelivered, d.At.Headers)
+		d.History = c.Marks.Read(d.At())
+		d.Crashes = amqpvalue.Crashes(c.Marks, d.At(), d.Redelivered, d.Marked)
 		return nil
 	})
 	switch {
@@ -87,9 +87,12 @@ func (d *Delivery) read() {
 	d.countLeases()
 }
 
+// At returns the delivery for a strategy.
+func (d *Delivery) At() topology.Delivery { return d.at(d.Marked) }
+
 func (d *Delivery) at(headers topology.Table) topology.Delivery {
 	return topology.Delivery{
-		Queue: d.session.consumer.Queue, Source: d.Source, Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered, Headers: headers,
+		Queue: d.Queue, Source: d.Source, Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered, Headers: headers,
 	}
 }
 

@@ -144,7 +144,7 @@ func (s *session) advance(next *admission) error {
 	case s.subscription.narrow && !alone && !s.suspected && !(s.careful && d.Tag == 1) && !s.consumer.pauser.probing():
 		return errWiden
 	case alone && (!s.subscription.narrow || len(s.consumer.Lanes) > 0):
-		s.searchFrom = d.lane
+		s.searchFrom = int(d.lane)
 		return errSuspect
 	case !next.ready():
 		return nil
@@ -251,7 +251,7 @@ func (s *session) checkDeadlines(now time.Time) {
 func (s *session) delivery(in amqpconn.Incoming, now time.Time) *Delivery {
 	d := s.received(amqpconn.NewDelivery(in), now)
 	if len(s.consumer.Lanes) > 0 {
-		d.lane = laneOf(in.ConsumerTag)
+		d.lane = int32(laneOf(in.ConsumerTag))
 		d.Source = s.consumer.Lanes[d.lane]
 	}
 	return d
@@ -261,7 +261,7 @@ func (s *session) received(in amqpconn.Delivery, now time.Time) *Delivery {
 	s.acks.Delivered()
 	d := s.consumer.owner.New()
 	d.Delivery, d.session, d.arrived, d.inTime = in, s, now, s.inTime(now)
-	d.FrameSize = s.conn.FrameSize()
+	d.Queue, d.FrameSize = s.consumer.Queue, int32(s.conn.FrameSize())
 	return d
 }
 

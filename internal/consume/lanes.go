@@ -57,7 +57,7 @@ func (l *lanes) next(pending [][]*Delivery, startable func([]*Delivery) int) (la
 func (l *lanes) begin(d *Delivery) {
 	if len(l.running) > 0 {
 		l.running[d.lane].Add(1)
-		l.turn = (d.lane + 1) % len(l.running)
+		l.turn = (int(d.lane) + 1) % len(l.running)
 	}
 }
 
@@ -234,7 +234,7 @@ func (s *session) search(alive context.Context) error {
 			continue
 		}
 		d := s.received(in, time.Now())
-		d.lane, d.Source = lane, s.consumer.Lanes[lane]
+		d.lane, d.Source = int32(lane), s.consumer.Lanes[lane]
 		switch s.receive(d); {
 		case d.isSuspect(): // the next one may be suspect, too
 		case s.suspected:

@@ -21,7 +21,7 @@ type lanesModel struct {
 }
 
 func (m *lanesModel) arrive(lane int) {
-	d := &Delivery{lane: lane}
+	d := &Delivery{lane: int32(lane)}
 	m.pending.add(d)
 	m.arrived++
 	m.expected[lane] = append(m.expected[lane], d)
@@ -108,7 +108,7 @@ func TestPendingRemoves(t *testing.T) {
 	p := pending{lanes: make([][]*Delivery, 2)}
 	var all []*Delivery
 	for i := range 6 {
-		all = append(all, &Delivery{lane: i % 2})
+		all = append(all, &Delivery{lane: int32(i % 2)})
 	}
 	p.add(all...)
 	p.remove(all[3], 1)

@@ -206,8 +206,8 @@ func (t *term) fromPartition(in amqpconn.Incoming) {
 
 func (t *term) delivery(in amqpconn.Incoming) *Delivery {
 	d := t.consumer.owner.New()
-	d.Delivery, d.session, d.term, d.Source = amqpconn.NewDelivery(in), t.session, t, t.partition.name
-	d.arrived, d.inTime, d.FrameSize = time.Now(), t.ctx, t.conn.FrameSize()
+	d.Delivery, d.session, d.term, d.Queue, d.Source = amqpconn.NewDelivery(in), t.session, t, t.consumer.Queue, t.partition.name
+	d.arrived, d.inTime, d.FrameSize = time.Now(), t.ctx, int32(t.conn.FrameSize())
 	return d
 }
 
