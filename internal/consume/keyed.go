@@ -89,8 +89,8 @@ type partitions struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 
-	declaring  sync.Mutex
-	generation uint64 // connection on which the queues were declared
+	declaring  chan struct{} // semaphore with one slot; its holder declares the queues
+	generation uint64        // connection on which the queues were declared; declaring guards it
 
 	mu         sync.Mutex
 	subscribed int // held queues
@@ -117,7 +117,7 @@ type partition struct {
 
 // consumeKeyed consumes the partitions until ctx is done. The partitions then drain; the caller closes them.
 func (c *Consumer) consumeKeyed(ctx context.Context) (*partitions, error) {
-	g := &partitions{consumer: c, more: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
+	g := &partitions{consumer: c, declaring: make(chan struct{}, 1), more: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
 	g.leave, g.cancel = context.WithCancel(c.settling)
 	if err := g.declare(ctx); err != nil {
 		return nil, err
@@ -157,8 +157,12 @@ func (g *partitions) close(timeout time.Duration) {
 
 // declare declares the queues once for each connection. It repeats temporary failures until ctx is done.
 func (g *partitions) declare(ctx context.Context) error {
-	g.declaring.Lock()
-	defer g.declaring.Unlock()
+	select {
+	case g.declaring <- struct{}{}:
+		defer func() { <-g.declaring }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	c := g.consumer
 	retrier := retry.Retrier{Schedule: c.Reconnect}
 	for {
@@ -187,8 +191,8 @@ func (g *partitions) declare(ctx context.Context) error {
 
 // forget makes the next declare on a connection declare the queues again.
 func (g *partitions) forget(generation uint64) {
-	g.declaring.Lock()
-	defer g.declaring.Unlock()
+	g.declaring <- struct{}{}
+	defer func() { <-g.declaring }()
 	if g.generation == generation {
 		g.generation = math.MaxUint64
 	}
