@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Book records the messages of a life, and what their publishers and handlers report.
@@ -22,6 +23,7 @@ type Book struct {
 	order    []*Message
 	pending  int // publishes that have not returned
 	drained  bool
+	events   int // number of events with a position
 }
 
 func newBook(l *Life) *Book { return &Book{l: l, messages: make(map[string]*Message)} }
@@ -31,6 +33,7 @@ type Message struct {
 	ID        string // first word of the body; unique in a life
 	Work      string // name of the message's work; "": none
 	Plan      Plan
+	Key       string // of its order or lane; also the header headerKey
 	MessageID string // the message ID property, as published; "": none
 	Headers   map[string]any
 	Body      []byte
@@ -41,6 +44,7 @@ type Message struct {
 	Stripped bool // a program other than Reprise has dropped the headers
 	Found    []time.Time
 	Parked   int      // number of copies found in the failed queue
+	FailedIn []any    // queues of the last attempts of these copies
 	Losses   []string // reasons for a deliberate loss, reported by the act that destroys the message
 	history  []string
 }
@@ -48,6 +52,7 @@ type Message struct {
 // Sending is an attempt to publish a message.
 type Sending struct {
 	Began, Ended time.Time
+	began, ended int   // positions in the order of all events; 0: none
 	Open         bool  // the publish has not returned
 	Err          error // result of Publish
 }
@@ -57,15 +62,19 @@ type Run struct {
 	Who         string // owner of the connections of the process
 	process     any    // process that runs the handler
 	Attempt     int
+	Epoch       int64
 	Redelivered bool
 	MessageID   string
 	Began       time.Time
 	Ended       time.Time // zero: the handler is running
+	Held        time.Time // the handler knows that it holds the lease; zero: it does not
 	Manner      manner
 	Cut         bool          // the context was canceled or the process exited before the handler returned
 	Asked       time.Duration // requested delay; negative: none
 	Settled     time.Time
 	How         reprise.EventKind // 0: unknown
+
+	began, ended int // positions in the order of all events; 0: none
 }
 
 const maxHistory = 60
@@ -77,6 +86,12 @@ func (b *Book) note(m *Message, format string, args ...any) {
 	if len(m.history) < maxHistory {
 		m.history = append(m.history, fmt.Sprintf("%v ", b.l.Now())+fmt.Sprintf(format, args...))
 	}
+}
+
+// position returns the position of the next event. The caller holds the lock.
+func (b *Book) position() int {
+	b.events++
+	return b.events
 }
 
 // Note adds a line to the history of a message.
@@ -95,12 +110,13 @@ func (m *Message) History() string {
 
 // Add records a new message for a work and returns it.
 func (b *Book) Add(id, work string, padding int) *Message {
-	m := &Message{ID: id, Work: work, Plan: planOf(id), MessageID: id}
+	m := &Message{ID: id, Work: work, Plan: planOf(id), MessageID: id, Key: fmt.Sprint("key", source(id, -3).IntN(keys))}
+	m.Plan.Brief, m.Plan.Long = work == orderName, work == leasesName
 	if work == steadyName {
 		m.Plan = steadyPlan(id)
 	}
 	random := source(id, -1)
-	m.Headers = map[string]any{"own": "kept", "n": int32(random.IntN(100)), "list": []any{"a", int64(7), true}}
+	m.Headers = map[string]any{"own": "kept", "n": int32(random.IntN(100)), "list": []any{"a", int64(7), true}, headerKey: m.Key}
 	m.Body = append([]byte(id+" "), bytes.Repeat([]byte{byte(random.Uint32())}, padding)...)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +168,7 @@ func (b *Book) Sending(m *Message) *Sending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pending++
-	s := &Sending{Began: time.Now(), Open: true}
+	s := &Sending{Began: time.Now(), began: b.position(), Open: true}
 	m.Sendings = append(m.Sendings, s)
 	b.note(m, "publish")
 	return s
@@ -163,7 +179,7 @@ func (b *Book) Sent(m *Message, s *Sending, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pending--
-	s.Ended, s.Open, s.Err = time.Now(), false, err
+	s.Ended, s.ended, s.Open, s.Err = time.Now(), b.position(), false, err
 	if err == nil {
 		b.note(m, "confirmed")
 	} else {
@@ -206,7 +222,7 @@ func (b *Book) begin(who string, process any, work string, d *reprise.Delivery) 
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := &Run{Who: who, process: process, Attempt: d.Attempt, Redelivered: d.Redelivered, MessageID: d.MessageID, Began: time.Now(), Asked: -1}
+	r := &Run{Who: who, process: process, Attempt: d.Attempt, Epoch: d.Epoch, Redelivered: d.Redelivered, MessageID: d.MessageID, Began: time.Now(), began: b.position(), Asked: -1}
 	m.Runs = append(m.Runs, r)
 	redelivered := ""
 	if d.Redelivered {
@@ -220,7 +236,7 @@ func (b *Book) begin(who string, process any, work string, d *reprise.Delivery) 
 func (b *Book) end(m *Message, r *Run, a attempt, cut bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r.Ended, r.Manner, r.Cut = time.Now(), a.manner, cut
+	r.Ended, r.ended, r.Manner, r.Cut = time.Now(), b.position(), a.manner, cut
 	if a.manner == asks || a.manner == pauses {
 		r.Asked = a.asked
 	}
@@ -343,5 +359,6 @@ func (b *Book) parked(w Work, d amqp.Delivery) {
 	defer b.mu.Unlock()
 	m.Parked++
 	m.Found = append(m.Found, time.Now())
+	m.FailedIn = append(m.FailedIn, d.Headers[topology.HeaderQueue])
 	b.note(m, "found parked, %v attempts, reason %v", d.Headers["x-reprise-attempts"], d.Headers["x-reprise-reason"])
 }

@@ -89,7 +89,7 @@ func (r *rejecter) reject(l *Life, s Step) {
 	l.publisher().act(l, func() {
 		for i := range s.N {
 			m := l.Book.Add(fmt.Sprintf("%x-%d", s.Seed, i), w.Name, 0)
-			l.Go(func() { l.publisher().send(l, m, b.exchange, b.key) })
+			l.Go(func() { l.publisher().send(l, m, b) })
 		}
 	})
 	type had struct {

@@ -206,16 +206,24 @@ func (l *Life) losses(w Work, since time.Time) (n int) {
 
 // queueDisturbed reports whether, since a given time, a disturbance affected the broker or a consumer of a work.
 func (l *Life) queueDisturbed(w Work, since time.Time) bool {
+	return l.disturbedBetween(w, since, time.Now())
+}
+
+func (l *Life) disturbedBetween(w Work, from, to time.Time) bool {
 	for _, who := range w.consumers() {
-		if len(l.Disturbed(who, since, time.Now())) > 0 {
+		if len(l.Disturbed(who, from, to)) > 0 {
 			return true
 		}
 	}
-	return len(l.Disturbed(brokerName, since, time.Now(), "stop", "crash", "disk")) > 0
+	return len(l.Disturbed(brokerName, from, to, "stop", "crash", "disk")) > 0
 }
 
 func checkRepeats(l *Life, promise string) {
 	l.eachMessage(func(w Work, d design, _ built, m *Message) {
+		if d.Rewinds {
+			l.checkRepeated(w, m, promise)
+			return
+		}
 		doubled := m.copies() > 1 // each publish may have stored an original
 		for i, r := range m.Runs {
 			for _, before := range m.Runs[:i] {
@@ -296,7 +304,8 @@ func (l *Life) repeated(d design, m *Message, before, r *Run, doubled bool) stri
 		for _, e := range m.Runs {
 			// A worker requeues a message if the confirm of its copy is overdue, although the broker may still store the
 			// copy.
-			if e.Attempt < r.Attempt && e.Began.Before(r.Began) && (l.runDisturbed(e) || e.How == reprise.EventRequeued && !e.Cut) {
+			earlier := e.Attempt < r.Attempt || e.Attempt == r.Attempt && d.Name == leasesName // a lease is a copy, too
+			if earlier && e.Began.Before(r.Began) && (l.runDisturbed(e) || e.How == reprise.EventRequeued && !e.Cut) {
 				return ""
 			}
 		}
@@ -371,7 +380,8 @@ func checkAttempts(l *Life, promise string) {
 
 func checkRedelivered(l *Life, promise string) {
 	l.eachMessage(func(w Work, d design, _ built, m *Message) {
-		if len(m.Runs) == 0 || !m.Runs[0].Redelivered || m.Runs[0].Attempt > 1 {
+		// A worker whose attempts all have leases returns the messages that wait, so that another worker receives them.
+		if len(m.Runs) == 0 || !m.Runs[0].Redelivered || m.Runs[0].Attempt > 1 || w.Design == leasesName {
 			return
 		}
 		// A worker reports a lost subscription only after it has subscribed again. Another consumer may receive the requeued

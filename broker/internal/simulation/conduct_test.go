@@ -132,7 +132,7 @@ func child(t *testing.T, within time.Duration, args ...string) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	c := exec.CommandContext(ctx, exe, append([]string{"-test.run", "^TestLives$", "-test.timeout", "0"}, args...)...)
+	c := exec.CommandContext(ctx, exe, append([]string{"-test.run", "^TestLives$", "-test.timeout", "0", "-simulation.designs", *designed}, args...)...)
 	c.Dir = t.TempDir()
 	output := new(bytes.Buffer)
 	c.Stdout, c.Stderr = output, output

@@ -17,6 +17,7 @@ type design struct {
 	Loses   bool // the worker acknowledges the original first, so a fault can lose the message.
 	Once    bool // duplicates are suppressed; a duplicate delivered during an attempt counts as an attempt.
 	Quorum  bool // the work queue must be a quorum queue
+	Rewinds bool // after a fault, a key is repeated from an earlier message on
 	Marks   bool // parked messages have the header x-reprise-attempts
 	Build   func(w Work) built
 	Foreign func(w Work, b built) foreign // nil: only workers consume the queue
@@ -24,13 +25,22 @@ type design struct {
 
 // built is a design with the names and settings of one work.
 type built struct {
-	config        reprise.WorkerConfig // Queue, Policy, Strategy, Order, Topology
-	exchange, key string               // destination of published messages
+	config        reprise.WorkerConfig    // Queue, Policy, Strategy, Order, Topology
+	exchange, key string                  // destination of published messages
+	queueOf       func(key string) string // queue of the messages with a key, which is their destination; nil: key is the routing key
 	failed        string
 
 	// low returns the shortest permitted delay after a failed attempt. The argument asked is the delay that the handler
 	// requested; negative: none.
 	low func(attempt int, asked time.Duration) time.Duration
+}
+
+// routingKey returns the routing key of a message.
+func (b built) routingKey(m *Message) string {
+	if b.queueOf != nil {
+		return b.queueOf(m.Key)
+	}
+	return b.key
 }
 
 func findDesign(name string) design {

@@ -12,7 +12,7 @@
 //
 // At the end of a life, all faults are removed. When the life is quiet, the checks compare its final state with the
 // documented promises. The promises are in docs/guarantees.md, docs/durability.md, docs/duplicates.md,
-// docs/failed-messages.md, docs/delays.md and the package comment of outbox. A check permits an exception only for a fault
+// docs/failed-messages.md, docs/delays.md, docs/ordering.md and the package comment of outbox. A check permits an exception only for a fault
 // that occurred in this life; see [Life.Disturb].
 //
 // Each file registers its parts in an init function with [RegisterAct], [RegisterActor] and [RegisterCheck].

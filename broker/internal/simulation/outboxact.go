@@ -123,7 +123,7 @@ func (o *outboxes) draw(s Step, random *rand.Rand) (all []*scheduled, messages [
 		}
 		m := o.l.Book.Add(fmt.Sprintf("%x-%d", s.Seed, i), w.Name, random.IntN(300))
 		x := &scheduled{m: m, due: now}
-		message := &outbox.Message{Message: *m.publishing(b.exchange, b.key)}
+		message := &outbox.Message{Message: *m.publishing(b)}
 		switch n := random.IntN(10); {
 		case n < 4:
 		case n < 8:

@@ -467,7 +467,8 @@ func (o *outboxes) occurrence(_ context.Context, m *reprise.Message) error {
 	for _, e := range o.Periodic {
 		if e.Name == name {
 			s := o.occurs(e, m.MessageID, at)
-			m.Headers, m.Body = s.m.Headers, s.m.Body
+			w := o.l.work(e.Work)
+			m.Headers, m.Body, m.RoutingKey = s.m.Headers, s.m.Body, findDesign(w.Design).Build(w).routingKey(s.m)
 			return nil
 		}
 	}

@@ -12,6 +12,8 @@ type Plan struct {
 	Fails int  // number of failed attempts before the last one
 	Parks bool // the last attempt parks the message; otherwise it succeeds
 	Quick bool // attempts take no time, and a failure is always an error
+	Brief bool // attempts take at most ten seconds
+	Long  bool // a quarter of the attempts take up to a minute
 }
 
 // never is a number of failed attempts that no policy permits.
@@ -77,6 +79,12 @@ func (p Plan) attempt(id string, n int) (a attempt) {
 		a.took = upTo(random, 10*time.Second)
 	case 4, 5, 6, 7, 8:
 		a.took = upTo(random, 300*time.Millisecond)
+	}
+	if p.Long && random.IntN(4) == 0 {
+		a.took = upTo(random, time.Minute)
+	}
+	if p.Brief {
+		a.took = min(a.took, 10*time.Second)
 	}
 	if n > p.Fails {
 		if p.Parks {

@@ -57,7 +57,7 @@ func init() {
 		l.Count("publish-unroutable")
 		l.Go(func() {
 			m := l.Book.Add(fmt.Sprintf("%x-0", s.Seed), "", 10)
-			p.send(l, m, "", "nowhere")
+			p.send(l, m, built{key: "nowhere"})
 		})
 	}})
 }
@@ -133,8 +133,8 @@ func (p *publisher) End(l *Life) {
 	}
 }
 
-func (m *Message) publishing(exchange, key string) *reprise.Message {
-	return &reprise.Message{Exchange: exchange, RoutingKey: key, MessageID: m.MessageID, Headers: m.Headers, Body: m.Body}
+func (m *Message) publishing(b built) *reprise.Message {
+	return &reprise.Message{Exchange: b.exchange, RoutingKey: b.routingKey(m), MessageID: m.MessageID, Headers: m.Headers, Body: m.Body}
 }
 
 // act publishes in a goroutine. The life is not quiet before publish returns.
@@ -157,7 +157,7 @@ func (p *publisher) publish(l *Life, s Step) {
 		pause := s.For / time.Duration(s.N)
 		for i := range s.N {
 			m := add(i)
-			l.Go(func() { p.send(l, m, b.exchange, b.key) })
+			l.Go(func() { p.send(l, m, b) })
 			time.Sleep(time.Duration(random.Int64N(int64(2*pause + 1))))
 		}
 	case "publish-batch": // Step.For has no effect
@@ -166,7 +166,7 @@ func (p *publisher) publish(l *Life, s Step) {
 		var sendings []*Sending
 		for i := range s.N {
 			m := add(i)
-			all, batch, sendings = append(all, m), append(batch, m.publishing(b.exchange, b.key)), append(sendings, l.Book.Sending(m))
+			all, batch, sendings = append(all, m), append(batch, m.publishing(b)), append(sendings, l.Book.Sending(m))
 		}
 		errs := make([]error, s.N)
 		err := p.client.PublishBatch(context.Background(), batch)
@@ -191,17 +191,17 @@ func (p *publisher) publish(l *Life, s Step) {
 				l.Book.mu.Lock()
 				m.Due = time.Now().Add(d)
 				l.Book.mu.Unlock()
-				l.Book.Sent(m, sending, p.client.PublishIn(context.Background(), d, m.publishing(b.exchange, b.key)))
+				l.Book.Sent(m, sending, p.client.PublishIn(context.Background(), d, m.publishing(b)))
 			})
 		}
 	}
 }
 
 // send publishes a message. It repeats half of the failed publishes once.
-func (p *publisher) send(l *Life, m *Message, exchange, key string) {
+func (p *publisher) send(l *Life, m *Message, b built) {
 	for range 2 {
 		s := l.Book.Sending(m)
-		err := p.client.Publish(context.Background(), m.publishing(exchange, key))
+		err := p.client.Publish(context.Background(), m.publishing(b))
 		l.Book.Sent(m, s, err)
 		if err == nil || source(m.ID, -2).IntN(2) == 0 {
 			return

@@ -48,7 +48,7 @@ func publishRaw(l *Life, s Step) {
 		}
 		pause := time.Duration(random.Int64N(int64(2 * s.For / time.Duration(s.N))))
 		sending := l.Book.Sending(m)
-		c, err := ch.PublishWithDeferredConfirm(b.exchange, b.key, false, false, amqp.Publishing{
+		c, err := ch.PublishWithDeferredConfirm(b.exchange, b.routingKey(m), false, false, amqp.Publishing{
 			DeliveryMode: amqp.Persistent, MessageId: m.MessageID, Headers: m.Headers, Body: m.Body,
 		})
 		if err != nil {

@@ -228,6 +228,9 @@ func (s *Server) busy() (all []string) {
 	}
 	for _, q := range b.Queues() {
 		final := strings.HasSuffix(q.Name, "failed") && q.Consumers == 0
+		if strings.HasSuffix(q.Name, ".held") {
+			q.Unacked = max(0, q.Unacked-2) // the owner of a partition keeps its marker and its proof
+		}
 		if q.Unacked+q.Delayed+q.Dead > 0 || q.Leaving || q.Ready > 0 && !final {
 			all = append(all, fmt.Sprintf("queue %s: %d ready, %d unacked, %d delayed, %d dead letters, %d consumers", q.Name, q.Ready, q.Unacked, q.Delayed, q.Dead, q.Consumers))
 		}

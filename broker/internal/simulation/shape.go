@@ -45,6 +45,9 @@ func (s Shape) Names() (names []string) {
 	return names
 }
 
+// Only contains the designs that a shape may use; empty: all designs.
+var Only []string
+
 func drawShape(random *rand.Rand) Shape {
 	s := Shape{Disk: random.IntN(2) == 0, Acts: 20 + random.IntN(60)}
 	if s.Disk {
@@ -57,7 +60,7 @@ func drawShape(random *rand.Rand) Shape {
 	s.Latency = oneOf(random, 0, 0, 100*time.Microsecond, 5*time.Millisecond, 80*time.Millisecond)
 	var names []string
 	for _, d := range designs {
-		if d.Name != steadyName {
+		if d.Name != steadyName && (len(Only) == 0 || slices.Contains(Only, d.Name)) {
 			names = append(names, d.Name)
 		}
 	}

@@ -21,6 +21,7 @@ var (
 	shrinks    = flag.Bool("simulation.shrink", true, "shorten the script of a life that has failed")
 	results    = flag.String("simulation.results", "", "append the results to this file as JSON Lines")
 	logs       = flag.Bool("simulation.log", false, "print what brokers and workers log")
+	designed   = flag.String("simulation.designs", "", "use these designs only, such as order,lanes")
 	printing   = flag.Bool("simulation.print", false, "print each script before its life")
 )
 
@@ -38,6 +39,9 @@ var last []string
 // TestLives checks that systems with faults keep the documented promises.
 func TestLives(t *testing.T) {
 	Logs = *logs
+	if *designed != "" {
+		Only = strings.Split(*designed, ",")
+	}
 	switch {
 	case *forTime > 0:
 		conduct(t)

@@ -46,7 +46,7 @@ func init() {
 				random := s.Random()
 				for i := range s.N {
 					m := l.Book.Add(fmt.Sprintf("%x-%d", s.Seed, i), steadyName, random.IntN(300))
-					l.Go(func() { l.publisher().send(l, m, "", steadyName) })
+					l.Go(func() { l.publisher().send(l, m, built{key: steadyName}) })
 					time.Sleep(s.For / time.Duration(s.N))
 				}
 			})

@@ -248,6 +248,9 @@ func (w *worker) handle(ctx context.Context, p *process, d *reprise.Delivery) er
 	if m == nil {
 		return nil
 	}
+	if w.design.Name == leasesName {
+		w.l.Book.hold(ctx, m, r)
+	}
 	a := m.Plan.attempt(m.ID, d.Attempt)
 	if a.took > 0 {
 		timer := time.NewTimer(a.took)
