@@ -57,6 +57,21 @@ type Keyed struct {
 
 	// OnFull is the behavior when a message cannot wait because of these limits. Default: ParkKey.
 	OnFull OnFull
+
+	// Rate is the maximum number of attempts with the same key that start per Per, in all processes together. The messages of a key
+	// above its rate wait, in order, while other keys continue; they use no attempts. The owner of the partition counts alone, so a
+	// new owner, for example after a crash, may start one Burst more: see docs/ordering.md. Messages without a key have one rate.
+	//
+	// If half of the messages of a partition that are fetched at the same time are unsettled, keys above their rate wait with those
+	// of MaxHeld, of which they use at most half. They are not parked: if this half is full, the partition may stop until one of them
+	// has started. Default: no limit.
+	Rate float64
+
+	// Per is the unit of Rate. Default: 1 s.
+	Per time.Duration
+
+	// Burst is the number of attempts with the same key that may start without a pause after a quiet time. Default: 1.
+	Burst int
 }
 
 // OnFull is the behavior of a partition in which too many messages wait; see Keyed.
@@ -87,7 +102,21 @@ func (k Keyed) withDefaults() Keyed {
 	if k.MaxHeldBytes == 0 {
 		k.MaxHeldBytes = DefaultMaxHeldBytes
 	}
+	if k.Rate != 0 {
+		k.Per, k.Burst = cmp.Or(k.Per, time.Second), cmp.Or(k.Burst, 1)
+	}
 	return k
+}
+
+// maxBurstTime is the maximum time in which a key saves a burst.
+const maxBurstTime = 365 * 24 * time.Hour
+
+// rate returns the rate of each key, with the defaults.
+func (k Keyed) rate() ordered.Rate {
+	if k.Rate == 0 {
+		return ordered.Rate{}
+	}
+	return ordered.Rate{Every: max(1, time.Duration(float64(k.Per)/k.Rate)), Burst: k.Burst}
 }
 
 // validate reports invalid fields, and fields of c that cannot be combined with OrderBy.
@@ -107,6 +136,15 @@ func (k Keyed) validate(c *WorkerConfig) error {
 	}
 	if k.OnFull != ParkKey && k.OnFull != PausePartition {
 		fault("OrderBy.OnFull must be ParkKey or PausePartition: got %d", k.OnFull)
+	}
+	d := k.withDefaults()
+	switch {
+	case k.Rate == 0 && (k.Per != 0 || k.Burst != 0):
+		fault("OrderBy.Per and Burst require Rate")
+	case !(k.Rate >= 0) || k.Per < 0 || k.Burst < 0: // NaN is not positive
+		fault("OrderBy.Rate, Per and Burst must be positive: got %v, %s and %d", k.Rate, k.Per, k.Burst)
+	case k.Rate > 0 && float64(d.Burst)*float64(d.Per)/k.Rate > float64(maxBurstTime):
+		fault("OrderBy.Rate must permit a Burst within %s: got %v per %s with %d", maxBurstTime, k.Rate, d.Per, d.Burst)
 	}
 	if c.Order != PublishThenAck || c.Acked != nil || c.Debounce != nil || c.Priority != 0 || c.AsDelivered {
 		fault("OrderBy cannot be combined with AckThenPublish, Acked, Debounce, Priority or AsDelivered")
@@ -254,7 +292,8 @@ func (w *Worker) keyed() *consume.Keyed {
 		return nil
 	}
 	return &consume.Keyed{
-		Partitions: k.Partitions, MaxHeld: k.MaxHeld, MaxBytes: k.MaxHeldBytes, OnFull: ordered.Full(k.OnFull), Owner: (*owner)(w),
+		Partitions: k.Partitions, MaxHeld: k.MaxHeld, MaxBytes: k.MaxHeldBytes, OnFull: ordered.Full(k.OnFull), Rate: k.rate(),
+		Owner: (*owner)(w),
 	}
 }
 

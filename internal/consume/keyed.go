@@ -22,6 +22,7 @@ type Keyed struct {
 	MaxHeld    int // per partition
 	MaxBytes   int
 	OnFull     ordered.Full
+	Rate       ordered.Rate // of each key
 	Owner      KeyedOwner
 }
 

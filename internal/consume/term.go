@@ -186,7 +186,7 @@ func (t *term) fromHeld(ctx context.Context, in amqpconn.Incoming) error {
 		k := t.consumer.Keyed
 		t.machine = ordered.New(ordered.Config{
 			Owner: t.id, Lease: lease, Patience: patience, MaxHeld: k.MaxHeld, MaxBytes: k.MaxBytes, OnFull: k.OnFull,
-			CrashLimit: t.consumer.keyedCrashLimit(),
+			Rate: k.Rate, Window: ordered.Window / 2, CrashLimit: t.consumer.keyedCrashLimit(),
 		})
 		t.partition.owner.Store(t)
 	}

@@ -9,6 +9,9 @@
 // original after the broker has delivered the copy back to the owner. The copies wait unacknowledged in memory. If the owner
 // loses its channel, its successor receives them.
 //
+// The owner also limits the rate of the attempts of each key. The messages of a key above its rate wait in the partition, and in
+// the held queue when they occupy too much of the window.
+//
 // # Guarantees
 //
 // In the order of the epochs, and ignoring handlers of an epoch after a handler of a later epoch has started:

@@ -63,7 +63,7 @@ func (p *Partition) advance(now time.Time, k *key) {
 			}
 			continue
 		case failed:
-			if head.copy == 0 && p.full() {
+			if head.copy == 0 && p.full(k) {
 				p.overflow(k, head)
 				return
 			}
@@ -72,7 +72,7 @@ func (p *Partition) advance(now time.Time, k *key) {
 		case waiting:
 			p.start(now, k)
 		}
-		if k.publishing || head.copy == 0 || !p.copyFollower(now, k) {
+		if k.publishing || head.copy == 0 && !p.yields(now, k) || !p.copyFollower(now, k) {
 			return
 		}
 	}
@@ -89,7 +89,7 @@ func (p *Partition) finish(now time.Time, k *key) bool {
 	head := k.entries[0]
 	switch {
 	case head.copy == 0:
-		p.actions = append(p.actions, AckPartition{head.original})
+		p.ackPartition(head.original)
 	case len(k.entries) > 1 && k.entries[1].copy != 0:
 		// The next message is settled on the same channel, so it cannot be settled without this one.
 		p.ackHeld(head.copy)
@@ -105,7 +105,7 @@ func (p *Partition) finish(now time.Time, k *key) bool {
 }
 
 // stored records that a copy or a Done record has returned.
-func (p *Partition) stored(k *key, e *Entry, d Delivery, r Record) {
+func (p *Partition) stored(now time.Time, k *key, e *Entry, d Delivery, r Record) {
 	if e.copy != 0 {
 		p.ackHeld(e.copy)
 		p.count(e, -1)
@@ -116,7 +116,7 @@ func (p *Partition) stored(k *key, e *Entry, d Delivery, r Record) {
 		return
 	}
 	if e.original != 0 {
-		p.actions = append(p.actions, AckPartition{e.original})
+		p.ackPartition(e.original)
 		e.original = 0
 	}
 	e.Message, e.size, e.copy, e.version = d.Message, d.Size, d.Tag, r.Version
@@ -124,7 +124,7 @@ func (p *Partition) stored(k *key, e *Entry, d Delivery, r Record) {
 	case waiting:
 		e.next = nil
 	case counting:
-		p.permit(e)
+		p.permit(now, e)
 	}
 	p.count(e, 1)
 }
@@ -154,11 +154,11 @@ func (p *Partition) copyFollower(now time.Time, k *key) bool {
 	e := k.entries[i]
 	switch {
 	case e.state == done:
-		p.actions = append(p.actions, AckPartition{e.original})
+		p.ackPartition(e.original)
 		k.entries = slices.Delete(k.entries, i, i+1)
 		return true
 	case e.state != waiting || p.phase != owning: // is being parked, or the next owner copies it
-	case k.parks || p.full():
+	case k.parks || p.full(k):
 		p.overflow(k, e)
 	default:
 		p.copy(now, e, e.Message)
@@ -170,7 +170,7 @@ func (p *Partition) copyFollower(now time.Time, k *key) bool {
 func (p *Partition) overflow(k *key, e *Entry) {
 	switch {
 	case p.phase != owning:
-	case p.cfg.OnFull == ParkKey:
+	case p.cfg.OnFull == ParkKey && (k.parks || !p.slowed(k)):
 		k.parks = e != k.entries[0]
 		p.park(e, Park{})
 	case !k.crowded:
@@ -187,9 +187,6 @@ func (p *Partition) park(e *Entry, a Park) {
 
 // makeRoom lets keys continue that have waited for room.
 func (p *Partition) makeRoom(now time.Time) {
-	if p.full() {
-		return
-	}
 	crowded := p.crowded
 	p.crowded = nil
 	for _, k := range crowded {
@@ -200,15 +197,15 @@ func (p *Partition) makeRoom(now time.Time) {
 
 // start starts the first entry of a key, or schedules the start.
 func (p *Partition) start(now time.Time, k *key) {
-	head := k.entries[0]
+	head, due := k.entries[0], p.due(k)
 	switch {
 	case p.phase != owning:
 	case k.parkedBy() != "":
 		p.park(head, Park{By: k.parkedBy()})
-	case head.due.After(now):
-		if k.wakes != head.due {
-			k.wakes = head.due
-			heap.Push(&p.timers, timer{head.due, k})
+	case due.After(now):
+		if k.wakes != due {
+			k.wakes = due
+			heap.Push(&p.timers, timer{due, k})
 		}
 	case !p.isProven(now):
 		if !k.stalled {
@@ -225,14 +222,32 @@ func (p *Partition) start(now time.Time, k *key) {
 	}
 }
 
+// due returns the time from which the first entry of a key may start.
+func (p *Partition) due(k *key) time.Time {
+	if next := p.rates.next(k.name); next.After(k.entries[0].due) {
+		return next
+	}
+	return k.entries[0].due
+}
+
+// slowed reports whether the messages of a key wait because of its rate, or may do so, and not behind a message that has failed.
+func (p *Partition) slowed(k *key) bool { return p.cfg.Rate.Every > 0 && k.entries[0].due.IsZero() }
+
+// yields reports whether the first entry waits for the rate of its key, and must leave the partition to other keys.
+func (p *Partition) yields(now time.Time, k *key) bool {
+	return k.entries[0].state == waiting && p.unacked >= p.cfg.Window && p.rates.next(k.name).After(now)
+}
+
 // permit answers a call of Begin whose count has returned, or was refused.
-func (p *Partition) permit(e *Entry) {
+func (p *Partition) permit(now time.Time, e *Entry) {
 	e.state = started
 	permission := Granted
 	if p.phase != owning {
 		permission = Denied
 		p.running--
 		e.state = waiting
+	} else {
+		p.rates.take(now, e.key.name)
 	}
 	p.actions = append(p.actions, Permit{e, permission})
 }

@@ -44,6 +44,7 @@ type progress struct {
 	failed    map[int]int // number of failed attempts
 	begun     map[int]int // number of attempts that have begun or were about to begin
 	published int
+	starts    map[string][]time.Time // of the attempts of each process
 }
 
 // asked is a request of an operator.
@@ -183,6 +184,7 @@ func (m *model) begun(p *process, e *ordered.Entry) {
 	x, epoch := e.Message.(content), p.machine.Epoch()
 	m.note("%s: begins %v in epoch %d", p.name, x, epoch)
 	k := m.keys[x.key]
+	m.checkRate(k, p)
 	if epoch < k.epoch {
 		return
 	}
@@ -252,6 +254,9 @@ func (m *model) parked(p *process, a ordered.Park) {
 	}
 	if a.Crashes > k.begun[x.number] {
 		m.fatalf("%s: message %d is parked after %d crashes, but has begun %d times", x.key, x.number, a.Crashes, k.begun[x.number])
+	}
+	if full := a.By == "" && a.Crashes == 0 && a.Refused == nil; full && m.cfg.Rate.Every > 0 && len(k.failed) == 0 {
+		m.fatalf("%s: message %d is parked, but no message has failed", x.key, x.number)
 	}
 	k.parked[x.number] = true
 	p.machine.Finished(m.now, a.Entry, ordered.Result{})
@@ -451,26 +456,30 @@ func (m *model) describe() (text string) {
 // TestModel checks the promises with random events: a key never skips a message, repeats only after a fault, and each
 // message is done.
 func TestModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := &model{
-			t: t, now: time.UnixMilli(1_000_000), held: &queue{}, part: &queue{}, names: []string{"a", "b"},
-			keys: map[string]*progress{}, requests: map[string]*asked{},
-			cfg: ordered.Config{
-				Lease: 10 * time.Second, Patience: time.Minute, CrashLimit: 3,
-				MaxHeld: rapid.IntRange(2, 8).Draw(t, "MaxHeld"), MaxBytes: 1000,
-				OnFull: ordered.Full(rapid.IntRange(0, 1).Draw(t, "OnFull")),
-			},
-		}
-		m.held.m, m.part.m = m, m
-		for _, name := range m.names {
-			m.keys[name] = &progress{done: map[int]int{}, parked: map[int]bool{}, failed: map[int]int{}, begun: map[int]int{}}
-		}
-		m.operated = rapid.Bool().Draw(t, "operated")
-		m.subscribe()
-		m.run(rapid.IntRange(20, 400).Draw(t, "steps"))
-		m.settle()
-		for name, k := range m.keys {
-			m.checkOrder(k, content{key: name, number: k.published + 1})
-		}
-	})
+	rapid.Check(t, func(t *rapid.T) { live(t, func(*ordered.Config) {}) })
+}
+
+// live plays a random life.
+func live(t *rapid.T, configure func(*ordered.Config)) {
+	m := &model{
+		t: t, now: time.UnixMilli(1_000_000), held: &queue{}, part: &queue{}, names: []string{"a", "b"},
+		keys: map[string]*progress{}, requests: map[string]*asked{},
+		cfg: ordered.Config{
+			Lease: 10 * time.Second, Patience: time.Minute, CrashLimit: 3,
+			MaxHeld: rapid.IntRange(2, 8).Draw(t, "MaxHeld"), MaxBytes: 1000,
+			OnFull: ordered.Full(rapid.IntRange(0, 1).Draw(t, "OnFull")),
+		},
+	}
+	configure(&m.cfg)
+	m.held.m, m.part.m = m, m
+	for _, name := range m.names {
+		m.keys[name] = &progress{done: map[int]int{}, parked: map[int]bool{}, failed: map[int]int{}, begun: map[int]int{}, starts: map[string][]time.Time{}}
+	}
+	m.operated = rapid.Bool().Draw(t, "operated")
+	m.subscribe()
+	m.run(rapid.IntRange(20, 400).Draw(t, "steps"))
+	m.settle()
+	for name, k := range m.keys {
+		m.checkOrder(k, content{key: name, number: k.published + 1})
+	}
 }

@@ -37,6 +37,11 @@ type Config struct {
 	MaxHeld  int           // maximum number of held messages; a few more are possible
 	MaxBytes int           // maximum size of their bodies
 	OnFull   Full
+	Rate     Rate // of the attempts of each key
+
+	// Window is the number of unacknowledged deliveries of the partition from which on keys that wait for their rate wait in the
+	// held queue, so that the other keys receive messages.
+	Window int
 
 	CrashLimit int64 // number of attempts in a row that began and did not end, after which a message is parked
 }
@@ -63,6 +68,8 @@ type Partition struct {
 	number      int64  // of the last Seq
 	held, bytes int    // messages in the held queue, and their size
 	running     int    // entries that the driver starts, runs or parks
+	unacked     int    // deliveries of the partition
+	rates       rates
 }
 
 type phase int
@@ -84,7 +91,7 @@ type outstanding struct {
 
 // New returns a Partition without deliveries. The driver passes the first delivery of the held queue, too, to Held.
 func New(cfg Config) *Partition {
-	return &Partition{cfg: cfg, keys: map[string]*key{}}
+	return &Partition{cfg: cfg, keys: map[string]*key{}, rates: rates{Rate: cfg.Rate}}
 }
 
 // Actions returns the actions since the last call.
@@ -292,7 +299,7 @@ func (p *Partition) returned(now time.Time, d Delivery, r Record) {
 		}
 		k := p.keys[r.Key]
 		k.publishing = false
-		p.stored(k, o.entry, d, r)
+		p.stored(now, k, o.entry, d, r)
 		p.advance(now, k)
 		p.makeRoom(now)
 	}
@@ -314,6 +321,7 @@ func (p *Partition) Received(now time.Time, d Delivery, name string) {
 		k = &key{name: name}
 		p.keys[name] = k
 	}
+	p.unacked++
 	k.entries = append(k.entries, &Entry{Message: d.Message, key: k, size: d.Size, original: d.Tag, suspect: d.Suspect})
 	p.advance(now, k)
 }
@@ -333,6 +341,7 @@ func (p *Partition) Begin(now time.Time, e *Entry) Permission {
 		p.copy(now, e, e.Message)
 		return Pending
 	}
+	p.rates.take(now, e.key.name)
 	return Granted
 }
 
@@ -380,7 +389,7 @@ func (p *Partition) Refused(now time.Time, r Record, reason error) bool {
 	e.key.publishing = false
 	switch {
 	case e.state == counting:
-		p.permit(e)
+		p.permit(now, e)
 	case e.state == waiting && (e.copy == 0 || e.next != nil):
 		e.next = nil
 		p.park(e, Park{Refused: reason})
@@ -453,8 +462,19 @@ func (p *Partition) publish(now time.Time, r Record, message any, e *Entry) {
 
 func (p *Partition) ackHeld(tag uint64) { p.actions = append(p.actions, AckHeld{tag}) }
 
-// full reports whether no further message should be held.
-func (p *Partition) full() bool { return p.held >= p.cfg.MaxHeld || p.bytes >= p.cfg.MaxBytes }
+func (p *Partition) ackPartition(tag uint64) {
+	p.unacked--
+	p.actions = append(p.actions, AckPartition{tag})
+}
+
+// full reports whether no further message of a key should be held. Keys without failures leave half of the room to other keys.
+func (p *Partition) full(k *key) bool {
+	n := 1
+	if p.slowed(k) {
+		n = 2
+	}
+	return n*p.held >= p.cfg.MaxHeld || n*p.bytes >= p.cfg.MaxBytes
+}
 
 // count adds n copies of an entry to the held messages.
 func (p *Partition) count(e *Entry, n int) {

@@ -79,7 +79,7 @@ func (k *key) parkedBy() string {
 	return ""
 }
 
-// Blocked describes a key whose first message waits for a retry, or is being retried.
+// Blocked describes a key whose first message waits in the held queue, or is being handled.
 type Blocked struct {
 	Key     string
 	Due     time.Time // of the next attempt; past: the attempt runs or begins soon
@@ -99,7 +99,11 @@ func (p *Partition) Blocked(n int) (keys, behind int, oldest []Blocked) {
 	}
 	slices.SortFunc(heads, func(x, y *Entry) int { return x.seq.Compare(y.seq) })
 	for _, e := range heads[:min(n, len(heads))] {
-		oldest = append(oldest, Blocked{e.key.name, e.due, len(e.key.entries) - 1, e.Message})
+		due := e.due
+		if e.state == waiting {
+			due = p.due(e.key)
+		}
+		oldest = append(oldest, Blocked{e.key.name, due, len(e.key.entries) - 1, e.Message})
 	}
 	return len(heads), behind, oldest
 }

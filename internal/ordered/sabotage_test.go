@@ -35,34 +35,44 @@ var faults = []fault{
 	{"own without a marker", "partition.go", "	for _, a := range arrived {\n		if a.Kind == Marker {\n", "	for _, a := range arrived {\n		if a.Kind == Marker && false {\n", 12},
 	{"load deliveries of an earlier term", "partition.go", "slices.ContainsFunc(p.arrived, func(a arrival) bool { return a.Record == r })", "false", 9},
 	{"keep the copy of a finished attempt", "key.go", "	if r.Kind == Done {\n		p.ackHeld(d.Tag)\n", "	if r.Kind == Done {\n", 1},
-	{"start two messages of a key", "key.go", "		if k.publishing || head.copy == 0 || !p.copyFollower(now, k) {", "		if len(k.entries) > 1 && k.entries[1].state == waiting && p.phase == owning {\n			k.entries[1].state = started\n			p.running++\n			p.actions = append(p.actions, Start{k.entries[1], 0})\n		}\n		if k.publishing || head.copy == 0 || !p.copyFollower(now, k) {", 1},
+	{"start two messages of a key", "key.go", "		if k.publishing || head.copy == 0 && !p.yields(now, k) || !p.copyFollower(now, k) {", "		if len(k.entries) > 1 && k.entries[1].state == waiting && p.phase == owning {\n			k.entries[1].state = started\n			p.running++\n			p.actions = append(p.actions, Start{k.entries[1], 0})\n		}\n		if k.publishing || head.copy == 0 || !p.copyFollower(now, k) {", 1},
 	{"apply a request to messages that were copied later", "request.go", "if target.copy != 0 && target.first < before {", "if target.copy != 0 {", 1},
 	{"load a request as if it was stored last", "partition.go", "p.addRequest(a.Tag, a.Record, i)", "p.addRequest(a.Tag, a.Record, i+math.MaxInt32)", 1},
 	{"park the message behind the first one", "key.go", "	case k.parkedBy() != \"\":\n		p.park(head, Park{By: k.parkedBy()})", "	case head.by != \"\" || len(k.entries) > 1 && k.entries[1].by != \"\":\n		p.park(head, Park{By: k.parkedBy()})", 1},
 	{"lose the retry of a full partition", "key.go", "	case !k.crowded:\n", "	case false:\n", 1},
 }
 
-// TestModelFindsFaults removes one rule after the other from the package, and checks that TestModel fails.
+// rateFaults are found by TestModelWithRate.
+var rateFaults = []fault{
+	{"start above the rate", "partition.go", "	p.rates.take(now, e.key.name)\n	return Granted", "	return Granted", 1},
+	{"start above the rate after a crash", "key.go", "		p.rates.take(now, e.key.name)\n", "", 1},
+	{"forget the rate of a key too early", "rate.go", "r.Every*time.Duration(r.Burst) {", "r.Every/2 {", 1},
+	{"park a key that waits for its rate", "key.go", " && (k.parks || !p.slowed(k)):", ":", 1},
+}
+
+// TestModelFindsFaults removes one rule after the other from the package, and checks that a test fails.
 func TestModelFindsFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the package several times")
 	}
-	for _, f := range faults {
-		t.Run(strings.ReplaceAll(f.name, " ", "-"), func(t *testing.T) {
-			out, err := f.test(t, f.seed)
-			if err == nil || !strings.Contains(out, "[rapid]") {
-				t.Errorf("TestModel did not find the fault: %v\n%.2000s", err, out)
-				return
-			}
-			_, found, _ := strings.Cut(out, "[rapid] failed after ")
-			line, _, _ := strings.Cut(found, "\n")
-			t.Log(line)
-		})
+	for test, faults := range map[string][]fault{"TestModel": faults, "TestModelWithRate": rateFaults} {
+		for _, f := range faults {
+			t.Run(strings.ReplaceAll(f.name, " ", "-"), func(t *testing.T) {
+				out, err := f.run(t, test)
+				if err == nil || !strings.Contains(out, "[rapid]") {
+					t.Errorf("%s did not find the fault: %v\n%.2000s", test, err, out)
+					return
+				}
+				_, found, _ := strings.Cut(out, "[rapid] failed after ")
+				line, _, _ := strings.Cut(found, "\n")
+				t.Log(line)
+			})
+		}
 	}
 }
 
-// test runs TestModel without the rule.
-func (f fault) test(t *testing.T, seed int) (output string, err error) {
+// run runs a test without the rule.
+func (f fault) run(t *testing.T, test string) (output string, err error) {
 	t.Helper()
 	path, err := filepath.Abs(f.file)
 	if err != nil {
@@ -83,6 +93,6 @@ func (f fault) test(t *testing.T, seed int) (output string, err error) {
 			t.Fatal(err)
 		}
 	}
-	out, err := exec.Command("go", "test", "-overlay", overlay, "-run", "TestModel$", "-rapid.checks=2000", "-rapid.seed="+strconv.Itoa(seed), "-rapid.nofailfile", "-rapid.shrinktime=1ms", ".").CombinedOutput()
+	out, err := exec.Command("go", "test", "-overlay", overlay, "-run", test+"$", "-rapid.checks=2000", "-rapid.seed="+strconv.Itoa(f.seed), "-rapid.nofailfile", "-rapid.shrinktime=1ms", ".").CombinedOutput()
 	return string(out), err
 }

@@ -249,11 +249,16 @@ func TestKeyedRefusesContradictions(t *testing.T) {
 		t.Errorf("a valid configuration is refused: %v", err)
 	}
 	for name, change := range map[string]func(c *reprise.WorkerConfig){
-		"no partitions":  func(c *reprise.WorkerConfig) { c.OrderBy = &reprise.Keyed{} },
-		"too many held":  func(c *reprise.WorkerConfig) { c.OrderBy = &reprise.Keyed{Partitions: 1, MaxHeld: 65535} },
-		"ack first":      func(c *reprise.WorkerConfig) { c.Order = reprise.AckThenPublish },
-		"acked":          func(c *reprise.WorkerConfig) { c.Acked = func(*reprise.Delivery, error) {} },
-		"priority":       func(c *reprise.WorkerConfig) { c.Priority = 1 },
+		"no partitions": func(c *reprise.WorkerConfig) { c.OrderBy = &reprise.Keyed{} },
+		"too many held": func(c *reprise.WorkerConfig) { c.OrderBy = &reprise.Keyed{Partitions: 1, MaxHeld: 65535} },
+		"ack first":     func(c *reprise.WorkerConfig) { c.Order = reprise.AckThenPublish },
+		"acked":         func(c *reprise.WorkerConfig) { c.Acked = func(*reprise.Delivery, error) {} },
+		"priority":      func(c *reprise.WorkerConfig) { c.Priority = 1 },
+		"negative rate": func(c *reprise.WorkerConfig) { c.OrderBy = &reprise.Keyed{Partitions: 1, Rate: -1} },
+		"no rate":       func(c *reprise.WorkerConfig) { c.OrderBy = &reprise.Keyed{Partitions: 1, Burst: 2} },
+		"endless burst": func(c *reprise.WorkerConfig) {
+			c.OrderBy = &reprise.Keyed{Partitions: 1, Rate: 1, Per: 3 * time.Hour, Burst: 1e6}
+		},
 		"requeuing":      func(c *reprise.WorkerConfig) { c.Strategy.Route = topology.Requeuing{} },
 		"dead-lettering": func(c *reprise.WorkerConfig) { c.Strategy.Route = topology.DeadLettering{Delay: time.Second} },
 	} {

@@ -80,7 +80,7 @@ func TestExample(t *testing.T) {
 	active := stakingWorker("active_staking_queue")
 	active.Policy.MaxAttempts, active.Policy.GiveUpAfter = 20, 24*time.Hour
 	active.Policy.Rules = []reprise.Rule{{MaxAttempts: 100}}
-	byCustomer := reprise.Keyed{Partitions: 8, Header: "customer"}
+	byCustomer := reprise.Keyed{Partitions: 8, Header: "customer", Rate: 5, Burst: 10}
 	note := &Exec{Command: []string{"echo", "staking"}, Dir: "/etc"}
 	patient := reprise.Policy{Backoff: backoff.Fixed(5 * time.Minute)}
 	hourly := reprise.Policy{Backoff: patient.Backoff, Rules: []reprise.Rule{{GiveUpAfter: time.Hour}}}

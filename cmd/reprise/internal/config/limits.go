@@ -53,11 +53,16 @@ func (v value) immediate() reprise.Middleware {
 
 // rate reads the maximum rate of attempts.
 func (v value) rate() (reprise.Limiter, bool) {
-	limit, burst := rate.Limit(0), 1
-	v.short("rate", "limit", "10/s", func(x value) { limit = x.perSecond() }, func(f *fields) {
+	return rate.NewLimiter(v.burstRate("rate")), true
+}
+
+// burstRate reads a rate and a burst.
+func (v value) burstRate(owner string) (limit rate.Limit, burst int) {
+	burst = 1
+	v.short(owner, "limit", "10/s", func(x value) { limit = x.perSecond() }, func(f *fields) {
 		read(f, "burst", &burst, integer(1, maxBurst))
 	})
-	return rate.NewLimiter(limit, burst), true
+	return limit, burst
 }
 
 // sharedLimit reads a limit of all processes together. By default, its name is that of the queue.

@@ -15,6 +15,13 @@ func (f *fields) order(w *Worker) {
 	keyed := &reprise.Keyed{}
 	ordered := read(f, "order_by", &keyed.Header, value.orderKey)
 	partitioned := read(f, "partitions", &keyed.Partitions, integer(1, maxPartitions))
+	f.with("key_rate", func(x value) {
+		limit, burst := x.burstRate("key_rate")
+		keyed.Rate, keyed.Burst = float64(limit), burst
+		if !ordered {
+			x.fail("key_rate requires order_by: add order_by: header NAME (rate limits all messages together)")
+		}
+	})
 	switch {
 	case !ordered && !partitioned:
 		return

@@ -30,8 +30,13 @@ func TestLanes(t *testing.T) {
 
 func TestOrderBy(t *testing.T) {
 	for text, problem := range map[string]string{
-		"order_by: header customer, partitions: 4":               "",
-		"order_by: header x-reprise-key, partitions: 4":          "",
+		"order_by: header customer, partitions: 4":                "",
+		"order_by: header x-reprise-key, partitions: 4":           "",
+		"order_by: header customer, partitions: 4, key_rate: 1/m": "",
+		"order_by: header customer, partitions: 4, key_rate: 5":   "must have a unit",
+		"order_by: header a, partitions: 4, key_rate: {burst: 2}": "key_rate has no limit",
+		"order_by: header a, partitions: 4, key_rate: 0.001/d":    "must permit a Burst within",
+		"key_rate: 5/s":                                          "key_rate requires order_by",
 		"order_by: header customer":                              "order_by requires partitions",
 		"partitions: 4":                                          "partitions requires order_by",
 		"order_by: customer, partitions: 4":                      "must be a header",

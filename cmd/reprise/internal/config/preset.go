@@ -76,7 +76,7 @@ func (f *fields) preset() []locatedWorker {
 	p.refuse(f)
 	f.refuse("belongs to one queue of the preset; move it into queues: {"+p.first()+": …}", "http", "exec", "settle",
 		"attempts", "give_up_after", "rules", "concurrency", "prefetch", "priority", "drain",
-		"immediate", "rate", "shared_limit", "breaker", "debounce", "duplicates", "crash_limit", "consumer_timeout", "order_by", "partitions", "lanes")
+		"immediate", "rate", "shared_limit", "breaker", "debounce", "duplicates", "crash_limit", "consumer_timeout", "order_by", "partitions", "key_rate", "lanes")
 	if !slices.Contains(p.settings, "retries") {
 		f.refuse("is for preset "+coverArt.name+", which counts retries; write attempts: 5 in a queue for 4 retries", "retries")
 	}

@@ -67,6 +67,7 @@ var synonyms = map[string][]string{
 	"settle":           {"order", "ack"},
 	"immediate":        {"immediate_retries", "immediate_attempts", "rerun"},
 	"rate":             {"rate_limit", "ratelimit", "limiter", "limit", "throttle"},
+	"key_rate":         {"rate_per_key", "limit_per_key", "key_limit", "per_key"},
 	"shared_limit":     {"global_limit", "global_rate", "fleet_limit", "shared_rate"},
 	"breaker":          {"circuit_breaker", "circuitbreaker"},
 	"debounce":         {"grace_period", "coalesce", "collapse", "burst"},
