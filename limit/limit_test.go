@@ -3,6 +3,9 @@ package limit_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -238,6 +241,80 @@ func TestRateIsShared(t *testing.T) {
 			})
 		})
 	}
+}
+
+// lingering is a connection that the broker keeps after the client has closed it, such as the connection of a node that has failed.
+type lingering struct {
+	net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *lingering) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	select {
+	case <-c.closed:
+		return 0, io.EOF
+	default:
+		return n, err
+	}
+}
+
+func (c *lingering) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.SetReadDeadline(time.Now())
+}
+
+// A process that reconnects receives a share, although the broker has not noticed the end of its former connection. The test runs in
+// virtual time.
+func TestShareWhileFormerConnectionLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := broker.New(broker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Shutdown(context.Background())
+		var mu sync.Mutex
+		var all []*lingering
+		connect := func(cfg *reprise.Config) *limit.Limit {
+			client, err := reprise.Dial(t.Context(), "amqp://guest:guest@broker", cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = client.Close(context.Background()) })
+			l, err := limit.New(client, limit.Config{Name: "calls", Concurrency: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(l.Close)
+			time.Sleep(time.Minute)
+			return l
+		}
+		connect(&reprise.Config{Dial: b.DialContext}) // divides the limit
+		two := connect(&reprise.Config{Heartbeat: time.Minute, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := b.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, &lingering{Conn: conn, closed: make(chan struct{})})
+			return all[len(all)-1], nil
+		}})
+		mu.Lock()
+		former := slices.Clone(all)
+		mu.Unlock()
+		for _, c := range former {
+			_ = c.Close()
+		}
+		time.Sleep(10 * time.Second)
+		if share := two.Share(); share != 2 {
+			t.Errorf("got a share of %v, want 2", share)
+		}
+		for _, c := range former {
+			_ = c.Conn.Close()
+		}
+	})
 }
 
 func TestInvalidLimits(t *testing.T) {

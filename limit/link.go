@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,18 +16,21 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// requests is the queue for the requests of a limit. Its active consumer is the leader.
+// requests is the queue for the requests of a limit. Its active consumer is the leader. If the node of the leader fails, RabbitMQ 4.3
+// activates another consumer after x-consumer-disconnected-timeout, 60 s by default. Shares would end before.
 func requests(name string) topology.Queue {
 	return topology.Queue{Name: protocol.LimitQueuePrefix + name, Args: topology.Table{
 		"x-queue-type": "quorum", "x-single-active-consumer": true,
 		"x-message-ttl": int64(lease / time.Millisecond), "x-max-length": int64(10_000), "x-expires": int64(time.Hour / time.Millisecond),
+		"x-consumer-disconnected-timeout": int64(beat / time.Millisecond),
 	}}
 }
 
-// answers is the queue for the answers to a member.
-func (l *Limit) answers() topology.Queue {
+// answers returns a queue for the answers to a member. Each session has another one: if a node of the cluster fails, RabbitMQ locks the
+// queue of the former connection until the node returns.
+func answers(name, session string) topology.Queue {
 	return topology.Queue{
-		Name: protocol.LimitQueuePrefix + l.cfg.Name + "." + l.id, Transient: true, Exclusive: true, AutoDelete: true,
+		Name: protocol.LimitQueuePrefix + name + "." + session, Transient: true, Exclusive: true, AutoDelete: true,
 		Args: topology.Table{"x-queue-type": "classic", "x-max-length": int64(100)},
 	}
 }
@@ -41,7 +45,7 @@ func (l *Limit) run(ctx context.Context, client *reprise.Client) {
 		conn, err := in.Consuming.Get(ctx)
 		if err == nil {
 			err = conn.Do(ctx, func(ch *amqpconn.Channel) error {
-				s := &session{limit: l, publishing: in.Publishing}
+				s := &session{limit: l, id: rand.Text()[:10], publishing: in.Publishing}
 				defer s.close()
 				return s.serve(ctx, ch)
 			})
@@ -69,6 +73,7 @@ func (l *Limit) lost(err error) {
 // session is the connection of a member.
 type session struct {
 	limit      *Limit
+	id         string
 	publishing *amqpconn.Link
 	sending    *amqpconn.Channel // nil: none
 	leader     *leader
@@ -77,7 +82,7 @@ type session struct {
 // serve sends requests, divides the limit if this process is the leader, and applies answers.
 func (s *session) serve(ctx context.Context, ch *amqpconn.Channel) error {
 	l := s.limit
-	queue, mine := requests(l.cfg.Name), l.answers()
+	queue, mine := requests(l.cfg.Name), answers(l.cfg.Name, s.id)
 	_, consumers, err := ch.Counts(ctx, queue, false)
 	if err != nil {
 		return err
@@ -144,7 +149,7 @@ func (s *session) request(ctx context.Context) error {
 		l.member.blocked(now)
 	} else {
 		r = l.member.request(now, l.id)
-		r.Leaves = ctx.Err() != nil
+		r.Session, r.Leaves = s.id, ctx.Err() != nil
 	}
 	l.mu.Unlock()
 	if blocked {
@@ -164,7 +169,7 @@ func (s *session) divide(ctx context.Context, body []byte) error {
 		s.leader.own = l.born.Add(r.Sent)
 	}
 	for _, reply := range s.leader.answer(time.Now(), r) {
-		if err := s.send(ctx, protocol.LimitQueuePrefix+l.cfg.Name+"."+reply.member, reply.answer); err != nil {
+		if err := s.send(ctx, answers(l.cfg.Name, reply.session).Name, reply.answer); err != nil {
 			return err
 		}
 	}

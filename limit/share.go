@@ -23,11 +23,12 @@ const (
 
 // request asks for a share. All times and shares belong to one member.
 type request struct {
-	Member string        `json:"member"`
-	Sent   time.Duration `json:"sent"`             // since the start of the member
-	Demand float64       `json:"demand"`           // the share that the member could use
-	Held   float64       `json:"held"`             // the share that the member uses until it receives an answer
-	Leaves bool          `json:"leaves,omitempty"` // the member needs no share any more
+	Member  string        `json:"member"`
+	Session string        `json:"session"`          // names the queue for the answers
+	Sent    time.Duration `json:"sent"`             // since the start of the member
+	Demand  float64       `json:"demand"`           // the share that the member could use
+	Held    float64       `json:"held"`             // the share that the member uses until it receives an answer
+	Leaves  bool          `json:"leaves,omitempty"` // the member needs no share any more
 }
 
 // answer is the share of a member, which replaces its earlier share. A member ignores the answer unless it belongs to its latest
@@ -85,7 +86,7 @@ func (c *claim) set(share float64) { c.share, c.most = share, max(c.most, share)
 
 // reply is an answer for a member.
 type reply struct {
-	member string
+	member, session string
 	answer
 }
 
@@ -105,7 +106,7 @@ func (l *leader) answer(now time.Time, r request) (all []reply) {
 	if now.Sub(l.since) < expiry { // the shares of others are not known yet
 		if c := l.claims[r.Member]; c != nil {
 			c.set(min(r.Held, l.targets(now)[r.Member]))
-			all = append(all, reply{r.Member, answer{r.Sent, c.share}})
+			all = append(all, reply{r.Member, r.Session, answer{r.Sent, c.share}})
 		}
 		return all
 	}
@@ -126,7 +127,7 @@ func (l *leader) answer(now time.Time, r request) (all []reply) {
 		before := c.used()
 		c.set(share)
 		free -= c.used() - before
-		all = append(all, reply{id, answer{c.Sent, share}})
+		all = append(all, reply{id, c.Session, answer{c.Sent, share}})
 	}
 	return all
 }
