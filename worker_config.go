@@ -391,8 +391,9 @@ const (
 // limit, choose a small Prefetch: the worker must be able to handle Prefetch messages within the ConsumerTimeout.
 //
 // If a Limiter also has the method Done(), the worker calls it once for each successful Wait, when the attempt has ended or
-// cannot start. So a Limiter can limit the number of attempts that run at the same time. Package limit has Limiters that all
-// processes share.
+// cannot start. So a Limiter can limit the number of attempts that run at the same time. If it has the method TryWait() bool, the
+// worker calls TryWait before Wait; true replaces a successful Wait. TryWait must return immediately. Package limit has Limiters
+// that all processes share.
 type Limiter interface {
 	Wait(ctx context.Context) error
 }

@@ -166,6 +166,14 @@ func (l *Limit) Wait(ctx context.Context) error {
 	}
 }
 
+// TryWait takes a permit if one is available, and reports whether it did. Wait then is not necessary.
+func (l *Limit) TryWait() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken, _ := l.member.take(l.now())
+	return taken
+}
+
 // wait changes the number of waiting callers.
 func (l *Limit) wait(n int) {
 	l.mu.Lock()
@@ -175,11 +183,16 @@ func (l *Limit) wait(n int) {
 
 // Done returns a permit of Wait. The worker calls it when the attempt has ended.
 func (l *Limit) Done() {
+	if l.cfg.Concurrency == 0 {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	over := l.member.whole && float64(l.member.running) > l.member.current(l.now())
-	l.member.done()
-	l.signal()
+	over := float64(l.member.running) > l.member.current(l.now())
+	l.member.running--
+	if l.member.waiting > 0 {
+		l.signal()
+	}
 	if over { // others wait for the permit
 		l.ask(l.now())
 	}

@@ -217,6 +217,7 @@ func TestRateIsShared(t *testing.T) {
 				for range messages {
 					batch = append(batch, &reprise.Message{RoutingKey: "orders"})
 				}
+				synctest.Wait() // the workers have declared the queue
 				if err := client.PublishBatch(t.Context(), batch); err != nil {
 					t.Fatal(err)
 				}

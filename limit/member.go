@@ -66,13 +66,6 @@ func (m *member) take(now time.Duration) (taken bool, wait time.Duration) {
 	return false, time.Duration(math.Ceil((1 - m.tokens) / share * 1e9))
 }
 
-// done returns a permit.
-func (m *member) done() {
-	if m.whole {
-		m.running--
-	}
-}
-
 // request returns the next request.
 func (m *member) request(now time.Duration, id string) request {
 	m.sent = now

@@ -246,7 +246,7 @@ func (f *fleet) use() {
 			for len(p.running) > 0 && !f.now.Before(p.running[0]) {
 				p.running = p.running[1:]
 				over := float64(p.member.running) > p.member.current(now)
-				p.member.done()
+				p.member.running--
 				if over && p.linked > 0 {
 					f.send(p)
 				}

@@ -18,6 +18,9 @@ type Limiter interface {
 	Wait(ctx context.Context) error
 }
 
+// trier is a Limiter that can issue a permit immediately. Otherwise, TryWait returns false, and Wait follows.
+type trier interface{ TryWait() bool }
+
 // releaser is a Limiter that limits the number of running attempts. Done is called once for each permit.
 type releaser interface{ Done() }
 
@@ -95,6 +98,9 @@ func (a *admission) ready() bool {
 		return true
 	}
 	if paused, _ := p.remaining(); a.permit == nil && paused <= 0 {
+		if a.passed = p.tryLimit(); a.passed {
+			return true
+		}
 		ctx, cancel := context.WithCancel(a.alive)
 		permit := make(chan bool, 1)
 		a.permit, a.cancel = permit, cancel
@@ -401,6 +407,15 @@ func (p *pauser) limit(ctx context.Context) bool {
 		p.pause(faultPause, err)
 	}
 	return err == nil
+}
+
+// tryLimit reports whether the limiter has issued a permit immediately. A goroutine for each attempt would cost more than the rest of
+// the attempt.
+func (p *pauser) tryLimit() (yes bool) {
+	if l, ok := p.limiter.(trier); ok {
+		_ = guard.Call("limiter", func() error { yes = l.TryWait(); return nil })
+	}
+	return yes
 }
 
 // release returns a permit of the limiter.

@@ -76,3 +76,34 @@ func TestWorkerCallsFailedLimiterAgain(t *testing.T) {
 		}
 	})
 }
+
+// trying is a Limiter that issues every second permit immediately.
+type trying struct{ tried, waited, done atomic.Int32 }
+
+func (l *trying) TryWait() bool { return l.tried.Add(1)%2 == 0 }
+
+func (l *trying) Wait(context.Context) error { l.waited.Add(1); return nil }
+
+func (l *trying) Done() { l.done.Add(1) }
+
+// The worker calls Wait only if TryWait has not issued a permit, and returns each permit once.
+func TestWorkerTriesLimiter(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		const messages = 20
+		limiter := &trying{}
+		h := newScript(func(*reprise.Delivery) error { return nil })
+		stop := start(t, dial(), reprise.WorkerConfig{Queue: "work", Handler: h, Concurrency: 2, Limiter: limiter})
+		for range messages {
+			r.publish("", "work", amqp.Publishing{})
+		}
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		tried, waited, done := limiter.tried.Load(), limiter.waited.Load(), limiter.done.Load()
+		if permits := tried/2 + waited; h.count() != messages || waited != (tried+1)/2 || done != permits {
+			t.Errorf("handled %d messages, tried %d, waited %d, done %d", h.count(), tried, waited, done)
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/bench/internal/profiles"
+	"github.com/reprisemq/reprise/limit"
 )
 
 // job is the task of a contender. Each contender runs in a separate process.
@@ -24,6 +25,7 @@ type job struct {
 	partitions  int    // 0: any order
 
 	delay time.Duration // of retries
+	limit *limit.Config // of a Worker; nil: none
 
 	reprise string // path of the command
 
@@ -36,33 +38,35 @@ type job struct {
 type contender func(context.Context, *job) error
 
 var contenders = map[string]contender{
-	"consume-no-ack":     consumeWithoutAcks,
-	"consume-each":       consumeAckEach,
-	"consume-batch":      consumeAckBatch,
-	"consume-reprise":    consumeReprise,
-	"consume-mux":        consumeMux,
-	"consume-limited":    consumeLimited,
-	"consume-collected":  consumeCollected,
-	"fail-some":          failSome,
-	"consume-json":       consumeJSON,
-	"consume-encrypted":  consumeEncrypted,
-	"consume-stored":     consumeStored,
-	"retry-one-by-one":   retryOneByOne,
-	"retry-pipelined":    retryPipelined,
-	"retry-trail":        retryPipelinedTrail,
-	"retry-reprise":      retryReprise,
-	"retry-announced":    retryAnnounced,
-	"publish-one-by-one": publishOneByOne,
-	"publish-pipelined":  publishPipelined,
-	"publish-reprise":    publishReprise,
-	"up-exec-python":     up("exec", "python3", "handler.py"),
-	"up-http-python":     up("http", "python3", "handler.py"),
-	"up-unix-python":     up("unix", "python3", "handler.py"),
-	"up-process-python":  up("process", "python3", "handler.py"),
-	"up-exec-node":       up("exec", "node", "handler.js"),
-	"up-http-node":       up("http", "node", "handler.js"),
-	"up-unix-node":       up("unix", "node", "handler.js"),
-	"up-process-node":    up("process", "node", "handler.js"),
+	"consume-no-ack":             consumeWithoutAcks,
+	"consume-each":               consumeAckEach,
+	"consume-batch":              consumeAckBatch,
+	"consume-reprise":            consumeReprise,
+	"consume-shared-rate":        consumeSharedRate,
+	"consume-shared-concurrency": consumeSharedConcurrency,
+	"consume-mux":                consumeMux,
+	"consume-limited":            consumeLimited,
+	"consume-collected":          consumeCollected,
+	"fail-some":                  failSome,
+	"consume-json":               consumeJSON,
+	"consume-encrypted":          consumeEncrypted,
+	"consume-stored":             consumeStored,
+	"retry-one-by-one":           retryOneByOne,
+	"retry-pipelined":            retryPipelined,
+	"retry-trail":                retryPipelinedTrail,
+	"retry-reprise":              retryReprise,
+	"retry-announced":            retryAnnounced,
+	"publish-one-by-one":         publishOneByOne,
+	"publish-pipelined":          publishPipelined,
+	"publish-reprise":            publishReprise,
+	"up-exec-python":             up("exec", "python3", "handler.py"),
+	"up-http-python":             up("http", "python3", "handler.py"),
+	"up-unix-python":             up("unix", "python3", "handler.py"),
+	"up-process-python":          up("process", "python3", "handler.py"),
+	"up-exec-node":               up("exec", "node", "handler.js"),
+	"up-http-node":               up("http", "node", "handler.js"),
+	"up-unix-node":               up("unix", "node", "handler.js"),
+	"up-process-node":            up("process", "node", "handler.js"),
 }
 
 // tick is the interval after which a loop by hand acks an incomplete batch.

@@ -15,6 +15,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/claimcheck"
 	"github.com/reprisemq/reprise/encryption"
+	"github.com/reprisemq/reprise/limit"
 )
 
 // delay is the delay of retries. It exceeds the duration of the benchmark, so that all copies stay in the wait queue.
@@ -119,6 +120,18 @@ func failSome(ctx context.Context, j *job) error {
 	}))
 }
 
+// consumeSharedRate limits the rate of all processes, far above the rate of this one.
+func consumeSharedRate(ctx context.Context, j *job) error {
+	j.limit = &limit.Config{Name: "bench-rate", Rate: 100_000_000}
+	return consumeReprise(ctx, j)
+}
+
+// consumeSharedConcurrency limits the attempts of all processes, far above the attempts of this one.
+func consumeSharedConcurrency(ctx context.Context, j *job) error {
+	j.limit = &limit.Config{Name: "bench-concurrency", Concurrency: 10_000}
+	return consumeReprise(ctx, j)
+}
+
 // consumeJSON decodes the bodies.
 func consumeJSON(ctx context.Context, j *job) error {
 	type order struct {
@@ -157,6 +170,17 @@ func (j *job) worker(ctx context.Context, config *reprise.Config, handler repris
 	}
 	if j.partitions > 0 {
 		worker.OrderBy = &reprise.Keyed{Partitions: j.partitions}
+	}
+	if j.limit != nil {
+		shared, err := limit.New(client, *j.limit)
+		if err != nil {
+			return err
+		}
+		defer shared.Close()
+		for shared.Share() == 0 { // not part of the measurement
+			time.Sleep(time.Millisecond)
+		}
+		worker.Limiter = shared
 	}
 	w, err := reprise.NewWorker(client, worker)
 	if err != nil {

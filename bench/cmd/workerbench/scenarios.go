@@ -72,6 +72,18 @@ var scenarios = []scenario{
 		},
 	},
 	{
+		name:   "limits",
+		text:   "As consume, with limits that are never reached.",
+		target: "0.95 of no limit",
+		base:   "× no limit",
+		filled: true,
+		entries: []entry{
+			{name: "no limit", contender: "consume-reprise", against: "no limit", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "shared rate", contender: "consume-shared-rate", against: "no limit", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "shared concurrency", contender: "consume-shared-concurrency", against: "no limit", job: settings{prefetch: 200, concurrency: 8}},
+		},
+	},
+	{
 		name:   "order",
 		text:   "As consume, with 10,000 keys and 8 partitions. One message in 20 fails once, and is retried after 100 ms.",
 		target: "by key: 0.5 of any order",
