@@ -1,6 +1,7 @@
 package reprise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,12 +46,13 @@ func (pl *planner) reports(d *delivery, p *plan) []report {
 
 // addReport adds the report of a message, if it requests one.
 func (pl *planner) addReport(all []report, d *consume.Delivery, result, text string) []report {
+	queue := cmp.Or(d.Source, pl.cfg.Queue)
 	request, asked := protocol.ReadOutcomeRequest(d.Marked)
-	if !asked || pl.cfg.AsDelivered || !request.Asks(pl.cfg.Queue, d.MessageID) {
+	if !asked || pl.cfg.AsDelivered || !request.Asks(queue, d.MessageID) {
 		return all
 	}
 	return append(all, report{to: request.To, of: d, Outcome: protocol.Outcome{
-		Replay: request.Replay, Key: request.Key, Queue: pl.cfg.Queue, Attempt: d.Attempt, Result: result, Error: text,
+		Replay: request.Replay, Key: request.Key, Queue: queue, Attempt: d.Attempt, Result: result, Error: text,
 	}})
 }
 

@@ -28,7 +28,7 @@ type OutcomeRequest struct {
 	To        string // queue to report to
 	Replay    string // copied into the report; equal to HeaderReplay
 	Key       string // copied into the report; proves that the report answers a request
-	Queue     string // work queue to which the message was sent
+	Queue     string // work queue, lane or partition to which the message was sent
 	MessageID string
 }
 
@@ -69,7 +69,7 @@ const (
 type Outcome struct {
 	Replay  string // OutcomeRequest.Replay
 	Key     string // OutcomeRequest.Key
-	Queue   string // work queue of the consumer
+	Queue   string // OutcomeRequest.Queue
 	Attempt int    // number of the attempt, from 1
 	Result  string // OutcomeSucceeded or OutcomeRetrying
 	Error   string // error of the failed attempt; optional, at most 1 KiB

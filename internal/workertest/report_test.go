@@ -1,6 +1,7 @@
 package workertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
@@ -342,5 +344,47 @@ func TestWorkerReportsEachMessageOfBurst(t *testing.T) {
 		if n := r.depth(to); n != 3 {
 			t.Errorf("reports of 3 successes: got %d, want 3", n)
 		}
+	})
+}
+
+// A replay sends a message to the partition or the lane in which it failed, and requests a report from there.
+func TestPartitionsAndLanesReportOutcomes(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		c, r := dial(t, b.URL), newRaw(t, b.URL)
+		to := protocol.OutcomeQueuePrefix + testkit.Name(t, "archive")
+		r.deleteQueues(to)
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: to}}}); err != nil {
+			t.Fatal(err)
+		}
+		reports := func(config reprise.WorkerConfig, part string) {
+			t.Helper()
+			config.Policy.Backoff = backoff.Fixed(50 * time.Millisecond)
+			config.Handler = reprise.HandlerFunc(func(_ context.Context, m *reprise.Delivery) error {
+				if m.Attempt == 1 {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			start(t, c, config)
+			asks := protocol.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: part, MessageID: "1"}
+			m := &reprise.Message{RoutingKey: part, MessageID: "1", Headers: map[string]any{protocol.HeaderOutcome: asks.Table()}}
+			testkit.Eventually(t, timeout, func() error { return c.Publish(t.Context(), m) })
+			testkit.Eventually(t, timeout, func() bool { return r.depth(to) == 2 })
+			for _, want := range []string{protocol.OutcomeRetrying, protocol.OutcomeSucceeded} {
+				d, _, err := r.Get(to, true)
+				o, _ := protocol.ReadOutcome(topology.Table(d.Headers))
+				if err != nil || o.Result != want || o.Queue != part {
+					t.Errorf("report: got %+v (%v), want %s in %s", o, err, want, part)
+				}
+			}
+		}
+		l := newLaned(t, b, 2)
+		reports(l.config(nil), l.all()[1])
+		if b.IsRabbitMQ && b.Version < "4" {
+			return // OrderBy requires RabbitMQ 4.0
+		}
+		queue := testkit.Name(t, "keyed")
+		cleanKeyed(t, b.URL, queue, 2)
+		reports(reprise.WorkerConfig{Queue: queue, OrderBy: &reprise.Keyed{Partitions: 2}}, queue+".part.1-of-2")
 	})
 }

@@ -155,9 +155,9 @@ func (d *redrive) count(n int) {
 // restores its position.
 func (d *redrive) move(ctx context.Context, m *reprise.Delivery) error {
 	d.count(1) // until the worker calls acked
-	out, err := d.message(ctx, m)
+	out, failedIn, err := d.message(ctx, m)
 	if err == nil {
-		err = d.publish(ctx, out)
+		err = d.publish(ctx, out, failedIn)
 	}
 	if err == nil {
 		return nil
@@ -170,10 +170,10 @@ func (d *redrive) move(ctx context.Context, m *reprise.Delivery) error {
 	return err
 }
 
-// message returns the message to publish for a message of the failed queue.
-func (d *redrive) message(ctx context.Context, m *reprise.Delivery) (*reprise.Message, error) {
+// message returns the message to publish for a message of the failed queue, and the queue in which it failed.
+func (d *redrive) message(ctx context.Context, m *reprise.Delivery) (out *reprise.Message, failedIn string, err error) {
 	if m.Headers[topology.HeaderReplay] == d.mark {
-		return nil, fmt.Errorf("message %s was sent and has failed again, and is now before the remaining messages of queue %s (pause the worker, or correct the cause first)", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From))
+		return nil, "", fmt.Errorf("message %s was sent and has failed again, and is now before the remaining messages of queue %s (pause the worker, or correct the cause first)", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From))
 	}
 	at, to, err := d.cfg.target(ctx, m, d.router)
 	err = cmp.Or(err, to.check(d.cfg.ByQueueName))
@@ -181,7 +181,7 @@ func (d *redrive) message(ctx context.Context, m *reprise.Delivery) (*reprise.Me
 		err = &ClaimError{Queue: at.Queue}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot redrive message %s of queue %s: %w", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From), err)
+		return nil, "", fmt.Errorf("cannot redrive message %s of queue %s: %w", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From), err)
 	}
 	if d.warned.first(to) {
 		d.cfg.Logger.Warn("redrive sends by queue name", "queue", to.Queue, "warning", to.Warning)
@@ -189,20 +189,24 @@ func (d *redrive) message(ctx context.Context, m *reprise.Delivery) (*reprise.Me
 	content := failed.ContentOf(m)
 	restored, err := framework.Restore(content, m.Queue, content)
 	if err != nil {
-		return nil, fmt.Errorf("cannot redrive message %s of queue %s: %w", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From), err)
+		return nil, "", fmt.Errorf("cannot redrive message %s of queue %s: %w", brief.Quoted(m.MessageID), brief.Quoted(d.cfg.From), err)
 	}
-	out := failed.ResetAttempts(restored.Content, d.cfg.Marks)
+	out = failed.ResetAttempts(restored.Content, d.cfg.Marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
 	out.Headers[topology.HeaderReplay] = d.mark
-	return out, nil
+	return out, at.Queue, nil
 }
 
 // publish retries until the broker confirms the message, an error occurs that a retry cannot solve, or ctx is done.
-func (d *redrive) publish(ctx context.Context, m *reprise.Message) error {
+func (d *redrive) publish(ctx context.Context, m *reprise.Message, failedIn string) error {
 	longer, cancel := background.Grace(ctx, redriveGrace)
 	defer cancel()
 	for failures := 1; ; failures++ {
 		err := d.client.Publish(longer, m)
+		if isDivided(err, m, failedIn) {
+			m.RoutingKey = failedIn
+			err = d.client.Publish(longer, m)
+		}
 		switch {
 		case err == nil:
 			return nil
@@ -298,13 +302,11 @@ type RedriveConfig struct {
 	Logger *slog.Logger
 }
 
-// target returns the route of a message, and, if c.To is not set, the work queue in which the message failed.
+// target returns the route of a message, and the work queue in which the message failed. It is claimed only if the route depends on it.
 func (c RedriveConfig) target(ctx context.Context, m *reprise.Delivery, r *router) (failed.Place, route, error) {
 	a := framework.Take(m, c.Origin)
 	at := framework.PlaceOf(m, c.Origin).OrByName(c.From)
 	to, err := r.to(ctx, store.Origin{Queue: at.Queue, FailedQueue: c.From, Exchange: a.Exchange, Key: a.RoutingKey}, c.To)
-	if c.To != nil {
-		return failed.Place{}, to, err
-	}
+	at.Claimed = at.Claimed && c.To == nil
 	return at, to, err
 }

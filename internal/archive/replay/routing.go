@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/archive/failed"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
@@ -410,6 +411,12 @@ func (w *warnedQueues) first(to route) bool {
 // errUnknownQueue is returned if the work queue of a message is not known. Publishing the message to the failed queue
 // would archive it again, and no worker would receive it.
 var errUnknownQueue = errors.New("queue in which the message failed is unknown (set a destination)")
+
+// isDivided reports whether a message is unroutable because its target is a work queue of which only the partitions or lanes exist,
+// and the message failed in one of them. It returns to this one.
+func isDivided(err error, m *reprise.Message, failedIn string) bool {
+	return errors.Is(err, reprise.ErrUnroutable) && m.Exchange == "" && failedIn != m.RoutingKey && amqpvalue.WorkQueue(failedIn) == m.RoutingKey
+}
 
 // to returns the route of a message to the target or, if target is nil, to the queue in which the message failed. All
 // replays, redrives and previews use it. The caller sends the message only if route.check permits it.

@@ -98,17 +98,29 @@ func (x *run) publish(ctx context.Context, batch []*failed.Message) []publishRes
 	}
 	longer, cancel := background.Grace(ctx, x.cfg.DrainTimeout)
 	defer cancel()
-	var full []*reprise.Message // messages without room for a request
-	var fullPlaces []int
+	var again []*reprise.Message
+	var againPlaces []int
 	for i, err := range x.batch(longer, messages) {
-		all[places[i]].err = err
-		if _, asks := messages[i].Headers[protocol.HeaderOutcome]; asks && errors.Is(err, reprise.ErrInvalidMessage) {
-			delete(messages[i].Headers, protocol.HeaderOutcome)
-			full, fullPlaces = append(full, messages[i]), append(fullPlaces, places[i])
+		n := places[i]
+		m, out := batch[n], messages[i]
+		all[n].err = err
+		_, asks := out.Headers[protocol.HeaderOutcome]
+		switch {
+		case isDivided(err, out, m.Queue):
+			out.RoutingKey = m.Queue
+			if asks {
+				x.request(out, m.ID, route{Queue: m.Queue})
+			}
+		case asks && errors.Is(err, reprise.ErrInvalidMessage):
+			delete(out.Headers, protocol.HeaderOutcome)
+			all[n].unasked = store.NoRoom
+		default:
+			continue
 		}
+		again, againPlaces = append(again, out), append(againPlaces, n)
 	}
-	for i, err := range x.batch(longer, full) {
-		all[fullPlaces[i]].unasked, all[fullPlaces[i]].err = store.NoRoom, err
+	for i, err := range x.batch(longer, again) {
+		all[againPlaces[i]].err = err
 	}
 	return all
 }
