@@ -116,8 +116,12 @@ type partition struct {
 	release  chan struct{}        // receives a token if this process owns too many partitions
 }
 
-// consumeKeyed consumes the partitions until ctx is done. The partitions then drain; the caller closes them.
+// consumeKeyed consumes the partitions until ctx is done, or until the client is closed. The partitions then drain; the caller closes
+// them.
 func (c *Consumer) consumeKeyed(ctx context.Context) (*partitions, error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	closed := make(chan error, 1)
 	g := &partitions{consumer: c, declaring: make(chan struct{}, 1), more: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
 	g.leave, g.cancel = context.WithCancel(c.settling)
 	if err := g.declare(ctx); err != nil {
@@ -136,7 +140,12 @@ func (c *Consumer) consumeKeyed(ctx context.Context) (*partitions, error) {
 		}
 		return err
 	}
-	errs := []error{run(func() { defer close(starting); g.start(ctx) }), run(func() { g.balance(ctx) }), run(func() { g.attend(ctx) })}
+	errs := []error{run(func() { defer close(starting); g.start(ctx) }), run(func() { g.balance(ctx) }), run(func() {
+		if err := g.attend(ctx); err != nil {
+			closed <- err
+			end()
+		}
+	})}
 	for _, p := range g.all {
 		errs = append(errs, run(func() { p.run(ctx) }))
 	}
@@ -145,7 +154,12 @@ func (c *Consumer) consumeKeyed(ctx context.Context) (*partitions, error) {
 	}
 	<-ctx.Done()
 	<-starting
-	return g, nil
+	select {
+	case err := <-closed:
+		return g, err
+	default:
+		return g, nil
+	}
 }
 
 // close waits until all partitions are released, for at most timeout, and then releases them immediately.

@@ -10,8 +10,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// attend keeps a consumer of the members queue, so that the other processes count this process.
-func (g *partitions) attend(ctx context.Context) {
+// attend keeps a consumer of the members queue, so that the other processes count this process. It returns an error if the client is
+// closed.
+func (g *partitions) attend(ctx context.Context) error {
 	c := g.consumer
 	retrier := retry.Retrier{Schedule: c.Reconnect}
 	for ctx.Err() == nil {
@@ -36,10 +37,11 @@ func (g *partitions) attend(ctx context.Context) {
 			}
 		}
 		if errors.Is(err, amqpconn.ErrClosed) {
-			return
+			return err
 		}
 		_ = retry.Sleep(ctx, retrier.Failed(time.Since(began)))
 	}
+	return nil
 }
 
 // quota returns the number of partitions that this process should own, and the number of processes.

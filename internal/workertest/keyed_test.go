@@ -472,3 +472,29 @@ func TestOperatorControlsKey(t *testing.T) {
 		}
 	})
 }
+
+// Run ends when the client is closed.
+func TestKeyedWorkerEndsWithClient(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		c := dial()
+		h := newScript(func(*reprise.Delivery) error { return reprise.RetryAfter(time.Hour, errors.New("it fails")) })
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", OrderBy: &reprise.Keyed{Partitions: 2}, Handler: h})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(t.Context()) }()
+		c.log.wait(t, "consuming", 1)
+		if err := c.PublishKeyed(t.Context(), "work", 2, "a", &reprise.Message{}); err != nil {
+			t.Fatal(err)
+		}
+		h.wait(t, 1)
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; !errors.Is(err, reprise.ErrClosed) {
+			t.Errorf("Run: got %v, want ErrClosed", err)
+		}
+	})
+}
