@@ -421,9 +421,10 @@ func (w *Worker) settled(d *delivery, e Event) {
 	}
 }
 
-// announceRetry reports a waiting message to operators.
+// announceRetry reports a waiting message to operators. It does not report copies in held queues, because only their owner acts on
+// them: see Client.ControlKey.
 func (w *Worker) announceRetry(d *delivery, p *plan) {
-	if p.hop.Delay < protocol.MinReportedRetry {
+	if p.hop.Delay < protocol.MinReportedRetry || w.cfg.OrderBy != nil {
 		return
 	}
 	f := &p.failure

@@ -76,3 +76,31 @@ func TestAnnouncedWorkerReportsRetries(t *testing.T) {
 		report("5")
 	})
 }
+
+// A worker with OrderBy does not report retries, because an archive cannot act on the copies in held queues. Its status has the keys.
+func TestAnnouncedWorkerReportsBlockedKeysOnly(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		if _, err := r.QueueDeclare("reports", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		h := newScript(func(*reprise.Delivery) error { return reprise.RetryAfter(time.Hour, errors.New("it fails")) })
+		c := dial(announced)
+		stop := start(t, c, reprise.WorkerConfig{Queue: "work", OrderBy: &reprise.Keyed{Partitions: 1}, Handler: h})
+		time.Sleep(time.Second)
+		if err := r.QueueBind("reports", "work", protocol.RetriesExchange, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.PublishKeyed(t.Context(), "work", 1, "a", &reprise.Message{}); err != nil {
+			t.Fatal(err)
+		}
+		h.wait(t, 1)
+		time.Sleep(time.Minute)
+		if n := r.depth("reports"); n != 0 {
+			t.Errorf("got %d reports, want none", n)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -22,6 +22,7 @@ type WaitingSummary struct {
 	Groups  []store.WaitingGroup `json:"groups"`
 	Missing int64                `json:"missing,omitempty"` // number of retries in the last day that workers did not report
 	Silent  []Text               `json:"silent,omitempty"`  // queues whose announced workers retry messages but do not report retries
+	Keyed   []Text               `json:"keyed,omitempty"`   // queues with blocked keys, whose waiting messages are not listed
 	Problem string               `json:"problem,omitempty"` // why the list may be outdated
 
 	Blocked []WaitingBlocked `json:"blocked,omitempty"` // wait queues from which no message returns

@@ -316,3 +316,18 @@ func TestOverviewShowsPausedQueue(t *testing.T) {
 		}
 	}
 }
+
+// The list of waiting retries names queues with blocked keys, because it does not contain their messages.
+func TestRetryingNamesQueuesWithBlockedKeys(t *testing.T) {
+	crew := withKeys()
+	crew.workers[4].Counts.Retried = 7
+	c := newConsole(t, Config{Archive: newArchive(t, store.Config{}), Fleet: crew})
+	body := ask(t, c, "GET", "/retrying", nil).Body.String()
+	if !strings.Contains(body, `<strong>Not listed:</strong> retries of <span class="mono">payments</span>. Their workers keep the order of keys`) {
+		t.Errorf("page does not refer to the blocked keys: %s", body)
+	}
+	s := get[api.WaitingSummary](t, ask(t, newCheckedConsole(t, c), "GET", "/api/v1/waiting/summary", nil))
+	if len(s.Keyed) != 1 || s.Keyed[0] != "payments" || len(s.Silent) != 0 {
+		t.Errorf("summary: got keyed %q and silent %q, want payments and none", s.Keyed, s.Silent)
+	}
+}

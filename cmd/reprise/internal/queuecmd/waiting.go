@@ -190,6 +190,9 @@ func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 	for _, queue := range s.Silent {
 		fmt.Fprintf(&b, "retries of queue %s are not known: its workers retried before this console started, or have an older version, which does not report retries\n", terminal.OneLine(string(queue)))
 	}
+	for _, queue := range s.Keyed {
+		fmt.Fprintf(&b, "queue %s keeps the order of keys: `reprise keys ls` lists its waiting messages\n", terminal.OneLine(string(queue)))
+	}
 	if s.Problem != "" {
 		b.WriteString(s.Problem + "\n")
 	}

@@ -39,8 +39,13 @@ func (c *Call) WaitingSummary(f store.WaitingFilter) (s api.WaitingSummary, err 
 	}
 	s.Missing = reports.Missing
 	for _, w := range c.Workers().Workers {
-		if queue := api.Text(w.Queue); w.Counts.Retried > 0 && !reports.Reports(w.Queue) && !slices.Contains(s.Silent, queue) {
-			s.Silent = append(s.Silent, queue)
+		queue, list := api.Text(w.Queue), &s.Silent
+		if w.Keys != nil {
+			list = &s.Keyed
+		}
+		waits := w.Keys == nil && w.Counts.Retried > 0 && !reports.Reports(w.Queue) || w.Keys != nil && w.Keys.Blocked > 0
+		if waits && !slices.Contains(*list, queue) {
+			*list = append(*list, queue)
 		}
 	}
 	if r, ok := c.Rescheduler.(interface{ Blocked() []waiting.BlockedQueue }); ok {
