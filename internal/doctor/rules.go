@@ -202,8 +202,8 @@ var queueRules = []Rule{
 			if q.Ready == 0 || q.Consumers > 0 || q.Kind == "stream" || len(b.indexed.feeding[q]) > 0 {
 				return // unread-failed-queue reports a queue that receives dead letters
 			}
-			if _, _, _, dead := q.deadLetter(); !dead {
-				found(fmt.Sprintf("%d ready messages and no consumer", q.Ready), "start a consumer, or delete the queue and its bindings")
+			if _, _, _, dead := q.deadLetter(); !dead || part.MatchString(q.Name) {
+				found(fmt.Sprintf("%d ready messages and no consumer", q.Ready), Consume(q.Name))
 			}
 		}),
 	},
@@ -225,6 +225,21 @@ var queueRules = []Rule{
 			}
 		}),
 	},
+}
+
+var part = regexp.MustCompile(`(?s)^(.+)\.(lane|part)\.[0-9]+-of-([0-9]+)(?:\.held)?$`)
+
+// Consume describes how the messages of a queue without a consumer are processed. A lane or partition remains if workers with another
+// number replace its workers.
+func Consume(queue string) string {
+	switch m := part.FindStringSubmatch(queue); {
+	case m == nil:
+		return "start a consumer, or delete the queue and its bindings"
+	case m[2] == "part": // another consumer would change the order of the keys
+		return fmt.Sprintf("run workers of %s with order_by and partitions: %s until its partitions are empty", brief.Quoted(m[1]), m[3])
+	default:
+		return fmt.Sprintf("run workers of %s with lanes: %s until its lanes are empty, or move the messages to a current lane: reprise redrive --from %s --to LANE", brief.Quoted(m[1]), m[3], brief.Shell(queue))
+	}
 }
 
 // defaultConsumerTimeout is the default of RabbitMQ (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).

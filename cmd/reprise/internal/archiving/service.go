@@ -244,6 +244,14 @@ func (d *Service) Inspector() func(context.Context, string) (topology.Queue, err
 	return d.Settings.Management.Queue
 }
 
+// Queues returns the queues of the broker, or none if the console does not know the management API.
+func (d *Service) Queues(ctx context.Context) ([]mgmtapi.Queue, error) {
+	if d == nil || d.Settings.Management == nil {
+		return nil, nil
+	}
+	return mgmtapi.API(*d.Settings.Management).Queues(ctx)
+}
+
 // Topology returns the exchanges and bindings of the broker, or nil if the management API is not configured or does not describe them.
 func (d *Service) Topology(ctx context.Context) *topology.Topology {
 	if d == nil || d.Settings.Management == nil {

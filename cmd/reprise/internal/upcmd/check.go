@@ -106,6 +106,11 @@ func checkBroker(ctx context.Context, cfg *config.Config, parts *parts, log *slo
 			warnings = append(warnings, fmt.Sprintf("queue %s: %s", p.Queue, risk))
 		}
 	}
+	left, err := parts.unconsumed(ctx)
+	if err != nil {
+		left = []string{"cannot list the queues: " + err.Error()}
+	}
+	warnings = append(warnings, left...)
 	if cfg.Schedule != nil {
 		if err := cfg.Schedule.Check(ctx, client); err != nil {
 			conflicts = append(conflicts, fmt.Errorf("schedule: %w", err))

@@ -174,6 +174,17 @@ func (c *Command) run(stop *serve.Signals, hangup <-chan struct{}, cfg *config.C
 	group.Add(parts.outbox.runner(client))
 	group.Add(crew) // the workers stop before the archive service, which archives the messages that they park last
 	group.Add(reprise.RunnerFunc(func(ctx context.Context) error {
+		left, err := parts.unconsumed(ctx)
+		if err != nil {
+			log.Debug("cannot list the queues", "error", err)
+		}
+		for _, text := range left {
+			log.Warn("messages are not consumed", "reason", text)
+		}
+		<-ctx.Done()
+		return nil
+	}))
+	group.Add(reprise.RunnerFunc(func(ctx context.Context) error {
 		newReloader(c.Config, cfg, crew, log).serve(ctx, hangup)
 		return nil
 	}))
