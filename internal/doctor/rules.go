@@ -71,6 +71,20 @@ var queueRules = []Rule{
 		}),
 	},
 	{
+		Name: "limited-partition", Severity: Loss,
+		Why: "The queues of order_by contain the messages of keys that wait, and their order. When a limit refuses a copy, the worker parks its message before earlier ones are processed; when a limit removes a message, it is lost.",
+		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
+			if _, keyed := protocol.ReadKeyedQueue(q.Name); !keyed {
+				return
+			}
+			for _, key := range []string{"message-ttl", "max-length", "max-length-bytes", "expires", "delivery-limit"} {
+				if n, set := q.limit(key); set && (key != "delivery-limit" || !unlimited(n)) {
+					found(fmt.Sprintf("%s is %d", key, n), settingFix(q))
+				}
+			}
+		}),
+	},
+	{
 		Name: "policy-against-argument", Severity: Advice,
 		Why: "The policy changes nothing, or less than it says: the argument of the queue applies, or the lower of two limits.",
 		check: eachQueue(func(b *Broker, q *Queue, found func(evidence, fix string)) {
@@ -253,8 +267,8 @@ func eachQueue(check func(b *Broker, q *Queue, found func(evidence, fix string))
 	return func(b *Broker, found func(Finding)) {
 		for i := range b.Queues {
 			q := &b.Queues[i]
-			if protocol.IsControlQueue(q.Name) {
-				continue // its statuses and reports may be dropped
+			if k, keyed := protocol.ReadKeyedQueue(q.Name); protocol.IsControlQueue(q.Name) || keyed && k.Partition == "" {
+				continue // its statuses and reports may be dropped, or it has no messages
 			}
 			check(b, q, func(evidence, fix string) {
 				found(Finding{VHost: q.VHost, Object: q.String(), Evidence: evidence, Fix: fix})
@@ -264,8 +278,12 @@ func eachQueue(check func(b *Broker, q *Queue, found func(evidence, fix string))
 }
 
 // settingFix returns the command that changes settings of one queue: keys, each followed by its value. This is a policy, unless an
-// argument of the queue overrides it. Only one policy applies, so the fix names the one that applies now.
+// argument of the queue overrides it. Only one policy applies, so the fix names the one that applies now. The queues of order_by need
+// their arguments, and no limits.
 func settingFix(q *Queue, settings ...string) string {
+	if k, keyed := protocol.ReadKeyedQueue(q.Name); keyed {
+		return fmt.Sprintf("change the pattern of %s, so that it does not match the partitions and held queues of %s", policyOf(q), k.Queue)
+	}
 	var policy, arguments []string
 	overrides := ""
 	for pair := range slices.Chunk(settings, 2) {
