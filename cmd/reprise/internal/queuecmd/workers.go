@@ -190,6 +190,7 @@ type Pause struct {
 	Worker      string         `placeholder:"ID" help:"ID of one worker, or its first characters. The pause ends when the worker stops."`
 	For         *time.Duration `placeholder:"TIME" help:"Duration of the pause, such as 10m or 1d. Default: until reprise resume."`
 	Reason      string         `placeholder:"TEXT" help:"Reason, for other operators."`
+	Yes         bool           `short:"y" help:"Also pause a queue without workers that does not exist, for workers that start later."`
 	brokerFlags `group:"Broker:"`
 }
 
@@ -202,6 +203,7 @@ and Go programs with Config.Announce. Other consumers of the queue continue.
 Examples:
   reprise pause orders --for 10m --reason 'the payment provider is down'
   reprise pause orders --worker 9f2c
+  reprise pause new-orders --yes
   reprise resume orders
 `
 }
@@ -215,7 +217,7 @@ func (c *Pause) Run(ctx context.Context, streams terminal.IO) error {
 	p := protocol.Pause{By: remote.Actor(), Reason: c.Reason}
 	return c.with(ctx, "reprise pause", streams, func(ctx context.Context, client *reprise.Client, list *fleet.List) error {
 		if err := c.exists(ctx, client, list); err != nil {
-			return fmt.Errorf("%w; nothing was paused", err)
+			return fmt.Errorf("%w; nothing was paused (--yes pauses workers that start later)", err)
 		}
 		id, err := c.worker(ctx, list, c.Queue, c.Worker)
 		if err != nil {
@@ -232,8 +234,11 @@ func (c *Pause) Run(ctx context.Context, streams terminal.IO) error {
 	})
 }
 
-// exists returns an error if the queue does not exist and no worker has it. Workers with order_by or lanes consume other queues.
+// exists returns an error if the queue does not exist and no worker has it, unless the user has confirmed this. Workers with order_by or lanes consume other queues.
 func (c *Pause) exists(ctx context.Context, client *reprise.Client, list *fleet.List) error {
+	if c.Yes {
+		return nil
+	}
 	_, missing := client.Depth(ctx, c.Queue)
 	if missing == nil {
 		return nil
