@@ -74,10 +74,15 @@ func Headers(headers topology.Table, width int) string {
 	return "\nheaders\n" + b.String()
 }
 
-// headerText formats the value of a header. Arrays and tables are JSON.
+// headerText formats the value of a header. Arrays and tables are JSON. Bytes that are text, such as a checkpoint, are text.
 func headerText(value any) string {
-	if text, ok := value.(string); ok {
-		return text
+	switch x := value.(type) {
+	case string:
+		return x
+	case []byte:
+		if api.IsText(x) {
+			return string(x)
+		}
 	}
 	if text, ok := tablejson.Text(value); ok {
 		return text

@@ -88,15 +88,11 @@ func keysText(all fleet.BlockedKeys, now time.Time, width int) string {
 		{Name: "ERROR", Least: 20, Ends: true},
 	})
 	for _, k := range all.Keys {
-		next := "now"
-		if k.Next.After(now) {
-			next = terminal.Ago(k.Next, now)
-		}
 		key := cmp.Or(k.Key, `""`)
 		if k.Inexact {
 			key += "…"
 		}
-		table.Add(key, terminal.Ago(k.Since, now), next, strconv.Itoa(k.Attempts), strconv.Itoa(k.Behind), remote.CauseLine(k.Error))
+		table.Add(key, terminal.Ago(k.Since, now), dueText(k.Next, now), strconv.Itoa(k.Attempts), strconv.Itoa(k.Behind), remote.CauseLine(k.Error))
 	}
 	shown := ""
 	if len(all.Keys) < all.Blocked {

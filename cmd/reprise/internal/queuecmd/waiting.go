@@ -120,7 +120,7 @@ func (c *waitingLsCmd) Run(ctx context.Context, streams terminal.IO) error {
 			},
 			Cells: func(w store.Waiting) []string {
 				return []string{
-					strconv.FormatInt(int64(w.ID), 10), string(w.Queue), terminal.Ago(w.Due, now), strconv.Itoa(w.Attempt), cmp.Or(string(w.MessageID), "-"), remote.CauseLine(string(w.Error)),
+					strconv.FormatInt(int64(w.ID), 10), string(w.Queue), dueText(w.Due, now), strconv.Itoa(w.Attempt), cmp.Or(string(w.MessageID), "-"), remote.CauseLine(string(w.Error)),
 				}
 			},
 		}.Print(streams)
@@ -173,7 +173,7 @@ func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 	})
 	for _, g := range s.Groups {
 		table.Add(g.Key[:min(8, len(g.Key))], string(g.Queue), strconv.FormatInt(g.Counts.Messages, 10), strconv.FormatInt(g.Counts.Due, 10),
-			strconv.Itoa(g.Counts.Attempts), terminal.Ago(g.Counts.Next, now), cmp.Or(g.Text, "(no error is known)"))
+			strconv.Itoa(g.Counts.Attempts), dueText(g.Counts.Next, now), cmp.Or(g.Text, "(no error is known)"))
 	}
 	if len(s.Groups) == 0 {
 		b.WriteString("no messages wait for a retry\n")
@@ -197,6 +197,14 @@ func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 		b.WriteString(s.Problem + "\n")
 	}
 	return b.String()
+}
+
+// dueText formats the time of a retry. Workers do not report that a retry has begun, so a message is listed for some time after it.
+func dueText(due, now time.Time) string {
+	if !due.After(now) {
+		return "now"
+	}
+	return terminal.Ago(due, now)
 }
 
 // waitingAct contains the flags that all actions share.
