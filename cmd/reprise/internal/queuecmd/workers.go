@@ -19,6 +19,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/api"
 	"github.com/reprisemq/reprise/internal/archive/fleet"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/inner"
 	"github.com/reprisemq/reprise/internal/protocol"
 )
 
@@ -54,6 +55,9 @@ func (b brokerFlags) with(ctx context.Context, name string, streams terminal.IO,
 		ended <- err
 	}()
 	err = f(watching, client, list)
+	if alarm := inner.Of(client).Publishing.Trouble(); errors.Is(alarm, reprise.ErrBlocked) {
+		fmt.Fprintf(streams.Stderr, "reprise: warning: %s: until the end of the alarm, workers do not answer, and with order_by, failed messages and the messages behind them wait\n", exit.Text(alarm))
+	}
 	stop(nil)
 	return cmp.Or(<-ended, err)
 }
