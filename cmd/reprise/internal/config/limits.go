@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -40,6 +41,21 @@ func (f *fields) limits(w *Worker) {
 	read(f, "crash_limit", &w.CrashLimit, orNone(integer(1, maxCrashes), -1))
 	read(f, "consumer_timeout", &w.ConsumerTimeout, orNone(duration(time.Minute), -1))
 	f.with("debounce", func(x value) { w.Debounce = x.debounce(longestWindow(w.ConsumerTimeout)) })
+}
+
+// lease reads the lease of long attempts.
+func (f *fields) lease(w *Worker) {
+	f.with("lease", func(x value) {
+		longest, ok := cmp.Or(max(0, w.ConsumerTimeout), reprise.DefaultConsumerTimeout)/2, false
+		if w.Lease, ok = duration(time.Second)(x); ok && w.Lease > longest && w.ConsumerTimeout >= 0 {
+			x.fail("%s is %s, which exceeds half of consumer_timeout; write %s or less", x.name, FormatDuration(w.Lease), FormatDuration(longest))
+		}
+		for _, key := range []string{"debounce", "order_by", "settle"} {
+			if _, present := f.find(key); present && (key != "settle" || w.Order != reprise.PublishThenAck) {
+				f.failAtKey("lease", "lease must not be combined with %s: remove one of them", key)
+			}
+		}
+	})
 }
 
 // immediate reads the number of immediate retries and the pause before each of them.

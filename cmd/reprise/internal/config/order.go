@@ -22,8 +22,12 @@ func (f *fields) order(w *Worker) {
 			x.fail("key_rate requires order_by: add order_by: header NAME (rate limits all messages together)")
 		}
 	})
+	full := read(f, "on_full", &keyed.OnFull, choose(is("park", reprise.ParkKey), is("pause", reprise.PausePartition)))
 	switch {
+	case !ordered && !partitioned && !full:
+		return
 	case !ordered && !partitioned:
+		f.missing("on_full requires order_by: add order_by: header NAME", "order_by")
 		return
 	case !ordered:
 		f.missing("partitions requires order_by: add order_by: header NAME", "order_by")

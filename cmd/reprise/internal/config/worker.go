@@ -86,6 +86,7 @@ func (f *fields) worker(e *exchanges) locatedWorker {
 	f.limits(&w.Worker)
 	f.with("bind", func(x value) { w.Topology = e.bind(x, w.Queue) })
 	f.queueForm(&w.Worker)
+	f.lease(&w.Worker)
 	f.order(&w.Worker)
 	f.lanes(&w.Worker)
 	f.refuse("belongs to a preset; write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
