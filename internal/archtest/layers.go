@@ -46,6 +46,7 @@ internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson       
 internal/consume                                                                                         |
 internal/ack, internal/publish, internal/announce, internal/inner, internal/ordered                                      |
 internal/amqpconn                                                                                        |
+internal/amqpclient                                                                                      |
 internal/preset, internal/protocol, internal/retry                                                       |
 topology                                                                                                 |
 backoff                                                                                                  |
