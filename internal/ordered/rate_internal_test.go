@@ -20,7 +20,7 @@ func TestRatesDropWholeKeys(t *testing.T) {
 			key = fmt.Sprint("often ", random.IntN(10))
 		}
 		next := keeping[key].Add(-9 * dropping.Every)
-		if (dropping.next(key).After(now)) != next.After(now) {
+		if dropping.next(key).After(now) != next.After(now) {
 			t.Fatalf("%s may begin at %s, want %s, now %s", key, dropping.next(key), next, now)
 		}
 		if next.After(now) {
