@@ -124,7 +124,11 @@ func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics,
 
 // contend runs a contender in a separate process.
 func (b *bench) contend(ctx context.Context, e entry, messages int) (result, error) {
-	args := append([]string{contending, "-name", e.contender, "-url", b.url, "-queue", workQueue, "-messages", fmt.Sprint(messages), "-partitions", fmt.Sprint(e.partitions), "-reprise", filepath.Join(b.root, "bin/reprise")}, e.job.args()...)
+	url := b.url
+	if e.amqp091 {
+		url += "?client=amqp091-go"
+	}
+	args := append([]string{contending, "-name", e.contender, "-url", url, "-queue", workQueue, "-messages", fmt.Sprint(messages), "-partitions", fmt.Sprint(e.partitions), "-reprise", filepath.Join(b.root, "bin/reprise")}, e.job.args()...)
 	if b.broker != nil {
 		args = append(args, "-broker", fmt.Sprint(b.broker.PID()))
 	}
