@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -18,7 +16,7 @@ import (
 // closed the channel.
 type Channel struct {
 	conn *Conn
-	raw  *amqp.Channel
+	raw  channel
 	turn chan struct{} // semaphore with one slot, for requests
 
 	ctx context.Context // canceled when the channel is closed or no longer usable
@@ -36,8 +34,7 @@ func (c *Conn) Open(ctx context.Context) (*Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	closes := ch.raw.NotifyClose(make(chan *amqp.Error, 1))
-	if err := c.tasks.Go(func() { ch.watch(closes) }); err != nil {
+	if err := c.tasks.Go(ch.watch); err != nil {
 		return nil, err // after Tasks.Close, the connection closes next
 	}
 	return ch, nil
@@ -51,25 +48,21 @@ func (c *Conn) OpenWritable(ctx context.Context) (*Channel, error) {
 	return c.Open(ctx)
 }
 
-func (c *Conn) openRaw() (ch *amqp.Channel, err error) {
+func (c *Conn) openRaw() (ch channel, err error) {
 	err = c.askConnection(func() error {
-		ch, err = c.raw.Channel()
+		ch, err = c.raw.open()
 		return err
 	})
 	return ch, translated(err)
 }
 
 // closeRaw closes a channel. The channel is closed even if Close returns an error.
-func (c *Conn) closeRaw(ch *amqp.Channel) { _ = c.ask(ch.Close) }
+func (c *Conn) closeRaw(ch channel) { _ = c.ask(ch.close) }
 
 // watch cancels the Context of the channel when the client reports that the channel has closed.
-func (ch *Channel) watch(closes <-chan *amqp.Error) {
-	reason, ok := <-closes
-	if !ok {
-		ch.end(ErrGone) // closed on this side, or before NotifyClose
-		return
-	}
-	ch.end(ended(reason))
+func (ch *Channel) watch() {
+	<-ch.raw.ended()
+	ch.end(ch.raw.err())
 }
 
 // Context returns a context that is canceled when the channel is closed, or no longer usable because the broker has not
@@ -77,7 +70,7 @@ func (ch *Channel) watch(closes <-chan *amqp.Error) {
 func (ch *Channel) Context() context.Context { return ch.ctx }
 
 // IsClosed reports whether the channel is closed. The cancellation of Context may follow a moment later.
-func (ch *Channel) IsClosed() bool { return ch.raw.IsClosed() }
+func (ch *Channel) IsClosed() bool { return ch.raw.isClosed() }
 
 // Close closes the channel. Before that, it waits for the request in progress, at most until the answer is late. It
 // returns when the channel is closed or ctx is canceled. If ctx is canceled first, the channel closes later, at the
@@ -101,7 +94,7 @@ func (c *Conn) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return ch.request(ctx, ch.raw.Close, nil)
+	return ch.request(ctx, ch.raw.close, nil)
 }
 
 // Do waits until the connection is not blocked, runs f with a new channel, and then closes the channel.
@@ -118,7 +111,7 @@ func (c *Conn) Do(ctx context.Context, f func(ch *Channel) error) error {
 // Sync returns when the broker's channel has processed all earlier writes. It sends basic.qos, which has no other effect,
 // because Consume sets the prefetch again.
 func (ch *Channel) Sync(ctx context.Context) error {
-	return ch.request(ctx, func() error { return ch.raw.Qos(1, 0, false) }, nil)
+	return ch.request(ctx, func() error { return ch.raw.qos(1) }, nil)
 }
 
 // Consume starts a consumer with manual acknowledgements and the given prefetch. If ctx is canceled before the broker
@@ -126,10 +119,10 @@ func (ch *Channel) Sync(ctx context.Context) error {
 func (ch *Channel) Consume(ctx context.Context, queue, tag string, prefetch int, args topology.Table, late func(Deliveries)) (deliveries Deliveries, err error) {
 	var d Deliveries
 	err = ch.request(ctx, func() (err error) {
-		if err := ch.raw.Qos(prefetch, 0, false); err != nil {
+		if err := ch.raw.qos(prefetch); err != nil {
 			return err
 		}
-		d, err = ch.raw.Consume(queue, tag, false, false, false, false, clientTable(args))
+		d, err = ch.raw.consume(consumer{queue: queue, tag: tag, prefetch: prefetch, args: args})
 		return err
 	}, func() { late(d) })
 	if err != nil {
@@ -145,7 +138,7 @@ func (ch *Channel) IsStream(ctx context.Context, queue string) (bool, error) {
 		return false, nil
 	}
 	err := ch.request(ctx, func() error {
-		_, err := ch.raw.Consume(queue, "", false, true, false, false, amqp.Table{"x-stream-offset": "next"})
+		_, err := ch.raw.consume(consumer{queue: queue, exclusive: true, args: topology.Table{"x-stream-offset": "next"}})
 		return err
 	}, nil)
 	if refusal, ok := RefusedChannel(err); ok {
@@ -156,38 +149,38 @@ func (ch *Channel) IsStream(ctx context.Context, queue string) (bool, error) {
 
 // Cancel cancels a consumer. The channel of deliveries closes after all received deliveries have been read.
 func (ch *Channel) Cancel(ctx context.Context, tag string) error {
-	return ch.request(ctx, func() error { return ch.raw.Cancel(tag, false) }, nil)
+	return ch.request(ctx, func() error { return ch.raw.cancel(tag) }, nil)
 }
 
 // Get takes one message from a queue, and reports whether the queue had a message.
 func (ch *Channel) Get(ctx context.Context, queue string) (Delivery, bool, error) {
-	var d amqp.Delivery
+	var d Delivery
 	var found bool
 	err := ch.request(ctx, func() (err error) {
-		d, found, err = ch.raw.Get(queue, false)
+		d, found, err = ch.raw.get(queue)
 		return err
 	}, nil)
 	if err != nil || !found {
 		return Delivery{}, false, err
 	}
-	return NewDelivery(d), true, nil
+	return d, true, nil
 }
 
 // Ack acknowledges a delivery, and all earlier deliveries if multiple is set. The broker does not answer.
 func (ch *Channel) Ack(tag uint64, multiple bool) error {
-	return translated(ch.raw.Ack(tag, multiple))
+	return translated(ch.raw.ack(tag, multiple))
 }
 
 // Nack rejects a delivery, and all earlier deliveries if multiple is set. The broker requeues them if requeue is set.
 // Otherwise it dead-letters or discards them.
 func (ch *Channel) Nack(tag uint64, multiple, requeue bool) error {
-	return translated(ch.raw.Nack(tag, multiple, requeue))
+	return translated(ch.raw.nack(tag, multiple, requeue))
 }
 
 // Reject rejects one delivery. RabbitMQ counts it towards the delivery limit. Since 4.3, RabbitMQ does not count a Nack
 // that requeues.
 func (ch *Channel) Reject(tag uint64, requeue bool) error {
-	return translated(ch.raw.Reject(tag, requeue))
+	return translated(ch.raw.reject(tag, requeue))
 }
 
 // Depth returns the number of ready messages of a queue.
@@ -199,7 +192,7 @@ func (ch *Channel) Depth(ctx context.Context, queue string) (n int, err error) {
 // CheckExchange returns a *Refusal if the exchange does not exist, or if the user may not access it.
 func (ch *Channel) CheckExchange(ctx context.Context, name string) error {
 	return ch.request(ctx, func() error { // the broker does not compare the kind
-		return ch.raw.ExchangeDeclarePassive(name, amqp.ExchangeDirect, true, false, false, false, nil)
+		return ch.raw.declareExchange(topology.Exchange{Name: name, Kind: topology.Direct}, true)
 	}, nil)
 }
 
@@ -209,9 +202,8 @@ func (ch *Channel) DeclareExchange(ctx context.Context, e topology.Exchange) err
 	if err != nil {
 		return err
 	}
-	return ch.request(ctx, func() error {
-		return ch.raw.ExchangeDeclare(e.Name, e.Kind, !e.Transient, e.AutoDelete, e.Internal, false, clientTable(args))
-	}, nil)
+	e.Args = args
+	return ch.request(ctx, func() error { return ch.raw.declareExchange(e, false) }, nil)
 }
 
 // DeclareQueue declares a queue. If passive is set, it only checks that the queue exists.
@@ -226,12 +218,8 @@ func (ch *Channel) Bind(ctx context.Context, b topology.Binding) error {
 	if err != nil {
 		return err
 	}
-	return ch.request(ctx, func() error {
-		if b.ToExchange != "" {
-			return ch.raw.ExchangeBind(b.ToExchange, b.RoutingKey, b.Exchange, false, clientTable(args))
-		}
-		return ch.raw.QueueBind(b.Queue, b.RoutingKey, b.Exchange, false, clientTable(args))
-	}, nil)
+	b.Args = args
+	return ch.request(ctx, func() error { return ch.raw.bind(b) }, nil)
 }
 
 // CheckTopology returns an error if AMQP cannot represent the arguments of an exchange, a queue or a binding.

@@ -1,12 +1,8 @@
 package amqpconn
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"sync"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 var (
@@ -17,25 +13,18 @@ var (
 	ErrNotWritten = errors.New("not written")
 )
 
-// Confirming is a channel in confirm mode. It avoids these faults of the client:
-//
-//   - The client reports confirms in the order of their tags. One message without a confirm therefore delays the
-//     confirms of all later messages, and a following cumulative ack turns a delayed nack into an ack. The
-//     DeferredConfirmation of each publication has neither fault, so Confirming uses it.
-//   - The client reports all messages in flight as refused when their channel closes.
-//   - The client drops a return that is not received for 5 s, so an unroutable message would count as confirmed. A
-//     publication in flight has at most one return, so a buffer with a place for each publication never overflows.
+// errChannelClosed means that the channel of a publication has closed before the broker has answered.
+var errChannelClosed = errors.New("channel closed")
+
+// Confirming is a channel in confirm mode.
 //
 // The broker returns an unroutable message, and then confirms it. A return does not carry a delivery tag, so it counts
 // for every publication in flight with the same exchange, key, message id and body. At worst, this causes a needless
 // republication, which creates a duplicate with the same id. A wrong confirm would lose a message.
 type Confirming struct {
-	conn *Conn
-	raw  *amqp.Channel
-
-	mu       sync.Mutex // not locked during a call to the client
-	inFlight map[uint64]*Publication
-	returns  <-chan amqp.Return
+	conn      *Conn
+	raw       channel
+	publisher publisher
 
 	ended chan struct{} // closed when the channel has closed
 	err   error         // the reason; valid after ended is closed
@@ -47,9 +36,11 @@ type Publication struct {
 	Exchange, RoutingKey string
 	Message              *Message
 
-	tag          uint64
-	confirmation *amqp.DeferredConfirmation
-	returned     *Return
+	tag      uint64
+	answered <-chan struct{}
+	done     chan struct{} // answered, to be closed; only of the native client
+	answer   answer        // only of the native client
+	returned *Return
 }
 
 // Return is the result of a publication that the broker could not route.
@@ -66,46 +57,34 @@ func (c *Conn) OpenConfirming(window int) (*Confirming, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Confirming{
-		conn: c, raw: raw, inFlight: map[uint64]*Publication{}, ended: make(chan struct{}),
-		returns: raw.NotifyReturn(make(chan amqp.Return, window)),
-	}
-	closes := raw.NotifyClose(make(chan *amqp.Error, 1))
-	if err := c.askConnection(func() error { return raw.Confirm(false) }); err != nil {
+	s := &Confirming{conn: c, raw: raw, ended: make(chan struct{})}
+	err = c.askConnection(func() (err error) {
+		s.publisher, err = raw.confirm(window)
+		return err
+	})
+	if err != nil {
 		c.closeRaw(raw)
 		return nil, translated(err)
 	}
 	err = c.tasks.Go(func() {
-		s.err = ErrGone
-		if reason, ok := <-closes; ok {
-			s.err = ended(reason)
-		}
+		<-raw.ended()
+		s.err = raw.err()
 		close(s.ended)
 	})
 	return s, err
 }
 
-// Publish writes a mandatory, persistent message. The socket may buffer the write until Flush. After ErrNotWritten the
+// Publish writes a mandatory, persistent message. The connection may buffer the write until Flush. After ErrNotWritten the
 // caller may republish the message. After any other error the broker may have received the message, and the connection
 // closes. Publish is not safe for concurrent use.
 func (s *Confirming) Publish(p *Publication) error {
-	p.tag = s.raw.GetNextPublishSeqNo()
-	s.mu.Lock()
-	s.inFlight[p.tag] = p // before its return can arrive
-	s.mu.Unlock()
-	s.conn.socket.startBuffering()
-	confirmation, err := s.raw.PublishWithDeferredConfirm(p.Exchange, p.RoutingKey, true, false, p.Message.publishing())
+	err := s.publisher.publish(p)
 	if err == nil {
-		p.confirmation = confirmation
 		return nil
 	}
-	s.mu.Lock()
-	delete(s.inFlight, p.tag)
-	p.returned = nil // any return belongs to an equal message
-	s.mu.Unlock()
 	s.Flush()
-	if errors.Is(err, amqp.ErrClosed) {
-		return ErrNotWritten // at least the last frame was not written
+	if errors.Is(err, ErrNotWritten) {
+		return err
 	}
 	// The client may have written only part of a frame, and the broker could then not parse further frames.
 	s.conn.End(0)
@@ -113,57 +92,24 @@ func (s *Confirming) Publish(p *Publication) error {
 }
 
 // Flush writes the buffered data. The publisher must call it before it waits.
-func (s *Confirming) Flush() { s.conn.socket.flush() }
+func (s *Confirming) Flush() { s.conn.raw.flush() }
 
 // Answered returns a channel that is closed when the broker has answered, or the AMQP channel has closed. Answered must
 // only be called after Publish has succeeded.
-func (p *Publication) Answered() <-chan struct{} { return p.confirmation.Done() }
+func (p *Publication) Answered() <-chan struct{} { return p.answered }
 
 // Result returns nil for a confirmed publication, or else a *Return, ErrNacked or the error of Err. The caller must
 // call it once for each publication, after Answered is closed.
 func (s *Confirming) Result(p *Publication) error {
-	acked := p.confirmation.Acked()
-	closed := !acked && s.raw.IsClosed() // check this after Acked
-	s.mu.Lock()
-	s.takeReturns()
-	delete(s.inFlight, p.tag)
-	returned := p.returned
-	s.mu.Unlock()
-	switch {
-	case returned != nil:
-		return returned
-	case acked:
-		return nil
-	case closed:
+	err := s.publisher.result(p)
+	if err == errChannelClosed {
 		return s.Err()
 	}
-	return ErrNacked
-}
-
-// takeReturns applies the received returns. The client delivers a return before the confirm of its message, on the same
-// goroutine. The return of a confirmed message is therefore already in the buffer.
-func (s *Confirming) takeReturns() {
-	for {
-		select {
-		case r, ok := <-s.returns:
-			if !ok {
-				s.returns = nil
-				return
-			}
-			for _, p := range s.inFlight {
-				if p.Exchange == r.Exchange && p.RoutingKey == r.RoutingKey &&
-					p.Message.MessageID == r.MessageId && bytes.Equal(p.Message.Body, r.Body) {
-					p.returned = &Return{Code: int(r.ReplyCode), Text: r.ReplyText}
-				}
-			}
-		default:
-			return
-		}
-	}
+	return err
 }
 
 // IsClosed reports whether the channel is closed. Ended may close a moment later.
-func (s *Confirming) IsClosed() bool { return s.raw.IsClosed() }
+func (s *Confirming) IsClosed() bool { return s.raw.isClosed() }
 
 // Ended returns a channel that is closed when the AMQP channel has closed.
 func (s *Confirming) Ended() <-chan struct{} { return s.ended }

@@ -7,30 +7,28 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // Conn is one generation of a connection. A lost Conn is never revived, and its channels, deliveries and confirms are
 // lost with it. A delivery can only be settled on a channel of its generation. The recovery of the client is disabled
 // (amqp.Config.Recovery is nil), because it would revive channels without changing their pointers.
 type Conn struct {
-	raw       *amqp.Connection
-	frameSize int
-	gen       uint64
-	addr      string // host:port
-	log       *slog.Logger
-	tasks     *Tasks
-	socket    *socket
-	timeout   time.Duration // for answers; see Timeout
-	login     address       // with the user and the password of the connection; only refresh changes it
+	raw     client
+	tuned   tuning
+	gen     uint64
+	addr    string // host:port
+	log     *slog.Logger
+	tasks   *Tasks
+	socket  *socket
+	timeout time.Duration // for answers; see Timeout
+	login   address       // with the user and the password of the connection; only refresh changes it
 
 	lost       chan struct{} // closed when the connection has closed
 	reason     error         // the reason; valid after lost is closed
 	unreadable bool          // the client received data that it could not read; valid after lost is closed
 
-	blockings  chan amqp.Blocking // block and unblock notifications; closed after lost
-	unanswered atomic.Int32       // number of requests whose answer is late; see ask
+	blockings  chan blocking // block and unblock notifications; closed after lost
+	unanswered atomic.Int32  // number of requests whose answer is late; see ask
 	givenUp    sync.Once
 
 	extra chan struct{} // see Extra
@@ -57,61 +55,44 @@ func (c *Conn) Lost() <-chan struct{} { return c.lost }
 func (c *Conn) Reason() error { return c.reason }
 
 // FrameSize returns the negotiated maximum size of a frame; 0 means no limit.
-func (c *Conn) FrameSize() int { return c.frameSize }
+func (c *Conn) FrameSize() int { return c.tuned.frameSize }
 
 // ChannelMax returns the negotiated maximum number of channels.
-func (c *Conn) ChannelMax() int { return int(c.raw.Config.ChannelMax) }
+func (c *Conn) ChannelMax() int { return c.tuned.channelMax }
 
 // Heartbeat returns the negotiated interval of heartbeats.
-func (c *Conn) Heartbeat() time.Duration { return c.raw.Config.Heartbeat }
+func (c *Conn) Heartbeat() time.Duration { return c.tuned.heartbeat }
 
 // Version returns the broker's version, or "" if the broker does not report it.
-func (c *Conn) Version() string {
-	version, _ := c.raw.Properties["version"].(string)
-	return version
-}
+func (c *Conn) Version() string { return c.tuned.version }
 
 // IsRabbitMQ reports whether the broker runs on Erlang. Compatible brokers also use the product name RabbitMQ, so the
 // name is not sufficient.
-func (c *Conn) IsRabbitMQ() bool {
-	platform, _ := c.raw.Properties["platform"].(string)
-	return strings.HasPrefix(platform, "Erlang")
-}
+func (c *Conn) IsRabbitMQ() bool { return strings.HasPrefix(c.tuned.platform, "Erlang") }
 
 // Timeout returns the time after which an answer is late. It is at least the time that the client needs to detect a dead
 // connection.
-func (c *Conn) Timeout() time.Duration { return max(c.timeout, 2*c.raw.Config.Heartbeat) }
+func (c *Conn) Timeout() time.Duration { return max(c.timeout, 2*c.tuned.heartbeat) }
 
-// watch handles the notifications of the connection until it closes.
-//
-// It does not log, because a logger may block, and the client drops a notification that is not received within 5 s. The link
-// logs the events.
-func (c *Conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) {
-	defer close(c.blockings)
-	defer close(c.lost)
-	for {
-		select {
-		case err, ok := <-closes:
-			if ok {
-				c.reason = ended(err)
-				c.unreadable = !err.Server && !c.socket.failed.Load()
-				continue // the channel closes next
-			}
-			if c.reason == nil {
-				c.reason = ErrGone
-			}
-			return
-		case b, ok := <-blocks:
-			if !ok {
-				blocks = nil
-				continue
-			}
-			c.block(b.Active, b.Reason)
-			select {
-			case c.blockings <- b:
-			default: // the buffer is full, because the logger or the observer blocks
-			}
-		}
+// watch waits until the connection has closed.
+func (c *Conn) watch() {
+	<-c.raw.ended()
+	c.reason = ErrGone
+	if err := c.raw.err(); err != nil {
+		c.reason = ended(err)
+		c.unreadable = !err.Server && !c.socket.failed.Load()
+	}
+	close(c.blockings)
+	close(c.lost)
+}
+
+// blockedBy stores that the broker has blocked or unblocked the connection. It does not log, because a logger may block, and
+// the client must read on. The link logs the events.
+func (c *Conn) blockedBy(b blocking) {
+	c.block(b.active, b.reason)
+	select {
+	case c.blockings <- b:
+	default: // the buffer is full, because the logger or the observer blocks
 	}
 }
 
@@ -188,7 +169,7 @@ func (c *Conn) isLost() bool {
 }
 
 // Closing reports whether the connection is closed or is about to close.
-func (c *Conn) Closing() bool { return c.raw.IsClosed() }
+func (c *Conn) Closing() bool { return c.raw.isClosed() }
 
 // Unreadable reports whether the connection was lost because the client could not read received data.
 func (c *Conn) Unreadable() bool {
@@ -211,6 +192,6 @@ func (c *Conn) End(timeout time.Duration) {
 	// The client cannot close the connection while a write is blocked.
 	stuck := time.AfterFunc(timeout, func() { _ = c.socket.Close() })
 	defer stuck.Stop()
-	_ = c.raw.CloseDeadline(time.Now().Add(timeout)) // the connection is closed even after an error
+	c.raw.close(time.Now().Add(timeout))
 	<-c.lost
 }

@@ -3,8 +3,6 @@ package amqpconn
 import (
 	"context"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -15,41 +13,32 @@ func (ch *Channel) Counts(ctx context.Context, q topology.Queue, passive bool) (
 	if err != nil {
 		return 0, 0, err
 	}
-	declare := ch.raw.QueueDeclare
-	if passive {
-		declare = ch.raw.QueueDeclarePassive
-	}
-	var state amqp.Queue
+	q.Args = args
+	var ready, used int
 	err = ch.request(ctx, func() (err error) {
-		state, err = declare(q.Name, !q.Transient, q.AutoDelete, q.Exclusive, false, clientTable(args))
+		ready, used, err = ch.raw.declareQueue(q, passive)
 		return err
 	}, nil)
 	if err != nil {
 		return 0, 0, err
 	}
-	return state.Messages, state.Consumers, nil
+	return ready, used, nil
 }
 
 // DeleteQueue deletes a queue and its messages, if the queue exists.
 func (ch *Channel) DeleteQueue(ctx context.Context, queue string) error {
-	return ch.request(ctx, func() error {
-		_, err := ch.raw.QueueDelete(queue, false, false, false)
-		return err
-	}, nil)
+	return ch.request(ctx, func() error { return ch.raw.deleteQueue(queue, false) }, nil)
 }
 
 // DeleteIdleQueue deletes a queue that has neither ready messages nor consumers, and otherwise returns a *Refusal (406). A
 // quorum queue of RabbitMQ does not support this: RabbitMQ closes the connection (540).
 func (ch *Channel) DeleteIdleQueue(ctx context.Context, queue string) error {
-	return ch.request(ctx, func() error {
-		_, err := ch.raw.QueueDelete(queue, true, true, false)
-		return err
-	}, nil)
+	return ch.request(ctx, func() error { return ch.raw.deleteQueue(queue, true) }, nil)
 }
 
 // DeleteExchange deletes an exchange, if it exists.
 func (ch *Channel) DeleteExchange(ctx context.Context, exchange string) error {
-	return ch.request(ctx, func() error { return ch.raw.ExchangeDelete(exchange, false, false) }, nil)
+	return ch.request(ctx, func() error { return ch.raw.deleteExchange(exchange) }, nil)
 }
 
 // Unbind deletes a binding, if it exists.
@@ -58,12 +47,8 @@ func (ch *Channel) Unbind(ctx context.Context, b topology.Binding) error {
 	if err != nil {
 		return err
 	}
-	return ch.request(ctx, func() error {
-		if b.ToExchange != "" {
-			return ch.raw.ExchangeUnbind(b.ToExchange, b.RoutingKey, b.Exchange, false, clientTable(args))
-		}
-		return ch.raw.QueueUnbind(b.Queue, b.RoutingKey, b.Exchange, clientTable(args))
-	}, nil)
+	b.Args = args
+	return ch.request(ctx, func() error { return ch.raw.unbind(b) }, nil)
 }
 
 // Listen starts a consumer without acknowledgements, which may be the only one of the queue. If ctx is canceled before the
@@ -71,7 +56,7 @@ func (ch *Channel) Unbind(ctx context.Context, b topology.Binding) error {
 func (ch *Channel) Listen(ctx context.Context, queue string, exclusive bool) (deliveries Deliveries, err error) {
 	var d Deliveries
 	err = ch.request(ctx, func() (err error) {
-		d, err = ch.raw.Consume(queue, "", true, exclusive, false, false, nil)
+		d, err = ch.raw.consume(consumer{queue: queue, noAck: true, exclusive: exclusive})
 		return err
 	}, func() { ch.end(ErrGone) })
 	if err != nil {
@@ -82,7 +67,5 @@ func (ch *Channel) Listen(ctx context.Context, queue string, exclusive bool) (de
 
 // Send writes a transient message that is not mandatory. The broker does not answer, unless it closes the channel.
 func (ch *Channel) Send(exchange, key string, m *Message) error {
-	p := m.publishing()
-	p.DeliveryMode = amqp.Transient
-	return translated(ch.raw.Publish(exchange, key, false, false, p))
+	return translated(ch.raw.send(exchange, key, m))
 }

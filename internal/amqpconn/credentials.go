@@ -112,7 +112,7 @@ func (l *Link) refreshOnce(ctx context.Context, c *Conn) error {
 		return err // another user needs another connection
 	}
 	err = call(ctx, l.tasks, func() error {
-		return translated(c.askConnection(func() error { return c.raw.UpdateSecret(a.Password, "refreshed") }))
+		return translated(c.askConnection(func() error { return c.raw.updateSecret(a.Password) }))
 	}, nil)
 	if err != nil {
 		return err

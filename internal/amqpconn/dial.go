@@ -8,8 +8,6 @@ import (
 	"net"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/reprisemq/reprise/internal/pemfile"
 )
 
@@ -28,19 +26,6 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 		return nil, l.explain(a, nil, err)
 	}
 	l.setUser(a)
-	properties := amqp.NewConnectionProperties()
-	properties["product"] = "Reprise"
-	properties.SetClientConnectionName(l.name)
-	config := amqp.Config{
-		SASL:       a.mechanisms(),
-		Vhost:      a.Vhost,
-		ChannelMax: a.ChannelMax,
-		FrameSize:  maxFrame,
-		Heartbeat:  cmp.Or(l.cfg.Heartbeat, a.heartbeat),
-		Properties: properties,
-		Locale:     "en_US",
-		Recovery:   nil, // see Conn
-	}
 	plain, err := l.cfg.Dial(ctx, "tcp", a.addr)
 	if err != nil {
 		return nil, l.explain(a, nil, err)
@@ -48,67 +33,69 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	used := &socket{Conn: plain}
 	// The client's handshake does not accept a context. To abort it, dial closes the socket.
 	abort := context.AfterFunc(ctx, func() { _ = plain.Close() })
-	raw, err := l.open(ctx, a, used, config, timeout)
+	open := make(chan struct{})
+	close(open)
+	c := &Conn{
+		addr: a.addr, log: l.log.With("broker", a.addr), tasks: l.tasks, socket: used, timeout: l.cfg.Timeout, login: a,
+		lost: make(chan struct{}), blockings: make(chan blocking, 64), writable: open,
+	}
+	err = c.open(ctx, l, a, timeout)
 	if !abort() {
 		err = context.Cause(ctx) // ctx may have been canceled after the handshake
 	}
 	if err != nil {
-		if raw != nil {
-			_ = raw.CloseDeadline(time.Now()) // stops the goroutines of the client
+		if c.raw != nil {
+			c.raw.close(time.Now()) // stops the goroutines of the client
 		}
 		_ = plain.Close()
 		return nil, l.explain(a, used, err)
 	}
-
-	if n := raw.Config.ChannelMax; n < minChannels {
-		_ = raw.CloseDeadline(time.Now().Add(timeout))
+	if n := c.tuned.channelMax; n < minChannels {
+		c.raw.close(time.Now().Add(timeout))
 		return nil, &ConnectError{Addr: a.addr, Reason: fmt.Sprintf(
 			"channel_max must be at least %d: got %d (raise channel_max in the URL or on the broker)", minChannels, n)}
 	}
 
-	open := make(chan struct{})
-	close(open)
 	l.gen++
-	c := &Conn{
-		raw: raw, frameSize: raw.Config.FrameSize, gen: l.gen, addr: a.addr, log: l.log.With("broker", a.addr), tasks: l.tasks, socket: used, timeout: l.cfg.Timeout, login: a,
-		lost: make(chan struct{}), blockings: make(chan amqp.Blocking, 64), writable: open,
-		extra: make(chan struct{}, min(maxExtraChannels, raw.Config.ChannelMax/2, raw.Config.ChannelMax-minChannels+1)),
-	}
+	c.gen = l.gen
+	c.extra = make(chan struct{}, min(maxExtraChannels, c.tuned.channelMax/2, c.tuned.channelMax-minChannels+1))
 	used.watchWrites(c.Timeout(), func() (left time.Duration) {
 		if left = c.leftToRead(c.Timeout()); left <= 0 || c.Closing() {
 			c.GiveUp(c.Timeout())
 		}
 		return left
 	})
-	closes := raw.NotifyClose(make(chan *amqp.Error, 1))
-	blocks := raw.NotifyBlocked(make(chan amqp.Blocking, 64))
-	l.tasks.wg.Go(func() { c.watch(closes, blocks) }) // even after Close, because the connection closes next
+	l.tasks.wg.Go(c.watch) // even after Close, because the connection closes next
 	return c, nil
 }
 
+// product is the name of the client in the broker's list of connections.
+const product = "Reprise"
+
 // open adds TLS, if the URL requires it, and performs the handshakes.
-func (l *Link) open(ctx context.Context, a address, s *socket, config amqp.Config, timeout time.Duration) (*amqp.Connection, error) {
-	if err := s.SetDeadline(time.Now().Add(timeout)); err != nil {
-		return nil, err
+func (c *Conn) open(ctx context.Context, l *Link, a address, timeout time.Duration) (err error) {
+	if err := c.socket.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return err
 	}
-	var transport net.Conn = s
+	var transport net.Conn = c.socket
 	if a.Scheme == "amqps" {
 		settings, err := l.tlsConfig(a)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		secured := tls.Client(s, settings)
+		secured := tls.Client(c.socket, settings)
 		if err := secured.HandshakeContext(ctx); err != nil {
-			return nil, err
+			return err
 		}
 		transport = secured
 	}
-	filtered := newFilter(transport)
-	raw, err := amqp.Open(filtered, config)
-	if err == nil {
-		filtered.max.Store(int32(raw.Config.FrameSize)) // before the first content header
+	heartbeat := cmp.Or(l.cfg.Heartbeat, a.heartbeat)
+	if a.amqp091 {
+		c.raw, c.tuned, err = openAMQP091(transport, c.socket, a, l.name, heartbeat, c.blockedBy)
+	} else {
+		c.raw, c.tuned, err = openNative(transport, a, l.name, heartbeat, c.blockedBy)
 	}
-	return raw, err
+	return err
 }
 
 // tlsConfig returns the TLS settings for an address: LinkConfig.TLS, or the parameters of the URL.

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/retry"
 )
@@ -193,10 +191,10 @@ func (l *Link) reportRemaining(c *Conn) {
 }
 
 // reportBlocking reports that the broker has blocked or unblocked a connection.
-func (l *Link) reportBlocking(c *Conn, b amqp.Blocking) {
-	if b.Active {
-		l.observe(Blocked, &BlockedError{Reason: b.Reason})
-		c.log.Warn("publishing blocked", "reason", b.Reason)
+func (l *Link) reportBlocking(c *Conn, b blocking) {
+	if b.active {
+		l.observe(Blocked, &BlockedError{Reason: b.reason})
+		c.log.Warn("publishing blocked", "reason", b.reason)
 		return
 	}
 	l.observe(Unblocked, nil)

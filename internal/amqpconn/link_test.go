@@ -37,19 +37,25 @@ func TestBlockedConnectionIsNotWritable(t *testing.T) {
 	<-waiting
 }
 
-// The AMQP client drops a notification that is not received within 5 s. A slow logger must not cause such a loss.
+// A slow logger or observer must not delay the goroutine that reads.
 func TestBlockingLoggerDoesNotKeepConnectionBlocked(t *testing.T) {
 	open := make(chan struct{})
 	close(open)
-	c := &Conn{writable: open, lost: make(chan struct{}), blockings: make(chan amqp.Blocking), socket: &socket{}}
-	closes, blocks := make(chan *amqp.Error), make(chan amqp.Blocking)
-	go c.watch(closes, blocks)
+	c := &Conn{writable: open, blockings: make(chan blocking)}
 	for _, blocked := range []bool{true, false, true, false} {
-		blocks <- amqp.Blocking{Active: blocked}
+		c.blockedBy(blocking{active: blocked})
 	}
 	<-c.Writable()
-	close(closes)
-	<-c.lost
+}
+
+// closedClient is a client whose connection has closed.
+type closedClient struct{ client }
+
+func (closedClient) err() *amqp.Error { return nil }
+func (closedClient) ended() <-chan struct{} {
+	ended := make(chan struct{})
+	close(ended)
+	return ended
 }
 
 // If a connection is blocked, unblocked and lost in quick succession, the events keep that order.
@@ -76,14 +82,11 @@ func TestLinkReportsEventsInOrder(t *testing.T) {
 		l := NewLink(cfg, all.Rotation(), &tasks)
 		open := make(chan struct{})
 		close(open)
-		c := &Conn{writable: open, log: l.log, lost: make(chan struct{}), blockings: make(chan amqp.Blocking, 4), socket: &socket{}}
-		closes, blocks := make(chan *amqp.Error), make(chan amqp.Blocking)
-		_ = tasks.Go(func() { c.watch(closes, blocks) })
+		c := &Conn{writable: open, log: l.log, lost: make(chan struct{}), blockings: make(chan blocking, 4), raw: closedClient{}, socket: &socket{}}
 		for _, blocked := range []bool{true, false, true} {
-			blocks <- amqp.Blocking{Active: blocked}
+			c.blockedBy(blocking{active: blocked})
 		}
-		close(closes)
-		<-c.lost
+		c.watch()
 		l.Run(ctx, c)
 		if want := []Change{Connected, Blocked, Unblocked, Blocked, Disconnected}; !slices.Equal(seen, want) {
 			t.Fatalf("events: got %v, want %v", seen, want)

@@ -80,16 +80,18 @@ type Delivery struct {
 	RoutingKey  string
 }
 
-// Incoming is a delivery in the client's type. Only NewDelivery reads it. Converting deliveries earlier would need a
-// goroutine for each consumer.
-type Incoming = amqp.Delivery
+// Incoming is a delivery to a consumer.
+type Incoming struct {
+	Delivery
+	ConsumerTag string
+}
 
 // Deliveries is the channel of a consumer's deliveries. It closes when the consumer is canceled or the AMQP channel
 // closes.
 type Deliveries = <-chan Incoming
 
-// NewDelivery converts a delivery of the client.
-func NewDelivery(d Incoming) Delivery {
+// newDelivery converts a delivery of amqp091-go.
+func newDelivery(d amqp.Delivery) Delivery {
 	n := Delivery{
 		Message: Message{
 			Headers:         topology.Table(d.Headers),

@@ -43,24 +43,30 @@ func (l *Link) explain(a address, s *socket, err error) error {
 		return err
 	case refusal == amqp.ErrSASL:
 		return fatal("the broker does not support a login mechanism of this URL; check auth_mechanism")
-	case refusal == amqp.ErrCredentials && a.login() == "":
-		return &refusedError{fatal("the broker refused the client certificate; check that one is set, that it names a user of the broker, and that the broker demands one (RabbitMQ: ssl_options.verify_peer and fail_if_no_peer_cert)")}
 	case refusal == amqp.ErrCredentials:
-		// The client infers ErrCredentials, because RabbitMQ closes the connection silently after a wrong password. A
+		// The client infers ErrCredentials, because some brokers close the connection silently after a wrong password. A
 		// broken network looks the same.
-		var note string
-		if a.Username == "guest" && !isLoopback(a.Host) {
-			note = " (RabbitMQ accepts user guest only from localhost)"
-		}
-		return &refusedError{fatal("the broker refused user %q; check user name and password%s", a.Username, note)}
+		return &refusedError{fatal("%s", refusedLogin(a))}
 	case refusal.Code == amqp.AccessRefused && refusal.Server:
-		return fatal("the broker refused user %q; check user name and password (%s)", a.Username, refusal.Reason)
+		return fatal("%s (%s)", refusedLogin(a), refusal.Reason)
 	case refusal.Code == amqp.NotAllowed && refusal.Server && strings.Contains(refusal.Reason, "limit ("):
 		return ended(err) // the connection limit is reached; a retry can succeed after other connections close
 	case refusal.Code == amqp.NotAllowed && refusal.Server:
 		return fatal("the broker denied user %q access to virtual host %q; check that it exists and that the user has permissions on it (%s)", a.Username, a.Vhost, refusal.Reason)
 	}
 	return ended(err)
+}
+
+// refusedLogin explains that the broker has refused the user or the password.
+func refusedLogin(a address) string {
+	if a.login() == "" {
+		return "the broker refused the client certificate; check that one is set, that it names a user of the broker, and that the broker demands one (RabbitMQ: ssl_options.verify_peer and fail_if_no_peer_cert)"
+	}
+	text := fmt.Sprintf("the broker refused user %q; check user name and password", a.Username)
+	if a.Username == "guest" && !isLoopback(a.Host) {
+		text += ". RabbitMQ accepts user guest only from localhost"
+	}
+	return text
 }
 
 func isLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }

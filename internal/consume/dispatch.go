@@ -249,7 +249,7 @@ func (s *session) checkDeadlines(now time.Time) {
 
 // delivery returns a new delivery. The method read parses its marks.
 func (s *session) delivery(in amqpconn.Incoming, now time.Time) *Delivery {
-	d := s.received(amqpconn.NewDelivery(in), now)
+	d := s.received(in.Delivery, now)
 	if len(s.consumer.Lanes) > 0 {
 		d.lane = int32(laneOf(in.ConsumerTag))
 		d.Source = s.consumer.Lanes[d.lane]

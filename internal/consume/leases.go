@@ -160,7 +160,7 @@ func (x *leases) consume(ctx context.Context) error {
 				return errCancelled
 			}
 			acks.Delivered()
-			d := amqpconn.NewDelivery(in)
+			d := in.Delivery
 			x.receive(d, heldCopy{acks, d.Tag, ch.Context()})
 		case <-ctx.Done():
 			return context.Cause(ctx)

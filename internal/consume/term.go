@@ -206,7 +206,7 @@ func (t *term) fromPartition(in amqpconn.Incoming) {
 
 func (t *term) delivery(in amqpconn.Incoming) *Delivery {
 	d := t.consumer.owner.New()
-	d.Delivery, d.session, d.term, d.Queue, d.Source = amqpconn.NewDelivery(in), t.session, t, t.consumer.Queue, t.partition.name
+	d.Delivery, d.session, d.term, d.Queue, d.Source = in.Delivery, t.session, t, t.consumer.Queue, t.partition.name
 	d.arrived, d.inTime, d.FrameSize = time.Now(), t.ctx, int32(t.conn.FrameSize())
 	return d
 }

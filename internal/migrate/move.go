@@ -71,7 +71,7 @@ func (p *Passage) Move(ctx context.Context, from string) (err error) {
 				return err
 			}
 			for d := range deliveries {
-				next = append(next, amqpconn.NewDelivery(d))
+				next = append(next, d.Delivery)
 			}
 			open = false
 		}
@@ -104,7 +104,7 @@ func (p *Passage) gather(ctx context.Context, deliveries amqpconn.Deliveries) (a
 		if !ok {
 			return nil, false
 		}
-		all = append(all, amqpconn.NewDelivery(d))
+		all = append(all, d.Delivery)
 	case <-timer.C:
 		return nil, true
 	case <-ctx.Done():
@@ -116,7 +116,7 @@ func (p *Passage) gather(ctx context.Context, deliveries amqpconn.Deliveries) (a
 			if !ok {
 				return all, false
 			}
-			all = append(all, amqpconn.NewDelivery(d))
+			all = append(all, d.Delivery)
 		default:
 			return all, true
 		}

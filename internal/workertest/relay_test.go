@@ -32,7 +32,9 @@ func (r *relayConn) pump(rewrite func(frame []byte) []byte) {
 			_, err = io.ReadFull(from, frame[7:])
 		}
 		if err == nil {
-			_, err = r.out.Write(rewrite(frame))
+			if frame = rewrite(frame); len(frame) > 0 { // an empty write would be a read without data
+				_, err = r.out.Write(frame)
+			}
 		}
 		if err != nil {
 			_ = r.out.CloseWithError(err)

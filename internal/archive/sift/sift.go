@@ -103,7 +103,7 @@ func (s *state) examine(ctx context.Context, n int, pick func(*reprise.Delivery)
 				return &reprise.QueueError{Queue: s.queue, Code: amqpconn.NotFound, Text: "the broker canceled the consumer"}
 			}
 			var picked bool
-			delivery := amqpconn.NewDelivery(d)
+			delivery := d.Delivery
 			m := s.read(&delivery, s.queue).(*reprise.Delivery)
 			if picked, last = pick(m); picked {
 				s.picked, s.tags = append(s.picked, m), append(s.tags, delivery.Tag)

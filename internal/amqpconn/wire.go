@@ -1,0 +1,144 @@
+package amqpconn
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/amqpclient"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Delivery modes.
+const (
+	transient  = 1
+	persistent = 2
+)
+
+// properties returns the properties on the wire.
+func (m *Message) properties(mode uint8) (amqpwire.Properties, error) {
+	headers, err := wireTable(m.Headers)
+	if err != nil {
+		return amqpwire.Properties{}, err
+	}
+	p := amqpwire.Properties{
+		Flags: amqpwire.PropDeliveryMode | m.zeros()&settable, DeliveryMode: mode, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Headers: headers,
+		Priority: m.Priority, CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Expiration: m.Expiration, MessageID: m.MessageID,
+		Type: m.Type, UserID: m.UserID, AppID: m.AppID,
+	}
+	for _, t := range m.texts() {
+		if *t.value != "" {
+			p.Flags |= t.flag
+		}
+	}
+	if len(headers) > 0 {
+		p.Flags |= amqpwire.PropHeaders
+	}
+	if m.Priority > 0 {
+		p.Flags |= amqpwire.PropPriority
+	}
+	if !m.Timestamp.IsZero() {
+		p.Flags |= amqpwire.PropTimestamp
+		p.Timestamp = uint64(m.Timestamp.Unix())
+	}
+	return p, nil
+}
+
+// settable are the properties that Message.Zero can contain.
+const settable = amqpwire.PropContentType | amqpwire.PropContentEncoding | amqpwire.PropCorrelationID | amqpwire.PropReplyTo | amqpwire.PropExpiration |
+	amqpwire.PropMessageID | amqpwire.PropType | amqpwire.PropUserID | amqpwire.PropAppID | amqpwire.PropHeaders | amqpwire.PropPriority
+
+// received returns the message of a content.
+func received(c *amqpclient.Content) (Delivery, error) {
+	var p amqpwire.Properties
+	const all = settable | amqpwire.PropDeliveryMode | amqpwire.PropTimestamp
+	if err := p.Parse(c.Properties, all); err != nil {
+		return Delivery{}, err
+	}
+	d := Delivery{Message: Message{
+		ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, CorrelationID: p.CorrelationID, ReplyTo: p.ReplyTo, Expiration: p.Expiration,
+		MessageID: p.MessageID, Type: p.Type, UserID: p.UserID, AppID: p.AppID, Priority: p.Priority, Body: c.Body,
+	}}
+	if p.Has(amqpwire.PropHeaders) {
+		d.Headers = messageTable(p.Headers)
+	}
+	if p.Has(amqpwire.PropTimestamp) {
+		d.Timestamp = time.Unix(int64(p.Timestamp), 0)
+	}
+	d.Zero = p.Flags & settable
+	d.Zero = d.zeros()
+	return d, nil
+}
+
+// messageTable converts a table from the wire. The last of several fields with the same name counts.
+func messageTable(t amqpwire.Table) topology.Table {
+	out := make(topology.Table, len(t))
+	for _, f := range t {
+		out[f.Name] = messageValue(f.Value)
+	}
+	return out
+}
+
+func messageValue(v any) any {
+	switch v := v.(type) {
+	case amqpwire.Table:
+		return messageTable(v)
+	case amqpwire.Array:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = messageValue(e)
+		}
+		return out
+	case amqpwire.Timestamp:
+		return time.Unix(int64(v), 0)
+	case amqpwire.Decimal:
+		return Decimal{Scale: v.Scale, Value: int32(v.Value)}
+	}
+	return v
+}
+
+// wireTable converts a table for the wire.
+func wireTable[T ~map[string]any](t T) (amqpwire.Table, error) {
+	if len(t) == 0 {
+		return nil, nil
+	}
+	out := make(amqpwire.Table, 0, len(t))
+	for name, v := range t {
+		if len(name) > math.MaxUint8 {
+			return nil, fmt.Errorf("%w: header name %.40q… must have at most 255 bytes: got %d", ErrInvalidMessage, name, len(name))
+		}
+		v, err := wireValue(v)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, amqpwire.Field{Name: name, Value: v})
+	}
+	return out, nil
+}
+
+// wireValue converts a value of EncodeTable for the wire.
+func wireValue(v any) (any, error) {
+	switch v := v.(type) {
+	case amqp.Table:
+		return wireTable(v)
+	case topology.Table:
+		return wireTable(v)
+	case []any:
+		out := make(amqpwire.Array, len(v))
+		for i, e := range v {
+			var err error
+			if out[i], err = wireValue(e); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case time.Time:
+		return amqpwire.Timestamp(v.Unix()), nil
+	case Decimal:
+		return amqpwire.Decimal{Scale: v.Scale, Value: uint32(v.Value)}, nil
+	}
+	return v, nil
+}
