@@ -248,6 +248,10 @@ type keyedRoute struct {
 	Keyed Keyed
 }
 
+// disconnected is the time for which RabbitMQ 4.3 keeps a partition for its owner if the node of the owner's connection has failed. By
+// default it is a minute. It is longer than the lease of an owner, so a former owner that is still connected to the node has stopped.
+const disconnected = 15 * time.Second
+
 // Topology returns the partitions and their held queues.
 func (r keyedRoute) Topology(queue string) (t topology.Topology) {
 	for n := range r.Keyed.Partitions {
@@ -255,6 +259,7 @@ func (r keyedRoute) Topology(queue string) (t topology.Topology) {
 		for _, name := range []string{partition, consume.HeldQueue(partition)} {
 			t.Queues = append(t.Queues, topology.Queue{Name: name, Args: topology.Table{
 				"x-queue-type": "quorum", "x-single-active-consumer": true, "x-delivery-limit": int64(-1), "x-overflow": "reject-publish",
+				"x-consumer-disconnected-timeout": disconnected.Milliseconds(),
 			}})
 		}
 	}
