@@ -1,6 +1,7 @@
 package amqpclient
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -31,9 +32,9 @@ type Channel struct {
 	handler Handler
 	calls   calls
 
-	sending sync.Mutex // held while the frames of a method or a message are written, and by what must come after them
-	scratch []byte     // properties; used with sending
-	closing bool       // nothing more is written; changed with sending
+	sending sync.Mutex // held while frames are written; the goroutine that reads must not wait for it
+	scratch []byte     // used with sending
+	closing bool       // nothing more is written; used with sending
 
 	err   *Error // nil: closed by this side
 	ended chan struct{}
@@ -119,35 +120,40 @@ func (ch *Channel) Take(m amqpwire.Method, taken func(amqpwire.Method, *Content)
 func (ch *Channel) Send(m amqpwire.Method) error {
 	ch.sending.Lock()
 	defer ch.sending.Unlock()
-	if ch.closing {
+	if ch.closing || ch.IsClosed() {
 		return ErrClosed
 	}
 	return ch.conn.send(ch.id, m)
 }
 
 // Publish writes a message. Unless flush is set, the message can stay in the buffer of the connection until Conn.Flush. Before
-// the message is written, Publish calls before, if it is set. After ErrClosed, at least the last frame was not written.
-func (ch *Channel) Publish(m *amqpwire.BasicPublish, p *amqpwire.Properties, body []byte, flush bool, before func()) error {
+// the message is written, Publish calls before, if it is set, and returns its error. After ErrClosed, at least the last frame
+// was not written. After ErrMessage, nothing was written, and before was not called.
+func (ch *Channel) Publish(m *amqpwire.BasicPublish, p *amqpwire.Properties, body []byte, flush bool, before func() error) error {
 	ch.sending.Lock()
 	defer ch.sending.Unlock()
-	if ch.closing {
+	if ch.closing || ch.IsClosed() {
 		return ErrClosed
 	}
-	properties, err := p.Append(ch.scratch[:0])
+	method, err := amqpwire.AppendMethodFrame(ch.scratch[:0], ch.id, m)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrMessage, err)
 	}
-	ch.scratch = properties
+	all, err := p.Append(method)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMessage, err)
+	}
+	ch.scratch = all
+	properties := all[len(method):]
 	if before != nil {
-		before()
+		if err := before(); err != nil {
+			return err
+		}
 	}
 	w := ch.conn.writer
 	first := body[:min(len(body), maxBuffered)]
 	err = w.append(flush && len(first) == len(body), func(buf []byte) ([]byte, error) {
-		buf, err := amqpwire.AppendMethodFrame(buf, ch.id, m)
-		if err != nil {
-			return nil, err
-		}
+		buf = append(buf, method...)
 		buf = amqpwire.AppendHeaderFrame(buf, ch.id, m.ID().Class(), uint64(len(body)), properties)
 		return amqpwire.AppendBodyFrames(buf, ch.id, first, ch.conn.FrameMax), nil
 	})
@@ -172,10 +178,10 @@ func (ch *Channel) Close() error {
 		ch.closing = true
 		return ch.conn.send(ch.id, m)
 	}
-	_, err := ch.calls.take(&amqpwire.ChannelClose{ReplyCode: 200}, closes, func(amqpwire.Method, *Content) {
-		ch.conn.release(ch)
-		ch.end(nil)
-	})
+	_, err := ch.calls.call(&amqpwire.ChannelClose{ReplyCode: 200}, closes)
+	if ch.IsClosed() && ch.err == nil && !ch.conn.Closing() {
+		return nil
+	}
 	return err
 }
 
@@ -197,12 +203,14 @@ func (ch *Channel) end(err *Error) {
 // receive handles a frame. An error closes the connection.
 func (ch *Channel) receive(f amqpwire.Frame) *Error {
 	switch in := &ch.in; {
+	case ch.IsClosed(): // the answer to channel.close is not written yet
+		return nil
 	case f.Type == amqpwire.FrameMethod && in.method == nil:
 		return ch.method(f.Payload)
 	case f.Type == amqpwire.FrameHeader && in.method != nil && !in.begun:
 		h, err := amqpwire.ParseContentHeader(f.Payload)
 		if err != nil {
-			return broken(err)
+			return malformed(err)
 		}
 		in.begun, in.left = true, h.BodySize
 		in.content.Properties = append(in.content.Properties[:0], h.Properties...)
@@ -229,7 +237,7 @@ func (ch *Channel) complete() *Error {
 	switch m := m.(type) {
 	case *amqpwire.BasicDeliver:
 		if err := ch.handler.Deliver(m, &ch.in.content); err != nil {
-			return broken(err)
+			return malformed(err)
 		}
 	case *amqpwire.BasicReturn:
 		ch.handler.Return(m, &ch.in.content)
@@ -253,7 +261,7 @@ func (ch *Channel) method(payload []byte) *Error {
 		m, err = amqpwire.ParseMethod(payload)
 	}
 	if err != nil {
-		return broken(err)
+		return malformed(err)
 	}
 	if id.HasContent() {
 		ch.in.method = m
@@ -267,29 +275,37 @@ func (ch *Channel) method(payload []byte) *Error {
 	case *amqpwire.BasicCancel:
 		ch.handler.Cancel(m.ConsumerTag)
 		if !m.NoWait {
-			return sent(ch.Send(&amqpwire.BasicCancelOk{ConsumerTag: m.ConsumerTag}))
+			go ch.reply(&amqpwire.BasicCancelOk{ConsumerTag: m.ConsumerTag})
 		}
 	case *amqpwire.ChannelFlow:
-		return sent(ch.Send(&amqpwire.ChannelFlowOk{Active: m.Active}))
+		go ch.reply(&amqpwire.ChannelFlowOk{Active: m.Active})
 	case *amqpwire.ChannelClose:
-		ch.sending.Lock()
-		ch.closing = true
-		ch.sending.Unlock()
-		_ = ch.conn.send(ch.id, &amqpwire.ChannelCloseOk{})
-		ch.conn.release(ch)
-		ch.end(&Error{Code: int(m.ReplyCode), Text: m.ReplyText, Server: true, Channel: true})
+		reason := closedBy((*amqpwire.ConnectionClose)(m))
+		reason.Channel = true
+		ch.end(reason)
+		go ch.confirmClose()
+	case *amqpwire.ChannelCloseOk:
+		if ch.calls.has(amqpwire.IDChannelClose) { // otherwise both sides have closed a former channel with this number
+			ch.conn.release(ch)
+			ch.end(nil)
+		}
 	default:
-		if !ch.calls.answer(m, nil) && id != amqpwire.IDChannelCloseOk { // both sides have closed the channel
+		if !ch.calls.answer(m, nil) {
 			return unexpected("method %v on channel %d", id, ch.id)
 		}
 	}
 	return nil
 }
 
-// sent returns the error of an answer to the broker. A channel that is closing need not answer.
-func sent(err error) *Error {
-	if err == nil || err == ErrClosed {
-		return nil
-	}
-	return broken(err)
+// reply writes an answer, on another goroutine than that which reads, because a write can wait for a broker that does not read.
+func (ch *Channel) reply(m amqpwire.Method) { _ = ch.Send(m) } // if the channel has closed, the broker expects no answer
+
+// confirmClose confirms that the broker has closed the channel, after the frames that are being written. Afterwards, the number
+// of the channel can be used again.
+func (ch *Channel) confirmClose() {
+	ch.sending.Lock()
+	defer ch.sending.Unlock()
+	ch.closing = true
+	_ = ch.conn.send(ch.id, &amqpwire.ChannelCloseOk{})
+	ch.conn.release(ch)
 }

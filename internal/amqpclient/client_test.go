@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -165,6 +166,10 @@ func TestChannelClosedByBothSides(t *testing.T) {
 	for range 3 {
 		r := &recorder{}
 		ch, err := c.Open(r)
+		for errors.Is(err, amqpclient.ErrChannelMax) { // until the former close is confirmed
+			runtime.Gosched()
+			ch, err = c.Open(r)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,6 +189,84 @@ func TestChannelClosedByBothSides(t *testing.T) {
 	case <-c.Ended():
 		t.Errorf("the connection has closed: %v", c.Err())
 	default:
+	}
+}
+
+// A channel closes although an earlier request has no answer.
+func TestCloseWithUnansweredRequest(t *testing.T) {
+	c, s, _ := connected(t, amqpwire.ConnectionTune{ChannelMax: 1}, config)
+	asked := make(chan struct{})
+	go func() {
+		for {
+			switch s.next().(type) {
+			case nil:
+				return
+			case *amqpwire.ChannelOpen:
+				s.send(1, &amqpwire.ChannelOpenOk{})
+			case *amqpwire.QueueDeclare:
+				close(asked)
+			case *amqpwire.ChannelClose:
+				s.send(1, &amqpwire.ChannelCloseOk{})
+			}
+		}
+	}()
+	ch, err := c.Open(&recorder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unanswered := make(chan error)
+	go func() { _, err := ch.Call(&amqpwire.QueueDeclare{}); unanswered <- err }()
+	<-asked
+	if err := ch.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-unanswered; !errors.Is(err, amqpclient.ErrClosed) {
+		t.Errorf("got %v, want ErrClosed", err)
+	}
+	if _, err := c.Open(&recorder{}); err != nil {
+		t.Errorf("the number cannot be used again: %v", err)
+	}
+}
+
+// While a write waits for a broker that does not read, the client still receives what the broker sends: that it has closed the
+// channel, and that it has blocked the connection.
+func TestReadsWhileWriteWaits(t *testing.T) {
+	cfg := config
+	blocked := make(chan struct{})
+	cfg.Blocked = func(bool, string) { close(blocked) }
+	c, s, _ := connected(t, amqpwire.ConnectionTune{}, cfg)
+	opened := make(chan *amqpclient.Channel)
+	go func() {
+		ch, err := c.Open(&recorder{})
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- ch
+	}()
+	s.next()
+	s.send(1, &amqpwire.ChannelOpenOk{})
+	ch := <-opened
+	published := make(chan error)
+	go func() {
+		published <- ch.Publish(&amqpwire.BasicPublish{RoutingKey: "q"}, &amqpwire.Properties{}, make([]byte, 1<<20), true, nil)
+	}()
+	if _, err := s.reader.ReadFrame(); err != nil { // the publication has begun, and the server reads no more
+		t.Fatal(err)
+	}
+	s.send(1, &amqpwire.ChannelClose{ReplyCode: 404, ReplyText: "NOT_FOUND - no exchange 'fehlt\xff'"})
+	s.send(0, &amqpwire.ConnectionBlocked{Reason: "low on memory"})
+	<-blocked
+	<-ch.Ended()
+	if err := ch.Err(); err == nil || err.Code != 404 || !strings.HasSuffix(err.Text, "'fehlt\uFFFD'") {
+		t.Errorf("got %v, want the reason of the server", err)
+	}
+	s.send(0, &amqpwire.ConnectionClose{ReplyCode: 320, ReplyText: "CONNECTION_FORCED"})
+	<-c.Ended()
+	if err := c.Err(); err == nil || !err.Server || err.Code != 320 {
+		t.Errorf("got %v, want the reason of the server", err)
+	}
+	if err := <-published; err == nil || errors.Is(err, amqpclient.ErrClosed) {
+		t.Errorf("got %v, want an error of a message that may be partly written", err)
 	}
 }
 

@@ -1,8 +1,10 @@
 package amqpclient
 
 import (
+	"errors"
 	"math"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,7 +96,7 @@ func (c *Conn) written(err error) error {
 
 // fail closes the connection because of an error. If the broker has violated the protocol, it receives the reason.
 func (c *Conn) fail(err *Error) {
-	if c.begin(err) && err.Code != frameError && !err.Server {
+	if c.begin(err) && !err.Lost {
 		_ = c.socket.SetWriteDeadline(time.Now().Add(time.Second))
 		_ = c.send(0, &amqpwire.ConnectionClose{ReplyCode: uint16(err.Code), ReplyText: shortText(err.Text)})
 	}
@@ -137,13 +139,19 @@ func (c *Conn) read() {
 func (c *Conn) readAll() *Error {
 	for {
 		f, err := c.reader.ReadFrame()
+		if _, invalid := errors.AsType[*amqpwire.FrameError](err); invalid {
+			return malformed(err)
+		}
 		if err != nil {
 			return broken(err)
 		}
 		switch {
 		case f.Type == amqpwire.FrameHeartbeat:
 		case f.Channel == 0:
-			if done, err := c.control(f); done || err != nil {
+			if done, err := c.control(f); done {
+				return nil
+			} else if err != nil {
+				c.fail(err)
 				return err
 			}
 		default:
@@ -182,13 +190,14 @@ func (c *Conn) control(f amqpwire.Frame) (done bool, err *Error) {
 	}
 	switch m := m.(type) {
 	case *amqpwire.ConnectionClose:
+		c.begin(closedBy(m)) // before an error of the following write
 		_ = c.socket.SetWriteDeadline(time.Now().Add(time.Second))
 		_ = c.send(0, &amqpwire.ConnectionCloseOk{})
-		return true, &Error{Code: int(m.ReplyCode), Text: m.ReplyText, Server: true}
+		return true, nil
 	case *amqpwire.ConnectionCloseOk:
 		return true, nil
 	case *amqpwire.ConnectionBlocked:
-		c.blocked(true, m.Reason)
+		c.blocked(true, strings.ToValidUTF8(m.Reason, "\uFFFD"))
 	case *amqpwire.ConnectionUnblocked:
 		c.blocked(false, "")
 	default:

@@ -3,6 +3,9 @@ package amqpclient
 import (
 	"errors"
 	"fmt"
+	"strings"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
 // Error is the reason why a connection or a channel has closed.
@@ -11,6 +14,7 @@ type Error struct {
 	Text    string // reason
 	Server  bool   // whether the broker has closed it; otherwise the client has detected a fault
 	Channel bool   // whether only the channel is closed
+	Lost    bool   // whether the network has failed; otherwise, without Server, the broker has sent invalid data
 
 	err error // of the network or the decoder; may be nil
 }
@@ -21,13 +25,18 @@ func (e *Error) Unwrap() error { return e.err }
 // Reply codes of AMQP 0-9-1.
 const (
 	frameError      = 501
-	channelError    = 504
 	unexpectedFrame = 505
 )
 
 var (
 	// ErrClosed means that the connection or the channel is closed, or that this side has closed it.
 	ErrClosed = errors.New("amqpclient: closed")
+
+	// ErrMessage means that a message cannot be encoded. Nothing was written.
+	ErrMessage = errors.New("amqpclient: cannot encode the message")
+
+	// errInterrupted means that the connection has closed while data was written.
+	errInterrupted = errors.New("amqpclient: closed while data was written")
 
 	// ErrMechanism means that the broker supports none of the login mechanisms.
 	ErrMechanism = errors.New("amqpclient: the broker supports none of the login mechanisms")
@@ -40,8 +49,18 @@ var (
 	ErrChannelMax = errors.New("amqpclient: all channels of the connection are open")
 )
 
-// broken returns the error for a connection that breaks.
-func broken(err error) *Error { return &Error{Code: frameError, Text: err.Error(), err: err} }
+// broken returns the error for a network that fails.
+func broken(err error) *Error {
+	return &Error{Code: frameError, Text: err.Error(), Lost: true, err: err}
+}
+
+// malformed returns the error for data that the client cannot read.
+func malformed(err error) *Error { return &Error{Code: frameError, Text: err.Error(), err: err} }
+
+// closedBy returns the reason that the broker gives. Brokers cut long texts, also within a character.
+func closedBy(m *amqpwire.ConnectionClose) *Error {
+	return &Error{Code: int(m.ReplyCode), Text: strings.ToValidUTF8(m.ReplyText, "\uFFFD"), Server: true}
+}
 
 // unexpected returns the error for a frame or a method that violates the protocol.
 func unexpected(format string, args ...any) *Error {

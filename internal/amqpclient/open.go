@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -87,14 +88,14 @@ func (c *Conn) handshake(cfg Config) error {
 		return err
 	}
 	tune, err := expect[*amqpwire.ConnectionTune](c)
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
 		return ErrLogin
 	}
 	if err != nil {
 		return err
 	}
 	c.ChannelMax = lower(cfg.ChannelMax, tune.ChannelMax, math.MaxUint16)
-	c.FrameMax = lower(cfg.FrameMax, tune.FrameMax, amqpwire.DefaultFrameMax)
+	c.FrameMax = max(amqpwire.MinFrameMax, lower(cfg.FrameMax, tune.FrameMax, amqpwire.DefaultFrameMax))
 	beats := lower(uint16(cfg.Heartbeat/time.Second), tune.Heartbeat, 0)
 	c.Heartbeat = time.Duration(beats) * time.Second
 	if err := c.send(0, &amqpwire.ConnectionTuneOk{ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: beats}); err != nil {
@@ -127,7 +128,7 @@ func expect[M amqpwire.Method](c *Conn) (M, error) {
 			return m, nil
 		case *amqpwire.ConnectionClose:
 			_ = c.send(0, &amqpwire.ConnectionCloseOk{})
-			return none, &Error{Code: int(m.ReplyCode), Text: m.ReplyText, Server: true}
+			return none, closedBy(m)
 		}
 		return none, fmt.Errorf("amqpclient: unexpected method %v during the handshake", m.ID())
 	}

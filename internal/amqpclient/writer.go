@@ -29,7 +29,8 @@ func newWriter(dst io.Writer) *writer {
 }
 
 // append calls add, which appends frames to a buffer, and writes the buffer if flush is set or the buffer is large. If
-// another goroutine is writing, that goroutine also writes these frames. An error of add leaves the buffer unchanged.
+// another goroutine is writing, that goroutine also writes these frames. An error of add leaves the buffer unchanged. After
+// ErrClosed, nothing was added.
 func (w *writer) append(flush bool, add func(buf []byte) ([]byte, error)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,7 +48,10 @@ func (w *writer) append(flush bool, add func(buf []byte) ([]byte, error)) error 
 	if !flush && len(buf) < maxBuffered {
 		return nil
 	}
-	return w.write()
+	if err = w.write(); err == ErrClosed {
+		return errInterrupted
+	}
+	return err
 }
 
 // flush writes the buffer.

@@ -116,3 +116,24 @@ func TestWriterFails(t *testing.T) {
 		t.Errorf("later: got %v, want the error of the socket", err)
 	}
 }
+
+// A caller whose frames may have been written does not get ErrClosed, after which the caller would write them again.
+func TestWriterIsClosedWhileWriting(t *testing.T) {
+	s := &slowSocket{permits: make(chan error)}
+	w := newWriter(s)
+	result := make(chan error)
+	go func() { result <- w.append(true, text("complete")) }()
+	for writing := false; !writing; {
+		w.mu.Lock()
+		writing = w.writing
+		w.mu.Unlock()
+	}
+	w.close(ErrClosed)
+	s.permits <- nil
+	if err := <-result; err == nil || errors.Is(err, ErrClosed) {
+		t.Errorf("got %v, want another error than ErrClosed", err)
+	}
+	if err := w.append(true, text("later")); !errors.Is(err, ErrClosed) {
+		t.Errorf("later: got %v, want ErrClosed", err)
+	}
+}

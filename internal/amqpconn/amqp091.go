@@ -79,6 +79,9 @@ func (c *amqp091) close(deadline time.Time)         { _ = c.CloseDeadline(deadli
 func (c *amqp091) isClosed() bool                   { return c.IsClosed() }
 func (c *amqp091) ended() <-chan struct{}           { return c.done }
 func (c *amqp091) err() *amqp.Error                 { return c.reason }
+func (c *amqp091) unreadable() bool {
+	return c.reason != nil && !c.reason.Server && !c.socket.failed.Load()
+}
 
 func (c *amqp091) open() (channel, error) {
 	raw, err := c.Channel()

@@ -22,6 +22,7 @@ type client interface {
 	isClosed() bool
 	ended() <-chan struct{} // closed when the connection has closed, and no further events follow
 	err() *amqp.Error       // the reason; valid after ended is closed; nil if this side has closed the connection
+	unreadable() bool       // whether the reason is invalid data from the broker
 }
 
 // tuning is what a client has negotiated with the broker, and the properties of the broker.

@@ -75,7 +75,7 @@ func (c *Conn) OpenConfirming(window int) (*Confirming, error) {
 }
 
 // Publish writes a mandatory, persistent message. The connection may buffer the write until Flush. After ErrNotWritten the
-// caller may republish the message. After any other error the broker may have received the message, and the connection
+// caller may republish the message. After ErrInvalidMessage, nothing was written. After any other error the broker may have received the message, and the connection
 // closes. Publish is not safe for concurrent use.
 func (s *Confirming) Publish(p *Publication) error {
 	err := s.publisher.publish(p)
@@ -83,7 +83,7 @@ func (s *Confirming) Publish(p *Publication) error {
 		return nil
 	}
 	s.Flush()
-	if errors.Is(err, ErrNotWritten) {
+	if errors.Is(err, ErrNotWritten) || errors.Is(err, ErrInvalidMessage) {
 		return err
 	}
 	// The client may have written only part of a frame, and the broker could then not parse further frames.

@@ -301,3 +301,82 @@ func TestEncodeTableRejectsUnsupportedTypes(t *testing.T) {
 		}
 	}
 }
+
+// A publication that another channel could not write gets an answer on the next channel, and takes none from others.
+func TestPublicationMovesToNextChannel(t *testing.T) {
+	eachClient(t, func(t *testing.T, _ *amqpconn.Link, conn *amqpconn.Conn) {
+		declare(t, conn, topology.Queue{Name: "q"})
+		first := confirming(t, conn)
+		moved := &amqpconn.Publication{RoutingKey: "q", Message: &amqpconn.Message{MessageID: "moved"}}
+		if err := first.Publish(moved); err != nil {
+			t.Fatal(err)
+		}
+		first.Flush()
+		<-moved.Answered()
+		if err := first.Result(moved); err != nil {
+			t.Fatal(err)
+		}
+		second := confirming(t, conn)
+		other := &amqpconn.Publication{RoutingKey: "q", Message: &amqpconn.Message{MessageID: "other"}} // has the same tag
+		if err := second.Publish(other); err != nil {
+			t.Fatal(err)
+		}
+		second.Flush()
+		second.Close()
+		if err := second.Publish(moved); !errors.Is(err, amqpconn.ErrNotWritten) {
+			t.Errorf("got %v, want ErrNotWritten", err)
+		}
+		<-other.Answered()
+		_ = second.Result(other) // confirmed before the channel closed, or not
+		third := confirming(t, conn)
+		if err := third.Publish(moved); err != nil {
+			t.Fatal(err)
+		}
+		third.Flush()
+		<-moved.Answered()
+		if err := third.Result(moved); err != nil {
+			t.Errorf("got %v, want a confirm", err)
+		}
+	})
+}
+
+// The broker quotes names in its reasons, and cuts long texts. Neither breaks the connection.
+func TestReasonNeedNotBeUTF8(t *testing.T) {
+	eachClient(t, func(t *testing.T, _ *amqpconn.Link, conn *amqpconn.Conn) {
+		s := confirming(t, conn)
+		p := &amqpconn.Publication{Exchange: "missing\xff", Message: &amqpconn.Message{}}
+		if err := s.Publish(p); err != nil {
+			t.Fatal(err)
+		}
+		s.Flush()
+		<-p.Answered()
+		if refusal, ok := amqpconn.RefusedChannel(s.Result(p)); !ok || refusal.Code != amqpconn.NotFound {
+			t.Errorf("got %v, want the refusal of a channel with code 404", refusal)
+		}
+		_, err := open(t, conn).Depth(t.Context(), "a"+strings.Repeat("\u00e9", 120))
+		if refusal, ok := amqpconn.RefusedChannel(err); !ok || refusal.Code != amqpconn.NotFound {
+			t.Errorf("got %v, want the refusal of a channel with code 404", err)
+		}
+		if err := conn.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A message that cannot be encoded does not break the connection.
+func TestPublishRefusesDeepHeaders(t *testing.T) {
+	_, conn := connect(t, "")
+	declare(t, conn, topology.Queue{Name: "q"})
+	var deep any
+	for range 2000 {
+		deep = []any{deep}
+	}
+	s := confirming(t, conn)
+	p := &amqpconn.Publication{RoutingKey: "q", Message: &amqpconn.Message{Headers: topology.Table{"deep": deep}}}
+	if err := s.Publish(p); !errors.Is(err, amqpconn.ErrInvalidMessage) {
+		t.Errorf("got %v, want ErrInvalidMessage", err)
+	}
+	if err := results(t, s, "q")[0]; err != nil {
+		t.Errorf("next message: got %v, want a confirm", err)
+	}
+}

@@ -79,8 +79,7 @@ func (c *Conn) watch() {
 	<-c.raw.ended()
 	c.reason = ErrGone
 	if err := c.raw.err(); err != nil {
-		c.reason = ended(err)
-		c.unreadable = !err.Server && !c.socket.failed.Load()
+		c.reason, c.unreadable = ended(err), c.raw.unreadable()
 	}
 	close(c.blockings)
 	close(c.lost)

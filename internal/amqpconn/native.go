@@ -117,6 +117,10 @@ func (n native) close(deadline time.Time) { n.Close(deadline) }
 func (n native) isClosed() bool           { return n.Closing() }
 func (n native) ended() <-chan struct{}   { return n.Ended() }
 func (n native) err() *amqp.Error         { return closeError(n.Err()) }
+func (n native) unreadable() bool {
+	e := n.Err()
+	return e != nil && !e.Server && !e.Lost
+}
 
 // nativeChannel is a channel of package amqpclient.
 type nativeChannel struct {

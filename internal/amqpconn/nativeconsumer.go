@@ -51,6 +51,7 @@ func (c *nativeConsumer) pass() {
 		case <-c.gone: // the deliveries can no longer be settled
 		}
 		c.mu.Lock()
+		c.waiting[0] = Incoming{} // the array keeps the body otherwise
 		c.waiting = c.waiting[1:]
 	}
 	if c.closed {

@@ -3,6 +3,7 @@ package amqpconn
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/reprisemq/reprise/internal/amqpclient"
@@ -16,6 +17,7 @@ type nativePublisher struct {
 	mu           sync.Mutex
 	inFlight     map[uint64]*Publication // without an answer, by tag
 	next, oldest uint64                  // all publications before oldest have an answer
+	ended        bool                    // no further publication gets an answer
 }
 
 // answer is the broker's answer to a publication.
@@ -34,13 +36,17 @@ func (s *nativePublisher) publish(p *Publication) error {
 		return err
 	}
 	done := make(chan struct{})
-	p.answered, p.done, p.answer, p.returned = done, done, none, nil
-	err = s.ch.Publish(&amqpwire.BasicPublish{Exchange: p.Exchange, RoutingKey: p.RoutingKey, Mandatory: true}, &properties, p.Message.Body, false, func() {
+	p.answered, p.done, p.answer, p.returned, p.tag = done, done, none, nil, 0 // no publication has the tag 0
+	err = s.ch.Publish(&amqpwire.BasicPublish{Exchange: p.Exchange, RoutingKey: p.RoutingKey, Mandatory: true}, &properties, p.Message.Body, false, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if s.ended {
+			return amqpclient.ErrClosed
+		}
 		p.tag = s.next
 		s.inFlight[p.tag] = p // before its answer can arrive
 		s.next++
+		return nil
 	})
 	if err == nil {
 		return nil
@@ -49,8 +55,11 @@ func (s *nativePublisher) publish(p *Publication) error {
 	defer s.mu.Unlock()
 	delete(s.inFlight, p.tag)
 	p.returned = nil // any return belongs to an equal message
-	if errors.Is(err, amqpclient.ErrClosed) {
+	switch {
+	case errors.Is(err, amqpclient.ErrClosed):
 		return ErrNotWritten
+	case errors.Is(err, amqpclient.ErrMessage):
+		return fmt.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
 	return clientError(err)
 }
@@ -114,6 +123,7 @@ func (s *nativePublisher) returned(m *amqpwire.BasicReturn, c *amqpclient.Conten
 func (s *nativePublisher) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.ended = true
 	for tag := range s.inFlight {
 		s.answer(tag, none)
 	}

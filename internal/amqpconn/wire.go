@@ -51,12 +51,18 @@ func (m *Message) properties(mode uint8) (amqpwire.Properties, error) {
 const settable = amqpwire.PropContentType | amqpwire.PropContentEncoding | amqpwire.PropCorrelationID | amqpwire.PropReplyTo | amqpwire.PropExpiration |
 	amqpwire.PropMessageID | amqpwire.PropType | amqpwire.PropUserID | amqpwire.PropAppID | amqpwire.PropHeaders | amqpwire.PropPriority
 
-// received returns the message of a content.
+// received returns the message of a content. Headers that nest too deep are in HeaderUnreadable.
 func received(c *amqpclient.Content) (Delivery, error) {
 	var p amqpwire.Properties
 	const all = settable | amqpwire.PropDeliveryMode | amqpwire.PropTimestamp
 	if err := p.Parse(c.Properties, all); err != nil {
-		return Delivery{}, err
+		var packed content
+		if !packed.split(append(make([]byte, contentHead), c.Properties...)) || !packed.pack() {
+			return Delivery{}, err
+		}
+		if err := p.Parse(packed.append(nil)[contentHead:], all); err != nil {
+			return Delivery{}, err
+		}
 	}
 	d := Delivery{Message: Message{
 		ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, CorrelationID: p.CorrelationID, ReplyTo: p.ReplyTo, Expiration: p.Expiration,

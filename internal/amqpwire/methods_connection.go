@@ -103,7 +103,7 @@ func (*ConnectionOpenOk) arguments(c *codec) *codec { return c.emptyShort() }
 // 0.
 type ConnectionClose struct {
 	ReplyCode uint16
-	ReplyText string
+	ReplyText string // not always UTF-8: servers cut long texts, and quote names that are not UTF-8
 	ClassID   uint16
 	MethodID  uint16
 }
@@ -112,7 +112,7 @@ type ConnectionClose struct {
 func (*ConnectionClose) ID() MethodID { return IDConnectionClose }
 
 func (m *ConnectionClose) arguments(c *codec) *codec {
-	return c.short(&m.ReplyCode).shortstr(&m.ReplyText).short(&m.ClassID).short(&m.MethodID)
+	return c.short(&m.ReplyCode).rawstr(&m.ReplyText).short(&m.ClassID).short(&m.MethodID)
 }
 
 // ConnectionCloseOk confirms a connection.close. It is the last method that its sender sends.
@@ -130,7 +130,7 @@ type ConnectionBlocked struct {
 func (*ConnectionBlocked) ID() MethodID { return IDConnectionBlocked }
 
 func (m *ConnectionBlocked) arguments(c *codec) *codec {
-	return c.shortstr(&m.Reason)
+	return c.rawstr(&m.Reason)
 }
 
 // ConnectionUnblocked reports that the server has unblocked the connection.
