@@ -35,6 +35,7 @@ func TestActionsAskUnlessYes(t *testing.T) {
 		"topology apply":    nil, // needs a broker: see topology-plan.txtar
 		"keys park":         nil, // needs a broker: see keys.txtar
 		"peek":              nil, // needs a broker, and takes nothing out: see peek.txtar
+		"pause":             nil, // needs a broker: see up-lanes.txtar
 	}
 	parser, err := newParser(terminal.IO{Stdout: io.Discard, Stderr: io.Discard, Lookup: func(string) (string, bool) { return "", false }})
 	if err != nil {
