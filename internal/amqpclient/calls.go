@@ -83,13 +83,6 @@ func (c *calls) answer(m amqpwire.Method, content *Content) bool {
 	return true
 }
 
-// has reports whether a request of a kind waits for its answer.
-func (c *calls) has(request amqpwire.MethodID) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.waiting, func(one *call) bool { return one.request == request })
-}
-
 // answers reports whether a method is an answer to a request. The method number of an answer is that of the request plus 1,
 // with two exceptions.
 func answers(request, answer amqpwire.MethodID) bool {

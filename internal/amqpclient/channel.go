@@ -167,7 +167,8 @@ func (ch *Channel) Publish(m *amqpwire.BasicPublish, p *amqpwire.Properties, bod
 	return ch.conn.written(err)
 }
 
-// Close closes the channel, and returns when it is closed.
+// Close closes the channel, and returns when it is closed. If an earlier request has no answer, it waits for that answer, because a
+// broker answers the requests of a channel in order.
 func (ch *Channel) Close() error {
 	closes := func(m amqpwire.Method) error {
 		ch.sending.Lock()
@@ -178,10 +179,10 @@ func (ch *Channel) Close() error {
 		ch.closing = true
 		return ch.conn.send(ch.id, m)
 	}
-	_, err := ch.calls.call(&amqpwire.ChannelClose{ReplyCode: 200}, closes)
-	if ch.IsClosed() && ch.err == nil && !ch.conn.Closing() {
-		return nil
-	}
+	_, err := ch.calls.take(&amqpwire.ChannelClose{ReplyCode: 200}, closes, func(amqpwire.Method, *Content) {
+		ch.conn.release(ch)
+		ch.end(nil)
+	})
 	return err
 }
 
@@ -284,13 +285,8 @@ func (ch *Channel) method(payload []byte) *Error {
 		reason.Channel = true
 		ch.end(reason)
 		go ch.confirmClose()
-	case *amqpwire.ChannelCloseOk:
-		if ch.calls.has(amqpwire.IDChannelClose) { // otherwise both sides have closed a former channel with this number
-			ch.conn.release(ch)
-			ch.end(nil)
-		}
 	default:
-		if !ch.calls.answer(m, nil) {
+		if !ch.calls.answer(m, nil) && id != amqpwire.IDChannelCloseOk { // both sides have closed a former channel with this number
 			return unexpected("method %v on channel %d", id, ch.id)
 		}
 	}

@@ -192,42 +192,6 @@ func TestChannelClosedByBothSides(t *testing.T) {
 	}
 }
 
-// A channel closes although an earlier request has no answer.
-func TestCloseWithUnansweredRequest(t *testing.T) {
-	c, s, _ := connected(t, amqpwire.ConnectionTune{ChannelMax: 1}, config)
-	asked := make(chan struct{})
-	go func() {
-		for {
-			switch s.next().(type) {
-			case nil:
-				return
-			case *amqpwire.ChannelOpen:
-				s.send(1, &amqpwire.ChannelOpenOk{})
-			case *amqpwire.QueueDeclare:
-				close(asked)
-			case *amqpwire.ChannelClose:
-				s.send(1, &amqpwire.ChannelCloseOk{})
-			}
-		}
-	}()
-	ch, err := c.Open(&recorder{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	unanswered := make(chan error)
-	go func() { _, err := ch.Call(&amqpwire.QueueDeclare{}); unanswered <- err }()
-	<-asked
-	if err := ch.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-unanswered; !errors.Is(err, amqpclient.ErrClosed) {
-		t.Errorf("got %v, want ErrClosed", err)
-	}
-	if _, err := c.Open(&recorder{}); err != nil {
-		t.Errorf("the number cannot be used again: %v", err)
-	}
-}
-
 // While a write waits for a broker that does not read, the client still receives what the broker sends: that it has closed the
 // channel, and that it has blocked the connection.
 func TestReadsWhileWriteWaits(t *testing.T) {
