@@ -88,13 +88,28 @@ var waitQueue = regexp.MustCompile(`(?s)\.wait\.[0-9]+-[0-9]+$|\.level\.[0-9]+$|
 // not consume from such a queue.
 func IsWaitQueue(name string) bool { return waitQueue.MatchString(name) }
 
-var source = regexp.MustCompile(`(?s)^(.+)\.(?:lane|part)\.[0-9]+-of-[0-9]+$`)
+// Part is the name of a lane or of a partition: see the fields Lanes and OrderBy of reprise.WorkerConfig.
+type Part struct {
+	Queue string // the work queue
+	Kind  string // "lane" or "part"
+	Count string // the number of lanes or partitions
+}
 
-// WorkQueue returns the work queue of a lane or of a partition: see the fields Lanes and OrderBy of reprise.WorkerConfig. It returns
-// the names of other queues unchanged.
+var part = regexp.MustCompile(`(?s)^(.+)\.(lane|part)\.[0-9]+-of-([0-9]+)$`)
+
+// ReadPart reads the name of a lane or of a partition. It returns false for another queue.
+func ReadPart(name string) (p Part, ok bool) {
+	m := part.FindStringSubmatch(name)
+	if m == nil {
+		return p, false
+	}
+	return Part{m[1], m[2], m[3]}, true
+}
+
+// WorkQueue returns the work queue of a lane or of a partition. It returns the names of other queues unchanged.
 func WorkQueue(name string) string {
-	if m := source.FindStringSubmatch(name); m != nil {
-		return m[1]
+	if p, ok := ReadPart(name); ok {
+		return p.Queue
 	}
 	return name
 }

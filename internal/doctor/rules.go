@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/internal/protocol"
@@ -216,7 +217,8 @@ var queueRules = []Rule{
 			if q.Ready == 0 || q.Consumers > 0 || q.Kind == "stream" || len(b.indexed.feeding[q]) > 0 {
 				return // unread-failed-queue reports a queue that receives dead letters
 			}
-			if _, _, _, dead := q.deadLetter(); !dead || part.MatchString(q.Name) {
+			_, divided := readPart(q.Name)
+			if _, _, _, dead := q.deadLetter(); !dead || divided {
 				found(fmt.Sprintf("%d ready messages and no consumer", q.Ready), Consume(q.Name))
 			}
 		}),
@@ -241,18 +243,21 @@ var queueRules = []Rule{
 	},
 }
 
-var part = regexp.MustCompile(`(?s)^(.+)\.(lane|part)\.[0-9]+-of-([0-9]+)(?:\.held)?$`)
+// readPart reads the name of a lane, of a partition or of its held queue.
+func readPart(queue string) (amqpvalue.Part, bool) {
+	return amqpvalue.ReadPart(strings.TrimSuffix(queue, ".held"))
+}
 
 // Consume describes how the messages of a queue without a consumer are processed. A lane or partition remains if workers with another
 // number replace its workers.
 func Consume(queue string) string {
-	switch m := part.FindStringSubmatch(queue); {
-	case m == nil:
+	switch p, ok := readPart(queue); {
+	case !ok:
 		return "start a consumer, or delete the queue and its bindings"
-	case m[2] == "part": // another consumer would change the order of the keys
-		return fmt.Sprintf("run workers of %s with order_by and partitions: %s until its partitions are empty", brief.Quoted(m[1]), m[3])
+	case p.Kind == "part": // another consumer would change the order of the keys
+		return fmt.Sprintf("run workers of %s with order_by and partitions: %s until its partitions are empty", brief.Quoted(p.Queue), p.Count)
 	default:
-		return fmt.Sprintf("run workers of %s with lanes: %s until its lanes are empty, or move the messages to a current lane: reprise redrive --from %s --to LANE", brief.Quoted(m[1]), m[3], brief.Shell(queue))
+		return fmt.Sprintf("run workers of %s with lanes: %s until its lanes are empty, or move the messages to a current lane: reprise redrive --from %s --to LANE", brief.Quoted(p.Queue), p.Count, brief.Shell(queue))
 	}
 }
 

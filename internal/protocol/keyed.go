@@ -2,7 +2,9 @@ package protocol
 
 import (
 	"fmt"
-	"regexp"
+	"strings"
+
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
 // KeyedQueue is the name of a queue of workers with order_by: a partition, its held queue, or the queue of the members.
@@ -12,21 +14,17 @@ type KeyedQueue struct {
 	Held      bool
 }
 
-// keyedName matches the names of these queues, which package consume defines.
-var keyedName = regexp.MustCompile(`(?s)^((.+)\.part\.(?:members|[0-9]+-of-[0-9]+))(\.held)?$`)
-
-// ReadKeyedQueue reads the name of a queue. It returns false for another queue.
+// ReadKeyedQueue reads the name of a queue, which package consume defines. It returns false for another queue.
 func ReadKeyedQueue(name string) (k KeyedQueue, ok bool) {
-	m := keyedName.FindStringSubmatch(name)
-	if m == nil {
+	if queue, found := strings.CutSuffix(name, ".part.members"); found && queue != "" {
+		return KeyedQueue{Queue: queue}, true
+	}
+	partition, held := strings.CutSuffix(name, ".held")
+	p, ok := amqpvalue.ReadPart(partition)
+	if !ok || p.Kind != "part" {
 		return k, false
 	}
-	k = KeyedQueue{Queue: m[2], Partition: m[1], Held: m[3] != ""}
-	if k.Partition == k.Queue+".part.members" {
-		k.Partition = ""
-		return k, !k.Held
-	}
-	return k, true
+	return KeyedQueue{Queue: p.Queue, Partition: partition, Held: held}, true
 }
 
 // KeyedQueueError is the refusal to receive messages from a queue of workers with order_by.

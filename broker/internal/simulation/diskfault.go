@@ -18,6 +18,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/protocol"
 )
 
 func init() {
@@ -240,7 +241,7 @@ func takeAll(b *broker.Broker, conn *amqp.Connection, all map[string]int) error 
 		return err
 	}
 	for _, q := range b.Queues() {
-		if strings.Contains(q.Name, partOfName) { // basic.get is not possible
+		if protocol.CheckNotKeyed(q.Name) != nil { // basic.get is not possible
 			deliveries, err := ch.Consume(q.Name, "", true, false, false, false, nil)
 			if err != nil {
 				return fmt.Errorf("%s: %w", q.Name, err)

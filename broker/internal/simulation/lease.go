@@ -22,7 +22,7 @@ func init() {
 	}})
 	RegisterCheck(Check{
 		Promise: "one attempt at a time holds the lease of a message, unless a connection is lost during a renewal",
-		In:      "docs/adr/0030-leases.md", Check: checkLeases,
+		In:      "docs/adr/0030-leases-for-long-attempts.md", Check: checkLeases,
 	})
 }
 

@@ -3,12 +3,12 @@ package simulation
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/broker/internal/node"
 	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/testhook"
 )
 
@@ -19,8 +19,6 @@ const orderName = "order"
 const (
 	keys      = 6
 	headerKey = "key"
-
-	partOfName = ".part." // is in the names of partitions
 )
 
 func init() {
@@ -63,7 +61,7 @@ func (partitions) End(l *Life) {
 	}
 	v := testhook.Of(b).(interface{ Node() *node.Node }).Node().VHost("/")
 	for _, q := range v.Queues() {
-		if strings.Contains(q.Name(), partOfName) {
+		if protocol.CheckNotKeyed(q.Name()) != nil {
 			_, _ = v.DeleteQueue(q, queue.Condition{})
 		}
 	}

@@ -238,7 +238,8 @@ func (c *Pause) Run(ctx context.Context, streams terminal.IO) error {
 	})
 }
 
-// exists returns an error if the queue does not exist and no worker has it, unless the user has confirmed this. Workers with order_by or lanes consume other queues.
+// exists returns an error if the queue does not exist and no worker has it, unless the user has confirmed this. Workers with order_by
+// or lanes consume other queues.
 func (c *Pause) exists(ctx context.Context, client *reprise.Client, list *fleet.List) error {
 	if c.Yes {
 		return nil
